@@ -1,0 +1,83 @@
+"""Chooses a table's modes: row factors I and column factors J of its tensor-train cores."""
+
+from collections.abc import Callable, Iterator
+from math import prod
+
+
+def row_modes(rows: int, cores: int = 3) -> tuple[int, ...]:
+    """Near-equal factors, descending, whose product is the smallest of that kind that is >= rows.
+
+    The unit splits an index by any integers, so the factors need not be powers of two: 1,682 rows take
+    (12, 12, 12) with 46 rows of padding where powers of two would pad 366.
+    """
+    _positive("rows", rows)
+    _positive("cores", cores)
+    side = max(1, round(rows ** (1 / cores)))
+    while side ** cores < rows:
+        side += 1
+    while side > 1 and (side - 1) ** cores >= rows:
+        side -= 1
+    modes = [side] * cores
+    for k in reversed(range(cores)):
+        # side - 1 everywhere is too small, so at most cores - 1 factors come down, each by one
+        if modes[k] > 1 and prod(modes) // modes[k] * (modes[k] - 1) >= rows:
+            modes[k] -= 1
+    return tuple(modes)
+
+
+def column_modes(columns: int, cores: int = 3) -> tuple[int, ...]:
+    """The most equal factors of `columns` (least sum), ascending: 64 is (4, 4, 4), 128 is (4, 4, 8)."""
+    _positive("columns", columns)
+    _positive("cores", cores)
+    return min((modes for modes in factorizations(columns, cores) if list(modes) == sorted(modes)),
+               key=lambda modes: (sum(modes), modes))
+
+
+def fastest_column_modes(columns: int, rank: int, cycles_per_row: Callable[[tuple[int, ...], int], float],
+                         cores: int = 3) -> tuple[int, ...]:
+    """The factors of `columns` with the fewest cycles a row; of those, the fewest MACs, then the most equal.
+
+    `cycles_per_row(column_modes, rank)` is the unit's own cost, and raises ValueError for modes that the
+    unit cannot hold: those are passed over.
+    """
+    _positive("columns", columns)
+    _positive("rank", rank)
+    best: tuple[tuple, tuple[int, ...]] | None = None
+    refusal = ""
+    for modes in factorizations(columns, cores):
+        try:
+            cycles = cycles_per_row(modes, rank)
+        except ValueError as error:
+            refusal = str(error)
+            continue
+        cost = (cycles, macs(modes, rank), sum(modes), modes)
+        if best is None or cost < best[0]:
+            best = cost, modes
+    if best is None:
+        raise ValueError(f"no {cores} factors of {columns} columns at rank {rank} fit the unit: {refusal}")
+    return best[1]
+
+
+def macs(modes: tuple[int, ...], rank: int) -> int:
+    """Multiply-accumulates of one row with equal inner ranks, products taken from the left.
+
+    Three cores: J1 J2 R^2 + D R.
+    """
+    ranks = [rank] * (len(modes) - 1) + [1]
+    return sum(prod(modes[: k + 1]) * ranks[k - 1] * ranks[k] for k in range(1, len(modes)))
+
+
+def factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Every ordered way to write `number` as a product of `count` factors, ones included."""
+    if count == 1:
+        yield (number,)
+        return
+    for first in range(1, number + 1):
+        if number % first == 0:
+            for rest in factorizations(number // first, count - 1):
+                yield (first, *rest)
+
+
+def _positive(name: str, value: int) -> None:
+    if int(value) != value or value < 1:
+        raise ValueError(f"{name} is {value}; it must be a whole number of 1 or more")

