@@ -1,0 +1,1 @@
+"""Open-source synthesis, packaging and the host side."""

@@ -1,0 +1,1 @@
+"""cocotb benches that hold the hardware against the oracle."""
