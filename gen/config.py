@@ -1,0 +1,117 @@
+"""Presets: named TOML files in which every key is set, read into frozen, validated dataclasses.
+
+A preset has one table per core, named as in `gen.cores.CORES`; the keys of a table are the fields of that core's
+configuration. Nothing has a default: what a preset builds is what it says.
+"""
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+__all__ = ["Preset", "ConfigError", "load", "names", "build"]
+
+FOLDER = Path(__file__).parent / "presets"
+
+
+class ConfigError(ValueError):
+    """A preset that cannot be used; the message names the file, the key, its value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A preset: `about` is its description, `cores` maps a core's name to its configuration object."""
+    name: str
+    about: str
+    cores: Mapping[str, Any]
+
+
+def names() -> tuple[str, ...]:
+    """The presets that come with the project."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Preset:
+    """Reads a preset by its name, or from a path that ends in .toml.
+
+    Parameters  preset: name or path; sections: table name -> dataclass (default: every core of the project)
+    Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
+    """
+    if sections is None:
+        from gen.cores import CORES
+        sections = {name: core.config for name, core in CORES.items()}
+    path = Path(preset) if str(preset).endswith(".toml") else FOLDER / f"{preset}.toml"
+    if not path.is_file():
+        raise ConfigError(f"there is no preset {str(preset)!r}; there are {', '.join(names())}, "
+                          f"or give the path of a .toml file")
+    try:
+        content = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+    about = content.pop("about", None)
+    if not isinstance(about, str) or not about.strip():
+        raise ConfigError(f"{path.name}: about = {about!r}: must be a sentence that says what the preset is for")
+    cores: dict[str, Any] = {}
+    for name, table in content.items():
+        if name not in sections:
+            raise ConfigError(f"{path.name}: [{name}]: unknown table{_meant(name, sections)}; "
+                              f"allowed are {', '.join(sections)}")
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path.name}: {name} = {table!r}: must be a table [{name}]")
+        cores[name] = build(sections[name], table, f"{path.name}: [{name}]")
+    if not cores:
+        raise ConfigError(f"{path.name}: describes no core; add one of the tables "
+                          + ", ".join(f"[{name}]" for name in sections))
+    return Preset(path.stem, about, cores)
+
+
+def _meant(word: str, known: Any) -> str:
+    close = get_close_matches(word, list(known), n=1)
+    return f" (meant {close[0]}?)" if close else ""
+
+
+def build(config: type, table: Mapping[str, Any], where: str) -> Any:
+    """An object of the dataclass `config` from a table; `where` begins every message."""
+    wanted = {item.name: item for item in fields(config)}
+    hints = get_type_hints(config)
+    unknown = [key for key in table if key not in wanted]
+    if unknown:
+        raise ConfigError(f"{where} {unknown[0]} = {table[unknown[0]]!r}: unknown key{_meant(unknown[0], wanted)}; "
+                          f"allowed are {', '.join(wanted)}")
+    missing = [key for key in wanted if key not in table]
+    if missing:
+        allowed = wanted[missing[0]].metadata.get("allowed", _kind(hints[missing[0]]))
+        raise ConfigError(f"{where} {missing[0]}: missing key; it must be set to {allowed}")
+    values = {key: _value(hints[key], table[key], f"{where} {key}") for key in wanted}
+    try:
+        return config(**values)
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        first = next((key for key in wanted if re.match(rf"{re.escape(key)}\b", text)), None)
+        shown = f" {first} = {table[first]!r}:" if first else ""
+        raise ConfigError(f"{where}{shown} {text}") from None
+
+
+def _kind(hint: Any) -> str:
+    if get_origin(hint) is tuple:
+        return f"a list of which every item is {_kind(get_args(hint)[0])}"
+    if is_dataclass(hint):
+        return "a table"
+    return {int: "a whole number", str: "a text", bool: "true or false", float: "a number"}.get(hint, str(hint))
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    """The value as the field's type wants it: lists become tuples, tables become dataclasses."""
+    if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
+        return build(hint, value, where)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(_value(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if hint is float and type(value) is int:
+        return float(value)
+    if hint in (int, str, bool, float) and type(value) is not hint:
+        raise ConfigError(f"{where} = {value!r}: must be {_kind(hint)}")
+    if get_origin(hint) is tuple or is_dataclass(hint):
+        raise ConfigError(f"{where} = {value!r}: must be {_kind(hint)}")
+    return value
