@@ -1,0 +1,117 @@
+"""FP32 arithmetic, bit for bit as the hardware does it.
+
+binary32, round to nearest even, subnormal operands read as zero of the same sign, subnormal results
+flushed to zero of the same sign (decided after rounding), every NaN is 0x7FC00000.
+
+Arguments are float32 or uint32 (bit patterns) arrays; results are float32 arrays. All work is done on
+integers, so that nothing depends on the host's floating-point modes.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+NAN = 0x7FC00000
+INFINITY = 0x7F800000
+SIGN = 0x80000000
+# What the fused dot product keeps of a 48-bit product: the part that a DSP cascade delivers after its
+# 17-bit shift.
+DROPPED_BITS = 17
+BIAS = 127
+
+
+def bits(value: ArrayLike) -> NDArray[np.uint32]:
+    """The bit patterns of float32 values; uint32 passes as it is."""
+    array = np.asarray(value)
+    if array.dtype == np.uint32:
+        return array
+    return np.asarray(array, np.float32, order="C").view(np.uint32)
+
+
+def value(pattern: ArrayLike) -> NDArray[np.float32]:
+    """The float32 values of bit patterns."""
+    return np.asarray(pattern).astype(np.uint32).view(np.float32)
+
+
+def flush(x: ArrayLike) -> NDArray[np.float32]:
+    """Subnormals become zero of the same sign; every NaN the canonical one."""
+    word = bits(x)
+    word = np.where((word & INFINITY) == 0, word & SIGN, word)
+    return value(np.where((word & ~np.uint32(SIGN)) > INFINITY, np.uint32(NAN), word))
+
+
+def _unpack(x: ArrayLike) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """Sign, biased exponent, mantissa with hidden bit (0 for a zero), all int64, and the NaN flag."""
+    word = bits(x).astype(np.int64)
+    exponent = (word >> 23) & 0xFF
+    fraction = word & 0x7FFFFF
+    mantissa = np.where(exponent == 0, 0, fraction | 0x800000)
+    return word >> 31, exponent, mantissa, (exponent == 255) & (fraction != 0)
+
+
+def _round(sign: NDArray, magnitude: NDArray, exponent: NDArray) -> NDArray[np.uint32]:
+    """Rounds (-1)^sign * magnitude * 2^exponent; `magnitude` is an int64 in 0 .. 2^62 - 1."""
+    zero = magnitude == 0
+    width = _bit_length(magnitude)
+    drop = width - 24
+    right = np.maximum(drop, 0)
+    kept = magnitude >> right
+    rest = magnitude - (kept << right)
+    half = (np.int64(1) << right) >> 1
+    up = (rest > half) | ((rest == half) & (right > 0) & ((kept & 1) == 1))
+    kept = np.where(drop < 0, magnitude << np.maximum(-drop, 0), kept) + up
+    carried = kept >> 24
+    kept = kept >> carried
+    biased = exponent + width - 1 + BIAS + carried
+    word = (biased << 23) | (kept & 0x7FFFFF)
+    word = np.where(biased >= 255, INFINITY, word)
+    word = np.where((biased <= 0) | zero, 0, word)
+    return ((sign << 31) | word).astype(np.uint32)
+
+
+def _bit_length(magnitude: NDArray) -> NDArray:
+    """Bits of a non-negative int64 below 2^62, exactly (two halves keep float64 exact)."""
+    high = magnitude >> 31
+    high_bits = np.frexp(high.astype(np.float64))[1]
+    low_bits = np.frexp((magnitude & 0x7FFFFFFF).astype(np.float64))[1]
+    return np.where(high > 0, high_bits + 31, low_bits).astype(np.int64)
+
+
+def dot(x: ArrayLike, y: ArrayLike, beat: int) -> NDArray[np.float32]:
+    """The fused dot product sum_i x_i * y_i over the last axis, `beat` terms taken at a time.
+
+    Products keep their upper 31 bits; within a beat all are aligned to the largest exponent seen since
+    the first beat (floor of magnitudes for the products, floor for the accumulator), added exactly, and
+    the total is rounded once. An exact zero is +0. K is padded with zeros to whole beats.
+    """
+    if beat < 1:
+        raise ValueError(f"beat is {beat}, must be at least 1")
+    sx, ex, mx, nx = _unpack(x)
+    sy, ey, my, ny = _unpack(y)
+    infinite_x, infinite_y = (ex == 255) & ~nx, (ey == 255) & ~ny
+    sign = sx ^ sy
+    nan = nx | ny | (infinite_x & (my == 0)) | (infinite_y & (mx == 0))
+    infinite = infinite_x | infinite_y
+    positive = (infinite & (sign == 0)).any(-1)
+    negative = (infinite & (sign == 1)).any(-1)
+    is_nan = nan.any(-1) | (positive & negative)
+
+    product = (mx * my) >> DROPPED_BITS
+    exponent = np.where((mx == 0) | (my == 0), 0, ex + ey)
+    product = np.where(sign == 1, -product, product)
+    terms = product.shape[-1]
+    total = np.zeros(product.shape[:-1], np.int64)
+    peak = np.zeros(product.shape[:-1], np.int64)
+    for start in range(0, terms, beat):
+        e = exponent[..., start:start + beat]
+        p = product[..., start:start + beat]
+        new = np.maximum(peak, e.max(-1))
+        shift = np.minimum(new[..., None] - e, 63)
+        aligned = np.where(p < 0, -(-p >> shift), p >> shift)
+        total = (total >> np.minimum(new - peak, 63)) + aligned.sum(-1)
+        peak = new
+    negative_total = (total < 0).astype(np.int64)
+    word = _round(negative_total, np.abs(total), peak - 2 * BIAS - 46 + DROPPED_BITS)
+    word = np.where(total == 0, np.uint32(0), word)
+    word = np.where(positive, np.uint32(INFINITY), word)
+    word = np.where(negative, np.uint32(INFINITY | SIGN), word)
+    return value(np.where(is_nan, np.uint32(NAN), word))

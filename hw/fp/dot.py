@@ -1,0 +1,475 @@
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .operand import Operand, delay
+
+PRODUCT_BITS = 31  # of a 48-bit product, what lies above bit 17
+EXPONENT_BITS = 9  # the sum of two biased exponents
+
+
+def _log2(value: int) -> int:
+    return value.bit_length() - 1
+
+
+def _is_power_of_two(value: int) -> bool:
+    return isinstance(value, int) and value > 0 and value & (value - 1) == 0
+
+
+def _greater(a: Value, b: Value) -> Value:
+    """a > b for unsigned values in LUTs alone, three bits at a time: a carry chain would close the stage."""
+    result = Const(0, 1)
+    for start in range(0, len(a), 3):
+        x, y = a[start:start + 3], b[start:start + 3]
+        pairs = [(x[i], y[i]) for i in range(len(x))]
+        above, equal = Const(0, 1), Const(1, 1)
+        for p, q in reversed(pairs):
+            above = above | (equal & p & ~q)
+            equal = equal & ~(p ^ q)
+        result = above | (equal & result)
+    return result
+
+
+def _largest(a: Value, b: Value, gate: Value | None = None) -> Value:
+    """The larger of a and b; with `gate` low, a."""
+    take = _greater(b, a)
+    return Mux(take if gate is None else take & gate, b, a)
+
+
+def _add(a: Value, b: Value, carry: Value, width: int) -> Value:
+    """a + b + carry modulo 2^width of two's complement bit vectors.
+
+    The carry enters as one more bit below both: that bit's sum is 0 and its carry the one wanted, so it
+    costs no LUT. `a` must be a plain register (the carry multiplexer takes it as it is), `b` may be logic of
+    up to five inputs a bit, which the adder's own LUTs absorb.
+    """
+    return (Cat(carry, _extend(a, width)) + Cat(carry, _extend(b, width)))[1:width + 1]
+
+
+def _extend(a: Value, width: int) -> Value:
+    return Cat(a, a[-1].replicate(width - len(a)))[:width]
+
+
+class _Sum:
+    """A signed partial sum: the value is `bits` (two's complement) plus `carry`."""
+
+    def __init__(self, bits: Value, carry: Value):
+        self.bits = bits
+        self.carry = carry
+
+
+class FusedDot(wiring.Component):
+    """Adds up dot products of FP32 operands, rounding once.
+
+    A beat brings `subs` groups of `width` products. o[s] = sum over the beats since `first` of the products
+    of group s, or of the groups joined to it by `combine`.      Source: SCRec §III.E (its PE is width 1)
+
+    Parameters  width: terms of a group, 1, 2, 4 or 8; subs: groups, 1, 2 or 4;
+                terms_log2: at most 2^terms_log2 terms are added before the next `first`, log2(width * subs)..16;
+                lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs
+    Members     x, y: Operand of every term, index s * width + w; first: this beat begins a new sum;
+                combine: 0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest
+                of them and the others give +0; o: binary32 words
+    Shapes      x (subs * width,), y (subs * width,) a beat -> o (subs,)
+    Timing      `latency` cycles from the beat that brings the last term to o; a beat every cycle; no stall:
+                what is presented after the last term does not disturb a result, `first` starts anew
+    Handshake   none
+    Numerics    per beat: running maximum of the products' exponents; products cut to their upper 31 bits and
+                shifted right to it (magnitudes, floor), accumulator likewise (floor); added exactly; after the
+                last beat one rounding to nearest even; NaN for any NaN, 0 * inf and inf - inf; an exact zero is
+                +0; subnormal results flushed after rounding. Against golden: bit-exact
+    Reset       nothing needs it: the first beat with `first` set clears a sum
+    Raises      ValueError for a parameter outside its range
+    Golden      golden.fp32.dot          Tests  verif/test_fp.py
+    """
+
+    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, lut_products: int = 0):
+        if not _is_power_of_two(width) or width > 8:
+            raise ValueError(f"width is {width}, must be 1, 2, 4 or 8")
+        if not _is_power_of_two(subs) or subs > 4:
+            raise ValueError(f"subs is {subs}, must be 1, 2 or 4")
+        terms = width * subs
+        if not _log2(terms) <= terms_log2 <= 16:
+            raise ValueError(f"terms_log2 is {terms_log2}, must be {_log2(terms)} to 16 for {terms} terms a beat")
+        if not 0 <= lut_products <= terms:
+            raise ValueError(f"lut_products is {lut_products}, must be 0 to {terms}")
+        self.width = width
+        self.subs = subs
+        self.terms_log2 = terms_log2
+        self.lut_products = lut_products
+        self._levels = _log2(subs)
+        super().__init__({
+            "x": In(data.ArrayLayout(Operand, terms)),
+            "y": In(data.ArrayLayout(Operand, terms)),
+            "first": In(1),
+            "combine": In(range(self._levels + 1)),
+            "o": Out(data.ArrayLayout(32, subs)),
+        })
+
+    def key(self) -> str:
+        return (f"FusedDot_width{self.width}_subs{self.subs}_terms{self.terms_log2}"
+                f"_lut{self.lut_products}")
+
+    # Pipeline stages: a value "of stage n" is in a register whose content is n + 1 edges old. Stage 0 holds
+    # the operands. Two levels of exponent comparison fit a stage.
+    @property
+    def _peak_stage(self) -> int:
+        """The largest exponent of the beat."""
+        return 1 + (_log2(self.width) + 1) // 2 + (self._levels + 1) // 2
+
+    @property
+    def _shift_stage(self) -> int:
+        """The shift amounts, after the running maximum."""
+        return self._peak_stage + 2
+
+    @property
+    def _sum_stage(self) -> int:
+        """The sums of the beat, all groups that combine added up."""
+        return self._shift_stage + 1 + _log2(self.width) + self._levels
+
+    @property
+    def _total_stage(self) -> int:
+        return self._sum_stage + 1
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a beat at the inputs to its sum at `o`."""
+        return self._total_stage + 5
+
+    def elaborate(self, platform):
+        m = Module()
+        terms, subs = self.width * self.subs, self.subs
+
+        x = Signal(self.x.shape(), reset_less=True)
+        y = Signal(self.y.shape(), reset_less=True)
+        first0 = Signal(reset_less=True)
+        combine0 = Signal(self.combine.shape(), reset_less=True)
+        m.d.sync += [x.eq(self.x), y.eq(self.y), first0.eq(self.first), combine0.eq(self.combine)]
+        # joined[j]: groups at distance subs / 2^(j + 1) add up.
+        joined0 = Cat(*(combine0 > j for j in range(self._levels)))
+
+        def joined_at(name: str, stage: int) -> Value:
+            return delay(m, f"joined_{name}", joined0, stage)
+
+        exponents, signs, products, kinds = [], [], [], []
+        for i in range(terms):
+            exponent, sign, kind, zero = self._classify(m, i, x[i], y[i])
+            exponents.append(exponent)
+            signs.append(sign)
+            kinds.append(kind)
+            products.append(self._multiply(m, i, x[i].mant, y[i].mant, zero))
+
+        peaks = self._beat_peaks(m, exponents, joined_at)
+        tops, shifts = self._align(m, peaks, first0, exponents, joined_at)
+        sums = self._sum(m, products, shifts, signs, joined_at)
+        totals = self._accumulate(m, sums, shifts, first0)
+        flags = self._specials(m, kinds, first0, joined_at)
+        for s in range(subs):
+            owned = joined_at(f"owner{s}", self._total_stage + 3)
+            foreign = Const(0, 1)
+            for j in range(self._levels):
+                if s >= subs >> (j + 1):
+                    foreign = foreign | owned[j]
+            self._normalise(m, s, totals[s], tops[s], flags[s], foreign)
+        return m
+
+    def _classify(self, m: Module, i: int, x: data.View, y: data.View):
+        """Stage 1: the product's exponent, sign and kind; and whether it is zero."""
+        exponent = Signal(EXPONENT_BITS, name=f"exponent{i}", reset_less=True)
+        sign = Signal(name=f"sign{i}", reset_less=True)
+        zero = Signal(name=f"zero{i}", reset_less=True)
+        kind = Signal(2, name=f"kind{i}", reset_less=True)
+        is_zero = x.zero | y.zero
+        nan = (x.special & (x.mant[22] | y.zero)) | (y.special & (y.mant[22] | x.zero))
+        infinite = x.special | y.special
+        negative = x.sign ^ y.sign
+        m.d.sync += [
+            exponent.eq(x.exp + y.exp),
+            sign.eq(negative),
+            zero.eq(is_zero),
+            # bit 0: +inf or NaN, bit 1: -inf or NaN.
+            kind.eq(Cat(nan | (infinite & ~negative), nan | (infinite & negative))),
+        ]
+        with m.If(is_zero):
+            # A synchronous reset of the register, no LUT.
+            m.d.sync += exponent.eq(0)
+        return exponent, sign, kind, zero
+
+    def _multiply(self, m: Module, i: int, x: Value, y: Value, zero: Value) -> Value:
+        """Stage 3: the product's bits from 17 up, in two cascaded DSPs, 24 x 17 and 24 x 7."""
+        x, low, high = Cat(x, Const(1, 1)), y[:17], Cat(y[17:], Const(1, 1))
+        m_low = Signal(41, name=f"m_low{i}", reset_less=True)
+        p_low = Signal(41, name=f"p_low{i}", reset_less=True)
+        x1 = Signal(24, name=f"x1_{i}", reset_less=True)
+        high1 = Signal(7, name=f"high1_{i}", reset_less=True)
+        m_high = Signal(31, name=f"m_high{i}", reset_less=True)
+        product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
+        zero2 = Signal(name=f"zero2_{i}", reset_less=True)
+        m.d.sync += [
+            m_low.eq(x * low),
+            p_low.eq(m_low),
+            x1.eq(x),
+            high1.eq(high),
+            m_high.eq(x1 * high1),
+            product.eq(m_high + (p_low >> 17)),
+            zero2.eq(zero),
+        ]
+        with m.If(zero2):
+            # The hidden bits are taken as 1: a zero is made here, by the output register's reset.
+            m.d.sync += product.eq(0)
+        return product
+
+    def _largest_of(self, m: Module, name: str, values: list[Value]) -> Value:
+        """The largest of some values, two levels of comparison a stage."""
+        level = 0
+        while len(values) > 1:
+            values = [_largest(a, b) for a, b in zip(values[::2], values[1::2])]
+            level += 1
+            if level % 2 == 0 or len(values) == 1:
+                registers = [Signal(EXPONENT_BITS, name=f"{name}_{level}_{k}", reset_less=True)
+                             for k in range(len(values))]
+                m.d.sync += [r.eq(v) for r, v in zip(registers, values)]
+                values = registers
+        return values[0]
+
+    def _beat_peaks(self, m: Module, exponents: list[Value], joined_at) -> list[Value]:
+        """The largest exponent of each group, joined groups compared with one another."""
+        w = self.width
+        peaks = [self._largest_of(m, f"peak{s}", exponents[s * w:(s + 1) * w]) for s in range(self.subs)]
+        if self._levels == 0:
+            return peaks
+        joined = joined_at("peak", self._peak_stage - 1)
+        for j in range(self._levels):
+            half = self.subs >> (j + 1)
+            peaks = [_largest(peaks[s], peaks[s + half], joined[j]) if s < half else peaks[s]
+                     for s in range(self.subs)]
+        registers = [Signal(EXPONENT_BITS, name=f"beat_peak{s}", reset_less=True) for s in range(self.subs)]
+        m.d.sync += [r.eq(p) for r, p in zip(registers, peaks)]
+        return registers
+
+    def _align(self, m: Module, peaks: list[Value], first0: Value, exponents: list[Value], joined_at):
+        """Running maximum, then each term's and each accumulator's shift to it."""
+        stage = self._peak_stage
+        first = delay(m, "first_peak", first0, stage - 1)
+        tops, gaps = [], []
+        for s, peak in enumerate(peaks):
+            running = Signal(EXPONENT_BITS, name=f"running{s}", reset_less=True)
+            top = Signal(EXPONENT_BITS, name=f"top{s}", reset_less=True)
+            before = Signal(EXPONENT_BITS, name=f"before{s}", reset_less=True)
+            largest = Signal(EXPONENT_BITS, name=f"largest{s}")
+            gap = Signal(EXPONENT_BITS, name=f"gap{s}", reset_less=True)
+            m.d.comb += largest.eq(_largest(peak, running))
+            m.d.sync += [running.eq(largest), top.eq(largest), before.eq(running), gap.eq(top - before)]
+            with m.If(first):
+                # The beat behind this one starts anew. `top` keeps what `running` forgets.
+                m.d.sync += running.eq(0)
+            tops.append(top)
+            gaps.append(gap)
+        joined = joined_at("top", stage + 1)
+        owned = list(tops)
+        for j in reversed(range(self._levels)):
+            half = self.subs >> (j + 1)
+            for s in range(half):
+                owned[s + half] = Mux(joined[j], owned[s], owned[s + half])
+        shifts = []
+        for i, exponent in enumerate(exponents):
+            shift = Signal(6, name=f"shift{i}", reset_less=True)
+            aligned = delay(m, f"exponent_line{i}", exponent, stage)
+            distance = Signal(EXPONENT_BITS, name=f"distance{i}")
+            m.d.comb += distance.eq(owned[i // self.width] - aligned)
+            # Bit 5: shifted out.
+            m.d.sync += shift.eq(Cat(distance[:5], distance[5:].any()))
+            shifts.append(shift)
+        return tops, (shifts, gaps)
+
+    def _sum(self, m: Module, products, shifts, signs, joined_at) -> list[_Sum]:
+        """Aligned products, negated by complement, and their sums; each adder takes in one missing +1."""
+        shift_stage = self._shift_stage
+        partial: list[_Sum] = []
+        for i, product in enumerate(products):
+            shift = shifts[0][i]
+            q = delay(m, f"product_line{i}", product, shift_stage - 3)
+            sign = delay(m, f"sign_line{i}", signs[i], shift_stage - 1)
+            near = (q >> shift[:4])[:PRODUCT_BITS]
+
+            def finish(near, far, out, sign):
+                kept = Mux(out, 0, Mux(far, near[16:], near))[:PRODUCT_BITS]
+                return Cat(kept ^ sign.replicate(PRODUCT_BITS), sign)
+
+            later = Signal(name=f"negative{i}", reset_less=True)
+            m.d.sync += later.eq(sign)
+            if i % 2 == 0 or self.width == 1:
+                aligned = Signal(PRODUCT_BITS + 1, name=f"aligned{i}", reset_less=True)
+                m.d.sync += aligned.eq(finish(near, shift[4], shift[5], sign))
+                partial.append(_Sum(aligned, later))
+            else:
+                # The last level of this shifter is absorbed by the adder's LUTs.
+                nearer = Signal(PRODUCT_BITS, name=f"nearer{i}", reset_less=True)
+                coarse = Signal(2, name=f"coarse{i}", reset_less=True)
+                m.d.sync += [nearer.eq(near), coarse.eq(shift[4:])]
+                partial.append(_Sum(finish(nearer, coarse[0], coarse[1], later), later))
+
+        def register(name: str, bits: Value, carry: Value) -> _Sum:
+            total = Signal(len(bits), name=name, reset_less=True)
+            missing = Signal(name=f"{name}_carry", reset_less=True)
+            m.d.sync += [total.eq(bits), missing.eq(carry)]
+            return _Sum(total, missing)
+
+        level = 0
+        while len(partial) > self.subs:
+            level += 1
+            partial = [register(f"sum{level}_{k}", _add(a.bits, b.bits, b.carry, PRODUCT_BITS + 1 + level), a.carry)
+                       for k, (a, b) in enumerate(zip(partial[::2], partial[1::2]))]
+        stage = shift_stage + 1 + level
+        for j in range(self._levels):
+            half = self.subs >> (j + 1)
+            joined = joined_at(f"sum{j}", stage + j)[j]
+            following = []
+            for s, a in enumerate(partial):
+                if s < half:
+                    b = partial[s + half]
+                    width = PRODUCT_BITS + 1 + level + j + 1
+                    bits = _add(a.bits, b.bits & joined.replicate(len(b.bits)), b.carry & joined, width)
+                else:
+                    bits = a.bits
+                following.append(register(f"joined{j}_{s}", bits, a.carry))
+            partial = following
+        return partial
+
+    def _accumulate(self, m: Module, sums: list[_Sum], shifts, first0: Value) -> list[Value]:
+        stage = self._sum_stage
+        width = PRODUCT_BITS + 1 + self.terms_log2
+        first = delay(m, "first_sum", first0, stage - 1)
+        totals = []
+        for s, part in enumerate(sums):
+            gap = delay(m, f"gap_line{s}", shifts[1][s], stage - self._shift_stage - 1)
+            fine = Signal(4, name=f"gap_fine{s}", reset_less=True)
+            coarse = Signal(2, name=f"gap_coarse{s}", reset_less=True)
+            m.d.sync += [fine.eq(gap[:4]), coarse.eq(gap[4:6] | gap[6:].any().replicate(2))]
+            running = Signal(width, name=f"sum_running{s}", reset_less=True)
+            total = Signal(width, name=f"total{s}", reset_less=True)
+            near = (running.as_signed() >> fine)[:width]
+            sign = running[-1]
+            far = Mux(coarse[1],
+                      Mux(coarse[0], sign.replicate(width), _extend(near[32:], width) if width > 32
+                          else sign.replicate(width)),
+                      Mux(coarse[0], _extend(near[16:], width), near))
+            added = Signal(width, name=f"added{s}")
+            m.d.comb += added.eq(_add(part.bits, far, part.carry, width))
+            m.d.sync += [running.eq(added), total.eq(added)]
+            with m.If(first):
+                m.d.sync += running.eq(0)
+            totals.append(total)
+        return totals
+
+    def _specials(self, m: Module, kinds: list[Value], first0: Value, joined_at) -> list[Value]:
+        """Per group, at the stage of the rounded result: +inf (bit 0), -inf (bit 1) or NaN (both)."""
+        groups = []
+        for s in range(self.subs):
+            group = Signal(2, name=f"kinds{s}", reset_less=True)
+            own = kinds[s * self.width:(s + 1) * self.width]
+            m.d.sync += group.eq(Cat(Cat(*(k[0] for k in own)).any(), Cat(*(k[1] for k in own)).any()))
+            groups.append(group)
+        joined = joined_at("kinds", 2)
+        first = delay(m, "first_kinds", first0, 3)
+        flags = []
+        for j in range(self._levels):
+            half = self.subs >> (j + 1)
+            groups = [groups[s] | (groups[s + half] & joined[j].replicate(2)) if s < half else groups[s]
+                      for s in range(self.subs)]
+        for s, group in enumerate(groups):
+            beat = Signal(2, name=f"beat_kinds{s}", reset_less=True)
+            running = Signal(2, name=f"running_kinds{s}", reset_less=True)
+            m.d.sync += [beat.eq(group), running.eq(beat | Mux(first, 0, running))]
+            flags.append(delay(m, f"kinds_line{s}", running, self._total_stage + 3 - 4))
+        return flags
+
+    def _normalise(self, m: Module, s: int, total: Value, top: Value, flags: Value, foreign: Value):
+        """From the accumulator to the word: a leading-sign shifter of three 4:1 levels, then rounding.
+
+        The shifted value stays in two's complement; rounding turns it into a magnitude in the same adder.
+        """
+        width = len(total)
+        sign = total[-1]
+
+        def same(value: Value, blocks: int, size: int) -> list[Value]:
+            """same[k]: block k below the sign, and all before it, hold copies of the sign."""
+            result, so_far = [], Const(1, 1)
+            for k in range(blocks):
+                high = len(value) - 1 - k * size
+                low = high - size
+                piece = value[max(low, 0):high] ^ value[-1].replicate(high - max(low, 0))
+                so_far = so_far & ~piece.any()
+                result.append(so_far)
+            return result
+
+        def left(value: Value, by: int) -> Value:
+            return Cat(Const(0, by), value)[:len(value)]
+
+        # 16s
+        blocks = 2 if width - 1 > 32 else 1
+        skip = same(total, blocks, 16)
+        coarse = Signal(width, name=f"coarse_total{s}", reset_less=True)
+        coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True)
+        if blocks == 2:
+            m.d.sync += [
+                coarse.eq(Mux(skip[1], left(total, 32), Mux(skip[0], left(total, 16), total))),
+                coarse_shift.eq(Cat(skip[0] & ~skip[1], skip[1])),
+            ]
+        else:
+            m.d.sync += [coarse.eq(Mux(skip[0], left(total, 16), total)), coarse_shift.eq(skip[0])]
+        exponent = delay(m, f"top_line{s}", top, self._total_stage + 1 - self._peak_stage - 1)
+
+        # 4s and 1s
+        skip = same(coarse, 3, 4)
+        middle_shift = Cat(skip[0] & (~skip[1] | skip[2]), skip[1])
+        middle = Signal(width, name=f"middle{s}")
+        m.d.comb += middle.eq(Mux(middle_shift[1],
+                                  Mux(middle_shift[0], left(coarse, 12), left(coarse, 8)),
+                                  Mux(middle_shift[0], left(coarse, 4), coarse)))
+        skip = same(middle, 3, 1)
+        fine_shift = Cat(skip[0] & (~skip[1] | skip[2]), skip[1])
+        fine = Signal(width, name=f"fine{s}", reset_less=True)
+        biased = Signal(10, name=f"biased{s}", reset_less=True)
+        m.d.sync += [
+            fine.eq(Mux(fine_shift[1],
+                        Mux(fine_shift[0], left(middle, 3), left(middle, 2)),
+                        Mux(fine_shift[0], left(middle, 1), middle))),
+            biased.eq(exponent - Cat(fine_shift, middle_shift, coarse_shift)),
+        ]
+
+        # |v| = ~v + 1 for a negative v: the +1 either reaches the kept bits (all dropped bits 0) or makes the
+        # dropped part its own complement.
+        kept, guard, sticky = fine[-25:-1], fine[-26], fine[:-26].any()
+        negative = fine[-1]
+        guard_magnitude = guard ^ (negative & sticky)
+        up = ((negative & ~guard & ~sticky)
+              | (guard_magnitude & (sticky | (kept[0] ^ negative))))
+        # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + 17 + 127. The
+        # constant is added in the rounding adder, whose other operand is free.
+        offset = width - 2 - 127 - 46 + 17
+        rounded = Signal(33, name=f"rounded{s}", reset_less=True)
+        negative3 = Signal(name=f"negative_result{s}", reset_less=True)
+        exact_zero = Signal(name=f"exact_zero{s}", reset_less=True)
+        m.d.sync += [
+            rounded.eq((Cat(up, Const(0, 23), Const(offset, 10))
+                        + Cat(up, kept[:23] ^ negative.replicate(23), biased))[1:]),
+            negative3.eq(negative),
+            exact_zero.eq(~negative & ~kept[-1]),
+        ]
+
+        fraction, exp = rounded[:23], rounded[23:]
+        under = exp[9] | ~exp[:9].any() | exact_zero
+        over = ~exp[9] & (exp[8] | exp[:8].all())
+        nan, infinite = flags.all(), flags.any()
+        result = Signal(32, name=f"result{s}", reset_less=True)
+        m.d.sync += [
+            result[:23].eq(fraction),
+            result[23:31].eq(Mux(infinite | (over & ~under), 0xFF, Mux(under, 0, exp[:8]))),
+            result[31].eq(Mux(infinite, flags[1] & ~flags[0], negative3)),
+        ]
+        with m.If(infinite | under | over):
+            m.d.sync += result[:23].eq(Cat(Const(0, 22), nan))
+        with m.If(foreign):
+            m.d.sync += result.eq(0)
+        m.d.comb += self.o[s].eq(result)

@@ -1,0 +1,35 @@
+"""FP32 operands taken apart once, at an array's edge, instead of in each of its cells."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data
+
+# `zero` is set for zeros and subnormals, whose `mant` is 0; `special` for infinities and NaNs, where
+# mant[22] alone tells a NaN from an infinity.
+Operand = data.StructLayout({"mant": 23, "exp": 8, "sign": 1, "zero": 1, "special": 1})
+
+
+def unpack(word: Value) -> data.View:
+    """An `Operand` expression of a 32-bit word: subnormals flushed, NaNs made recognisable by one bit."""
+    word = Value.cast(word)
+    if len(word) != 32:
+        raise ValueError(f"word has {len(word)} bits, must be 32")
+    mant, exp, sign = word[:23], word[23:31], word[31]
+    zero = exp == 0
+    special = exp == 255
+    mant = Mux(zero, 0, Cat(mant[:22], Mux(special, mant.any(), mant[22])))
+    return Operand(Cat(mant[:23], exp, sign, zero, special))
+
+
+def delay(m: Module, name: str, value: Value, cycles: int) -> Value:
+    """The bits of `value` as they were `cycles` ago, from one packed register.
+
+    `keep` holds Yosys from turning the chain into SRLs, which would count as LUTs; one packed register
+    is also one operation a cycle in a simulator.
+    """
+    value = Value.cast(value)
+    if cycles == 0:
+        return value
+    width = len(value)
+    line = Signal(width * cycles, name=name, reset_less=True, attrs={"keep": 1})
+    m.d.sync += line.eq(Cat(value, line[:width * (cycles - 1)]))
+    return line[width * (cycles - 1):]
