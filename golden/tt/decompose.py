@@ -7,9 +7,9 @@ A table of I1*I2*I3 rows and J1*J2*J3 columns becomes cores G_k of shape (R_{k-1
 Source: Oseledets, Tensor-Train Decomposition, SIAM J. Sci. Comput. 33(5), 2011, Alg. 1; SCRec §II.B.
 
 Numerics: the decomposition runs in float64 and its cores are rounded to float32 once, at the end.
-TT-SVD is quasi-optimal: within sqrt(d-1) of the best error at those ranks. That best is often bad: the rows of a
-trained embedding table have no tensor structure that TT-SVD could find after the fact, so the error
-must always be shown, and a table meant for tensor trains should be trained as one (gen.learn does).
+TT-SVD is quasi-optimal: within sqrt(d-1) of the best error at those ranks. That best is often bad: the rows
+of a trained embedding table have little tensor structure to find after the fact, so the error must
+always be shown, and a table meant for tensor trains should be trained as one (gen.learn does).
 """
 
 from collections.abc import Sequence
@@ -115,10 +115,11 @@ def _ranks(ranks: int | Sequence[int], row_modes: tuple[int, ...],
     inner = (ranks,) * wanted if isinstance(ranks, (int, np.integer)) else tuple(ranks)
     if len(inner) != wanted:
         raise ValueError(f"ranks {inner} must be {wanted}, one between each two of {wanted + 1} cores")
-    for k, (rank, limit) in enumerate(zip(inner, largest_ranks(row_modes, column_modes), strict=True), start=1):
+    limits = largest_ranks(row_modes, column_modes)
+    for k, (rank, limit) in enumerate(zip(inner, limits, strict=True), start=1):
         if int(rank) != rank or not 1 <= rank <= limit:
-            raise ValueError(f"rank {k} is {rank}; with row_modes {row_modes} and column_modes {column_modes} "
-                             f"it must be 1 to {limit}")
+            raise ValueError(f"rank {k} is {rank}; with row_modes {row_modes} and "
+                             f"column_modes {column_modes} it must be 1 to {limit}")
     # TT-SVD goes left to right, so a small rank caps how many the next unfolding can still have.
     sizes = [i * j for i, j in zip(row_modes, column_modes, strict=True)]
     left = 1

@@ -19,7 +19,8 @@ def first_products(keys: np.ndarray, *, entries: int, lanes: int = 2) -> int:
     return int(_count(keys, entries, lanes))
 
 
-def leading_keys(indices: np.ndarray, row_modes: tuple[int, ...], table_ids: np.ndarray | int = 0) -> np.ndarray:
+def leading_keys(indices: np.ndarray, row_modes: tuple[int, ...],
+                 table_ids: np.ndarray | int = 0) -> np.ndarray:
     """The key of each lookup, one number for (table, i1, i2); of two cores, (table, i1)."""
     lead = row_modes[:2] if len(row_modes) > 2 else row_modes[:1]
     trailing = int(np.prod(row_modes[len(lead):], dtype=np.int64))
