@@ -6,8 +6,6 @@ Yosys writes carries no source locations, no machine paths and no counters that 
 import hashlib
 import json
 import re
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +19,8 @@ from amaranth.hdl import Elaboratable, Value, ValueCastable
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In
+
+from gen.tools import yosys
 
 __all__ = ["Build", "emit", "describe", "module_name"]
 
@@ -167,47 +167,51 @@ def _rtlil(component: Any, name: str, placer: _Placer) -> str:
     return text if placer.names else _without_aliases(text)
 
 
+_IDENTIFIER = re.compile(r"\\[^\s\\]+")
+
+
 def _without_aliases(text: str) -> str:
     """Drops wires that are only another name for a signal or a field; they are two thirds of an array's text.
 
-    A wire goes when it is no port and occurs nowhere but in its declaration and the statement that connects it.
+    A wire goes when it is no port and occurs nowhere but in its declaration and the statement that connects it;
+    dropping that statement may leave its right side in the same state.
     """
-    while True:
-        counts = Counter(re.findall(r"\\[^\s\\]+", text))
-        ports = set(re.findall(r"(?m)^\s*wire .*(?:input|output|inout) \d+\s+(\\\S+)$", text))
-        # A connect of the module stands at the margin, one of a cell's ports is indented.
-        dead = {n for n in re.findall(r"(?m)^connect (\\\S+) [^\[]", text) if counts[n] == 2 and n not in ports}
-        if not dead:
-            return text
-        kept: list[str] = []
-        for line in text.splitlines():
-            words = line.split()
-            if words and (line.startswith("connect ") and words[1] in dead or words[0] == "wire" and words[-1] in dead):
-                while words[0] == "wire" and kept and kept[-1].lstrip().startswith("attribute "):
-                    kept.pop()
-                continue
-            if words:
-                kept.append(line)
-        text = "\n".join(kept) + "\n"
+    lines = [line for line in text.splitlines() if line and not line.isspace()]
+    out: list[str] = []
+    start = 0
+    for end, line in enumerate(lines):
+        if line == "end":       # names are local to a module
+            out += _without_aliases_in(lines[start:end + 1])
+            start = end + 1
+    return "\n".join(out + lines[start:]) + "\n"
 
 
-# Runs in a process of its own: Yosys numbers what it creates by a counter of the process.
-_YOSYS = """
-import sys
-from pyosys import libyosys as ys
-design = ys.Design()
-for pass_ in sys.stdin.read().splitlines():
-    ys.run_pass(pass_, design)
-"""
-
-
-def yosys(script: list[str], *, cwd: Path) -> str:
-    """Runs a Yosys script in a process of its own and returns its log; a RuntimeError carries the log's end."""
-    run = subprocess.run([sys.executable, "-c", _YOSYS], input="\n".join(script), cwd=cwd, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if run.returncode != 0:
-        raise RuntimeError("Yosys failed:\n" + "\n".join(run.stdout.splitlines()[-30:]))
-    return run.stdout
+def _without_aliases_in(lines: list[str]) -> list[str]:
+    counts: Counter[str] = Counter()
+    sources: dict[str, tuple[int, list[str]]] = {}      # wire -> its connect's line, the names on the right
+    declared: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        found = _IDENTIFIER.findall(line)
+        counts.update(found)
+        if line.startswith("connect \\"):       # at the margin; the ports of a cell are indented
+            words = line.split(" ", 2)
+            if not words[2].startswith("["):    # a slice of the wire on the left is no alias
+                sources[words[1]] = (number, found[1:])
+        elif line.startswith("  wire ") and found and not re.search(r" (?:input|output|inout) \d+ ", line):
+            declared[found[0]] = number
+    gone: set[int] = set()
+    todo = [name for name in sources if counts[name] == 2 and name in declared]
+    while todo:
+        name = todo.pop()
+        number, inner = sources[name]
+        gone |= {number, declared[name]}
+        above = declared[name] - 1
+        while lines[above].startswith("  attribute "):
+            gone.add(above)
+            above -= 1
+        counts.subtract(inner)
+        todo += [n for n in inner if counts[n] == 2 and n in sources and n in declared]
+    return [line for number, line in enumerate(lines) if number not in gone]
 
 
 def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:

