@@ -120,7 +120,8 @@ async def latency_and_rate_as_documented(dut):
         dut.data.value, dut.flips.value = cycle, 1 << 7 if cycle == 4 else 0
         await edge
         seen.append(dut.corrected.value == 1)
-    assert [cycle for cycle, flag in enumerate(seen) if flag] == [4 + secded.latency()] == [4 + Decoder.latency]
+    assert [cycle for cycle, flag in enumerate(seen) if flag] == [4 + secded.latency()]
+    assert secded.latency() == Decoder.latency
 
 
 @cocotb.test()

@@ -1,7 +1,7 @@
 """The test plans: each unit's seven testpoints, and the tests that they name exist.
 
-A plan is a TOML file: `unit` (the class, importable) and a list of `testpoint` tables with `name`, `what`, and
-either `tests`, a list of "file::function", or `waived`, the reason why there is none.
+A plan is a TOML file: `unit` (the class, importable) and a list of `testpoint` tables with `name`, `what`,
+and either `tests`, a list of "file::function", or `waived`, the reason why there is none.
 """
 import ast
 import importlib

@@ -1,0 +1,141 @@
+"""The systolic array: rows x columns of dot-product cells, tile after tile without a gap."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.fp.operand import unpack
+from hw.place import place
+
+from .pe import ProcessingElement
+
+__all__ = ["SystolicArray"]
+
+
+def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = True) -> Value:
+    """`value` as it was `cycles` ago. One packed register, which a simulator shifts in one operation; unlike
+    the delays inside an arithmetic pipeline it may become shift-register LUTs: these are the array's corners.
+    """
+    if cycles == 0:
+        return value
+    width = len(value)
+    line = Signal(width * cycles, name=name, reset_less=reset_less)
+    m.d.sync += line.eq(Cat(value, line[:width * (cycles - 1)]))
+    return line[width * (cycles - 1):]
+
+
+class SystolicArray(wiring.Component):
+    """Products of matrices, a tile of rows x columns results at a time, results held in the cells.
+
+    o[r, c] = sum_k x[r, k] * y[k, c]                    Source: SCRec §III.E, Fig. 7
+
+    Parameters  rows, columns: of cells, at least 1; width: terms a cell takes a beat (1, 2, 4 or 8);
+                terms_log2: a tile has at most 2^terms_log2 terms;
+                aligned: delay the columns' results so that a row of results comes out whole
+    Members     x: In, width words for each row, index r * width + w; y: In, width words for each column,
+                index c * width + w; first, last: In(1) around a tile's beats; live_rows: In, with `last`: how many
+                rows to drain, 1..rows; o: Out, one word a column; o_valid, o_last: Out(1)
+    Shapes      a tile is K / width beats, k-major; K padded with zeros on both sides
+    Timing      a beat a cycle; result row r comes `latency + live_rows + r` cycles after the beat with
+                `last`, column c of it c cycles later still unless `aligned`, when all come with the last column.
+                Tiles follow each other without a gap when each has at least as many beats as the tile before
+                it has live rows (with a changing number of live rows: beats + live >= 2 * live before)
+    Handshake   none: whoever feeds it takes the results when they come; beats outside first..last are ignored
+    Numerics    golden.fp32.dot with beat = width; against golden: bit-exact
+    Reset       tiles under way are dropped: none of their results is marked valid
+    Raises      ValueError: rows or columns below 1; from FusedDot for width and terms_log2
+    Golden      golden.systolic.tiles, .cycles        Tests  verif/test_systolic.py
+    """
+
+    def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, aligned: bool = False):
+        for name, value in (("rows", rows), ("columns", columns)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}, must be at least 1")
+        self.rows, self.columns, self.width, self.terms_log2 = rows, columns, width, terms_log2
+        self.aligned = aligned
+        self._dot_latency = ProcessingElement(width=width, terms_log2=terms_log2).latency
+        super().__init__({
+            "x": In(data.ArrayLayout(32, rows * width)),
+            "y": In(data.ArrayLayout(32, columns * width)),
+            "first": In(1), "last": In(1), "live_rows": In(range(rows + 1)),
+            "o": Out(data.ArrayLayout(32, columns)), "o_valid": Out(1), "o_last": Out(1),
+        })
+
+    def key(self) -> str:
+        return (f"SystolicArray(rows={self.rows}, columns={self.columns}, width={self.width}, "
+                f"terms_log2={self.terms_log2}, aligned={self.aligned})")
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a tile's last beat to result row 0, less its live rows."""
+        return self._dot_latency + 1 + (self.columns - 1 if self.aligned else 0)
+
+    def elaborate(self, platform):
+        m = Module()
+        rows, columns, width = self.rows, self.columns, self.width
+
+        cells = {}
+        for r in range(rows):
+            for c in range(columns):
+                cells[r, c] = ProcessingElement(width=width, terms_log2=self.terms_log2)
+                place(m, platform, f"pe_{r}_{c}", cells[r, c])
+
+        # A tile's end, when the first cell has its sum; with it the number of rows to drain.
+        ended = _delay(m, "ended", self.last, self._dot_latency, reset_less=False)
+        live_rows = _delay(m, "ended_rows", self.live_rows, self._dot_latency)
+        load = self._drain(m, ended, live_rows)
+
+        for r in range(rows):
+            words = [unpack(self.x[r * width + w]).as_value() for w in range(width)]
+            skewed = _delay(m, f"x_skew_{r}", Cat(*words, self.first), r)
+            done = _delay(m, f"done_skew_{r}", ended, r)
+            m.d.comb += [Cat(cells[r, 0].x_i, cells[r, 0].first_i).eq(skewed), cells[r, 0].done_i.eq(done)]
+        for c in range(columns):
+            words = [unpack(self.y[c * width + w]).as_value() for w in range(width)]
+            m.d.comb += cells[0, c].y_i.eq(_delay(m, f"y_skew_{c}", Cat(*words), c))
+
+        for (r, c), cell in cells.items():
+            m.d.comb += cell.load.eq(load[c])
+            if c + 1 < columns:
+                right = cells[r, c + 1]
+                m.d.comb += [
+                    right.x_i.eq(cell.x_o), right.first_i.eq(cell.first_o), right.done_i.eq(cell.done_o),
+                ]
+            if r + 1 < rows:
+                m.d.comb += [cells[r + 1, c].y_i.eq(cell.y_o), cell.below.eq(cells[r + 1, c].o)]
+
+        for c in range(columns):
+            late = columns - 1 - c if self.aligned else 0
+            m.d.comb += self.o[c].eq(_delay(m, f"o_skew_{c}", cells[0, c].o, late))
+        return m
+
+    def _drain(self, m: Module, ended: Value, live_rows: Value) -> list[Value]:
+        """The columns' `load` tokens, and the marks of the rows that leave.
+
+        A column is loaded all at once, when its lowest live row has its sum: rows then leave at the top, the
+        first one first, one a cycle. Draining upwards keeps a tile with few live rows from passing through
+        the dead ones.
+        """
+        waiting = Signal(range(self.rows))
+        load = Signal()
+        with m.If(ended):
+            m.d.sync += waiting.eq(live_rows - 1)
+        with m.Elif(waiting != 0):
+            m.d.sync += waiting.eq(waiting - 1)
+        m.d.comb += load.eq((ended & (live_rows == 1)) | (~ended & (waiting == 1)))
+
+        # The next tile may have another number of rows: what is read at the load stays with the drain.
+        latest, rows = Signal(range(self.rows + 1)), Signal(range(self.rows + 1))
+        leaving = Signal(range(self.rows + 1))
+        started = Signal()
+        with m.If(ended):
+            m.d.sync += latest.eq(live_rows)
+        m.d.sync += [started.eq(load), rows.eq(Mux(ended, live_rows, latest))]
+        with m.If(started):
+            m.d.sync += leaving.eq(rows)
+        with m.Elif(leaving != 0):
+            m.d.sync += leaving.eq(leaving - 1)
+        late = self.columns - 1 if self.aligned else 0
+        marks = _delay(m, "marks", Cat(leaving != 0, leaving == 1), late, reset_less=False)
+        m.d.comb += Cat(self.o_valid, self.o_last).eq(marks)
+        return [_delay(m, f"load_{c}", load, c) for c in range(self.columns)]

@@ -1,0 +1,75 @@
+"""One cell of the systolic array: a fused dot product between neighbours."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.fp.dot import FusedDot
+from hw.fp.operand import Operand
+
+__all__ = ["ProcessingElement"]
+
+
+class ProcessingElement(wiring.Component):
+    """Multiplies and accumulates what passes by, and keeps its sum until the column drains.
+
+    held = sum_k x[k] * y[k] over the terms between `first` and `done`.  Source: SCRec §III.E, Fig. 7a
+
+    Parameters  width: terms a beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms
+    Members     x_i, y_i, first_i, done_i: In, from the left, from above, from the left, from the left;
+                x_o, y_o, first_o, done_o: Out, the same one cycle later;
+                load: In(1) the held sum replaces what passes up the column; below: In(32), o: Out(32)
+    Timing      done_i comes `FusedDot.latency` cycles after the beat with the last term: an array delays that
+                token once for all its cells; `load` acts two cycles after it is given
+    Handshake   none: beats without meaning pass by unharmed, since the next `first` clears
+    Numerics    golden.fp32.dot with beat = width
+    Reset       nothing to clear: tokens are in order, so that what was under way is overtaken by nothing
+    Raises      ValueError: from FusedDot, for a width or terms_log2 that it cannot have
+    Golden      golden.systolic.tiles         Tests  verif/test_systolic.py
+    """
+
+    def __init__(self, *, width: int, terms_log2: int):
+        self.width, self.terms_log2 = width, terms_log2
+        self._dot = FusedDot(width=width, terms_log2=terms_log2)
+        operands = data.ArrayLayout(Operand, width)
+        super().__init__({
+            "x_i": In(operands), "x_o": Out(operands),
+            "y_i": In(operands), "y_o": Out(operands),
+            "first_i": In(1), "first_o": Out(1),
+            "done_i": In(1), "done_o": Out(1),
+            "load": In(1), "below": In(32), "o": Out(32),
+        })
+
+    def key(self) -> str:
+        return f"ProcessingElement(width={self.width}, terms_log2={self.terms_log2})"
+
+    @property
+    def latency(self) -> int:
+        """Cycles from the beat with the last term to `done_i`."""
+        return self._dot.latency
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.dot = dot = self._dot
+        m.d.comb += [dot.x.eq(self.x_i), dot.y.eq(self.y_i), dot.first.eq(self.first_i)]
+
+        # The registers handed on equal the dot product's own operand registers; synthesis keeps one of each.
+        x = Signal.like(self.x_o, reset_less=True)
+        y = Signal.like(self.y_o, reset_less=True)
+        first, done, load = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
+        m.d.sync += [
+            x.eq(self.x_i), y.eq(self.y_i), first.eq(self.first_i), done.eq(self.done_i), load.eq(self.load),
+        ]
+        m.d.comb += [self.x_o.eq(x), self.y_o.eq(y), self.first_o.eq(first), self.done_o.eq(done)]
+
+        # The sum rests here until its whole column is there, so that the next tile can follow at once.
+        held = Signal(32, reset_less=True)
+        passing = Signal(32, reset_less=True)
+        with m.If(self.done_i):
+            m.d.sync += held.eq(dot.o[0])
+        with m.If(load):
+            m.d.sync += passing.eq(held)
+        with m.Else():
+            m.d.sync += passing.eq(self.below)
+        m.d.comb += self.o.eq(passing)
+        return m
