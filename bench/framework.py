@@ -1,0 +1,149 @@
+"""Registers benches, runs them, and shows their rows as a table and as build/bench.json.
+
+A bench is a function in a module of this package, marked with `@bench("tt")`, that yields `Row`s. A row's id is
+stable: other pages quote figures by it. Rows that were measured before stay in bench.json until they are measured
+again, so a single bench can be repeated.
+"""
+import importlib
+import json
+import pkgutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gen.tools import build_folder
+
+__all__ = ["Bench", "Row", "at_least", "at_most", "bench", "figure", "registered", "run", "show"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure. `target` is text such as ">= 99" or empty; `met` is None when there is no target."""
+    id: str
+    what: str
+    value: Any
+    unit: str
+    target: str = ""
+    met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Bench:
+    name: str
+    about: str
+    rows: Callable[[], Iterable[Row]]
+
+
+_BENCHES: dict[str, Bench] = {}
+
+
+def bench(name: str) -> Callable[[Callable[[], Iterable[Row]]], Callable[[], Iterable[Row]]]:
+    """Registers a function as the bench `name`; the first line of its docstring says what it measures."""
+    def register(function: Callable[[], Iterable[Row]]) -> Callable[[], Iterable[Row]]:
+        known = _BENCHES.get(name)
+        if known is not None and known.rows.__module__ != function.__module__:
+            raise ValueError(f"two benches are called {name}: {known.rows.__module__} and {function.__module__}")
+        about = (function.__doc__ or "").strip().splitlines()
+        if not about:
+            raise ValueError(f"bench {name} needs a docstring that says what it measures")
+        _BENCHES[name] = Bench(name, about[0], function)
+        return function
+    return register
+
+
+def figure(id: str, what: str, value: Any, unit: str) -> Row:
+    """A figure without a target."""
+    return Row(id, what, value, unit)
+
+
+def at_least(id: str, what: str, value: float, unit: str, target: float) -> Row:
+    """A figure that must not be below its target."""
+    return Row(id, what, value, unit, f">= {target:,g}", value >= target)
+
+
+def at_most(id: str, what: str, value: float, unit: str, target: float) -> Row:
+    """A figure that must not be above its target."""
+    return Row(id, what, value, unit, f"<= {target:,g}", value <= target)
+
+
+def registered() -> list[Bench]:
+    """All benches, in the order of their modules' names."""
+    import bench as package
+    for item in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
+        if item not in ("framework", "__main__"):
+            importlib.import_module(f"bench.{item}")
+    return list(_BENCHES.values())
+
+
+def _measure(item: Bench, echo: Callable[[str], None]) -> Iterator[Row]:
+    start = time.monotonic()
+    echo(f"{item.name}: {item.about}")
+    count = 0
+    for row in item.rows():
+        count += 1
+        yield row
+    echo(f"{item.name}: {count} figures in {time.monotonic() - start:.0f} s")
+
+
+def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str], None] = print) -> list[Row]:
+    """Runs the benches (all, or those named) and writes their rows; returns what is in the file afterwards.
+
+    Raises      ValueError: an unknown bench, or two rows with one id. A bench that fails ends the run; the rows
+                of those before it are written.
+    """
+    known = {item.name: item for item in registered()}
+    chosen = list(only) or list(known)
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"there is no bench {name!r}; there are {', '.join(known) or 'none'}")
+    path = path or build_folder() / "bench.json"
+    rows: dict[str, Row] = {}
+    if only and path.exists():
+        rows = {row["id"]: Row(**row) for row in json.loads(path.read_text())}
+    new: set[str] = set()
+    try:
+        for name in chosen:
+            for row in _measure(known[name], echo):
+                if row.id in new:
+                    raise ValueError(f"bench {name} gives a second row {row.id}")
+                new.add(row.id)
+                rows[row.id] = row
+    finally:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([_plain(row) for row in rows.values()], indent=1) + "\n")
+    return list(rows.values())
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as JSON holds it: NumPy's scalars become Python's."""
+    def simple(value: Any) -> Any:
+        return value.item() if hasattr(value, "item") else value
+    return {key: simple(value) for key, value in asdict(row).items()}
+
+
+def show(rows: Iterable[Row]) -> None:
+    """The rows as a table on the terminal, with what is missed at the end."""
+    from rich.console import Console
+    from rich.table import Table
+    rows = list(rows)
+    table = Table(box=None, pad_edge=False)
+    for name, side in (("id", "left"), ("what", "left"), ("value", "right"), ("unit", "left"), ("target", "right"),
+                       ("", "left")):
+        table.add_column(name, justify=side, overflow="fold")   # type: ignore[arg-type]
+    for row in rows:
+        mark = {True: "[green]met[/]", False: "[red]MISSED[/]", None: ""}[None if row.met is None else bool(row.met)]
+        table.add_row(row.id, row.what, _number(row.value), row.unit, row.target, mark)
+    console = Console(width=None if Console().is_terminal else 140)
+    console.print(table)
+    targets = [row for row in rows if row.met is not None]
+    missed = [row.id for row in targets if not row.met]
+    console.print(f"{len(targets) - len(missed)} of {len(targets)} targets met"
+                  + (f"; missed: {', '.join(missed)}" if missed else ""), highlight=False)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

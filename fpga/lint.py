@@ -1,0 +1,118 @@
+"""Second opinions on the Verilog: Verilator, Yosys and Icarus, with every accepted warning named in one file."""
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gen.tools import environment, verilator, yosys
+
+__all__ = ["Finding", "Waiver", "WAIVERS", "check", "waivers"]
+
+WAIVERS = Path(__file__).parent / "waivers.toml"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A warning or error of a tool. `name` is its class, as Verilator calls it, or `warning`, `error`."""
+    tool: str
+    name: str
+    text: str
+
+
+@dataclass
+class Waiver:
+    """An accepted warning and how often it was met."""
+    tool: str
+    name: str
+    match: str
+    reason: str
+    met: int = field(default=0, compare=False)
+
+    def covers(self, finding: Finding) -> bool:
+        return (finding.tool == self.tool and finding.name == self.name
+                and re.search(self.match, finding.text) is not None)
+
+
+def waivers(path: Path = WAIVERS) -> list[Waiver]:
+    """The accepted warnings. Raises ValueError for an entry without tool, name, match and reason."""
+    entries = tomllib.loads(path.read_text()).get("waiver", [])
+    wanted = {"tool", "name", "match", "reason"}
+    for number, entry in enumerate(entries, 1):
+        if set(entry) != wanted or not all(isinstance(v, str) and v.strip() for v in entry.values()):
+            raise ValueError(f"{path.name}: waiver {number}: must have exactly {', '.join(sorted(wanted))}, "
+                             f"each a text; it has {', '.join(sorted(entry))}")
+        if entry["name"] == "error":
+            raise ValueError(f"{path.name}: waiver {number}: an error cannot be waived")
+    return [Waiver(**entry) for entry in entries]
+
+
+def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None) -> list[Finding]:
+    """What the tools say about the Verilog and no waiver covers. Counts in `accepted` what each covered.
+
+    Icarus is asked when it is installed (see `tools`)."""
+    paths = sorted(Path(f).resolve() for f in files)
+    accepted = waivers() if accepted is None else accepted
+    left = []
+    for finding in [*_verilator(paths, top), *_yosys(paths, top), *_icarus(paths, top)]:
+        waiver = next((w for w in accepted if w.covers(finding)), None)
+        if waiver is None:
+            left.append(finding)
+        else:
+            waiver.met += 1
+    return left
+
+
+def tools() -> dict[str, bool]:
+    """The tools that will be asked."""
+    return {"verilator": True, "yosys": True, "icarus": shutil.which("iverilog") is not None}
+
+
+def _verilator(files: list[Path], top: str) -> list[Finding]:
+    binary, _ = verilator()
+    run = subprocess.run([binary, "--lint-only", "-Wall", "--top-module", top, *map(str, files)],
+                         env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    found = []
+    for line in run.stdout.splitlines():
+        if m := re.match(r"%Warning-(\w+): (.*)", line):
+            found.append(Finding("verilator", m[1], _short(m[2])))
+        elif line.startswith("%Warning:"):
+            found.append(Finding("verilator", "warning", _short(line)))
+        elif line.startswith("%Error") and "Exiting due to" not in line:
+            found.append(Finding("verilator", "error", _short(line)))
+    if run.returncode and not found:
+        found.append(Finding("verilator", "error", f"ended with code {run.returncode}: {run.stdout[-300:]}"))
+    return found
+
+
+def _yosys(files: list[Path], top: str) -> list[Finding]:
+    # `check -assert` refuses several drivers, undriven wires that are used, and combinational loops.
+    script = [f"read_verilog {file.name}" for file in files]
+    script += [f"hierarchy -check -top {top}", "proc", "check -assert"]
+    try:
+        log = yosys(script, cwd=files[0].parent)
+    except RuntimeError as error:
+        return [Finding("yosys", "error", str(error))]
+    # Summaries at the end repeat each warning ("Warnings: 3 unique messages, 3 total").
+    return [Finding("yosys", "warning", line.removeprefix("Warning: "))
+            for line in log.splitlines() if line.startswith("Warning: ")]
+
+
+def _icarus(files: list[Path], top: str) -> list[Finding]:
+    if not tools()["icarus"]:
+        return []
+    run = subprocess.run(["iverilog", "-g2005", "-Wall", "-s", top, "-o", "/dev/null", *map(str, files)],
+                         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    found = []
+    for line in run.stdout.splitlines():
+        if line.strip():
+            kind = "warning" if "warning" in line else "error"
+            found.append(Finding("icarus", kind, _short(line)))
+    return found
+
+
+def _short(text: str) -> str:
+    """Without the folder that the file happened to be in."""
+    return re.sub(r"(/[^\s:]*/)([^/\s:]+\.v)", r"\2", text)

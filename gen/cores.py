@@ -1,0 +1,35 @@
+"""The cores that a preset can describe: the table's name, its configuration and the unit that it builds."""
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+__all__ = ["CORES", "Core"]
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core by the names of its classes; they are imported when asked for, so that a preset loads quickly."""
+    about: str
+    _config: str
+    _unit: str
+
+    @property
+    def config(self) -> type:
+        return _find(self._config)
+
+    def unit(self, config: Any) -> Any:
+        """The component that `config` describes."""
+        return _find(self._unit)(config)
+
+
+def _find(name: str) -> Any:
+    module, _, item = name.partition(":")
+    return getattr(import_module(module), item)
+
+
+CORES = {
+    "tt": Core("TT computation unit: rows of tensor-train tables at one pass of the array each",
+               "hw.tt.config:TTConfig", "hw.tt.unit:TTUnit"),
+    "serial": Core("SCRec's own TT unit, one product after the other: the baseline of every figure",
+                   "hw.tt.serial:SerialConfig", "hw.tt.serial:SerialTTUnit"),
+}

@@ -1,0 +1,1 @@
+"""The `hotrail` command."""

@@ -1,0 +1,107 @@
+"""The `hotrail` command: thin, every line of work is somewhere else."""
+import sys
+from pathlib import Path
+
+import click
+
+from gen import config as presets
+from gen.tools import build_folder
+
+
+def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
+    try:
+        return [presets.load(name) for name in names or presets.names()]
+    except presets.ConfigError as error:
+        raise click.ClickException(str(error)) from None
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="hotrail")
+def main() -> None:
+    """Hardware for recommendation models: from a preset to verified Verilog."""
+
+
+@main.command()
+@click.argument("preset", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build].")
+def verilog(preset: tuple[str, ...], out: Path | None) -> None:
+    """Writes the Verilog and metadata of PRESET (a name or a .toml file; default: all that come with it)."""
+    from gen.cores import CORES
+    from gen.verilog import emit
+    for chosen in _presets(preset):
+        for name, config in chosen.cores.items():
+            folder = (out or build_folder()) / chosen.name
+            built = emit(CORES[name].unit(config), f"hotrail_{name}", folder)
+            modules = len(built.files)
+            click.echo(f"{chosen.name}: {built.files[0].parent}/{built.top}.v and {modules - 1} more modules, "
+                       f"{built.top}.json")
+
+
+@main.command()
+@click.argument("preset", nargs=-1)
+def lint(preset: tuple[str, ...]) -> None:
+    """Checks the Verilog of PRESET with Verilator, Yosys and Icarus; only warnings waived by name may remain."""
+    from fpga import lint as checks
+    from gen.cores import CORES
+    from gen.verilog import emit
+    accepted = checks.waivers()
+    bad = 0
+    asked = [tool for tool, there in checks.tools().items() if there]
+    for chosen in _presets(preset):
+        for name, config in chosen.cores.items():
+            built = emit(CORES[name].unit(config), f"hotrail_{name}", build_folder() / chosen.name)
+            left = checks.check(built.files, built.top, accepted)
+            bad += len(left)
+            click.echo(f"{chosen.name}/{name}: {', '.join(asked)}: "
+                       + (f"{len(left)} findings" if left else "nothing but what is waived"))
+            for finding in left[:40]:
+                click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
+    if "icarus" not in asked:
+        click.echo("Icarus is not installed and was left out (apt-get install iverilog).")
+    for waiver in accepted:
+        if not waiver.met and waiver.tool in asked and not preset:
+            bad += 1
+            click.echo(f"waiver {waiver.tool} {waiver.name} ({waiver.match}) catches nothing any more: remove it")
+    sys.exit(1 if bad else 0)
+
+
+@main.command()
+@click.argument("preset")
+@click.argument("core", required=False)
+def synth(preset: str, core: str | None) -> None:
+    """Area and logic depth of the cores of PRESET, by Yosys; exits 1 when a path is deeper than the rule."""
+    from fpga import synth as flow
+    from gen.cores import CORES
+    from gen.verilog import convert
+    met = True
+    for chosen in _presets((preset,)):
+        for name, config in chosen.cores.items():
+            if core not in (None, name):
+                continue
+            texts, metadata = convert(CORES[name].unit(config), f"hotrail_{name}")
+            report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth")
+            click.echo("\n".join(flow.lines(report)))
+            met = met and report.worst.met and report.most_chains.met
+    sys.exit(0 if met else 1)
+
+
+@main.command()
+@click.argument("only", nargs=-1)
+@click.option("--list", "listing", is_flag=True, help="Only names the benches.")
+def bench(only: tuple[str, ...], listing: bool) -> None:
+    """Measures every figure that is promised, prints it beside its target and writes build/bench.json."""
+    from bench import framework
+    if listing:
+        for item in framework.registered():
+            click.echo(f"{item.name:12s} {item.about}")
+        return
+    try:
+        rows = framework.run(only)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    framework.show(rows)
+    sys.exit(0 if all(row.met is not False for row in rows) else 2)
+
+
+if __name__ == "__main__":
+    main()
