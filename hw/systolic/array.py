@@ -33,11 +33,11 @@ class SystolicArray(wiring.Component):
                 terms_log2: a tile has at most 2^terms_log2 terms;
                 aligned: delay the columns' results so that a row of results comes out whole
     Members     x: In, width words for each row, index r * width + w; y: In, width words for each column,
-                index c * width + w; first, last: In(1) around a tile's beats; live_rows: In, with `last`: how many
-                rows to drain, 1..rows; o: Out, one word a column; o_valid, o_last: Out(1)
+                index c * width + w; first, last: In(1) around a tile's beats; live_rows: In, with `last`:
+                how many rows to drain, 1..rows; o: Out, one word a column; o_valid, o_last: Out(1)
     Shapes      a tile is K / width beats, k-major; K padded with zeros on both sides
     Timing      a beat a cycle; result row r comes `latency + live_rows + r` cycles after the beat with
-                `last`, column c of it c cycles later still unless `aligned`, when all come with the last column.
+                `last`, column c of it c cycles later still unless `aligned`, when all come with the last.
                 Tiles follow each other without a gap when each has at least as many beats as the tile before
                 it has live rows (with a changing number of live rows: beats + live >= 2 * live before)
     Handshake   none: whoever feeds it takes the results when they come; beats outside first..last are ignored
