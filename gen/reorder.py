@@ -144,7 +144,7 @@ def _communities(left: np.ndarray, right: np.ndarray, weight: np.ndarray, rows: 
 
 
 @njit(cache=True)
-def _local_moves(starts, others, weight, sweeps):  # type: ignore[no-untyped-def]
+def _local_moves(starts, others, weight, sweeps):
     rows = starts.size - 1
     label = np.arange(rows)
     degree = np.zeros(rows)

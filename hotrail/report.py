@@ -30,11 +30,13 @@ def draw(demo: Demo, path: Path) -> None:
     with plt.rc_context({"font.size": 9, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "axes.titlesize": 10,
                          "axes.titleweight": "bold", "axes.titlelocation": "left", "text.color": INK,
                          "axes.spines.top": False, "axes.spines.right": False}):
-        figure, ((heat, error), (vectors, time)) = plt.subplots(
-            2, 2, figsize=(12, 8), layout="constrained", width_ratios=(1, 1.15))
+        figure = plt.figure(figsize=(12.5, 8.4), layout="constrained")
+        above, below = figure.subfigures(2, 1, height_ratios=(1, 1.2), hspace=0.04)
+        heat, error = above.subplots(1, 2, width_ratios=(1, 1.2))
+        vectors, time = below.subplots(1, 2, width_ratios=(1, 1))
         _draw_popularity(heat, demo)
         _draw_accuracy(error, demo)
-        _draw_vectors(figure, vectors, demo)
+        _draw_vectors(below, vectors, demo)
         _draw_arrivals(time, demo)
         figure.savefig(path, dpi=130, metadata={"Software": None})
         plt.close(figure)
@@ -75,8 +77,8 @@ def _draw_vectors(figure, axis, demo: Demo) -> None:
     limit = float(np.abs(demo.sample[np.isfinite(demo.sample)]).max() or 1)
     image = axis.imshow(demo.sample, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit,
                         interpolation="nearest")
-    every = np.arange(0, len(demo.sample_items), 6)
-    axis.set_yticks(every, [f"item {demo.sample_items[n]}" for n in every], fontsize=7)
+    names = [name if len(name) < 30 else name[:28] + "..." for name in demo.sample_items]
+    axis.set_yticks(np.arange(len(names)), names, fontsize=6.5)
     axis.set(title=f"The first {len(demo.sample)} vectors out of the RTL (trained train)",
              xlabel=f"column, 0 to {demo.sample.shape[1] - 1}")
     figure.colorbar(image, ax=axis, pad=0.01, fraction=0.04)
@@ -130,10 +132,10 @@ img {{ width: 100%; margin-top: 1rem }}
 <h1>An embedding table as tensor trains, out of the RTL</h1>
 <p>{text(demo.source)}: {demo.ratings:,} ratings of {demo.items:,} items by {demo.users:,} users.
 The item table ({demo.items:,} x {demo.fits[1].parameters // demo.items}) stands as three cores,
-rows split {modes[0]}, columns {modes[1]}, rank {demo.rank}. <span class="verdict">The Verilated unit {verdict}
-the golden model on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p>
-<img alt="skew of the log, accuracy of each table, vectors, deliveries by cycle"
- src="data:image/png;base64,{encoded}">
+rows split {modes[0]}, columns {modes[1]}, rank {demo.rank}.
+<span class="verdict">The Verilated unit {verdict} the golden model
+on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p> <img alt="skew of the log, accuracy of each table, vectors,
+ deliveries by cycle" src="data:image/png;base64,{encoded}">
 <h2>Lookups through the RTL</h2>
 <table>{row(["stream", "lookups", "against golden", "cycles", "rows a cycle", "MAC slots", "first products",
              f"us at {MEGAHERTZ} MHz"], "th")}

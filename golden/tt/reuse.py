@@ -29,7 +29,7 @@ def leading_keys(indices: np.ndarray, row_modes: tuple[int, ...],
 
 
 @njit(cache=True)
-def _count(keys, entries, lanes):  # type: ignore[no-untyped-def]
+def _count(keys, entries, lanes):
     held = np.full((lanes, max(entries, 1)), -1, dtype=np.int64)
     oldest = np.zeros(lanes, dtype=np.int64)
     computed = 0

@@ -1,0 +1,230 @@
+"""From a log to vectors out of the RTL: learns an item table, makes it tensor trains, looks it up, compares.
+
+Two trains of the same shape are resident in the unit at once: the dense table decomposed after the fact, and
+one trained as a train. Each is looked up in the order of the log, and the trained one again with the lookups
+of each batch sorted. Every vector is compared with golden.tt.rows bit for bit.
+
+The simulator is handed in, because generators do not import benches.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from gen import learn, reorder, shapes
+from gen.trace import Trace, movielens, read
+from golden.tt.decompose import decompose, dense, relative_error
+from golden.tt.layout import plan
+from golden.tt.reuse import first_products, leading_keys
+from golden.tt.rows import rows, shape_of
+
+MEGAHERTZ = 300  # the clock of the card's shell
+LANES = 2
+BATCH = 4096
+SWEEPS = 10
+SEED = 20
+SHOWN = 36  # vectors in the picture
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulated stream of lookups gave: the vectors, the cycle in which each one's last word came out,
+    counted from the first lookup's hand-over, and the unit's counters by name."""
+
+    vectors: np.ndarray
+    cycles: np.ndarray
+    counters: dict[str, int]
+    build_seconds: float
+    run_seconds: float
+
+
+# (tables as cores, table of each lookup, row of each lookup) -> what the RTL did
+Simulate = Callable[[Sequence[Sequence[np.ndarray]], np.ndarray, np.ndarray], Simulation]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the demo may be asked: another log, its fields, how much of it, the shape of the train."""
+
+    log: Path | None = None
+    user: str = "user_id"
+    item: str = "item_id"
+    value: str = "rating"
+    lookups: int = 10_000
+    columns: int = 64
+    rank: int = 4
+    macs: int = 512
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well one form of the item table predicts the held-out ratings."""
+
+    name: str
+    parameters: int
+    rmse: float
+    error: float | None = None  # relative, against the dense table
+
+
+@dataclass(frozen=True)
+class Run:
+    """One stream of lookups through the RTL."""
+
+    name: str
+    lookups: int
+    differing: int
+    cycles: int
+    first_cycle: int
+    arrivals: np.ndarray = field(repr=False)
+    first_products: int
+    golden_first_products: dict[int, int]
+    counters: dict[str, int]
+    macs_a_row: int
+    macs: int
+    seconds: float
+
+    @property
+    def rows_per_cycle(self) -> float:
+        """In steady state: between the first vector and the last."""
+        spent = self.cycles - self.first_cycle
+        return (self.lookups - 1) / spent if spent > 0 else 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """Share of multiplier slots that the lookups would have needed without reuse, in steady state."""
+        return self.rows_per_cycle * self.macs_a_row / self.macs
+
+    @property
+    def microseconds(self) -> float:
+        return self.cycles / MEGAHERTZ
+
+
+@dataclass(frozen=True)
+class Demo:
+    """All that the report shows."""
+
+    source: str
+    users: int
+    items: int
+    ratings: int
+    row_modes: tuple[int, ...]
+    column_modes: tuple[int, ...]
+    rank: int
+    fits: list[Fit]
+    runs: list[Run]
+    popularity: np.ndarray = field(repr=False)
+    sample: np.ndarray = field(repr=False)
+    sample_items: list[str]
+    build_seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return all(run.differing == 0 for run in self.runs)
+
+
+def run(options: Options, simulate: Simulate, *, cache: Path, say: Callable[[str], None] = print) -> Demo:
+    """Runs the whole demo, telling its steps to `say`. `cache` keeps the fetched log.
+
+    Raises ValueError, one sentence, for a log that cannot be read or options that do not fit it.
+    """
+    started = time.perf_counter()
+    trace = movielens(cache) if options.log is None else read(
+        options.log, None if options.log.suffix == ".npz" else (options.user, options.item))
+    users, items, values = _columns(trace, options)
+    ratings = learn.split(users, items, values, seed=SEED)
+    n_users, n_items = ratings.shape
+    say(f"log        {trace.source}: {items.size:,} ratings of {n_items:,} items by {n_users:,} users")
+
+    model = learn.dense(ratings, columns=options.columns, sweeps=SWEEPS, seed=SEED)
+    blank = np.zeros_like(model.items)
+    fits = [Fit("biases only, no table", 0, model.rmse(ratings, blank)),
+            Fit(f"dense table, {n_items:,} x {options.columns}", model.items.size, model.rmse(ratings))]
+    say(f"learned    {fits[1].name}: RMSE {fits[1].rmse:.4f} on held-out ratings "
+        f"(biases alone {fits[0].rmse:.4f})")
+
+    row_modes, column_modes = shapes.row_modes(n_items), shapes.column_modes(options.columns)
+    new_row = reorder.by_similarity(model.items)
+    sorted_table = np.empty_like(model.items)
+    sorted_table[new_row] = model.items
+    for rank in sorted({options.rank, 4 * options.rank, 8 * options.rank}):
+        for name, table, row_of in (("rows as in the log", model.items, np.arange(n_items)),
+                                    ("rows by similarity", sorted_table, new_row)):
+            try:
+                cores = decompose(table, row_modes, column_modes, rank)
+            except ValueError:
+                if rank == options.rank:
+                    raise
+                continue  # a larger rank than the table has is only left out of the comparison
+            fits.append(Fit(f"decomposed, rank {rank}, {name}", sum(core.size for core in cores),
+                            model.rmse(ratings, dense(cores)[row_of]), relative_error(table, cores)))
+            say(f"decomposed rank {rank:2}, {name}: relative error {fits[-1].error:.3f}, "
+                f"RMSE {fits[-1].rmse:.4f}, {fits[-1].parameters:,} words for {fits[1].parameters:,}")
+    decomposed = decompose(sorted_table, row_modes, column_modes, options.rank)
+
+    trained_model, wide = learn.tensor_train(ratings, row_modes=row_modes, column_modes=column_modes,
+                                             rank=options.rank, rows_of=new_row, sweeps=SWEEPS, seed=SEED)
+    trained = [np.ascontiguousarray(core, dtype=np.float32) for core in wide]
+    fits.append(Fit(f"trained as a train, rank {options.rank}, rows by similarity",
+                    sum(core.size for core in trained),
+                    trained_model.rmse(ratings, dense(trained)[new_row])))
+    say(f"trained    rank {options.rank:2}, rows by similarity: RMSE {fits[-1].rmse:.4f}, "
+        f"{fits[-1].parameters:,} words")
+    say(f"           ({time.perf_counter() - started:.1f} s so far; now the RTL)")
+
+    looked_up = new_row[items[: options.lookups]]
+    by_lane = reorder.sorted_batches(looked_up, batch=BATCH, lanes=LANES)
+    tables = [decomposed, trained]
+    runs, sample, build_seconds = [], np.empty((0, options.columns), np.float32), 0.0
+    for name, which, indices in (("decomposed, order of the log", 0, looked_up),
+                                 ("trained, order of the log", 1, looked_up),
+                                 (f"trained, batches of {BATCH:,} sorted", 1, by_lane.apply(looked_up))):
+        done = simulate(tables, np.full(indices.size, which), indices)
+        build_seconds = max(build_seconds, done.build_seconds)
+        runs.append(_compare(name, tables[which], indices, done, options.macs))
+        say(describe(runs[-1]))
+        if which == 1 and not sample.size:
+            sample = done.vectors[:SHOWN]
+    names = trace.names.get(options.item, trace.ids.get(options.item))
+    sample_items = [str(i) if names is None else str(names[i]) for i in items[:SHOWN]]
+    return Demo(trace.source, n_users, n_items, items.size, row_modes, column_modes, options.rank, fits, runs,
+                np.sort(np.bincount(items))[::-1], sample, sample_items, build_seconds)
+
+
+def describe(run_: Run) -> str:
+    """One line on a run."""
+    verdict = "every bit equal" if run_.differing == 0 else f"{run_.differing:,} VECTORS DIFFER"
+    return (f"RTL        {run_.name}: {run_.lookups:,} lookups in {run_.cycles:,} cycles, "
+            f"{run_.rows_per_cycle:.3f} rows a cycle, {run_.utilisation:.1%} of MAC slots, "
+            f"{run_.microseconds:.1f} us at {MEGAHERTZ} MHz, "
+            f"{run_.first_products:,} first products; {verdict}")
+
+
+def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    users, items = trace.table(options.user), trace.table(options.item)
+    if options.value not in trace.values:
+        raise ValueError(f"{trace.source} has no value {options.value!r} to learn from; "
+                         f"it has {', '.join(sorted(trace.values)) or 'none'}")
+    values = trace.values[options.value]
+    for name, column in ((options.user, users), (options.value, values)):
+        if column.shape != items.shape:
+            raise ValueError(f"{trace.source}: {name!r} has {column.shape[0]:,} entries "
+                             f"and {options.item!r} {items.size:,}; the demo wants one each a sample")
+    if options.lookups < 2:
+        raise ValueError(f"lookups is {options.lookups}; it must be 2 or more")
+    return users, items, values
+
+
+def _compare(name: str, cores: list[np.ndarray], indices: np.ndarray, done: Simulation, macs: int) -> Run:
+    wanted = rows(cores, indices)
+    if done.vectors.shape != wanted.shape:
+        raise ValueError(f"{name}: the unit gave vectors of shape {done.vectors.shape}, not {wanted.shape}")
+    differs = (np.ascontiguousarray(done.vectors).view(np.uint32) != wanted.view(np.uint32)).any(axis=1)
+    modes = shape_of(cores)[0]
+    keys = leading_keys(indices, modes)
+    return Run(name, indices.size, int(differs.sum()), int(done.cycles[-1]), int(done.cycles[0]), done.cycles,
+               done.counters.get("first_products", 0),
+               {entries: first_products(keys, entries=entries, lanes=LANES) for entries in (0, 1, 2, 4, 8)},
+               done.counters, plan(*shape_of(cores)).macs, macs, done.run_seconds)
