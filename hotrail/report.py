@@ -134,8 +134,9 @@ img {{ width: 100%; margin-top: 1rem }}
 The item table ({demo.items:,} x {demo.fits[1].parameters // demo.items}) stands as three cores,
 rows split {modes[0]}, columns {modes[1]}, rank {demo.rank}.
 <span class="verdict">The Verilated unit {verdict} the golden model
-on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p> <img alt="skew of the log, accuracy of each table, vectors,
- deliveries by cycle" src="data:image/png;base64,{encoded}">
+on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p>
+<img alt="skew of the log, accuracy of each table, vectors, deliveries by cycle"
+ src="data:image/png;base64,{encoded}">
 <h2>Lookups through the RTL</h2>
 <table>{row(["stream", "lookups", "against golden", "cycles", "rows a cycle", "MAC slots", "first products",
              f"us at {MEGAHERTZ} MHz"], "th")}
