@@ -1,9 +1,10 @@
 """Registers benches, runs them, and shows their rows as a table and as build/bench.json.
 
-A bench is a function in a module of this package, marked with `@bench("tt")`, that yields `Row`s. A row's id is
-stable: other pages quote figures by it. Rows that were measured before stay in bench.json until they are measured
-again, so a single bench can be repeated.
+A bench is a function in a module of this package, marked with `@bench("tt")`, that yields `Row`s. A row's id
+is stable: other pages quote figures by it. Rows that were measured before stay in bench.json until they are
+measured again, so a single bench can be repeated.
 """
+
 import importlib
 import json
 import pkgutil
@@ -21,6 +22,7 @@ __all__ = ["Bench", "Row", "at_least", "at_most", "bench", "figure", "registered
 @dataclass(frozen=True)
 class Row:
     """One figure. `target` is text such as ">= 99" or empty; `met` is None when there is no target."""
+
     id: str
     what: str
     value: Any
@@ -41,15 +43,19 @@ _BENCHES: dict[str, Bench] = {}
 
 def bench(name: str) -> Callable[[Callable[[], Iterable[Row]]], Callable[[], Iterable[Row]]]:
     """Registers a function as the bench `name`; the first line of its docstring says what it measures."""
+
     def register(function: Callable[[], Iterable[Row]]) -> Callable[[], Iterable[Row]]:
         known = _BENCHES.get(name)
         if known is not None and known.rows.__module__ != function.__module__:
-            raise ValueError(f"two benches are called {name}: {known.rows.__module__} and {function.__module__}")
+            raise ValueError(
+                f"two benches are called {name}: {known.rows.__module__} and {function.__module__}"
+            )
         about = (function.__doc__ or "").strip().splitlines()
         if not about:
             raise ValueError(f"bench {name} needs a docstring that says what it measures")
         _BENCHES[name] = Bench(name, about[0], function)
         return function
+
     return register
 
 
@@ -71,6 +77,7 @@ def at_most(id: str, what: str, value: float, unit: str, target: float) -> Row:
 def registered() -> list[Bench]:
     """All benches, in the order of their modules' names."""
     import bench as package
+
     for item in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
         if item not in ("framework", "__main__"):
             importlib.import_module(f"bench.{item}")
@@ -90,8 +97,8 @@ def _measure(item: Bench, echo: Callable[[str], None]) -> Iterator[Row]:
 def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str], None] = print) -> list[Row]:
     """Runs the benches (all, or those named) and writes their rows; returns what is in the file afterwards.
 
-    Raises      ValueError: an unknown bench, or two rows with one id. A bench that fails ends the run; the rows
-                of those before it are written.
+    Raises      ValueError: an unknown bench, or two rows with one id. A bench that fails ends the run; the
+                rows of those before it are written.
     """
     known = {item.name: item for item in registered()}
     chosen = list(only) or list(known)
@@ -118,8 +125,10 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
 
 def _plain(row: Row) -> dict[str, Any]:
     """A row as JSON holds it: NumPy's scalars become Python's."""
+
     def simple(value: Any) -> Any:
         return value.item() if hasattr(value, "item") else value
+
     return {key: simple(value) for key, value in asdict(row).items()}
 
 
@@ -127,20 +136,32 @@ def show(rows: Iterable[Row]) -> None:
     """The rows as a table on the terminal, with what is missed at the end."""
     from rich.console import Console
     from rich.table import Table
+
     rows = list(rows)
     table = Table(box=None, pad_edge=False)
-    for name, side in (("id", "left"), ("what", "left"), ("value", "right"), ("unit", "left"), ("target", "right"),
-                       ("", "left")):
-        table.add_column(name, justify=side, overflow="fold")   # type: ignore[arg-type]
+    for name, side in (
+        ("id", "left"),
+        ("what", "left"),
+        ("value", "right"),
+        ("unit", "left"),
+        ("target", "right"),
+        ("", "left"),
+    ):
+        table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
-        mark = {True: "[green]met[/]", False: "[red]MISSED[/]", None: ""}[None if row.met is None else bool(row.met)]
+        mark = {True: "[green]met[/]", False: "[red]MISSED[/]", None: ""}[
+            None if row.met is None else bool(row.met)
+        ]
         table.add_row(row.id, row.what, _number(row.value), row.unit, row.target, mark)
     console = Console(width=None if Console().is_terminal else 140)
     console.print(table)
     targets = [row for row in rows if row.met is not None]
     missed = [row.id for row in targets if not row.met]
-    console.print(f"{len(targets) - len(missed)} of {len(targets)} targets met"
-                  + (f"; missed: {', '.join(missed)}" if missed else ""), highlight=False)
+    console.print(
+        f"{len(targets) - len(missed)} of {len(targets)} targets met"
+        + (f"; missed: {', '.join(missed)}" if missed else ""),
+        highlight=False,
+    )
 
 
 def _number(value: Any) -> str:

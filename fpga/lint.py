@@ -1,4 +1,5 @@
-"""Second opinions on the Verilog: Verilator, Yosys and Icarus, with every accepted warning named in one file."""
+"""Second opinions on the Verilog: Verilator, Yosys and Icarus; each accepted warning is named in a file."""
+
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ WAIVERS = Path(__file__).parent / "waivers.toml"
 @dataclass(frozen=True)
 class Finding:
     """A warning or error of a tool. `name` is its class, as Verilator calls it, or `warning`, `error`."""
+
     tool: str
     name: str
     text: str
@@ -25,6 +27,7 @@ class Finding:
 @dataclass
 class Waiver:
     """An accepted warning and how often it was met."""
+
     tool: str
     name: str
     match: str
@@ -32,8 +35,11 @@ class Waiver:
     met: int = field(default=0, compare=False)
 
     def covers(self, finding: Finding) -> bool:
-        return (finding.tool == self.tool and finding.name == self.name
-                and re.search(self.match, finding.text) is not None)
+        return (
+            finding.tool == self.tool
+            and finding.name == self.name
+            and re.search(self.match, finding.text) is not None
+        )
 
 
 def waivers(path: Path = WAIVERS) -> list[Waiver]:
@@ -42,8 +48,10 @@ def waivers(path: Path = WAIVERS) -> list[Waiver]:
     wanted = {"tool", "name", "match", "reason"}
     for number, entry in enumerate(entries, 1):
         if set(entry) != wanted or not all(isinstance(v, str) and v.strip() for v in entry.values()):
-            raise ValueError(f"{path.name}: waiver {number}: must have exactly {', '.join(sorted(wanted))}, "
-                             f"each a text; it has {', '.join(sorted(entry))}")
+            raise ValueError(
+                f"{path.name}: waiver {number}: must have exactly {', '.join(sorted(wanted))}, "
+                f"each a text; it has {', '.join(sorted(entry))}"
+            )
         if entry["name"] == "error":
             raise ValueError(f"{path.name}: waiver {number}: an error cannot be waived")
     return [Waiver(**entry) for entry in entries]
@@ -72,8 +80,13 @@ def tools() -> dict[str, bool]:
 
 def _verilator(files: list[Path], top: str) -> list[Finding]:
     binary, _ = verilator()
-    run = subprocess.run([binary, "--lint-only", "-Wall", "--top-module", top, *map(str, files)],
-                         env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    run = subprocess.run(
+        [binary, "--lint-only", "-Wall", "--top-module", top, *map(str, files)],
+        env=environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     found = []
     for line in run.stdout.splitlines():
         if m := re.match(r"%Warning-(\w+): (.*)", line):
@@ -96,15 +109,22 @@ def _yosys(files: list[Path], top: str) -> list[Finding]:
     except RuntimeError as error:
         return [Finding("yosys", "error", str(error))]
     # Summaries at the end repeat each warning ("Warnings: 3 unique messages, 3 total").
-    return [Finding("yosys", "warning", line.removeprefix("Warning: "))
-            for line in log.splitlines() if line.startswith("Warning: ")]
+    return [
+        Finding("yosys", "warning", line.removeprefix("Warning: "))
+        for line in log.splitlines()
+        if line.startswith("Warning: ")
+    ]
 
 
 def _icarus(files: list[Path], top: str) -> list[Finding]:
     if not tools()["icarus"]:
         return []
-    run = subprocess.run(["iverilog", "-g2005", "-Wall", "-s", top, "-o", "/dev/null", *map(str, files)],
-                         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    run = subprocess.run(
+        ["iverilog", "-g2005", "-Wall", "-s", top, "-o", "/dev/null", *map(str, files)],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     found = []
     for line in run.stdout.splitlines():
         if line.strip():

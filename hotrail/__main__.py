@@ -1,4 +1,5 @@
 """The `hotrail` command: thin, every line of work is somewhere else."""
+
 import sys
 from pathlib import Path
 
@@ -28,22 +29,26 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
     """Writes the Verilog and metadata of PRESET (a name or a .toml file; default: all that come with it)."""
     from gen.cores import CORES
     from gen.verilog import emit
+
     for chosen in _presets(preset):
         for name, config in chosen.cores.items():
             folder = (out or build_folder()) / chosen.name
             built = emit(CORES[name].unit(config), f"hotrail_{name}", folder)
             modules = len(built.files)
-            click.echo(f"{chosen.name}: {built.files[0].parent}/{built.top}.v and {modules - 1} more modules, "
-                       f"{built.top}.json")
+            click.echo(
+                f"{chosen.name}: {built.files[0].parent}/{built.top}.v and {modules - 1} more modules, "
+                f"{built.top}.json"
+            )
 
 
 @main.command()
 @click.argument("preset", nargs=-1)
 def lint(preset: tuple[str, ...]) -> None:
-    """Checks the Verilog of PRESET with Verilator, Yosys and Icarus; only warnings waived by name may remain."""
+    """Checks the Verilog of PRESET with Verilator, Yosys and Icarus; only waived warnings may remain."""
     from fpga import lint as checks
     from gen.cores import CORES
     from gen.verilog import emit
+
     accepted = checks.waivers()
     bad = 0
     asked = [tool for tool, there in checks.tools().items() if there]
@@ -52,8 +57,10 @@ def lint(preset: tuple[str, ...]) -> None:
             built = emit(CORES[name].unit(config), f"hotrail_{name}", build_folder() / chosen.name)
             left = checks.check(built.files, built.top, accepted)
             bad += len(left)
-            click.echo(f"{chosen.name}/{name}: {', '.join(asked)}: "
-                       + (f"{len(left)} findings" if left else "nothing but what is waived"))
+            click.echo(
+                f"{chosen.name}/{name}: {', '.join(asked)}: "
+                + (f"{len(left)} findings" if left else "nothing but what is waived")
+            )
             for finding in left[:40]:
                 click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
     if "icarus" not in asked:
@@ -61,7 +68,9 @@ def lint(preset: tuple[str, ...]) -> None:
     for waiver in accepted:
         if not waiver.met and waiver.tool in asked and not preset:
             bad += 1
-            click.echo(f"waiver {waiver.tool} {waiver.name} ({waiver.match}) catches nothing any more: remove it")
+            click.echo(
+                f"waiver {waiver.tool} {waiver.name} ({waiver.match}) catches nothing any more: remove it"
+            )
     sys.exit(1 if bad else 0)
 
 
@@ -73,6 +82,7 @@ def synth(preset: str, core: str | None) -> None:
     from fpga import synth as flow
     from gen.cores import CORES
     from gen.verilog import convert
+
     met = True
     for chosen in _presets((preset,)):
         for name, config in chosen.cores.items():
@@ -91,6 +101,7 @@ def synth(preset: str, core: str | None) -> None:
 def bench(only: tuple[str, ...], listing: bool) -> None:
     """Measures every figure that is promised, prints it beside its target and writes build/bench.json."""
     from bench import framework
+
     if listing:
         for item in framework.registered():
             click.echo(f"{item.name:12s} {item.about}")

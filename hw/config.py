@@ -1,9 +1,10 @@
 """Configuration of units: frozen dataclasses whose fields say what they allow.
 
-A unit's configuration derives from `Config` and declares each key with `whole`, `choice` or `flag`; what a field
-allows is checked when the object is made, `check` adds what concerns several fields. The preset loader and the
-reference documentation read the same declarations.
+A unit's configuration derives from `Config` and declares each key with `whole`, `choice` or `flag`; what a
+field allows is checked when the object is made, `check` adds what concerns several fields. The preset loader
+and the reference documentation read the same declarations.
 """
+
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,11 +13,13 @@ __all__ = ["Config", "choice", "flag", "whole"]
 
 def whole(low: int, high: int, about: str, *, power_of_two: bool = False) -> Any:
     """A key that holds a whole number from `low` to `high`."""
-    allowed = f"a power of two from {low} to {high}" if power_of_two else f"a whole number from {low} to {high}"
+    allowed = (
+        f"a power of two from {low} to {high}" if power_of_two else f"a whole number from {low} to {high}"
+    )
 
     def fits(value: Any) -> bool:
-        return (type(value) is int and low <= value <= high
-                and not (power_of_two and value & (value - 1)))
+        return type(value) is int and low <= value <= high and not (power_of_two and value & (value - 1))
+
     return field(metadata={"about": about, "allowed": allowed, "fits": fits})
 
 
@@ -26,12 +29,15 @@ def choice(*values: Any, about: str) -> Any:
 
     def fits(value: Any) -> bool:
         return any(type(value) is type(v) and value == v for v in values)
+
     return field(metadata={"about": about, "allowed": allowed, "fits": fits})
 
 
 def flag(about: str) -> Any:
     """A key that holds true or false."""
-    return field(metadata={"about": about, "allowed": "true or false", "fits": lambda value: type(value) is bool})
+    return field(
+        metadata={"about": about, "allowed": "true or false", "fits": lambda value: type(value) is bool}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ Amaranth writes every submodule out again for every place it is used in. An arra
 32 modules, which costs minutes in Verilator and Yosys. A parent that says `place(m, platform, name, part)`
 instead of `m.submodules[name] = part` lets the Verilog generator write each distinct part once.
 """
+
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Module
@@ -17,13 +18,16 @@ def place(m: Module, platform: Any, name: str, component: Any) -> None:
     Parameters  m: the parent; platform: what the parent's `elaborate` was given; name: the submodule's name;
                 component: a `wiring.Component` with a method `key()`, a string that names its class and every
                 parameter, so that equal keys mean equal modules
-    Reset       a placed module has its own `clk` and `rst`, taken from the parent's `sync`. `ResetInserter` and
-                `EnableInserter` around the parent do not reach into it: give the component a port for that
+    Reset       a placed module has its own `clk` and `rst`, taken from the parent's `sync`. `ResetInserter`
+                and `EnableInserter` around the parent do not reach into it: give the component a port for
+                that
     Raises      TypeError: the component has no `key()`
     """
     if not callable(getattr(component, "key", None)):
-        raise TypeError(f"place() needs a component with a method key() that names its class and parameters; "
-                        f"{type(component).__name__} has none")
+        raise TypeError(
+            f"place() needs a component with a method key() that names its class and parameters; "
+            f"{type(component).__name__} has none"
+        )
     if hasattr(platform, "instance"):
         part: Elaboratable = platform.instance(component)
     else:

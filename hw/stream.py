@@ -1,4 +1,5 @@
 """Stream parts: the small toolbox that units are wired with."""
+
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -31,7 +32,7 @@ class SkidBuffer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        held = Signal(self._shape)      # the beat that arrived while the output was blocked
+        held = Signal(self._shape)  # the beat that arrived while the output was blocked
         full = Signal()
         m.d.comb += self.i.ready.eq(~full)
         with m.If(~self.o.valid | self.o.ready):

@@ -1,4 +1,5 @@
 """The stream parts against the identity, under every mix of pauses on both sides."""
+
 import cocotb
 import pytest
 from amaranth.lib import data
@@ -13,8 +14,10 @@ SHAPE = data.StructLayout({"tag": 5, "words": data.ArrayLayout(32, 3)})
 
 
 def _beats(count, random):
-    return [{"tag": random.getrandbits(5), "words": [random.getrandbits(32) for _ in range(3)]}
-            for _ in range(count)]
+    return [
+        {"tag": random.getrandbits(5), "words": [random.getrandbits(32) for _ in range(3)]}
+        for _ in range(count)
+    ]
 
 
 async def _pass(dut, count, source_pattern=None, sink_pattern=None):

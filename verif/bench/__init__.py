@@ -1,4 +1,5 @@
-"""What every bench needs: clock and reset, seeded randomness, and a way to hand figures out of the simulation."""
+"""What every bench needs: clock and reset, seeded randomness, and a way to hand figures out."""
+
 import hashlib
 import json
 import os
@@ -23,12 +24,14 @@ def rng(label: str = "") -> random.Random:
 def start(dut: Any, period_ns: int = 10) -> None:
     """Starts the clock in the simulator's own loop, which costs no Python at its edges."""
     from cocotb.clock import Clock
+
     Clock(dut.clk, period_ns, unit="ns").start()
 
 
 async def reset(dut: Any, cycles: int = 2) -> None:
     """Holds reset for some edges and returns right after it was taken back."""
     from cocotb.triggers import RisingEdge
+
     dut.rst.value = 1
     for _ in range(cycles):
         await RisingEdge(dut.clk)

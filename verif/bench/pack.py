@@ -1,4 +1,5 @@
-"""Packs payloads by the layout in the metadata: dicts for structs, lists for arrays, integers for the rest."""
+"""Packs payloads by the metadata's layout: dicts for structs, lists for arrays, integers for the rest."""
+
 import json
 import os
 from functools import cache
@@ -35,7 +36,9 @@ class Layout:
         self.width: int = shape["width"]
         self._mask = (1 << self.width) - 1
         self._signed = bool(shape.get("signed"))
-        self._fields = [(f["name"], f["offset"], Layout(f)) for f in shape["fields"]] if "fields" in shape else None
+        self._fields = (
+            [(f["name"], f["offset"], Layout(f)) for f in shape["fields"]] if "fields" in shape else None
+        )
         self._element = Layout(shape["element"]) if "element" in shape else None
         self._length: int = shape.get("length", 0)
 
@@ -44,8 +47,10 @@ class Layout:
         if self._fields is not None and isinstance(value, dict):
             unknown = set(value) - {name for name, _, _ in self._fields}
             if unknown:
-                raise ValueError(f"no field {', '.join(sorted(unknown))}; there are "
-                                 f"{', '.join(name for name, _, _ in self._fields)}")
+                raise ValueError(
+                    f"no field {', '.join(sorted(unknown))}; there are "
+                    f"{', '.join(name for name, _, _ in self._fields)}"
+                )
             word = 0
             for name, offset, inner in self._fields:
                 word |= inner.pack(value.get(name, 0)) << offset
@@ -61,7 +66,9 @@ class Layout:
         number = int(value)
         low, high = (-(1 << self.width - 1), self._mask >> 1) if self._signed else (0, self._mask)
         if not low <= number <= high:
-            raise ValueError(f"{number} does not fit {self.width} {'signed' if self._signed else 'unsigned'} bits")
+            raise ValueError(
+                f"{number} does not fit {self.width} {'signed' if self._signed else 'unsigned'} bits"
+            )
         return number & self._mask
 
     def unpack(self, word: int) -> Any:
@@ -69,11 +76,16 @@ class Layout:
             return {name: inner.unpack(word >> offset & inner._mask) for name, offset, inner in self._fields}
         if self._element is not None:
             width, inner = self._element.width, self._element
-            if inner._fields is None and inner._element is None and not inner._signed and width in (8, 16, 32):
+            if (
+                inner._fields is None
+                and inner._element is None
+                and not inner._signed
+                and width in (8, 16, 32)
+            ):
                 # The usual case, words of a vector, without a shift of the whole payload for each of them.
                 text = word.to_bytes(self._length * width // 8, "little")
                 step = width // 8
-                return [int.from_bytes(text[i:i + step], "little") for i in range(0, len(text), step)]
+                return [int.from_bytes(text[i : i + step], "little") for i in range(0, len(text), step)]
             return [inner.unpack(word >> (i * width) & inner._mask) for i in range(self._length)]
         if self._signed and word >> (self.width - 1):
             return word - (1 << self.width)

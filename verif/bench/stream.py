@@ -1,8 +1,10 @@
 """Stream drivers and monitors: a source, a sink and a monitor that hold a stream to amaranth's rules.
 
-All three look at the stream right after a rising clock edge, where cocotb shows the values from before the edge,
-and speak in plain Python values: integers, dicts for structs, lists for arrays (see `verif.bench.pack`).
+All three look at the stream right after a rising clock edge, where cocotb shows the values from before the
+edge, and speak in plain Python values: integers, dicts for structs, lists for arrays (see
+`verif.bench.pack`).
 """
+
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -74,9 +76,9 @@ class Source:
         self._pattern = pattern
         self._queue: deque[int] = deque()
         self._idle = Event()
-        self.sent = 0                      # beats the unit has taken
-        self.cycle = 0                     # edges seen since start
-        self.taken_at: list[int] = []      # the edge at which each beat was taken
+        self.sent = 0  # beats the unit has taken
+        self.cycle = 0  # edges seen since start
+        self.taken_at: list[int] = []  # the edge at which each beat was taken
         if self._port.valid is not None:
             self._port.valid.value = 0
         self._task = cocotb.start_soon(self._run())
@@ -129,13 +131,22 @@ class Source:
 
 
 class Sink:
-    """Takes a stream of the unit's outputs and holds it to the rules. `pattern` says in which cycles it is ready.
+    """Takes a stream of the unit's outputs and holds it to the rules. `pattern` says in which cycles it is
+    ready.
 
     `beats` holds what arrived, `at` the edge of each; `on_beat` is called with each beat as it arrives.
     """
 
-    def __init__(self, dut: Any, name: str, *, pattern: Pattern | None = None, clock: Any = None,
-                 on_beat: Callable[[Any], None] | None = None, raw: bool = False):
+    def __init__(
+        self,
+        dut: Any,
+        name: str,
+        *,
+        pattern: Pattern | None = None,
+        clock: Any = None,
+        on_beat: Callable[[Any], None] | None = None,
+        raw: bool = False,
+    ):
         self._port = _Port(dut, name, clock)
         self._pattern = pattern
         self._on_beat = on_beat
@@ -146,13 +157,14 @@ class Sink:
         self._task = cocotb.start_soon(self._run())
 
     async def wait(self, count: int, cycles: int = 1_000_000) -> list[Any]:
-        """Returns the first `count` beats; an AssertionError if they do not arrive within that many cycles."""
+        """The first `count` beats; an AssertionError if they do not arrive within that many cycles."""
         last = self.cycle + cycles
         edge = RisingEdge(self._port.clock)
         while len(self.beats) < count:
             await edge
             assert self.cycle <= last, (
-                f"stream {self._port.name}: {len(self.beats)} of {count} beats after {cycles} cycles")
+                f"stream {self._port.name}: {len(self.beats)} of {count} beats after {cycles} cycles"
+            )
         return self.beats[:count]
 
     def stop(self) -> None:
@@ -167,7 +179,9 @@ class Sink:
             if port.ready is not None:
                 port.ready.value = ready
             elif not ready:
-                raise ValueError(f"stream {port.name} is always ready; it cannot be given a pattern with pauses")
+                raise ValueError(
+                    f"stream {port.name} is always ready; it cannot be given a pattern with pauses"
+                )
             await edge
             self.cycle += 1
             valid = port.valid is None or port.valid.value == 1
@@ -196,8 +210,10 @@ class _Rule:
             if not valid:
                 raise StreamRule(f"stream {self.name}: valid fell before the beat was taken")
             if payload != self._waiting:
-                raise StreamRule(f"stream {self.name}: the payload changed from {self._waiting:#x} to {payload:#x} "
-                                 f"before the beat was taken")
+                raise StreamRule(
+                    f"stream {self.name}: the payload changed from {self._waiting:#x} to {payload:#x} "
+                    f"before the beat was taken"
+                )
         self._waiting = payload if valid and not ready else None
 
     def reset(self) -> None:
@@ -205,7 +221,7 @@ class _Rule:
 
 
 class Monitor:
-    """Watches a stream without driving it: the rules, and what passed. `hold()` for a reset, `go()` after it."""
+    """Watches a stream without driving it: rules, and what passed. `hold()` for a reset, `go()` after it."""
 
     def __init__(self, dut: Any, name: str, *, clock: Any = None):
         self._port = _Port(dut, name, clock)
@@ -256,11 +272,14 @@ class Scoreboard:
             raise AssertionError(f"{self.name}: beat {self.matched} came unasked: {self._show(beat)}")
         wanted = self._expected.popleft()
         if beat != wanted:
-            raise AssertionError(f"{self.name}: beat {self.matched} is {self._show(beat)}, "
-                                 f"expected {self._show(wanted)}")
+            raise AssertionError(
+                f"{self.name}: beat {self.matched} is {self._show(beat)}, expected {self._show(wanted)}"
+            )
         self.matched += 1
 
     def done(self) -> None:
         if self._expected:
-            raise AssertionError(f"{self.name}: {len(self._expected)} beats never came; "
-                                 f"the first is {self._show(self._expected[0])}")
+            raise AssertionError(
+                f"{self.name}: {len(self._expected)} beats never came; "
+                f"the first is {self._show(self._expected[0])}"
+            )
