@@ -297,10 +297,10 @@ def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str
     }
     streams = _streams(component)
     rtlils = {name: _rtlil(component, name, placer)}
-    while todo := [n for n in placer.parts if n not in rtlils]:
+    while todo := [part for part in placer.parts if part not in rtlils or part == name]:
+        if name in todo:
+            raise ValueError(f"the top module may not have the name of one of its parts: {name}")
         for part in todo:
-            if part == name:
-                raise ValueError(f"the top module may not have the name of one of its parts: {name}")
             rtlils[part] = _rtlil(placer.parts[part], part, placer)
     texts = _verilog(rtlils, set(placer.parts))
     metadata = {

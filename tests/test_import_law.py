@@ -1,0 +1,102 @@
+"""Who may import whom. The table is that of docs/architecture.md; the scan is static, so nothing is run."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("hw", "golden", "gen", "verif", "fpga", "hotrail", "bench")
+# Room -> (rooms it may import besides itself, packages from outside besides the standard library).
+LAW = {
+    "golden": ((), ("numpy", "numba", "tensorly")),
+    "hw": ((), ("amaranth",)),
+    "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "pyosys", "matplotlib")),
+    "verif": (("gen", "hw", "golden"), ("amaranth", "cocotb", "cocotb_tools", "find_libpython", "numpy", "pytest")),
+    "fpga": (("gen",), ()),
+    "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "matplotlib", "numpy")),
+    # The figures need the simulator and the oracle side by side: bench may use every room but the command's.
+    "bench": (("gen", "hw", "golden", "verif", "fpga"), ("numpy", "numba", "rich", "cocotb", "amaranth")),
+}
+
+
+def imports(text: str, module: str) -> list[tuple[int, str]]:
+    """(line, full module name) of every import in a source text, relative ones resolved."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                base = module.split(".")[: -node.level]
+                found.append((node.lineno, ".".join([*base, node.module] if node.module else base)))
+            else:
+                found.append((node.lineno, node.module))
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+            "import_module",
+            "__import__",
+        ):
+            if node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
+                found.append((node.lineno, node.args[0].value))
+    return found
+
+
+def offences(room: str, text: str, module: str) -> list[str]:
+    rooms, packages = LAW[room]
+    bad = []
+    for line, name in imports(text, module):
+        top = name.split(".")[0]
+        if top == room or top in sys.stdlib_module_names or top in packages or top in rooms:
+            continue
+        bad.append(f"{module}, line {line}: {room} may not import {name}")
+    return bad
+
+
+def files(room):
+    return sorted((ROOT / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_room_keeps_the_law(room):
+    assert files(room), f"the room {room} is empty"
+    bad = []
+    for path in files(room):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        bad += offences(room, path.read_text(), ".".join(parts))
+    assert not bad, "\n".join(bad)
+
+
+def test_every_package_is_a_room():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == set(ROOMS)
+
+
+@pytest.mark.parametrize(
+    "room, text",
+    [
+        ("hw", "import numpy as np"),
+        ("hw", "def f():\n    from golden import fp32"),
+        ("golden", "from gen.config import load"),
+        ("golden", "from .. import hw"),
+        ("gen", "import verif.bench"),
+        ("fpga", "import importlib\nimportlib.import_module('hw.stream')"),
+        ("verif", "from hotrail import __main__"),
+    ],
+)
+def test_offences_are_seen(room, text):
+    assert offences(room, text, f"{room}.example"), f"{text!r} went through"
+
+
+def test_hw_has_no_postponed_annotations():
+    """Amaranth reads annotations when the class is made; postponed ones are strings and give no ports."""
+    for path in files("hw"):
+        assert (0, "__future__") not in [(0, name) for _, name in imports(path.read_text(), "hw.x")], path
+
+
+def test_no_machine_paths():
+    """Nothing in the repository speaks of the machine that it was written on."""
+    for path in [p for room in (*ROOMS, "docs", "tests") for p in (ROOT / room).rglob("*") if p.is_file()]:
+        if path.suffix in (".py", ".md", ".toml"):
+            text = path.read_text()
+            assert "/home/" not in text.replace('"/home/"', ""), path

@@ -1,0 +1,117 @@
+"""The runner must not be fooled: a failing test fails, and so does a run that tests nothing."""
+
+import pytest
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth import Module
+
+from verif.bench import runner
+
+
+class Unit(wiring.Component):
+    """Hands a word on and, when `broken`, drops valid before the beat was taken."""
+
+    def __init__(self, broken=False):
+        from amaranth.lib import stream
+
+        self.broken = broken
+        super().__init__({"i": In(stream.Signature(8)), "o": Out(stream.Signature(8))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [self.o.payload.eq(self.i.payload), self.i.ready.eq(self.o.ready)]
+        if self.broken:
+            gate = self.o.valid.like(self.o.valid, name="gate")
+            m.d.sync += gate.eq(~gate)
+            m.d.comb += self.o.valid.eq(self.i.valid & gate)
+        else:
+            m.d.comb += self.o.valid.eq(self.i.valid)
+        return m
+
+
+def write(tmp_path, monkeypatch, body, name):
+    (tmp_path / f"{name}.py").write_text(
+        "import cocotb\n"
+        "from cocotb.triggers import ClockCycles, RisingEdge\n"
+        "from verif.bench import report, reset, rng, start\n"
+        "from verif.bench.stream import Sink, Source, never\n" + body)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+PASSES = """
+@cocotb.test()
+async def one(dut):
+    start(dut)
+    await reset(dut)
+    source, sink = Source(dut, "i"), Sink(dut, "o")
+    source.put(1, 2, 3)
+    assert await sink.wait(3, cycles=20) == [1, 2, 3]
+    report(drawn=rng("x").random())
+"""
+
+
+def test_values_and_seed(tmp_path, monkeypatch):
+    module = write(tmp_path, monkeypatch, PASSES, "bench_values")
+    drawn = [runner.simulate(Unit(), module, name="runner_unit", tests=1, seed=seed).values["drawn"]
+             for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_wrong_number_of_tests(tmp_path, monkeypatch):
+    module = write(tmp_path, monkeypatch, PASSES, "bench_count")
+    with pytest.raises(AssertionError, match="bench_count ran 1 tests, 2 were expected: one"):
+        runner.simulate(Unit(), module, name="runner_unit", tests=2)
+
+
+def test_no_test_at_all(tmp_path, monkeypatch):
+    module = write(tmp_path, monkeypatch, "", "bench_empty")
+    with pytest.raises((AssertionError, RuntimeError)):
+        runner.simulate(Unit(), module, name="runner_unit", tests=0 + 1)
+
+
+def test_failure_names_seed_and_command(tmp_path, monkeypatch):
+    module = write(tmp_path, monkeypatch, "@cocotb.test()\nasync def bad(dut):\n    assert False, 'as meant'\n",
+                   "bench_bad")
+    with pytest.raises(AssertionError) as error:
+        runner.simulate(Unit(), module, name="runner_unit", tests=1, seed=7)
+    text = str(error.value)
+    assert text.startswith("bad failed (seed 7") and "as meant" in text
+    assert "HOTRAIL_SEED=7 .venv/bin/pytest '" in text and "test_failure_names_seed_and_command" in text
+
+
+def test_stream_rule_is_held(tmp_path, monkeypatch):
+    body = """
+@cocotb.test()
+async def watched(dut):
+    start(dut)
+    await reset(dut)
+    source, sink = Source(dut, "i"), Sink(dut, "o", pattern=never(6))
+    source.put(9)
+    await ClockCycles(dut.clk, 20)
+"""
+    module = write(tmp_path, monkeypatch, body, "bench_rule")
+    runner.simulate(Unit(), module, name="runner_unit", tests=1)
+    with pytest.raises(AssertionError, match="stream o: valid fell before the beat was taken"):
+        runner.simulate(Unit(broken=True), module, name="runner_broken", tests=1)
+
+
+def test_hang_ends(tmp_path, monkeypatch):
+    body = "@cocotb.test()\nasync def hangs(dut):\n    start(dut)\n    await ClockCycles(dut.clk, 10**9)\n"
+    module = write(tmp_path, monkeypatch, body, "bench_hang")
+    with pytest.raises(AssertionError, match=r"bench_hang did not end within 3 s \(seed 1\)"):
+        runner.simulate(Unit(), module, name="runner_unit", tests=1, seed=1, timeout_s=3)
+
+
+def test_cache_is_by_content():
+    first = runner.build(Unit(), "runner_unit")
+    assert runner.build(Unit(), "runner_unit").folder == first.folder
+    assert runner.build(Unit(broken=True), "runner_unit").folder != first.folder
+
+
+def test_seeds(monkeypatch):
+    monkeypatch.delenv("HOTRAIL_SEED", raising=False)
+    monkeypatch.setenv("HOTRAIL_SEEDS", "3")
+    assert runner.seeds(2) == [1, 2, 3, 4, 5, 6]
+    monkeypatch.setenv("HOTRAIL_SEED", "42")
+    assert runner.seeds(2) == [42]
