@@ -16,38 +16,68 @@ def _is_power_of_two(value: int) -> bool:
     return isinstance(value, int) and value > 0 and value & (value - 1) == 0
 
 
-def _greater(a: Value, b: Value) -> Value:
-    """a > b for unsigned values in LUTs alone, three bits at a time: a carry chain would close the stage."""
+def _named(m: Module, name: str, value: Value, *, node: bool = False) -> Signal:
+    """A wire for `value`. With `node` it stays a net of its own in synthesis, which is how the 4:1 levels of
+    the shifters are kept to one LUT6 a bit: left alone, abc9 prices three LUT5 below two LUT6.
+    """
+    wire = Signal(Value.cast(value).shape(), name=name, attrs={"keep": 1} if node else {})
+    m.d.comb += wire.eq(value)
+    return wire
+
+
+def _greater(m: Module, name: str, a: Value, b: Value) -> Value:
+    """a > b for unsigned values in LUTs alone, three bits at a time, where a carry chain has no room."""
+    above = _named(m, f"{name}_above", a & ~b)
+    equal = _named(m, f"{name}_equal", ~(a ^ b))
     result = Const(0, 1)
-    for start in range(0, len(a), 3):
-        x, y = a[start:start + 3], b[start:start + 3]
-        pairs = [(x[i], y[i]) for i in range(len(x))]
-        above, equal = Const(0, 1), Const(1, 1)
-        for p, q in reversed(pairs):
-            above = above | (equal & p & ~q)
-            equal = equal & ~(p ^ q)
-        result = above | (equal & result)
+    for i in range(len(a)):
+        result = above[i] | (equal[i] & result)
     return result
 
 
-def _largest(a: Value, b: Value, gate: Value | None = None) -> Value:
-    """The larger of a and b; with `gate` low, a."""
-    take = _greater(b, a)
-    return Mux(take if gate is None else take & gate, b, a)
+def _largest(m: Module, name: str, a: Value, b: Value, *, gate: Value | None = None,
+             carry: bool = True) -> Value:
+    """The larger of a and b; with `gate` low, a. Without `carry`, no carry chain is used."""
+    take = b > a if carry else _greater(m, name, b, a)
+    take = take if gate is None else take & gate
+    return _named(m, name, Mux(_named(m, f"{name}_take", take), b, a))
 
 
 def _add(a: Value, b: Value, carry: Value, width: int) -> Value:
-    """a + b + carry modulo 2^width of two's complement bit vectors.
+    """a + b + carry modulo 2^width, of two's complement values.
 
     The carry enters as one more bit below both: that bit's sum is 0 and its carry the one wanted, so it
-    costs no LUT. `a` must be a plain register (the carry multiplexer takes it as it is), `b` may be logic of
-    up to five inputs a bit, which the adder's own LUTs absorb.
+    costs no LUT. `a` must be a plain register: the carry multiplexer takes it as it is. `b` may be logic of
+    up to four inputs a bit, which the adder's own LUTs absorb. Written as a subtraction, because the operands
+    of an addition are exchanged at will by Yosys, and then `b` would need LUTs of its own.
     """
-    return (Cat(carry, _extend(a, width)) + Cat(carry, _extend(b, width)))[1:width + 1]
+    a, b = Cat(carry, a).as_signed(), Cat(~carry, ~b).as_signed()
+    return (a - b)[1:width + 1]
 
 
-def _extend(a: Value, width: int) -> Value:
-    return Cat(a, a[-1].replicate(width - len(a)))[:width]
+def _shift_level(m: Module, name: str, value: Value, amount: Value, twin: Value, step: int, *,
+                 left: bool = False) -> Signal:
+    """value shifted by `step` times a 2-bit amount: a 4:1 multiplexer a bit, one LUT6.
+
+    `twin` is a second register with the same amount. Each output bit that would have a 2:1 multiplexer in
+    common with another takes its selects from the other register: sharing those would cost a LUT more a bit.
+    A signed value shifts in its sign on the right.
+    """
+    width = len(value)
+    mask = sum(((1 << 2 * step) - 1) << k for k in range(0, width, 4 * step)) & ((1 << width) - 1)
+    amount, twin = Cat(Const(0, step.bit_length() - 1), amount), Cat(Const(0, step.bit_length() - 1), twin)
+    if left:
+        moved = ((value << amount)[:width] & mask) | ((value << twin)[:width] & ~Const(mask, width))
+    else:
+        moved = ((value >> amount) & mask) | ((value >> twin) & ~Const(mask, width))
+    moved = moved[:width]
+    return _named(m, name, moved.as_signed() if value.shape().signed else moved, node=True)
+
+
+def _shift_right(m: Module, name: str, value: Value, amount: Value, twin: Value) -> Value:
+    """value >> amount, a 4-bit amount."""
+    ones = _shift_level(m, f"{name}_ones", value, amount[:2], twin[:2], 1)
+    return _shift_level(m, name, ones, amount[2:4], twin[2:4], 4)
 
 
 class _Sum:
@@ -134,7 +164,7 @@ class FusedDot(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from a beat at the inputs to its sum at `o`."""
-        return self._total_stage + 5
+        return self._total_stage + 7
 
     def elaborate(self, platform):
         m = Module()
@@ -165,7 +195,7 @@ class FusedDot(wiring.Component):
         totals = self._accumulate(m, sums, shifts, first0)
         flags = self._specials(m, kinds, first0, joined_at)
         for s in range(subs):
-            owned = joined_at(f"owner{s}", self._total_stage + 3)
+            owned = joined_at(f"owner{s}", self._total_stage + 5)
             foreign = Const(0, 1)
             for j in range(self._levels):
                 if s >= subs >> (j + 1):
@@ -176,7 +206,7 @@ class FusedDot(wiring.Component):
     def _classify(self, m: Module, i: int, x: data.View, y: data.View):
         """Stage 1: the product's exponent, sign and kind; and whether it is zero."""
         exponent = Signal(EXPONENT_BITS, name=f"exponent{i}", reset_less=True)
-        sign = Signal(name=f"sign{i}", reset_less=True)
+        sign = Signal(name=f"sign{i}", reset_less=True, attrs={"keep": 1})
         zero = Signal(name=f"zero{i}", reset_less=True)
         kind = Signal(2, name=f"kind{i}", reset_less=True)
         is_zero = x.zero | y.zero
@@ -223,10 +253,11 @@ class FusedDot(wiring.Component):
         """The largest of some values, two levels of comparison a stage."""
         level = 0
         while len(values) > 1:
-            values = [_largest(a, b) for a, b in zip(values[::2], values[1::2])]
+            values = [_largest(m, f"{name}_{level}_{k}", a, b, carry=level % 2 == 0)
+                      for k, (a, b) in enumerate(zip(values[::2], values[1::2]))]
             level += 1
             if level % 2 == 0 or len(values) == 1:
-                registers = [Signal(EXPONENT_BITS, name=f"{name}_{level}_{k}", reset_less=True)
+                registers = [Signal(EXPONENT_BITS, name=f"{name}_{level}_{k}_stage", reset_less=True)
                              for k in range(len(values))]
                 m.d.sync += [r.eq(v) for r, v in zip(registers, values)]
                 values = registers
@@ -241,14 +272,19 @@ class FusedDot(wiring.Component):
         joined = joined_at("peak", self._peak_stage - 1)
         for j in range(self._levels):
             half = self.subs >> (j + 1)
-            peaks = [_largest(peaks[s], peaks[s + half], joined[j]) if s < half else peaks[s]
+            peaks = [_largest(m, f"joint_peak{j}_{s}", peaks[s], peaks[s + half], gate=joined[j],
+                              carry=j % 2 == 0) if s < half else peaks[s]
                      for s in range(self.subs)]
         registers = [Signal(EXPONENT_BITS, name=f"beat_peak{s}", reset_less=True) for s in range(self.subs)]
         m.d.sync += [r.eq(p) for r, p in zip(registers, peaks)]
         return registers
 
     def _align(self, m: Module, peaks: list[Value], first0: Value, exponents: list[Value], joined_at):
-        """Running maximum, then each term's and each accumulator's shift to it."""
+        """Running maximum, then each term's and each accumulator's shift to it.
+
+        Distances are held as their complements, ~(a - b) = ~a + b: without a carry in, the lowest sum bit is
+        the carry chain's own LUT, and the shifters take the complement in.
+        """
         stage = self._peak_stage
         first = delay(m, "first_peak", first0, stage - 1)
         tops, gaps = [], []
@@ -256,10 +292,10 @@ class FusedDot(wiring.Component):
             running = Signal(EXPONENT_BITS, name=f"running{s}", reset_less=True)
             top = Signal(EXPONENT_BITS, name=f"top{s}", reset_less=True)
             before = Signal(EXPONENT_BITS, name=f"before{s}", reset_less=True)
-            largest = Signal(EXPONENT_BITS, name=f"largest{s}")
-            gap = Signal(EXPONENT_BITS, name=f"gap{s}", reset_less=True)
-            m.d.comb += largest.eq(_largest(peak, running))
-            m.d.sync += [running.eq(largest), top.eq(largest), before.eq(running), gap.eq(top - before)]
+            largest = _largest(m, f"largest{s}", peak, running)
+            gap = Signal(EXPONENT_BITS, name=f"gap{s}", reset_less=True, attrs={"keep": 1})
+            m.d.sync += [running.eq(largest), top.eq(largest), before.eq(running),
+                         gap.eq(_add(before, ~top, Const(0, 1), EXPONENT_BITS))]
             with m.If(first):
                 # The beat behind this one starts anew. `top` keeps what `running` forgets.
                 m.d.sync += running.eq(0)
@@ -270,16 +306,19 @@ class FusedDot(wiring.Component):
         for j in reversed(range(self._levels)):
             half = self.subs >> (j + 1)
             for s in range(half):
-                owned[s + half] = Mux(joined[j], owned[s], owned[s + half])
+                owned[s + half] = _named(m, f"owned{j}_{s + half}",
+                                         Mux(joined[j], owned[s], owned[s + half]))
         shifts = []
         for i, exponent in enumerate(exponents):
             shift = Signal(6, name=f"shift{i}", reset_less=True)
             aligned = delay(m, f"exponent_line{i}", exponent, stage)
-            distance = Signal(EXPONENT_BITS, name=f"distance{i}")
-            m.d.comb += distance.eq(owned[i // self.width] - aligned)
-            # Bit 5: shifted out.
-            m.d.sync += shift.eq(Cat(distance[:5], distance[5:].any()))
-            shifts.append(shift)
+            distance = _named(m, f"distance{i}", _add(aligned, ~owned[i // self.width], Const(0, 1),
+                                                            EXPONENT_BITS))
+            # Its initial value alone keeps the twin from being merged with `shift`.
+            twin = Signal(4, name=f"shift_twin{i}", reset_less=True, init=15)
+            # Bit 5, not complemented: shifted out.
+            m.d.sync += [shift.eq(Cat(distance[:5], ~distance[5:].all())), twin.eq(distance[:4])]
+            shifts.append((shift, twin))
         return tops, (shifts, gaps)
 
     def _sum(self, m: Module, products, shifts, signs, joined_at) -> list[_Sum]:
@@ -287,27 +326,29 @@ class FusedDot(wiring.Component):
         shift_stage = self._shift_stage
         partial: list[_Sum] = []
         for i, product in enumerate(products):
-            shift = shifts[0][i]
+            shift, twin = shifts[0][i]
             q = delay(m, f"product_line{i}", product, shift_stage - 3)
             sign = delay(m, f"sign_line{i}", signs[i], shift_stage - 1)
-            near = (q >> shift[:4])[:PRODUCT_BITS]
+            near = _shift_right(m, f"near{i}", q, ~shift[:4], ~twin)
 
-            def finish(near, far, out, sign):
-                kept = Mux(out, 0, Mux(far, near[16:], near))[:PRODUCT_BITS]
-                return Cat(kept ^ sign.replicate(PRODUCT_BITS), sign)
+            def finish(near, far, sign):
+                kept = Mux(far, near[16:], near)
+                return Cat(Mux(sign, ~kept, kept)[:PRODUCT_BITS], sign)
 
             later = Signal(name=f"negative{i}", reset_less=True)
             m.d.sync += later.eq(sign)
             if i % 2 == 0 or self.width == 1:
                 aligned = Signal(PRODUCT_BITS + 1, name=f"aligned{i}", reset_less=True)
-                m.d.sync += aligned.eq(finish(near, shift[4], shift[5], sign))
+                m.d.sync += aligned.eq(finish(near, ~shift[4], sign))
                 partial.append(_Sum(aligned, later))
             else:
                 # The last level of this shifter is absorbed by the adder's LUTs.
-                nearer = Signal(PRODUCT_BITS, name=f"nearer{i}", reset_less=True)
-                coarse = Signal(2, name=f"coarse{i}", reset_less=True)
-                m.d.sync += [nearer.eq(near), coarse.eq(shift[4:])]
-                partial.append(_Sum(finish(nearer, coarse[0], coarse[1], later), later))
+                aligned = Signal(PRODUCT_BITS, name=f"nearer{i}", reset_less=True)
+                far = Signal(name=f"near_far{i}", reset_less=True)
+                m.d.sync += [aligned.eq(near), far.eq(shift[4])]
+                partial.append(_Sum(finish(aligned, ~far, later), later))
+            with m.If(shift[5]):
+                m.d.sync += [aligned.eq(0), later.eq(0)]
 
         def register(name: str, bits: Value, carry: Value) -> _Sum:
             total = Signal(len(bits), name=name, reset_less=True)
@@ -329,7 +370,7 @@ class FusedDot(wiring.Component):
                 if s < half:
                     b = partial[s + half]
                     width = PRODUCT_BITS + 1 + level + j + 1
-                    bits = _add(a.bits, b.bits & joined.replicate(len(b.bits)), b.carry & joined, width)
+                    bits = _add(a.bits, Mux(joined, b.bits, 0), b.carry & joined, width)
                 else:
                     bits = a.bits
                 following.append(register(f"joined{j}_{s}", bits, a.carry))
@@ -345,17 +386,16 @@ class FusedDot(wiring.Component):
             gap = delay(m, f"gap_line{s}", shifts[1][s], stage - self._shift_stage - 1)
             fine = Signal(4, name=f"gap_fine{s}", reset_less=True)
             coarse = Signal(2, name=f"gap_coarse{s}", reset_less=True)
-            m.d.sync += [fine.eq(gap[:4]), coarse.eq(gap[4:6] | gap[6:].any().replicate(2))]
+            twin = Signal(4, name=f"gap_twin{s}", reset_less=True, init=15)
+            m.d.sync += [fine.eq(gap[:4]), twin.eq(gap[:4]),
+                         coarse.eq(Mux(gap[6:].all(), ~gap[4:6], 3))]
             running = Signal(width, name=f"sum_running{s}", reset_less=True)
             total = Signal(width, name=f"total{s}", reset_less=True)
-            near = (running.as_signed() >> fine)[:width]
-            sign = running[-1]
+            near = _shift_right(m, f"sum_near{s}", running.as_signed(), ~fine, ~twin)
             far = Mux(coarse[1],
-                      Mux(coarse[0], sign.replicate(width), _extend(near[32:], width) if width > 32
-                          else sign.replicate(width)),
-                      Mux(coarse[0], _extend(near[16:], width), near))
-            added = Signal(width, name=f"added{s}")
-            m.d.comb += added.eq(_add(part.bits, far, part.carry, width))
+                      Mux(coarse[0], near >> width - 1, near >> min(32, width - 1)),
+                      Mux(coarse[0], near >> 16, near))
+            added = _named(m, f"added{s}", _add(part.bits, far, part.carry, width))
             m.d.sync += [running.eq(added), total.eq(added)]
             with m.If(first):
                 m.d.sync += running.eq(0)
@@ -381,7 +421,7 @@ class FusedDot(wiring.Component):
             beat = Signal(2, name=f"beat_kinds{s}", reset_less=True)
             running = Signal(2, name=f"running_kinds{s}", reset_less=True)
             m.d.sync += [beat.eq(group), running.eq(beat | Mux(first, 0, running))]
-            flags.append(delay(m, f"kinds_line{s}", running, self._total_stage + 3 - 4))
+            flags.append(delay(m, f"kinds_line{s}", running, self._total_stage + 5 - 4))
         return flags
 
     def _normalise(self, m: Module, s: int, total: Value, top: Value, flags: Value, foreign: Value):
@@ -390,78 +430,94 @@ class FusedDot(wiring.Component):
         The shifted value stays in two's complement; rounding turns it into a magnitude in the same adder.
         """
         width = len(total)
-        sign = total[-1]
+        # What the word keeps: sign, 24 bits, a guard bit. `cut` bits lie below.
+        cut = width - 26
 
-        def same(value: Value, blocks: int, size: int) -> list[Value]:
-            """same[k]: block k below the sign, and all before it, hold copies of the sign."""
-            result, so_far = [], Const(1, 1)
-            for k in range(blocks):
-                high = len(value) - 1 - k * size
-                low = high - size
-                piece = value[max(low, 0):high] ^ value[-1].replicate(high - max(low, 0))
-                so_far = so_far & ~piece.any()
-                result.append(so_far)
-            return result
+        def repeats(name: str, value: Value, size: int) -> list[Value]:
+            """[k]: the first k + 1 blocks of `size` bits below the sign hold copies of it."""
+            high = width - 1
+            changed = _named(m, name, Mux(value[-1], ~value, value))
+            return [~changed[max(high - k * size, 0):high].any() for k in range(1, 4) if high - (k - 1) * size > 0]
 
         def left(value: Value, by: int) -> Value:
-            return Cat(Const(0, by), value)[:len(value)]
+            return Cat(Const(0, by), value)[:width]
 
-        # 16s
-        blocks = 2 if width - 1 > 32 else 1
-        skip = same(total, blocks, 16)
-        coarse = Signal(width, name=f"coarse_total{s}", reset_less=True)
-        coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True)
-        if blocks == 2:
-            m.d.sync += [
-                coarse.eq(Mux(skip[1], left(total, 32), Mux(skip[0], left(total, 16), total))),
-                coarse_shift.eq(Cat(skip[0] & ~skip[1], skip[1])),
-            ]
-        else:
-            m.d.sync += [coarse.eq(Mux(skip[0], left(total, 16), total)), coarse_shift.eq(skip[0])]
-        exponent = delay(m, f"top_line{s}", top, self._total_stage + 1 - self._peak_stage - 1)
+        def choice(blocks: list[Value]) -> Value:
+            """How many of three blocks repeat the sign."""
+            return Cat(blocks[0] & (~blocks[1] | blocks[2]), blocks[1])
 
-        # 4s and 1s
-        skip = same(coarse, 3, 4)
-        middle_shift = Cat(skip[0] & (~skip[1] | skip[2]), skip[1])
-        middle = Signal(width, name=f"middle{s}")
-        m.d.comb += middle.eq(Mux(middle_shift[1],
-                                  Mux(middle_shift[0], left(coarse, 12), left(coarse, 8)),
-                                  Mux(middle_shift[0], left(coarse, 4), coarse)))
-        skip = same(middle, 3, 1)
-        fine_shift = Cat(skip[0] & (~skip[1] | skip[2]), skip[1])
-        fine = Signal(width, name=f"fine{s}", reset_less=True)
-        biased = Signal(10, name=f"biased{s}", reset_less=True)
+        # 16s; nothing reaches the lowest 16 bits from below, so their registers' reset does the work.
+        blocks = repeats(f"changed{s}", total, 16)
+        skip16 = _named(m, f"skip16_{s}", blocks[0])
+        skip32 = _named(m, f"skip32_{s}", blocks[1] if width - 1 > 32 else Const(0, 1))
+        coarse = Signal(width, name=f"coarse{s}", reset_less=True)
+        coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs={"keep": 1})
         m.d.sync += [
-            fine.eq(Mux(fine_shift[1],
-                        Mux(fine_shift[0], left(middle, 3), left(middle, 2)),
-                        Mux(fine_shift[0], left(middle, 1), middle))),
-            biased.eq(exponent - Cat(fine_shift, middle_shift, coarse_shift)),
+            coarse.eq(Mux(skip32, left(total, 32), Mux(skip16, left(total, 16), total))),
+            coarse_shift.eq(Cat(skip16 & ~skip32, skip32)),
+        ]
+        with m.If(skip16):
+            m.d.sync += coarse[:16].eq(0)
+        exponent = delay(m, f"top_line{s}", top, self._total_stage + 3 - self._peak_stage - 1)
+
+        # 4s
+        by4_next = _named(m, f"by4_next{s}", choice(repeats(f"coarse_changed{s}", coarse, 4)))
+        by4 = Signal(2, name=f"by4_{s}", reset_less=True)
+        by4_twin = Signal(2, name=f"by4_twin{s}", reset_less=True, init=3)
+        coarse_held = Signal(width, name=f"coarse_held{s}", reset_less=True)
+        coarse_shift_held = delay(m, f"coarse_shift_line{s}", coarse_shift, 2)
+        m.d.sync += [by4.eq(by4_next), by4_twin.eq(by4_next), coarse_held.eq(coarse)]
+
+        # 1s. The lowest bits only tell whether the value is inexact: they move no further.
+        moved = _shift_level(m, f"middle_next{s}", coarse_held, by4, by4_twin, 4, left=True)
+        by1_next = _named(m, f"by1_next{s}", choice(repeats(f"middle_changed{s}", moved, 1)))
+        by1 = Signal(2, name=f"by1_{s}", reset_less=True)
+        by1_twin = Signal(2, name=f"by1_twin{s}", reset_less=True, init=3)
+        middle = Signal(29, name=f"middle{s}", reset_less=True)
+        by4_held = Signal(2, name=f"by4_held{s}", reset_less=True)
+        lost = Signal(name=f"lost{s}", reset_less=True)
+        below = Const(0, 1)
+        for k in range(4):
+            high = cut - 3 - 4 * k
+            if high > 0:
+                below = below | (coarse_held[max(high - 4, 0):high].any() & (by4 <= k))
+        m.d.sync += [by1.eq(by1_next), by1_twin.eq(by1_next), middle.eq(moved[cut - 3:]),
+                     by4_held.eq(by4), lost.eq(below)]
+
+        fine = Signal(26, name=f"fine{s}", reset_less=True)
+        sticky = Signal(name=f"sticky{s}", reset_less=True)
+        biased = Signal(10, name=f"biased{s}", reset_less=True)
+        # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + 17 + 127. What is a
+        # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand free.
+        offset = width - 2 - 127 - 46 + 17
+        m.d.sync += [
+            fine.eq(_shift_level(m, f"fine_next{s}", middle, by1, by1_twin, 1, left=True)[3:]),
+            sticky.eq(lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2))),
+            biased.eq(exponent - Cat(by1, by4_held, coarse_shift_held, Const(-(offset >> 6), 4))),
         ]
 
         # |v| = ~v + 1 for a negative v: the +1 either reaches the kept bits (all dropped bits 0) or makes the
         # dropped part its own complement.
-        kept, guard, sticky = fine[-25:-1], fine[-26], fine[:-26].any()
-        negative = fine[-1]
+        guard, kept, negative = fine[0], fine[1:25], fine[25]
         guard_magnitude = guard ^ (negative & sticky)
-        up = ((negative & ~guard & ~sticky)
-              | (guard_magnitude & (sticky | (kept[0] ^ negative))))
-        # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + 17 + 127. The
-        # constant is added in the rounding adder, whose other operand is free.
-        offset = width - 2 - 127 - 46 + 17
+        up = _named(m, f"up{s}", (negative & ~guard & ~sticky)
+                    | (guard_magnitude & (sticky | (kept[0] ^ negative))))
         rounded = Signal(33, name=f"rounded{s}", reset_less=True)
         negative3 = Signal(name=f"negative_result{s}", reset_less=True)
         exact_zero = Signal(name=f"exact_zero{s}", reset_less=True)
+        fraction = kept[:23]
         m.d.sync += [
-            rounded.eq((Cat(up, Const(0, 23), Const(offset, 10))
-                        + Cat(up, kept[:23] ^ negative.replicate(23), biased))[1:]),
+            rounded.eq(_add(Const((offset & 63) << 23, 33),
+                            Cat(Mux(negative, ~fraction, fraction)[:23], biased), up, 33)),
             negative3.eq(negative),
             exact_zero.eq(~negative & ~kept[-1]),
         ]
 
         fraction, exp = rounded[:23], rounded[23:]
-        under = exp[9] | ~exp[:9].any() | exact_zero
-        over = ~exp[9] & (exp[8] | exp[:8].all())
-        nan, infinite = flags.all(), flags.any()
+        under = _named(m, f"under{s}", exp[9] | ~exp[:9].any() | exact_zero)
+        over = _named(m, f"over{s}", ~exp[9] & (exp[8] | exp[:8].all()))
+        nan = flags.all()
+        infinite = _named(m, f"infinite{s}", flags.any())
         result = Signal(32, name=f"result{s}", reset_less=True)
         m.d.sync += [
             result[:23].eq(fraction),
