@@ -1,0 +1,194 @@
+"""Tables as the beats that load them: cores, descriptors and keep masks."""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from golden.tt.image import Image, image
+from golden.tt.layout import RANK, Layout, Step, plan
+from golden.tt.rows import shape_of
+
+X, Y, TABLE, KEEP = range(4)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The sizes of a unit that a table has to fit, as plain numbers; the names are those of the presets."""
+
+    grid_log2: int
+    x_lines: int
+    y_lines: int
+    t_lines: int
+    t_middle_lines: int
+    tables: int
+    keep_lines: int
+    index_bits: int
+    mode_bits: int
+    rank_max: int
+    dim_max: int
+
+    @property
+    def x_bits(self) -> int:
+        return (self.x_lines - 1).bit_length() + self.grid_log2
+
+    @property
+    def y_bits(self) -> int:
+        return (self.y_lines - 1).bit_length()
+
+    @property
+    def keep_bits(self) -> int:
+        return (self.keep_lines - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Beat:
+    """One beat of the load stream; data is an integer of n**2 * 32 bits."""
+
+    target: int
+    part: int
+    address: int
+    data: int
+
+
+def keep_masks(layout: Layout) -> np.ndarray:
+    """Which words of a vector's beats are the vector's: (beats, n**3) bool."""
+    words = 1 << 3 * layout.grid_log2
+    padded = layout.padded
+    held = np.zeros(padded, dtype=bool)
+    held[tuple(slice(0, j) for j in layout.columns)] = True
+    flat = held.reshape(-1)
+    flat = flat[: np.flatnonzero(flat)[-1] + 1]
+    beats = -(-len(flat) // words)
+    return np.concatenate([flat, np.zeros(beats * words - len(flat), bool)]).reshape(beats, words)
+
+
+def _pack(fields) -> int:
+    """Fields (value, bits), the first lowest."""
+    total, at = 0, 0
+    for value, bits in fields:
+        value = int(value)
+        if not 0 <= value < 1 << bits:
+            raise ValueError(f"descriptor value {value} does not fit {bits} bits")
+        total |= value << at
+        at += bits
+    return total
+
+
+def _step(step: Step | None, grid_log2: int):
+    if step is None:
+        return [(0, 12 + 10 + 8 + 7 + grid_log2 + 2 + 2)]
+    ranks = sum((meaning == RANK) << bit for bit, meaning in enumerate(step.meaning))
+    return [(step.tiles - 1, 12), (step.blocks - 1, 10), (step.groups - 1, 8), (step.lines - 1, 7),
+            (ranks, grid_log2), (step.columns_log2, 2), (step.combine, 2)]
+
+
+class Loader:
+    """Places tables in a unit's memories, one after the other, and yields the beats that load them."""
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.x_used = self.y_used = self.keep_used = self.count = 0
+        self._masks: dict[bytes, int] = {}
+
+    def layout(self, cores) -> Layout:
+        """The layout of cores (R_{k-1}, I_k, J_k, R_k), after a check against the unit's limits.
+
+        Raises ValueError naming what is too large, by how much.
+        """
+        modes, columns, ranks = shape_of(cores)
+        limits = self.limits
+        if prod(columns) > limits.dim_max:
+            raise ValueError(f"the embedding dimension is {prod(columns)}, this unit takes at most {limits.dim_max}")
+        for k, rank in enumerate(ranks):
+            if rank > limits.rank_max:
+                raise ValueError(f"rank R_{k} is {rank}, this unit takes at most {limits.rank_max}")
+        for k, mode in enumerate(modes, start=1):
+            if mode > 1 << limits.mode_bits:
+                raise ValueError(f"mode I_{k} is {mode}, this unit takes at most {1 << limits.mode_bits}")
+        if prod(modes) > 1 << limits.index_bits:
+            raise ValueError(f"{prod(modes)} rows need more than the {limits.index_bits} index bits of this unit")
+        found = plan(modes, columns, ranks, grid_log2=limits.grid_log2)
+        for what, lines, room in (("first", found.lines_2, limits.t_lines),
+                                  ("second", found.lines_3, limits.t_middle_lines)):
+            if lines > room:
+                raise ValueError(f"the {what} product takes {lines} lines of the intermediate buffer, "
+                                 f"this unit has {room}")
+        return found
+
+    def add(self, cores, *, rows: int | None = None) -> tuple[int, Layout, list[Beat]]:
+        """Places one table; returns its number, its layout and the beats that load it.
+
+        rows: how many of the prod(I_k) rows exist (default all); a row number from there on is out of range.
+        Raises ValueError in one sentence: cores that do not chain, shapes over the limits, memory that is full.
+        """
+        layout = self.layout(cores)
+        limits = self.limits
+        rows = layout.rows if rows is None else rows
+        if not 1 <= rows <= layout.rows:
+            raise ValueError(f"rows must be 1 to {layout.rows}, the product of the modes, not {rows}")
+        if self.count == limits.tables:
+            raise ValueError(f"this unit holds at most {limits.tables} tables")
+        packed = image(layout, cores)
+        y_start = self.y_used
+        masks = keep_masks(layout)
+        for what, used, more, room in (("X", self.x_used, len(packed.x), limits.x_lines),
+                                       ("Y", y_start, len(packed.y), limits.y_lines)):
+            if used + more > room:
+                raise ValueError(f"the cores need {more} lines of {what} memory, "
+                                 f"{room - used} of {room} are free")
+        keep, new_masks = self._keep(masks)
+        beats = list(self._lines(X, packed.x, self.x_used)) + list(self._lines(Y, packed.y, y_start))
+        beats += [Beat(KEEP, 0, keep + at, _pack([(bit, 1) for bit in mask])) for at, mask in enumerate(new_masks)]
+        beats += self._descriptor(packed, rows, y_start, keep, len(masks))
+        number = self.count
+        self.count += 1
+        self.x_used += len(packed.x)
+        self.y_used = y_start + len(packed.y) + len(packed.y) % 2
+        return number, layout, beats
+
+    def _keep(self, masks):
+        """Where the masks lie; tables with equal masks share them."""
+        name = masks.tobytes()
+        if name in self._masks:
+            return self._masks[name], masks[:0]
+        if self.keep_used + len(masks) > self.limits.keep_lines:
+            raise ValueError(f"the vector's {len(masks)} beats need keep masks, "
+                             f"{self.limits.keep_lines - self.keep_used} of {self.limits.keep_lines} are free")
+        self._masks[name] = self.keep_used
+        self.keep_used += len(masks)
+        return self._masks[name], masks
+
+    def _lines(self, target, lines, start):
+        n = 1 << self.limits.grid_log2
+        bits = np.ascontiguousarray(lines, dtype="<f4").view("<u4").reshape(len(lines), n, n * n)
+        for at, line in enumerate(bits):
+            for part, words in enumerate(line):
+                yield Beat(target, part, start + at, int.from_bytes(words.astype("<u4").tobytes(), "little"))
+
+    def _descriptor(self, packed: Image, rows: int, y_start: int, keep: int, beats: int):
+        limits, layout = self.limits, packed.layout
+        cores = len(layout.modes)
+        modes = layout.modes
+        mode = {"last": modes[-1], "middle": modes[2] if cores == 4 else 1,
+                "second": modes[0] if cores == 2 else modes[1]}
+        split = [(rows, limits.index_bits + 1), *((mode[k] - 1, limits.mode_bits) for k in
+                                                  ("last", "middle", "second"))]
+        base = {part: (self.x_used + at) << packed.per_line_log2.get(part, 0)
+                for part, at in packed.starts.items() if part != "second"}
+        base["second"] = y_start >> layout.paired
+        where = [(base.get(part, 0), limits.x_bits) for part in ("first", "middle", "last")]
+        where += [(base["second"], limits.y_bits)]
+        where += [(packed.strides.get(part, 0), 12) for part in ("first", "middle", "last", "second")]
+        first = layout.first
+        products = [(first is not None, 1)]
+        if first is None:
+            products += [(0, 12 + 10 + 7 + 3)]
+        else:
+            products += [(first.tiles - 1, 12), (first.blocks - 1, 10), (first.lines - 1, 7),
+                         (first.combine, 1), (layout.paired, 1), (layout.format.swap, 1)]
+        products += [(layout.middle is not None, 1), *_step(layout.middle, limits.grid_log2)]
+        last = [*_step(layout.last, limits.grid_log2), (layout.turned, 1), (beats - 1, 10),
+                (keep, limits.keep_bits)]
+        return [Beat(TABLE, part, self.count, _pack(fields))
+                for part, fields in enumerate((split, where, products, last))]

@@ -1,0 +1,77 @@
+"""Sizes of a TT computation unit."""
+
+from dataclasses import dataclass
+
+from hw.config import Config, choice, whole
+
+__all__ = ["TTConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TTConfig(Config):
+    """One TT computation unit; see hw.tt.unit. Every key is set by a preset.
+
+    Raises      ValueError: names the key, its value and what is allowed
+    """
+
+    lanes: int = choice(1, 2, about="independent engines, each on one port of the cores' memories")
+    grid_log2: int = choice(1, 2, about="log2 of the side n of a lane's cube of n**4 multipliers")
+    lut_products: int = whole(0, 16, "products of a cell that spend LUTs to save a DSP")
+    x_lines: int = whole(2, 1 << 16, "lines of n**3 words for the narrow operands", power_of_two=True)
+    y_lines: int = whole(4, 1 << 16, "lines of n**3 words for the wide operand", power_of_two=True)
+    t_lines: int = whole(2, 1 << 12, "lines of first products that a lane keeps", power_of_two=True)
+    t_middle_lines: int = whole(2, 1 << 12, "lines of second products of four cores that a lane keeps",
+                                power_of_two=True)
+    tables: int = whole(2, 1 << 12, "tables that are resident at once", power_of_two=True)
+    keep_lines: int = whole(2, 1 << 16, "beats of keep masks of all tables together", power_of_two=True)
+    index_bits: int = whole(4, 30, "bits of a row number")
+    mode_bits: int = whole(2, 16, "bits of a mode size I_k")
+    rank_max: int = whole(1, 256, "largest rank of a table")
+    dim_max: int = whole(4, 4096, "largest embedding dimension of a table")
+    reuse_entries: int = whole(2, 256, "first products that a lane remembers", power_of_two=True)
+    in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
+    output_beats: int = whole(8, 1024, "beats that can wait for the consumer", power_of_two=True)
+
+    def check(self) -> None:
+        if self.index_bits < self.mode_bits:
+            raise ValueError(f"index_bits must be at least mode_bits = {self.mode_bits}, not {self.index_bits}")
+        if self.lut_products > self.side**2:
+            raise ValueError(f"lut_products must be at most the {self.side**2} products of a cell, "
+                             f"not {self.lut_products}")
+        if self.t_lines < self.reuse_entries:
+            raise ValueError(f"t_lines must be at least reuse_entries = {self.reuse_entries}, not {self.t_lines}")
+
+    @property
+    def side(self) -> int:
+        """n: operand rows, cells, sub-dots of a cell, terms of a dot product."""
+        return 1 << self.grid_log2
+
+    @property
+    def line_words(self) -> int:
+        """FP32 words of a line and of a beat of a vector."""
+        return self.side**3
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates a cycle."""
+        return self.lanes * self.side**4
+
+    @property
+    def terms_log2(self) -> int:
+        """Growth bits of the accumulators: log2 of the longest dot product with its padding."""
+        return max(2 * self.grid_log2, (self.rank_max - 1).bit_length())
+
+    @property
+    def x_bits(self) -> int:
+        """Bits of an X operand's address: a line and a quarter of it."""
+        return (self.x_lines - 1).bit_length() + self.grid_log2
+
+    @property
+    def y_bits(self) -> int:
+        """Bits of a Y line's address."""
+        return (self.y_lines - 1).bit_length()
+
+    @property
+    def t_bits(self) -> int:
+        """Bits of a T line's address in either ring."""
+        return (max(self.t_lines, self.t_middle_lines) - 1).bit_length()

@@ -1,0 +1,89 @@
+"""What the unit has to know of a table, as four parts that are loaded one beat each.
+
+Addresses count operands: an X operand is a quarter of a line, or two, or the whole line, by its stage; a Y
+operand is a line, or the pair of lines 2 a and 2 a + 1. Counts are stored less one. Source: golden.tt.layout
+computes them, golden.tt.descriptor packs them.
+"""
+
+from amaranth.lib import data, enum
+
+from hw.tt.config import TTConfig
+
+__all__ = ["Target", "descriptor_parts", "keep_layout", "load_layout"]
+
+STRIDE_BITS = 12
+
+
+class Target(enum.Enum, shape=2):
+    """What a load beat writes."""
+
+    X = 0
+    Y = 1
+    TABLE = 2
+    KEEP = 3
+
+
+def _stage(config: TTConfig) -> dict:
+    return {
+        "tiles": 12,
+        "blocks": 10,
+        "groups": 8,
+        "lines": 7,
+        # One bit a sub-dot bit: it stands for ranks, not rows.
+        "ranks": config.grid_log2,
+        "columns_log2": 2,
+        "combine": 2,
+    }
+
+
+def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
+    """The parts in the order of their numbers: split, where, products, last."""
+    x, y = config.x_bits, config.y_bits
+    split = data.StructLayout({
+        "rows": config.index_bits + 1,
+        "last": config.mode_bits,       # mode sizes, less one
+        "middle": config.mode_bits,
+        "second": config.mode_bits,
+    })
+    where = data.StructLayout({
+        "first": x, "middle": x, "last": x, "second": y,
+        "first_stride": STRIDE_BITS, "middle_stride": STRIDE_BITS,
+        "last_stride": STRIDE_BITS, "second_stride": STRIDE_BITS,
+    })
+    products = data.StructLayout({
+        "first": data.StructLayout({
+            "present": 1, "tiles": 12, "blocks": 10, "lines": 7, "wide": 1, "paired": 1, "swap": 1,
+        }),
+        "middle_present": 1,
+        "middle": data.StructLayout(_stage(config)),
+    })
+    last = data.StructLayout({
+        **_stage(config),
+        "turned": 1,
+        "beats": 10,
+        "keep": (config.keep_lines - 1).bit_length(),
+    })
+    return split, where, products, last
+
+
+def load_layout(config: TTConfig) -> data.StructLayout:
+    """Payload of the load stream: one quarter line of cores, a descriptor part, or a keep mask.
+
+    address: an X or Y line, a table, or a keep line. part: the quarter of the line or the descriptor's part.
+    data: n**2 FP32 words, or the part or mask in the low bits. flip: stores the first codeword of the beat with
+    its bits 0 and 1 flipped, to try out the error correction.
+    """
+    address = max(config.x_bits - config.grid_log2, config.y_bits,
+                  (config.tables - 1).bit_length(), (config.keep_lines - 1).bit_length())
+    return data.StructLayout({
+        "target": Target,
+        "part": 2,
+        "address": address,
+        "flip": 2,
+        "data": config.side**2 * 32,
+    })
+
+
+def keep_layout(config: TTConfig) -> data.ArrayLayout:
+    """One bit a word of a beat: this word is part of the vector."""
+    return data.ArrayLayout(1, config.line_words)

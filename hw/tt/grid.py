@@ -1,0 +1,134 @@
+"""A lane's grid of cells, and the multiplexers that bring a line's words to the sub-dots that need them."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.fp.dot import FusedDot
+from hw.fp.operand import Operand
+from hw.place import place
+from hw.tt.config import TTConfig
+
+__all__ = ["Grid"]
+
+
+class Grid(wiring.Component):
+    """n x n cells of n fused dot products of n terms, fed by lines of n**3 words.
+
+    z[r, c, s] = sum_w X(q(s), r, w) Y(h(r), c, t(s), w), accumulated from `first` on. q(s) is s with the bits
+    of `rows` from `place`; t(s) is s with the bits of `columns` from `turn`; h(r) is the second of the two Y
+    lines for the upper half of the rows when `paired`.
+    Source: SCRec §III.E, Fig. 7a (PE array); every operand reaches its n cells in one cycle, since at n = 4
+    the skew registers of a systolic hand-over would outweigh the wires they shorten.
+
+    Parameters  config: TTConfig
+    Members     x, y_low, y_high: In, lines of stored FP32 words (subnormals flushed, NaNs quiet); rows, place,
+                columns, turn, paired, first, combine: In; z: Out, words (row, cell, sub)
+    Timing      latency FusedDot.latency cycles from a tile's last slot to z; a slot every cycle
+    Handshake   none; what comes between tiles is harmless
+    Numerics    see hw.fp.dot; against golden: bit-exact
+    Golden      golden.tt.rows          Tests  verif/test_tt.py
+    """
+
+    def __init__(self, config: TTConfig):
+        self.config = config
+        n = config.grid_log2
+        self._cells = [[FusedDot(width=config.side, subs=config.side, terms_log2=config.terms_log2,
+                                 lut_products=config.lut_products)
+                        for _ in range(config.side)] for _ in range(config.side)]
+        line = data.ArrayLayout(32, config.line_words)
+        super().__init__({
+            "x": In(line), "y_low": In(line), "y_high": In(line),
+            "rows": In(n), "place": In(n), "columns": In(n), "turn": In(n),
+            "paired": In(1), "first": In(1), "combine": In(2),
+            "z": Out(line),
+        })
+
+    @property
+    def latency(self) -> int:
+        return self._cells[0][0].latency
+
+    def key(self) -> str:
+        return f"Grid({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        n, bits = self.config.side, self.config.grid_log2
+
+        def marked(name, line):
+            """The words as operands: memory holds no subnormals, so two comparisons are all it takes."""
+            out = []
+            for at in range(n**3):
+                word = line[at]
+                operand = Signal(Operand, name=f"{name}_{at}")
+                m.d.comb += [
+                    operand.mant.eq(word[:23]), operand.exp.eq(word[23:31]), operand.sign.eq(word[31]),
+                    operand.zero.eq(word[23:31] == 0), operand.special.eq(word[23:31] == 255),
+                ]
+                out.append(operand)
+            return out
+
+        x, y_low, y_high = (marked(name, line) for name, line in
+                            (("x", self.x), ("low", self.y_low), ("high", self.y_high)))
+
+        # X: quarter q(s) for sub-dot s.
+        quarters = []
+        for sub in range(n):
+            quarter = Signal(bits, name=f"quarter_{sub}")
+            m.d.comb += quarter.eq(Cat(
+                Mux(self.rows[bit], self.place[bit], sub >> bit & 1) for bit in range(bits)))
+            quarters.append(quarter)
+
+        def x_of(row, sub, word):
+            return _pick([x[(q * n + row) * n + word] for q in range(n)], quarters[sub])
+
+        # Y: sub-dot t(s) of the line, the upper rows from the other line when paired.
+        turns = []
+        for sub in range(n):
+            turned = Signal(bits, name=f"turned_{sub}")
+            m.d.comb += turned.eq(Cat(
+                Mux(self.columns[bit], self.turn[bit], sub >> bit & 1) for bit in range(bits)))
+            turns.append(turned)
+
+        def y_of(words, cell, sub, word):
+            return _pick([words[(cell * n + t) * n + word] for t in range(n)], turns[sub])
+
+        rows_x = []
+        for row in range(n):
+            wide = Signal(data.ArrayLayout(Operand, n * n), name=f"row_{row}_x")
+            m.d.comb += [wide[sub * n + word].eq(x_of(row, sub, word)) for sub in range(n) for word in range(n)]
+            rows_x.append(wide)
+        cells_y = []
+        for cell in range(n):
+            low, high = (Signal(data.ArrayLayout(Operand, n * n), name=f"cell_{cell}_{half}")
+                         for half in ("low", "high"))
+            for sub in range(n):
+                for word in range(n):
+                    at = sub * n + word
+                    # Lines of the buffer are never paired and memory lines never turned: pairs need no turn.
+                    m.d.comb += [
+                        low[at].eq(y_of(y_low, cell, sub, word)),
+                        high[at].eq(Mux(self.paired, y_high[cell * n * n + at], low[at])),
+                    ]
+            cells_y.append((low, high))
+
+        for row in range(n):
+            for cell in range(n):
+                dot = self._cells[row][cell]
+                place(m, platform, f"cell_{row}_{cell}", dot)
+                m.d.comb += [
+                    dot.x.eq(rows_x[row]),
+                    dot.y.eq(cells_y[cell][row >= n // 2]),
+                    dot.first.eq(self.first),
+                    dot.combine.eq(self.combine),
+                ]
+                m.d.comb += [self.z[(row * n + cell) * n + sub].eq(dot.o[sub]) for sub in range(n)]
+        return m
+
+
+def _pick(values, number):
+    """values[number], as a tree of two-way choices: cheap to map and to simulate."""
+    values = list(values)
+    for bit in number:
+        values = [Mux(bit, values[at + 1], values[at]) for at in range(0, len(values), 2)]
+    return values[0]

@@ -1,0 +1,207 @@
+"""Row number to the addresses of its core slices, one a cycle, for mode sizes of any value."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.place import place
+from hw.tt.config import TTConfig
+from hw.tt.descriptor import descriptor_parts
+
+__all__ = ["Divider", "IndexSplitter", "lookup_layout", "slices_layout"]
+
+
+def lookup_layout(config: TTConfig) -> data.StructLayout:
+    """What the unit is asked: a row of a table."""
+    return data.StructLayout({"table": (config.tables - 1).bit_length(), "index": config.index_bits})
+
+
+def slices_layout(config: TTConfig) -> data.StructLayout:
+    """A lookup as the lanes take it: where its slices begin, and what identifies its first product."""
+    return data.StructLayout({
+        "table": (config.tables - 1).bit_length(),
+        "first_index": config.mode_bits,
+        "second_index": config.mode_bits,
+        "first": config.x_bits,
+        "middle": config.x_bits,
+        "last": config.x_bits,
+        "second": config.y_bits,
+        "outside": 1,
+    })
+
+
+class Divider(wiring.Component):
+    """Divides by any number: quotient and remainder by restoring subtraction, a bit a stage.
+
+    dividend = quotient * (less_one + 1) + remainder.      Source: radix-2 restoring division
+
+    Parameters  bits: width of the dividend; divisor_bits: width of less_one
+    Members     dividend: In; less_one: In, the divisor less one; quotient, remainder: Out
+    Timing      latency `bits` cycles, one division a cycle; a carry chain and one LUT level a stage
+    Handshake   none: a pipeline that never stops
+    Reset       keeps nothing but what is under way, which a reset does not touch
+    Tests       verif/test_tt_index.py
+    """
+
+    def __init__(self, *, bits: int, divisor_bits: int):
+        if divisor_bits > bits:
+            raise ValueError(f"divisor_bits must be at most bits = {bits}, not {divisor_bits}")
+        self.bits = bits
+        self.divisor_bits = divisor_bits
+        super().__init__({
+            "dividend": In(bits),
+            "less_one": In(divisor_bits),
+            "quotient": Out(bits),
+            "remainder": Out(divisor_bits),
+        })
+
+    @property
+    def latency(self) -> int:
+        return self.bits
+
+    def key(self) -> str:
+        return f"Divider(bits={self.bits},divisor_bits={self.divisor_bits})"
+
+    def elaborate(self, platform):
+        m = Module()
+        # The dividend leaves its register at the top as the quotient enters at the bottom.
+        work, rest, less_one = self.dividend, Const(0, self.divisor_bits), self.less_one
+        for bit in range(self.bits):
+            widened = Cat(work[-1], rest)
+            # rest - divisor = rest - less_one - 1: not negative iff no borrow.
+            difference = Signal(self.divisor_bits + 2, name=f"difference_{bit}")
+            m.d.comb += difference.eq(widened + Cat(~less_one, Const(3, 2)))
+            fits = ~difference[-1]
+            next_work = Signal(self.bits, name=f"work_{bit}", reset_less=True)
+            next_rest = Signal(self.divisor_bits, name=f"rest_{bit}", reset_less=True)
+            next_less = Signal(self.divisor_bits, name=f"less_{bit}", reset_less=True)
+            m.d.sync += [
+                next_work.eq(Cat(fits, work[:-1])),
+                next_rest.eq(Mux(fits, difference, widened)),
+                next_less.eq(less_one),
+            ]
+            work, rest, less_one = next_work, next_rest, next_less
+        m.d.comb += [self.quotient.eq(work), self.remainder.eq(rest)]
+        return m
+
+
+def _delay(m: Module, name: str, value, cycles: int):
+    """`value` as it was `cycles` ago."""
+    for at in range(cycles):
+        held = Signal(value.shape(), name=f"{name}_{at}", reset_less=True)
+        m.d.sync += held.eq(value)
+        value = held
+    return value
+
+
+class IndexSplitter(wiring.Component):
+    """Splits row numbers into mode indices and turns these into slice addresses.
+
+    i = ((i_1 I_2 + i_2) I_3 + i_3) ..; address_k = base_k + i_k stride_k.      Source: SCRec §III.E, eq. 38
+
+    Parameters  config: TTConfig
+    Members     i_valid, i: In, a lookup; o_valid, o: Out, its slices; write, part, table, words: In, loads
+                part 0 (sizes) or 1 (bases, strides) of a table's descriptor
+    Timing      latency 3 * index_bits + 5 cycles, one lookup a cycle
+    Handshake   none: whoever feeds it keeps account of what is under way
+    Numerics    a row number past the table is marked `outside` and split as row 0
+    Reset       clears what is under way; descriptors stay
+    Golden      golden.tt.rows.split          Tests  verif/test_tt_index.py
+    """
+
+    def __init__(self, config: TTConfig):
+        self.config = config
+        split, where, *_ = descriptor_parts(config)
+        super().__init__({
+            "i_valid": In(1),
+            "i": In(lookup_layout(config)),
+            "o_valid": Out(1),
+            "o": Out(slices_layout(config)),
+            "write": In(1),
+            "part": In(2),
+            "table": In((config.tables - 1).bit_length()),
+            "words": In(max(split.size, where.size)),
+        })
+
+    @property
+    def latency(self) -> int:
+        return 3 * self.config.index_bits + 5
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        bits, mode_bits = config.index_bits, config.mode_bits
+        split, where, *_ = descriptor_parts(config)
+
+        ports = []
+        for number, layout in enumerate((split, where)):
+            store = memory.Memory(shape=layout.size, depth=config.tables, init=[])
+            m.submodules[f"part_{number}"] = store
+            write, read = store.write_port(), store.read_port(domain="comb")
+            m.d.comb += [
+                write.addr.eq(self.table),
+                write.data.eq(self.words),
+                write.en.eq(self.write & (self.part == number)),
+            ]
+            ports.append(read)
+
+        # Sizes, then the range check.
+        sizes = Signal(split, reset_less=True)
+        asked = Signal(lookup_layout(config), reset_less=True)
+        m.d.comb += ports[0].addr.eq(self.i.table)
+        m.d.sync += [sizes.eq(ports[0].data), asked.eq(self.i)]
+
+        inside = Signal()
+        index = Signal(bits, reset_less=True)
+        outside = Signal(reset_less=True)
+        less_one = [Signal(mode_bits, name=f"{name}_less_one", reset_less=True)
+                    for name in ("last", "middle", "second")]
+        table = Signal(len(self.table), reset_less=True)
+        m.d.comb += inside.eq(asked.index < sizes.rows)
+        m.d.sync += [
+            index.eq(Mux(inside, asked.index, 0)),
+            outside.eq(~inside),
+            Cat(less_one).eq(Cat(sizes.last, sizes.middle, sizes.second)),
+            table.eq(asked.table),
+        ]
+
+        # Three divisions one after the other; the last quotient is i_1.
+        dividend, indices = index, []
+        for at, name in enumerate(("last", "middle", "second")):
+            divider = Divider(bits=bits, divisor_bits=mode_bits)
+            place(m, platform, f"divide_{name}", divider)
+            m.d.comb += [
+                divider.dividend.eq(dividend),
+                divider.less_one.eq(_delay(m, f"size_{name}", less_one[at], at * bits)),
+            ]
+            dividend = divider.quotient
+            indices.append(_delay(m, f"index_{name}", divider.remainder, (2 - at) * bits))
+        indices.append(dividend[:mode_bits])
+        flags = _delay(m, "flags", Cat(outside, table), 3 * bits)
+
+        # Bases and strides, products, sums.
+        bases = Signal(where, reset_less=True)
+        held = [Signal(mode_bits, name=f"held_{k}", reset_less=True) for k in range(4)]
+        m.d.comb += ports[1].addr.eq(flags[1:])
+        m.d.sync += bases.eq(ports[1].data)
+        m.d.sync += [to.eq(value) for to, value in zip(held, indices, strict=True)]
+
+        sliced = Signal(slices_layout(config), reset_less=True)
+        for name, value in zip(("last", "middle", "second", "first"), held, strict=True):
+            width = len(bases[name])
+            offset = Signal(width, name=f"{name}_offset", reset_less=True)
+            base = Signal(width, name=f"{name}_base", reset_less=True)
+            m.d.sync += [offset.eq(value * bases[f"{name}_stride"]), base.eq(bases[name]),
+                         sliced[name].eq(base + offset)]
+        late = _delay(m, "late", flags, 2)
+        m.d.sync += [
+            sliced.first_index.eq(_delay(m, "late_first", held[3], 1)),
+            sliced.second_index.eq(_delay(m, "late_second", held[2], 1)),
+            sliced.outside.eq(late[0]),
+            sliced.table.eq(late[1:]),
+        ]
+
+        valid = Signal(self.latency)
+        m.d.sync += valid.eq(Cat(self.i_valid, valid[:-1]))
+        m.d.comb += [self.o.eq(sliced), self.o_valid.eq(valid[-1])]
+        return m

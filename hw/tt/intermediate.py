@@ -1,0 +1,116 @@
+"""The intermediate buffer T: a bank a word, written where the tile's format says."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.place import place
+from hw.tt.config import TTConfig
+
+__all__ = ["Intermediate", "WordBank"]
+
+
+class WordBank(wiring.Component):
+    """depth x 32 bits, a write and a read port.
+
+    Members     write, write_address, word: In; address: In; data: Out
+    Timing      latency 2 cycles from address to data; a word written in one cycle is read from the next on
+    Reset       contents stay
+    """
+
+    latency = 2
+
+    def __init__(self, *, depth: int):
+        self.depth = depth
+        bits = (depth - 1).bit_length()
+        super().__init__({
+            "write": In(1), "write_address": In(bits), "word": In(32),
+            "address": In(bits), "data": Out(32),
+        })
+
+    def key(self) -> str:
+        return f"WordBank(depth={self.depth})"
+
+    def elaborate(self, platform):
+        m = Module()
+        store = memory.Memory(shape=32, depth=self.depth, init=[], attrs={"ram_style": "block"})
+        m.submodules.store = store
+        write, read = store.write_port(), store.read_port()
+        held = Signal(32, reset_less=True)
+        m.d.sync += held.eq(read.data)
+        m.d.comb += [
+            write.addr.eq(self.write_address), write.data.eq(self.word), write.en.eq(self.write),
+            read.addr.eq(self.address), self.data.eq(held),
+        ]
+        return m
+
+
+class Intermediate(wiring.Component):
+    """Lines of first and middle products: results in as the grid yields them, lines out as it reads them.
+
+    A first product's result (row, cell, sub) becomes word (cell = sub, sub = row, word = cell) of its line; with
+    `swap` the low sub-dot bit and the high cell bit of the target change places; a middle product's becomes word
+    (cell = sub, sub = cell with its bits reversed, word = row). That is Alg. 1's reshape.
+    Source: SCRec §III.E Alg. 1, lines 21 to 24
+
+    Parameters  config: TTConfig
+    Members     z: In, results (row, cell, sub); write, middle, swap, write_address: In; ring, address: In, the
+                line to read, ring 1 holds middle products; line: Out, words (cell, sub, word)
+    Timing      latency 2 cycles from address to line, written lines are readable 2 cycles after `write`
+    Reset       contents stay
+    Golden      golden.tt.layout.written_to          Tests  verif/test_tt.py
+    """
+
+    def __init__(self, config: TTConfig):
+        self.config = config
+        line = data.ArrayLayout(32, config.line_words)
+        super().__init__({
+            "z": In(line),
+            "write": In(1), "middle": In(1), "swap": In(1), "write_address": In(config.t_bits),
+            "ring": In(1), "address": In(config.t_bits),
+            "line": Out(line),
+        })
+
+    def key(self) -> str:
+        return f"Intermediate({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        n, bits = config.side, config.grid_log2
+        depth = config.t_lines + config.t_middle_lines
+        first_bits, middle_bits = (config.t_lines - 1).bit_length(), (config.t_middle_lines - 1).bit_length()
+
+        def physical(ring, address):
+            return Mux(ring, config.t_lines + address[:middle_bits], address[:first_bits])
+
+        write, write_address = Signal(), Signal(range(depth))
+        address = Signal(range(depth))
+        m.d.sync += [write.eq(self.write), write_address.eq(physical(self.middle, self.write_address))]
+        m.d.comb += address.eq(physical(self.ring, self.address))
+
+        def result(row, cell, sub):
+            return self.z[(row * n + cell) * n + sub]
+
+        for cell in range(n):
+            for sub in range(n):
+                for word in range(n):
+                    plain = result(sub, word, cell)
+                    turned = plain
+                    if bits == 2:
+                        # cell = (row low, sub low), sub = (row high, sub high)
+                        row_ = (sub >> 1) << 1 | cell >> 1
+                        sub_ = (sub & 1) << 1 | cell & 1
+                        turned = result(row_, word, sub_)
+                    back = (sub & 1) << 1 | sub >> 1 if bits == 2 else sub
+                    middle = result(word, back, cell)
+                    bank = WordBank(depth=depth)
+                    place(m, platform, f"bank_{cell}_{sub}_{word}", bank)
+                    held = Signal(32, name=f"word_{cell}_{sub}_{word}", reset_less=True)
+                    m.d.sync += held.eq(Mux(self.middle, middle, Mux(self.swap, turned, plain)))
+                    m.d.comb += [
+                        bank.write.eq(write), bank.write_address.eq(write_address), bank.word.eq(held),
+                        bank.address.eq(address),
+                        self.line[(cell * n + sub) * n + word].eq(bank.data),
+                    ]
+        return m

@@ -1,0 +1,439 @@
+"""Turns a lane's lookups into issue slots: which operands meet in the grid, and where the results go."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, fifo, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.place import place
+from hw.tt.config import TTConfig
+from hw.tt.descriptor import descriptor_parts
+from hw.tt.index import slices_layout
+from hw.tt.reuse import ReuseTable
+from hw.tt.stage import LoopMachine
+
+__all__ = ["Sequencer", "slot_layout"]
+
+FIRST, MIDDLE, LAST = range(3)
+
+
+def slot_layout(config: TTConfig) -> data.StructLayout:
+    """One issue slot.
+
+    stage: which product. x, y: operand addresses. lines: y comes from the intermediate buffer, of ring `ring`;
+    paired: y is a pair of lines. rows: bits of the sub-dot number that the X address gives. columns, turn: bits
+    of the sub-dot number that `turn` replaces on the Y side. first, last: of a tile. write, swap: where and how
+    the tile goes to the buffer. begin, end, turned, columns_log2, combine, table, bad, keep, beats: of a vector.
+    """
+    n = config.grid_log2
+    return data.StructLayout({
+        "stage": 2,
+        "x": config.x_bits,
+        "y": max(config.y_bits, config.t_bits),
+        "lines": 1,
+        "ring": 1,
+        "paired": 1,
+        "rows": n,
+        "columns": n,
+        "turn": n,
+        "first": 1,
+        "last": 1,
+        "write": config.t_bits,
+        "swap": 1,
+        "entry": (config.reuse_entries - 1).bit_length(),
+        "ticket": config.in_flight.bit_length(),
+        "begin": 1,
+        "turned": 1,
+        "columns_log2": 2,
+        "combine": 2,
+        "bad": 1,
+        "keep": (config.keep_lines - 1).bit_length(),
+        "beats": 10,
+    })
+
+
+class Sequencer(wiring.Component):
+    """Schedules the products of a lane's lookups onto its grid.
+
+    A lookup passes first, middle and last product in order; each has a loop machine, and whenever a tile ends
+    the latest product that can start takes the grid. Between products a lookup waits until its lines are
+    written. A first product that is still in the buffer is not computed again.
+    Source: SCRec §III.E Alg. 1; EL-Rec §III.B
+
+    Parameters  config: TTConfig; distance: least number of cycles from the slot that ends a product to the first
+                slot that reads its lines
+    Members     i: In(stream) lookups; o_valid, o: Out, issue slots; hold: In, no tile may begin this cycle; open:
+                Out, the grid is between tiles (a load may take the slot); write, part, table, words: In, loads
+                descriptor parts 2 and 3; returned: In, beats that left the output buffer this cycle; error,
+                error_slot: In, a slot whose operands could not be corrected; computed, reused: Out, pulses a
+                lookup
+    Timing      one slot a cycle; 7 cycles from i to the first slot, `distance` + 3 more to the last product's
+    Handshake   i.ready comes from registers
+    Reset       drops lookups, forgets first products
+    Golden      golden.tt.cycles          Tests  verif/test_tt.py
+    """
+
+    def __init__(self, config: TTConfig, *, distance: int):
+        self.config = config
+        self.distance = distance
+        parts = descriptor_parts(config)
+        self._entry_bits = (config.reuse_entries - 1).bit_length()
+        super().__init__({
+            "i_valid": In(1),
+            "i": In(slices_layout(config)),
+            "taken": Out(1),
+            "o_valid": Out(1),
+            "o": Out(slot_layout(config)),
+            "hold": In(1),
+            "open": Out(1),
+            "write": In(1),
+            "part": In(2),
+            "table": In((config.tables - 1).bit_length()),
+            "words": In(max(parts[2].size, parts[3].size)),
+            "returned": In(2),
+            "error": In(1),
+            "error_slot": In(slot_layout(config)),
+            "computed": Out(1),
+            "reused": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Sequencer({self.config.key()},distance={self.distance})"
+
+    def _descriptor(self, m: Module, name: str, number: int, table):
+        """A table's descriptor part, read asynchronously."""
+        layout = descriptor_parts(self.config)[number]
+        store = memory.Memory(shape=layout.size, depth=self.config.tables, init=[])
+        m.submodules[name] = store
+        write, read = store.write_port(), store.read_port(domain="comb")
+        m.d.comb += [
+            write.addr.eq(self.table), write.data.eq(self.words),
+            write.en.eq(self.write & (self.part == number)),
+            read.addr.eq(table),
+        ]
+        return data.View(layout, read.data)
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        in_flight = config.in_flight
+        products = descriptor_parts(config)[2]
+        last_part = descriptor_parts(config)[3]
+        wide_y = max(config.y_bits, config.t_bits)
+        delay = self.distance - 3
+        if delay < 1:
+            raise ValueError(f"distance must be at least 4, not {self.distance}")
+
+        # -- Lookups in; a register with the descriptor; a register that asks the reuse table.
+        m.submodules.queue = queue = fifo.SyncFIFO(width=slices_layout(config).size, depth=in_flight)
+        incoming = data.View(slices_layout(config), queue.r_data)
+        m.d.comb += [queue.w_data.eq(self.i), queue.w_en.eq(self.i_valid)]
+
+        fetched, asking = Signal(slices_layout(config)), Signal(slices_layout(config))
+        fetched_plan, asking_plan = Signal(products), Signal(products)
+        fetched_valid, asking_valid = Signal(), Signal()
+        fetch, ask, serve = Signal(), Signal(), Signal()
+        m.d.comb += [
+            ask.eq(fetched_valid & (~asking_valid | serve)),
+            fetch.eq(queue.r_rdy & (~fetched_valid | ask)),
+            queue.r_en.eq(fetch),
+            self.taken.eq(fetch),
+        ]
+        plan = self._descriptor(m, "plan", 2, incoming.table)
+        with m.If(fetch):
+            m.d.sync += [fetched.eq(incoming), fetched_plan.eq(plan)]
+        m.d.sync += fetched_valid.eq(fetch | (fetched_valid & ~ask))
+        with m.If(ask):
+            m.d.sync += [asking.eq(fetched), asking_plan.eq(fetched_plan)]
+        m.d.sync += asking_valid.eq(ask | (asking_valid & ~serve))
+
+        def key_of(slices):
+            return Cat(slices.table, slices.first_index, slices.second_index)
+
+        m.submodules.reuse = reuse = ReuseTable(
+            entries=config.reuse_entries, lines=config.t_lines, key_bits=len(key_of(fetched)),
+            need_bits=(config.t_lines - 1).bit_length(), users_log2=in_flight.bit_length() + 1)
+        present = asking_plan.first.present
+        first_free, first_room = Signal(), Signal()
+        m.d.comb += [
+            reuse.next_key.eq(key_of(fetched)),
+            reuse.advance.eq(ask),
+            reuse.key.eq(key_of(asking)),
+            reuse.need_less_one.eq(asking_plan.first.tiles),
+            reuse.ask.eq(asking_valid & present),
+            serve.eq(asking_valid & first_free & first_room & (~present | reuse.grant)),
+            reuse.take.eq(serve & present),
+            self.computed.eq(serve & present & ~reuse.hit),
+            self.reused.eq(serve & present & reuse.hit),
+        ]
+
+        # -- First product.
+        token = data.StructLayout({
+            "table": len(asking.table), "outside": 1, "buffered": 1, "entry": self._entry_bits,
+            "base": len(reuse.base), "middle": config.x_bits, "last": config.x_bits, "second": config.y_bits,
+        })
+        machines = [
+            LoopMachine(held_bits=config.x_bits, running_bits=config.y_bits),
+            LoopMachine(held_bits=wide_y, running_bits=config.x_bits),
+            LoopMachine(held_bits=wide_y, running_bits=config.x_bits),
+        ]
+        for name, machine in zip(("first", "middle", "last"), machines, strict=True):
+            place(m, platform, f"{name}_loops", machine)
+        first, middle, last = machines
+
+        first_token, first_valid, first_skips = Signal(token), Signal(), Signal()
+        first_paired, first_swap, first_wide = Signal(), Signal(), Signal()
+        first_write = Signal(config.t_bits)
+        first_done = Signal()
+        work = serve & present & ~reuse.hit
+        m.d.comb += [
+            first_done.eq(first_valid & (first_skips | first.done)),
+            first_free.eq(~first_valid | first_done),
+            first.load.eq(work),
+            first.job.tiles.eq(asking_plan.first.tiles),
+            first.job.blocks.eq(asking_plan.first.blocks),
+            first.job.lines.eq(asking_plan.first.lines),
+            first.job.held.eq(asking.first),
+            first.job.running.eq(asking.second),
+        ]
+        m.d.sync += first_valid.eq(serve | (first_valid & ~first_done))
+        with m.If(serve):
+            m.d.sync += [
+                first_skips.eq(~work),
+                first_token.eq(token.const(None)),
+                first_token.table.eq(asking.table),
+                first_token.outside.eq(asking.outside),
+                first_token.buffered.eq(present),
+                first_token.entry.eq(reuse.entry),
+                first_token.base.eq(reuse.base),
+                first_token.middle.eq(asking.middle),
+                first_token.last.eq(asking.last),
+                first_token.second.eq(asking.second),
+                first_paired.eq(asking_plan.first.paired),
+                first_swap.eq(asking_plan.first.swap),
+                first_wide.eq(asking_plan.first.wide),
+                first_write.eq(reuse.base),
+            ]
+        with m.Elif(first.go & first.last):
+            m.d.sync += first_write.eq(first_write + 1)
+
+        # -- Middle product, or straight past it.
+        ripe_1 = Signal(range(in_flight + 1))
+        to_middle, middle_room, take_middle = self._waiting(
+            m, "to_middle", token, first_token, first_done, serve, ripe_1)
+        m.d.comb += first_room.eq(middle_room)
+        pulses_1 = Signal(delay)
+        m.d.sync += pulses_1.eq(Cat(first_done, pulses_1[:-1]))
+        m.d.sync += ripe_1.eq(ripe_1 + pulses_1[-1] - take_middle)
+
+        ready, ready_valid, ready_plan = Signal(token), Signal(), Signal(products)
+        begin_middle = Signal()
+        m.d.comb += take_middle.eq((ripe_1 != 0) & (~ready_valid | begin_middle))
+        plan = self._descriptor(m, "plan_middle", 2, to_middle.table)
+        with m.If(take_middle):
+            m.d.sync += [ready.eq(to_middle), ready_plan.eq(plan)]
+        m.d.sync += ready_valid.eq(take_middle | (ready_valid & ~begin_middle))
+
+        ring_bits = (config.t_middle_lines - 1).bit_length()
+        ring_head = Signal(ring_bits)
+        ring_free = Signal(ring_bits + 1, init=config.t_middle_lines)
+        ring_freed = Signal(ring_bits + 1)
+        has_middle = ready_plan.middle_present
+        token_2 = data.StructLayout({
+            "table": len(asking.table), "outside": 1, "buffered": 1, "entry": self._entry_bits,
+            "ring": 1, "base": wide_y, "last": config.x_bits,
+            "ticket": in_flight.bit_length(), "lines": ring_bits + 1,
+        })
+        middle_token, middle_valid, middle_skips = Signal(token_2), Signal(), Signal()
+        middle_done, last_room = Signal(), Signal()
+        middle_write = Signal(ring_bits)
+        pulses_2 = Signal(delay)
+        ticket = Signal(in_flight.bit_length())
+        need = ready_plan.middle.tiles + 1
+        base_2 = Mux(ready.buffered, ready.base, ready.second)
+        m.d.comb += [
+            middle_done.eq(middle_valid & Mux(middle_skips, pulses_2 == 0, middle.done)),
+            begin_middle.eq(ready_valid & (~middle_valid | middle_done) & last_room
+                            & (~has_middle | (ring_free >= need))),
+            middle.load.eq(begin_middle & has_middle),
+            middle.job.running.eq(ready.middle),
+            middle.job.held.eq(base_2),
+        ]
+        self._steps(m, middle.job, ready_plan.middle)
+        m.d.sync += middle_valid.eq(begin_middle | (middle_valid & ~middle_done))
+        with m.If(begin_middle):
+            m.d.sync += [
+                middle_skips.eq(~has_middle),
+                middle_token.table.eq(ready.table),
+                middle_token.outside.eq(ready.outside),
+                middle_token.buffered.eq(ready.buffered),
+                middle_token.entry.eq(ready.entry),
+                middle_token.ring.eq(has_middle),
+                middle_token.base.eq(Mux(has_middle, ring_head, base_2)),
+                middle_token.last.eq(ready.last),
+                middle_token.ticket.eq(ticket),
+                middle_token.lines.eq(Mux(has_middle, need, 0)),
+                middle_write.eq(ring_head),
+                ticket.eq(ticket + 1),
+            ]
+        with m.Elif(middle.go & middle.last):
+            m.d.sync += middle_write.eq(middle_write + 1)
+        with m.If(begin_middle & has_middle):
+            m.d.sync += ring_head.eq(ring_head + need)
+        m.d.sync += ring_free.eq(ring_free - Mux(begin_middle & has_middle, need, 0) + ring_freed)
+        middle_columns, middle_combine, middle_ranks = Signal(2), Signal(2), Signal(config.grid_log2)
+        with m.If(begin_middle):
+            m.d.sync += [
+                middle_columns.eq(ready_plan.middle.columns_log2),
+                middle_combine.eq(ready_plan.middle.combine),
+                middle_ranks.eq(ready_plan.middle.ranks),
+            ]
+
+        # -- Last product.
+        ripe_2 = Signal(range(in_flight + 1))
+        to_last, last_room_, take_last = self._waiting(
+            m, "to_last", token_2, middle_token, middle_done, begin_middle, ripe_2)
+        m.d.comb += last_room.eq(last_room_)
+        m.d.sync += pulses_2.eq(Cat(middle_done & ~middle_skips, pulses_2[:-1]))
+        m.d.sync += ripe_2.eq(ripe_2 + (pulses_2[-1] | (middle_done & middle_skips)) - take_last)
+
+        final, final_valid, final_plan = Signal(token_2), Signal(), Signal(last_part)
+        begin_last = Signal()
+        m.d.comb += take_last.eq((ripe_2 != 0) & (~final_valid | begin_last))
+        plan = self._descriptor(m, "plan_last", 3, to_last.table)
+        with m.If(take_last):
+            m.d.sync += [final.eq(to_last), final_plan.eq(plan)]
+        m.d.sync += final_valid.eq(take_last | (final_valid & ~begin_last))
+
+        current, current_plan, current_bad = Signal(token_2), Signal(last_part), Signal()
+        ticket_bad = Signal(2 * in_flight)
+        m.d.comb += [
+            begin_last.eq(final_valid & (~last.busy | last.done)),
+            last.load.eq(begin_last),
+            last.job.running.eq(final.last),
+            last.job.held.eq(final.base),
+        ]
+        self._steps(m, last.job, final_plan)
+        with m.If(begin_last):
+            m.d.sync += [
+                current.eq(final), current_plan.eq(final_plan),
+                current_bad.eq(final.outside | (final.buffered & Array(reuse.bad)[final.entry])
+                               | Array(ticket_bad)[final.ticket]),
+            ]
+        with m.If(begin_middle):
+            m.d.sync += ticket_bad.bit_select(ticket, 1).eq(0)
+        with m.If(self.error & (self.error_slot.stage == MIDDLE)):
+            m.d.sync += ticket_bad.bit_select(self.error_slot.ticket, 1).eq(1)
+        m.d.comb += [
+            reuse.poison.eq(self.error & (self.error_slot.stage == FIRST)),
+            reuse.poisoned.eq(self.error_slot.entry),
+            reuse.release.eq(last.done & current.buffered),
+            reuse.released.eq(current.entry),
+            ring_freed.eq(Mux(last.done, current.lines, 0)),
+        ]
+
+        # -- Who gets the slot: a tile is never interrupted; at its end the latest product goes first.
+        credits = Signal(range(config.output_beats + 1), init=config.output_beats)
+        inside, owner = Signal(), Signal(2)
+        # The second beat of a pair of tiles takes the cycle after them.
+        pair_ends = Signal()
+        m.d.sync += pair_ends.eq(last.done & current_plan.turned)
+        wants_last = last.busy & (credits != 0) & ~(pair_ends & ~current_plan.turned)
+        choice, granted = Signal(2), Signal()
+        with m.If(inside):
+            m.d.comb += [choice.eq(owner), granted.eq(1)]
+        with m.Elif(~self.hold):
+            m.d.comb += granted.eq(wants_last | middle.busy | first.busy)
+            with m.If(wants_last):
+                m.d.comb += choice.eq(LAST)
+            with m.Elif(middle.busy):
+                m.d.comb += choice.eq(MIDDLE)
+        m.d.comb += self.open.eq(~inside)
+        for number, machine in enumerate(machines):
+            m.d.comb += machine.go.eq(granted & (choice == number))
+        ends = Array([machine.last for machine in machines])[choice]
+        with m.If(granted):
+            m.d.sync += [inside.eq(~ends), owner.eq(choice)]
+        takes = granted & (choice == LAST) & ~inside
+        m.d.sync += credits.eq(credits - takes + self.returned)
+
+        # -- The slot.
+        slot = Signal(slot_layout(config))
+        bits = config.grid_log2
+        all_rows = Const((1 << bits) - 1, bits)
+        m.d.sync += [self.o_valid.eq(granted), self.o.eq(slot)]
+        m.d.comb += slot.stage.eq(choice)
+        with m.Switch(choice):
+            with m.Case(FIRST):
+                m.d.comb += [
+                    slot.x.eq(first.held), slot.y.eq(first.running), slot.paired.eq(first_paired),
+                    slot.rows.eq(Mux(first_wide, all_rows >> 1, all_rows)),
+                    slot.first.eq(first.first), slot.last.eq(first.last),
+                    slot.write.eq(first_write), slot.swap.eq(first_swap), slot.entry.eq(first_token.entry),
+                    slot.combine.eq(first_wide),
+                ]
+            with m.Case(MIDDLE):
+                m.d.comb += [
+                    slot.x.eq(middle.running), slot.y.eq(middle.held), slot.lines.eq(1),
+                    slot.first.eq(middle.first), slot.last.eq(middle.last),
+                    slot.write.eq(middle_write), slot.ring.eq(0), slot.ticket.eq(middle_token.ticket),
+                    slot.columns_log2.eq(middle_columns), slot.combine.eq(middle_combine),
+                ]
+                self._roles(m, slot, middle_columns, middle_ranks, middle)
+            with m.Case(LAST):
+                m.d.comb += [
+                    slot.x.eq(last.running), slot.y.eq(last.held), slot.lines.eq(current.buffered),
+                    slot.ring.eq(current.ring),
+                    slot.first.eq(last.first), slot.last.eq(last.last), slot.begin.eq(last.begin),
+                    slot.turned.eq(current_plan.turned), slot.columns_log2.eq(current_plan.columns_log2),
+                    slot.combine.eq(current_plan.combine), slot.bad.eq(current_bad),
+                    slot.keep.eq(current_plan.keep), slot.beats.eq(current_plan.beats),
+                ]
+                self._roles(m, slot, current_plan.columns_log2, current_plan.ranks, last)
+        return m
+
+    def _waiting(self, m: Module, name: str, layout, token, done, begun, ripe):
+        """Tokens between two products: (head, room for one more to begin, take)."""
+        m.submodules[name] = queue = fifo.SyncFIFO(width=layout.size, depth=self.config.in_flight)
+        take = Signal(name=f"take_{name}")
+        count = Signal(range(self.config.in_flight + 1), name=f"count_{name}")
+        m.d.comb += [queue.w_data.eq(token), queue.w_en.eq(done), queue.r_en.eq(take)]
+        m.d.sync += count.eq(count + begun - take)
+        return data.View(layout, queue.r_data), count != self.config.in_flight, take
+
+    def _steps(self, m: Module, job, plan):
+        """Fills a job's loops from a descriptor's step."""
+        by_row, by_rank = self._turning(plan.columns_log2, plan.ranks)
+        m.d.comb += [
+            job.tiles.eq(plan.tiles), job.blocks.eq(plan.blocks), job.groups.eq(plan.groups),
+            job.lines.eq(plan.lines),
+            job.row_turns.eq(by_row), job.rank_turns.eq(by_rank),
+        ]
+
+    def _columns(self, columns_log2):
+        """Which sub-dot bits stand for columns, low to high; the low one is the first to."""
+        if self.config.grid_log2 == 1:
+            return [columns_log2 != 0]
+        return [columns_log2 != 0, columns_log2 == 2]
+
+    def _turning(self, columns_log2, ranks):
+        """Row turns and rank turns, less one: column bits whose place in the line time has to take."""
+        columns = self._columns(columns_log2)
+        row_bits = [is_column & ~rank for is_column, rank in zip(columns, ranks, strict=True)]
+        rank_bits = [is_column & rank for is_column, rank in zip(columns, ranks, strict=True)]
+        return tuple(Cat(Cat(bits).any(), Cat(bits).all() if len(bits) == 2 else Const(0, 1))
+                     for bits in (row_bits, rank_bits))
+
+    def _roles(self, m: Module, slot, columns_log2, ranks, machine):
+        columns = self._columns(columns_log2)
+        m.d.comb += [
+            slot.columns.eq(Cat(columns)),
+            slot.rows.eq(Cat(~is_column & ~rank for is_column, rank in zip(columns, ranks, strict=True))),
+        ]
+        if self.config.grid_log2 == 1:
+            m.d.comb += slot.turn.eq(Mux(ranks, machine.rank_turn, machine.row_turn))
+            return
+        # Of two turning bits of one kind the high one turns faster.
+        low, high = ranks[0], ranks[1]
+        both = columns[1] & (low == high)
+        turn = [Mux(rank, machine.rank_turn, machine.row_turn) for rank in (low, high)]
+        m.d.comb += slot.turn.eq(Cat(Mux(both, turn[0][1], turn[0][0]), turn[1][0]))

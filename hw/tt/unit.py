@@ -1,0 +1,304 @@
+"""The tensor-train computation unit: row numbers in, rows of many resident tables out."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.place import place
+from hw.secded import DATA_BITS, WORD_BITS, encode
+from hw.tt.config import TTConfig
+from hw.tt.cores import Bank
+from hw.tt.descriptor import Target, load_layout
+from hw.tt.grid import Grid
+from hw.tt.index import IndexSplitter, lookup_layout
+from hw.tt.intermediate import Intermediate, WordBank
+from hw.tt.output import OutputOrder, vector_layout
+from hw.tt.sequencer import LAST, MIDDLE, Sequencer, slot_layout
+
+__all__ = ["TTUnit", "counters_layout"]
+
+# From the cycle in which a slot is decided to the one in which its operands enter the grid.
+FETCH_CYCLES = 2 + Bank.latency + 1
+
+
+def counters_layout() -> data.StructLayout:
+    """What the unit counts since reset, modulo 2**32.
+
+    lookups: accepted. computed, reused: first products. slots: issue slots with work. corrected: lines read with
+    a bit put right. uncorrectable: lines read with two bits flipped. outside: row numbers past their table.
+    """
+    names = ("lookups", "computed", "reused", "slots", "corrected", "uncorrectable", "outside")
+    return data.StructLayout(dict.fromkeys(names, 32))
+
+
+class TTUnit(wiring.Component):
+    """Computes rows of embedding tables that live on chip as tensor trains.
+
+    E(i, :) = G_1[i_1] G_2[i_2] .. G_d[i_d], d = 2, 3 or 4.      Source: SCRec §II.B eq. 2, §III.E Alg. 1
+
+    Parameters  config: TTConfig
+    Members     i_lookups: In(stream) {table, index}; o_vectors: Out(stream), one a lane: lookup k leaves on lane
+                k mod lanes, in order; i_load: In(stream), cores, descriptors and keep masks (hw.tt.descriptor);
+                counters: Out
+    Shapes      a row of D words leaves as ceil(D / n**3) beats of n**3 words, d ascending; for column modes
+                that the lane has to pad, `keep` marks the words
+    Timing      a lookup takes golden.tt.layout.plan(..).slots issue slots, its first product's fewer when that
+                is reused; `lanes` slots a cycle, back to back over lookups, tables and shapes. Latency of a
+                lookup in an idle unit: golden.tt.cycles
+    Handshake   no combinational path from any ready to another stream's ready or valid. i_load waits for the
+                end of a tile of lane 0, whose slot it takes
+    Numerics    hw.fp.dot; subnormal cores are zero, NaN and infinite ones propagate; against golden: bit-exact
+    Memory      every core word under SECDED: single errors corrected and counted, double ones counted and the
+                vector marked, and with it the vectors that reuse its first product
+    Reset       drops lookups, results and remembered first products; cores and descriptors stay. Loading a table
+                anew while lookups of it are under way is undefined; reset or drain first, since first products
+                of the old cores may be reused
+    Raises      ValueError: see TTConfig
+    Golden      golden.tt.rows, golden.tt.cycles          Tests  verif/test_tt.py
+    """
+
+    def __init__(self, config: TTConfig):
+        self.config = config
+        super().__init__({
+            "i_lookups": In(stream.Signature(lookup_layout(config))),
+            "o_vectors": Out(stream.Signature(vector_layout(config))).array(config.lanes),
+            "i_load": In(stream.Signature(load_layout(config))),
+            "counters": Out(counters_layout()),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        lanes = range(config.lanes)
+        self._events: dict[str, list] = {name: [] for name in ("computed", "reused", "slots", "corrected",
+                                                                "uncorrectable")}
+        load = self.i_load
+        beat = load.payload
+        table_write = load.valid & load.ready & (beat.target == Target.TABLE)
+
+        # -- Row numbers to slices, dealt to the lanes in turn.
+        m.submodules.split = split = IndexSplitter(config)
+        accept = Signal()
+        turn_in, turn_out = Signal(), Signal()
+        waiting = [Signal(range(config.in_flight + 1), name=f"waiting_{lane}") for lane in lanes]
+        m.d.comb += [
+            self.i_lookups.ready.eq(Array([count != config.in_flight for count in waiting])[turn_in]),
+            accept.eq(self.i_lookups.valid & self.i_lookups.ready),
+            split.i_valid.eq(accept), split.i.eq(self.i_lookups.payload),
+            split.write.eq(table_write), split.part.eq(beat.part), split.table.eq(beat.address),
+            split.words.eq(beat.data),
+        ]
+        if config.lanes == 2:
+            m.d.sync += [turn_in.eq(turn_in ^ accept), turn_out.eq(turn_out ^ split.o_valid)]
+
+        # -- Lanes.
+        grids = [Grid(config) for _ in lanes]
+        grid_latency = grids[0].latency
+        distance = FETCH_CYCLES + grid_latency + 2 - (FETCH_CYCLES - 1 - WordBank.latency)
+        sequencers, slots = [], []
+        for lane in lanes:
+            sequencer = Sequencer(config, distance=distance)
+            place(m, platform, f"sequencer_{lane}", sequencer)
+            m.d.comb += [
+                sequencer.i_valid.eq(split.o_valid & (turn_out == lane)),
+                sequencer.i.eq(split.o),
+                sequencer.write.eq(table_write), sequencer.part.eq(beat.part),
+                sequencer.table.eq(beat.address), sequencer.words.eq(beat.data),
+            ]
+            m.d.sync += waiting[lane].eq(waiting[lane] + (accept & (turn_in == lane)) - sequencer.taken)
+            sequencers.append(sequencer)
+            slots.append(self._pipeline(m, f"slot_{lane}", sequencer.o_valid, sequencer.o, FETCH_CYCLES - 1))
+            self._events["computed"].append(sequencer.computed)
+            self._events["reused"].append(sequencer.reused)
+            self._events["slots"].append(sequencer.o_valid)
+        # A load takes the place of a slot of lane 0.
+        m.d.comb += [load.ready.eq(sequencers[0].open), sequencers[0].hold.eq(load.valid)]
+
+        lines = self._cores(m, platform, slots)
+        for lane in lanes:
+            self._lane(m, platform, lane, slots[lane], lines[lane], sequencers[lane], grids[lane])
+
+        # -- Counters.
+        outside = split.o_valid & split.o.outside
+        for name, events in [("lookups", [accept]), ("outside", [outside]), *self._events.items()]:
+            total = Signal(range(len(events) + 1), name=f"{name}_now")
+            m.d.sync += [total.eq(sum(events, start=0)),
+                         self.counters[name].eq(self.counters[name] + total)]
+        return m
+
+    def _pipeline(self, m: Module, name: str, valid, slot, length: int):
+        """[(valid, slot)] one cycle after `slot` and later; entry k is k + 1 cycles after the decision."""
+        stages = [(valid, slot)]
+        for at in range(length):
+            held_valid = Signal(name=f"{name}_valid_{at}")
+            held = Signal(slot_layout(self.config), name=f"{name}_{at}", reset_less=True)
+            m.d.sync += [held_valid.eq(stages[-1][0]), held.eq(stages[-1][1])]
+            stages.append((held_valid, held))
+        return stages
+
+    def _cores(self, m: Module, platform, slots):
+        """X and Y memory. Per lane: (x, y even, y odd) lines and their error flags, 5 cycles after the slot."""
+        config = self.config
+        n, bits = config.side, config.grid_log2
+        lanes = range(config.lanes)
+        load = self.i_load
+        beat = load.payload
+
+        # Load: words made storable, then encoded, in step with lane 0's addresses.
+        taken = load.valid & load.ready
+        write_x, write_y = Signal(), Signal()
+        stored = Signal(data.ArrayLayout(32, n * n))
+        flip = Signal(2)
+        line, part = Signal(len(beat.address)), Signal(len(beat.part))
+        for at in range(n * n):
+            word = beat.data[32 * at:32 * at + 32]
+            exponent, mantissa = word[23:31], word[:23]
+            m.d.sync += stored[at].eq(Cat(
+                Mux(exponent == 0, 0, Cat(mantissa[:22], Mux(exponent == 255, mantissa.any(), mantissa[22]))),
+                word[23:]))
+        m.d.sync += [
+            write_x.eq(taken & (beat.target == Target.X)), write_y.eq(taken & (beat.target == Target.Y)),
+            flip.eq(beat.flip), line.eq(beat.address), part.eq(beat.part),
+        ]
+        codewords = [Signal(WORD_BITS, name=f"codeword_{at}") for at in range(n * n // 2)]
+        write_x_now, write_y_now = Signal(n), Signal(data.ArrayLayout(n, 2))
+        line_now = Signal(len(line))
+        for at, codeword in enumerate(codewords):
+            pair = Cat(stored[2 * at], stored[2 * at + 1])
+            flipped = Cat(flip, *[0] * (DATA_BITS - 2)) if at == 0 else 0
+            m.d.sync += codeword.eq(Cat(pair ^ flipped, encode(pair)))
+        for quarter in range(n):
+            here = part[:bits] == quarter
+            m.d.sync += [
+                write_x_now[quarter].eq(write_x & here),
+                write_y_now[0][quarter].eq(write_y & here & ~line[0]),
+                write_y_now[1][quarter].eq(write_y & here & line[0]),
+            ]
+        m.d.sync += line_now.eq(line)
+        writing = write_x | write_y
+
+        # Addresses: the line of an X operand lies above the bits that choose a part of it.
+        x_address = Signal(data.ArrayLayout(config.x_bits - bits, config.lanes))
+        y_address = Signal(data.ArrayLayout(config.y_bits - 1, config.lanes))
+        for lane in lanes:
+            _, slot = slots[lane][0]
+            shift = sum((slot.rows[bit] for bit in range(bits)), start=0)
+            lines_x = Array([slot.x[at:at + config.x_bits - bits] for at in range(bits + 1)])[shift]
+            line_y = Mux(slot.paired, slot.y[:config.y_bits - 1], slot.y[1:config.y_bits])
+            if lane == 0:
+                lines_x, line_y = Mux(writing, line, lines_x), Mux(writing, line[1:], line_y)
+            m.d.sync += [x_address[lane].eq(lines_x), y_address[lane].eq(line_y)]
+
+        def memory(name, depth, style, address, write):
+            """n**3 / 2 banks: per lane the line and whether it was corrected or cannot be."""
+            count = n**3 // 2
+            words = [Signal(data.ArrayLayout(32, n**3), name=f"{name}_{lane}") for lane in lanes]
+            flags = [(Signal(count, name=f"{name}_corrected_{lane}"), Signal(count, name=f"{name}_bad_{lane}"))
+                     for lane in lanes]
+            for at in range(count):
+                bank = Bank(depth=depth, ports=config.lanes, style=style)
+                place(m, platform, f"{name}_bank_{at}", bank)
+                quarter, codeword = divmod(at, n * n // 2)
+                m.d.comb += [bank.write.eq(write[quarter]), bank.codeword.eq(codewords[codeword])]
+                for lane in lanes:
+                    m.d.comb += [
+                        bank.address[lane].eq(address[lane]),
+                        Cat(words[lane][2 * at], words[lane][2 * at + 1]).eq(bank.data[lane]),
+                        flags[lane][0][at].eq(bank.corrected[lane]),
+                        flags[lane][1][at].eq(bank.uncorrectable[lane]),
+                    ]
+            return [(words[lane], *flags[lane]) for lane in lanes]
+
+        x = memory("x", config.x_lines, "block", x_address, write_x_now)
+        even = memory("y_even", config.y_lines // 2, "ultra", y_address, write_y_now[0])
+        odd = memory("y_odd", config.y_lines // 2, "ultra", y_address, write_y_now[1])
+        return [(x[lane], even[lane], odd[lane]) for lane in lanes]
+
+    def _lane(self, m: Module, platform, lane: int, slots, lines, sequencer, grid: Grid):
+        config = self.config
+        bits = config.grid_log2
+        buffer = Intermediate(config)
+        order = OutputOrder(config)
+        for name, part in (("intermediate", buffer), ("grid", grid), ("order", order)):
+            place(m, platform, f"{name}_{lane}", part)
+
+        # T is read so that its line arrives with the cores'.
+        _, early = slots[FETCH_CYCLES - 2 - WordBank.latency]
+        m.d.comb += [buffer.ring.eq(early.ring), buffer.address.eq(early.y)]
+
+        # Lines that have arrived; one more register before the grid.
+        valid, slot = slots[FETCH_CYCLES - 2]
+        (x, x_fixed, x_bad), (even, even_fixed, even_bad), (odd, odd_fixed, odd_bad) = lines
+        pick_odd = ~slot.paired & slot.y[0]
+        m.d.sync += [
+            grid.x.eq(x),
+            grid.y_low.eq(Mux(slot.lines, buffer.line, Mux(pick_odd, odd, even))),
+            grid.y_high.eq(odd),
+        ]
+        uses = [(x_fixed, x_bad, valid),
+                (even_fixed, even_bad, valid & ~slot.lines & ~pick_odd),
+                (odd_fixed, odd_bad, valid & ~slot.lines & (pick_odd | slot.paired))]
+        for at, (fixed, bad, used) in enumerate(uses):
+            for name, flags in (("corrected", fixed), ("uncorrectable", bad)):
+                seen = Signal(name=f"{name}_{lane}_{at}")
+                m.d.sync += seen.eq(flags.any() & used)
+                self._events[name].append(seen)
+        wrong = self._events["uncorrectable"][-1] | self._events["uncorrectable"][-2] | (
+            self._events["uncorrectable"][-3])
+
+        # In the grid.
+        valid, slot = slots[FETCH_CYCLES - 1]
+        if bits == 2:
+            low_only = Cat(slot.x[0], 0)
+            high_only = Cat(0, slot.x[0])
+            quarter = Mux(slot.rows == 3, slot.x[:2], Mux(slot.rows == 1, low_only, high_only))
+        else:
+            quarter = slot.x[0]
+        m.d.comb += [
+            grid.rows.eq(slot.rows), grid.place.eq(quarter), grid.columns.eq(slot.columns),
+            grid.turn.eq(slot.turn), grid.paired.eq(slot.paired), grid.first.eq(slot.first),
+            grid.combine.eq(slot.combine),
+            sequencer.error.eq(valid & wrong), sequencer.error_slot.eq(slot),
+        ]
+        # An error in any slot of a vector's last product marks the vector.
+        marked, mark = Signal(), Signal()
+        m.d.comb += mark.eq((marked & ~slot.begin) | wrong | slot.bad)
+        with m.If(valid & (slot.stage == LAST)):
+            m.d.sync += marked.eq(mark)
+
+        # What becomes of the results travels beside the grid.
+        fate = data.StructLayout({
+            "buffer": 1, "middle": 1, "swap": 1, "write": config.t_bits,
+            "out": 1, "begin": 1, "turned": 1, "columns_log2": 2, "combine": 2, "error": 1,
+            "keep": len(slot.keep), "beats": 10,
+        })
+        begun = Signal()
+        with m.If(valid & (slot.stage == LAST)):
+            m.d.sync += begun.eq(Mux(slot.last, 0, slot.begin | begun))
+        now = Signal(fate)
+        m.d.comb += [
+            now.buffer.eq(valid & slot.last & (slot.stage != LAST)),
+            now.middle.eq(slot.stage == MIDDLE),
+            now.swap.eq(slot.swap), now.write.eq(slot.write),
+            now.out.eq(valid & slot.last & (slot.stage == LAST)),
+            now.begin.eq(slot.begin | begun), now.turned.eq(slot.turned),
+            now.columns_log2.eq(slot.columns_log2), now.combine.eq(slot.combine),
+            now.error.eq(mark), now.keep.eq(slot.keep), now.beats.eq(slot.beats),
+        ]
+        for at in range(grid.latency):
+            later = Signal(fate, name=f"fate_{lane}_{at}")
+            m.d.sync += later.eq(now)
+            now = later
+        m.d.comb += [
+            buffer.z.eq(grid.z), buffer.write.eq(now.buffer), buffer.middle.eq(now.middle),
+            buffer.swap.eq(now.swap), buffer.write_address.eq(now.write),
+            order.z.eq(grid.z), order.valid.eq(now.out), order.begin.eq(now.begin), order.turned.eq(now.turned),
+            order.columns_log2.eq(now.columns_log2), order.combine.eq(now.combine),
+            order.error.eq(now.error), order.keep.eq(now.keep), order.beats.eq(now.beats),
+            sequencer.returned.eq(order.returned),
+            order.write.eq(self.i_load.valid & self.i_load.ready & (self.i_load.payload.target == Target.KEEP)),
+            order.address.eq(self.i_load.payload.address),
+            order.mask.eq(self.i_load.payload.data),
+        ]
+        out = self.o_vectors[lane]
+        m.d.comb += [out.payload.eq(order.o.payload), out.valid.eq(order.o.valid), order.o.ready.eq(out.ready)]

@@ -1,0 +1,131 @@
+"""Drives a TT unit: loads tables, asks for rows, and puts the lanes' beats together to vectors."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cocotb
+import numpy as np
+from cocotb.triggers import ClockCycles
+
+from golden.tt.load import Beat, Limits, Loader
+from verif.bench import reset, start
+from verif.bench.pack import layout_of
+from verif.bench.stream import Monitor, Pattern, Sink, Source
+
+__all__ = ["Bench", "Vectors", "limits_of", "session"]
+
+
+def limits_of(config: Any) -> Limits:
+    """The limits that a configuration puts on tables."""
+    return Limits(**{name: getattr(config, name) for name in Limits.__dataclass_fields__})
+
+
+@dataclass
+class Vectors:
+    """What a lane's stream brought: vectors of 32-bit words, their error marks and the edges of their beats."""
+
+    words: list[np.ndarray] = field(default_factory=list)
+    errors: list[bool] = field(default_factory=list)
+    last_at: list[int] = field(default_factory=list)
+    beats_at: list[int] = field(default_factory=list)
+
+
+class Bench:
+    """A TT unit with a source on every input and a sink and a monitor on every output."""
+
+    def __init__(self, dut: Any, lanes: int, line_words: int, *, lookups: Pattern | None = None,
+                 ready: list[Pattern] | None = None, watch: bool = True):
+        self.dut = dut
+        self.lanes = lanes
+        self._words = line_words
+        self.load_source = Source(dut, "i_load")
+        self.lookup_source = Source(dut, "i_lookups", pattern=lookups)
+        names = [f"o_vectors__{lane}" for lane in range(lanes)]
+        self.sinks = [Sink(dut, name, raw=True, pattern=ready[lane] if ready else None)
+                      for lane, name in enumerate(names)]
+        self.monitors = [Monitor(dut, name) for name in (*names, "i_lookups", "i_load")] if watch else []
+
+    @classmethod
+    async def begin(cls, dut: Any, config: Any, **arguments: Any) -> "Bench":
+        start(dut)
+        bench = cls(dut, config.lanes, config.line_words, **arguments)
+        await reset(dut)
+        return bench
+
+    async def load(self, beats: list[Beat], flips: dict[int, int] | None = None) -> None:
+        """Sends load beats; flips: beat number -> bits of its first codeword to store wrong."""
+        flips = flips or {}
+        self.load_source.put(*({"target": b.target, "part": b.part, "address": b.address, "data": b.data,
+                                "flip": flips.get(at, 0)} for at, b in enumerate(beats)))
+        await self.load_source.drained()
+        await ClockCycles(self.dut.clk, 4)
+
+    def ask(self, tables, indices) -> None:
+        self.lookup_source.put(*({"table": int(t), "index": int(i)} for t, i in zip(tables, indices, strict=True)))
+
+    async def vectors(self, count: int, cycles: int = 200_000) -> list[tuple[np.ndarray, bool, int]]:
+        """(words, error, edge of the last beat) of the first `count` lookups, in their order."""
+        expected = [len(range(lane, count, self.lanes)) for lane in range(self.lanes)]
+        left = cycles
+        while any(len(self.lane(at).words) < want for at, want in enumerate(expected)):
+            await ClockCycles(self.dut.clk, 16)
+            left -= 16
+            assert left > 0, f"{[len(self.lane(at).words) for at in range(self.lanes)]} of {expected} vectors"
+        lanes = [self.lane(at) for at in range(self.lanes)]
+        out = []
+        for k in range(count):
+            lane, at = lanes[k % self.lanes], k // self.lanes
+            out.append((lane.words[at], lane.errors[at], lane.last_at[at]))
+        return out
+
+    def lane(self, number: int) -> Vectors:
+        """The vectors that a lane has delivered so far."""
+        sink = self.sinks[number]
+        bits = 32 * self._words
+        done, parts = Vectors(beats_at=list(sink.at)), []
+        for payload, at in zip(sink.beats, sink.at, strict=True):
+            words = np.frombuffer((payload & (1 << bits) - 1).to_bytes(bits // 8, "little"), "<u4")
+            keep = payload >> bits & (1 << self._words) - 1
+            if keep != (1 << self._words) - 1:
+                mask = np.frombuffer(keep.to_bytes(self._words // 8, "little"), np.uint8)
+                words = words[np.unpackbits(mask, bitorder="little").astype(bool)]
+            parts.append(words)
+            if payload >> (bits + self._words) & 1:
+                done.words.append(np.concatenate(parts))
+                done.errors.append(bool(payload >> (bits + self._words + 1) & 1))
+                done.last_at.append(at)
+                parts = []
+        return done
+
+    def counters(self) -> dict[str, int]:
+        return layout_of("counters").unpack(int(self.dut.counters.value))
+
+
+@cocotb.test()
+async def session(dut):
+    """Runs what the file HOTRAIL_SESSION asks for: tables, lookups; leaves vectors, cycles and counters there."""
+    path = Path(os.environ["HOTRAIL_SESSION"])
+    asked = np.load(path, allow_pickle=False)
+    about = json.loads(str(asked["about"]))
+    loader = Loader(Limits(**about["limits"]))
+    start(dut)
+    bench = Bench(dut, about["lanes"], 8 ** about["limits"]["grid_log2"], watch=False)
+    await reset(dut)
+    for table in range(about["tables"]):
+        cores = [asked[f"core_{table}_{k}"] for k in range(about["cores"][table])]
+        _, _, beats = loader.add(cores, rows=about["rows"][table])
+        await bench.load(beats)
+    begin = bench.lookup_source.cycle
+    bench.ask(asked["table"], asked["index"])
+    found = await bench.vectors(len(asked["index"]), cycles=about["cycles"])
+    await ClockCycles(dut.clk, 2)
+    words = np.concatenate([words for words, _, _ in found]) if found else np.zeros(0, np.uint32)
+    np.savez(path.with_suffix(".out.npz"), words=words,
+             sizes=np.array([len(words) for words, _, _ in found]),
+             errors=np.array([error for _, error, _ in found]),
+             taken_at=np.array(bench.lookup_source.taken_at) - begin,
+             last_at=np.array([at for _, _, at in found]) - begin,
+             counters=json.dumps(bench.counters()))
