@@ -20,10 +20,10 @@ def tiles(x: ArrayLike, y: ArrayLike, width: int) -> NDArray[np.float32]:
 
 def pe_latency(width: int) -> int:
     """Cycles from a cell's last beat to its sum: operands 1, product and exponents 3 (a stage more for
-    every two levels of comparison), alignment 1, an adder a level, accumulation 1, rounding 4.
+    every two levels of comparison), alignment 1, an adder a level, accumulation 1, rounding 6.
     """
     levels = width.bit_length() - 1
-    return 10 + levels + (levels + 1) // 2
+    return 12 + levels + (levels + 1) // 2
 
 
 def schedule(beats: Sequence[int], live_rows: Sequence[int], *, columns: int, width: int,

@@ -53,7 +53,8 @@ class SystolicArray(wiring.Component):
                 raise ValueError(f"{name} is {value}, must be at least 1")
         self.rows, self.columns, self.width, self.terms_log2 = rows, columns, width, terms_log2
         self.aligned = aligned
-        self._dot_latency = ProcessingElement(width=width, terms_log2=terms_log2).latency
+        self._corner = ProcessingElement(width=width, terms_log2=terms_log2)
+        self._dot_latency = self._corner.latency
         super().__init__({
             "x": In(data.ArrayLayout(32, rows * width)),
             "y": In(data.ArrayLayout(32, columns * width)),
@@ -74,10 +75,11 @@ class SystolicArray(wiring.Component):
         m = Module()
         rows, columns, width = self.rows, self.columns, self.width
 
-        cells = {}
+        cells = {(0, 0): self._corner}
         for r in range(rows):
             for c in range(columns):
-                cells[r, c] = ProcessingElement(width=width, terms_log2=self.terms_log2)
+                if (r, c) not in cells:
+                    cells[r, c] = ProcessingElement(width=width, terms_log2=self.terms_log2)
                 place(m, platform, f"pe_{r}_{c}", cells[r, c])
 
         # A tile's end, when the first cell has its sum; with it the number of rows to drain.

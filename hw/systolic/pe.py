@@ -1,5 +1,7 @@
 """One cell of the systolic array: a fused dot product between neighbours."""
 
+from functools import cached_property
+
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -24,13 +26,12 @@ class ProcessingElement(wiring.Component):
     Handshake   none: beats without meaning pass by unharmed, since the next `first` clears
     Numerics    golden.fp32.dot with beat = width
     Reset       nothing to clear: tokens are in order, so that what was under way is overtaken by nothing
-    Raises      ValueError: from FusedDot, for a width or terms_log2 that it cannot have
+    Raises      ValueError: from FusedDot, once the latency is asked for
     Golden      golden.systolic.tiles         Tests  verif/test_systolic.py
     """
 
     def __init__(self, *, width: int, terms_log2: int):
         self.width, self.terms_log2 = width, terms_log2
-        self._dot = FusedDot(width=width, terms_log2=terms_log2)
         operands = data.ArrayLayout(Operand, width)
         super().__init__({
             "x_i": In(operands), "x_o": Out(operands),
@@ -42,6 +43,11 @@ class ProcessingElement(wiring.Component):
 
     def key(self) -> str:
         return f"ProcessingElement(width={self.width}, terms_log2={self.terms_log2})"
+
+    @cached_property
+    def _dot(self) -> FusedDot:
+        # Made when it is asked for: of many equal cells only one is ever elaborated.
+        return FusedDot(width=self.width, terms_log2=self.terms_log2)
 
     @property
     def latency(self) -> int:

@@ -28,9 +28,9 @@ def test_each_word_is_one_dot_product():
 
 
 def test_schedule_of_one_tile_by_hand():
-    # The paper's array: 4 beats, then 10 cycles in the cell, a hold register, 4 rows up, 31 columns of skew.
-    assert systolic.schedule([4], [4], columns=32, width=1, aligned=False) == [(18, 18 + 3 + 31)]
-    assert systolic.schedule([4], [4], columns=32, width=1, aligned=True) == [(18 + 31, 18 + 31 + 3)]
+    # The paper's array: 4 beats, then 12 cycles in the cell, a hold register, 4 rows up, 31 columns of skew.
+    assert systolic.schedule([4], [4], columns=32, width=1, aligned=False) == [(20, 20 + 3 + 31)]
+    assert systolic.schedule([4], [4], columns=32, width=1, aligned=True) == [(20 + 31, 20 + 31 + 3)]
 
 
 def test_tiles_too_short_to_drain_wrong():
