@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -17,7 +18,7 @@ from typing import Any
 
 from amaranth import ClockDomain, ClockSignal, Fragment, Instance, ResetSignal, Shape, Signal
 from amaranth.back import rtlil
-from amaranth.hdl import Elaboratable, Value, ValueCastable
+from amaranth.hdl import Elaboratable, UnusedElaboratable, Value, ValueCastable
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In
@@ -28,6 +29,8 @@ __all__ = ["Build", "emit", "describe", "module_name"]
 
 # A Verilog identifier may be long, but file names and the tools' reports are read by people.
 NAME_LIMIT = 56
+# Of equal parts one is elaborated; Amaranth would remind of all that the others hold when they are collected.
+warnings.filterwarnings("ignore", category=UnusedElaboratable)
 NO_INLINE = "/* verilator no_inline_module */"
 # What Yosys does to Amaranth's RTLIL; the same passes as amaranth.back.verilog, plus a clean of dead wires.
 PASSES = ("proc -nomux -norom", "memory_collect")
@@ -194,7 +197,20 @@ def _rtlil(component: Any, name: str, placer: _Placer) -> str:
     fragment = Fragment.get(component, placer)
     fragment.add_domains(domain)
     text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
+    text = _without_zero_contents(text)
     return text if placer.names else _without_aliases(text)
+
+
+_ZERO_CONTENTS = re.compile(r"(?m)^  cell \$meminit_v2 \S+\n(?:    .*\n)*?    connect \\DATA \d+'0+\n(?:    .*\n)*?  end\n")
+
+
+def _without_zero_contents(text: str) -> str:
+    """Drops initial contents of memories that are all zero: Amaranth gives every memory some.
+
+    No unit relies on them (an UltraRAM cannot have any), and as thousands of assignments a memory they would be
+    most of the Verilog and most of what a simulator compiles.
+    """
+    return _ZERO_CONTENTS.sub("", text)
 
 
 _IDENTIFIER = re.compile(r"\\[^\s\\]+")
