@@ -170,11 +170,14 @@ class FusedDot(wiring.Component):
         m = Module()
         terms, subs = self.width * self.subs, self.subs
 
-        x = Signal(self.x.shape(), reset_less=True)
-        y = Signal(self.y.shape(), reset_less=True)
+        # One register a term: a simulator slices them much faster than one of 544 bits.
+        x = [Signal(Operand, name=f"x{i}", reset_less=True) for i in range(terms)]
+        y = [Signal(Operand, name=f"y{i}", reset_less=True) for i in range(terms)]
         first0 = Signal(reset_less=True)
         combine0 = Signal(self.combine.shape(), reset_less=True)
-        m.d.sync += [x.eq(self.x), y.eq(self.y), first0.eq(self.first), combine0.eq(self.combine)]
+        m.d.sync += [first0.eq(self.first), combine0.eq(self.combine)]
+        m.d.sync += [r.eq(i) for r, i in zip(x, self.x)]
+        m.d.sync += [r.eq(i) for r, i in zip(y, self.y)]
         # joined[j]: groups at distance subs / 2^(j + 1) add up.
         joined0 = Cat(*(combine0 > j for j in range(self._levels)))
 
@@ -230,8 +233,8 @@ class FusedDot(wiring.Component):
         x, low, high = Cat(x, Const(1, 1)), y[:17], Cat(y[17:], Const(1, 1))
         m_low = Signal(41, name=f"m_low{i}", reset_less=True)
         p_low = Signal(41, name=f"p_low{i}", reset_less=True)
-        x1 = Signal(24, name=f"x1_{i}", reset_less=True)
-        high1 = Signal(7, name=f"high1_{i}", reset_less=True)
+        x1 = Signal(24, name=f"xx{i}", reset_less=True)
+        high1 = Signal(7, name=f"high_{i}", reset_less=True)
         m_high = Signal(31, name=f"m_high{i}", reset_less=True)
         product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
         zero2 = Signal(name=f"zero2_{i}", reset_less=True)
@@ -392,9 +395,7 @@ class FusedDot(wiring.Component):
             running = Signal(width, name=f"sum_running{s}", reset_less=True)
             total = Signal(width, name=f"total{s}", reset_less=True)
             near = _shift_right(m, f"sum_near{s}", running.as_signed(), ~fine, ~twin)
-            far = Mux(coarse[1],
-                      Mux(coarse[0], near >> width - 1, near >> min(32, width - 1)),
-                      Mux(coarse[0], near >> 16, near))
+            far = near >> Cat(Const(0, 4), coarse)
             added = _named(m, f"added{s}", _add(part.bits, far, part.carry, width))
             m.d.sync += [running.eq(added), total.eq(added)]
             with m.If(first):

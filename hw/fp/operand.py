@@ -21,15 +21,17 @@ def unpack(word: Value) -> data.View:
 
 
 def delay(m: Module, name: str, value: Value, cycles: int) -> Value:
-    """The bits of `value` as they were `cycles` ago, from one packed register.
+    """The bits of `value` as they were `cycles` ago, from packed registers.
 
-    `keep` holds Yosys from turning the chain into SRLs, which would count as LUTs; one packed register
-    is also one operation a cycle in a simulator.
+    `keep` holds Yosys from turning the chain into SRLs, which would count as LUTs; a packed register of up
+    to 64 bits is also one operation a cycle in a simulator.
     """
     value = Value.cast(value)
-    if cycles == 0:
-        return value
     width = len(value)
-    line = Signal(width * cycles, name=name, reset_less=True, attrs={"keep": 1})
-    m.d.sync += line.eq(Cat(value, line[:width * (cycles - 1)]))
-    return line[width * (cycles - 1):]
+    stages = max(1, 64 // width)
+    for part in range(0, cycles, stages):
+        count = min(stages, cycles - part)
+        line = Signal(width * count, name=f"{name}_{part}", reset_less=True, attrs={"keep": 1})
+        m.d.sync += line.eq(Cat(value, line[:width * (count - 1)]))
+        value = line[width * (count - 1):]
+    return value
