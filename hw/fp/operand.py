@@ -28,6 +28,8 @@ def delay(m: Module, name: str, value: Value, cycles: int) -> Value:
     """
     value = Value.cast(value)
     width = len(value)
+    if width == 0:
+        return value
     stages = max(1, 64 // width)
     for part in range(0, cycles, stages):
         count = min(stages, cycles - part)
