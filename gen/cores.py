@@ -37,7 +37,7 @@ CORES = {
     ),
     "serial": Core(
         "SCRec's own TT unit, one product after the other: the baseline of every figure",
-        "hw.tt.serial:SerialConfig",
+        "hw.tt.serial_config:SerialConfig",
         "hw.tt.serial:SerialTTUnit",
     ),
 }

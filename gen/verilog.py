@@ -201,7 +201,9 @@ def _rtlil(component: Any, name: str, placer: _Placer) -> str:
     return text if placer.names else _without_aliases(text)
 
 
-_ZERO_CONTENTS = re.compile(r"(?m)^  cell \$meminit_v2 \S+\n(?:    .*\n)*?    connect \\DATA \d+'0+\n(?:    .*\n)*?  end\n")
+_ZERO_CONTENTS = re.compile(
+    r"(?m)^  cell \$meminit_v2 \S+\n(?:    .*\n)*?    connect \\DATA \d+'0+\n(?:    .*\n)*?  end\n"
+)
 
 
 def _without_zero_contents(text: str) -> str:

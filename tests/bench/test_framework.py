@@ -1,0 +1,88 @@
+"""The bench framework: ids are unique, what was measured stays, a miss is a miss."""
+
+import json
+
+import pytest
+
+from bench import framework
+from bench.framework import Row, at_least, at_most, figure
+
+
+@pytest.fixture
+def benches(monkeypatch):
+    known = {}
+    monkeypatch.setattr(framework, "_BENCHES", known)
+    monkeypatch.setattr(framework, "registered", lambda: list(known.values()))
+    return known
+
+
+def quiet(_):
+    pass
+
+
+def test_rows():
+    assert at_least("a", "x", 99.0, "%", 99) == Row("a", "x", 99.0, "%", ">= 99", True)
+    assert at_least("a", "x", 98.9, "%", 99).met is False
+    assert at_most("a", "x", 281, "LUT", 280) == Row("a", "x", 281, "LUT", "<= 280", False)
+    assert figure("a", "x", 1, "s").met is None
+
+
+def test_runs_and_keeps(benches, tmp_path):
+    values = iter([1, 2, 3])
+
+    @framework.bench("one")
+    def one():
+        """Counts."""
+        yield figure("one.count", "count", next(values), "")
+
+    @framework.bench("two")
+    def two():
+        """Counts as well."""
+        yield at_least("two.count", "count", next(values), "", 5)
+
+    path = tmp_path / "bench.json"
+    framework.run(path=path, echo=quiet)
+    rows = framework.run(["one"], path=path, echo=quiet)
+    assert [(row.id, row.value) for row in rows] == [("one.count", 3), ("two.count", 2)]
+    assert json.loads(path.read_text())[1] == {
+        "id": "two.count", "what": "count", "value": 2, "unit": "", "target": ">= 5", "met": False}
+
+
+def test_failure_keeps_what_came_before(benches, tmp_path):
+    @framework.bench("one")
+    def one():
+        """Breaks after a row."""
+        yield figure("one.a", "a", 1, "")
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        framework.run(path=tmp_path / "bench.json", echo=quiet)
+    assert [row["id"] for row in json.loads((tmp_path / "bench.json").read_text())] == ["one.a"]
+
+
+def test_wrong(benches, tmp_path):
+    @framework.bench("one")
+    def one():
+        """Gives an id twice."""
+        yield figure("x", "a", 1, "")
+        yield figure("x", "a", 1, "")
+
+    with pytest.raises(ValueError, match="bench one gives a second row x"):
+        framework.run(path=tmp_path / "b.json", echo=quiet)
+    with pytest.raises(ValueError, match="there is no bench 'nine'; there are one"):
+        framework.run(["nine"], path=tmp_path / "b.json", echo=quiet)
+    with pytest.raises(ValueError, match="bench mute needs a docstring"):
+        framework.bench("mute")(lambda: [])
+
+
+def test_show(capsys):
+    framework.show([figure("a", "plain", 3.14159, "s"), at_least("b", "missed one", 1, "rows", 2)])
+    text = capsys.readouterr().out
+    assert "3.142" in text and "MISSED" in text and "0 of 1 targets met; missed: b" in text
+
+
+def test_every_bench_says_what_it_measures():
+    """The modules of the package import, and their names are unique."""
+    names = [item.name for item in framework.registered()]
+    assert len(set(names)) == len(names)
+    assert all(item.about for item in framework.registered())
