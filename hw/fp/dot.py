@@ -213,8 +213,9 @@ class FusedDot(wiring.Component):
         zero = Signal(name=f"zero{i}", reset_less=True)
         kind = Signal(2, name=f"kind{i}", reset_less=True)
         is_zero = x.zero | y.zero
-        nan = (x.special & (x.mant[22] | y.zero)) | (y.special & (y.mant[22] | x.zero))
-        infinite = x.special | y.special
+        counts = ~((x.zero & x.special) | (y.zero & y.special))
+        nan = counts & ((x.special & (x.mant[22] | y.zero)) | (y.special & (y.mant[22] | x.zero)))
+        infinite = counts & (x.special | y.special)
         negative = x.sign ^ y.sign
         m.d.sync += [
             exponent.eq(x.exp + y.exp),

@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 # `zero` is set for zeros and subnormals, whose `mant` is 0; `special` for infinities and NaNs, where
-# mant[22] alone tells a NaN from an infinity.
+# mant[22] alone tells a NaN from an infinity. Both are set for padding: the product is then zero whatever the
+# other operand, an infinity or a NaN included.
 Operand = data.StructLayout({"mant": 23, "exp": 8, "sign": 1, "zero": 1, "special": 1})
 
 
