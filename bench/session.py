@@ -1,0 +1,61 @@
+"""Runs a stream of lookups through the RTL of the TT unit: what benches and the demo measure on."""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gen.tools import build_folder
+from hw.tt.unit import TTUnit
+from verif.bench.runner import simulate
+from verif.bench.tt import limits_of
+
+__all__ = ["Session", "run"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the RTL did. vectors: (N, D) words as float32 where all tables have one D, else a list of arrays;
+    errors: marks; taken_at, last_at: the cycle in which a lookup went in and in which its last beat came out,
+    from the first lookup on offer; counters: the unit's, by name."""
+
+    vectors: Any = field(repr=False)
+    errors: np.ndarray = field(repr=False)
+    taken_at: np.ndarray = field(repr=False)
+    last_at: np.ndarray = field(repr=False)
+    counters: dict[str, int]
+    build_seconds: float
+    run_seconds: float
+
+
+def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarray, indices: np.ndarray, *,
+        rows: Sequence[int] | None = None, cycles: int = 2_000_000, name: str = "tt_smartssd") -> Session:
+    """Loads `tables` (each a list of cores) and looks up row indices[n] of table table_ids[n], n ascending.
+
+    config: the unit's; rows: of each table, where fewer than its row modes multiply to; cycles: after so many
+    without all vectors the run fails; name: of the model's folder (a model that another name has built is
+    built again).
+    Raises ValueError where a table does not fit the unit, AssertionError where the simulation fails.
+    """
+    rows = [prod(core.shape[1] for core in cores) for cores in tables] if rows is None else rows
+    about = {"limits": vars(limits_of(config)), "lanes": config.lanes, "tables": len(tables),
+             "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows], "cycles": cycles}
+    arrays = {f"core_{table}_{k}": np.asarray(core, dtype=np.float32)
+              for table, cores in enumerate(tables) for k, core in enumerate(cores)}
+    build_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build_folder(), prefix="session-") as folder:
+        path = Path(folder) / "asked.npz"
+        np.savez(path, about=json.dumps(about), table=np.asarray(table_ids), index=np.asarray(indices), **arrays)
+        done = simulate(TTUnit(config), "verif.bench.tt", name=name, tests=1, only="session",
+                        env={"HOTRAIL_SESSION": str(path)})
+        with np.load(path.with_suffix(".out.npz"), allow_pickle=False) as out:
+            sizes, words = out["sizes"], out["words"].view(np.float32)
+            same = sizes.size and (sizes == sizes[0]).all()
+            vectors = words.reshape(sizes.size, -1) if same else np.split(words, np.cumsum(sizes)[:-1])
+            return Session(vectors, out["errors"], out["taken_at"], out["last_at"],
+                           json.loads(str(out["counters"])), done.model.build_seconds, done.seconds)
