@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from gen.verilog import describe
 from golden import fp32
 from golden.tt import serial
-from gen.verilog import describe
 from hw.tt.descriptor import descriptor_parts
 from hw.tt.serial import Splitting, Target, shape_layout
 from verif.bench.pack import Layout
@@ -26,7 +26,7 @@ def cores(random, modes, columns, ranks, draw=None):
 
 
 def place(tables, config):
-    """Images of tables (lists of cores), one behind the other. Raises ValueError if they do not fit `config`."""
+    """Images of tables (lists of cores), one behind the other. Raises ValueError if they do not fit."""
     images, a_base, c_base = [], 0, 0
     for number, table in enumerate(tables):
         image = serial.image(table, a_base=a_base, c_base=c_base, height=config.rows, width=config.columns)

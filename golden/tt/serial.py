@@ -21,7 +21,9 @@ _TERMS_AT_ONCE = 1 << 21
 
 @dataclass(frozen=True)
 class Product:
-    """One product of the chain: m x k by k x n, n with its padding; ranks lie `stride` words apart in a row."""
+    """One product of the chain: m x k by k x n, n with its padding; a row of the left operand takes `stride`
+    words of the intermediate.
+    """
 
     m: int
     k: int
@@ -93,7 +95,7 @@ def plan(modes, columns, ranks, *, height: int = 16, width: int = 32) -> Plan:
         if not _power_of_two(value):
             raise ValueError(f"J{k} is {value}; the serial unit's reshaping takes powers of two only")
     if max(ranks) > width:
-        raise ValueError(f"rank {max(ranks)} is above {width}, the most that the serial unit's reshaping takes")
+        raise ValueError(f"rank {max(ranks)} is above {width}, the most that the serial unit takes")
     # A row of ranks is padded to a power of two, so that a row of the next product has a place of its own.
     strides = [max(_up(rank), width // height) for rank in ranks[1:-1]] + [1]
     products = tuple(
@@ -103,14 +105,14 @@ def plan(modes, columns, ranks, *, height: int = 16, width: int = 32) -> Plan:
 
 
 def rows(cores, indices) -> np.ndarray:
-    """Rows `indices` of the table, (N, D) float32, bit for bit as the unit computes them: each element a chain
-    of fused dot products, one term a beat, k ascending. A row number past the table reads row 0.
+    """Rows `indices` of the table, (N, D) float32, bit for bit as the unit computes them: each element a
+    chain of fused dot products, one term a beat, k ascending. A row number past the table reads row 0.
     """
     modes, columns, ranks = shape_of(cores)
     indices = np.asarray(indices, dtype=np.int64)
     inside = np.where((indices >= 0) & (indices < prod(modes)), indices, 0)
     unique, back = np.unique(inside, return_inverse=True)
-    terms = max(step.m * step.k * step.n for step in plan(modes, columns, ranks, width=max(32, *ranks)).products)
+    terms = max(prod(columns[:k + 1]) * ranks[k] * ranks[k + 1] for k in range(1, len(columns)))
     at_once = max(1, _TERMS_AT_ONCE // terms)
     done = [_rows(cores, unique[at:at + at_once], modes, ranks) for at in range(0, len(unique), at_once)]
     if not done:

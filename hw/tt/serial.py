@@ -8,7 +8,9 @@ from hw.systolic import SystolicArray
 from hw.tt.index import IndexSplitter, lookup_layout, slices_layout
 from hw.tt.serial_config import SerialConfig
 
-__all__ = ["SerialConfig", "SerialTTUnit", "Splitting", "Target", "load_layout", "shape_layout", "vector_layout"]
+__all__ = [
+    "SerialConfig", "SerialTTUnit", "Splitting", "Target", "load_layout", "shape_layout", "vector_layout",
+]
 
 PRODUCTS_MAX = 3
 
@@ -45,8 +47,8 @@ def shape_layout(config: SerialConfig) -> data.StructLayout:
 
 
 def load_layout(config: SerialConfig) -> data.StructLayout:
-    """Payload of the load stream: a line of first cores (the low words count), a line of the other cores, or a
-    part of a table's descriptor in the low bits: 0 sizes and 1 places (hw.tt.descriptor), 2 shape.
+    """Payload of the load stream: a line of first cores (the low words count), a line of the other cores, or
+    a part of a table's descriptor in the low bits: 0 sizes and 1 places (hw.tt.descriptor), 2 shape.
     """
     return data.StructLayout({
         "target": Target,
@@ -57,8 +59,8 @@ def load_layout(config: SerialConfig) -> data.StructLayout:
 
 
 def vector_layout(config: SerialConfig) -> data.StructLayout:
-    """A beat of a vector; words past a vector shorter than a beat are 0. `outside` marks a row number past the
-    table, for which row 0 was computed.
+    """A beat of a vector; words past a vector shorter than a beat are 0. `outside` marks a row number past
+    the table, for which row 0 was computed.
     """
     return data.StructLayout({
         "data": data.ArrayLayout(32, config.columns),
@@ -81,17 +83,17 @@ class SerialTTUnit(wiring.Component):
 
     v = G1[i1] G2[i2] .. Gd[id], products from the left.       Source: SCRec §III.E, eq. 38, Alg. 1, Fig. 7a
 
-    TT_AMem holds the first cores, TT_CMem the others, TT_BMem the reshaped intermediates. Reshaping is done by
-    addressing: word l of an intermediate lies in line l / columns of bank (l + line) % columns, so that a row
-    of results can be written, and one rank of `rows` rows can be read, in one cycle. Tiles follow each other
-    when the one before has been drained, as in the paper; only live rows and columns are waited for.
+    TT_AMem holds the first cores, TT_CMem the others, TT_BMem the reshaped intermediates. Reshaping is done
+    by addressing: word l of an intermediate lies in line l / columns of bank (l + line) % columns, so that a
+    row of results can be written, and one rank of `rows` rows can be read, in one cycle. Tiles follow each
+    other when the one before has been drained, as in the paper; only live rows and columns are waited for.
 
     Parameters  config: SerialConfig
     Members     i_load: In(stream) memories and descriptors (load_layout); i_lookups: In(stream) table and row
                 number; o_vectors: Out(stream) vectors in order (vector_layout)
-    Shapes      cores (R_{k-1}, I_k, J_k, R_k), 2 to 4 of them, J_k powers of two, R_k <= rank_max; a vector is
-                ceil(D / columns) beats, d ascending
-    Timing      a tile of m x n live cells over k terms takes k + 2 m + n + 13 cycles, and a lookup its tiles;
+    Shapes      cores (R_{k-1}, I_k, J_k, R_k), 2 to 4 of them, J_k powers of two, R_k <= rank_max; a vector
+                is ceil(D / columns) beats, d ascending
+    Timing      a tile of m x n live cells over k terms takes k + 2 m + n + 13 cycles, a lookup its tiles;
                 lookups do not overlap but for index splitting and output (golden.tt.serial.finish)
     Handshake   no combinational path between streams; i_load is always ready, and what it writes must not be
                 in use
@@ -137,7 +139,8 @@ class SerialTTUnit(wiring.Component):
             operands.a_line.eq(control.a_line), operands.c_line.eq(control.c_line),
             operands.issue.eq(control.issue),
             intermediate.issue.eq(control.issue), intermediate.read_half.eq(~control.product[0]),
-            intermediate.read_tile.eq(control.row_tile), intermediate.stride_log2.eq(control.step.stride_log2),
+            intermediate.read_tile.eq(control.row_tile),
+            intermediate.stride_log2.eq(control.step.stride_log2),
 
             array.x.eq(Mux(control.product == 0, operands.a, intermediate.o)), array.y.eq(operands.c),
             array.first.eq(operands.first), array.last.eq(operands.last),
@@ -249,7 +252,8 @@ class _Control(wiring.Component):
         ]
 
         # A tile's address of the left operand in A memory, to come back to for each of its column tiles.
-        a_line, a_back, c_line = (Signal(line_bits, name=name) for name in ("a_line_now", "a_back", "c_line_now"))
+        a_line, a_back = Signal(line_bits, name="a_line_now"), Signal(line_bits)
+        c_line = Signal(line_bits, name="c_line_now")
         tile_word, row_word = Signal(_word_bits(config)), Signal(_word_bits(config))
         c_slice = Signal(line_bits)
         m.d.comb += [self.a_line.eq(a_line), self.c_line.eq(c_line), self.line_word.eq(tile_word)]
@@ -365,9 +369,9 @@ class _Operands(wiring.Component):
 class _Intermediate(wiring.Component):
     """TT_BMem: two intermediates, one read while the other is written, a bank a column.
 
-    A beat wants rank k of rows r = 0.. of a tile, words r * stride + k. With stride 2^s, row r lies `r >> (c - s)`
-    lines (c = log2(columns)) below the tile's first line Q, and its bank is that line plus k and the rest of
-    r << s: after turning the banks by Q + k, rows stand at places that depend on s alone.
+    A beat wants rank k of rows r = 0.. of a tile, words r * stride + k. With stride 2^s, row r lies
+    `r >> (c - s)` lines (c = log2(columns)) below the tile's first line Q, and its bank is that line plus k
+    and the rest of r << s: after turning the banks by Q + k, rows stand at places that depend on s alone.
     """
 
     def __init__(self, config: SerialConfig):

@@ -35,7 +35,8 @@ class SerialConfig(Config):
         if self.dim_max < self.columns:
             raise ValueError(f"dim_max must be at least columns = {self.columns}, not {self.dim_max}")
         if self.index_bits < self.mode_bits:
-            raise ValueError(f"index_bits must be at least mode_bits = {self.mode_bits}, not {self.index_bits}")
+            raise ValueError(f"index_bits must be at least mode_bits = {self.mode_bits}, "
+                             f"not {self.index_bits}")
 
     @property
     def terms_log2(self) -> int:
