@@ -25,9 +25,15 @@ def operand_roles(step: Step, grid_log2: int) -> tuple[str, ...]:
     return tuple("column" if bit in columns else meaning for bit, meaning in enumerate(step.meaning))
 
 
+PADDING = np.float32(-0.0)
+"""The word that the unit takes for padding: its product with anything, NaN included, is zero."""
+
+
 def _scatter(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """values.ravel()[index], 0 where index is negative."""
-    return np.where(index >= 0, values.ravel()[np.maximum(index, 0)], np.float32(0))
+    """values.ravel()[index], padding where index is negative; a zero of the table's own becomes +0."""
+    own = values.ravel()
+    own = np.where(own == 0, np.float32(0), own)
+    return np.where(index >= 0, own[np.maximum(index, 0)], PADDING)
 
 
 def _flat(shape, *coordinates):
@@ -211,7 +217,7 @@ def x_lines(placement: Placement, core: np.ndarray, grid_log2: int, roles) -> np
     words = _gather(placement, core).reshape(-1, placement.index.shape[1], n, n)
     per_line = 1 << placement.per_line_log2
     lines = -(-words.shape[0] // per_line)
-    out = np.zeros((lines, n, n, n), dtype=np.float32)
+    out = np.full((lines, n, n, n), PADDING, dtype=np.float32)
     rows = _row_bits(roles)
     subs = [sub for sub in range(n) if not any(sub >> bit & 1 for bit in rows)]
     for operand in range(words.shape[0]):

@@ -65,7 +65,8 @@ def _shift_level(m: Module, name: str, value: Value, amount: Value, twin: Value,
     """
     width = len(value)
     mask = sum(((1 << 2 * step) - 1) << k for k in range(0, width, 4 * step)) & ((1 << width) - 1)
-    amount, twin = Cat(Const(0, step.bit_length() - 1), amount), Cat(Const(0, step.bit_length() - 1), twin)
+    zeros = Const(0, step.bit_length() - 1)
+    amount, twin = Cat(zeros, amount), Cat(zeros, twin)
     if left:
         moved = ((value << amount)[:width] & mask) | ((value << twin)[:width] & ~Const(mask, width))
     else:
@@ -95,8 +96,10 @@ class FusedDot(wiring.Component):
     of group s, or of the groups joined to it by `combine`.      Source: SCRec §III.E (its PE is width 1)
 
     Parameters  width: terms of a group, 1, 2, 4 or 8; subs: groups, 1, 2 or 4;
-                terms_log2: at most 2^terms_log2 terms are added before the next `first`, log2(width * subs)..16;
-                lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs
+                terms_log2: at most 2^terms_log2 terms are added before the next `first`,
+                log2(width * subs)..16;
+                lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs,
+                none for a single term
     Members     x, y: Operand of every term, index s * width + w; first: this beat begins a new sum;
                 combine: 0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest
                 of them and the others give +0; o: binary32 words
@@ -104,10 +107,10 @@ class FusedDot(wiring.Component):
     Timing      `latency` cycles from the beat that brings the last term to o; a beat every cycle; no stall:
                 what is presented after the last term does not disturb a result, `first` starts anew
     Handshake   none
-    Numerics    per beat: running maximum of the products' exponents; products cut to their upper 31 bits and
-                shifted right to it (magnitudes, floor), accumulator likewise (floor); added exactly; after the
-                last beat one rounding to nearest even; NaN for any NaN, 0 * inf and inf - inf; an exact zero is
-                +0; subnormal results flushed after rounding. Against golden: bit-exact
+    Numerics    per beat: running maximum of the products' exponents; products cut to their upper 31 bits
+                and shifted right to it (magnitudes, floor), accumulator likewise (floor); added exactly;
+                after the last beat one rounding to nearest even; NaN for any NaN, 0 * inf and inf - inf; an
+                exact zero is +0; subnormal results flushed after rounding. Against golden: bit-exact
     Reset       nothing needs it: the first beat with `first` set clears a sum
     Raises      ValueError for a parameter outside its range
     Golden      golden.fp32.dot          Tests  verif/test_fp.py
@@ -120,9 +123,12 @@ class FusedDot(wiring.Component):
             raise ValueError(f"subs is {subs}, must be 1, 2 or 4")
         terms = width * subs
         if not _log2(terms) <= terms_log2 <= 16:
-            raise ValueError(f"terms_log2 is {terms_log2}, must be {_log2(terms)} to 16 for {terms} terms a beat")
-        if not 0 <= lut_products <= terms:
-            raise ValueError(f"lut_products is {lut_products}, must be 0 to {terms}")
+            raise ValueError(f"terms_log2 is {terms_log2}, must be {_log2(terms)} to 16 "
+                             f"for {terms} terms a beat")
+        if not 0 <= lut_products <= (terms if terms > 1 else 0):
+            # A single term's exponents arrive before a product made of LUTs could.
+            raise ValueError(f"lut_products is {lut_products}, must be 0 to {terms if terms > 1 else 0} "
+                             f"for {terms} terms a beat")
         self.width = width
         self.subs = subs
         self.terms_log2 = terms_log2
@@ -229,29 +235,62 @@ class FusedDot(wiring.Component):
             m.d.sync += exponent.eq(0)
         return exponent, sign, kind, zero
 
-    def _multiply(self, m: Module, i: int, x: Value, y: Value, zero: Value) -> Value:
-        """Stage 3: the product's bits from 17 up, in two cascaded DSPs, 24 x 17 and 24 x 7."""
+    def _multiply(self, m: Module, i: int, x: Value, y: Value, zero: Value) -> tuple[Value, int]:
+        """The product's bits from 17 up, and their stage: 24 x 17 in a DSP, 24 x 7 in a cascaded one or LUTs.
+
+        The hidden bits are taken as 1; a zero is made at the end, by the output register's reset.
+        """
         x, low, high = Cat(x, Const(1, 1)), y[:17], Cat(y[17:], Const(1, 1))
         m_low = Signal(41, name=f"m_low{i}", reset_less=True)
         p_low = Signal(41, name=f"p_low{i}", reset_less=True)
-        x1 = Signal(24, name=f"xx{i}", reset_less=True)
-        high1 = Signal(7, name=f"high_{i}", reset_less=True)
-        m_high = Signal(31, name=f"m_high{i}", reset_less=True)
+        m.d.sync += [m_low.eq(x * low), p_low.eq(m_low)]
         product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
-        zero2 = Signal(name=f"zero2_{i}", reset_less=True)
-        m.d.sync += [
-            m_low.eq(x * low),
-            p_low.eq(m_low),
-            x1.eq(x),
-            high1.eq(high),
-            m_high.eq(x1 * high1),
-            product.eq(m_high + (p_low >> 17)),
-            zero2.eq(zero),
-        ]
-        with m.If(zero2):
-            # The hidden bits are taken as 1: a zero is made here, by the output register's reset.
+        if i < self.lut_products:
+            stage = 4
+            upper = self._booth(m, i, x, high)
+            base = delay(m, f"p_low_line{i}", p_low[17:], stage - 3)
+        else:
+            stage = 3
+            xx = Signal(24, name=f"xx{i}", reset_less=True)
+            high_ = Signal(7, name=f"high_{i}", reset_less=True)
+            upper = Signal(PRODUCT_BITS, name=f"m_high{i}", reset_less=True)
+            m.d.sync += [xx.eq(x), high_.eq(high), upper.eq(xx * high_)]
+            base = p_low[17:]
+        m.d.sync += product.eq(upper + base)
+        with m.If(delay(m, f"zero_line{i}", zero, stage - 2)):
             m.d.sync += product.eq(0)
-        return product
+        return product, stage
+
+    def _booth(self, m: Module, i: int, x: Value, y: Value) -> Value:
+        """Stage 3: 24 x 7 bits by radix-4 Booth digits, a row added in each of three stages.
+
+        The upper digit is 1 or 2, because the hidden bit is 1. Where a row is negated, its missing +1 rides
+        in the empty bits below the next row.
+        """
+        def row(name: str, x: Value, digit: Value) -> tuple[Value, Value]:
+            """0, 1, 2, -2, -1 or -0 times x, less 1 if negative; and whether it is."""
+            one, two, negative = digit[0] ^ digit[1], (digit[0] & digit[1]) ^ digit[2], digit[2]
+            two = two & ~one
+            size = Mux(two, Cat(Const(0, 1), x), Mux(one, x, 0))[:25]
+            return _named(m, name, Cat(Mux(negative, ~size, size)[:25], negative)).as_signed(), negative
+
+        x1, y1 = delay(m, f"booth_x1_{i}", x, 1), delay(m, f"booth_y1_{i}", y, 1)
+        x2, y2 = delay(m, f"booth_x2_{i}", x1, 1), delay(m, f"booth_y2_{i}", y1, 1)
+        row0, negative0 = row(f"row0_{i}", x, Cat(Const(0, 1), y[:2]))
+        row1, negative1 = row(f"row1_{i}", x, y[1:4])
+        row2, negative2 = row(f"row2_{i}", x1, y1[3:6])
+        row3 = Mux(y2[5], Cat(Const(0, 1), x2), x2)
+        held1 = delay(m, f"booth_negative1_{i}", negative1, 1)
+        held2 = delay(m, f"booth_negative2_{i}", negative2, 1)
+        none = Const(0, 1)
+        widths = (29, 31, 32)
+        sums = [Signal(width, name=f"booth{k}_{i}", reset_less=True) for k, width in enumerate(widths)]
+        m.d.sync += [
+            sums[0].eq(_add(row0, Cat(negative0, Const(0, 1), row1), none, widths[0])),
+            sums[1].eq(_add(sums[0], Cat(Const(0, 2), held1, Const(0, 1), row2), none, widths[1])),
+            sums[2].eq(_add(sums[1], Cat(Const(0, 4), held2, Const(0, 1), row3, none), none, widths[2])),
+        ]
+        return sums[2][:PRODUCT_BITS]
 
     def _largest_of(self, m: Module, name: str, values: list[Value]) -> Value:
         """The largest of some values, two levels of comparison a stage."""
@@ -331,7 +370,7 @@ class FusedDot(wiring.Component):
         partial: list[_Sum] = []
         for i, product in enumerate(products):
             shift, twin = shifts[0][i]
-            q = delay(m, f"product_line{i}", product, shift_stage - 3)
+            q = delay(m, f"product_line{i}", product[0], shift_stage - product[1])
             sign = delay(m, f"sign_line{i}", signs[i], shift_stage - 1)
             near = _shift_right(m, f"near{i}", q, ~shift[:4], ~twin)
 
@@ -363,7 +402,8 @@ class FusedDot(wiring.Component):
         level = 0
         while len(partial) > self.subs:
             level += 1
-            partial = [register(f"sum{level}_{k}", _add(a.bits, b.bits, b.carry, PRODUCT_BITS + 1 + level), a.carry)
+            width = PRODUCT_BITS + 1 + level
+            partial = [register(f"sum{level}_{k}", _add(a.bits, b.bits, b.carry, width), a.carry)
                        for k, (a, b) in enumerate(zip(partial[::2], partial[1::2]))]
         stage = shift_stage + 1 + level
         for j in range(self._levels):
@@ -439,7 +479,8 @@ class FusedDot(wiring.Component):
             """[k]: the first k + 1 blocks of `size` bits below the sign hold copies of it."""
             high = width - 1
             changed = _named(m, name, Mux(value[-1], ~value, value))
-            return [~changed[max(high - k * size, 0):high].any() for k in range(1, 4) if high - (k - 1) * size > 0]
+            return [~changed[max(high - k * size, 0):high].any()
+                    for k in range(1, 4) if high - (k - 1) * size > 0]
 
         def left(value: Value, by: int) -> Value:
             return Cat(Const(0, by), value)[:width]
@@ -490,7 +531,8 @@ class FusedDot(wiring.Component):
         sticky = Signal(name=f"sticky{s}", reset_less=True)
         biased = Signal(10, name=f"biased{s}", reset_less=True)
         # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + 17 + 127. What is a
-        # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand free.
+        # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand
+        # free.
         offset = width - 2 - 127 - 46 + 17
         m.d.sync += [
             fine.eq(_shift_level(m, f"fine_next{s}", middle, by1, by1_twin, 1, left=True)[3:]),

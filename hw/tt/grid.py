@@ -22,8 +22,10 @@ class Grid(wiring.Component):
     the skew registers of a systolic hand-over would outweigh the wires they shorten.
 
     Parameters  config: TTConfig
-    Members     x, y_low, y_high: In, lines of stored FP32 words (subnormals flushed, NaNs quiet); rows, place,
-                columns, turn, paired, first, combine: In; z: Out, words (row, cell, sub)
+    Members     x, y_low, y_high: In, lines of FP32 words (subnormals flushed, NaNs quiet); stored: In, y_low
+                comes from the cores' memory, where -0 is padding, as in x and y_high: its products are zero
+                whatever they meet; rows, place, columns, turn, paired, first, combine: In; z: Out, words
+                (row, cell, sub)
     Timing      latency FusedDot.latency cycles from a tile's last slot to z; a slot every cycle
     Handshake   none; what comes between tiles is harmless
     Numerics    see hw.fp.dot; against golden: bit-exact
@@ -40,7 +42,7 @@ class Grid(wiring.Component):
         super().__init__({
             "x": In(line), "y_low": In(line), "y_high": In(line),
             "rows": In(n), "place": In(n), "columns": In(n), "turn": In(n),
-            "paired": In(1), "first": In(1), "combine": In(2),
+            "paired": In(1), "stored": In(1), "first": In(1), "combine": In(2),
             "z": Out(line),
         })
 
@@ -55,21 +57,23 @@ class Grid(wiring.Component):
         m = Module()
         n, bits = self.config.side, self.config.grid_log2
 
-        def marked(name, line):
-            """The words as operands: memory holds no subnormals, so two comparisons are all it takes."""
+        def marked(name, line, stored):
+            """The words as operands. No subnormals arrive here, and a stored -0 is padding."""
             out = []
             for at in range(n**3):
                 word = line[at]
                 operand = Signal(Operand, name=f"{name}_{at}")
+                zero = word[23:31] == 0
                 m.d.comb += [
                     operand.mant.eq(word[:23]), operand.exp.eq(word[23:31]), operand.sign.eq(word[31]),
-                    operand.zero.eq(word[23:31] == 0), operand.special.eq(word[23:31] == 255),
+                    operand.zero.eq(zero),
+                    operand.special.eq((word[23:31] == 255) | (zero & word[31] & stored)),
                 ]
                 out.append(operand)
             return out
 
-        x, y_low, y_high = (marked(name, line) for name, line in
-                            (("x", self.x), ("low", self.y_low), ("high", self.y_high)))
+        x, y_high = marked("x", self.x, 1), marked("high", self.y_high, 1)
+        y_low = marked("low", self.y_low, self.stored)
 
         # X: quarter q(s) for sub-dot s.
         quarters = []

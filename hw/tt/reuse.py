@@ -99,7 +99,7 @@ class ReuseTable(wiring.Component):
             makes, drops = make & (head == i), drop & (tail == i)
             joins, leaves = Signal(name=f"joins_{i}"), Signal(name=f"leaves_{i}")
             m.d.comb += [
-                joins.eq(makes | (self.take & found & matches[i])),
+                joins.eq(makes | (self.take & match_now[i])),
                 leaves.eq(self.release & (self.released == i)),
             ]
             with m.If(makes):

@@ -47,7 +47,8 @@ class TTUnit(wiring.Component):
                 lookup in an idle unit: golden.tt.cycles
     Handshake   no combinational path from any ready to another stream's ready or valid. i_load waits for the
                 end of a tile of lane 0, whose slot it takes
-    Numerics    hw.fp.dot; subnormal cores are zero, NaN and infinite ones propagate; against golden: bit-exact
+    Numerics    hw.fp.dot; subnormal cores are zero, NaN and infinite ones propagate; a stored -0 is padding,
+                which golden.tt.image never leaves in a core's place; against golden: bit-exact
     Memory      every core word under SECDED: single errors corrected and counted, double ones counted and the
                 vector marked, and with it the vectors that reuse its first product
     Reset       drops lookups, results and remembered first products; cores and descriptors stay. Loading a table
@@ -155,7 +156,8 @@ class TTUnit(wiring.Component):
             exponent, mantissa = word[23:31], word[:23]
             m.d.sync += stored[at].eq(Cat(
                 Mux(exponent == 0, 0, Cat(mantissa[:22], Mux(exponent == 255, mantissa.any(), mantissa[22]))),
-                word[23:]))
+                exponent,
+                word[31] & ~((exponent == 0) & mantissa.any())))
         m.d.sync += [
             write_x.eq(taken & (beat.target == Target.X)), write_y.eq(taken & (beat.target == Target.Y)),
             flip.eq(beat.flip), line.eq(beat.address), part.eq(beat.part),
@@ -214,9 +216,15 @@ class TTUnit(wiring.Component):
         odd = memory("y_odd", config.y_lines // 2, "ultra", y_address, write_y_now[1])
         return [(x[lane], even[lane], odd[lane]) for lane in lanes]
 
+    def _quarter(self, slot):
+        """The quarter of its line where an X operand begins, in the bits that `rows` names."""
+        if self.config.grid_log2 == 1:
+            return slot.x[0]
+        return Mux(slot.rows == 3, slot.x[:2], Mux(slot.rows == 1, Cat(slot.x[0], 0), Cat(0, slot.x[0])))
+
     def _lane(self, m: Module, platform, lane: int, slots, lines, sequencer, grid: Grid):
         config = self.config
-        bits = config.grid_log2
+        n = config.side
         buffer = Intermediate(config)
         order = OutputOrder(config)
         for name, part in (("intermediate", buffer), ("grid", grid), ("order", order)):
@@ -235,7 +243,11 @@ class TTUnit(wiring.Component):
             grid.y_low.eq(Mux(slot.lines, buffer.line, Mux(pick_odd, odd, even))),
             grid.y_high.eq(odd),
         ]
-        uses = [(x_fixed, x_bad, valid),
+        # Of an X line only the operand's own quarters count.
+        quarter = self._quarter(slot)
+        banks = n * n // 2
+        read = Cat((((number ^ quarter) & slot.rows) == 0).replicate(banks) for number in range(n))
+        uses = [(x_fixed & read, x_bad & read, valid),
                 (even_fixed, even_bad, valid & ~slot.lines & ~pick_odd),
                 (odd_fixed, odd_bad, valid & ~slot.lines & (pick_odd | slot.paired))]
         for at, (fixed, bad, used) in enumerate(uses):
@@ -248,15 +260,10 @@ class TTUnit(wiring.Component):
 
         # In the grid.
         valid, slot = slots[FETCH_CYCLES - 1]
-        if bits == 2:
-            low_only = Cat(slot.x[0], 0)
-            high_only = Cat(0, slot.x[0])
-            quarter = Mux(slot.rows == 3, slot.x[:2], Mux(slot.rows == 1, low_only, high_only))
-        else:
-            quarter = slot.x[0]
         m.d.comb += [
-            grid.rows.eq(slot.rows), grid.place.eq(quarter), grid.columns.eq(slot.columns),
-            grid.turn.eq(slot.turn), grid.paired.eq(slot.paired), grid.first.eq(slot.first),
+            grid.rows.eq(slot.rows), grid.place.eq(self._quarter(slot)), grid.columns.eq(slot.columns),
+            grid.turn.eq(slot.turn), grid.paired.eq(slot.paired), grid.stored.eq(~slot.lines),
+            grid.first.eq(slot.first),
             grid.combine.eq(slot.combine),
             sequencer.error.eq(valid & wrong), sequencer.error_slot.eq(slot),
         ]

@@ -185,7 +185,7 @@ def build_texts(
         "1ns/1ps",
         *QUIET,
         *(["--trace-fst"] if waves else []),
-        *(["-fno-dfg-scoped"] if inputs else []),
+        *(["-fno-dfg-scoped", "-fno-table"] if inputs else []),
         *extra_args,
     ]
     digest = hashlib.sha256(
@@ -227,7 +227,7 @@ def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
 
     Verilator writes equal code once for all places of a part, but only if the code is equal: it must read
     its own inputs, not whatever neighbour drives them, and share the names of its temporaries. So these
-    inputs are declared visible and the one optimisation that numbers temporaries over the whole design is
+    inputs are declared visible and the two optimisations that number temporaries over the whole design are
     left out; an array of 512 cells then builds and runs five times faster.
     """
     found = []

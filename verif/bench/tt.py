@@ -63,6 +63,11 @@ class Bench:
         await self.load_source.drained()
         await ClockCycles(self.dut.clk, 4)
 
+    def stop(self) -> None:
+        """Ends all drivers at once; a reset follows."""
+        for part in (self.load_source, self.lookup_source, *self.sinks, *self.monitors):
+            part.stop()
+
     def ask(self, tables, indices) -> None:
         self.lookup_source.put(*({"table": int(t), "index": int(i)} for t, i in zip(tables, indices, strict=True)))
 

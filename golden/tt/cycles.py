@@ -1,0 +1,333 @@
+"""The cycle in which the TT unit takes every lookup and delivers every vector, equal to the RTL's.
+
+The model steps through the unit's registers cycle by cycle, without its data: queues, first products that are
+remembered, the three loop machines with their arbitration, the way through the grid and the output's credit.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from golden.tt.layout import Layout
+from golden.tt.load import keep_masks
+
+# Decision of a slot to the beat's entry in the output queue, the grid's latency aside; see hw.tt.unit.
+_TO_QUEUE = 10
+_HORIZON = 4096
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Cycles from the first lookup's acceptance on, and what the unit's counters say at the end.
+
+    taken_at, last_at: (N,) int64, the cycle a lookup is accepted and that of its vector's last beat.
+    """
+
+    taken_at: np.ndarray
+    last_at: np.ndarray
+    computed: int
+    reused: int
+    slots: int
+
+
+def grid_latency(grid_log2: int) -> int:
+    """Cycles from a tile's last operands to its results: a fused dot product of n terms in n sub-dots."""
+    return 14 + 2 * grid_log2
+
+
+def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: int, t_middle_lines: int,
+           reuse_entries: int, in_flight: int, output_beats: int, latency: int | None = None,
+           gaps=None, ready=None) -> Timing:
+    """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
+
+    lanes .. output_beats: as in a preset. gaps: (N,) cycles for which the source pauses before it offers a lookup,
+    once the one before is taken (default 0). ready: (lanes, cycles) whether the consumer takes a beat, repeated (default: always).
+    latency: the grid's, default `grid_latency`.
+    """
+    tables = np.asarray(tables, dtype=np.int64)
+    indices = np.asarray(indices, dtype=np.int64)
+    count = len(tables)
+    shape = np.array([_numbers(layout) for layout in layouts], dtype=np.int64)
+    keys = np.zeros(count, dtype=np.int64)
+    for number, layout in enumerate(layouts):
+        mine = tables == number
+        inside = np.where((indices[mine] >= 0) & (indices[mine] < layout.rows), indices[mine], 0)
+        tail = int(np.prod(layout.modes[2:])) if len(layout.modes) > 2 else 1
+        keys[mine] = (inside // tail) * len(layouts) + number
+    if latency is None:
+        latency = grid_latency(layouts[0].grid_log2) if len(layouts) else 0
+    gaps = np.zeros(count, np.int64) if gaps is None else np.asarray(gaps, dtype=np.int64)
+    ready = np.ones((lanes, 1), np.bool_) if ready is None else np.asarray(ready, dtype=np.bool_)
+    taken, last, totals = _run(shape, tables, keys, lanes, 3 * index_bits + 5, latency, t_lines, t_middle_lines,
+                               reuse_entries, in_flight, output_beats, gaps, ready)
+    return Timing(taken, last, *(int(total) for total in totals))
+
+
+# Columns of a table's numbers.
+_FIRST_TILES, _FIRST_BEATS, _MIDDLE_TILES, _MIDDLE_BEATS, _LAST_TILES, _LAST_BEATS, _TURNED, _BEATS = range(8)
+
+
+def _numbers(layout: Layout):
+    first, middle, last = layout.first, layout.middle, layout.last
+    return (first.tiles if first else 0, first.beats if first else 0,
+            middle.tiles if middle else 0, middle.beats if middle else 0,
+            last.tiles, last.beats, layout.turned, len(keep_masks(layout)))
+
+
+@njit(cache=False)
+def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight, output_beats,
+         gaps, ready):
+    count = len(tables)
+    taken = np.full(count, -1, np.int64)
+    last_at = np.full(count, -1, np.int64)
+    computed, reused, slots = 0, 0, 0
+    # Slot that ends a product to first slot that reads it; the stages between take three of these cycles.
+    delay = grid + 5 - 3
+
+    waiting = np.zeros(lanes, np.int64)
+    turn, next_in, pause = 0, 0, 0
+    fetch_at = np.arange(lanes)                     # next lookup to leave the lane's queue
+    fetched = np.full(lanes, -1, np.int64)
+    asking = np.full(lanes, -1, np.int64)
+    entry_key = np.full((lanes, entries), -1, np.int64)
+    entry_valid = np.zeros((lanes, entries), np.bool_)
+    entry_users = np.zeros((lanes, entries), np.int64)
+    entry_size = np.zeros((lanes, entries), np.int64)
+    head, tail, held = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    free_lines = np.full(lanes, t_lines, np.int64)
+    entry_of = np.zeros(count, np.int64)
+    # Loop machines: lookup, tiles left, beats a tile, beats left of the tile; -1 is idle.
+    job = np.full((lanes, 3), -1, np.int64)
+    tiles = np.zeros((lanes, 3), np.int64)
+    beats = np.zeros((lanes, 3), np.int64)
+    left = np.zeros((lanes, 3), np.int64)
+    skips = np.zeros((lanes, 3), np.bool_)
+    ripe = np.zeros((lanes, 2), np.int64)
+    ripening = np.zeros((lanes, 2, _HORIZON), np.int64)
+    begun = np.zeros((lanes, 2), np.int64)
+    done_order = np.zeros((lanes, 2), np.int64)     # next lookup to be taken from either queue
+    for lane in range(lanes):
+        done_order[lane, 0] = lane
+        done_order[lane, 1] = lane
+    waits = np.full((lanes, 2), -1, np.int64)       # registers before the middle and the last machine
+    middle_until = np.full(lanes, -1, np.int64)
+    ring_free = np.full(lanes, ring_lines, np.int64)
+    inside = np.zeros(lanes, np.bool_)
+    owner = np.zeros(lanes, np.int64)
+    credits = np.full(lanes, output_beats, np.int64)
+    returning = np.zeros((lanes, _HORIZON), np.int64)
+    pair_ends = np.zeros(lanes, np.bool_)
+    # Beats on their way to and in the output queue: lookup if it is the last beat, else -2; -1 for none.
+    pushing = np.full((lanes, _HORIZON), -1, np.int64)
+    queue = np.full((lanes, output_beats + 2), -1, np.int64)
+    queue_head, level = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    shown = np.full(lanes, -1, np.int64)            # the beat on o
+    number = np.zeros(lanes, np.int64)
+    second = np.zeros(lanes, np.bool_)
+
+    finished, cycle, idle = 0, 0, 0
+    while finished < count and idle < 100000:
+        now = cycle % _HORIZON
+        idle += 1
+        # Input.
+        accept = -1
+        if next_in < count and pause == 0 and waiting[turn] != in_flight:
+            accept = next_in
+        if pause > 0:
+            pause -= 1
+        for lane in range(lanes):
+            # Output: what the consumer sees this cycle.
+            goes = ready[lane, cycle % ready.shape[1]]
+            leaves = shown[lane] != -1 and goes
+            fetches = level[lane] > 0 and (shown[lane] == -1 or goes)
+            if leaves and shown[lane] >= 0:
+                last_at[shown[lane]] = cycle
+                finished += 1
+                idle = 0
+
+            ripe[lane, 0] += ripening[lane, 0, now]
+            ripe[lane, 1] += ripening[lane, 1, now]
+            ripening[lane, 0, now] = 0
+            ripening[lane, 1, now] = 0
+            credits[lane] += returning[lane, now]
+            returning[lane, now] = 0
+
+            # Grant.
+            current = job[lane, 2]
+            turned = current >= 0 and shape[tables[current], _TURNED] == 1
+            wants_last = current >= 0 and credits[lane] > 0 and not (pair_ends[lane] and not turned)
+            choice = -1
+            if inside[lane]:
+                choice = owner[lane]
+            elif wants_last:
+                choice = 2
+            elif job[lane, 1] >= 0 and not skips[lane, 1]:
+                choice = 1
+            elif job[lane, 0] >= 0 and not skips[lane, 0]:
+                choice = 0
+            done = np.zeros(3, np.bool_)
+            tile_ends = False
+            if choice >= 0:
+                slots += 1
+                tile_ends = left[lane, choice] == 1
+                done[choice] = tile_ends and tiles[lane, choice] == 1
+            first_done = job[lane, 0] >= 0 and (skips[lane, 0] or done[0])
+            middle_done = job[lane, 1] >= 0 and ((skips[lane, 1] and cycle > middle_until[lane]) or done[1])
+            last_done = done[2]
+
+            begin_last = waits[lane, 1] >= 0 and (current < 0 or last_done)
+            take_last = ripe[lane, 1] > 0 and (waits[lane, 1] < 0 or begin_last)
+            waiting_one = waits[lane, 0]
+            need = shape[tables[waiting_one], _MIDDLE_TILES] if waiting_one >= 0 else 0
+            begin_middle = (waiting_one >= 0 and (job[lane, 1] < 0 or middle_done)
+                            and begun[lane, 1] != in_flight and ring_free[lane] >= need)
+            take_middle = ripe[lane, 0] > 0 and (waiting_one < 0 or begin_middle)
+
+            # The reuse table.
+            one = asking[lane]
+            found, room, present = -1, False, False
+            if one >= 0:
+                present = shape[tables[one], _FIRST_TILES] > 0
+                if present:
+                    for entry in range(entries):
+                        if entry_valid[lane, entry] and entry_key[lane, entry] == keys[one]:
+                            found = entry
+                    room = held[lane] < entries and free_lines[lane] >= shape[tables[one], _FIRST_TILES]
+            serve = (one >= 0 and (job[lane, 0] < 0 or first_done) and begun[lane, 0] != in_flight
+                     and (not present or found >= 0 or room))
+            drop = (one >= 0 and present and found < 0 and not room and held[lane] > 0
+                    and entry_users[lane, tail[lane]] == 0)
+            ask = fetched[lane] >= 0 and (one < 0 or serve)
+            waits_first = fetch_at[lane]
+            fetch = (waits_first < count and taken[waits_first] >= 0
+                     and taken[waits_first] + split_latency < cycle and (fetched[lane] < 0 or ask))
+
+            # -- The edge. Output first.
+            if fetches:
+                shown[lane] = queue[lane, queue_head[lane]]
+                queue_head[lane] = (queue_head[lane] + 1) % (output_beats + 2)
+                level[lane] -= 1
+            elif leaves:
+                shown[lane] = -1
+            if leaves:
+                returning[lane, (cycle + 2) % _HORIZON] += 1
+            if pushing[lane, now] != -1:
+                queue[lane, (queue_head[lane] + level[lane]) % (output_beats + 2)] = pushing[lane, now]
+                level[lane] += 1
+                pushing[lane, now] = -1
+
+            # Machines.
+            if choice >= 0:
+                if not inside[lane] and choice == 2:
+                    credits[lane] -= 1
+                inside[lane] = not tile_ends
+                owner[lane] = choice
+                if choice == 2 and tile_ends:
+                    arrives = cycle + _TO_QUEUE + grid
+                    vector_beats = shape[tables[current], _BEATS]
+                    emitted = 1
+                    if turned:
+                        emitted = 2 if second[lane] else 0
+                        second[lane] = not second[lane]
+                    for extra in range(emitted):
+                        number[lane] += 1
+                        if number[lane] > vector_beats:
+                            returning[lane, (arrives + extra + 1) % _HORIZON] += 1
+                        else:
+                            pushing[lane, (arrives + extra) % _HORIZON] = (
+                                current if number[lane] == vector_beats else -2)
+                if tile_ends:
+                    tiles[lane, choice] -= 1
+                    left[lane, choice] = beats[lane, choice]
+                else:
+                    left[lane, choice] -= 1
+            pair_ends[lane] = last_done and turned
+
+            if last_done:
+                ring_free[lane] += shape[tables[current], _MIDDLE_TILES]
+                if shape[tables[current], _FIRST_TILES] > 0:
+                    entry_users[lane, entry_of[current]] -= 1
+                job[lane, 2] = -1
+                number[lane] = 0
+            if begin_last:
+                _begin(job, tiles, beats, left, skips, lane, 2, waits[lane, 1], shape[tables[waits[lane, 1]]])
+                waits[lane, 1] = -1
+            if take_last:
+                waits[lane, 1] = done_order[lane, 1]
+                done_order[lane, 1] += lanes
+                ripe[lane, 1] -= 1
+                begun[lane, 1] -= 1
+            if middle_done:
+                if skips[lane, 1]:
+                    ripening[lane, 1, (cycle + 1) % _HORIZON] += 1
+                else:
+                    ripening[lane, 1, (cycle + delay + 1) % _HORIZON] += 1
+                    middle_until[lane] = cycle + delay
+                job[lane, 1] = -1
+            if begin_middle:
+                _begin(job, tiles, beats, left, skips, lane, 1, waiting_one, shape[tables[waiting_one]])
+                ring_free[lane] -= need
+                begun[lane, 1] += 1
+                waits[lane, 0] = -1
+            if take_middle:
+                waits[lane, 0] = done_order[lane, 0]
+                done_order[lane, 0] += lanes
+                ripe[lane, 0] -= 1
+                begun[lane, 0] -= 1
+            if first_done:
+                ripening[lane, 0, (cycle + delay + 1) % _HORIZON] += 1
+                job[lane, 0] = -1
+            if serve:
+                _begin(job, tiles, beats, left, skips, lane, 0, one, shape[tables[one]])
+                begun[lane, 0] += 1
+                if present:
+                    if found >= 0:
+                        reused += 1
+                        skips[lane, 0] = True
+                        entry_of[one] = found
+                    else:
+                        computed += 1
+                        at = head[lane]
+                        entry_key[lane, at] = keys[one]
+                        entry_valid[lane, at] = True
+                        entry_size[lane, at] = shape[tables[one], _FIRST_TILES]
+                        entry_users[lane, at] = 0
+                        free_lines[lane] -= entry_size[lane, at]
+                        head[lane] = (at + 1) % entries
+                        held[lane] += 1
+                        entry_of[one] = at
+                    entry_users[lane, entry_of[one]] += 1
+                asking[lane] = -1
+            if drop:
+                at = tail[lane]
+                entry_valid[lane, at] = False
+                free_lines[lane] += entry_size[lane, at]
+                tail[lane] = (at + 1) % entries
+                held[lane] -= 1
+            if ask:
+                asking[lane] = fetched[lane]
+                fetched[lane] = -1
+            if fetch:
+                fetched[lane] = waits_first
+                fetch_at[lane] += lanes
+                waiting[lane] -= 1
+        if accept >= 0:
+            taken[accept] = cycle
+            waiting[turn] += 1
+            turn = (turn + 1) % lanes
+            next_in += 1
+            idle = 0
+            if next_in < count:
+                pause = gaps[next_in]
+        cycle += 1
+    return taken, last_at, (computed, reused, slots)
+
+
+@njit(cache=False)
+def _begin(job, tiles, beats, left, skips, lane, machine, lookup, numbers):
+    job[lane, machine] = lookup
+    tiles[lane, machine] = numbers[2 * machine]
+    beats[lane, machine] = numbers[2 * machine + 1]
+    left[lane, machine] = beats[lane, machine]
+    skips[lane, machine] = tiles[lane, machine] == 0
