@@ -47,8 +47,8 @@ class Add(Unit):
         s = self.cut(m, "aligned", large=s.large, moved=moved, exponent=s.exponent, subtract=s.subtract,
                      sign=s.sign, zero_sign=s.zero_sign, infinite=s.infinite, nan=s.nan)
 
-        # large * 8 + moved, or - moved as + ~moved + 1 whose 1 comes in below both. Written as a subtraction of
-        # the complement to keep `large` the operand that needs no logic.
+        # large * 8 + moved, or - moved as + ~moved + 1 whose 1 comes in below both. Written as a subtraction
+        # of the complement to keep `large` the operand that needs no logic.
         total = (Cat(s.subtract, Const(0, 3), s.large, Const(0, 1))
                  - Cat(~s.subtract, Mux(s.subtract, s.moved, ~s.moved)[:27], ~s.subtract))[1:29]
         s = self.cut(m, "added", total=total, exponent=s.exponent, sign=s.sign, zero_sign=s.zero_sign,

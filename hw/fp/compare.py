@@ -13,8 +13,8 @@ class Compare(Unit):
     Parameters  registers: which of CUTS hold a register, all by default
     Members     x, y: words; o: 4 bits, exactly one of them set
     Shapes      one comparison a cycle
-    Timing      `latency` cycles, one for each register; a comparison every cycle. With all registers at most 6
-                LUT levels and one carry chain between two
+    Timing      `latency` cycles, one for each register; a comparison every cycle. With all registers at
+                most 6 LUT levels and one carry chain between two
     Handshake   none
     Numerics    subnormals count as zeros, zeros of both signs are equal, a NaN is unordered with everything.
                 Against golden: bit-exact
@@ -36,7 +36,8 @@ class Compare(Unit):
                      zeros=x.zero & y.zero, unordered=is_nan(x) | is_nan(y))
         equal = (s.same & (s.x_sign == s.y_sign)) | s.zeros
         less = Mux(s.x_sign != s.y_sign, s.x_sign, s.smaller ^ s.x_sign)
-        flags = Cat(~s.unordered & ~equal & less, ~s.unordered & equal, ~s.unordered & ~equal & ~less, s.unordered)
+        unequal = ~s.unordered & ~equal
+        flags = Cat(unequal & less, ~s.unordered & equal, unequal & ~less, s.unordered)
         m.d.comb += self.o.eq(self.cut(m, "result", flags=flags).flags)
         return m
 
@@ -49,8 +50,8 @@ class Maximum(Unit):
     Parameters  registers: which of CUTS hold a register, all by default
     Members     x, y: words; o: word
     Shapes      one result a cycle
-    Timing      `latency` cycles, one for each register; a result every cycle. With all registers at most 6 LUT
-                levels and one carry chain between two
+    Timing      `latency` cycles, one for each register; a result every cycle. With all registers at most 6
+                LUT levels and one carry chain between two
     Handshake   none
     Numerics    subnormals flushed, +0 is larger than -0, a NaN on either side gives the one NaN.
                 Against golden: bit-exact

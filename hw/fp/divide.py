@@ -42,7 +42,8 @@ class Divide(Unit):
         subtract = Const(1, 1)
         quotient = Const(0, 0)
         for k in range(DIGITS):
-            # +divisor, or -divisor whose +1 comes in below both operands; as a subtraction of the complement.
+            # +divisor, or -divisor whose +1 comes in below both operands; as a subtraction of the
+            # complement.
             taken = Cat(~subtract, Mux(subtract, divisor, ~divisor)[:24], (~subtract).replicate(2))
             following = Signal(26, name=f"remainder{k}")
             m.d.comb += following.eq((Cat(subtract, remainder) - taken)[1:27])
@@ -53,11 +54,11 @@ class Divide(Unit):
             quotient, subtract = s.quotient, ~s.remainder[25]
         # A quotient below 1 is one place down; half-way cases do not exist, so the guard bit alone rounds.
         one = quotient[25]
-        # The exponent's bias less 1, for the leading one counts into it; a quotient below 1, whose leading one is
-        # left out here, is worth 1 less.
+        # The exponent's bias less 1, for the leading one counts into it; of a quotient below 1 it is left out
+        # here, which makes the exponent 1 less.
         significand = Cat(Mux(one, quotient[2:25], quotient[1:24]), one, Const(63, 6))
         up = Mux(one, quotient[1], quotient[0])
         exponent = Cat(s.exponent, s.exponent[-1])
-        self.finish(m, sign=s.sign, exponent=exponent, significand=significand, up=up, zero=s.zero & ~s.infinite,
-                    infinite=s.infinite, nan=s.nan)
+        self.finish(m, sign=s.sign, exponent=exponent, significand=significand, up=up,
+                    zero=s.zero & ~s.infinite, infinite=s.infinite, nan=s.nan)
         return m

@@ -55,17 +55,19 @@ class Unit(wiring.Component):
         taken = self.cut(m, "operands", x=unpack(self.x), y=unpack(self.y))
         return taken.x, taken.y
 
-    def finish(self, m: Module, *, sign: Value, exponent: Value, significand: Value, up: Value, zero: Value,
-               infinite: Value, nan: Value) -> None:
+    def finish(self, m: Module, *, sign: Value, exponent: Value, significand: Value, up: Value,
+               zero: Value, infinite: Value, nan: Value) -> None:
         """Rounds and selects; the cuts "rounded" and "result".
 
-        The biased exponent (10 bits, two's complement) is `exponent` plus what lies above the 23 fraction bits
-        of `significand`, which includes the leading one; so that normalising by one place needs no adder.
+        The biased exponent (10 bits, two's complement) is `exponent` plus what lies above the 23 fraction
+        bits of `significand`, which includes the leading one; so that normalising by one place needs no
+        adder.
         """
         # `up` enters as a bit below both operands: 1 carry chain. Written as a subtraction because Yosys
         # exchanges the operands of an addition, and this first one should stay a plain register.
-        above = 33 - len(significand)
-        total = (Cat(up, Const(0, 23), exponent) - Cat(~up, ~significand, Const((1 << above) - 1, above)))[1:34]
+        ones = 33 - len(significand)
+        complement = Cat(~up, ~significand, Const((1 << ones) - 1, ones))
+        total = (Cat(up, Const(0, 23), exponent) - complement)[1:34]
         s = self.cut(m, "rounded", total=total, sign=sign, zero=zero, infinite=infinite, nan=nan)
         fraction, exp = s.total[:23], s.total[23:]
         under = Signal()
