@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from golden.tt.layout import Layout
+from golden.tt.layout import Layout, plan
 from golden.tt.load import keep_masks
 
 # Decision of a slot to the beat's entry in the output queue, the grid's latency aside; see hw.tt.unit.
@@ -331,3 +331,13 @@ def _begin(job, tiles, beats, left, skips, lane, machine, lookup, numbers):
     beats[lane, machine] = numbers[2 * machine + 1]
     left[lane, machine] = beats[lane, machine]
     skips[lane, machine] = tiles[lane, machine] == 0
+
+
+def cycles_per_row(columns, rank: int, *, lanes: int = 2, grid_log2: int = 2) -> float:
+    """Cycles a row in steady state, no first product reused, for column modes J and equal ranks.
+
+    Never below 1, the rate at which the unit takes lookups.
+    Raises ValueError for modes that the unit cannot order.
+    """
+    ranks = (1, *[rank] * (len(columns) - 1), 1)
+    return max(1.0, plan((1,) * len(columns), columns, ranks, grid_log2=grid_log2).slots / lanes)
