@@ -1,5 +1,6 @@
 """The serial TT unit against its golden model: vectors bit for bit, and the cycle each is complete in."""
 import os
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -10,8 +11,7 @@ from gen.config import load
 from gen.shapes import column_modes
 from golden.tt import serial as golden
 from hw.tt.serial import SerialConfig, SerialTTUnit
-from verif import serial
-from verif.bench import reset, rng, seed, start
+from verif.bench import reset, rng, seed, serial, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, bursty, never, sometimes
 from verif.test_systolic import SPECIAL, mixed
@@ -26,6 +26,7 @@ SMALL_SHAPES = [
     ((7, 2, 3), (2, 2, 2), (1, 1, 7, 1)), ((2, 3, 2), (8, 4, 2), (1, 8, 8, 1)),
     ((2, 2, 2), (1, 1, 64), (1, 2, 3, 1)), ((3, 2, 2), (2, 8, 4), (1, 6, 8, 1)),
     ((11, 3, 2), (16, 2, 2), (1, 2, 4, 1)), ((1, 6, 1), (4, 1, 2), (1, 8, 1, 1)),
+    ((2, 3, 1), (1, 32, 2), (1, 1, 8, 1)), ((2, 3), (64, 1), (1, 2, 1)),
 ]
 PAPER_SHAPES = [((3, 2, 3), column_modes(dim), (1, rank, rank, 1))
                 for dim in (16, 32, 64, 128, 256, 512) for rank in (4, 8, 16, 32)]
@@ -188,6 +189,35 @@ async def corner_values(dut):
     bench = await Bench.begin(dut, draw=lambda random, size: random.choice(SPECIAL, size))
     bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 60))
     await bench.finish()
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    ({"rows": 16, "columns": 8}, "rows must be at most columns = 8, not 16: a beat of the intermediate takes "
+                                 "one word from each of as many banks as there are rows"),
+    ({"rank_max": 16}, "rank_max must be at most columns = 8, not 16"),
+    ({"columns": 12}, "columns must be a power of two from 2 to 64, not 12"),
+    ({"dim_max": 4}, "dim_max must be at least columns = 8, not 4"),
+    ({"mode_bits": 11}, "index_bits must be at least mode_bits = 11, not 10"),
+])
+def test_illegal_config_wrong(change, sentence):
+    with pytest.raises(ValueError) as error:
+        replace(SMALL, **change)
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(("modes", "columns", "ranks", "sentence"), [
+    ((64, 2, 2), (2, 2, 2), (1, 8, 8, 1), "table 0 ends at line 512 of 256 (a_lines)"),
+    ((2, 60, 2), (2, 8, 2), (1, 8, 8, 1), "table 0 ends at line 3856 of 2048 (c_lines)"),
+    ((2, 2, 2), (8, 8, 1), (1, 8, 8, 1), "table 0: an intermediate takes 64 lines of 32 (b_lines)"),
+    ((2, 2, 2), (4, 8, 4), (1, 4, 4, 1), "table 0: D = 128 is above dim_max = 64"),
+    ((65, 2), (4, 4), (1, 4, 1), "table 0: I1 is 65, mode_bits = 6 ends at 64"),
+    ((60, 60), (4, 4), (1, 4, 1), "table 0 has 3600 rows, index_bits = 10 ends at 1024"),
+])
+def test_table_that_does_not_fit_wrong(modes, columns, ranks, sentence):
+    config = replace(SMALL, a_lines=256)
+    with pytest.raises(ValueError) as error:
+        serial.place([serial.cores(np.random.default_rng(1), modes, columns, ranks)], config)
+    assert str(error.value) == sentence
 
 
 @pytest.mark.parametrize("number", seeds())

@@ -40,7 +40,7 @@ def shape_layout(config: SerialConfig) -> data.StructLayout:
     """Part 2 of a table's descriptor: its products, less one; log2 of D; and each product's size."""
     step = data.StructLayout({
         "less_one": max(1, config.terms_log2),      # k - 1
-        "m_log2": 4, "n_log2": 4,
+        "m_log2": 4, "n_log2": 5,
         "stride_log2": 3,                           # of the left operand's rows in the intermediate
     })
     return data.StructLayout({"products": 2, "dim_log2": 4, "steps": data.ArrayLayout(step, PRODUCTS_MAX)})
@@ -222,7 +222,7 @@ class _Control(wiring.Component):
             "job": In(_job_layout(config)), "job_valid": In(1), "take": Out(1),
             "tile_done": In(1), "start": Out(1), "finish": Out(1),
             "issue": Out(2),                # a beat's address is out; and it is the tile's last beat
-            "a_line": Out(line_bits), "c_line": Out(line_bits), "row_tile": Out(8),
+            "a_line": Out(line_bits), "c_line": Out(line_bits), "row_tile": Out(_tile_bits(config)),
             "product": Out(2), "last_product": Out(1), "step": Out(shape["steps"].shape.elem_shape),
             "live_rows": Out(range(config.rows + 1)),
             "line_word": Out(_word_bits(config)),
@@ -239,14 +239,14 @@ class _Control(wiring.Component):
         slices = job.slices
         running, issuing = Signal(), Signal()
         beat = Signal(shape_layout(config)["steps"].shape.elem_shape["less_one"].shape)
-        row_tile, column_tile = Signal(8), Signal(8)
+        row_tile, column_tile = Signal(_tile_bits(config)), Signal(_tile_bits(config))
         last_row_tile, last_column_tile, last_beat = Signal(), Signal(), Signal()
         m.d.comb += [
             step.eq(Array([job.plan.steps[p] for p in range(PRODUCTS_MAX)])[self.product]),
             self.last_product.eq(self.product == job.plan.products),
             self.row_tile.eq(row_tile),
-            last_row_tile.eq(row_tile == _tiles_less_one(step.m_log2, rows_log2)),
-            last_column_tile.eq(column_tile == _tiles_less_one(step.n_log2, columns_log2)),
+            last_row_tile.eq(row_tile == _tiles_less_one(step.m_log2, rows_log2, len(row_tile))),
+            last_column_tile.eq(column_tile == _tiles_less_one(step.n_log2, columns_log2, len(row_tile))),
             last_beat.eq(beat == step.less_one),
             self.live_rows.eq(Mux(step.m_log2 >= rows_log2, config.rows, 1 << step.m_log2[:3])),
         ]
@@ -320,9 +320,14 @@ def _word_bits(config: SerialConfig) -> int:
     return (config.b_lines * config.columns - 1).bit_length()
 
 
-def _tiles_less_one(size_log2: Value, tile_log2: int) -> Value:
+def _tile_bits(config: SerialConfig) -> int:
+    """Bits of a tile's number: rows of a product are at most D, columns fill an intermediate at most."""
+    return (max(config.b_lines, config.dim_max // config.rows) - 1).bit_length()
+
+
+def _tiles_less_one(size_log2: Value, tile_log2: int, bits: int) -> Value:
     """2^(size_log2 - tile_log2) - 1, or 0 where the tile is not filled."""
-    return Cat(size_log2 > tile_log2 + bit for bit in range(8))
+    return Cat(size_log2 > tile_log2 + bit for bit in range(bits))
 
 
 class _Operands(wiring.Component):
@@ -377,7 +382,7 @@ class _Intermediate(wiring.Component):
     def __init__(self, config: SerialConfig):
         self.config = config
         super().__init__({
-            "issue": In(2), "read_half": In(1), "read_tile": In(8), "stride_log2": In(3),
+            "issue": In(2), "read_half": In(1), "read_tile": In(_tile_bits(config)), "stride_log2": In(3),
             "o": Out(data.ArrayLayout(32, config.rows)),
             "write": In(config.columns), "write_half": In(1),
             "write_line": In((config.b_lines - 1).bit_length()),
@@ -439,7 +444,7 @@ class _Drain(wiring.Component):
         word_bits = _word_bits(config)
         super().__init__({
             "words": In(data.ArrayLayout(32, config.columns)), "word_valid": In(1), "word_last": In(1),
-            "start": In(1), "line_word": In(word_bits), "n_log2": In(4), "straight": In(1),
+            "start": In(1), "line_word": In(word_bits), "n_log2": In(5), "straight": In(1),
             "write": Out(config.columns), "line": Out((config.b_lines - 1).bit_length()),
             "o": Out(data.ArrayLayout(32, config.columns)), "done": Out(1),
         })
@@ -543,7 +548,7 @@ class _Output(wiring.Component):
         m.d.comb += [
             now.eq(Mux(leaving, abouts[1], abouts[0])),
             read.addr.eq(Cat(line[:line_bits], leaving)),
-            last.eq(line == _tiles_less_one(now.dim_log2, columns_log2)),
+            last.eq(line == _tiles_less_one(now.dim_log2, columns_log2, len(line))),
         ]
         short = Signal(config.columns)      # which words of a beat a vector has
         with m.Switch(now.dim_log2):
