@@ -8,7 +8,9 @@ it.
 
 import hashlib
 import json
+import os
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.tools import yosys
+from gen.verilog import children, interface
 
 __all__ = ["Area", "Depth", "Report", "SHELL", "MAX_LEVELS", "MAX_CHAINS", "synthesise"]
 
@@ -104,35 +107,23 @@ class Report:
 # ---- mapping ----
 
 
-def _map(name: str, texts: Mapping[str, str], children: Iterable[str], cache: Path) -> dict[str, Any]:
+def _map(name: str, texts: Mapping[str, str], parts: Iterable[str], cache: Path) -> dict[str, Any]:
     """The mapped netlist of one module as Yosys' JSON describes it, with its parts as black boxes."""
     own = texts[name]
-    heads = {child: re.search(rf"(?s)module {child}\(.*?\);", texts[child]) for child in children}
-    interface = sorted(_interface(texts[child]) for child in heads)
-    digest = hashlib.sha256(json.dumps([own, interface, FLOW, _yosys_version()]).encode()).hexdigest()[:16]
+    boxes = [interface(texts[part]) for part in sorted(parts)]
+    digest = hashlib.sha256(json.dumps([own, boxes, FLOW, _yosys_version()]).encode()).hexdigest()[:16]
     path = cache / f"{name}-{digest}.json"
     if not path.exists():
-        work = cache / f"{name}-{digest}.work"
+        work = cache / f"{name}-{digest}-{os.getpid()}"
         work.mkdir(parents=True, exist_ok=True)
         (work / "own.v").write_text(own)
-        script = ["read_verilog own.v"]
-        for i, child in enumerate(sorted(heads)):
-            (work / f"part{i}.v").write_text(_interface(texts[child]))
-            script.append(f"read_verilog -lib part{i}.v")
-        script.append(f"{FLOW} -top {name} -json mapped.json")
-        log = yosys(script, cwd=work)
-        (work / "yosys.log").write_text(log)
-        (work / "mapped.json").rename(path)
+        (work / "parts.v").write_text("".join(boxes))
+        map_it = f"{FLOW} -top {name} -json mapped.json"
+        log = yosys(["read_verilog own.v", "read_verilog -lib parts.v", map_it], cwd=work)
+        path.with_suffix(".log").write_text(log)
+        (work / "mapped.json").replace(path)
+        shutil.rmtree(work)
     return json.loads(path.read_text())["modules"][name]
-
-
-def _interface(text: str) -> str:
-    """A module without its body, which is all that a black box needs."""
-    head = re.match(r"(?s)module [^;]*;", text)
-    if head is None:
-        raise ValueError("the text does not begin with a module")
-    ports = re.findall(r"(?m)^  (?:input|output) [^;]*;", text)
-    return "\n".join([head.group(), *ports, "endmodule", ""])
 
 
 def _yosys_version() -> str:
@@ -447,11 +438,6 @@ def _trace(
 # ---- a core ----
 
 
-def _children(text: str, modules: Iterable[str]) -> set[str]:
-    known = set(modules)
-    return {word for word in re.findall(r"(?m)^  (\w+) \S+ \($", text) if word in known}
-
-
 def synthesise(texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth") -> Report:
     """Maps the Verilog of a core and adds up area and depth.
 
@@ -470,7 +456,7 @@ def synthesise(texts: Mapping[str, str], top: str, *, cache: Path | str = "build
     notes: list[str] = []
     edge = Depth(0, 0)
     for name in _leaves_first(top, modules):
-        netlist = _map(name, modules, _children(modules[name], modules), folder)
+        netlist = _map(name, modules, children(modules[name], modules), folder)
         uses[name] = defaultdict(int)
         for cell in netlist["cells"].values():
             if cell["type"] in modules:
@@ -510,7 +496,7 @@ def _leaves_first(top: str, modules: Mapping[str, str]) -> list[str]:
     done: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        for child in sorted(_children(modules[name], modules)):
+        for child in sorted(children(modules[name], modules)):
             visit(child)
         done[name] = None
 

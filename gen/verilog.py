@@ -11,7 +11,7 @@ import re
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -209,8 +209,8 @@ _ZERO_CONTENTS = re.compile(
 def _without_zero_contents(text: str) -> str:
     """Drops initial contents of memories that are all zero: Amaranth gives every memory some.
 
-    No unit relies on them (an UltraRAM cannot have any), and as thousands of assignments a memory they would be
-    most of the Verilog and most of what a simulator compiles.
+    No unit relies on them (an UltraRAM cannot have any), and as thousands of assignments a memory they would
+    be most of the Verilog and most of what a simulator compiles.
     """
     return _ZERO_CONTENTS.sub("", text)
 
@@ -291,6 +291,22 @@ def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
                     raise RuntimeError(f"module {name} was not found in the Verilog that Yosys wrote")
             out[name] = text
         return out
+
+
+def children(text: str, modules: Iterable[str]) -> set[str]:
+    """The modules among `modules` that the Verilog of a file instantiates."""
+    known = set(modules)
+    return {word for word in re.findall(r"(?m)^  (\w+) \S+ \($", text) if word in known}
+
+
+def interface(text: str) -> str:
+    """A file's first module without its body, which is all that a black box needs."""
+    head = re.match(r"(?s)module [^;]*;", text)
+    if head is None:
+        raise ValueError("the text does not begin with a module")
+    body = text[: text.index("\nendmodule")]
+    ports = re.findall(r"(?m)^  (?:input|output) [^;]*;", body)
+    return "\n".join([head.group(), *ports, "endmodule", ""])
 
 
 def plain(value: Any) -> Any:
