@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.framework import Row, bench, figure
 from gen.shapes import column_modes, row_modes
+from golden.tt import cycles_per_row
 from golden.tt.rows import split
 
 ROWS = 1_000_000
@@ -47,8 +48,6 @@ def rate(call: Callable[[], object], rows: int) -> float:
 @bench("cpu")
 def rows() -> Iterator[Row]:
     """Rows/s of CPU lookups measured on this machine beside the unit's at 300 MHz, every D and rank."""
-    from golden.tt import cycles_per_row
-
     rng = np.random.default_rng(7)
     modes = row_modes(ROWS)
     indices = rng.integers(0, ROWS, LOOKUPS)

@@ -13,7 +13,6 @@ import numpy as np
 from bench.framework import Row, at_least, bench, figure
 from gen import reorder
 from gen.shapes import row_modes
-from gen.tools import build_folder
 from gen.trace import movielens, read
 from golden.tt.reuse import first_products, leading_keys
 
@@ -44,7 +43,7 @@ def streams() -> Iterator[tuple[str, str, np.ndarray, int]]:
     """(id, what, indices, rows) of the streams; logs that are not there are left out."""
     yield ("zipf", f"Zipf {ZIPF_EXPONENT}, {ZIPF_ROWS:,} rows",
            zipf(ZIPF_ROWS, ZIPF_LOOKUPS, ZIPF_EXPONENT, seed=11), ZIPF_ROWS)
-    log = movielens(build_folder() / "data")
+    log = movielens()
     yield "real", "MovieLens-100K items", log.table("item_id"), log.rows["item_id"]
     folder = Path(os.environ.get("HOTRAIL_DATA", ""))
     for file, table in LOGS:

@@ -2,8 +2,9 @@
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from hw.tt.unit import TTUnit
 from verif.bench.runner import simulate
 from verif.bench.tt import limits_of
 
-__all__ = ["Session", "run"]
+__all__ = ["Session", "run", "simulator"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Session:
     """What the RTL did. vectors: (N, D) words as float32 where all tables have one D, else a list of arrays;
     errors: marks; taken_at, last_at: the cycle in which a lookup went in and in which its last beat came out,
@@ -33,6 +34,11 @@ class Session:
     run_seconds: float
 
 
+def simulator(config: Any, preset: str) -> Callable[..., Session]:
+    """`run` with the unit given: what gen.demo calls."""
+    return partial(run, config, name=f"tt_{preset}")
+
+
 def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarray, indices: np.ndarray, *,
         rows: Sequence[int] | None = None, cycles: int = 2_000_000, name: str = "tt_smartssd") -> Session:
     """Loads `tables` (each a list of cores) and looks up row indices[n] of table table_ids[n], n ascending.
@@ -44,13 +50,15 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
     """
     rows = [prod(core.shape[1] for core in cores) for cores in tables] if rows is None else rows
     about = {"limits": vars(limits_of(config)), "lanes": config.lanes, "tables": len(tables),
-             "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows], "cycles": cycles}
-    arrays = {f"core_{table}_{k}": np.asarray(core, dtype=np.float32)
+             "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows],
+             "cycles": cycles}
+    arrays: dict[str, Any] = {f"core_{table}_{k}": np.asarray(core, dtype=np.float32)
               for table, cores in enumerate(tables) for k, core in enumerate(cores)}
     build_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=build_folder(), prefix="session-") as folder:
         path = Path(folder) / "asked.npz"
-        np.savez(path, about=json.dumps(about), table=np.asarray(table_ids), index=np.asarray(indices), **arrays)
+        np.savez(path, about=json.dumps(about), table=np.asarray(table_ids), index=np.asarray(indices),
+                 **arrays)
         done = simulate(TTUnit(config), "verif.bench.tt", name=name, tests=1, only="session",
                         env={"HOTRAIL_SESSION": str(path)})
         with np.load(path.with_suffix(".out.npz"), allow_pickle=False) as out:

@@ -11,31 +11,31 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from gen import learn, reorder, shapes
 from gen.trace import Trace, movielens, read
+from golden.tt.cycles import Timing, cycles
 from golden.tt.decompose import decompose, dense, relative_error
 from golden.tt.layout import plan
-from golden.tt.reuse import first_products, leading_keys
 from golden.tt.rows import rows, shape_of
 
 MEGAHERTZ = 300  # the clock of the card's shell
-LANES = 2
 BATCH = 4096
 SWEEPS = 10
 SEED = 20
 SHOWN = 36  # vectors in the picture
 
 
-@dataclass(frozen=True)
-class Simulation:
-    """What a simulated stream of lookups gave: the vectors, the cycle in which each one's last word came out,
-    counted from the first lookup's hand-over, and the unit's counters by name."""
+class Simulation(Protocol):
+    """What a simulated stream of lookups gave: vectors (N, D), in which cycle each lookup went in and its
+    last words came out, the unit's counters by name, and the seconds it took."""
 
-    vectors: np.ndarray
-    cycles: np.ndarray
+    vectors: Any
+    taken_at: np.ndarray
+    last_at: np.ndarray
     counters: dict[str, int]
     build_seconds: float
     run_seconds: float
@@ -56,7 +56,6 @@ class Options:
     lookups: int = 10_000
     columns: int = 64
     rank: int = 4
-    macs: int = 512
 
 
 @dataclass(frozen=True)
@@ -76,20 +75,22 @@ class Run:
     name: str
     lookups: int
     differing: int
-    cycles: int
-    first_cycle: int
-    arrivals: np.ndarray = field(repr=False)
+    arrivals: np.ndarray = field(repr=False)  # cycles of the vectors' last words, from the first lookup taken
+    off_the_model: int  # lookups whose cycle is not the one that golden.tt.cycles says
     first_products: int
-    golden_first_products: dict[int, int]
-    counters: dict[str, int]
+    wanted_first_products: int  # by the model
     macs_a_row: int
     macs: int
     seconds: float
 
     @property
+    def cycles(self) -> int:
+        return int(self.arrivals.max())
+
+    @property
     def rows_per_cycle(self) -> float:
         """In steady state: between the first vector and the last."""
-        spent = self.cycles - self.first_cycle
+        spent = self.cycles - int(self.arrivals.min())
         return (self.lookups - 1) / spent if spent > 0 else 0.0
 
     @property
@@ -122,11 +123,14 @@ class Demo:
 
     @property
     def passed(self) -> bool:
-        return all(run.differing == 0 for run in self.runs)
+        return all(run.differing == 0 and run.off_the_model == 0
+                   and run.first_products == run.wanted_first_products for run in self.runs)
 
 
-def run(options: Options, simulate: Simulate, *, cache: Path, say: Callable[[str], None] = print) -> Demo:
-    """Runs the whole demo, telling its steps to `say`. `cache` keeps the fetched log.
+def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
+        say: Callable[[str], None] = print) -> Demo:
+    """Runs the whole demo, telling its steps to `say`. `config` is that of the unit that `simulate` runs,
+    `cache` keeps the fetched log.
 
     Raises ValueError, one sentence, for a log that cannot be read or options that do not fit it.
     """
@@ -175,7 +179,7 @@ def run(options: Options, simulate: Simulate, *, cache: Path, say: Callable[[str
     say(f"           ({time.perf_counter() - started:.1f} s so far; now the RTL)")
 
     looked_up = new_row[items[: options.lookups]]
-    by_lane = reorder.sorted_batches(looked_up, batch=BATCH, lanes=LANES)
+    by_lane = reorder.sorted_batches(looked_up, batch=BATCH, lanes=config.lanes)
     tables = [decomposed, trained]
     runs, sample, build_seconds = [], np.empty((0, options.columns), np.float32), 0.0
     for name, which, indices in (("decomposed, order of the log", 0, looked_up),
@@ -183,7 +187,7 @@ def run(options: Options, simulate: Simulate, *, cache: Path, say: Callable[[str
                                  (f"trained, batches of {BATCH:,} sorted", 1, by_lane.apply(looked_up))):
         done = simulate(tables, np.full(indices.size, which), indices)
         build_seconds = max(build_seconds, done.build_seconds)
-        runs.append(_compare(name, tables[which], indices, done, options.macs))
+        runs.append(_compare(name, tables[which], indices, done, config))
         say(describe(runs[-1]))
         if which == 1 and not sample.size:
             sample = done.vectors[:SHOWN]
@@ -196,10 +200,13 @@ def run(options: Options, simulate: Simulate, *, cache: Path, say: Callable[[str
 def describe(run_: Run) -> str:
     """One line on a run."""
     verdict = "every bit equal" if run_.differing == 0 else f"{run_.differing:,} VECTORS DIFFER"
+    model = ("every cycle as modelled" if run_.off_the_model == 0
+             else f"{run_.off_the_model:,} CYCLES ARE NOT THE MODEL'S")
     return (f"RTL        {run_.name}: {run_.lookups:,} lookups in {run_.cycles:,} cycles, "
             f"{run_.rows_per_cycle:.3f} rows a cycle, {run_.utilisation:.1%} of MAC slots, "
             f"{run_.microseconds:.1f} us at {MEGAHERTZ} MHz, "
-            f"{run_.first_products:,} first products; {verdict}")
+            f"{run_.first_products:,} first products; "
+            f"{verdict}, {model}")
 
 
 def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -217,14 +224,23 @@ def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np
     return users, items, values
 
 
-def _compare(name: str, cores: list[np.ndarray], indices: np.ndarray, done: Simulation, macs: int) -> Run:
-    wanted = rows(cores, indices)
-    if done.vectors.shape != wanted.shape:
-        raise ValueError(f"{name}: the unit gave vectors of shape {done.vectors.shape}, not {wanted.shape}")
-    differs = (np.ascontiguousarray(done.vectors).view(np.uint32) != wanted.view(np.uint32)).any(axis=1)
-    modes = shape_of(cores)[0]
-    keys = leading_keys(indices, modes)
-    return Run(name, indices.size, int(differs.sum()), int(done.cycles[-1]), int(done.cycles[0]), done.cycles,
-               done.counters.get("first_products", 0),
-               {entries: first_products(keys, entries=entries, lanes=LANES) for entries in (0, 1, 2, 4, 8)},
-               done.counters, plan(*shape_of(cores)).macs, macs, done.run_seconds)
+def _compare(name: str, cores: list[np.ndarray], indices: np.ndarray, done: Simulation, config: Any) -> Run:
+    wanted = rows(cores, indices, grid_log2=config.grid_log2)
+    found = np.ascontiguousarray(done.vectors, dtype=np.float32)
+    if found.shape != wanted.shape:
+        raise ValueError(f"{name}: the unit gave vectors of shape {found.shape}, not {wanted.shape}")
+    differs = (found.view(np.uint32) != wanted.view(np.uint32)).any(axis=1)
+    timing = _modelled(cores, indices, config)
+    arrivals = done.last_at - done.taken_at[0]
+    layout = plan(*shape_of(cores), grid_log2=config.grid_log2)
+    return Run(name, indices.size, int(differs.sum()), arrivals,
+               int(np.count_nonzero(arrivals != timing.last_at - timing.taken_at[0])),
+               done.counters["computed"], timing.computed, layout.macs, config.macs, done.run_seconds)
+
+
+def _modelled(cores: list[np.ndarray], indices: np.ndarray, config: Any) -> Timing:
+    layout = plan(*shape_of(cores), grid_log2=config.grid_log2)
+    return cycles([layout], np.zeros(indices.size, np.int64), indices,
+                  lanes=config.lanes, index_bits=config.index_bits, t_lines=config.t_lines,
+                  t_middle_lines=config.t_middle_lines, reuse_entries=config.reuse_entries,
+                  in_flight=config.in_flight, output_beats=config.output_beats)

