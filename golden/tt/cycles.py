@@ -96,6 +96,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     entry_size = np.zeros((lanes, entries), np.int64)
     head, tail, held = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
     free_lines = np.full(lanes, t_lines, np.int64)
+    oldest, findable, findable_lines = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
     entry_of = np.zeros(count, np.int64)
     # Loop machines: lookup, tiles left, beats a tile, beats left of the tile; -1 is idle.
     job = np.full((lanes, 3), -1, np.int64)
@@ -198,6 +199,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                      and (not present or found >= 0 or room))
             drop = (one >= 0 and present and found < 0 and not room and held[lane] > 0
                     and entry_users[lane, tail[lane]] == 0)
+            ages = findable[lane] > entries // 2 or findable_lines[lane] > t_lines // 2
             ask = fetched[lane] >= 0 and (one < 0 or serve)
             waits_first = fetch_at[lane]
             fetch = (waits_first < count and taken[waits_first] >= 0
@@ -278,6 +280,12 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             if first_done:
                 ripening[lane, 0, (cycle + delay + 1) % _HORIZON] += 1
                 job[lane, 0] = -1
+            if ages:
+                at = oldest[lane]
+                entry_valid[lane, at] = False
+                findable[lane] -= 1
+                findable_lines[lane] -= entry_size[lane, at]
+                oldest[lane] = (at + 1) % entries
             if serve:
                 _begin(job, tiles, beats, left, skips, lane, 0, one, shape[tables[one]])
                 begun[lane, 0] += 1
@@ -296,12 +304,13 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                         free_lines[lane] -= entry_size[lane, at]
                         head[lane] = (at + 1) % entries
                         held[lane] += 1
+                        findable[lane] += 1
+                        findable_lines[lane] += entry_size[lane, at]
                         entry_of[one] = at
                     entry_users[lane, entry_of[one]] += 1
                 asking[lane] = -1
             if drop:
                 at = tail[lane]
-                entry_valid[lane, at] = False
                 free_lines[lane] += entry_size[lane, at]
                 tail[lane] = (at + 1) % entries
                 held[lane] -= 1

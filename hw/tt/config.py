@@ -28,7 +28,8 @@ class TTConfig(Config):
     mode_bits: int = whole(2, 16, "bits of a mode size I_k")
     rank_max: int = whole(1, 256, "largest rank of a table")
     dim_max: int = whole(4, 4096, "largest embedding dimension of a table")
-    reuse_entries: int = whole(2, 256, "first products that a lane remembers", power_of_two=True)
+    reuse_entries: int = whole(4, 256, "first products that a lane keeps, half of which it finds again",
+                               power_of_two=True)
     in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
     output_beats: int = whole(8, 1024, "beats that can wait for the consumer", power_of_two=True)
 

@@ -1,7 +1,7 @@
 """Remembers where recent first products lie, so that lookups that share (table, i_1, i_2) compute it once."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 __all__ = ["ReuseTable"]
@@ -10,17 +10,19 @@ __all__ = ["ReuseTable"]
 class ReuseTable(wiring.Component):
     """Allocates lines of the intermediate buffer to first products, oldest out first, and finds them again.
 
-    Entries and lines are both rings in order of allocation; an entry stays until its place is needed and no
-    lookup under way uses it.      Source: EL-Rec §III.B (reuse of intermediate results)
+    Entries and lines are both rings in order of allocation. Only the younger half of either ring is found again:
+    the older half drains, so that an entry whose place is needed is no longer in use and nobody waits for it.
+    Source: EL-Rec §III.B (reuse of intermediate results)
 
-    Parameters  entries, lines: powers of two; key_bits: width of what identifies a product; lines_bits: width of
-                a number of lines
+    Parameters  entries, lines: powers of two; key_bits: width of what identifies a product; need_bits: width of
+                a number of lines, less one; users_log2: log2 of the lookups that can be under way
     Members     next_key, advance: In, the lookup that comes next is taken; ask: In, a lookup is waiting, that of
                 the last `advance`; key, need_less_one: In, its key and lines; grant: Out, it can be served:
                 found (hit) or allocated; hit: Out; entry, base: Out; take: In, with ask and grant, serves it;
                 release, released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry;
                 bad: Out, a bit an entry
-    Timing      one lookup a cycle; without room, one entry is freed a cycle until there is
+    Timing      one lookup a cycle; one entry a cycle grows too old to be found; without room, one entry is freed
+                a cycle until there is
     Reset       forgets everything
     Golden      golden.tt.cycles          Tests  verif/test_tt.py
     """
@@ -56,17 +58,23 @@ class ReuseTable(wiring.Component):
         keys = [Signal(len(self.key), name=f"key_{i}") for i in range(entries)]
         users = [Signal(self.users_bits, name=f"users_{i}") for i in range(entries)]
         idle = Signal(entries, init=(1 << entries) - 1)
-        bases = Signal(data.ArrayLayout(line_bits, entries))
-        sizes = Signal(data.ArrayLayout(len(self.need_less_one), entries))
-        head, tail = Signal(entry_bits), Signal(entry_bits)
+        head, oldest_found, tail = Signal(entry_bits), Signal(entry_bits), Signal(entry_bits)
         held = Signal(entry_bits + 1)
         line = Signal(line_bits)
         free_lines = Signal(line_bits + 1, init=self.lines)
+        findable, findable_lines = Signal(entry_bits + 1), Signal(line_bits + 1)
+
+        # Where an entry's lines begin, and how many they are, less one.
+        store = memory.Memory(shape=line_bits + len(self.need_less_one), depth=entries, init=[])
+        m.submodules.store = store
+        write = store.write_port()
+        found_port, aging_port, tail_port = (store.read_port(domain="comb") for _ in range(3))
+        m.d.comb += [aging_port.addr.eq(oldest_found), tail_port.addr.eq(tail)]
 
         # Matching takes a cycle of its own: what the next lookup equals is known when it becomes the one that
         # asks, an entry that is made in between included.
         matches = Signal(entries)
-        found, room, make, drop = Signal(), Signal(), Signal(), Signal()
+        found, room, make, drop, age = Signal(), Signal(), Signal(), Signal(), Signal()
         match_now = matches & valid
         m.d.comb += [
             found.eq(match_now.any()),
@@ -75,8 +83,11 @@ class ReuseTable(wiring.Component):
             self.grant.eq(found | room),
             make.eq(self.take & ~found),
             drop.eq(self.ask & ~found & ~room & (held != 0) & Array(idle)[tail]),
-            self.entry.eq(Mux(found, _encode(match_now), head)),
-            self.base.eq(Mux(found, _select(match_now, bases), line)),
+            age.eq((findable > entries // 2) | (findable_lines > self.lines // 2)),
+            found_port.addr.eq(_encode(match_now)),
+            self.entry.eq(Mux(found, found_port.addr, head)),
+            self.base.eq(Mux(found, found_port.data[:line_bits], line)),
+            write.addr.eq(head), write.data.eq(Cat(line, self.need_less_one)), write.en.eq(make),
         ]
         same = Signal()
         m.d.comb += same.eq(self.next_key == self.key)
@@ -90,24 +101,29 @@ class ReuseTable(wiring.Component):
         with m.If(drop):
             m.d.sync += tail.eq(tail + 1)
         m.d.sync += held.eq(held + make - drop)
+        # A drop only happens where nothing is made.
         with m.If(make):
             m.d.sync += free_lines.eq(free_lines - need)
         with m.Elif(drop):
-            m.d.sync += free_lines.eq(free_lines + Array(sizes)[tail] + 1)
+            m.d.sync += free_lines.eq(free_lines + tail_port.data[line_bits:] + 1)
+        with m.If(age):
+            m.d.sync += oldest_found.eq(oldest_found + 1)
+        m.d.sync += [
+            findable.eq(findable + make - age),
+            findable_lines.eq(findable_lines + Mux(make, need, 0)
+                              - Mux(age, aging_port.data[line_bits:] + 1, 0)),
+        ]
 
         for i in range(entries):
-            makes, drops = make & (head == i), drop & (tail == i)
+            makes, ages = make & (head == i), age & (oldest_found == i)
             joins, leaves = Signal(name=f"joins_{i}"), Signal(name=f"leaves_{i}")
             m.d.comb += [
                 joins.eq(makes | (self.take & match_now[i])),
                 leaves.eq(self.release & (self.released == i)),
             ]
             with m.If(makes):
-                m.d.sync += [
-                    keys[i].eq(self.key), bases[i].eq(line), sizes[i].eq(self.need_less_one),
-                    valid[i].eq(1), self.bad[i].eq(0),
-                ]
-            with m.Elif(drops):
+                m.d.sync += [keys[i].eq(self.key), valid[i].eq(1), self.bad[i].eq(0)]
+            with m.Elif(ages):
                 m.d.sync += valid[i].eq(0)
             with m.If(self.poison & (self.poisoned == i)):
                 m.d.sync += self.bad[i].eq(1)
@@ -123,10 +139,3 @@ def _encode(one_hot):
     bits = (len(one_hot) - 1).bit_length()
     return Cat(Cat(one_hot[i] for i in range(len(one_hot)) if i >> bit & 1).any() for bit in range(bits))
 
-
-def _select(one_hot, values):
-    """The value whose bit is set."""
-    result = 0
-    for bit, value in zip(one_hot, values, strict=True):
-        result = result | (value & bit.replicate(len(value)))
-    return result

@@ -67,6 +67,9 @@ class TTUnit(wiring.Component):
             "counters": Out(counters_layout()),
         })
 
+    def key(self) -> str:
+        return f"TTUnit({self.config.key()})"
+
     def elaborate(self, platform):
         m = Module()
         config = self.config
