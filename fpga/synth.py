@@ -214,6 +214,8 @@ def _arcs(cell: dict[str, Any], boundaries: Mapping[str, _Boundary]) -> "_Arcs":
         if isinstance(b, int)
     ]
     arcs = _Arcs()
+    if kind == "$scopeinfo":  # only a note of where a flattened cell came from
+        return arcs
     if kind in boundaries:
         known = boundaries[kind]
         for p, i, b in inputs:

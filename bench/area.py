@@ -1,0 +1,73 @@
+"""What the cores cost in the part and how deep their logic is, by Yosys."""
+
+from collections.abc import Iterator
+
+from bench.framework import Row, at_least, at_most, bench, figure
+from fpga.synth import MAX_CHAINS, MAX_LEVELS, SHELL, Report, synthesise
+from gen import config
+from gen.cores import CORES
+from gen.tools import build_folder
+from gen.verilog import convert
+
+SHARE = 75  # per cent of the shell that a core may take
+
+UNITS = {"lut": "LUT", "ff": "FF", "dsp": "DSP48E2", "bram36": "BRAM36", "uram": "URAM288"}
+
+
+def report(preset: str, core: str) -> Report:
+    """The mapped core of a preset; what was mapped before comes from the cache."""
+    chosen = config.load(preset).cores[core]
+    texts, metadata = convert(CORES[core].unit(chosen), f"hotrail_{core}")
+    return synthesise(texts, metadata["top"], cache=build_folder() / "synth")
+
+
+@bench("area")
+def area() -> Iterator[Row]:
+    """Area of the shipping core against the standard shell, and logic depth of every core."""
+    shipping = report("smartssd", "tt")
+    for key, value in shipping.total.as_dict().items():
+        if key in SHELL:
+            limit = int(SHELL[key] * SHARE / 100)
+            yield at_most(
+                f"area.tt.{key}", f"TT unit of smartssd; {SHARE} % of the shell's", value, UNITS[key], limit
+            )
+    for preset, core in (("smartssd", "tt"), ("tiny", "tt"), ("screc", "serial")):
+        known = shipping if preset == "smartssd" else report(preset, core)
+        name = core if preset == "smartssd" else f"{core}.{preset}"
+        where = known.worst.path[0].removeprefix("in ") if known.worst.path else "no logic"
+        yield at_most(
+            f"depth.lut_levels.{name}",
+            f"longest path, in {where}",
+            known.worst.levels,
+            "LUT levels",
+            MAX_LEVELS,
+        )
+        yield at_most(
+            f"depth.carry_chains.{name}",
+            "most carry chains on a path",
+            known.most_chains.chains,
+            "chains",
+            MAX_CHAINS,
+        )
+        if core == "serial":
+            for key in ("lut", "dsp", "uram", "bram36"):
+                yield figure(
+                    f"area.{core}.{key}",
+                    "the baseline, SCRec's array",
+                    known.total.as_dict()[key],
+                    UNITS[key],
+                )
+    cells = [(n, a, c) for n, (a, c) in shipping.modules.items() if n.startswith("FusedDot")]
+    macs = config.load("smartssd").cores["tt"].macs
+    if cells:
+        luts = sum(a.lut * c for _, a, c in cells)
+        dsps = sum(a.dsp * c for _, a, c in cells)
+        yield at_most(
+            "mac.lut",
+            "a multiply-accumulate of smartssd, registers and rounding included",
+            round(luts / macs, 1),
+            "LUT",
+            280,
+        )
+        yield at_most("mac.dsp", "the same", round(dsps / macs, 3), "DSP48E2", 2)
+        yield at_least("area.tt.macs", "multiply-accumulates a cycle", macs, "MAC", 512)
