@@ -84,6 +84,7 @@ class Add(Unit):
 
     def _shift_jam(self, m: Module, value: Value, distance: Value, far: Value) -> Value:
         """value * 8 >> distance in 27 bits, the lowest of which also says whether any bit fell out."""
+        one = value[23]  # the hidden bit: set unless all bits are zero
         value = Cat(Const(0, 3), value)
         lost = Const(0, 1)
         for level, step in enumerate((1, 4)):
@@ -95,10 +96,8 @@ class Add(Unit):
                 amount[0], value[:3 * step].any(), value[:2 * step].any()))
             value = moved
         lost = lost | (distance[4] & value[:16].any())
-        any_bit = Signal()
-        m.d.comb += any_bit.eq(value.any() | lost)
         kept = Mux(distance[4], value >> 16, value)
-        return Mux(far, any_bit, Cat(kept[0] | lost, kept[1:27]))
+        return Mux(far, one, Cat(kept[0] | lost, kept[1:27]))
 
     def _zeros(self, m: Module, name: str, blocks: list[Value]) -> Value:
         """How many of three blocks, from the top, are zero before the first that is not."""
