@@ -415,6 +415,14 @@ def _backward(targets: set[int], after: Mapping[int, list[tuple[int, int, int]]]
 
 
 def _bit_names(module: dict[str, Any]) -> dict[int, str]:
+    """A name for every bit, the shortest that the design gives, and the type of the cell that drives it."""
+    driver = {
+        b: cell["type"]
+        for cell in module["cells"].values()
+        for p, bits in cell["connections"].items()
+        if cell["port_directions"][p] == "output"
+        for b in bits
+    }
     names: dict[int, str] = {}
     for name, net in sorted(
         module["netnames"].items(), key=lambda item: (item[1].get("hide_name", 0), len(item[0]))
@@ -422,7 +430,7 @@ def _bit_names(module: dict[str, Any]) -> dict[int, str]:
         for i, b in enumerate(net["bits"]):
             if isinstance(b, int):
                 names.setdefault(b, f"{name}[{i}]" if len(net["bits"]) > 1 else name)
-    return names
+    return {b: f"{name} ({driver[b]})" if b in driver else name for b, name in names.items()}
 
 
 def _trace(
