@@ -1,35 +1,51 @@
 """First products saved by reuse: how many of a stream's lookups still compute G1[i1] G2[i2].
 
-Counted by the golden model for the reuse buffer of the `smartssd` preset. Numberings of rows that are learned
-from a log (frequency, communities) are learned on its first half; all counts are of the second half.
+Counted by the unit's cycle model with the `smartssd` preset, D = 64, rank 4; for the first batches of two
+streams the RTL's own counters stand beside it and must agree. Numberings of rows that are learned from a
+log (frequency, communities) are learned on its first half; all counts are of the second half.
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bench.framework import Row, at_least, bench, figure
+from bench.session import run
 from gen import reorder
+from gen.config import load
 from gen.shapes import row_modes
 from gen.trace import movielens, read
-from golden.tt.reuse import first_products, leading_keys
+from golden import tt
 
 BATCH = 4096
-ENTRIES = 16
-LANES = 2
+COLUMNS, RANK = (4, 4, 4), 4
 ZIPF_ROWS, ZIPF_LOOKUPS, ZIPF_EXPONENT = 1_000_000, 400_000, 1.05
 TARGET = 1.75
 LOGS = (("anime_420k", "anime"), ("msweb", "vroot"), ("openbandit_60k", "item"))
 
 
-def saved(indices: np.ndarray, modes: tuple[int, ...], *, batch: int = 0) -> float:
-    """Lookups over first products computed; with `batch`, after sorting inside batches of that many."""
-    keys = leading_keys(indices, modes)
-    if batch:
-        keys = reorder.sorted_batches(indices, batch=batch, lanes=LANES).apply(keys)
-    return keys.size / first_products(keys, entries=ENTRIES, lanes=LANES)
+def computed(config: Any, indices: np.ndarray, modes: tuple[int, ...]) -> int:
+    """First products that the unit computes for these lookups, by its cycle model."""
+    layout = tt.plan(modes, COLUMNS, (1, RANK, RANK, 1), grid_log2=config.grid_log2)
+    sizes = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "output_beats")
+    timing = tt.cycles([layout], np.zeros(indices.size, np.int64), indices,
+                       **{name: getattr(config, name) for name in sizes})
+    return timing.computed
+
+
+def in_rtl(config: Any, indices: np.ndarray, modes: tuple[int, ...]) -> float:
+    """Lookups over first products by the RTL's counters, which are compared with the model's."""
+    random = np.random.default_rng(3)
+    ranks = (1, RANK, RANK, 1)
+    cores = [random.standard_normal((ranks[k], modes[k], COLUMNS[k], ranks[k + 1])).astype(np.float32)
+             for k in range(3)]
+    counters = run(config, [cores], np.zeros(indices.size, np.int64), indices).counters
+    wanted = computed(config, indices, modes)
+    assert (counters["computed"], counters["reused"]) == (wanted, indices.size - wanted), (counters, wanted)
+    return indices.size / counters["computed"]
 
 
 def zipf(rows: int, lookups: int, exponent: float, seed: int) -> np.ndarray:
@@ -55,20 +71,35 @@ def streams() -> Iterator[tuple[str, str, np.ndarray, int]]:
 @bench("reuse")
 def rows() -> Iterator[Row]:
     """First products saved by reuse on Zipf and real lookups: as they come, sorted, and renumbered."""
+    config = load("smartssd").cores["tt"]
+
+    def in_batches(stream: np.ndarray) -> np.ndarray:
+        return reorder.sorted_batches(stream, batch=BATCH, lanes=config.lanes).apply(stream)
+
     for name, what, indices, table_rows in streams():
         modes = row_modes(table_rows)
         known, new = indices[: indices.size // 2], indices[indices.size // 2:]
+
+        def saved(stream: np.ndarray, modes: tuple[int, ...] = modes) -> float:
+            return stream.size / computed(config, stream, modes)
+
         hot = max(1, table_rows // 100)
         numberings = {
             "frequency": reorder.by_frequency(known, table_rows),
             "communities": reorder.by_community(known, table_rows, batch=BATCH, hot_rows=hot),
         }
         yield figure(f"tt.reuse.{name}.unsorted", f"{what}: lookups a first product, as they come",
-                     saved(new, modes), "times")
+                     saved(new), "times")
         yield at_least(f"tt.reuse.{name}", f"{what}: sorted in batches of {BATCH:,}",
-                       saved(new, modes, batch=BATCH), "times", TARGET)
+                       saved(in_batches(new)), "times", TARGET)
+        if name in ("zipf", "real"):
+            some = new[: 2 * BATCH]
+            yield figure(f"tt.reuse.{name}.rtl.unsorted", f"{what}: {some.size:,} as they come, RTL counters",
+                         in_rtl(config, some, modes), "times")
+            yield at_least(f"tt.reuse.{name}.rtl", f"{what}: {some.size:,} sorted, RTL counters",
+                           in_rtl(config, in_batches(some), modes), "times", TARGET)
         for how, bijection in numberings.items():
             yield figure(f"tt.reuse.{name}.{how}.unsorted", f"{what}: rows by {how}, as they come",
-                         saved(bijection[new], modes), "times")
+                         saved(bijection[new]), "times")
             yield figure(f"tt.reuse.{name}.{how}", f"{what}: rows by {how}, sorted in batches",
-                         saved(bijection[new], modes, batch=BATCH), "times")
+                         saved(in_batches(bijection[new])), "times")

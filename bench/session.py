@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gen.tools import build_folder
+from golden.tt.load import Loader
 from hw.tt.unit import TTUnit
 from verif.bench.runner import simulate
 from verif.bench.tt import limits_of
@@ -49,6 +50,9 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
     Raises ValueError where a table does not fit the unit, AssertionError where the simulation fails.
     """
     rows = [prod(core.shape[1] for core in cores) for cores in tables] if rows is None else rows
+    loader = Loader(limits_of(config))
+    for cores, count in zip(tables, rows, strict=True):
+        loader.add(cores, rows=count)  # only for what it refuses: before the simulator is built, not inside it
     about = {"limits": vars(limits_of(config)), "lanes": config.lanes, "tables": len(tables),
              "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows],
              "cycles": cycles}

@@ -176,7 +176,8 @@ def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
                     trained_model.rmse(ratings, dense(trained)[new_row])))
     say(f"trained    rank {options.rank:2}, rows by similarity: RMSE {fits[-1].rmse:.4f}, "
         f"{fits[-1].parameters:,} words")
-    say(f"           ({time.perf_counter() - started:.1f} s so far; now the RTL)")
+    say(f"           {time.perf_counter() - started:.1f} s so far; now the RTL. Its simulator is built first "
+        "if it is not there yet: a minute or two")
 
     looked_up = new_row[items[: options.lookups]]
     by_lane = reorder.sorted_batches(looked_up, batch=BATCH, lanes=config.lanes)

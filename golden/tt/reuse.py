@@ -3,6 +3,9 @@
 A lookup's first product G1[i1] G2[i2] depends on (table, i1, i2) alone: its key. Each lane holds `entries`
 of them, replaced oldest first (a hit does not renew an entry: the unit has no recency order).
 Lookups are dealt to the lanes in turn.                            Source: EL-Rec §III.A, Alg. 1
+
+This is the rule without time. The unit finds the younger half of what it keeps, and an entry is findable for
+a cycle more or less as it happens: golden.tt.cycles counts that exactly, and differs by a percent or so.
 """
 
 import numpy as np

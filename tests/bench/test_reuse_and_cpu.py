@@ -1,0 +1,67 @@
+"""What the benches of reuse and of the processor measure is what they say."""
+
+import numpy as np
+import pytest
+
+from bench import cpu, reuse
+from gen.config import load
+from gen.shapes import row_modes
+from gen.trace import Trace
+from golden.tt.decompose import dense
+from golden.tt.reuse import first_products, leading_keys
+from golden.tt.rows import split
+
+
+def test_numpy_rows_are_the_rows_of_the_table():
+    rng = np.random.default_rng(1)
+    modes, columns, rank = (3, 4, 5), (2, 3, 4), 3
+    cores = [rng.standard_normal((modes[0], 1, columns[0] * rank)),
+             rng.standard_normal((modes[1], rank, columns[1] * rank)),
+             rng.standard_normal((modes[2], rank, columns[2]))]
+    whole = dense([cores[0].reshape(3, 1, 2, rank).transpose(1, 0, 2, 3),
+                   cores[1].reshape(4, rank, 3, rank).transpose(1, 0, 2, 3),
+                   cores[2].reshape(5, rank, 4, 1).transpose(1, 0, 2, 3)])
+    indices = rng.integers(0, 60, 50)
+    assert np.allclose(cpu.numpy_rows(cores, split(indices, modes)), whole[indices])
+
+
+def test_rate_takes_the_fastest_call(monkeypatch):
+    monkeypatch.setattr(cpu, "SECONDS", 3.0)
+    now = iter(np.cumsum([0, 2, 0, 0, 1, 0, 0, 2, 0]))  # calls of 2, 1 and 2 seconds; each is timed twice
+    monkeypatch.setattr(cpu.time, "perf_counter", lambda: next(now))
+    calls = []
+    assert cpu.rate(lambda: calls.append(1), 10) == 10.0
+    assert len(calls) == 3  # one to warm, two that were timed
+
+
+def test_zipf_is_seeded_skewed_and_scattered():
+    first, again = (reuse.zipf(1000, 20_000, 1.05, seed=4) for _ in range(2))
+    assert np.array_equal(first, again) and first.max() < 1000
+    counts = np.bincount(first, minlength=1000)
+    hottest = np.argsort(-counts)[:10]
+    assert 0.3 < counts[hottest].sum() / first.size < 0.5  # 0.40 by the law
+    assert np.ptp(hottest) > 100
+
+
+def test_logs_that_are_not_there_are_left_out(monkeypatch, tmp_path):
+    monkeypatch.delenv("HOTRAIL_DATA", raising=False)
+    monkeypatch.setattr(reuse, "ZIPF_LOOKUPS", 100)
+    log = Trace("a log", {"item_id": np.array([3, 1, 0])}, {"item_id": 4})
+    monkeypatch.setattr(reuse, "movielens", lambda: log)
+    found = list(reuse.streams())
+    assert [name for name, *_ in found] == ["zipf", "real"]
+    assert found[0][2].size == 100 and found[0][2].max() < found[0][3]
+    assert found[1][2:] == (log.indices["item_id"], 4)
+    monkeypatch.setenv("HOTRAIL_DATA", str(tmp_path))
+    np.savez(tmp_path / "msweb.npz", ind_vroot=np.array([5, 2]), off_vroot=np.array([0, 2]))
+    assert [name for name, *_ in reuse.streams()] == ["zipf", "real", "real.msweb"]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_count_is_near_the_rule_without_time(ordered):
+    config = load("smartssd").cores["tt"]
+    indices = reuse.zipf(5000, 4000, 1.0, seed=5)
+    indices = np.sort(indices) if ordered else indices
+    modes = row_modes(5000)
+    rule = first_products(leading_keys(indices, modes), entries=config.reuse_entries // 2, lanes=config.lanes)
+    assert reuse.computed(config, indices, modes) == pytest.approx(rule, rel=0.03)
