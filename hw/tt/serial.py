@@ -1,6 +1,6 @@
 """SCRec's TT computation unit: one array of plain cells, one product after the other."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -70,11 +70,11 @@ def vector_layout(config: SerialConfig) -> data.StructLayout:
     })
 
 
-def _rotate(words: list[Value], by: Value) -> list[Value]:
-    """Word i of the result is words[(i + by) % count], in log2(count) levels of two-way multiplexers."""
+def _rotate(words: list[Value], by: Value, way: int) -> list[Value]:
+    """Word i of the result is words[(i + way * by) % count], by log2(count) levels of 2:1 multiplexers."""
     count = len(words)
     for bit in range((count - 1).bit_length()):
-        words = [Mux(by[bit], words[(i + (1 << bit)) % count], words[i]) for i in range(count)]
+        words = [Mux(by[bit], words[(i + way * (1 << bit)) % count], words[i]) for i in range(count)]
     return words
 
 
@@ -138,9 +138,8 @@ class SerialTTUnit(wiring.Component):
 
             operands.a_line.eq(control.a_line), operands.c_line.eq(control.c_line),
             operands.issue.eq(control.issue),
-            intermediate.issue.eq(control.issue), intermediate.read_half.eq(~control.product[0]),
-            intermediate.read_tile.eq(control.row_tile),
-            intermediate.stride_log2.eq(control.step.stride_log2),
+            intermediate.read_half.eq(~control.product[0]), intermediate.read_line.eq(control.b_line),
+            intermediate.turn.eq(control.b_turn), intermediate.stride_log2.eq(control.step.stride_log2),
 
             array.x.eq(Mux(control.product == 0, operands.a, intermediate.o)), array.y.eq(operands.c),
             array.first.eq(operands.first), array.last.eq(operands.last),
@@ -222,7 +221,9 @@ class _Control(wiring.Component):
             "job": In(_job_layout(config)), "job_valid": In(1), "take": Out(1),
             "tile_done": In(1), "start": Out(1), "finish": Out(1),
             "issue": Out(2),                # a beat's address is out; and it is the tile's last beat
-            "a_line": Out(line_bits), "c_line": Out(line_bits), "row_tile": Out(_tile_bits(config)),
+            "a_line": Out(line_bits), "c_line": Out(line_bits),
+            "b_line": Out((config.b_lines - 1).bit_length()),       # the tile's first
+            "b_turn": Out((config.columns - 1).bit_length()),       # that line plus the beat
             "product": Out(2), "last_product": Out(1), "step": Out(shape["steps"].shape.elem_shape),
             "live_rows": Out(range(config.rows + 1)),
             "line_word": Out(_word_bits(config)),
@@ -242,12 +243,13 @@ class _Control(wiring.Component):
         row_tile, column_tile = Signal(_tile_bits(config)), Signal(_tile_bits(config))
         last_row_tile, last_column_tile, last_beat = Signal(), Signal(), Signal()
         m.d.comb += [
-            step.eq(Array([job.plan.steps[p] for p in range(PRODUCTS_MAX)])[self.product]),
             self.last_product.eq(self.product == job.plan.products),
-            self.row_tile.eq(row_tile),
+            last_beat.eq(beat == step.less_one),
+        ]
+        # A tile takes so long that all it needs at its end can be worked out a cycle late, in registers.
+        m.d.sync += [
             last_row_tile.eq(row_tile == _tiles_less_one(step.m_log2, rows_log2, len(row_tile))),
             last_column_tile.eq(column_tile == _tiles_less_one(step.n_log2, columns_log2, len(row_tile))),
-            last_beat.eq(beat == step.less_one),
             self.live_rows.eq(Mux(step.m_log2 >= rows_log2, config.rows, 1 << step.m_log2[:3])),
         ]
 
@@ -255,29 +257,32 @@ class _Control(wiring.Component):
         a_line, a_back = Signal(line_bits, name="a_line_now"), Signal(line_bits)
         c_line = Signal(line_bits, name="c_line_now")
         tile_word, row_word = Signal(_word_bits(config)), Signal(_word_bits(config))
-        c_slice = Signal(line_bits)
         m.d.comb += [self.a_line.eq(a_line), self.c_line.eq(c_line), self.line_word.eq(tile_word)]
         m.d.comb += self.issue.eq(Cat(issuing, issuing & last_beat))
         m.d.sync += self.start.eq(0)
 
         with m.If(issuing):
-            m.d.sync += [beat.eq(beat + 1), a_line.eq(a_line + 1), c_line.eq(c_line + 1)]
+            m.d.sync += [
+                beat.eq(beat + 1), a_line.eq(a_line + 1), c_line.eq(c_line + 1),
+                self.b_turn.eq(self.b_turn + 1),
+            ]
             with m.If(last_beat):
                 m.d.sync += [issuing.eq(0), beat.eq(0)]
 
-        following = Signal(2)           # the product whose C slice comes next
-        m.d.comb += following.eq(self.product + 1)
-        with m.If(following == job.plan.products):
-            m.d.comb += c_slice.eq(slices.last)
-        with m.Else():
-            m.d.comb += c_slice.eq(slices.middle)
+        following = Signal(2)           # the product that comes next, and its C slice and size
+        c_slice = Signal(line_bits)
+        next_step = Signal.like(step)
         here = Signal(line_bits)        # the C slice of the product under way
-        with m.If(self.last_product):
-            m.d.comb += here.eq(slices.last)
-        with m.Elif(self.product == 0):
-            m.d.comb += here.eq(slices.second)
-        with m.Else():
-            m.d.comb += here.eq(slices.middle)
+        next_row, next_b_line = Signal(_word_bits(config)), Signal.like(self.b_line)
+        m.d.sync += [
+            following.eq(self.product + 1),
+            c_slice.eq(Mux(self.product + 1 == job.plan.products, slices.last, slices.middle)),
+            next_step.eq(Mux(self.product == 0, job.plan.steps[1], job.plan.steps[2])),
+            here.eq(Mux(self.last_product, slices.last,
+                        Mux(self.product == 0, slices.second, slices.middle))),
+            next_row.eq(row_word + (1 << (step.n_log2 + rows_log2))),
+            next_b_line.eq(self.b_line + ((1 << step.stride_log2) >> (columns_log2 - rows_log2))),
+        ]
 
         done = Signal()
         m.d.comb += done.eq(running & self.tile_done)
@@ -285,20 +290,19 @@ class _Control(wiring.Component):
             m.d.sync += [issuing.eq(1), self.start.eq(1)]
             with m.If(~last_column_tile):
                 m.d.sync += [
-                    column_tile.eq(column_tile + 1), a_line.eq(a_back),
+                    column_tile.eq(column_tile + 1), a_line.eq(a_back), self.b_turn.eq(self.b_line),
                     tile_word.eq(tile_word + config.columns),
                 ]
             with m.Elif(~last_row_tile):
-                next_row = Signal(_word_bits(config))
-                m.d.comb += next_row.eq(row_word + (1 << (step.n_log2 + rows_log2)))
                 m.d.sync += [
                     column_tile.eq(0), row_tile.eq(row_tile + 1), a_back.eq(a_line), c_line.eq(here),
                     tile_word.eq(next_row), row_word.eq(next_row),
+                    self.b_line.eq(next_b_line), self.b_turn.eq(next_b_line),
                 ]
             with m.Elif(~self.last_product):
                 m.d.sync += [
                     column_tile.eq(0), row_tile.eq(0), self.product.eq(following), c_line.eq(c_slice),
-                    tile_word.eq(0), row_word.eq(0),
+                    step.eq(next_step), tile_word.eq(0), row_word.eq(0), self.b_line.eq(0), self.b_turn.eq(0),
                 ]
             with m.Else():
                 m.d.comb += self.finish.eq(1)
@@ -308,7 +312,8 @@ class _Control(wiring.Component):
             m.d.comb += self.take.eq(1)
             m.d.sync += [
                 job.eq(self.job), running.eq(1), issuing.eq(1), self.start.eq(1), self.product.eq(0),
-                column_tile.eq(0), row_tile.eq(0), tile_word.eq(0), row_word.eq(0),
+                step.eq(self.job.plan.steps[0]), column_tile.eq(0), row_tile.eq(0),
+                tile_word.eq(0), row_word.eq(0), self.b_line.eq(0), self.b_turn.eq(0),
                 a_line.eq(self.job.slices.first), a_back.eq(self.job.slices.first),
                 c_line.eq(Mux(self.job.plan.products == 0, self.job.slices.last, self.job.slices.second)),
             ]
@@ -382,7 +387,8 @@ class _Intermediate(wiring.Component):
     def __init__(self, config: SerialConfig):
         self.config = config
         super().__init__({
-            "issue": In(2), "read_half": In(1), "read_tile": In(_tile_bits(config)), "stride_log2": In(3),
+            "read_half": In(1), "read_line": In((config.b_lines - 1).bit_length()),
+            "turn": In((config.columns - 1).bit_length()), "stride_log2": In(3),
             "o": Out(data.ArrayLayout(32, config.rows)),
             "write": In(config.columns), "write_half": In(1),
             "write_line": In((config.b_lines - 1).bit_length()),
@@ -393,19 +399,13 @@ class _Intermediate(wiring.Component):
         m = Module()
         config = self.config
         rows_log2, columns_log2 = (config.rows - 1).bit_length(), (config.columns - 1).bit_length()
-        line_bits = len(self.write_line)
         strides = range(columns_log2 - rows_log2, columns_log2 + 1)
 
-        rank = Signal(columns_log2)
-        line, turn, mask = Signal(line_bits), Signal(columns_log2), Signal(rows_log2)
-        with m.If(self.issue[0]):
-            m.d.sync += rank.eq(Mux(self.issue[1], 0, rank + 1))
+        mask = Signal(rows_log2)        # the lines of a tile, less one
         with m.Switch(self.stride_log2):
             for s in strides:
-                lines_log2 = s - (columns_log2 - rows_log2)     # of a tile
                 with m.Case(s):
-                    m.d.comb += [line.eq(self.read_tile << lines_log2), mask.eq((1 << lines_log2) - 1)]
-        m.d.comb += turn.eq(line + rank)
+                    m.d.comb += mask.eq((1 << s - (columns_log2 - rows_log2)) - 1)
 
         banks = []
         for bank in range(config.columns):
@@ -414,8 +414,8 @@ class _Intermediate(wiring.Component):
             write, read = store.write_port(), store.read_port()
             below = Signal(columns_log2, name=f"below_{bank}")
             m.d.comb += [
-                below.eq(bank - turn),
-                read.addr.eq(Cat(line | (below & mask), self.read_half)),
+                below.eq(bank - self.turn),
+                read.addr.eq(Cat(self.read_line | (below & mask), self.read_half)),
                 write.addr.eq(Cat(self.write_line, self.write_half)),
                 write.data.eq(self.words[bank]), write.en.eq(self.write[bank]),
             ]
@@ -423,8 +423,8 @@ class _Intermediate(wiring.Component):
 
         turned_by = Signal(columns_log2, reset_less=True)
         turned = [Signal(32, name=f"turned_{i}", reset_less=True) for i in range(config.columns)]
-        m.d.sync += turned_by.eq(turn)
-        m.d.sync += [to.eq(word) for to, word in zip(turned, _rotate(banks, turned_by))]
+        m.d.sync += turned_by.eq(self.turn)
+        m.d.sync += [to.eq(word) for to, word in zip(turned, _rotate(banks, turned_by, 1))]
         for r in range(config.rows):
             with m.Switch(self.stride_log2):
                 for s in strides:
@@ -479,21 +479,26 @@ class _Drain(wiring.Component):
             # What has passed the tap must not pass the next tile's, which may lie further on.
             m.d.sync += [held.eq(0) for held in marks[1:]]
 
-        word = Signal(len(self.line_word), reset_less=True)     # number of the row's first word
+        # The number of the row's first word, kept one row ahead: where it goes is worked out in the cycle
+        # before. A tile's first row comes long after its start.
+        ahead = Signal(len(self.line_word), reset_less=True)
+        line_ahead = ahead[columns_log2:]
+        line, turn = Signal.like(self.line, reset_less=True), Signal(columns_log2, reset_less=True)
+        started = Signal()
+        m.d.sync += started.eq(self.start)
         with m.If(self.start):
-            m.d.sync += word.eq(self.line_word)
-        with m.Elif(valid):
-            m.d.sync += word.eq(word + (1 << self.n_log2))
-
-        line = word[columns_log2:]
-        turn = Signal(columns_log2)
+            m.d.sync += ahead.eq(self.line_word)
+        with m.Elif(started | valid):
+            m.d.sync += [
+                ahead.eq(ahead + (1 << self.n_log2)), line.eq(line_ahead),
+                turn.eq(ahead[:columns_log2] + Mux(self.straight, 0, line_ahead[:columns_log2])),
+            ]
         # Bank b takes column b - turn.
-        m.d.comb += turn.eq(-(word[:columns_log2] + Mux(self.straight, 0, line[:columns_log2])))
         m.d.comb += [
             self.line.eq(line),
-            self.write.eq(Cat(_rotate(list(live & valid.replicate(columns)), turn))),
+            self.write.eq(Cat(_rotate(list(live & valid.replicate(columns)), turn, -1))),
+            *(self.o[b].eq(word) for b, word in enumerate(_rotate(aligned, turn, -1))),
         ]
-        m.d.comb += [self.o[b].eq(word) for b, word in enumerate(_rotate(aligned, turn))]
         return m
 
 
