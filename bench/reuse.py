@@ -27,13 +27,17 @@ TARGET = 1.75
 LOGS = (("anime_420k", "anime"), ("msweb", "vroot"), ("openbandit_60k", "item"))
 
 
+def modelled(config: Any, indices: np.ndarray, modes: tuple[int, ...], rank: int = RANK) -> Any:
+    """What the unit's cycle model says of these lookups."""
+    layout = tt.plan(modes, COLUMNS, (1, rank, rank, 1), grid_log2=config.grid_log2)
+    sizes = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "output_beats")
+    return tt.cycles([layout], np.zeros(indices.size, np.int64), indices,
+                     **{name: getattr(config, name) for name in sizes})
+
+
 def computed(config: Any, indices: np.ndarray, modes: tuple[int, ...]) -> int:
     """First products that the unit computes for these lookups, by its cycle model."""
-    layout = tt.plan(modes, COLUMNS, (1, RANK, RANK, 1), grid_log2=config.grid_log2)
-    sizes = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "output_beats")
-    timing = tt.cycles([layout], np.zeros(indices.size, np.int64), indices,
-                       **{name: getattr(config, name) for name in sizes})
-    return timing.computed
+    return modelled(config, indices, modes).computed
 
 
 def in_rtl(config: Any, indices: np.ndarray, modes: tuple[int, ...]) -> float:
@@ -98,6 +102,11 @@ def rows() -> Iterator[Row]:
                          in_rtl(config, some, modes), "times")
             yield at_least(f"tt.reuse.{name}.rtl", f"{what}: {some.size:,} sorted, RTL counters",
                            in_rtl(config, in_batches(some), modes), "times", TARGET)
+        some = new[: 4 * BATCH]
+        as_it_comes, ordered = (modelled(config, stream, modes, rank=16).last_at.max()
+                                for stream in (some, in_batches(some)))
+        yield figure(f"tt.reuse.{name}.cycles.d64r16", f"{what}: cycles saved by sorting at D = 64, rank 16",
+                     as_it_comes / ordered, "times")
         for how, bijection in numberings.items():
             yield figure(f"tt.reuse.{name}.{how}.unsorted", f"{what}: rows by {how}, as they come",
                          saved(bijection[new]), "times")

@@ -52,7 +52,7 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
     rows = [prod(core.shape[1] for core in cores) for cores in tables] if rows is None else rows
     loader = Loader(limits_of(config))
     for cores, count in zip(tables, rows, strict=True):
-        loader.add(cores, rows=count)  # only for what it refuses: before the simulator is built, not inside it
+        loader.add(cores, rows=count)  # for what it refuses, before the simulator is built
     about = {"limits": vars(limits_of(config)), "lanes": config.lanes, "tables": len(tables),
              "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows],
              "cycles": cycles}
