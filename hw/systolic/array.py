@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.operand import unpack
+from hw.fp.operand import Operand, unpack
 from hw.place import place
 
 from .pe import ProcessingElement
@@ -22,6 +22,45 @@ def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool 
     line = Signal(width * cycles, name=name, reset_less=reset_less)
     m.d.sync += line.eq(Cat(value, line[:width * (cycles - 1)]))
     return line[width * (cycles - 1):]
+
+
+class _Row(wiring.Component):
+    """A row of cells: one part, so that an array of any height is written and simulated as a few rows."""
+
+    def __init__(self, *, columns: int, width: int, terms_log2: int):
+        self.columns, self.width, self.terms_log2 = columns, width, terms_log2
+        self._corner = ProcessingElement(width=width, terms_log2=terms_log2)
+        operands, row = data.ArrayLayout(Operand, width), data.ArrayLayout(Operand, columns * width)
+        words = data.ArrayLayout(32, columns)
+        super().__init__({
+            "x_i": In(operands), "first_i": In(1), "done_i": In(1),
+            "y_i": In(row), "y_o": Out(row),
+            "load": In(columns), "below": In(words), "o": Out(words),
+        })
+
+    def key(self) -> str:
+        return f"SystolicRow(columns={self.columns}, width={self.width}, terms_log2={self.terms_log2})"
+
+    @property
+    def latency(self) -> int:
+        return self._corner.latency
+
+    def elaborate(self, platform):
+        m = Module()
+        width = self.width
+        left = (self.x_i, self.first_i, self.done_i)
+        y_i, y_o = self.y_i.as_value(), self.y_o.as_value()
+        bits = width * Operand.size
+        for c in range(self.columns):
+            cell = self._corner if c == 0 else ProcessingElement(width=width, terms_log2=self.terms_log2)
+            place(m, platform, f"pe_{c}", cell)
+            m.d.comb += [
+                cell.x_i.eq(left[0]), cell.first_i.eq(left[1]), cell.done_i.eq(left[2]),
+                cell.y_i.eq(y_i[c * bits:(c + 1) * bits]), y_o[c * bits:(c + 1) * bits].eq(cell.y_o),
+                cell.load.eq(self.load[c]), cell.below.eq(self.below[c]), self.o[c].eq(cell.o),
+            ]
+            left = (cell.x_o, cell.first_o, cell.done_o)
+        return m
 
 
 class SystolicArray(wiring.Component):
@@ -53,8 +92,8 @@ class SystolicArray(wiring.Component):
                 raise ValueError(f"{name} is {value}, must be at least 1")
         self.rows, self.columns, self.width, self.terms_log2 = rows, columns, width, terms_log2
         self.aligned = aligned
-        self._corner = ProcessingElement(width=width, terms_log2=terms_log2)
-        self._dot_latency = self._corner.latency
+        self._top = _Row(columns=columns, width=width, terms_log2=terms_log2)
+        self._dot_latency = self._top.latency
         super().__init__({
             "x": In(data.ArrayLayout(32, rows * width)),
             "y": In(data.ArrayLayout(32, columns * width)),
@@ -75,40 +114,35 @@ class SystolicArray(wiring.Component):
         m = Module()
         rows, columns, width = self.rows, self.columns, self.width
 
-        cells = {(0, 0): self._corner}
+        cells = []
         for r in range(rows):
-            for c in range(columns):
-                if (r, c) not in cells:
-                    cells[r, c] = ProcessingElement(width=width, terms_log2=self.terms_log2)
-                place(m, platform, f"pe_{r}_{c}", cells[r, c])
+            row = self._top if r == 0 else _Row(columns=columns, width=width, terms_log2=self.terms_log2)
+            place(m, platform, f"row_{r}", row)
+            cells.append(row)
 
         # A tile's end, when the first cell has its sum; with it the number of rows to drain.
         ended = _delay(m, "ended", self.last, self._dot_latency, reset_less=False)
         live_rows = _delay(m, "ended_rows", self.live_rows, self._dot_latency)
         load = self._drain(m, ended, live_rows)
 
-        for r in range(rows):
+        for r, row in enumerate(cells):
             words = [unpack(self.x[r * width + w]).as_value() for w in range(width)]
             skewed = _delay(m, f"x_skew_{r}", Cat(*words, self.first), r)
-            done = _delay(m, f"done_skew_{r}", ended, r)
-            m.d.comb += [Cat(cells[r, 0].x_i, cells[r, 0].first_i).eq(skewed), cells[r, 0].done_i.eq(done)]
+            m.d.comb += [
+                Cat(row.x_i, row.first_i).eq(skewed), row.done_i.eq(_delay(m, f"done_skew_{r}", ended, r)),
+                row.load.eq(Cat(load)),
+            ]
+        entering = []
         for c in range(columns):
             words = [unpack(self.y[c * width + w]).as_value() for w in range(width)]
-            m.d.comb += cells[0, c].y_i.eq(_delay(m, f"y_skew_{c}", Cat(*words), c))
-
-        for (r, c), cell in cells.items():
-            m.d.comb += cell.load.eq(load[c])
-            if c + 1 < columns:
-                right = cells[r, c + 1]
-                m.d.comb += [
-                    right.x_i.eq(cell.x_o), right.first_i.eq(cell.first_o), right.done_i.eq(cell.done_o),
-                ]
-            if r + 1 < rows:
-                m.d.comb += [cells[r + 1, c].y_i.eq(cell.y_o), cell.below.eq(cells[r + 1, c].o)]
+            entering.append(_delay(m, f"y_skew_{c}", Cat(*words), c))
+        m.d.comb += cells[0].y_i.eq(Cat(entering))
+        for above, row in zip(cells, cells[1:]):
+            m.d.comb += [row.y_i.eq(above.y_o), above.below.eq(row.o)]
 
         for c in range(columns):
             late = columns - 1 - c if self.aligned else 0
-            m.d.comb += self.o[c].eq(_delay(m, f"o_skew_{c}", cells[0, c].o, late))
+            m.d.comb += self.o[c].eq(_delay(m, f"o_skew_{c}", cells[0].o[c], late))
         return m
 
     def _drain(self, m: Module, ended: Value, live_rows: Value) -> list[Value]:
