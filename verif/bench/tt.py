@@ -2,16 +2,17 @@
 
 import json
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import cocotb
 import numpy as np
-from cocotb.triggers import ClockCycles
+from cocotb.triggers import ClockCycles, Timer
 
 from golden.tt.load import Beat, Limits, Loader
-from verif.bench import reset, start
+from verif.bench import report, reset, start
 from verif.bench.pack import layout_of
 from verif.bench.stream import Monitor, Pattern, Sink, Source
 
@@ -134,3 +135,32 @@ async def session(dut):
              taken_at=np.array(bench.lookup_source.taken_at) - begin,
              last_at=np.array([at for _, _, at in found]) - begin,
              counters=json.dumps(bench.counters()))
+
+
+@cocotb.test()
+async def speed(dut):
+    """Simulated cycles a second with one lookup on offer every cycle and no Python between the cycles."""
+    about = json.loads(os.environ["HOTRAIL_SPEED"])
+    loader = Loader(Limits(**about["limits"]))
+    side = 1 << about["limits"]["grid_log2"]
+    random = np.random.default_rng(1)
+    cores = [random.standard_normal(shape).astype(np.float32)
+             for shape in ((1, 4, side, side), (side, 4, side, side), (side, 4, side, 1))]
+    _, _, beats = loader.add(cores)
+    start(dut, 2)
+    bench = Bench(dut, about["lanes"], side**3, watch=False)
+    await reset(dut)
+    await bench.load(beats)
+    bench.stop()
+    for lane in range(about["lanes"]):
+        getattr(dut, f"o_vectors__{lane}__ready").value = 1
+    dut.i_lookups__payload.value = layout_of("i_lookups__payload").pack({"table": 0, "index": 21})
+    dut.i_lookups__valid.value = 1
+    await Timer(2 * 1000, "ns")
+    # Processor time: what one thread does, whoever else uses the machine.
+    before = time.process_time()
+    await Timer(2 * about["cycles"], "ns")
+    seconds = time.process_time() - before
+    counted = bench.counters()
+    assert counted["lookups"] > 0.9 * about["cycles"], "the unit was not busy"
+    report(cycles_per_s=about["cycles"] / seconds)

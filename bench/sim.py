@@ -1,0 +1,49 @@
+"""How long the full-size models take to build and how fast they run, on one thread."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from bench.framework import Row, at_least, at_most, bench
+from gen import config
+from hw.systolic.array import SystolicArray
+from hw.tt.unit import TTUnit
+from verif.bench.runner import build, run
+from verif.bench.tt import limits_of
+
+CYCLES = 100_000
+BUILD_S = 60
+CYCLES_PER_S = 45_000
+
+
+@bench("sim")
+def sim() -> Iterator[Row]:
+    """Build time and speed of the Verilator models of the 16 x 32 array and of the shipping TT unit."""
+    unit = config.load("smartssd").cores["tt"]
+    settings: dict[str, Any] = {
+        "HOTRAIL_CYCLES": CYCLES,
+        "HOTRAIL_LIMITS": json.dumps(vars(limits_of(unit))),
+        "HOTRAIL_LANES": unit.lanes,
+    }
+    array = SystolicArray(rows=16, columns=32, width=1, terms_log2=5)
+    for name, component, what in (
+        ("array", array, "16 x 32 array"),
+        ("tt", TTUnit(unit), "TT unit of smartssd"),
+    ):
+        model = build(component, f"bench_{name}", fresh=True)
+        yield at_most(
+            f"sim.{name}.build_s",
+            f"{what}: Verilog to simulator, {os.cpu_count()} compilers",
+            round(model.build_seconds, 1),
+            "s",
+            BUILD_S,
+        )
+        done = run(model, "verif.bench.speed", tests=1, only=f"speed\\.{name}$", env=settings)
+        yield at_least(
+            f"sim.{name}.cycles_per_s",
+            f"{what}: every multiplier busy, one thread",
+            round(done.values["cycles_per_s"]),
+            "cycles/s",
+            CYCLES_PER_S,
+        )
