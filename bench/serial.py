@@ -50,8 +50,8 @@ def run(tables: Sequence[Sequence[np.ndarray]], table_ids: Any, indices: Any, *,
     config = config or load("screc").cores["serial"]
     driver.place(tables, config)
     about = {"config": asdict(config), "cores": [len(cores) for cores in tables]}
-    arrays = {f"core_{t}_{k}": np.asarray(core, np.float32)
-              for t, cores in enumerate(tables) for k, core in enumerate(cores)}
+    arrays: dict[str, Any] = {f"core_{t}_{k}": np.asarray(core, np.float32)
+                              for t, cores in enumerate(tables) for k, core in enumerate(cores)}
     build_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=build_folder(), prefix="serial-") as folder:
         path = Path(folder) / "asked.npz"
@@ -72,7 +72,8 @@ def cycles_per_row(shapes: Iterable[tuple[tuple[int, ...], int]]) -> dict[tuple[
     """
     config = load("screc").cores["serial"]
     random = np.random.default_rng(17)
-    waiting, found = list(dict.fromkeys(shapes)), {}
+    waiting = list(dict.fromkeys(shapes))
+    found: dict[tuple[tuple[int, ...], int], int] = {}
     while waiting:
         tables: list[list[np.ndarray]] = []
         chosen: list[tuple[tuple[int, ...], int]] = []

@@ -155,9 +155,9 @@ def image(cores, *, a_base: int = 0, c_base: int = 0, height: int = 16, width: i
 
     first = fp32.bits(np.asarray(cores[0], np.float32)[0])          # (I1, J1, R1)
     tiles = -(-columns[0] // height)
-    a = np.zeros((modes[0], tiles * height, ranks[1]), np.uint32)
-    a[:, :columns[0]] = first
-    a = a.reshape(modes[0], tiles, height, ranks[1]).swapaxes(2, 3).reshape(-1, height)
+    tall = np.zeros((modes[0], tiles * height, ranks[1]), np.uint32)
+    tall[:, :columns[0]] = first
+    a = tall.reshape(modes[0], tiles, height, ranks[1]).swapaxes(2, 3).reshape(-1, height)
 
     names = {2: ("last",), 3: ("second", "last"), 4: ("second", "middle", "last")}[len(cores)]
     where = {"first": a_base, "first_stride": tiles * ranks[1]}

@@ -141,7 +141,8 @@ class SerialTTUnit(wiring.Component):
             intermediate.read_half.eq(~control.product[0]), intermediate.read_line.eq(control.b_line),
             intermediate.turn.eq(control.b_turn), intermediate.stride_log2.eq(control.step.stride_log2),
 
-            array.x.eq(Mux(control.product == 0, operands.a, intermediate.o)), array.y.eq(operands.c),
+            intermediate.first.eq(operands.a), intermediate.from_first.eq(control.product == 0),
+            array.x.eq(intermediate.o), array.y.eq(operands.c),
             array.first.eq(operands.first), array.last.eq(operands.last),
             array.live_rows.eq(control.live_rows),
 
@@ -280,7 +281,7 @@ class _Control(wiring.Component):
             next_step.eq(Mux(self.product == 0, job.plan.steps[1], job.plan.steps[2])),
             here.eq(Mux(self.last_product, slices.last,
                         Mux(self.product == 0, slices.second, slices.middle))),
-            next_row.eq(row_word + (1 << (step.n_log2 + rows_log2))),
+            next_row.eq(row_word + ((1 << step.n_log2) << rows_log2)),
             next_b_line.eq(self.b_line + ((1 << step.stride_log2) >> (columns_log2 - rows_log2))),
         ]
 
@@ -377,7 +378,8 @@ class _Operands(wiring.Component):
 
 
 class _Intermediate(wiring.Component):
-    """TT_BMem: two intermediates, one read while the other is written, a bank a column.
+    """TT_BMem: two intermediates, one read while the other is written, a bank a column; and the choice
+    between them and the first core.
 
     A beat wants rank k of rows r = 0.. of a tile, words r * stride + k. With stride 2^s, row r lies
     `r >> (c - s)` lines (c = log2(columns)) below the tile's first line Q, and its bank is that line plus k
@@ -389,6 +391,7 @@ class _Intermediate(wiring.Component):
         super().__init__({
             "read_half": In(1), "read_line": In((config.b_lines - 1).bit_length()),
             "turn": In((config.columns - 1).bit_length()), "stride_log2": In(3),
+            "first": In(data.ArrayLayout(32, config.rows)), "from_first": In(1),
             "o": Out(data.ArrayLayout(32, config.rows)),
             "write": In(config.columns), "write_half": In(1),
             "write_line": In((config.b_lines - 1).bit_length()),
@@ -425,12 +428,17 @@ class _Intermediate(wiring.Component):
         turned = [Signal(32, name=f"turned_{i}", reset_less=True) for i in range(config.columns)]
         m.d.sync += turned_by.eq(self.turn)
         m.d.sync += [to.eq(word) for to, word in zip(turned, _rotate(banks, turned_by, 1))]
+        # Which place a row is taken from stands ready, one bit a choice, long before a beat arrives: what is
+        # left between two registers is an AND-OR and the unpacking of operands.
+        chosen = Signal(len(strides) + 1)
+        m.d.sync += chosen.eq(Cat(self.from_first, *(~self.from_first & (self.stride_log2 == s)
+                                                     for s in strides)))
         for r in range(config.rows):
-            with m.Switch(self.stride_log2):
-                for s in strides:
-                    low = r & (1 << columns_log2 - s) - 1
-                    with m.Case(s):
-                        m.d.comb += self.o[r].eq(turned[(low << s) + (r >> columns_log2 - s)])
+            word = Mux(chosen[0], self.first[r], 0)
+            for which, s in enumerate(strides, start=1):
+                low = r & (1 << columns_log2 - s) - 1
+                word |= Mux(chosen[which], turned[(low << s) + (r >> columns_log2 - s)], 0)
+            m.d.comb += self.o[r].eq(word)
         return m
 
 

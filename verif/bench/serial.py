@@ -4,6 +4,7 @@ import json
 import os
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -72,14 +73,16 @@ def place(tables, config):
 
 def load(images, config) -> list[dict]:
     """The beats of the load stream that write tables 0, 1, .. with their descriptors."""
-    split, where = descriptor_parts(Splitting(config))[:2]
+    sizes: Any = Splitting(config)
+    targets: Any = Target
+    split, where = descriptor_parts(sizes)[:2]
     parts = [Layout(describe(layout)) for layout in (split, where, shape_layout(config))]
     beats = []
     for number, image in enumerate(images):
         for part, values in enumerate((image.split, image.where, image.shape)):
-            beats.append({"target": Target.TABLE.value, "part": part, "address": number,
+            beats.append({"target": targets.TABLE.value, "part": part, "address": number,
                           "data": parts[part].pack(values)})
-        for target, base, lines in ((Target.A, image.a_base, image.a), (Target.C, image.c_base, image.c)):
+        for target, base, lines in ((targets.A, image.a_base, image.a), (targets.C, image.c_base, image.c)):
             beats += [{"target": target.value, "address": base + at, "data": word(line)}
                       for at, line in enumerate(lines)]
     return beats
