@@ -113,17 +113,23 @@ def _jobs() -> int:
 
 
 def build(
-    component: Any, name: str, *, waves: bool = False, opt: str = "-O1", extra_args: tuple[str, ...] = ()
+    component: Any,
+    name: str,
+    *,
+    waves: bool = False,
+    opt: str = "-O1",
+    extra_args: tuple[str, ...] = (),
+    fresh: bool = False,
 ) -> Model:
     """The Verilator model of `component`, from the cache when one with the same content was built before.
 
     Parameters  component: a `wiring.Component`; name: for the folder's name, people read it; waves: build in
                 FST; opt: the C++ optimisation of the design's own code; extra_args: further arguments for
-                Verilator
+                Verilator; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log
     """
     texts, metadata = _convert(component, names=waves)
-    return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args)
+    return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args, fresh=fresh)
 
 
 @cache
@@ -165,6 +171,7 @@ def build_texts(
     waves: bool = False,
     opt: str = "-O1",
     extra_args: tuple[str, ...] = (),
+    fresh: bool = False,
 ) -> Model:
     """As `build`, from Verilog texts; the top module is `metadata["top"]`."""
     top = metadata["top"]
@@ -195,7 +202,7 @@ def build_texts(
     binary = folder / "obj" / "sim"
     with _locked(CACHE / "locks" / digest):
         stamp = folder / "built.json"
-        if stamp.exists() and binary.exists():
+        if stamp.exists() and binary.exists() and not fresh:
             known = json.loads(stamp.read_text())
             return Model(folder, binary, metadata, known["build_seconds"], True, waves)
         shutil.rmtree(folder, ignore_errors=True)
