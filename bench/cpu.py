@@ -51,12 +51,12 @@ def rows() -> Iterator[Row]:
     rng = np.random.default_rng(7)
     modes = row_modes(ROWS)
     indices = rng.integers(0, ROWS, LOOKUPS)
-    parts = split(indices, modes)
+    parts, dense = split(indices, modes), indices % DENSE_ROWS
     cut = [[tuple(part[at:at + batch] for part in parts) for at in range(0, LOOKUPS, batch)]
            for batch in BATCHES]
     for columns in COLUMNS:
         table = rng.standard_normal((DENSE_ROWS, columns), dtype=np.float32)
-        gathered = rate(lambda: table[indices % DENSE_ROWS], LOOKUPS)  # noqa: B023 - called at once
+        gathered = rate(lambda: table[dense], LOOKUPS)  # noqa: B023 - called at once
         yield figure(f"cpu.gather.d{columns}", f"NumPy gather from a dense table of {DENSE_ROWS:,} rows",
                      gathered / 1e6, "M rows/s")
         for rank in RANKS:
