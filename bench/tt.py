@@ -114,5 +114,6 @@ def _real(config: Any) -> Iterator[Row]:
     yield at_least("tt.rows_per_cycle.d64r4.real", f"rows a cycle, D 64 as (4, 4, 4), rank 4, {len(indices):,} "
                    "MovieLens-100K items in the log's order", round(rate, 4), "rows", 0.99)
     share = done.counters["reused"] / max(1, done.counters["reused"] + done.counters["computed"])
-    yield figure("tt.reuse.d64r4.real", "first products found again, MovieLens-100K as it comes", round(100 * share, 1), "%")
+    yield figure("tt.reuse.d64r4.real", "first products found again, MovieLens-100K as it comes",
+                 round(100 * share, 1), "%")
 

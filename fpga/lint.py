@@ -95,7 +95,7 @@ def tools() -> dict[str, bool]:
 
 def _verilator(files: list[Path], top: str) -> list[Finding]:
     binary, _ = verilator()
-    command = [binary, "--lint-only", "-Wall", "--quiet", "-O0", "--top-module", top, *map(str, files)]
+    command = [str(binary), "--lint-only", "-Wall", "--quiet", "-O0", "--top-module", top, *map(str, files)]
     run = subprocess.run(
         command, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

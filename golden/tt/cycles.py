@@ -42,7 +42,8 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
     """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
 
     lanes .. output_beats: as in a preset. gaps: (N,) cycles for which the source pauses before it offers a lookup,
-    once the one before is taken (default 0). ready: (lanes, cycles) whether the consumer takes a beat, repeated (default: always).
+    once the one before is taken (default 0). ready: (lanes, cycles) whether the consumer takes a beat,
+    repeated (default: always).
     latency: the grid's, default `grid_latency`.
     """
     tables = np.asarray(tables, dtype=np.int64)

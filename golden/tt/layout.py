@@ -302,6 +302,7 @@ def _candidate(fmt: Format, v: int, modes, columns, ranks, grid_log2: int) -> La
     cores = len(modes)
     first = middle = None
     paired = fmt.paired
+    padded: tuple[int, ...]
     if cores == 2:
         if fmt.swap or fmt.wide:
             return None

@@ -82,9 +82,9 @@ def test_without_the_generator_place_is_a_submodule():
 
 def test_same_bytes_in_another_process(tmp_path):
     program = (
-        "import sys; sys.path[:0] = [%r, %r]\n"
-        "from test_verilog import Chain\nfrom gen.verilog import emit\nimport sys\n"
-        "emit(Chain(3, odd=True), 'chain', sys.argv[1])" % (str(ROOT), str(Path(__file__).parent))
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]\n"
+        "from test_verilog import Chain\nfrom gen.verilog import emit\n"
+        "emit(Chain(3, odd=True), 'chain', sys.argv[1])"
     )
     digests = []
     for seed, folder in (("1", tmp_path / "a"), ("2", tmp_path / "elsewhere" / "b")):

@@ -1,9 +1,9 @@
 """The runner must not be fooled: a failing test fails, and so does a run that tests nothing."""
 
 import pytest
+from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth import Module
 
 from verif.bench import runner
 

@@ -66,7 +66,8 @@ class Bench:
 
     def stop(self) -> None:
         """Ends all drivers at once; a reset follows."""
-        for part in (self.load_source, self.lookup_source, *self.sinks, *self.monitors):
+        drivers: list[Any] = [self.load_source, self.lookup_source, *self.sinks, *self.monitors]
+        for part in drivers:
             part.stop()
 
     def ask(self, tables, indices) -> None:
