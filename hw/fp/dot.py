@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -25,22 +27,29 @@ def _named(m: Module, name: str, value: Value, *, node: bool = False) -> Signal:
     return wire
 
 
-def _greater(m: Module, name: str, a: Value, b: Value) -> Value:
-    """a > b for unsigned values in LUTs alone, three bits at a time, where a carry chain has no room."""
-    above = _named(m, f"{name}_above", a & ~b)
-    equal = _named(m, f"{name}_equal", ~(a ^ b))
-    result = Const(0, 1)
-    for i in range(len(a)):
-        result = above[i] | (equal[i] & result)
-    return result
-
-
-def _largest(m: Module, name: str, a: Value, b: Value, *, gate: Value | None = None,
-             carry: bool = True) -> Value:
-    """The larger of a and b; with `gate` low, a. Without `carry`, no carry chain is used."""
-    take = b > a if carry else _greater(m, name, b, a)
-    take = take if gate is None else take & gate
+def _largest(m: Module, name: str, a: Value, b: Value, gate: Value | None = None) -> Value:
+    """The larger of a and b; with `gate` low, a."""
+    take = b > a if gate is None else (b > a) & gate
     return _named(m, name, Mux(_named(m, f"{name}_take", take), b, a))
+
+
+def _largest_of_four(m: Module, name: str, p: Sequence[Value], pairs: Value | None = None,
+                     all_: Value | None = None) -> tuple[Value, Value]:
+    """The largest of p[0..3] and that of p[1] and p[3], by six comparisons side by side: one carry chain deep.
+
+    With `all_` low, the first is the larger of p[0] and p[2]; with `pairs` low too, they are p[0] and p[1].
+    """
+    def above(i: int, k: int) -> Value:
+        return _named(m, f"{name}_{i}above{k}", p[i] > p[k])
+
+    even, odd = above(2, 0), above(3, 1)
+    take_odd = Mux(even, Mux(odd, above(3, 2), above(1, 2)), Mux(odd, above(3, 0), above(1, 0)))
+    if pairs is not None and all_ is not None:
+        even, odd, take_odd = even & pairs, odd & pairs, take_odd & all_
+    take_odd = _named(m, f"{name}_take_odd", take_odd)
+    upper = _named(m, f"{name}_upper", Mux(take_odd, odd, even))
+    first = Mux(take_odd, Mux(upper, p[3], p[1]), Mux(upper, p[2], p[0]))
+    return _named(m, name, first), Mux(odd, p[3], p[1])
 
 
 def _add(a: Value, b: Value, carry: Value, width: int) -> Value:
@@ -55,30 +64,31 @@ def _add(a: Value, b: Value, carry: Value, width: int) -> Value:
     return (a - b)[1:width + 1]
 
 
-def _shift_level(m: Module, name: str, value: Value, amount: Value, twin: Value, step: int, *,
+def _shift_level(m: Module, name: str, value: Value, amount: Value, twin: Value, steps: tuple[int, int], *,
                  left: bool = False) -> Signal:
-    """value shifted by `step` times a 2-bit amount: a 4:1 multiplexer a bit, one LUT6.
+    """value shifted by amount[0] * steps[0] + amount[1] * steps[1]: a 4:1 multiplexer a bit, one LUT6.
 
     `twin` is a second register with the same amount. Each output bit that would have a 2:1 multiplexer in
-    common with another takes its selects from the other register: sharing those would cost a LUT more a bit.
+    common with another, steps[1] bits away, takes its selects from the other register: sharing those would
+    cost a LUT more a bit. Wide steps make few pieces, which a simulator has to put together.
     A signed value shifts in its sign on the right.
     """
     width = len(value)
-    mask = sum(((1 << 2 * step) - 1) << k for k in range(0, width, 4 * step)) & ((1 << width) - 1)
-    zeros = Const(0, step.bit_length() - 1)
-    amount, twin = Cat(zeros, amount), Cat(zeros, twin)
-    if left:
-        moved = ((value << amount)[:width] & mask) | ((value << twin)[:width] & ~Const(mask, width))
-    else:
-        moved = ((value >> amount) & mask) | ((value >> twin) & ~Const(mask, width))
-    moved = moved[:width]
-    return _named(m, name, moved.as_signed() if value.shape().signed else moved, node=True)
+    near, far = steps
 
+    def moved(label: str, amount: Value) -> Signal:
+        places = Cat(Const(0, _log2(near)), amount[0], Const(0, _log2(far) - _log2(near) - 1), amount[1])
+        shifted = (value << places)[:width] if left else value >> places
+        return _named(m, f"{name}_{label}", shifted)
 
-def _shift_right(m: Module, name: str, value: Value, amount: Value, twin: Value) -> Value:
-    """value >> amount, a 4-bit amount."""
-    ones = _shift_level(m, f"{name}_ones", value, amount[:2], twin[:2], 1)
-    return _shift_level(m, name, ones, amount[2:4], twin[2:4], 4)
+    own, other = moved("own", amount), moved("twin", twin)
+    pieces = [(other if k // far % 2 else own)[k:min(k + far, width)] for k in range(0, width, far)]
+    # Bits that choose among fewer than four are left to the mapper, which often finds a place for them.
+    edge = near + far if left else max(width - near - far, 0)
+    lower = _named(m, f"{name}_lower", Cat(*pieces)[:edge], node=not left)
+    upper = _named(m, f"{name}_upper", Cat(*pieces)[edge:], node=left)
+    result = Cat(lower, upper)
+    return _named(m, name, result.as_signed() if value.shape().signed else result)
 
 
 class _Sum:
@@ -147,7 +157,7 @@ class FusedDot(wiring.Component):
                 f"_lut{self.lut_products}")
 
     # Pipeline stages: a value "of stage n" is in a register whose content is n + 1 edges old. Stage 0 holds
-    # the operands. Two levels of exponent comparison fit a stage.
+    # the operands. A stage finds the largest of four exponents.
     @property
     def _peak_stage(self) -> int:
         """The largest exponent of the beat."""
@@ -190,13 +200,14 @@ class FusedDot(wiring.Component):
         def joined_at(name: str, stage: int) -> Value:
             return delay(m, f"joined_{name}", joined0, stage)
 
-        exponents, signs, products, kinds = [], [], [], []
-        for i in range(terms):
-            exponent, sign, kind, zero = self._classify(m, i, x[i], y[i])
-            exponents.append(exponent)
-            signs.append(sign)
-            kinds.append(kind)
-            products.append(self._multiply(m, i, x[i].mant, y[i].mant, zero))
+        exponents, kinds = zip(*(self._classify(m, i, x[i], y[i]) for i in range(terms)))
+        signs = Signal(terms, reset_less=True, attrs={"keep": 1})
+        zeros = Signal(terms, reset_less=True)
+        m.d.sync += [
+            signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y)))),
+            zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y)))),
+        ]
+        products = self._multiply(m, x, y, zeros)
 
         peaks = self._beat_peaks(m, exponents, joined_at)
         tops, shifts = self._align(m, peaks, first0, exponents, joined_at)
@@ -212,54 +223,54 @@ class FusedDot(wiring.Component):
             self._normalise(m, s, totals[s], tops[s], flags[s], foreign)
         return m
 
-    def _classify(self, m: Module, i: int, x: data.View, y: data.View):
-        """Stage 1: the product's exponent, sign and kind; and whether it is zero."""
+    def _classify(self, m: Module, i: int, x: data.View, y: data.View) -> tuple[Value, Value]:
+        """Stage 1: a product's exponent and kind."""
         exponent = Signal(EXPONENT_BITS, name=f"exponent{i}", reset_less=True)
-        sign = Signal(name=f"sign{i}", reset_less=True, attrs={"keep": 1})
-        zero = Signal(name=f"zero{i}", reset_less=True)
         kind = Signal(2, name=f"kind{i}", reset_less=True)
-        is_zero = x.zero | y.zero
-        counts = ~((x.zero & x.special) | (y.zero & y.special))
-        nan = counts & ((x.special & (x.mant[22] | y.zero)) | (y.special & (y.mant[22] | x.zero)))
-        infinite = counts & (x.special | y.special)
+        nan = (x.special & (x.mant[22] | y.zero)) | (y.special & (y.mant[22] | x.zero))
+        nan = _named(m, f"nan{i}", nan)
+        infinite = _named(m, f"infinite_term{i}", x.special | y.special)
         negative = x.sign ^ y.sign
         m.d.sync += [
             exponent.eq(x.exp + y.exp),
-            sign.eq(negative),
-            zero.eq(is_zero),
             # bit 0: +inf or NaN, bit 1: -inf or NaN.
             kind.eq(Cat(nan | (infinite & ~negative), nan | (infinite & negative))),
         ]
-        with m.If(is_zero):
+        with m.If(x.zero | y.zero):
             # A synchronous reset of the register, no LUT.
             m.d.sync += exponent.eq(0)
-        return exponent, sign, kind, zero
+        return exponent, kind
 
-    def _multiply(self, m: Module, i: int, x: Value, y: Value, zero: Value) -> tuple[Value, int]:
-        """The product's bits from 17 up, and their stage: 24 x 17 in a DSP, 24 x 7 in a cascaded one or LUTs.
+    def _multiply(self, m: Module, x: list, y: list, zeros: Value) -> list[tuple[Value, int]]:
+        """The products' bits from 17 up, and the stage of each: 24 x 17 in a DSP, 24 x 7 in a cascaded one or
+        in LUTs.
 
         The hidden bits are taken as 1; a zero is made at the end, by the output register's reset.
         """
-        x, low, high = Cat(x, Const(1, 1)), y[:17], Cat(y[17:], Const(1, 1))
-        m_low = Signal(41, name=f"m_low{i}", reset_less=True)
-        p_low = Signal(41, name=f"p_low{i}", reset_less=True)
-        m.d.sync += [m_low.eq(x * low), p_low.eq(m_low)]
-        product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
-        if i < self.lut_products:
-            stage = 4
-            upper = self._booth(m, i, x, high)
-            base = delay(m, f"p_low_line{i}", p_low[17:], stage - 3)
-        else:
-            stage = 3
-            xx = Signal(24, name=f"xx{i}", reset_less=True)
-            high_ = Signal(7, name=f"high_{i}", reset_less=True)
-            upper = Signal(PRODUCT_BITS, name=f"m_high{i}", reset_less=True)
-            m.d.sync += [xx.eq(x), high_.eq(high), upper.eq(xx * high_)]
-            base = p_low[17:]
-        m.d.sync += product.eq(upper + base)
-        with m.If(delay(m, f"zero_line{i}", zero, stage - 2)):
-            m.d.sync += product.eq(0)
-        return product, stage
+        products = []
+        held = [delay(m, f"zero_line{k}", zeros, k) for k in (1, 2)]
+        for i, (a, b) in enumerate(zip(x, y)):
+            a, low, high = Cat(a.mant, Const(1, 1)), b.mant[:17], Cat(b.mant[17:], Const(1, 1))
+            m_low = Signal(41, name=f"m_low{i}", reset_less=True)
+            p_low = Signal(41, name=f"p_low{i}", reset_less=True)
+            m.d.sync += [m_low.eq(a * low), p_low.eq(m_low)]
+            product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
+            if i < self.lut_products:
+                stage = 4
+                upper = self._booth(m, i, a, high)
+                base = delay(m, f"p_low_line{i}", p_low[17:], 1)
+            else:
+                stage = 3
+                xx = Signal(24, name=f"xx{i}", reset_less=True)
+                high_ = Signal(7, name=f"high_{i}", reset_less=True)
+                upper = Signal(PRODUCT_BITS, name=f"m_high{i}", reset_less=True)
+                m.d.sync += [xx.eq(a), high_.eq(high), upper.eq(xx * high_)]
+                base = p_low[17:]
+            m.d.sync += product.eq(upper + base)
+            with m.If(held[stage - 3][i]):
+                m.d.sync += product.eq(0)
+            products.append((product, stage))
+        return products
 
     def _booth(self, m: Module, i: int, x: Value, y: Value) -> Value:
         """Stage 3: 24 x 7 bits by radix-4 Booth digits, a row added in each of three stages.
@@ -292,32 +303,33 @@ class FusedDot(wiring.Component):
         ]
         return sums[2][:PRODUCT_BITS]
 
-    def _largest_of(self, m: Module, name: str, values: list[Value]) -> Value:
-        """The largest of some values, two levels of comparison a stage."""
-        level = 0
+    def _largest_of(self, m: Module, name: str, values: Sequence[Value]) -> Value:
+        """The largest of some values, up to four a stage."""
+        stage = 0
         while len(values) > 1:
-            values = [_largest(m, f"{name}_{level}_{k}", a, b, carry=level % 2 == 0)
-                      for k, (a, b) in enumerate(zip(values[::2], values[1::2]))]
-            level += 1
-            if level % 2 == 0 or len(values) == 1:
-                registers = [Signal(EXPONENT_BITS, name=f"{name}_{level}_{k}_stage", reset_less=True)
-                             for k in range(len(values))]
-                m.d.sync += [r.eq(v) for r, v in zip(registers, values)]
-                values = registers
+            stage += 1
+            if len(values) == 2:
+                values = [_largest(m, f"{name}_{stage}", *values)]
+            else:
+                values = [_largest_of_four(m, f"{name}_{stage}_{k}", values[k:k + 4])[0]
+                          for k in range(0, len(values), 4)]
+            registers = [Signal(EXPONENT_BITS, name=f"{name}_{stage}_{k}_stage", reset_less=True)
+                         for k in range(len(values))]
+            m.d.sync += [r.eq(v) for r, v in zip(registers, values)]
+            values = registers
         return values[0]
 
-    def _beat_peaks(self, m: Module, exponents: list[Value], joined_at) -> list[Value]:
+    def _beat_peaks(self, m: Module, exponents: Sequence[Value], joined_at) -> list[Value]:
         """The largest exponent of each group, joined groups compared with one another."""
         w = self.width
         peaks = [self._largest_of(m, f"peak{s}", exponents[s * w:(s + 1) * w]) for s in range(self.subs)]
         if self._levels == 0:
             return peaks
         joined = joined_at("peak", self._peak_stage - 1)
-        for j in range(self._levels):
-            half = self.subs >> (j + 1)
-            peaks = [_largest(m, f"joint_peak{j}_{s}", peaks[s], peaks[s + half], gate=joined[j],
-                              carry=j % 2 == 0) if s < half else peaks[s]
-                     for s in range(self.subs)]
+        if self._levels == 1:
+            peaks = [_largest(m, "joint_peak", *peaks, gate=joined[0]), peaks[1]]
+        else:
+            peaks = [*_largest_of_four(m, "joint_peak", peaks, joined[0], joined[1]), *peaks[2:]]
         registers = [Signal(EXPONENT_BITS, name=f"beat_peak{s}", reset_less=True) for s in range(self.subs)]
         m.d.sync += [r.eq(p) for r, p in zip(registers, peaks)]
         return registers
@@ -358,9 +370,9 @@ class FusedDot(wiring.Component):
             distance = _named(m, f"distance{i}", _add(aligned, ~owned[i // self.width], Const(0, 1),
                                                             EXPONENT_BITS))
             # Its initial value alone keeps the twin from being merged with `shift`.
-            twin = Signal(4, name=f"shift_twin{i}", reset_less=True, init=15)
+            twin = Signal(5, name=f"shift_twin{i}", reset_less=True, init=31)
             # Bit 5, not complemented: shifted out.
-            m.d.sync += [shift.eq(Cat(distance[:5], ~distance[5:].all())), twin.eq(distance[:4])]
+            m.d.sync += [shift.eq(Cat(distance[:5], ~distance[5:].all())), twin.eq(distance[:5])]
             shifts.append((shift, twin))
         return tops, (shifts, gaps)
 
@@ -368,27 +380,32 @@ class FusedDot(wiring.Component):
         """Aligned products, negated by complement, and their sums; each adder takes in one missing +1."""
         shift_stage = self._shift_stage
         partial: list[_Sum] = []
+        sign_line = delay(m, "sign_line", signs, shift_stage - 1)
         for i, product in enumerate(products):
             shift, twin = shifts[0][i]
             q = delay(m, f"product_line{i}", product[0], shift_stage - product[1])
-            sign = delay(m, f"sign_line{i}", signs[i], shift_stage - 1)
-            near = _shift_right(m, f"near{i}", q, ~shift[:4], ~twin)
+            sign = sign_line[i]
+            # 1s and 8s, 2s and 16s; then 4s.
+            near = _shift_level(m, f"near_fine{i}", q,
+                                ~Cat(shift[0], shift[3]), ~Cat(twin[0], twin[3]), (1, 8))
+            near = _shift_level(m, f"near{i}", near,
+                                ~Cat(shift[1], shift[4]), ~Cat(twin[1], twin[4]), (2, 16))
 
             def finish(near, far, sign):
-                kept = Mux(far, near[16:], near)
+                kept = Mux(far, near[4:], near)
                 return Cat(Mux(sign, ~kept, kept)[:PRODUCT_BITS], sign)
 
             later = Signal(name=f"negative{i}", reset_less=True)
             m.d.sync += later.eq(sign)
             if i % 2 == 0 or self.width == 1:
                 aligned = Signal(PRODUCT_BITS + 1, name=f"aligned{i}", reset_less=True)
-                m.d.sync += aligned.eq(finish(near, ~shift[4], sign))
+                m.d.sync += aligned.eq(finish(near, ~shift[2], sign))
                 partial.append(_Sum(aligned, later))
             else:
                 # The last level of this shifter is absorbed by the adder's LUTs.
                 aligned = Signal(PRODUCT_BITS, name=f"nearer{i}", reset_less=True)
                 far = Signal(name=f"near_far{i}", reset_less=True)
-                m.d.sync += [aligned.eq(near), far.eq(shift[4])]
+                m.d.sync += [aligned.eq(near), far.eq(shift[2])]
                 partial.append(_Sum(finish(aligned, ~far, later), later))
             with m.If(shift[5]):
                 m.d.sync += [aligned.eq(0), later.eq(0)]
@@ -435,7 +452,10 @@ class FusedDot(wiring.Component):
                          coarse.eq(Mux(gap[6:].all(), ~gap[4:6], 3))]
             running = Signal(width, name=f"sum_running{s}", reset_less=True)
             total = Signal(width, name=f"total{s}", reset_less=True)
-            near = _shift_right(m, f"sum_near{s}", running.as_signed(), ~fine, ~twin)
+            near = _shift_level(m, f"sum_near_fine{s}", running.as_signed(),
+                                ~Cat(fine[1], fine[3]), ~Cat(twin[1], twin[3]), (2, 8))
+            near = _shift_level(m, f"sum_near{s}", near,
+                                ~Cat(fine[0], fine[2]), ~Cat(twin[0], twin[2]), (1, 4))
             far = near >> Cat(Const(0, 4), coarse)
             added = _named(m, f"added{s}", _add(part.bits, far, part.carry, width))
             m.d.sync += [running.eq(added), total.eq(added)]
@@ -493,14 +513,17 @@ class FusedDot(wiring.Component):
         blocks = repeats(f"changed{s}", total, 16)
         skip16 = _named(m, f"skip16_{s}", blocks[0])
         skip32 = _named(m, f"skip32_{s}", blocks[1] if width - 1 > 32 else Const(0, 1))
-        coarse = Signal(width, name=f"coarse{s}", reset_less=True)
+        coarse_low = Signal(16, name=f"coarse_low{s}", reset_less=True)
+        coarse_high = Signal(width - 16, name=f"coarse_high{s}", reset_less=True)
+        coarse = Cat(coarse_low, coarse_high)
         coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs={"keep": 1})
         m.d.sync += [
-            coarse.eq(Mux(skip32, left(total, 32), Mux(skip16, left(total, 16), total))),
+            coarse_low.eq(total[:16]),
+            coarse_high.eq(Mux(skip32, left(total, 32)[16:], Mux(skip16, total[:width - 16], total[16:]))),
             coarse_shift.eq(Cat(skip16 & ~skip32, skip32)),
         ]
         with m.If(skip16):
-            m.d.sync += coarse[:16].eq(0)
+            m.d.sync += coarse_low.eq(0)
         exponent = delay(m, f"top_line{s}", top, self._total_stage + 3 - self._peak_stage - 1)
 
         # 4s
@@ -512,7 +535,8 @@ class FusedDot(wiring.Component):
         m.d.sync += [by4.eq(by4_next), by4_twin.eq(by4_next), coarse_held.eq(coarse)]
 
         # 1s. The lowest bits only tell whether the value is inexact: they move no further.
-        moved = _shift_level(m, f"middle_next{s}", coarse_held, by4, by4_twin, 4, left=True)
+        moved = _shift_level(m, f"middle_next{s}", coarse_held, by4, by4_twin, (4, 8),
+                             left=True)
         by1_next = _named(m, f"by1_next{s}", choice(repeats(f"middle_changed{s}", moved, 1)))
         by1 = Signal(2, name=f"by1_{s}", reset_less=True)
         by1_twin = Signal(2, name=f"by1_twin{s}", reset_less=True, init=3)
@@ -535,7 +559,7 @@ class FusedDot(wiring.Component):
         # free.
         offset = width - 2 - 127 - 46 + 17
         m.d.sync += [
-            fine.eq(_shift_level(m, f"fine_next{s}", middle, by1, by1_twin, 1, left=True)[3:]),
+            fine.eq(_shift_level(m, f"fine_next{s}", middle, by1, by1_twin, (1, 2), left=True)[3:]),
             sticky.eq(lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2))),
             biased.eq(exponent - Cat(by1, by4_held, coarse_shift_held, Const(-(offset >> 6), 4))),
         ]
@@ -562,14 +586,15 @@ class FusedDot(wiring.Component):
         over = _named(m, f"over{s}", ~exp[9] & (exp[8] | exp[:8].all()))
         nan = flags.all()
         infinite = _named(m, f"infinite{s}", flags.any())
-        result = Signal(32, name=f"result{s}", reset_less=True)
+        result_fraction = Signal(23, name=f"result_fraction{s}", reset_less=True)
+        result_upper = Signal(9, name=f"result_upper{s}", reset_less=True)
         m.d.sync += [
-            result[:23].eq(fraction),
-            result[23:31].eq(Mux(infinite | (over & ~under), 0xFF, Mux(under, 0, exp[:8]))),
-            result[31].eq(Mux(infinite, flags[1] & ~flags[0], negative3)),
+            result_fraction.eq(fraction),
+            result_upper.eq(Cat(Mux(infinite | (over & ~under), 0xFF, Mux(under, 0, exp[:8])),
+                                Mux(infinite, flags[1] & ~flags[0], negative3))),
         ]
         with m.If(infinite | under | over):
-            m.d.sync += result[:23].eq(Cat(Const(0, 22), nan))
+            m.d.sync += result_fraction.eq(Cat(Const(0, 22), nan))
         with m.If(foreign):
-            m.d.sync += result.eq(0)
-        m.d.comb += self.o[s].eq(result)
+            m.d.sync += [result_fraction.eq(0), result_upper.eq(0)]
+        m.d.comb += self.o[s].eq(Cat(result_fraction, result_upper))
