@@ -1,0 +1,73 @@
+"""The command: what it writes, and that a mistake gives one sentence and a code, never a traceback."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fpga.synth import Area, Depth, Report
+from hotrail.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def test_verilog_is_the_same_twice(tmp_path):
+    for folder in ("a", "b"):
+        done = call("verilog", "tiny", "--out", tmp_path / folder)
+        assert done.exit_code == 0, done.output
+    first = {p.name: p.read_bytes() for p in (tmp_path / "a" / "tiny").iterdir()}
+    assert first == {p.name: p.read_bytes() for p in (tmp_path / "b" / "tiny").iterdir()}
+    metadata = json.loads(first["hotrail_tt.json"])
+    assert set(metadata["files"]) == {name for name in first if name.endswith(".v")}
+    assert metadata["config"]["lanes"] == 1
+    assert {s["name"] for s in metadata["streams"]} >= {"i_lookups", "i_load"}
+
+
+def test_own_preset(tmp_path):
+    text = (ROOT / "gen" / "presets" / "tiny.toml").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace("lanes = 1", "lanes = 3"))
+    done = call("verilog", path, "--out", tmp_path)
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: mine.toml: [tt] lanes = 3: lanes must be ")
+    assert done.output.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("command", ["verilog", "lint", "synth"])
+def test_unknown_preset(command):
+    done = call(command, "tinny")
+    assert done.exit_code == 1 and done.output.startswith("Error: there is no preset 'tinny'; there are ")
+
+
+def test_unknown_bench():
+    done = call("bench", "nothing")
+    assert done.exit_code == 1 and done.output.startswith("Error: there is no bench 'nothing'; there are ")
+
+
+def test_lint_of_tiny():
+    done = call("lint", "tiny")
+    assert done.exit_code == 0, done.output
+    assert "tiny/tt" in done.output and "nothing but what is waived" in done.output
+
+
+@pytest.mark.parametrize("levels, code", [(6, 0), (7, 1)])
+def test_synth_fails_on_a_deep_path(monkeypatch, levels, code):
+    depth = Depth(levels, 1, ("in here", "a", "b"))
+    report = Report("hotrail_tt", Area(lut=1), {"here": (Area(lut=1), 1)}, depth, depth, depth, {"here": depth})
+    monkeypatch.setattr("fpga.synth.synthesise", lambda *args, **kwargs: report)
+    done = call("synth", "tiny")
+    assert done.exit_code == code
+    assert f"deepest: {levels} LUT levels" in done.output and "    in here" in done.output
+
+
+def test_bitstream_says_what_it_lacks():
+    done = subprocess.run(["make", "bitstream"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "needs AMD Vitis" in done.stderr
