@@ -1,6 +1,6 @@
 """SCRec's TT computation unit: one array of plain cells, one product after the other."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -472,16 +472,24 @@ class _Drain(wiring.Component):
         widths = [(j, 1 << j) for j in range(columns_log2 + 1)]
         marks = waiting("marks", Cat(self.word_valid, self.word_last), columns - 1)
         lines = [waiting(f"column_{c}", self.words[c], columns - 1 - c) for c in range(columns)]
-        aligned = [Signal(32, name=f"aligned_{c}") for c in range(columns)]
-        live, valid = Signal(columns), Signal()
-        with m.Switch(self.n_log2):
+        # The width stands ready, one bit a choice, long before a row comes.
+        fits, live = Signal(len(widths)), Signal(columns)
+        m.d.sync += [
+            fits.eq(Cat(self.n_log2 == j if j < columns_log2 else self.n_log2 >= j for j, _ in widths)),
+            live.eq(Cat(Const(1, 1), *(self.n_log2 > j for j in range(columns_log2) for _ in range(1 << j)))),
+        ]
+        aligned = []
+        for c in range(columns):
+            word = 0
             for j, n in widths:
-                with m.Case(j) if j < columns_log2 else m.Default():
-                    m.d.comb += [
-                        *(aligned[c].eq(lines[c][n - 1 - c]) for c in range(n)),
-                        live.eq((1 << n) - 1),
-                        Cat(valid, self.done).eq(marks[n - 1]),
-                    ]
+                if n > c:
+                    word |= Mux(fits[j], lines[c][n - 1 - c], 0)
+            aligned.append(word)
+        valid = Signal()
+        mark = Mux(fits[0], marks[0], 0)
+        for j, n in widths[1:]:
+            mark |= Mux(fits[j], marks[n - 1], 0)
+        m.d.comb += Cat(valid, self.done).eq(mark)
 
         with m.If(self.done):
             # What has passed the tap must not pass the next tile's, which may lie further on.
