@@ -17,6 +17,7 @@ import numpy as np
 
 from gen import learn, reorder, shapes
 from gen.trace import Trace, movielens, read
+from golden.tt import serial
 from golden.tt.cycles import Timing, cycles
 from golden.tt.decompose import decompose, dense, relative_error
 from golden.tt.layout import plan
@@ -120,6 +121,7 @@ class Demo:
     sample: np.ndarray = field(repr=False)
     sample_items: list[str]
     build_seconds: float
+    serial_cycles_a_row: int | None  # SCRec's own array, tile after tile; None for a shape that it does not take
 
     @property
     def passed(self) -> bool:
@@ -195,7 +197,8 @@ def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
     names = trace.names.get(options.item, trace.ids.get(options.item))
     sample_items = [str(i) if names is None else str(names[i]) for i in items[:SHOWN]]
     return Demo(trace.source, n_users, n_items, items.size, row_modes, column_modes, options.rank, fits, runs,
-                np.sort(np.bincount(items))[::-1], sample, sample_items, build_seconds)
+                np.sort(np.bincount(items))[::-1], sample, sample_items, build_seconds,
+                _serial_cycles(decomposed))
 
 
 def describe(run_: Run) -> str:
@@ -237,6 +240,13 @@ def _compare(name: str, cores: list[np.ndarray], indices: np.ndarray, done: Simu
     return Run(name, indices.size, int(differs.sum()), arrivals,
                int(np.count_nonzero(arrivals != timing.last_at - timing.taken_at[0])),
                done.counters["computed"], timing.computed, layout.macs, config.macs, done.run_seconds)
+
+
+def _serial_cycles(cores: list[np.ndarray]) -> int | None:
+    try:
+        return serial.plan(*shape_of(cores)).cycles
+    except ValueError:
+        return None
 
 
 def _modelled(cores: list[np.ndarray], indices: np.ndarray, config: Any) -> Timing:

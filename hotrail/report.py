@@ -90,8 +90,9 @@ def _draw_arrivals(axis, demo: Demo) -> None:
                   label=f"{run.name}: {run.rows_per_cycle:.3f} rows a cycle")
     lookups = demo.runs[0].lookups
     reach = max(run.cycles for run in demo.runs)
-    axis.plot([0, reach], [0, reach / 64], color=SOFT, lw=1.2,
-              label="64 cycles a row: the paper's array, live tile" if demo.rank == 4 else None)
+    if demo.serial_cycles_a_row:
+        axis.plot([0, reach], [0, reach / demo.serial_cycles_a_row], color=SOFT, lw=1.2,
+                  label=f"SCRec's own array, tile after tile: {demo.serial_cycles_a_row} cycles a row")
     axis.set_ylim(0, lookups * 1.04)
     axis.set_xlim(0, reach * 1.02)
     above = axis.secondary_xaxis("top", functions=(lambda c: c / MEGAHERTZ, lambda t: t * MEGAHERTZ))
@@ -119,6 +120,11 @@ def render(demo: Demo, picture: bytes) -> str:
         f"{run.microseconds:,.1f}"]) for run in demo.runs)
     verdict = "matches" if demo.passed else "DIFFERS from"
     modes = " x ".join(map(str, demo.row_modes)), " x ".join(map(str, demo.column_modes))
+    serial = ""
+    if demo.serial_cycles_a_row:
+        serial = (f"<p>SCRec's own array of as many multipliers, tile after tile, takes "
+                  f"{demo.serial_cycles_a_row} cycles a row of this shape: "
+                  f"{demo.serial_cycles_a_row * demo.runs[0].rows_per_cycle:.0f} times as many.</p>\n")
     encoded = base64.b64encode(picture).decode()
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>hotrail demo</title>
@@ -147,7 +153,7 @@ on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p>
 <p>Rows a cycle and MAC slots are of the steady state, between the first vector and the last; cycles count
 from the first lookup handed over, pipeline latency included. MAC slots counts the multiplications that the
 chain needs without reuse. A first product is computed only where the lane does not hold it.</p>
-<h2>What the table is worth</h2>
+{serial}<h2>What the table is worth</h2>
 <table>{row(["item table", "words", "RMSE, held out", "error against dense"], "th")}
 {fits}</table>
 <p>Decomposing a finished table loses most of it: its rows have little tensor structure. Numbering rows so

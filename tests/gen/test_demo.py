@@ -56,6 +56,7 @@ def test_finds_what_the_log_holds(small):
     assert (found.users, found.items, found.ratings) == (30, 20, 900)
     assert found.row_modes == (3, 3, 3) and found.column_modes == (2, 2, 4)
     assert found.passed and [run.lookups for run in found.runs] == [300, 300, 300]
+    assert found.serial_cycles_a_row > 1 / found.runs[0].rows_per_cycle
     assert found.popularity.sum() == 900 and (np.diff(found.popularity) <= 0).all()
 
 
