@@ -202,15 +202,15 @@ def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
 
 
 def describe(run_: Run) -> str:
-    """One line on a run."""
-    verdict = "every bit equal" if run_.differing == 0 else f"{run_.differing:,} VECTORS DIFFER"
+    """A few lines on a run."""
+    bits = "every bit equal" if run_.differing == 0 else f"{run_.differing:,} VECTORS DIFFER"
     model = ("every cycle as modelled" if run_.off_the_model == 0
              else f"{run_.off_the_model:,} CYCLES ARE NOT THE MODEL'S")
     return (f"RTL        {run_.name}: {run_.lookups:,} lookups in {run_.cycles:,} cycles, "
-            f"{run_.rows_per_cycle:.3f} rows a cycle, {run_.utilisation:.1%} of MAC slots, "
-            f"{run_.microseconds:.1f} us at {MEGAHERTZ} MHz, "
-            f"{run_.first_products:,} first products; "
-            f"{verdict}, {model}")
+            f"{run_.microseconds:.1f} us at {MEGAHERTZ} MHz\n"
+            f"           {run_.rows_per_cycle:.3f} rows a cycle, {run_.utilisation:.1%} of MAC slots, "
+            f"{run_.first_products:,} first products computed\n"
+            f"           {bits}, {model}")
 
 
 def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
