@@ -151,39 +151,14 @@ def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
     say(f"learned    {fits[1].name}: RMSE {fits[1].rmse:.4f} on held-out ratings "
         f"(biases alone {fits[0].rmse:.4f})")
 
-    row_modes, column_modes = shapes.row_modes(n_items), shapes.column_modes(options.columns)
     new_row = reorder.by_similarity(model.items)
-    sorted_table = np.empty_like(model.items)
-    sorted_table[new_row] = model.items
-    for rank in sorted({options.rank, 4 * options.rank, 8 * options.rank}):
-        for name, table, row_of in (("rows as in the log", model.items, np.arange(n_items)),
-                                    ("rows by similarity", sorted_table, new_row)):
-            try:
-                cores = decompose(table, row_modes, column_modes, rank)
-            except ValueError:
-                if rank == options.rank:
-                    raise
-                continue  # a larger rank than the table has is only left out of the comparison
-            fits.append(Fit(f"decomposed, rank {rank}, {name}", sum(core.size for core in cores),
-                            model.rmse(ratings, dense(cores)[row_of]), relative_error(table, cores)))
-            say(f"decomposed rank {rank:2}, {name}: relative error {fits[-1].error:.3f}, "
-                f"RMSE {fits[-1].rmse:.4f}, {fits[-1].parameters:,} words for {fits[1].parameters:,}")
-    decomposed = decompose(sorted_table, row_modes, column_modes, options.rank)
-
-    trained_model, wide = learn.tensor_train(ratings, row_modes=row_modes, column_modes=column_modes,
-                                             rank=options.rank, rows_of=new_row, sweeps=SWEEPS, seed=SEED)
-    trained = [np.ascontiguousarray(core, dtype=np.float32) for core in wide]
-    fits.append(Fit(f"trained as a train, rank {options.rank}, rows by similarity",
-                    sum(core.size for core in trained),
-                    trained_model.rmse(ratings, dense(trained)[new_row])))
-    say(f"trained    rank {options.rank:2}, rows by similarity: RMSE {fits[-1].rmse:.4f}, "
-        f"{fits[-1].parameters:,} words")
+    tables = [_decomposed(model, ratings, new_row, options, fits, say),
+              _trained(ratings, new_row, options, fits, say)]
     say(f"           {time.perf_counter() - started:.1f} s so far; now the RTL. Its simulator is built first "
         "if it is not there yet: a minute or two")
 
     looked_up = new_row[items[: options.lookups]]
     by_lane = reorder.sorted_batches(looked_up, batch=BATCH, lanes=config.lanes)
-    tables = [decomposed, trained]
     runs, sample, build_seconds = [], np.empty((0, options.columns), np.float32), 0.0
     for name, which, indices in (("decomposed, order of the log", 0, looked_up),
                                  ("trained, order of the log", 1, looked_up),
@@ -196,9 +171,50 @@ def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
             sample = done.vectors[:SHOWN]
     names = trace.names.get(options.item, trace.ids.get(options.item))
     sample_items = [str(i) if names is None else str(names[i]) for i in items[:SHOWN]]
+    row_modes, column_modes, _ = shape_of(tables[0])
     return Demo(trace.source, n_users, n_items, items.size, row_modes, column_modes, options.rank, fits, runs,
                 np.sort(np.bincount(items))[::-1], sample, sample_items, build_seconds,
-                _serial_cycles(decomposed))
+                _serial_cycles(tables[0]))
+
+
+def _decomposed(model: learn.Model, ratings: learn.Ratings, new_row: np.ndarray, options: Options,
+                fits: list[Fit], say: Callable[[str], None]) -> list[np.ndarray]:
+    """Cores of the dense table at the rank asked for, rows by similarity; the errors of others beside it."""
+    n_items = ratings.shape[1]
+    by_similarity = np.empty_like(model.items)
+    by_similarity[new_row] = model.items
+    chosen: list[np.ndarray] = []
+    for rank in sorted({options.rank, 4 * options.rank, 8 * options.rank}):
+        for name, table, row_of in (("rows as in the log", model.items, np.arange(n_items)),
+                                    ("rows by similarity", by_similarity, new_row)):
+            try:
+                cores = decompose(table, shapes.row_modes(n_items), shapes.column_modes(options.columns), rank)
+            except ValueError:
+                if rank == options.rank:
+                    raise
+                continue  # a larger rank than the table has is only left out of the comparison
+            if rank == options.rank:
+                chosen = cores
+            fits.append(Fit(f"decomposed, rank {rank}, {name}", sum(core.size for core in cores),
+                            model.rmse(ratings, dense(cores)[row_of]), relative_error(table, cores)))
+            say(f"decomposed rank {rank:2}, {name}: relative error {fits[-1].error:.3f}, "
+                f"RMSE {fits[-1].rmse:.4f}, {fits[-1].parameters:,} words for {model.items.size:,}")
+    return chosen
+
+
+def _trained(ratings: learn.Ratings, new_row: np.ndarray, options: Options, fits: list[Fit],
+             say: Callable[[str], None]) -> list[np.ndarray]:
+    """Cores that were learned as cores, as float32."""
+    model, wide = learn.tensor_train(
+        ratings, row_modes=shapes.row_modes(ratings.shape[1]),
+        column_modes=shapes.column_modes(options.columns), rank=options.rank, rows_of=new_row,
+        sweeps=SWEEPS, seed=SEED)
+    cores = [np.ascontiguousarray(core, dtype=np.float32) for core in wide]
+    fits.append(Fit(f"trained as a train, rank {options.rank}, rows by similarity",
+                    sum(core.size for core in cores), model.rmse(ratings, dense(cores)[new_row])))
+    say(f"trained    rank {options.rank:2}, rows by similarity: RMSE {fits[-1].rmse:.4f}, "
+        f"{fits[-1].parameters:,} words")
+    return cores
 
 
 def describe(run_: Run) -> str:

