@@ -366,7 +366,12 @@ def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False)
     out = Path(out_dir)
     texts, metadata = convert(component, name, names=names)
     out.mkdir(parents=True, exist_ok=True)
+    note = out / f"{name}.json"
+    if note.exists():  # modules that an earlier configuration had and this one has not
+        for file in json.loads(note.read_text()).get("files", []):
+            if file not in texts and Path(file).name == file:
+                (out / file).unlink(missing_ok=True)
     for file, text in texts.items():
         (out / file).write_text(text)
-    (out / f"{name}.json").write_text(json.dumps(metadata, indent=1) + "\n")
+    note.write_text(json.dumps(metadata, indent=1) + "\n")
     return Build(tuple(out / f for f in texts), name, metadata)

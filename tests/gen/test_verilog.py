@@ -111,6 +111,13 @@ def test_metadata(tmp_path):
     assert all(file.exists() for file in built.files)
 
 
+def test_nothing_stale_is_left(tmp_path):
+    emit(Chain(2, odd=True), "chain", tmp_path)
+    (tmp_path / "mine.v").write_text("// not ours")
+    built = emit(Chain(2), "chain", tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {f.name for f in built.files} | {"chain.json", "mine.v"}
+
+
 def test_describe():
     class Mode(enum.Enum, shape=2):
         OFF = 0
