@@ -251,8 +251,10 @@ class FusedDot(wiring.Component):
         held = [delay(m, f"zero_line{k}", zeros, k) for k in (1, 2)]
         for i, (a, b) in enumerate(zip(x, y)):
             a, low, high = Cat(a.mant, Const(1, 1)), b.mant[:17], Cat(b.mant[17:], Const(1, 1))
-            m_low = Signal(41, name=f"m_low{i}", reset_less=True)
-            p_low = Signal(41, name=f"p_low{i}", reset_less=True)
+            # Before a multiplier in LUTs these head a delay line, see `delay`.
+            keep = {"keep": 1} if i < self.lut_products else {}
+            m_low = Signal(41, name=f"m_low{i}", reset_less=True, attrs=keep)
+            p_low = Signal(41, name=f"p_low{i}", reset_less=True, attrs=keep)
             m.d.sync += [m_low.eq(a * low), p_low.eq(m_low)]
             product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
             if i < self.lut_products:
