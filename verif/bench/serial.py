@@ -14,7 +14,7 @@ from golden import fp32
 from golden.tt import serial
 from golden.tt.rows import shape_of
 from hw.tt.descriptor import STRIDE_BITS, descriptor_parts
-from hw.tt.serial import SerialConfig, Splitting, Target, shape_layout
+from hw.tt.serial_config import SerialConfig, Splitting, Target, shape_layout
 from verif.bench import reset, start
 from verif.bench.pack import Layout
 from verif.bench.stream import Sink, Source
