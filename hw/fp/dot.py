@@ -227,9 +227,11 @@ class FusedDot(wiring.Component):
         """Stage 1: a product's exponent and kind."""
         exponent = Signal(EXPONENT_BITS, name=f"exponent{i}", reset_less=True)
         kind = Signal(2, name=f"kind{i}", reset_less=True)
+        # Zero and special at once is padding: it makes the product zero whatever it meets.
+        counts = ~((x.zero & x.special) | (y.zero & y.special))
         nan = (x.special & (x.mant[22] | y.zero)) | (y.special & (y.mant[22] | x.zero))
-        nan = _named(m, f"nan{i}", nan)
-        infinite = _named(m, f"infinite_term{i}", x.special | y.special)
+        nan = _named(m, f"nan{i}", counts & nan)
+        infinite = _named(m, f"infinite_term{i}", counts & (x.special | y.special))
         negative = x.sign ^ y.sign
         m.d.sync += [
             exponent.eq(x.exp + y.exp),
