@@ -84,7 +84,9 @@ class Lanes(wiring.Component):
 
 
 class DotLane(wiring.Component):
-    """A FusedDot behind `unpack`: i = control (first in bit 0, combine from bit 1), x words, y words."""
+    """A FusedDot behind `unpack`: i = control, x words, y words. Control: first in bit 0, combine in bits 1 and
+    2; bit 8 + k makes x[k] padding, bit 24 + k (k below 8) y[k].
+    """
 
     def __init__(self, **parameters):
         self._dot = FusedDot(**parameters)
@@ -96,10 +98,15 @@ class DotLane(wiring.Component):
         m = Module()
         m.submodules.dot = dot = self._dot
         words = [self.i[32 * k:32 * k + 32] for k in range(1 + 2 * self._terms)]
-        m.d.comb += [dot.first.eq(words[0][0]), dot.combine.eq(words[0][1:]),
+        m.d.comb += [dot.first.eq(words[0][0]), dot.combine.eq(words[0][1:3]),
                      self.o.eq(Cat(*(dot.o[s] for s in range(dot.subs))))]
         for k in range(self._terms):
             m.d.comb += [dot.x[k].eq(unpack(words[1 + k])), dot.y[k].eq(unpack(words[1 + self._terms + k]))]
+            with m.If(words[0][8 + k]):
+                m.d.comb += [dot.x[k].zero.eq(1), dot.x[k].special.eq(1)]
+            if k < 8:
+                with m.If(words[0][24 + k]):
+                    m.d.comb += [dot.y[k].zero.eq(1), dot.y[k].special.eq(1)]
         return m
 
 

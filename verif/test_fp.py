@@ -122,7 +122,7 @@ async def _through_dot(dut, beats, want, reset=range(0)):
     for cycle in range(len(beats) + latency + 1):
         beat = beats[cycle] if cycle < len(beats) else None
         if beat is None:
-            dut.i.value = random.getrandbits(9 * 32) & ~1
+            dut.i.value = random.getrandbits(9 * 32) & ~1  # any garbage, but no `first`
         else:
             first, combine, x, y = beat
             words = [first | combine << 1, *fp32.bits(x).tolist(), *fp32.bits(y).tolist()]
@@ -334,7 +334,11 @@ def test_dot_vectors(name, tmp_path):
                 x[:len(corners), 0], y[:len(corners), 0] = corners[:, 0], corners[:, 1]
                 if chunk == 0:
                     x[:len(corners):2, 1:] = 0
-                want = words_of(fp32.dot(x, y, width * joined)).reshape(tiles, owners)
+                # Padding in either operand or both, in one sum of four.
+                pad_x, pad_y = (random.random((2, *x.shape)) < 0.1) & (random.random((len(x), 1)) < 0.25)
+                padded = pad_x | pad_y
+                want = fp32.dot(np.where(padded, 0, x), np.where(padded, 0, y), width * joined)
+                want = words_of(want).reshape(tiles, owners)
 
                 def beats_of(v, tiles=tiles, owners=owners, beats=beats, joined=joined):
                     # (tile, owner, beat, joined, width): group s is owner + owners * joined's index.
@@ -343,6 +347,12 @@ def test_dot_vectors(name, tmp_path):
 
                 control = np.full((tiles, beats), combine << 1, np.uint32)
                 control[:, 0] |= 1
+                pads = beats_of(pad_x) @ (1 << np.arange(8, 8 + width * subs))
+                # The control word has room for eight of y's: the others are padded in x.
+                many = beats_of(pad_y)
+                pads |= (many[:, 8:] | beats_of(pad_x)[:, 8:]) @ (1 << np.arange(16, 16 + max(width * subs - 8, 0)))
+                pads |= many[:, :8] @ (1 << np.arange(24, 24 + many[:, :8].shape[1]))
+                control |= pads.reshape(control.shape).astype(np.uint32)
                 start_at = sum(len(r) for r in records)
                 records.append(np.concatenate([control.reshape(-1, 1), beats_of(x), beats_of(y)], 1))
                 last = start_at + np.arange(tiles) * beats + beats - 1

@@ -120,7 +120,8 @@ class FusedDot(wiring.Component):
     Numerics    per beat: running maximum of the products' exponents; products cut to their upper 31 bits
                 and shifted right to it (magnitudes, floor), accumulator likewise (floor); added exactly;
                 after the last beat one rounding to nearest even; NaN for any NaN, 0 * inf and inf - inf; an
-                exact zero is +0; subnormal results flushed after rounding. Against golden: bit-exact
+                exact zero is +0; subnormal results flushed after rounding; an operand with both `zero` and
+                `special` is padding, whose product is zero whatever it meets. Against golden: bit-exact
     Reset       nothing needs it: the first beat with `first` set clears a sum
     Raises      ValueError for a parameter outside its range
     Golden      golden.fp32.dot          Tests  verif/test_fp.py
@@ -227,18 +228,19 @@ class FusedDot(wiring.Component):
         """Stage 1: a product's exponent and kind."""
         exponent = Signal(EXPONENT_BITS, name=f"exponent{i}", reset_less=True)
         kind = Signal(2, name=f"kind{i}", reset_less=True)
-        # Zero and special at once is padding: it makes the product zero whatever it meets.
+        # Zero and special at once is padding, which makes no NaN and no infinity.
         counts = ~((x.zero & x.special) | (y.zero & y.special))
+        zero = _named(m, f"zero_term{i}", x.zero | y.zero)
         nan = (x.special & (x.mant[22] | y.zero)) | (y.special & (y.mant[22] | x.zero))
         nan = _named(m, f"nan{i}", counts & nan)
-        infinite = _named(m, f"infinite_term{i}", counts & (x.special | y.special))
+        infinite = _named(m, f"infinite_term{i}", (x.special | y.special) & ~zero)
         negative = x.sign ^ y.sign
         m.d.sync += [
             exponent.eq(x.exp + y.exp),
             # bit 0: +inf or NaN, bit 1: -inf or NaN.
             kind.eq(Cat(nan | (infinite & ~negative), nan | (infinite & negative))),
         ]
-        with m.If(x.zero | y.zero):
+        with m.If(zero):
             # A synchronous reset of the register, no LUT.
             m.d.sync += exponent.eq(0)
         return exponent, kind
