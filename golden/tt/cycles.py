@@ -91,6 +91,8 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     fetch_at = np.arange(lanes)                     # next lookup to leave the lane's queue
     fetched = np.full(lanes, -1, np.int64)
     asking = np.full(lanes, -1, np.int64)
+    pending = np.full(lanes, -1, np.int64)
+    pending_skips = np.zeros(lanes, np.bool_)
     entry_key = np.full((lanes, entries), -1, np.int64)
     entry_valid = np.zeros((lanes, entries), np.bool_)
     entry_users = np.zeros((lanes, entries), np.int64)
@@ -99,6 +101,13 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     free_lines = np.full(lanes, t_lines, np.int64)
     oldest, findable, findable_lines = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
     entry_of = np.zeros(count, np.int64)
+    matched = np.full(lanes, -1, np.int64)          # the entry that the asking lookup equals
+    leaving = np.full(lanes, -1, np.int64)
+    stuck, tail_idle = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+    dropped, old = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+    taken_before = np.zeros(lanes, np.int64)
+    freed = np.zeros(lanes, np.int64)
+    has_credit = np.ones(lanes, np.bool_)
     # Loop machines: lookup, tiles left, beats a tile, beats left of the tile; -1 is idle.
     job = np.full((lanes, 3), -1, np.int64)
     tiles = np.zeros((lanes, 3), np.int64)
@@ -158,7 +167,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             # Grant.
             current = job[lane, 2]
             turned = current >= 0 and shape[tables[current], _TURNED] == 1
-            wants_last = current >= 0 and credits[lane] > 0 and not (pair_ends[lane] and not turned)
+            wants_last = current >= 0 and has_credit[lane] and not (pair_ends[lane] and not turned)
             choice = -1
             if inside[lane]:
                 choice = owner[lane]
@@ -179,32 +188,46 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             last_done = done[2]
 
             begin_last = waits[lane, 1] >= 0 and (current < 0 or last_done)
-            take_last = ripe[lane, 1] > 0 and (waits[lane, 1] < 0 or begin_last)
+            take_last = ripe[lane, 1] > 0 and waits[lane, 1] < 0
             waiting_one = waits[lane, 0]
             need = shape[tables[waiting_one], _MIDDLE_TILES] if waiting_one >= 0 else 0
             begin_middle = (waiting_one >= 0 and (job[lane, 1] < 0 or middle_done)
-                            and begun[lane, 1] != in_flight and ring_free[lane] >= need)
-            take_middle = ripe[lane, 0] > 0 and (waiting_one < 0 or begin_middle)
+                            and begun[lane, 1] != in_flight
+                            and (need == 0 or (freed[lane] == 0 and ring_free[lane] >= need)))
+            take_middle = ripe[lane, 0] > 0 and waiting_one < 0
 
             # The reuse table.
             one = asking[lane]
-            found, room, present = -1, False, False
+            found, room, present = matched[lane], False, False
             if one >= 0:
                 present = shape[tables[one], _FIRST_TILES] > 0
-                if present:
-                    for entry in range(entries):
-                        if entry_valid[lane, entry] and entry_key[lane, entry] == keys[one]:
-                            found = entry
-                    room = held[lane] < entries and free_lines[lane] >= shape[tables[one], _FIRST_TILES]
-            serve = (one >= 0 and (job[lane, 0] < 0 or first_done) and begun[lane, 0] != in_flight
+                room = held[lane] < entries and free_lines[lane] >= shape[tables[one], _FIRST_TILES]
+            begin_first = pending[lane] >= 0 and (job[lane, 0] < 0 or first_done)
+            serve = (one >= 0 and pending[lane] < 0 and begun[lane, 0] != in_flight
                      and (not present or found >= 0 or room))
-            drop = (one >= 0 and present and found < 0 and not room and held[lane] > 0
-                    and entry_users[lane, tail[lane]] == 0)
-            ages = findable[lane] > entries // 2 or findable_lines[lane] > t_lines // 2
-            ask = fetched[lane] >= 0 and (one < 0 or serve)
+            take = serve and present
+            make = take and found < 0
+            wish = (findable[lane] > entries // 2 or findable_lines[lane] > t_lines // 2
+                    or (stuck[lane] and findable[lane] > 0))
+            ages = wish and not take
+            drop = tail_idle[lane] and old[lane] and not dropped[lane] and not make
+            ask = fetched[lane] >= 0 and one < 0
             waits_first = fetch_at[lane]
             fetch = (waits_first < count and taken[waits_first] >= 0
-                     and taken[waits_first] + split_latency < cycle and (fetched[lane] < 0 or ask))
+                     and taken[waits_first] + split_latency < cycle and fetched[lane] < 0)
+            # Registers that say a cycle later what is true now.
+            stuck[lane] = one >= 0 and present and found < 0 and not room
+            tail_idle[lane] = entry_users[lane, tail[lane]] == 0 and tail[lane] != found
+            old[lane] = held[lane] != findable[lane]
+            dropped[lane] = drop
+            has_credit[lane] = credits[lane] > 1
+            if leaving[lane] >= 0:
+                entry_users[lane, leaving[lane]] -= 1
+                leaving[lane] = -1
+            ring_free[lane] += freed[lane]
+            freed[lane] = 0
+            waiting[lane] -= taken_before[lane]
+            taken_before[lane] = 0
 
             # -- The edge. Output first.
             if fetches:
@@ -248,9 +271,9 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             pair_ends[lane] = last_done and turned
 
             if last_done:
-                ring_free[lane] += shape[tables[current], _MIDDLE_TILES]
+                freed[lane] = shape[tables[current], _MIDDLE_TILES]
                 if shape[tables[current], _FIRST_TILES] > 0:
-                    entry_users[lane, entry_of[current]] -= 1
+                    leaving[lane] = entry_of[current]
                 job[lane, 2] = -1
                 number[lane] = 0
             if begin_last:
@@ -281,6 +304,12 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             if first_done:
                 ripening[lane, 0, (cycle + delay + 1) % _HORIZON] += 1
                 job[lane, 0] = -1
+            if begin_first:
+                one_first = pending[lane]
+                _begin(job, tiles, beats, left, skips, lane, 0, one_first, shape[tables[one_first]])
+                skips[lane, 0] = pending_skips[lane]
+                pending[lane] = -1
+            valid_before = entry_valid[lane].copy()
             if ages:
                 at = oldest[lane]
                 entry_valid[lane, at] = False
@@ -288,12 +317,13 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                 findable_lines[lane] -= entry_size[lane, at]
                 oldest[lane] = (at + 1) % entries
             if serve:
-                _begin(job, tiles, beats, left, skips, lane, 0, one, shape[tables[one]])
+                pending[lane] = one
+                pending_skips[lane] = not present
                 begun[lane, 0] += 1
                 if present:
                     if found >= 0:
                         reused += 1
-                        skips[lane, 0] = True
+                        pending_skips[lane] = True
                         entry_of[one] = found
                     else:
                         computed += 1
@@ -301,7 +331,6 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                         entry_key[lane, at] = keys[one]
                         entry_valid[lane, at] = True
                         entry_size[lane, at] = shape[tables[one], _FIRST_TILES]
-                        entry_users[lane, at] = 0
                         free_lines[lane] -= entry_size[lane, at]
                         head[lane] = (at + 1) % entries
                         held[lane] += 1
@@ -310,6 +339,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                         entry_of[one] = at
                     entry_users[lane, entry_of[one]] += 1
                 asking[lane] = -1
+                matched[lane] = -1
             if drop:
                 at = tail[lane]
                 free_lines[lane] += entry_size[lane, at]
@@ -318,10 +348,13 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             if ask:
                 asking[lane] = fetched[lane]
                 fetched[lane] = -1
+                for entry in range(entries):
+                    if valid_before[entry] and entry_key[lane, entry] == keys[asking[lane]]:
+                        matched[lane] = entry
             if fetch:
                 fetched[lane] = waits_first
                 fetch_at[lane] += lanes
-                waiting[lane] -= 1
+                taken_before[lane] = 1
         if accept >= 0:
             taken[accept] = cycle
             waiting[turn] += 1

@@ -1,6 +1,6 @@
 """Remembers where recent first products lie, so that lookups that share (table, i_1, i_2) compute it once."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,18 +11,17 @@ class ReuseTable(wiring.Component):
     """Allocates lines of the intermediate buffer to first products, oldest out first, and finds them again.
 
     Entries and lines are both rings in order of allocation. Only the younger half of either ring is found again:
-    the older half drains, so that an entry whose place is needed is no longer in use and nobody waits for it.
+    the older half drains and is freed at once, so that nobody waits for an entry that is always in use.
     Source: EL-Rec §III.B (reuse of intermediate results)
 
     Parameters  entries, lines: powers of two; key_bits: width of what identifies a product; need_bits: width of
                 a number of lines, less one; users_log2: log2 of the lookups that can be under way
-    Members     next_key, advance: In, the lookup that comes next is taken; ask: In, a lookup is waiting, that of
-                the last `advance`; key, need_less_one: In, its key and lines; grant: Out, it can be served:
-                found (hit) or allocated; hit: Out; entry, base: Out; take: In, with ask and grant, serves it;
-                release, released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry;
-                bad: Out, a bit an entry
-    Timing      one lookup a cycle; one entry a cycle grows too old to be found; without room, one entry is freed
-                a cycle until there is
+    Members     next_key, advance: In, the lookup that asks from the next cycle on; ask: In, it is waiting; key,
+                need_less_one: In, its key and lines; grant: Out, it can be served: found (hit) or allocated;
+                hit, entry, base: Out; take: In, serves it (not in a cycle of advance); release, released: In, a
+                lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a bit an entry
+    Timing      a lookup every other cycle; an entry a cycle grows too old to be found, one every other cycle is
+                freed
     Reset       forgets everything
     Golden      golden.tt.cycles          Tests  verif/test_tt.py
     """
@@ -59,83 +58,104 @@ class ReuseTable(wiring.Component):
         users = [Signal(self.users_bits, name=f"users_{i}") for i in range(entries)]
         idle = Signal(entries, init=(1 << entries) - 1)
         head, oldest_found, tail = Signal(entry_bits), Signal(entry_bits), Signal(entry_bits)
-        held = Signal(entry_bits + 1)
+        heads = Signal(entries, init=1)         # the same as `head`, a bit an entry
+        held, findable = Signal(entry_bits + 1), Signal(entry_bits + 1)
         line = Signal(line_bits)
         free_lines = Signal(line_bits + 1, init=self.lines)
-        findable, findable_lines = Signal(entry_bits + 1), Signal(line_bits + 1)
+        findable_lines = Signal(line_bits + 1)
 
         # Where an entry's lines begin, and how many they are, less one.
         store = memory.Memory(shape=line_bits + len(self.need_less_one), depth=entries, init=[])
         m.submodules.store = store
         write = store.write_port()
         found_port, aging_port, tail_port = (store.read_port(domain="comb") for _ in range(3))
-        m.d.comb += [aging_port.addr.eq(oldest_found), tail_port.addr.eq(tail)]
 
-        # Matching takes a cycle of its own: what the next lookup equals is known when it becomes the one that
-        # asks, an entry that is made in between included.
-        matches = Signal(entries)
-        found, room, make, drop, age = Signal(), Signal(), Signal(), Signal(), Signal()
-        match_now = matches & valid
+        # What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may
+        # still be used, it is only freed once idle.
+        matches, some = Signal(entries), Signal(max(1, entries // 4))
+        equal = Signal(entries)
+        m.d.comb += equal.eq(Cat((key == self.next_key) & valid[i] for i, key in enumerate(keys)))
+        with m.If(self.advance):
+            m.d.sync += [matches.eq(equal),
+                         some.eq(Cat(equal[at:at + 4].any() for at in range(0, entries, 4)))]
+        with m.Elif(self.take):
+            m.d.sync += [matches.eq(0), some.eq(0)]
+
+        found, room, make = Signal(), Signal(), Signal()
         m.d.comb += [
-            found.eq(match_now.any()),
+            found.eq(some.any()),
             room.eq(~held[entry_bits] & (free_lines > self.need_less_one)),
             self.hit.eq(found),
             self.grant.eq(found | room),
             make.eq(self.take & ~found),
-            drop.eq(self.ask & ~found & ~room & (held != 0) & Array(idle)[tail]),
-            age.eq((findable > entries // 2) | (findable_lines > self.lines // 2)),
-            found_port.addr.eq(_encode(match_now)),
+            found_port.addr.eq(_encode(matches)),
             self.entry.eq(Mux(found, found_port.addr, head)),
             self.base.eq(Mux(found, found_port.data[:line_bits], line)),
             write.addr.eq(head), write.data.eq(Cat(line, self.need_less_one)), write.en.eq(make),
         ]
-        same = Signal()
-        m.d.comb += same.eq(self.next_key == self.key)
-        with m.If(self.advance):
-            m.d.sync += matches.eq(Cat(
-                Mux(make & (head == i), same, keys[i] == self.next_key) for i in range(entries)))
 
-        need = self.need_less_one + 1
+        # Aging, in cycles that make nothing; also when a lookup is stuck among entries that are all young.
+        stuck, wish, age = Signal(), Signal(), Signal()
+        m.d.sync += stuck.eq(self.ask & ~self.grant)
+        m.d.comb += [
+            wish.eq((findable > entries // 2) | (findable_lines > self.lines // 2) | (stuck & (findable != 0))),
+            age.eq(wish & ~self.take),
+            aging_port.addr.eq(oldest_found),
+        ]
+        # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
+        # waiting lookup equals, or has just joined, is in use.
+        joins, leaves = Signal(entries), Signal(entries)
+        drop, tail_idle, dropped, old = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [tail_idle.eq(Array(idle & ~matches & ~joins)[tail]), old.eq(held != findable), dropped.eq(drop)]
+        m.d.comb += [drop.eq(tail_idle & old & ~dropped & ~make), tail_port.addr.eq(tail)]
+
+        # One adder each; ~n is -n - 1.
+        need = self.need_less_one
+        tail_size, aging_size = tail_port.data[line_bits:], aging_port.data[line_bits:]
         with m.If(make):
-            m.d.sync += [head.eq(head + 1), line.eq(line + need)]
+            m.d.sync += [head.eq(head + 1), heads.eq(heads.rotate_left(1)), line.eq(_sum(line, need, 1))]
         with m.If(drop):
             m.d.sync += tail.eq(tail + 1)
-        m.d.sync += held.eq(held + make - drop)
-        # A drop only happens where nothing is made.
-        with m.If(make):
-            m.d.sync += free_lines.eq(free_lines - need)
-        with m.Elif(drop):
-            m.d.sync += free_lines.eq(free_lines + tail_port.data[line_bits:] + 1)
         with m.If(age):
             m.d.sync += oldest_found.eq(oldest_found + 1)
-        m.d.sync += [
-            findable.eq(findable + make - age),
-            findable_lines.eq(findable_lines + Mux(make, need, 0)
-                              - Mux(age, aging_port.data[line_bits:] + 1, 0)),
-        ]
-
-        for i in range(entries):
-            makes, ages = make & (head == i), age & (oldest_found == i)
-            joins, leaves = Signal(name=f"joins_{i}"), Signal(name=f"leaves_{i}")
-            m.d.comb += [
-                joins.eq(makes | (self.take & match_now[i])),
-                leaves.eq(self.release & (self.released == i)),
+        with m.If(make | drop):
+            m.d.sync += [held.eq(_sum(held, drop.replicate(len(held)), make)),
+                         free_lines.eq(_sum(free_lines, Mux(drop, tail_size, ~_widen(need, line_bits + 1)), drop))]
+        with m.If(make | age):
+            m.d.sync += [
+                findable.eq(_sum(findable, age.replicate(len(findable)), make)),
+                findable_lines.eq(_sum(findable_lines, Mux(age, ~_widen(aging_size, line_bits + 1), need), make)),
             ]
-            with m.If(makes):
+
+        m.d.sync += [
+            joins.eq(Mux(self.take, matches | (heads & (~found).replicate(entries)), 0)),
+            leaves.eq(Cat(self.release & (self.released == i) for i in range(entries))),
+        ]
+        for i in range(entries):
+            with m.If(make & heads[i]):
                 m.d.sync += [keys[i].eq(self.key), valid[i].eq(1), self.bad[i].eq(0)]
-            with m.Elif(ages):
+            with m.Elif(age & (oldest_found == i)):
                 m.d.sync += valid[i].eq(0)
             with m.If(self.poison & (self.poisoned == i)):
                 m.d.sync += self.bad[i].eq(1)
-            with m.If(joins & ~leaves):
+            with m.If(joins[i] & ~leaves[i]):
                 m.d.sync += [users[i].eq(users[i] + 1), idle[i].eq(0)]
-            with m.Elif(leaves & ~joins):
+            with m.Elif(leaves[i] & ~joins[i]):
                 m.d.sync += [users[i].eq(users[i] - 1), idle[i].eq(users[i] == 1)]
         return m
+
+
+def _widen(value, width: int):
+    """`value` with zeros above, so that its complement has ones there."""
+    return Cat(value, Const(0, width - len(value)))
+
+
+def _sum(a, b, carry):
+    """a + b + carry in the width of a: one carry chain."""
+    return (Cat(Const(1, 1), a) + Cat(carry, b))[1:len(a) + 1]
 
 
 def _encode(one_hot):
     """The number of the only bit that is set."""
     bits = (len(one_hot) - 1).bit_length()
     return Cat(Cat(one_hot[i] for i in range(len(one_hot)) if i >> bit & 1).any() for bit in range(bits))
-

@@ -66,7 +66,8 @@ class Sequencer(wiring.Component):
                 descriptor parts 2 and 3; returned: In, beats that left the output buffer this cycle; error,
                 error_slot: In, a slot whose operands could not be corrected; computed, reused: Out, pulses a
                 lookup
-    Timing      one slot a cycle; 7 cycles from i to the first slot, `distance` + 3 more to the last product's
+    Timing      one slot a cycle, a lookup every other cycle; 6 cycles from i to the first slot, `distance` + 3
+                more to the last product's
     Handshake   i.ready comes from registers
     Reset       drops lookups, forgets first products
     Golden      golden.tt.cycles          Tests  verif/test_tt.py
@@ -133,11 +134,12 @@ class Sequencer(wiring.Component):
         fetched_valid, asking_valid = Signal(), Signal()
         fetch, ask, serve = Signal(), Signal(), Signal()
         m.d.comb += [
-            ask.eq(fetched_valid & (~asking_valid | serve)),
-            fetch.eq(queue.r_rdy & (~fetched_valid | ask)),
+            # Each register waits until the next is empty: a lookup every other cycle, and short paths.
+            ask.eq(fetched_valid & ~asking_valid),
+            fetch.eq(queue.r_rdy & ~fetched_valid),
             queue.r_en.eq(fetch),
-            self.taken.eq(fetch),
         ]
+        m.d.sync += self.taken.eq(fetch)
         plan = self._descriptor(m, "plan", 2, incoming.table)
         with m.If(fetch):
             m.d.sync += [fetched.eq(incoming), fetched_plan.eq(plan)]
@@ -180,38 +182,51 @@ class Sequencer(wiring.Component):
             place(m, platform, f"{name}_loops", machine)
         first, middle, last = machines
 
+        # A register for the lookup that is next, so that the machine goes from job to job without a gap.
+        served = data.StructLayout({"token": token, "plan": asking_plan.first.shape(),
+                                    "skips": 1, "held": config.x_bits})
+        pending, pending_valid = Signal(served), Signal()
+        m.d.comb += first_free.eq(~pending_valid)
+        begin_first = Signal()
+        m.d.sync += pending_valid.eq(serve | (pending_valid & ~begin_first))
+        with m.If(serve):
+            m.d.sync += [
+                pending.plan.eq(asking_plan.first),
+                pending.skips.eq(~present | reuse.hit),
+                pending.held.eq(asking.first),
+                pending.token.table.eq(asking.table),
+                pending.token.outside.eq(asking.outside),
+                pending.token.buffered.eq(present),
+                pending.token.entry.eq(reuse.entry),
+                pending.token.base.eq(reuse.base),
+                pending.token.middle.eq(asking.middle),
+                pending.token.last.eq(asking.last),
+                pending.token.second.eq(asking.second),
+            ]
+
         first_token, first_valid, first_skips = Signal(token), Signal(), Signal()
         first_paired, first_swap, first_wide = Signal(), Signal(), Signal()
         first_write = Signal(config.t_bits)
         first_done = Signal()
-        work = serve & present & ~reuse.hit
         m.d.comb += [
             first_done.eq(first_valid & (first_skips | first.done)),
-            first_free.eq(~first_valid | first_done),
-            first.load.eq(work),
-            first.job.tiles.eq(asking_plan.first.tiles),
-            first.job.blocks.eq(asking_plan.first.blocks),
-            first.job.lines.eq(asking_plan.first.lines),
-            first.job.held.eq(asking.first),
-            first.job.running.eq(asking.second),
+            begin_first.eq(pending_valid & (~first_valid | first_done)),
+            first.load.eq(begin_first & ~pending.skips),
+            first.job.tiles.eq(pending.plan.tiles),
+            first.job.blocks.eq(pending.plan.blocks),
+            first.job.lines.eq(pending.plan.lines),
+            first.job.held.eq(pending.held),
+            first.job.running.eq(pending.token.second),
         ]
-        m.d.sync += first_valid.eq(serve | (first_valid & ~first_done))
-        with m.If(serve):
+        m.d.sync += first_valid.eq(begin_first | (first_valid & ~first_done))
+        with m.If(begin_first):
             m.d.sync += [
-                first_skips.eq(~work),
-                first_token.eq(token.const(None)),
-                first_token.table.eq(asking.table),
-                first_token.outside.eq(asking.outside),
-                first_token.buffered.eq(present),
-                first_token.entry.eq(reuse.entry),
-                first_token.base.eq(reuse.base),
-                first_token.middle.eq(asking.middle),
-                first_token.last.eq(asking.last),
-                first_token.second.eq(asking.second),
-                first_paired.eq(asking_plan.first.paired),
-                first_swap.eq(asking_plan.first.swap),
-                first_wide.eq(asking_plan.first.wide),
-                first_write.eq(reuse.base),
+                first_skips.eq(pending.skips),
+                first_token.eq(pending.token),
+                first_paired.eq(pending.plan.paired),
+                first_swap.eq(pending.plan.swap),
+                first_wide.eq(pending.plan.wide),
+                first_write.eq(pending.token.base),
             ]
         with m.Elif(first.go & first.last):
             m.d.sync += first_write.eq(first_write + 1)
@@ -227,7 +242,7 @@ class Sequencer(wiring.Component):
 
         ready, ready_valid, ready_plan = Signal(token), Signal(), Signal(products)
         begin_middle = Signal()
-        m.d.comb += take_middle.eq((ripe_1 != 0) & (~ready_valid | begin_middle))
+        m.d.comb += take_middle.eq((ripe_1 != 0) & ~ready_valid)
         plan = self._descriptor(m, "plan_middle", 2, to_middle.table)
         with m.If(take_middle):
             m.d.sync += [ready.eq(to_middle), ready_plan.eq(plan)]
@@ -236,24 +251,25 @@ class Sequencer(wiring.Component):
         ring_bits = (config.t_middle_lines - 1).bit_length()
         ring_head = Signal(ring_bits)
         ring_free = Signal(ring_bits + 1, init=config.t_middle_lines)
-        ring_freed = Signal(ring_bits + 1)
+        freed, freed_lines = Signal(), Signal(ring_bits + 1)
         has_middle = ready_plan.middle_present
         token_2 = data.StructLayout({
             "table": len(asking.table), "outside": 1, "buffered": 1, "entry": self._entry_bits,
             "ring": 1, "base": wide_y, "last": config.x_bits,
-            "ticket": in_flight.bit_length(), "lines": ring_bits + 1,
+            "ticket": in_flight.bit_length(), "lines": ring_bits,
         })
         middle_token, middle_valid, middle_skips = Signal(token_2), Signal(), Signal()
         middle_done, last_room = Signal(), Signal()
         middle_write = Signal(ring_bits)
         pulses_2 = Signal(delay)
         ticket = Signal(in_flight.bit_length())
-        need = ready_plan.middle.tiles + 1
+        need = ready_plan.middle.tiles[:ring_bits]
+        quiet = Signal(init=1)
         base_2 = Mux(ready.buffered, ready.base, ready.second)
         m.d.comb += [
-            middle_done.eq(middle_valid & Mux(middle_skips, pulses_2 == 0, middle.done)),
+            middle_done.eq(middle_valid & Mux(middle_skips, quiet, middle.done)),
             begin_middle.eq(ready_valid & (~middle_valid | middle_done) & last_room
-                            & (~has_middle | (ring_free >= need))),
+                            & (~has_middle | (~freed & (ring_free > need)))),
             middle.load.eq(begin_middle & has_middle),
             middle.job.running.eq(ready.middle),
             middle.job.held.eq(base_2),
@@ -271,15 +287,18 @@ class Sequencer(wiring.Component):
                 middle_token.base.eq(Mux(has_middle, ring_head, base_2)),
                 middle_token.last.eq(ready.last),
                 middle_token.ticket.eq(ticket),
-                middle_token.lines.eq(Mux(has_middle, need, 0)),
+                middle_token.lines.eq(need),
                 middle_write.eq(ring_head),
                 ticket.eq(ticket + 1),
             ]
         with m.Elif(middle.go & middle.last):
             m.d.sync += middle_write.eq(middle_write + 1)
+        # ~n is -n - 1: one adder each.
         with m.If(begin_middle & has_middle):
-            m.d.sync += ring_head.eq(ring_head + need)
-        m.d.sync += ring_free.eq(ring_free - Mux(begin_middle & has_middle, need, 0) + ring_freed)
+            m.d.sync += ring_head.eq((Cat(Const(1, 1), ring_head) + Cat(Const(1, 1), need))[1:])
+        with m.If(freed | (begin_middle & has_middle)):
+            change = Mux(freed, freed_lines, ~Cat(need, Const(0, 1)))
+            m.d.sync += ring_free.eq((Cat(Const(1, 1), ring_free) + Cat(freed, change))[1:])
         middle_columns, middle_combine, middle_ranks = Signal(2), Signal(2), Signal(config.grid_log2)
         with m.If(begin_middle):
             m.d.sync += [
@@ -293,12 +312,15 @@ class Sequencer(wiring.Component):
         to_last, last_room_, take_last = self._waiting(
             m, "to_last", token_2, middle_token, middle_done, begin_middle, ripe_2)
         m.d.comb += last_room.eq(last_room_)
-        m.d.sync += pulses_2.eq(Cat(middle_done & ~middle_skips, pulses_2[:-1]))
+        m.d.sync += [
+            pulses_2.eq(Cat(middle_done & ~middle_skips, pulses_2[:-1])),
+            quiet.eq(~(middle_done & ~middle_skips) & (pulses_2[:-1] == 0)),
+        ]
         m.d.sync += ripe_2.eq(ripe_2 + (pulses_2[-1] | (middle_done & middle_skips)) - take_last)
 
         final, final_valid, final_plan = Signal(token_2), Signal(), Signal(last_part)
         begin_last = Signal()
-        m.d.comb += take_last.eq((ripe_2 != 0) & (~final_valid | begin_last))
+        m.d.comb += take_last.eq((ripe_2 != 0) & ~final_valid)
         plan = self._descriptor(m, "plan_last", 3, to_last.table)
         with m.If(take_last):
             m.d.sync += [final.eq(to_last), final_plan.eq(plan)]
@@ -328,42 +350,45 @@ class Sequencer(wiring.Component):
             reuse.poisoned.eq(self.error_slot.entry),
             reuse.release.eq(last.done & current.buffered),
             reuse.released.eq(current.entry),
-            ring_freed.eq(Mux(last.done, current.lines, 0)),
         ]
+        m.d.sync += [freed.eq(last.done & current.ring), freed_lines.eq(current.lines)]
 
         # -- Who gets the slot: a tile is never interrupted; at its end the latest product goes first.
         credits = Signal(range(config.output_beats + 1), init=config.output_beats)
-        inside, owner = Signal(), Signal(2)
+        has_credit = Signal(init=1)
+        inside, owner = Signal(), Signal(3)
         # The second beat of a pair of tiles takes the cycle after them.
         pair_ends = Signal()
         m.d.sync += pair_ends.eq(last.done & current_plan.turned)
-        wants_last = last.busy & (credits != 0) & ~(pair_ends & ~current_plan.turned)
-        choice, granted = Signal(2), Signal()
-        with m.If(inside):
-            m.d.comb += [choice.eq(owner), granted.eq(1)]
-        with m.Elif(~self.hold):
-            m.d.comb += granted.eq(wants_last | middle.busy | first.busy)
-            with m.If(wants_last):
-                m.d.comb += choice.eq(LAST)
-            with m.Elif(middle.busy):
-                m.d.comb += choice.eq(MIDDLE)
-        m.d.comb += self.open.eq(~inside)
-        for number, machine in enumerate(machines):
-            m.d.comb += machine.go.eq(granted & (choice == number))
-        ends = Array([machine.last for machine in machines])[choice]
-        with m.If(granted):
-            m.d.sync += [inside.eq(~ends), owner.eq(choice)]
-        takes = granted & (choice == LAST) & ~inside
-        m.d.sync += credits.eq(credits - takes + self.returned)
+        wants_last = Signal()
+        m.d.comb += wants_last.eq(last.busy & has_credit & ~(pair_ends & ~current_plan.turned))
+        free = ~inside & ~self.hold
+        m.d.comb += [
+            self.open.eq(~inside),
+            first.go.eq(Mux(inside, owner[FIRST], free & first.busy & ~middle.busy & ~wants_last)),
+            middle.go.eq(Mux(inside, owner[MIDDLE], free & middle.busy & ~wants_last)),
+            last.go.eq(Mux(inside, owner[LAST], free & wants_last)),
+        ]
+        granted = Cat(machine.go for machine in machines)
+        with m.If(granted.any()):
+            m.d.sync += [
+                inside.eq(~(granted & Cat(machine.last for machine in machines)).any()),
+                owner.eq(granted),
+            ]
+        # A tile reserves its beat with its first slot; the flag lags, so one beat stays in reserve.
+        takes = last.go & ~inside
+        m.d.sync += [
+            credits.eq(credits - takes + self.returned),
+            has_credit.eq(credits > 1),
+        ]
 
         # -- The slot.
         slot = Signal(slot_layout(config))
         bits = config.grid_log2
         all_rows = Const((1 << bits) - 1, bits)
-        m.d.sync += [self.o_valid.eq(granted), self.o.eq(slot)]
-        m.d.comb += slot.stage.eq(choice)
-        with m.Switch(choice):
-            with m.Case(FIRST):
+        m.d.sync += [self.o_valid.eq(granted.any()), self.o.eq(slot)]
+        with m.Switch(granted):
+            with m.Case(1 << FIRST):
                 m.d.comb += [
                     slot.x.eq(first.held), slot.y.eq(first.running), slot.paired.eq(first_paired),
                     slot.rows.eq(Mux(first_wide, all_rows >> 1, all_rows)),
@@ -371,17 +396,17 @@ class Sequencer(wiring.Component):
                     slot.write.eq(first_write), slot.swap.eq(first_swap), slot.entry.eq(first_token.entry),
                     slot.combine.eq(first_wide),
                 ]
-            with m.Case(MIDDLE):
+            with m.Case(1 << MIDDLE):
                 m.d.comb += [
-                    slot.x.eq(middle.running), slot.y.eq(middle.held), slot.lines.eq(1),
+                    slot.stage.eq(MIDDLE), slot.x.eq(middle.running), slot.y.eq(middle.held), slot.lines.eq(1),
                     slot.first.eq(middle.first), slot.last.eq(middle.last),
                     slot.write.eq(middle_write), slot.ring.eq(0), slot.ticket.eq(middle_token.ticket),
                     slot.columns_log2.eq(middle_columns), slot.combine.eq(middle_combine),
                 ]
                 self._roles(m, slot, middle_columns, middle_ranks, middle)
-            with m.Case(LAST):
+            with m.Case(1 << LAST):
                 m.d.comb += [
-                    slot.x.eq(last.running), slot.y.eq(last.held), slot.lines.eq(current.buffered),
+                    slot.stage.eq(LAST), slot.x.eq(last.running), slot.y.eq(last.held), slot.lines.eq(current.buffered),
                     slot.ring.eq(current.ring),
                     slot.first.eq(last.first), slot.last.eq(last.last), slot.begin.eq(last.begin),
                     slot.turned.eq(current_plan.turned), slot.columns_log2.eq(current_plan.columns_log2),

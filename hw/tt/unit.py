@@ -109,7 +109,9 @@ class TTUnit(wiring.Component):
                 sequencer.write.eq(table_write), sequencer.part.eq(beat.part),
                 sequencer.table.eq(beat.address), sequencer.words.eq(beat.data),
             ]
-            m.d.sync += waiting[lane].eq(waiting[lane] + (accept & (turn_in == lane)) - sequencer.taken)
+            comes = accept & (turn_in == lane)
+            with m.If(comes ^ sequencer.taken):
+                m.d.sync += waiting[lane].eq(waiting[lane] + Cat(1, sequencer.taken.replicate(len(waiting[lane]) - 1)))
             sequencers.append(sequencer)
             slots.append(self._pipeline(m, f"slot_{lane}", sequencer.o_valid, sequencer.o, FETCH_CYCLES - 1))
             self._events["computed"].append(sequencer.computed)
