@@ -167,11 +167,13 @@ class SystolicArray(wiring.Component):
         with m.If(ended):
             m.d.sync += latest.eq(live_rows)
         m.d.sync += [started.eq(load), rows.eq(Mux(ended, live_rows, latest))]
+        # The marks are registers of their own: whoever stores the words has logic behind them.
+        valid, last = Signal(), Signal()
         with m.If(started):
-            m.d.sync += leaving.eq(rows)
-        with m.Elif(leaving != 0):
-            m.d.sync += leaving.eq(leaving - 1)
+            m.d.sync += [leaving.eq(rows), valid.eq(1), last.eq(rows == 1)]
+        with m.Elif(valid):
+            m.d.sync += [leaving.eq(leaving - 1), valid.eq(~last), last.eq(leaving == 2)]
         late = self.columns - 1 if self.aligned else 0
-        marks = _delay(m, "marks", Cat(leaving != 0, leaving == 1), late, reset_less=False)
+        marks = _delay(m, "marks", Cat(valid, last), late, reset_less=False)
         m.d.comb += Cat(self.o_valid, self.o_last).eq(marks)
         return [_delay(m, f"load_{c}", load, c) for c in range(self.columns)]
