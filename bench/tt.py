@@ -62,7 +62,7 @@ def measured_cycles(config: Any, columns: tuple[int, ...], rank: int) -> float:
     """Cycles a row in steady state of a table of this shape, nothing reused; RTL and models compared."""
     cores = _cores(np.random.default_rng(5), MODES, columns, rank)
     expected = tt.cycles_per_row(columns, rank, lanes=config.lanes, grid_log2=config.grid_log2)
-    indices = scattered(int(np.clip(6000 / expected, 96, 1024)))
+    indices = scattered(int(np.clip(12000 / expected, 128, 2048)))
     done = run(config, [cores], np.zeros(len(indices), int), indices)
     check(config, cores, indices, done)
     assert done.counters["reused"] == 0

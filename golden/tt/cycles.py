@@ -107,7 +107,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     dropped, old = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
     taken_before = np.zeros(lanes, np.int64)
     freed = np.zeros(lanes, np.int64)
-    has_credit = np.ones(lanes, np.bool_)
+    has_credit, has_room = np.ones(lanes, np.bool_), np.zeros(lanes, np.bool_)
     # Loop machines: lookup, tiles left, beats a tile, beats left of the tile; -1 is idle.
     job = np.full((lanes, 3), -1, np.int64)
     tiles = np.zeros((lanes, 3), np.int64)
@@ -191,7 +191,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             take_last = ripe[lane, 1] > 0 and waits[lane, 1] < 0
             waiting_one = waits[lane, 0]
             need = shape[tables[waiting_one], _MIDDLE_TILES] if waiting_one >= 0 else 0
-            begin_middle = (waiting_one >= 0 and (job[lane, 1] < 0 or middle_done)
+            begin_middle = (waiting_one >= 0 and job[lane, 1] < 0
                             and begun[lane, 1] != in_flight
                             and (need == 0 or (freed[lane] == 0 and ring_free[lane] >= need)))
             take_middle = ripe[lane, 0] > 0 and waiting_one < 0
@@ -201,7 +201,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             found, room, present = matched[lane], False, False
             if one >= 0:
                 present = shape[tables[one], _FIRST_TILES] > 0
-                room = held[lane] < entries and free_lines[lane] >= shape[tables[one], _FIRST_TILES]
+                room = has_room[lane]
             begin_first = pending[lane] >= 0 and (job[lane, 0] < 0 or first_done)
             serve = (one >= 0 and pending[lane] < 0 and begun[lane, 0] != in_flight
                      and (not present or found >= 0 or room))
@@ -221,6 +221,9 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             old[lane] = held[lane] != findable[lane]
             dropped[lane] = drop
             has_credit[lane] = credits[lane] > 1
+            asks_next = fetched[lane] if ask else one
+            has_room[lane] = asks_next >= 0 and held[lane] < entries and (
+                free_lines[lane] >= shape[tables[asks_next], _FIRST_TILES])
             if leaving[lane] >= 0:
                 entry_users[lane, leaving[lane]] -= 1
                 leaving[lane] = -1

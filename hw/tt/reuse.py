@@ -16,7 +16,7 @@ class ReuseTable(wiring.Component):
 
     Parameters  entries, lines: powers of two; key_bits: width of what identifies a product; need_bits: width of
                 a number of lines, less one; users_log2: log2 of the lookups that can be under way
-    Members     next_key, advance: In, the lookup that asks from the next cycle on; ask: In, it is waiting; key,
+    Members     next_key, next_need, advance: In, the lookup that asks from the next cycle on; ask: In, it is waiting; key,
                 need_less_one: In, its key and lines; grant: Out, it can be served: found (hit) or allocated;
                 hit, entry, base: Out; take: In, serves it (not in a cycle of advance); release, released: In, a
                 lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a bit an entry
@@ -33,6 +33,7 @@ class ReuseTable(wiring.Component):
         entry_bits, line_bits = (entries - 1).bit_length(), (lines - 1).bit_length()
         super().__init__({
             "next_key": In(key_bits),
+            "next_need": In(need_bits),
             "advance": In(1),
             "ask": In(1),
             "key": In(key_bits),
@@ -81,10 +82,12 @@ class ReuseTable(wiring.Component):
         with m.Elif(self.take):
             m.d.sync += [matches.eq(0), some.eq(0)]
 
+        # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
         found, room, make = Signal(), Signal(), Signal()
+        m.d.sync += room.eq(~held[entry_bits] & (
+            free_lines > Mux(self.advance, self.next_need, self.need_less_one)))
         m.d.comb += [
             found.eq(some.any()),
-            room.eq(~held[entry_bits] & (free_lines > self.need_less_one)),
             self.hit.eq(found),
             self.grant.eq(found | room),
             make.eq(self.take & ~found),

@@ -161,6 +161,7 @@ class Sequencer(wiring.Component):
             reuse.advance.eq(ask),
             reuse.key.eq(key_of(asking)),
             reuse.need_less_one.eq(asking_plan.first.tiles),
+            reuse.next_need.eq(fetched_plan.first.tiles),
             reuse.ask.eq(asking_valid & present),
             serve.eq(asking_valid & first_free & first_room & (~present | reuse.grant)),
             reuse.take.eq(serve & present),
@@ -181,6 +182,7 @@ class Sequencer(wiring.Component):
         for name, machine in zip(("first", "middle", "last"), machines, strict=True):
             place(m, platform, f"{name}_loops", machine)
         first, middle, last = machines
+        first_ends, middle_ends, last_ends = (machine.go & machine.ends for machine in machines)
 
         # A register for the lookup that is next, so that the machine goes from job to job without a gap.
         served = data.StructLayout({"token": token, "plan": asking_plan.first.shape(),
@@ -209,7 +211,7 @@ class Sequencer(wiring.Component):
         first_write = Signal(config.t_bits)
         first_done = Signal()
         m.d.comb += [
-            first_done.eq(first_valid & (first_skips | first.done)),
+            first_done.eq(first_valid & (first_skips | first_ends)),
             begin_first.eq(pending_valid & (~first_valid | first_done)),
             first.load.eq(begin_first & ~pending.skips),
             first.job.tiles.eq(pending.plan.tiles),
@@ -267,8 +269,8 @@ class Sequencer(wiring.Component):
         quiet = Signal(init=1)
         base_2 = Mux(ready.buffered, ready.base, ready.second)
         m.d.comb += [
-            middle_done.eq(middle_valid & Mux(middle_skips, quiet, middle.done)),
-            begin_middle.eq(ready_valid & (~middle_valid | middle_done) & last_room
+            middle_done.eq(middle_valid & Mux(middle_skips, quiet, middle_ends)),
+            begin_middle.eq(ready_valid & ~middle_valid & last_room
                             & (~has_middle | (~freed & (ring_free > need)))),
             middle.load.eq(begin_middle & has_middle),
             middle.job.running.eq(ready.middle),
@@ -329,7 +331,7 @@ class Sequencer(wiring.Component):
         current, current_plan, current_bad = Signal(token_2), Signal(last_part), Signal()
         ticket_bad = Signal(2 * in_flight)
         m.d.comb += [
-            begin_last.eq(final_valid & (~last.busy | last.done)),
+            begin_last.eq(final_valid & (~last.busy | last_ends)),
             last.load.eq(begin_last),
             last.job.running.eq(final.last),
             last.job.held.eq(final.base),
@@ -348,10 +350,10 @@ class Sequencer(wiring.Component):
         m.d.comb += [
             reuse.poison.eq(self.error & (self.error_slot.stage == FIRST)),
             reuse.poisoned.eq(self.error_slot.entry),
-            reuse.release.eq(last.done & current.buffered),
+            reuse.release.eq(last_ends & current.buffered),
             reuse.released.eq(current.entry),
         ]
-        m.d.sync += [freed.eq(last.done & current.ring), freed_lines.eq(current.lines)]
+        m.d.sync += [freed.eq(last_ends & current.ring), freed_lines.eq(current.lines)]
 
         # -- Who gets the slot: a tile is never interrupted; at its end the latest product goes first.
         credits = Signal(range(config.output_beats + 1), init=config.output_beats)
@@ -359,7 +361,7 @@ class Sequencer(wiring.Component):
         inside, owner = Signal(), Signal(3)
         # The second beat of a pair of tiles takes the cycle after them.
         pair_ends = Signal()
-        m.d.sync += pair_ends.eq(last.done & current_plan.turned)
+        m.d.sync += pair_ends.eq(last_ends & current_plan.turned)
         wants_last = Signal()
         m.d.comb += wants_last.eq(last.busy & has_credit & ~(pair_ends & ~current_plan.turned))
         free = ~inside & ~self.hold

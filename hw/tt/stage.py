@@ -43,11 +43,10 @@ class LoopMachine(wiring.Component):
     running pointer walks all operands of a group's blocks and starts over at the next.
 
     Parameters  held_bits, running_bits: widths of the pointers
-    Members     load, job: In, begins a job, also in the cycle of `done`; busy: Out, a slot is wanted; go: In,
+    Members     load, job: In, begins a job, also in the cycle in which the last slot is granted; busy: Out, a slot is wanted; go: In,
                 the slot is granted; held, running: Out, this slot's addresses; row_turn, rank_turn: Out;
-                first, last: Out, of a tile's slots; begin: Out, first slot of the job; done: Out, with go: the
-                last slot of the job
-    Timing      one slot a cycle, also from job to job; outputs are registers but for `done`
+                first, last: Out, of a tile's slots; begin, ends: Out, first and last slot of the job
+    Timing      one slot a cycle, also from job to job; no output depends on an input of the same cycle
     Reset       drops the job
     Golden      golden.tt.cycles          Tests  verif/test_tt.py
     """
@@ -67,7 +66,7 @@ class LoopMachine(wiring.Component):
             "first": Out(1),
             "last": Out(1),
             "begin": Out(1),
-            "done": Out(1),
+            "ends": Out(1),
         })
 
     def key(self) -> str:
@@ -93,7 +92,7 @@ class LoopMachine(wiring.Component):
             group_end.eq(block_end & groups.last),
             all_end.eq(group_end & row_last),
             self.last.eq(tile_end),
-            self.done.eq(self.go & tile_end & tiles.last),
+            self.ends.eq(tile_end & tiles.last),
         ]
 
         onward = Signal(self.held_bits)
@@ -142,7 +141,7 @@ class LoopMachine(wiring.Component):
                 m.d.sync += self.held.eq(group_start)
             with m.Elif(line_end):
                 m.d.sync += self.held.eq(onward)
-            with m.If(self.done):
+            with m.If(self.ends):
                 m.d.sync += self.busy.eq(0)
 
         with m.If(self.load):

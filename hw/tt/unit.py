@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import place
 from hw.secded import DATA_BITS, WORD_BITS, encode
+from hw.stream import SkidBuffer
 from hw.tt.config import TTConfig
 from hw.tt.cores import Bank
 from hw.tt.descriptor import Target, load_layout
@@ -76,7 +77,10 @@ class TTUnit(wiring.Component):
         lanes = range(config.lanes)
         self._events: dict[str, list] = {name: [] for name in ("computed", "reused", "slots", "corrected",
                                                                 "uncorrectable")}
-        load = self.i_load
+        # Loads reach everything: they come out of registers.
+        m.submodules.loads = loads = SkidBuffer(load_layout(config))
+        wiring.connect(m, wiring.flipped(self.i_load), loads.i)
+        self._load = load = loads.o
         beat = load.payload
         table_write = load.valid & load.ready & (beat.target == Target.TABLE)
 
@@ -147,7 +151,7 @@ class TTUnit(wiring.Component):
         config = self.config
         n, bits = config.side, config.grid_log2
         lanes = range(config.lanes)
-        load = self.i_load
+        load = self._load
         beat = load.payload
 
         # Load: words made storable, then encoded, in step with lane 0's addresses.
@@ -308,9 +312,9 @@ class TTUnit(wiring.Component):
             order.columns_log2.eq(now.columns_log2), order.combine.eq(now.combine),
             order.error.eq(now.error), order.keep.eq(now.keep), order.beats.eq(now.beats),
             sequencer.returned.eq(order.returned),
-            order.write.eq(self.i_load.valid & self.i_load.ready & (self.i_load.payload.target == Target.KEEP)),
-            order.address.eq(self.i_load.payload.address),
-            order.mask.eq(self.i_load.payload.data),
+            order.write.eq(self._load.valid & self._load.ready & (self._load.payload.target == Target.KEEP)),
+            order.address.eq(self._load.payload.address),
+            order.mask.eq(self._load.payload.data),
         ]
         out = self.o_vectors[lane]
         m.d.comb += [out.payload.eq(order.o.payload), out.valid.eq(order.o.valid), order.o.ready.eq(out.ready)]
