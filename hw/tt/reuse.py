@@ -16,10 +16,11 @@ class ReuseTable(wiring.Component):
 
     Parameters  entries, lines: powers of two; key_bits: width of what identifies a product; need_bits: width of
                 a number of lines, less one; users_log2: log2 of the lookups that can be under way
-    Members     next_key, next_need, advance: In, the lookup that asks from the next cycle on; ask: In, it is waiting; key,
-                need_less_one: In, its key and lines; grant: Out, it can be served: found (hit) or allocated;
-                hit, entry, base: Out; take: In, serves it (not in a cycle of advance); release, released: In, a
-                lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a bit an entry
+    Members     next_key, next_need, advance: In, the lookup that asks from the next cycle on; ask: In, it is
+                waiting; key, need_less_one: In, its key and lines; grant: Out, it can be served: found (hit) or
+                allocated; hit, entry, base: Out; take: In, serves it (not in a cycle of advance); release,
+                released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a
+                bit an entry
     Timing      a lookup every other cycle; an entry a cycle grows too old to be found, one every other cycle is
                 freed
     Reset       forgets everything
