@@ -108,6 +108,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     taken_before = np.zeros(lanes, np.int64)
     freed = np.zeros(lanes, np.int64)
     has_credit, has_room = np.ones(lanes, np.bool_), np.zeros(lanes, np.bool_)
+    ring_room = np.zeros(lanes, np.bool_)
     # Loop machines: lookup, tiles left, beats a tile, beats left of the tile; -1 is idle.
     job = np.full((lanes, 3), -1, np.int64)
     tiles = np.zeros((lanes, 3), np.int64)
@@ -193,7 +194,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             need = shape[tables[waiting_one], _MIDDLE_TILES] if waiting_one >= 0 else 0
             begin_middle = (waiting_one >= 0 and job[lane, 1] < 0
                             and begun[lane, 1] != in_flight
-                            and (need == 0 or (freed[lane] == 0 and ring_free[lane] >= need)))
+                            and (need == 0 or (freed[lane] == 0 and ring_room[lane])))
             take_middle = ripe[lane, 0] > 0 and waiting_one < 0
 
             # The reuse table.
@@ -220,6 +221,8 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             tail_idle[lane] = entry_users[lane, tail[lane]] == 0 and tail[lane] != found
             old[lane] = held[lane] != findable[lane]
             dropped[lane] = drop
+            waits_next = done_order[lane, 0] if take_middle else waiting_one
+            ring_room[lane] = waits_next >= 0 and ring_free[lane] >= shape[tables[waits_next], _MIDDLE_TILES]
             has_credit[lane] = credits[lane] > 1
             asks_next = fetched[lane] if ask else one
             has_room[lane] = asks_next >= 0 and held[lane] < entries and (

@@ -4,7 +4,6 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.place import place
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import descriptor_parts
 from hw.tt.index import slices_layout
@@ -180,7 +179,8 @@ class Sequencer(wiring.Component):
             LoopMachine(held_bits=wide_y, running_bits=config.x_bits),
         ]
         for name, machine in zip(("first", "middle", "last"), machines, strict=True):
-            place(m, platform, f"{name}_loops", machine)
+            # In line, not shared: its logic and the arbitration are mapped together.
+            m.submodules[f"{name}_loops"] = machine
         first, middle, last = machines
         first_ends, middle_ends, last_ends = (machine.go & machine.ends for machine in machines)
 
@@ -266,12 +266,14 @@ class Sequencer(wiring.Component):
         pulses_2 = Signal(delay)
         ticket = Signal(in_flight.bit_length())
         need = ready_plan.middle.tiles[:ring_bits]
-        quiet = Signal(init=1)
+        quiet, ring_room = Signal(init=1), Signal()
+        # Room is only taken by the lookup that waits here, so what was seen a cycle ago still holds.
+        m.d.sync += ring_room.eq(ring_free > Mux(take_middle, plan.middle.tiles, ready_plan.middle.tiles))
         base_2 = Mux(ready.buffered, ready.base, ready.second)
         m.d.comb += [
             middle_done.eq(middle_valid & Mux(middle_skips, quiet, middle_ends)),
             begin_middle.eq(ready_valid & ~middle_valid & last_room
-                            & (~has_middle | (~freed & (ring_free > need)))),
+                            & (~has_middle | (~freed & ring_room))),
             middle.load.eq(begin_middle & has_middle),
             middle.job.running.eq(ready.middle),
             middle.job.held.eq(base_2),

@@ -253,9 +253,10 @@ class TTUnit(wiring.Component):
             grid.y_high.eq(odd),
         ]
         # Of an X line only the operand's own quarters count.
-        quarter = self._quarter(slot)
-        banks = n * n // 2
-        read = Cat((((number ^ quarter) & slot.rows) == 0).replicate(banks) for number in range(n))
+        _, before = slots[FETCH_CYCLES - 3]
+        quarters = Signal(n, name=f"quarters_{lane}")
+        m.d.sync += quarters.eq(Cat(((number ^ self._quarter(before)) & before.rows) == 0 for number in range(n)))
+        read = Cat(quarter.replicate(n * n // 2) for quarter in quarters)
         uses = [(x_fixed & read, x_bad & read, valid),
                 (even_fixed, even_bad, valid & ~slot.lines & ~pick_odd),
                 (odd_fixed, odd_bad, valid & ~slot.lines & (pick_odd | slot.paired))]
