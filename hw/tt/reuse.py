@@ -74,25 +74,32 @@ class ReuseTable(wiring.Component):
 
         # What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may
         # still be used, it is only freed once idle.
-        matches, some = Signal(entries), Signal(max(1, entries // 4))
+        # Also by fours, so that finding the entry's number is short: which four it is among, and where in them.
+        matches = Signal(entries)
+        fours, odd, upper = (Signal(entries // 4, name=name) for name in ("fours", "odd", "upper"))
         equal = Signal(entries)
         m.d.comb += equal.eq(Cat((key == self.next_key) & valid[i] for i, key in enumerate(keys)))
         with m.If(self.advance):
-            m.d.sync += [matches.eq(equal),
-                         some.eq(Cat(equal[at:at + 4].any() for at in range(0, entries, 4)))]
+            starts = range(0, entries, 4)
+            m.d.sync += [
+                matches.eq(equal),
+                fours.eq(Cat(equal[at:at + 4].any() for at in starts)),
+                odd.eq(Cat(equal[at + 1] | equal[at + 3] for at in starts)),
+                upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts)),
+            ]
         with m.Elif(self.take):
-            m.d.sync += [matches.eq(0), some.eq(0)]
+            m.d.sync += [matches.eq(0), fours.eq(0)]
 
         # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
         found, room, make = Signal(), Signal(), Signal()
         m.d.sync += room.eq(~held[entry_bits] & (
             free_lines > Mux(self.advance, self.next_need, self.need_less_one)))
         m.d.comb += [
-            found.eq(some.any()),
+            found.eq(fours.any()),
             self.hit.eq(found),
             self.grant.eq(found | room),
             make.eq(self.take & ~found),
-            found_port.addr.eq(_encode(matches)),
+            found_port.addr.eq(Cat(odd.any(), upper.any(), _encode(fours))),
             self.entry.eq(Mux(found, found_port.addr, head)),
             self.base.eq(Mux(found, found_port.data[:line_bits], line)),
             write.addr.eq(head), write.data.eq(Cat(line, self.need_less_one)), write.en.eq(make),
