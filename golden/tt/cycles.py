@@ -104,6 +104,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     matched = np.full(lanes, -1, np.int64)          # the entry that the asking lookup equals
     leaving = np.full(lanes, -1, np.int64)
     stuck, tail_idle = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+    wish, aged = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
     dropped, old = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
     taken_before = np.zeros(lanes, np.int64)
     freed = np.zeros(lanes, np.int64)
@@ -208,15 +209,16 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                      and (not present or found >= 0 or room))
             take = serve and present
             make = take and found < 0
-            wish = (findable[lane] > entries // 2 or findable_lines[lane] > t_lines // 2
-                    or (stuck[lane] and findable[lane] > 0))
-            ages = wish and not take
+            ages = wish[lane] and not aged[lane] and not take
             drop = tail_idle[lane] and old[lane] and not dropped[lane] and not make
             ask = fetched[lane] >= 0 and one < 0
             waits_first = fetch_at[lane]
             fetch = (waits_first < count and taken[waits_first] >= 0
                      and taken[waits_first] + split_latency < cycle and fetched[lane] < 0)
             # Registers that say a cycle later what is true now.
+            wish[lane] = (findable[lane] > entries // 2 or findable_lines[lane] > t_lines // 2
+                          or (stuck[lane] and findable[lane] > 0))
+            aged[lane] = ages
             stuck[lane] = one >= 0 and present and found < 0 and not room
             tail_idle[lane] = entry_users[lane, tail[lane]] == 0 and tail[lane] != found
             old[lane] = held[lane] != findable[lane]

@@ -21,8 +21,7 @@ class ReuseTable(wiring.Component):
                 allocated; hit, entry, base: Out; take: In, serves it (not in a cycle of advance); release,
                 released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a
                 bit an entry
-    Timing      a lookup every other cycle; an entry a cycle grows too old to be found, one every other cycle is
-                freed
+    Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
     Golden      golden.tt.cycles          Tests  verif/test_tt.py
     """
@@ -106,13 +105,14 @@ class ReuseTable(wiring.Component):
         ]
 
         # Aging, in cycles that make nothing; also when a lookup is stuck among entries that are all young.
-        stuck, wish, age = Signal(), Signal(), Signal()
-        m.d.sync += stuck.eq(self.ask & ~self.grant)
-        m.d.comb += [
+        # Whether there is need is known a cycle later, so not in the cycle after another.
+        stuck, wish, age, aged = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [
+            stuck.eq(self.ask & ~self.grant),
             wish.eq((findable > entries // 2) | (findable_lines > self.lines // 2) | (stuck & (findable != 0))),
-            age.eq(wish & ~self.take),
-            aging_port.addr.eq(oldest_found),
+            aged.eq(age),
         ]
+        m.d.comb += [age.eq(wish & ~aged & ~self.take), aging_port.addr.eq(oldest_found)]
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
         # waiting lookup equals, or has just joined, is in use.
         joins, leaves = Signal(entries), Signal(entries)
