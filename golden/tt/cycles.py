@@ -173,12 +173,12 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             choice = -1
             if inside[lane]:
                 choice = owner[lane]
-            elif wants_last:
-                choice = 2
-            elif job[lane, 1] >= 0 and not skips[lane, 1]:
-                choice = 1
             elif job[lane, 0] >= 0 and not skips[lane, 0]:
                 choice = 0
+            elif job[lane, 1] >= 0 and not skips[lane, 1]:
+                choice = 1
+            elif wants_last:
+                choice = 2
             done = np.zeros(3, np.bool_)
             tile_ends = False
             if choice >= 0:

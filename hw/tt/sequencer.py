@@ -54,7 +54,7 @@ class Sequencer(wiring.Component):
     """Schedules the products of a lane's lookups onto its grid.
 
     A lookup passes first, middle and last product in order; each has a loop machine, and whenever a tile ends
-    the latest product that can start takes the grid. Between products a lookup waits until its lines are
+    the earliest product that can start takes the grid. Between products a lookup waits until its lines are
     written. A first product that is still in the buffer is not computed again.
     Source: SCRec §III.E Alg. 1; EL-Rec §III.B
 
@@ -357,7 +357,8 @@ class Sequencer(wiring.Component):
         ]
         m.d.sync += [freed.eq(last_ends & current.ring), freed_lines.eq(current.lines)]
 
-        # -- Who gets the slot: a tile is never interrupted; at its end the latest product goes first.
+        # -- Who gets the slot: a tile is never interrupted; at its end the earliest product goes first, so
+        # that work for the last one, which can start every cycle, never runs out.
         credits = Signal(range(config.output_beats + 1), init=config.output_beats)
         has_credit = Signal(init=1)
         inside, owner = Signal(), Signal(3)
@@ -369,9 +370,9 @@ class Sequencer(wiring.Component):
         free = ~inside & ~self.hold
         m.d.comb += [
             self.open.eq(~inside),
-            first.go.eq(Mux(inside, owner[FIRST], free & first.busy & ~middle.busy & ~wants_last)),
-            middle.go.eq(Mux(inside, owner[MIDDLE], free & middle.busy & ~wants_last)),
-            last.go.eq(Mux(inside, owner[LAST], free & wants_last)),
+            first.go.eq(Mux(inside, owner[FIRST], free & first.busy)),
+            middle.go.eq(Mux(inside, owner[MIDDLE], free & middle.busy & ~first.busy)),
+            last.go.eq(Mux(inside, owner[LAST], free & wants_last & ~first.busy & ~middle.busy)),
         ]
         granted = Cat(machine.go for machine in machines)
         with m.If(granted.any()):
