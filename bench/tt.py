@@ -42,14 +42,10 @@ def predict(config: Any, tables: list[list[np.ndarray]], ids: np.ndarray, indice
     return tt.cycles(layouts, ids, indices, **{name: getattr(config, name) for name in names})
 
 
-def steady(done: Session, lanes: int) -> float:
-    """Cycles a row in the second half of the lookups, from the rate of each lane."""
-    rates = []
-    for lane in range(lanes):
-        ends = done.last_at[lane::lanes]
-        begin = len(ends) // 2
-        rates.append((len(ends) - 1 - begin) / (ends[-1] - ends[begin]))
-    return float(1 / sum(rates))
+def steady(config: Any, cores: list[np.ndarray], indices: np.ndarray, done: Session) -> float:
+    """Cycles a row: from when the first lookup alone would be done to the last vector, a row less one."""
+    alone = predict(config, [cores], np.zeros(1, int), indices[:1]).last_at[0]
+    return float(done.last_at.max() - done.taken_at[0] - alone) / (len(indices) - 1)
 
 
 def scattered(count: int) -> np.ndarray:
@@ -66,7 +62,7 @@ def measured_cycles(config: Any, columns: tuple[int, ...], rank: int) -> float:
     done = run(config, [cores], np.zeros(len(indices), int), indices)
     check(config, cores, indices, done)
     assert done.counters["reused"] == 0
-    return steady(done, config.lanes)
+    return steady(config, cores, indices, done)
 
 
 @bench("tt")
@@ -110,7 +106,7 @@ def _real(config: Any) -> Iterator[Row]:
     cores = _cores(np.random.default_rng(6), row_modes(log.rows["item_id"]), (4, 4, 4), 4)
     done = run(config, [cores], np.zeros(len(indices), int), indices)
     check(config, cores, indices, done)
-    rate = 1 / steady(done, config.lanes)
+    rate = 1 / steady(config, cores, indices, done)
     yield at_least("tt.rows_per_cycle.d64r4.real", f"rows a cycle, D 64 as (4, 4, 4), rank 4, {len(indices):,} "
                    "MovieLens-100K items in the log's order", round(rate, 4), "rows", 0.99)
     share = done.counters["reused"] / max(1, done.counters["reused"] + done.counters["computed"])
