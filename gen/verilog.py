@@ -165,7 +165,7 @@ class _Placer:
         self.uses: dict[str, dict[str, int]] = {}
         self.current = ""
 
-    def instance(self, component: Any) -> Elaboratable:
+    def instance(self, component: Any, reset: Any = None) -> Elaboratable:
         key = component.key()
         name = module_name(key)
         ports = _ports(component)
@@ -184,7 +184,8 @@ class _Placer:
         uses = self.uses.setdefault(self.current, {})
         uses[name] = uses.get(name, 0) + 1
         connections = {("i_" if d is PortDirection.Input else "o_") + n: s for n, (s, d, _) in ports.items()}
-        return Instance(name, i_clk=ClockSignal(), i_rst=ResetSignal(), **connections)
+        resets = ResetSignal() if reset is None else ResetSignal() | reset
+        return Instance(name, i_clk=ClockSignal(), i_rst=resets, **connections)
 
 
 def _rtlil(component: Any, name: str, placer: _Placer) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from amaranth import Module, Signal, signed
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator
 
 from gen.verilog import NAME_LIMIT, NO_INLINE, convert, describe, emit, module_name
 from hw.place import place
@@ -54,6 +56,43 @@ def test_equal_parts_are_one_module():
     for part in parts:
         assert texts[part].count(NO_INLINE) == 1
     assert NO_INLINE not in texts["chain.v"]
+
+
+class Resettable(wiring.Component):
+    """A skid buffer that a port empties."""
+
+    def __init__(self):
+        super().__init__({"i": In(stream.Signature(4)), "o": Out(stream.Signature(4)), "drop": In(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        part = SkidBuffer(4)
+        place(m, platform, "part", part, reset=self.drop)
+        wiring.connect(m, wiring.flipped(self.i), part.i)
+        wiring.connect(m, part.o, wiring.flipped(self.o))
+        return m
+
+
+def test_a_parent_can_reset_a_placed_part():
+    """With the generator as without it, the part's contents go and come again."""
+    text = convert(Resettable(), "resettable")[0]["resettable.v"]
+    assert re.search(r"assign \S+ += (rst \| drop|drop \| rst);", text), text
+    dut = Resettable()
+
+    async def bench(ctx):
+        ctx.set(dut.i.payload, 9)
+        ctx.set(dut.i.valid, 1)
+        await ctx.tick()
+        assert ctx.get(dut.o.valid) == 1
+        ctx.set(dut.i.valid, 0)
+        ctx.set(dut.drop, 1)
+        await ctx.tick()
+        assert ctx.get(dut.o.valid) == 0
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
 
 
 def test_without_the_generator_place_is_a_submodule():
