@@ -1,0 +1,60 @@
+"""Sizes of an EMB core."""
+
+from dataclasses import dataclass, field
+
+from hw.config import Config, whole
+from hw.tt.config import TTConfig
+
+__all__ = ["EmbConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbConfig(Config):
+    """One EMB core; see hw.emb.core. Every key is set by a preset.
+
+    Raises      ValueError: names the key, its value and what is allowed
+    """
+
+    tt: TTConfig = field(metadata={"about": "the tensor-train unit, whose side squared is the words of a beat"})
+    row_beats_max: int = whole(1, 64, "longest row, in beats", power_of_two=True)
+    window_beats: int = whole(16, 4096, "beats of rows that the coalescing window keeps", power_of_two=True)
+    window_sets: int = whole(4, 4096, "sets of two rows in the window's tag table", power_of_two=True)
+    delivery_rows: int = whole(8, 1024, "rows that wait for their beats", power_of_two=True)
+    rows_in_flight: int = whole(4, 256, "bursts that the row port has outstanding", power_of_two=True)
+    reads_in_flight: int = whole(2, 256, "bursts that the program port has outstanding", power_of_two=True)
+    writes_in_flight: int = whole(2, 64, "bursts that wait for their write response", power_of_two=True)
+    dram_queue: int = whole(2, 1024, "rows of card memory that wait for the port", power_of_two=True)
+    ssd_queue: int = whole(2, 4096, "rows from the SSD that wait to land", power_of_two=True)
+    tt_queue: int = whole(2, 1024, "vectors of the TT unit under way", power_of_two=True)
+    bag_queue: int = whole(2, 1024, "bags under way", power_of_two=True)
+    partial_beats: int = whole(4, 4096, "beats of pooled rows that a tier keeps ahead", power_of_two=True)
+    input_beats: int = whole(2, 512, "beats of lengths, indices or weights fetched ahead", power_of_two=True)
+    output_beats: int = whole(4, 512, "beats of results that wait for the port", power_of_two=True)
+
+    def check(self) -> None:
+        for name in ("window_beats", "partial_beats", "output_beats"):
+            # Two rows at least, or the row that arrives would wait for itself to leave.
+            if getattr(self, name) < 2 * self.row_beats_max:
+                raise ValueError(f"{name} must be at least twice row_beats_max = {self.row_beats_max}, "
+                                 f"not {getattr(self, name)}")
+        if not self.tt.pool_log2:
+            raise ValueError("tt.pool_log2 must be at least 1: the core takes pooled vectors from the TT unit")
+
+    @property
+    def words(self) -> int:
+        """FP32 words of a beat: what the ports carry a cycle."""
+        return self.tt.side**2
+
+    @property
+    def beat_bytes(self) -> int:
+        return 4 * self.words
+
+    @property
+    def beat_log2(self) -> int:
+        """log2 of a beat's bytes."""
+        return (self.beat_bytes - 1).bit_length()
+
+    @property
+    def context_log2(self) -> int:
+        """log2 of the beats of a row: the pooling unit's contexts of one tier."""
+        return (self.row_beats_max - 1).bit_length()
