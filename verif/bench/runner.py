@@ -1,49 +1,29 @@
 """Builds a Verilator model of a component, runs a cocotb module on it and checks that every test ran.
 
-This file alone knows how cocotb and Verilator are started. Models are cached under build/sim by a digest of
-their Verilog, the flags and the tools; the parts of Verilator's runtime that do not depend on the design are
-compiled once for all models.
+This file alone knows how cocotb is started; models are built and cached by gen.verilator.
 """
 
-import fcntl
-import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gen import verilog
-from gen.tools import build_folder, environment, versions
-from gen.tools import verilator as find_verilator
+from gen import verilator
+from gen.tools import environment
 
 __all__ = ["Model", "Result", "build", "simulate", "seeds"]
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = build_folder() / "sim"
-TOP = "dut"
-# Warnings are the lint's business (`make lint`); a model is built from what passed there.
-QUIET = ("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT")
-RUNTIME = (
-    "verilated",
-    "verilated_vpi",
-    "verilated_threads",
-    "verilated_random",
-    "verilated_fst_c",
-    "verilated_dpi",
-)
 
 
 @dataclass(frozen=True)
@@ -85,33 +65,6 @@ def _libpython() -> str:
     return found
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Several pytest workers may want the same model: the first builds, the others wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def _run(command: list[str], log: Path, cwd: Path) -> None:
-    with open(log, "a") as out:
-        out.write("$ " + shlex.join(command) + "\n")
-        out.flush()
-        code = subprocess.run(
-            command, cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT
-        ).returncode
-    if code:
-        end = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
-        raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...):\n{end}")
-
-
-def _jobs() -> int:
-    """Compiler processes: the machine's, shared out among pytest's workers."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return max(1, (os.cpu_count() or 1) // workers)
-
-
 def build(
     component: Any,
     name: str,
@@ -128,39 +81,8 @@ def build(
                 Verilator; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log
     """
-    texts, metadata = _convert(component, names=waves)
+    texts, metadata = verilator.convert(component, names=waves)
     return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args, fresh=fresh)
-
-
-@cache
-def _sources() -> str:
-    """A digest of everything that the conversion of a component depends on besides its parameters."""
-    digest = hashlib.sha256()
-    for file in sorted([*(ROOT / "hw").rglob("*.py"), ROOT / "gen" / "verilog.py"]):
-        digest.update(file.read_bytes())
-    digest.update(f"{version('amaranth')} {version('pyosys')}".encode())
-    return digest.hexdigest()
-
-
-def _convert(component: Any, *, names: bool) -> tuple[dict[str, str], dict[str, Any]]:
-    """`gen.verilog.convert`, remembered for the project's own units that have a `key()`.
-
-    Amaranth takes seconds for a large unit and benches ask for the same one many times."""
-    kind = type(component)
-    if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
-        return verilog.convert(component, TOP, names=names)
-    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), names, _sources()])
-    path = CACHE / "converted" / f"{hashlib.sha256(label.encode()).hexdigest()[:24]}.json"
-    if path.exists():
-        texts, metadata = json.loads(path.read_text())
-    else:
-        texts, metadata = verilog.convert(component, TOP, names=names)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_suffix(f".{os.getpid()}")
-        staged.write_text(json.dumps([texts, metadata]))
-        staged.rename(path)
-    component._MustUse__used = True
-    return texts, metadata
 
 
 def build_texts(
@@ -174,136 +96,29 @@ def build_texts(
     fresh: bool = False,
 ) -> Model:
     """As `build`, from Verilog texts; the top module is `metadata["top"]`."""
-    top = metadata["top"]
-    inputs = _inputs_of_parts(texts)
-    flags = [
-        "--cc",
-        "--exe",
-        "--vpi",
-        "--prefix",
-        "Vtop",
-        "-o",
-        "sim",
-        "--top-module",
-        top,
-        "-O3",
-        "--no-assert",
-        "--timescale",
-        "1ns/1ps",
-        *QUIET,
-        *(["--trace-fst"] if waves else []),
-        *(["-fno-dfg-scoped", "-fno-table"] if inputs else []),
-        *extra_args,
-    ]
-    digest = hashlib.sha256(
-        json.dumps([sorted(texts.items()), flags, opt, versions(), sys.version], sort_keys=True).encode()
-    ).hexdigest()[:16]
-    folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
-    binary = folder / "obj" / "sim"
-    with _locked(CACHE / "locks" / digest):
-        stamp = folder / "built.json"
-        if stamp.exists() and binary.exists() and not fresh:
-            known = json.loads(stamp.read_text())
-            return Model(folder, binary, metadata, known["build_seconds"], True, waves)
-        shutil.rmtree(folder, ignore_errors=True)
-        source = folder / "verilog"
-        source.mkdir(parents=True)
-        start = time.monotonic()
-        for file, text in texts.items():
-            (source / file).write_text(text)
-        # Only the top's ports are visible to cocotb: a model with everything public is up to four times
-        # slower.
-        (source / "ports.vlt").write_text(
-            "`verilator_config\n"
-            + "".join(
-                f'public_flat_rw -module "{top}" -var "{port}"\n'
-                for port in ("clk", "rst", *metadata["ports"])
-            )
-            + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs)
-        )
-        _compile(folder, source, flags, sorted(texts), opt)
-        seconds = time.monotonic() - start
-        stamp.write_text(
-            json.dumps({"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()})
-        )
-        return Model(folder, binary, metadata, seconds, False, waves)
-
-
-def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(module, input) of every part that is placed many times.
-
-    Verilator writes equal code once for all places of a part, but only if the code is equal: it must read
-    its own inputs, not whatever neighbour drives them, and share the names of its temporaries. So these
-    inputs are declared visible and the two optimisations that number temporaries over the whole design are
-    left out; an array of 512 cells then builds and runs five times faster.
-    """
-    found = []
-    for file, text in sorted(texts.items()):
-        if verilog.NO_INLINE in text:
-            part = file.removesuffix(".v")
-            found += [(part, port) for port in re.findall(r"(?m)^\s*input (?:\[\d+:\d+\] )?(\w+);", text)
-                      if port not in ("clk", "rst")]
-    return found
-
-
-def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt: str) -> None:
     import cocotb_tools.config
 
     libs, share = Path(cocotb_tools.config.libs_dir), Path(cocotb_tools.config.share_dir)
-    binary, _ = find_verilator()
-    log = folder / "build.log"
-    objects = folder / "obj"
-    _run(
-        [
-            str(binary),
-            *flags,
-            "--Mdir",
-            str(objects),
-            "-LDFLAGS",
-            f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
+    built = verilator.build(
+        texts,
+        metadata["top"],
+        name,
+        target="sim",
+        # Only the top's ports are visible to cocotb.
+        visible=("clk", "rst", *metadata["ports"]),
+        arguments=(
+            "--vpi",
+            "--timescale",
+            "1ns/1ps",
+            *(["--trace-fst"] if waves else []),
+            *extra_args,
             str(share / "lib" / "verilator" / "verilator.cpp"),
-            "ports.vlt",
-            *files,
-        ],
-        log,
-        cwd=source,
+        ),
+        ldflags=f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
+        opt=opt,
+        fresh=fresh,
     )
-    shared = hashlib.sha256(
-        json.dumps([versions(), sys.prefix, [f for f in flags if f.startswith("--trace")]]).encode()
-    ).hexdigest()[:16]
-    runtime = CACHE / f"runtime-{shared}"
-    # The wheel's makefile fragment leaves this variable empty; without it g++ does not find the precompiled
-    # header.
-    make = [
-        "make",
-        "-C",
-        str(objects),
-        "-f",
-        "Vtop.mk",
-        f"OPT_FAST={opt}",
-        "OPT_SLOW=-O0",
-        "OPT_GLOBAL=-O2",
-        "CFG_CXXFLAGS_PCH_I=-include",
-        f"-j{_jobs()}",
-    ]
-    with _locked(CACHE / "locks" / f"runtime-{shared}"):
-        if runtime.exists():
-            for item in runtime.iterdir():
-                shutil.copy(item, objects / item.name)  # newer than its source: make takes it as it is
-        else:
-            wanted = [
-                f"{part}.o"
-                for part in RUNTIME
-                if re.search(rf"(?m)^\s+{part} \\?$", (objects / "Vtop_classes.mk").read_text())
-            ]
-            _run([*make, *wanted], log, cwd=folder)
-            staged = runtime.with_suffix(".new")
-            shutil.rmtree(staged, ignore_errors=True)
-            staged.mkdir(parents=True)
-            for part in wanted:
-                shutil.copy(objects / part, staged / part)
-            staged.rename(runtime)
-    _run(make, log, cwd=folder)
+    return Model(built.folder, built.target, metadata, built.build_seconds, built.cached, waves)
 
 
 def seeds(count: int = 1) -> list[int]:

@@ -1,0 +1,247 @@
+"""Builds Verilator models: the conversion of a component, the cache, and the compilers.
+
+What a model is built into is the caller's: a simulator that cocotb drives (verif.bench.runner) or a shared
+library with a harness of its own (fpga.card). Models are cached under build/sim by a digest of their Verilog,
+the flags, the C++ sources and the tools; the parts of Verilator's runtime that do not depend on the design
+are compiled once for all models of the same flags.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gen import verilog
+from gen.tools import build_folder, environment, versions
+from gen.tools import verilator as find_verilator
+
+__all__ = ["CACHE", "TOP", "Built", "build", "convert"]
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = build_folder() / "sim"
+TOP = "dut"
+# Warnings are the lint's business (`make lint`); a model is built from what passed there.
+QUIET = ("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT")
+RUNTIME = (
+    "verilated",
+    "verilated_vpi",
+    "verilated_threads",
+    "verilated_random",
+    "verilated_fst_c",
+    "verilated_dpi",
+)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built model: `target` is what was asked for, `build_seconds` what it cost when it was built."""
+
+    folder: Path
+    target: Path
+    build_seconds: float
+    cached: bool
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Several processes may want the same model: the first builds, the others wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], log: Path, cwd: Path) -> None:
+    with open(log, "a") as out:
+        out.write("$ " + shlex.join(command) + "\n")
+        out.flush()
+        code = subprocess.run(
+            command, cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT
+        ).returncode
+    if code:
+        end = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+        raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...):\n{end}")
+
+
+def _jobs() -> int:
+    """Compiler processes: the machine's, shared out among pytest's workers."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return max(1, (os.cpu_count() or 1) // workers)
+
+
+@cache
+def _sources() -> str:
+    """A digest of everything that the conversion of a component depends on besides its parameters."""
+    digest = hashlib.sha256()
+    for file in sorted([*(ROOT / "hw").rglob("*.py"), ROOT / "gen" / "verilog.py"]):
+        digest.update(file.read_bytes())
+    digest.update(f"{version('amaranth')} {version('pyosys')}".encode())
+    return digest.hexdigest()
+
+
+def convert(component: Any, *, names: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
+    """`gen.verilog.convert` with TOP as the top's name, remembered for the project's own units that have a
+    `key()`.
+
+    Amaranth takes seconds for a large unit and the same one is asked for many times."""
+    kind = type(component)
+    if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
+        return verilog.convert(component, TOP, names=names)
+    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), names, _sources()])
+    path = CACHE / "converted" / f"{hashlib.sha256(label.encode()).hexdigest()[:24]}.json"
+    if path.exists():
+        texts, metadata = json.loads(path.read_text())
+    else:
+        texts, metadata = verilog.convert(component, TOP, names=names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_suffix(f".{os.getpid()}")
+        staged.write_text(json.dumps([texts, metadata]))
+        staged.rename(path)
+    component._MustUse__used = True
+    return texts, metadata
+
+
+def build(
+    texts: Mapping[str, str],
+    top: str,
+    name: str,
+    *,
+    target: str,
+    arguments: Sequence[str],
+    visible: Sequence[str] = (),
+    sources: Mapping[str, str] | None = None,
+    cflags: str = "",
+    ldflags: str = "",
+    opt: str = "-O1",
+    fresh: bool = False,
+) -> Built:
+    """A model from Verilog texts, from the cache when one with the same content was built before.
+
+    Parameters  texts: Verilog by file name; top: the top module; name: for the folder's name, people read it;
+                target: file name of what is linked; arguments: for Verilator besides those that every model
+                has; visible: ports of the top that something other than the model's own class reaches;
+                sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
+                cflags, ldflags: for the C++ compiler and the linker; opt: the C++ optimisation of the
+                design's own code; fresh: build again what is in the cache, to measure how long it takes
+    Raises      RuntimeError: with the end of the tool's log
+    """
+    sources = sources or {}
+    inputs = _inputs_of_parts(texts)
+    flags = [
+        "--cc",
+        "--exe",
+        "--prefix",
+        "Vtop",
+        "-o",
+        target,
+        "--top-module",
+        top,
+        "-O3",
+        "--no-assert",
+        *QUIET,
+        *(["-fno-dfg-scoped", "-fno-table"] if inputs else []),
+        *(["-CFLAGS", cflags] if cflags else []),
+        *(["-LDFLAGS", ldflags] if ldflags else []),
+        *arguments,
+    ]
+    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), opt, versions(), sys.version]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
+    out = folder / "obj" / target
+    with _locked(CACHE / "locks" / digest):
+        stamp = folder / "built.json"
+        if stamp.exists() and out.exists() and not fresh:
+            return Built(folder, out, json.loads(stamp.read_text())["build_seconds"], True)
+        shutil.rmtree(folder, ignore_errors=True)
+        source = folder / "verilog"
+        source.mkdir(parents=True)
+        start = time.monotonic()
+        for file, text in {**texts, **sources}.items():
+            (source / file).write_text(text)
+        # Only what is named here can be seen from outside: a model with everything public is up to four
+        # times slower.
+        (source / "ports.vlt").write_text(
+            "`verilator_config\n"
+            + "".join(f'public_flat_rw -module "{top}" -var "{port}"\n' for port in visible)
+            + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs)
+        )
+        units = [str(source / file) for file in sorted(sources) if file.endswith(".cpp")]
+        files = [*units, "ports.vlt", *sorted(texts)]
+        _compile(folder, source, flags, files, opt, cflags)
+        seconds = time.monotonic() - start
+        stamp.write_text(
+            json.dumps({"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()})
+        )
+        return Built(folder, out, seconds, False)
+
+
+def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(module, input) of every part that is placed many times.
+
+    Verilator writes equal code once for all places of a part, but only if the code is equal: it must read
+    its own inputs, not whatever neighbour drives them, and share the names of its temporaries. So these
+    inputs are declared visible and the two optimisations that number temporaries over the whole design are
+    left out; an array of 512 cells then builds and runs five times faster.
+    """
+    found = []
+    for file, text in sorted(texts.items()):
+        if verilog.NO_INLINE in text:
+            part = file.removesuffix(".v")
+            found += [(part, port) for port in re.findall(r"(?m)^\s*input (?:\[\d+:\d+\] )?(\w+);", text)
+                      if port not in ("clk", "rst")]
+    return found
+
+
+def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt: str, cflags: str) -> None:
+    binary, _ = find_verilator()
+    log = folder / "build.log"
+    objects = folder / "obj"
+    _run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source)
+    kinds = [flag for flag in flags if flag.startswith("--trace") or flag == "--vpi"]
+    shared = hashlib.sha256(json.dumps([versions(), sys.prefix, kinds, cflags]).encode()).hexdigest()[:16]
+    runtime = CACHE / f"runtime-{shared}"
+    # The wheel's makefile fragment leaves this variable empty; without it g++ does not find the precompiled
+    # header.
+    make = [
+        "make",
+        "-C",
+        str(objects),
+        "-f",
+        "Vtop.mk",
+        f"OPT_FAST={opt}",
+        "OPT_SLOW=-O0",
+        "OPT_GLOBAL=-O2",
+        "CFG_CXXFLAGS_PCH_I=-include",
+        f"-j{_jobs()}",
+    ]
+    with _locked(CACHE / "locks" / f"runtime-{shared}"):
+        if runtime.exists():
+            for item in runtime.iterdir():
+                shutil.copy(item, objects / item.name)  # newer than its source: make takes it as it is
+        else:
+            wanted = [
+                f"{part}.o"
+                for part in RUNTIME
+                if re.search(rf"(?m)^\s+{part} \\?$", (objects / "Vtop_classes.mk").read_text())
+            ]
+            _run([*make, *wanted], log, cwd=folder)
+            staged = runtime.with_suffix(".new")
+            shutil.rmtree(staged, ignore_errors=True)
+            staged.mkdir(parents=True)
+            for part in wanted:
+                shutil.copy(objects / part, staged / part)
+            staged.rename(runtime)
+    _run(make, log, cwd=folder)
