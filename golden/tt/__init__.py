@@ -4,6 +4,7 @@ from golden.tt.cycles import cycles, cycles_per_row
 from golden.tt.decompose import decompose, dense, relative_error
 from golden.tt.layout import plan
 from golden.tt.load import Limits, Loader
-from golden.tt.rows import rows
+from golden.tt.rows import chunk_rows, pooled, rows
 
-__all__ = ["Limits", "Loader", "cycles", "cycles_per_row", "decompose", "dense", "plan", "relative_error", "rows"]
+__all__ = ["Limits", "Loader", "chunk_rows", "cycles", "cycles_per_row", "decompose", "dense", "plan", "pooled",
+           "relative_error", "rows"]

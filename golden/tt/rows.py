@@ -8,6 +8,8 @@ from golden import fp32
 from golden.tt.layout import Layout, check_shape, plan
 
 _TERMS_AT_ONCE = 1 << 21
+# Rows of a chunk at most: see hw.tt.sequencer.
+MOST_ROWS = 8
 
 
 def shape_of(cores) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -41,26 +43,74 @@ def rows(cores, indices, *, grid_log2: int = 2, layout: Layout | None = None) ->
     as the unit does, which marks the vector besides.
     Raises ValueError where the cores do not chain.
     """
+    return pooled(cores, indices, np.arange(len(np.asarray(indices)) + 1), grid_log2=grid_log2, layout=layout)
+
+
+def pooled(cores, indices, offsets, *, grid_log2: int = 2, layout: Layout | None = None) -> np.ndarray:
+    """Sums of rows, (M, D) float32, bit for bit as a unit with pooling computes them.
+
+    Chunk m has the rows indices[offsets[m]:offsets[m + 1]], at least one. The last product of a chunk is one fused
+    dot product an element, over the terms of all its rows: beat after beat of the last core's rank, in a beat row
+    after row. A chunk of one row is that row as `rows` gives it.
+    Raises ValueError where the cores do not chain or a chunk is empty.
+    """
     layout = layout or plan(*shape_of(cores), grid_log2=grid_log2)
-    indices = np.asarray(indices, dtype=np.int64)
+    indices, offsets = np.asarray(indices, dtype=np.int64), np.asarray(offsets, dtype=np.int64)
+    sizes = np.diff(offsets)
+    if len(sizes) and sizes.min() < 1:
+        raise ValueError(f"chunk {int(sizes.argmin())} has {int(sizes.min())} rows, a chunk has at least 1")
     inside = np.where((indices >= 0) & (indices < layout.rows), indices, 0)
-    unique, back = np.unique(inside, return_inverse=True)
     widths = [step.width for step in (layout.first, layout.middle, layout.last) if step]
     terms = max(layout.macs // max(widths), 1) * max(widths)
-    step = max(1, _TERMS_AT_ONCE // terms)
-    done = [_rows(cores, unique[at:at + step], layout, widths) for at in range(0, len(unique), step)]
-    if not done:
-        return np.zeros((0, layout.dim), dtype=np.float32)
-    return np.concatenate(done)[back.reshape(-1)]
+    out = np.zeros((len(sizes), layout.dim), dtype=np.float32)
+    for size in np.unique(sizes):
+        mine = np.flatnonzero(sizes == size)
+        chunks, back = np.unique(inside[offsets[mine, None] + np.arange(size)], axis=0, return_inverse=True)
+        step = max(1, _TERMS_AT_ONCE // (terms * int(size)))
+        done = [_sums(cores, chunks[at:at + step], layout, widths) for at in range(0, len(chunks), step)]
+        out[mine] = np.concatenate(done)[back.reshape(-1)]
+    return out
 
 
-def _rows(cores, indices, layout: Layout, widths) -> np.ndarray:
-    parts = split(indices, layout.modes)
+def chunk_rows(layout: Layout, *, rank_max: int, t_lines: int, t_middle_lines: int) -> int:
+    """C: the most rows of this table that a unit with pooling adds up in one chunk, 1 to 8.
+
+    rank_max, t_lines, t_middle_lines: the unit's, as in a preset. The accumulators grow by so many bits as the
+    unit's longest dot product needs, and a chunk's intermediate products are in their buffers together.
+    """
+    grown = 1 << max(2 * layout.grid_log2, (rank_max - 1).bit_length())
+    limits = [MOST_ROWS, grown // max(layout.ranks)]
+    if layout.lines_2:
+        limits.append(1 + t_lines // 4 // layout.lines_2)
+    if layout.lines_3:
+        limits.append(t_middle_lines // layout.lines_3)
+    return max(1, min(limits))
+
+
+def _sums(cores, chunks, layout: Layout, widths) -> np.ndarray:
+    """Sums of the rows chunks[m, :], one fused dot product an element."""
+    count, size = chunks.shape
+    unique, back = np.unique(chunks, return_inverse=True)
+    parts = split(unique, layout.modes)
     chain = np.asarray(cores[0], dtype=np.float32)[0, parts[0]]
-    for k, width in enumerate(widths, start=1):
+
+    def factor(k):
+        """Core k of every row, as (rows, columns, rank)."""
         core = np.moveaxis(np.asarray(cores[k], dtype=np.float32)[:, parts[k]], 1, 0)
-        rank, columns = core.shape[1], prod(core.shape[2:])
-        right = np.moveaxis(core.reshape(len(indices), rank, columns), 1, 2)
-        product = fp32.dot(chain[:, :, None, :], right[:, None, :, :], width)
-        chain = product.reshape(len(indices), -1, layout.ranks[k + 1])
-    return chain.reshape(len(indices), layout.dim)
+        return np.moveaxis(core.reshape(len(unique), core.shape[1], -1), 1, 2)
+
+    for k, width in enumerate(widths[:-1], start=1):
+        product = fp32.dot(chain[:, :, None, :], factor(k)[:, None, :, :], width)
+        chain = product.reshape(len(unique), -1, layout.ranks[k + 1])
+    left, right = (_in_turn(part[back.reshape(-1)].reshape(count, size, *part.shape[1:]), widths[-1])
+                   for part in (chain, factor(len(widths))))
+    return fp32.dot(left[:, :, None, :], right[:, None, :, :], widths[-1]).reshape(count, layout.dim)
+
+
+def _in_turn(parts, width: int) -> np.ndarray:
+    """(M, rows, items, rank) to (M, items, terms): beats of `width` terms, in each beat row after row."""
+    count, size, items, rank = parts.shape
+    beats = -(-rank // width)
+    filled = np.zeros((count, size, items, beats * width), np.float32)
+    filled[..., :rank] = parts
+    return np.moveaxis(filled.reshape(count, size, items, beats, width), 1, 3).reshape(count, items, -1)
