@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from bench.framework import Row, at_least, at_most, bench, figure
-from fpga.synth import MAX_CHAINS, MAX_LEVELS, SHELL, Report, synthesise
+from fpga.depth import MAX_CHAINS, MAX_LEVELS
+from fpga.synth import SHELL, Report, synthesise
 from gen import config
 from gen.cores import CORES
 from gen.tools import build_folder

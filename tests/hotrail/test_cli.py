@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fpga.synth import Area, Depth, Report
+from fpga.depth import Depth
+from fpga.synth import Area, Report
 from hotrail.__main__ import main
 
 ROOT = Path(__file__).parents[2]
