@@ -84,16 +84,13 @@ class Use:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One opcode. Fields that it does not use are ignored, but those of word 0, which must be zero."""
+    """One opcode. Fields that it does not use are ignored; bits of words 0 and 9 that are no field's must be 0."""
 
     opcode: int
     name: str
     about: str
     uses: tuple[Use, ...]
     fence: bool = False
-
-    def used(self, field: str) -> bool:
-        return any(use.field == field for use in self.uses)
 
 
 @dataclass(frozen=True)
@@ -207,11 +204,11 @@ class Kernel:
         """First byte behind the last register."""
         return (self.registers[-1] if self.registers else self.arguments[-1]).offset + 8
 
-    def reserved(self, instruction: Instruction, word: int) -> int:
-        """Mask of the bits of `word` that `instruction` does not use."""
+    def reserved(self, word: int) -> int:
+        """Mask of the bits of `word` that belong to no field and must be 0."""
         mask = (1 << WORD_BITS) - 1
         for field in self.fields:
-            if field.word == word and (field.name == "opcode" or instruction.used(field.name)):
+            if field.word == word:
                 mask &= ~(((1 << field.bits) - 1) << field.low)
         return mask
 
@@ -266,8 +263,8 @@ EMB = Kernel(
     fields=(
         Field("opcode", 0, 0, 8, "which instruction"),
         Field("mode", 0, 8, 2, "how a bag is pooled: 0 sum, 1 mean, 2 max", maximum=2),
-        Field("weighted", 0, 10, 1, "each index has a weight; not with mean"),
-        Field("count", 1, 0, 32, "bags, load beats or rows"),
+        Field("weighted", 0, 10, 1, "each index has a weight; with sum alone"),
+        Field("count", 1, 0, 32, "bags, load beats or rows", minimum=1),
         Field("lengths", 2, 0, 32, "inputs offset of u32[count]: indices of each bag"),
         Field("indices", 3, 0, 32, "inputs offset of the index words"),
         Field("weights", 4, 0, 32, "inputs offset of f32[indices_count]"),
@@ -281,9 +278,10 @@ EMB = Kernel(
         Field("tt_rows", 10, 0, 32, "rows of the tensor-train table"),
         Field("out", 11, 0, 32, "outputs offset of bag 0"),
         Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),
-        Field("ring_first", 13, 0, 32, "first ring position that the instruction may read"),
+        Field("ring_first", 13, 0, 32, "first ring position that the instruction may read", maximum=(1 << 30) - 1),
         Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on"),
-        Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done"),
+        Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done",
+              maximum=(1 << 30) - 1),
     ),
     instructions=(
         Instruction(1, "LOAD", "Writes cores, descriptors and keep masks into the tensor-train unit.", (
@@ -309,8 +307,8 @@ EMB = Kernel(
     codes=(
         Code(OK, "OK", "all instructions were carried out"),
         Code(1, "ABORTED", "the host asked the core to stop", ("instruction",)),
-        Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit or a value that is not allowed; detail: word 0",
-             ("instruction",)),
+        Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit, a value or a load header that is not allowed; detail: "
+                                   "word 0 or the header", ("instruction", "index")),
         Code(3, "INDEX_DEVICE", "an index word names device 3; detail: the index word", _PLACE),
         Code(4, "INDEX_RANGE", "a row number is not below its table's rows, or a ring position is not one of the "
                                "instruction's; detail: the index word", _PLACE),
@@ -334,7 +332,7 @@ EMB = Kernel(
         Value("code", 0, 32, "status", "how the run ended"),
         Value("instruction", 1, 32, "status", "number of the instruction, from 0"),
         Value("bag", 2, 32, "status", "number of the bag in the instruction"),
-        Value("index", 3, 32, "status", "number of the index in the instruction; FILL: of the row"),
+        Value("index", 3, 32, "status", "number of the index word in the instruction; LOAD: of the load beat"),
         Value("detail", 4, 32, "status", "what the code says more"),
         Value("state", 5, 32, "status", "what the core was doing when the code arose"),
         *_counters(
