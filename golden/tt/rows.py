@@ -1,6 +1,5 @@
 """Rows of a tensor-train table in the TT unit's exact order of operations."""
 
-from math import prod
 
 import numpy as np
 
