@@ -1,0 +1,183 @@
+"""One read master for several clients, each with a data queue of its own."""
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.burst import BurstTracker, burst_layout
+from hw.axi.bus import AXI4, address_constants, block_beats, check_beat_bytes, read_layout, request_layout
+from hw.axi.queue import round_robin
+from hw.axi.reader import check_outstanding
+from hw.queue import BlockQueue
+
+__all__ = ["ReadPort", "check_clients"]
+
+
+def check_clients(clients: tuple[int, ...]) -> None:
+    """Raises ValueError unless it is a tuple of queue depths."""
+    if not 1 <= len(clients) <= 8:
+        raise ValueError(f"clients must be 1 to 8 queue depths, not {len(clients)}")
+    for depth in clients:
+        if type(depth) is not int or not 2 <= depth <= 4096 or depth & (depth - 1):
+            raise ValueError(f"a client's queue must be a power of two from 2 to 4096 beats deep, not {depth!r}")
+
+
+class ReadPort(wiring.Component):
+    """Several clients' requests over one read master, in turns of a burst; each client's beats in its own queue.
+
+    o[k] = memory[address, address + beats * beat_bytes) of client k's requests, in their order
+
+    Parameters  beat_bytes: 4 to 64; clients: depth of each client's queue in beats, powers of two; outstanding:
+                bursts in flight, a power of two from 2 to 1024
+    Members     i_requests[k]: In(stream) {address, beats}; o[k]: Out(stream) {data, error, last}; bus: Out(AXI4
+                without the write channels); stop: In; idle: Out, nothing is under way on the bus or inside
+    Shapes      a request of n beats is n beats of o[k], the last one marked
+    Timing      a burst in 4 cycles, so that bursts of 4 beats keep the port busy. A burst of client k has at most
+                half its queue's beats and ends at their multiples. A client in want of full rate has a queue of
+                twice the memory's latency. `idle` is a cycle late
+    Handshake   a burst is asked for only when its client's queue has room for all of it: rready is always high and
+                no client waits for another. Turns go round among those who have something to ask and room for it.
+                All outputs of the bus, i_requests[k].ready and o[k].valid come from registers
+    Numerics    error: as Reader
+    Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: no more
+                bursts, requests are taken and dropped, beats under way and in the queues are dropped; hold it
+                until `idle`. o[k].valid may fall under `stop`
+    Raises      ValueError: beat_bytes, a depth or outstanding out of range
+    Golden      the memory itself          Tests  verif/test_axi_port.py
+    """
+
+    def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int):
+        check_beat_bytes(beat_bytes)
+        check_clients(clients)
+        check_outstanding(outstanding)
+        self.beat_bytes = beat_bytes
+        self.clients = tuple(clients)
+        self.outstanding = outstanding
+        super().__init__({
+            "i_requests": In(stream.Signature(request_layout())).array(len(clients)),
+            "o": Out(stream.Signature(read_layout(beat_bytes))).array(len(clients)),
+            "bus": Out(AXI4(8 * beat_bytes, writes=False)),
+            "stop": In(1),
+            "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"ReadPort(beat_bytes={self.beat_bytes},clients={self.clients},outstanding={self.outstanding})"
+
+    def elaborate(self, platform):
+        m = Module()
+        bus, count = self.bus, len(self.clients)
+        beat_log2 = (self.beat_bytes - 1).bit_length()
+        inside = (block_beats(self.beat_bytes) - 1).bit_length()
+        # Beats less one of each client's largest burst: half its queue, so that one arrives while one is consumed.
+        largest = [min(block_beats(self.beat_bytes), depth // 2) - 1 for depth in self.clients]
+        m.submodules.tracker = tracker = BurstTracker(outstanding=self.outstanding, tag_bits=count)
+
+        # -- Turns. What is left of a client's request waits in a memory.
+        run = data.StructLayout({"at": 64 - beat_log2, "less_one": 16})
+        store = memory.Memory(shape=run, depth=max(2, count), init=[], attrs={"ram_style": "distributed"})
+        m.submodules.store = store
+        write, read = store.write_port(), store.read_port(domain="comb")
+        active = Signal(count)  # the client's request is in the memory
+        turn, last = Signal(count), Signal(count)  # whose turn it is, and whose it was, one-hot
+        number = Signal(range(max(2, count)))
+        fresh = Signal()
+        now = Signal(run, reset_less=True)
+        cut = Signal(burst_layout(count), reset_less=True)
+        rest = Signal(run, reset_less=True)
+        issue = Signal()
+        room = [Signal(name=f"room_{k}") for k in range(count)]
+        asking = [(active[k] | self.i_requests[k].valid) & room[k] for k in range(count)]
+        granted = Signal(count)
+        m.d.comb += granted.eq(Cat(round_robin(asking, last)))
+
+        mask = Signal(inside)
+        reach = Signal(inside)  # beats less one that the burst may have
+        below = Signal(17)  # of the request's beats less one when the burst has taken its own; negative: none left
+        for k, most in enumerate(largest):
+            with m.If(turn[k]):
+                m.d.comb += mask.eq(most)
+        m.d.comb += [
+            reach.eq(~now.at[:inside] & mask),
+            below.eq(now.less_one - reach - 1),
+            read.addr.eq(number), write.addr.eq(number), write.data.eq(rest),
+        ]
+        with m.FSM() as steps:
+            with m.State("PICK"):
+                m.d.sync += [turn.eq(granted), fresh.eq((granted & ~active).any())]
+                for k in range(count):
+                    with m.If(granted[k]):
+                        m.d.sync += number.eq(k)
+                with m.If(granted.any() & ~self.stop):
+                    m.d.sync += last.eq(granted)
+                    m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.sync += now.eq(read.data)
+                with m.If(fresh):
+                    for k in range(count):
+                        with m.If(turn[k]):
+                            request = self.i_requests[k].payload
+                            m.d.sync += [now.at.eq(request.address[beat_log2:]), now.less_one.eq(request.beats - 1)]
+                            m.d.comb += self.i_requests[k].ready.eq(1)
+                m.next = "CUT"
+            with m.State("CUT"):
+                m.d.sync += [
+                    cut.final.eq(below[16]), cut.tag.eq(turn),
+                    cut.len.eq(Mux(below[16], now.less_one, reach)),
+                    rest.at.eq((now.at | mask) + 1), rest.less_one.eq(below),
+                ]
+                m.next = "ISSUE"
+            with m.State("ISSUE"):
+                with m.If(self.stop):
+                    m.next = "PICK"
+                with m.Elif(~bus.arvalid & tracker.i.ready):
+                    m.d.comb += [issue.eq(1), write.en.eq(1)]
+                    m.d.sync += active.eq(Mux(cut.final, active & ~turn, active | turn))
+                    m.next = "PICK"
+        with m.If(self.stop):
+            m.d.sync += active.eq(0)
+            m.d.comb += [self.i_requests[k].ready.eq(1) for k in range(count)]
+
+        address = Signal(64 - beat_log2, reset_less=True)
+        length = Signal(8, reset_less=True)
+        with m.If(issue):
+            m.d.sync += [address.eq(now.at), length.eq(cut.len)]
+        m.d.sync += bus.arvalid.eq(issue | (bus.arvalid & ~bus.arready))
+        m.d.comb += [
+            bus.araddr.eq(address << beat_log2), bus.arlen.eq(length),
+            *address_constants("ar", bus, self.beat_bytes),
+            tracker.i.valid.eq(issue), tracker.i.payload.eq(cut),
+        ]
+
+        # -- Beats, to the queue of the client that asked.
+        arrived = Signal(count)
+        beat = Signal(read_layout(self.beat_bytes), reset_less=True)
+        m.d.comb += [bus.rready.eq(1), tracker.beat.eq(bus.rvalid), tracker.rlast.eq(bus.rlast)]
+        m.d.sync += [
+            arrived.eq(tracker.tag & (bus.rvalid & tracker.known).replicate(count)),
+            beat.data.eq(bus.rdata), beat.error.eq(bus.rresp[1] | tracker.wrong), beat.last.eq(tracker.last),
+        ]
+        for k, depth in enumerate(self.clients):
+            queue = BlockQueue(read_layout(self.beat_bytes), depth=depth)
+            m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
+            o = self.o[k]
+            m.d.comb += [
+                queue.i.valid.eq(arrived[k]), queue.i.payload.eq(beat),
+                o.valid.eq(queue.o.valid), o.payload.eq(queue.o.payload), queue.o.ready.eq(o.ready),
+            ]
+            # Beats that may still be asked for. A burst takes cut.len + 1 of them: adding the complement does that,
+            # and the beat that leaves is the carry.
+            bits = depth.bit_length()
+            free = Signal(bits, init=depth)
+            taken = Signal(bits)
+            m.d.comb += [
+                taken.eq(Mux(issue & turn[k], ~cut.len[:bits], 0)),
+                room[k].eq(free[(largest[k] + 1).bit_length() - 1:].any()),
+            ]
+            with m.If(self.stop):
+                m.d.sync += free.eq(depth)
+            with m.Else():
+                m.d.sync += free.eq((Cat(1, free) + Cat(o.valid & o.ready, taken))[1:])
+        m.d.sync += self.idle.eq(
+            steps.ongoing("PICK") & ~(active.any() | bus.arvalid | tracker.held | arrived.any()))
+        return m
