@@ -1,0 +1,210 @@
+"""Row fetch: embedding rows out of card memory, each read once while it lies in the window."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import check_beat_bytes, read_layout, request_layout
+from hw.emb.window import LAP_BITS, OFFSET_BITS, RowWindow
+from hw.queue import BlockQueue
+
+__all__ = ["RowFetch", "beats_bits", "pooled_layout", "row_layout"]
+
+REQUESTS = 32  # rows that wait for the reader; a memory of LUTs
+
+
+def beats_bits(row_beats_max: int) -> int:
+    """Bits of a row's beats, less one."""
+    return max(1, (row_beats_max - 1).bit_length())
+
+
+def row_layout(row_beats_max: int) -> data.StructLayout:
+    """A row to fetch. offset: of its first beat, in beats from the start of its arena; ring: the arena is the
+    landing ring; beats: less one; tier: 0 card memory, 1 SSD; first, last: of its bag and tier; weight: binary32;
+    maximum: pooled by maximum; copy: leaves on `o_copy` instead of being pooled."""
+    return data.StructLayout({
+        "offset": OFFSET_BITS, "ring": 1, "beats": beats_bits(row_beats_max), "tier": 1, "first": 1, "last": 1,
+        "weight": 32, "maximum": 1, "copy": 1,
+    })
+
+
+def pooled_layout(words: int, row_beats_max: int) -> data.StructLayout:
+    """A beat to pool. context: tier and beat of the row; tag.error: a beat of this bag and tier, so far, was
+    answered with an error, or of this very row."""
+    return data.StructLayout({
+        "words": data.ArrayLayout(32, words), "weight": 32,
+        "context": 1 + (row_beats_max - 1).bit_length(),
+        "first": 1, "last": 1, "maximum": 1,
+        "tag": data.StructLayout({"tier": 1, "error": 1}),
+    })
+
+
+class RowFetch(wiring.Component):
+    """Fetches rows and hands their beats to the pooling unit; a row repeated within the window is fetched once.
+
+    o = the beats of row 0, of row 1, ..., whether they come from memory or from the window.
+    Source: SCARS §II.A (coalescing); SCRec §III.E, Fig. 7a (the row path of the EMB core)
+
+    What was read lies in a ring of `window_beats` beats, both buffer and window: `RowWindow` says where. Rows wait
+    for their beats in a queue of `delivery_rows`; data comes in the order of the requests, so a row that was not
+    found is there once enough beats have arrived, and one that was found always is.
+
+    Parameters  words: FP32 words of a beat; row_beats_max, window_beats, window_sets, lap_bits: see RowWindow;
+                delivery_rows: a power of two, rows under way; it bounds what is in flight, as does window_beats / 4
+    Members     i: In(stream of row_layout); rows, ring: In, byte addresses of the two arenas, multiples of a beat;
+                o_requests: Out(stream of request_layout), i_data: In(stream of read_layout), of a reader that
+                answers in order (i_data.ready is constant 1: the space is taken before the request);
+                o_valid, o: Out, a beat of pooled_layout; copy_valid, o_copy: Out, {data, error}, a beat of a row to
+                copy. Nobody may hold either back: who sends rows in has made room;
+                flush_window: In, forgets all rows, for when memory was written (only while idle); idle: Out,
+                no row under way; row, shared_row, fetched, delivered: Out, events to count: a row was looked up,
+                it was found, a beat arrived, a beat left
+    Shapes      a row of b beats -> b beats in a row's order, no gaps while data is there
+    Timing      a row a cycle into the window, its request 4 cycles after it was taken; a beat a cycle out, 1 cycle
+                after it is read from the ring, which is 1 cycle after it arrived or later; 5 cycles from a found
+                row taken to its first beat. See RowWindow for its pauses
+    Handshake   i.ready comes from registers; i_data is never held back
+    Numerics    none: words pass unchanged. A row answered with an error carries it again whenever it is found
+    Reset       drops all rows and forgets the window; data of requests before it must not reach i_data any more
+    Raises      ValueError: sizes out of range
+    Golden      golden.emb_rows          Tests  verif/test_emb_rows.py
+    """
+
+    def __init__(self, *, words: int, row_beats_max: int, window_beats: int, window_sets: int, delivery_rows: int,
+                 lap_bits: int = LAP_BITS):
+        check_beat_bytes(4 * words)
+        if type(delivery_rows) is not int or delivery_rows < 8 or delivery_rows & (delivery_rows - 1):
+            raise ValueError(f"delivery_rows must be a power of two of at least 8, not {delivery_rows!r}")
+        self.words, self.row_beats_max = words, row_beats_max
+        self.window_beats, self.window_sets, self.lap_bits = window_beats, window_sets, lap_bits
+        self.delivery_rows = delivery_rows
+        self._window = RowWindow(row_beats_max=row_beats_max, beats=window_beats, sets=window_sets, lap_bits=lap_bits)
+        super().__init__({
+            "i": In(stream.Signature(row_layout(row_beats_max))),
+            "rows": In(64),
+            "ring": In(64),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "i_data": In(stream.Signature(read_layout(4 * words), always_ready=True)),
+            "o_valid": Out(1),
+            "o": Out(pooled_layout(words, row_beats_max)),
+            "copy_valid": Out(1),
+            "o_copy": Out(data.StructLayout({"data": 32 * words, "error": 1})),
+            "flush_window": In(1),
+            "idle": Out(1),
+            "row": Out(1),
+            "shared_row": Out(1),
+            "fetched": Out(1),
+            "delivered": Out(1),
+        })
+
+    def key(self) -> str:
+        return (f"RowFetch(words={self.words},row_beats_max={self.row_beats_max},window_beats={self.window_beats},"
+                f"window_sets={self.window_sets},delivery_rows={self.delivery_rows},lap_bits={self.lap_bits})")
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.window = window = self._window
+        b_bits, position_bits = beats_bits(self.row_beats_max), window.position_bits
+        i = self.i.payload
+
+        # A row is taken only when the queues have room for it and for those on their way to them.
+        waiting, requests = Signal(range(2 * self.delivery_rows)), Signal(range(REQUESTS + 1))
+        take, served = Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq(window.ready & ~waiting[-1] & ~requests[-2:].any()),
+            take.eq(self.i.valid & self.i.ready),
+            window.valid.eq(take), window.offset.eq(i.offset), window.beats.eq(i.beats),
+            window.shared.eq(~i.ring & ~i.copy), window.flush.eq(self.flush_window),
+        ]
+        row_1, row_2 = (Signal(row_layout(self.row_beats_max), name=f"row_{n}", reset_less=True) for n in (1, 2))
+        m.d.sync += [
+            row_1.eq(i), row_2.eq(row_1),
+            waiting.eq(waiting + take - served), self.idle.eq((waiting == 0) & ~take),
+            self.row.eq(window.o_valid), self.shared_row.eq(window.o_valid & window.hit),
+        ]
+
+        # Rows not found ask the reader.
+        ask_layout = data.StructLayout({"offset": OFFSET_BITS, "ring": 1, "beats": b_bits})
+        asks = memory.Memory(shape=ask_layout, depth=REQUESTS, init=[])
+        m.submodules.asks = asks
+        write, read = asks.write_port(), asks.read_port(domain="comb")
+        first, free = Signal(range(REQUESTS)), Signal(range(REQUESTS))
+        ask, send = Signal(), Signal()
+        request = self.o_requests
+        beat_log2 = (4 * self.words - 1).bit_length()
+        base = Mux(read.data.ring, self.ring[beat_log2:], self.rows[beat_log2:])
+        m.d.comb += [
+            ask.eq(window.o_valid & ~window.hit),
+            write.en.eq(ask), write.addr.eq(free),
+            write.data.offset.eq(row_2.offset), write.data.ring.eq(row_2.ring), write.data.beats.eq(row_2.beats),
+            read.addr.eq(first),
+            send.eq((requests != 0) & (~request.valid | request.ready)),
+        ]
+        m.d.sync += [
+            free.eq(free + ask), first.eq(first + send), requests.eq(requests + ask - send),
+            request.valid.eq(send | (request.valid & ~request.ready)),
+        ]
+        with m.If(send):
+            m.d.sync += [
+                request.payload.address.eq(Cat(Const(0, beat_log2), (base + read.data.offset)[:64 - beat_log2])),
+                request.payload.beats.eq(read.data.beats + 1),
+            ]
+
+        # All rows wait in order for their beats.
+        wait_layout = data.StructLayout({
+            "position": position_bits, "mark": 1, "found": 1, "beats": b_bits, "tier": 1, "first": 1, "last": 1,
+            "weight": 32, "maximum": 1, "copy": 1,
+        })
+        m.submodules.queue = queue = BlockQueue(wait_layout, depth=self.delivery_rows)
+        entry = queue.i.payload
+        m.d.comb += [
+            queue.i.valid.eq(window.o_valid),
+            entry.position.eq(window.position), entry.mark.eq(window.mark), entry.found.eq(window.hit),
+            *(entry[name].eq(row_2[name])
+              for name in ("beats", "tier", "first", "last", "weight", "maximum", "copy")),
+        ]
+
+        # The ring, written as data arrives.
+        beats = memory.Memory(shape=data.StructLayout({"data": 32 * self.words, "error": 1}),
+                              depth=self.window_beats, init=[], attrs={"ram_style": "block"})
+        m.submodules.beats = beats
+        store, load = beats.write_port(), beats.read_port()
+        arrived, used = Signal(position_bits + 1), Signal(position_bits + 1)
+        m.d.comb += [
+            store.en.eq(self.i_data.valid), store.addr.eq(arrived[:position_bits]),
+            store.data.data.eq(self.i_data.payload.data), store.data.error.eq(self.i_data.payload.error),
+        ]
+        m.d.sync += [arrived.eq(arrived + self.i_data.valid), self.fetched.eq(self.i_data.valid)]
+
+        # The row at the front: beat after beat once it has arrived.
+        row, beat = queue.o.payload, Signal(b_bits)
+        go = Signal()
+        m.d.comb += [
+            go.eq(queue.o.valid & (row.found | (arrived != used))),
+            served.eq(go & (beat == row.beats)),
+            queue.o.ready.eq(served),
+            load.addr.eq(row.position + beat), load.en.eq(queue.o.valid),
+            window.reached.eq(queue.o.valid & row.mark),
+        ]
+        with m.If(go):
+            m.d.sync += [beat.eq(Mux(served, 0, beat + 1)), used.eq(used + ~row.found)]
+
+        o, late = self.o, Signal(2)  # late: an error of this tier's bag in an earlier beat
+        error, opens = Signal(), Signal()
+        m.d.sync += [
+            self.o_valid.eq(go & ~row.copy), self.copy_valid.eq(go & row.copy),
+            o.context.eq(Cat(beat[:len(o.context) - 1], row.tier)), o.first.eq(row.first), o.last.eq(row.last),
+            o.weight.eq(row.weight), o.maximum.eq(row.maximum), o.tag.tier.eq(row.tier),
+            opens.eq(row.first & (beat == 0)), self.delivered.eq(go),
+        ]
+        m.d.comb += [
+            o.words.as_value().eq(load.data.data), error.eq(load.data.error), o.tag.error.eq(
+                error | (Mux(o.tag.tier, late[1], late[0]) & ~opens)),
+            self.o_copy.data.eq(load.data.data), self.o_copy.error.eq(error),
+        ]
+        with m.If(self.o_valid):
+            with m.If(o.tag.tier):
+                m.d.sync += late[1].eq(o.tag.error)
+            with m.Else():
+                m.d.sync += late[0].eq(o.tag.error)
+        return m

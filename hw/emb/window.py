@@ -1,0 +1,223 @@
+"""The coalescing window's table: where in the ring a row lies that was fetched a short while ago."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["RowWindow", "check_window"]
+
+OFFSET_BITS = 32
+WAYS = 2
+LAP_BITS = 8
+
+
+def check_window(*, row_beats_max: int, window_beats: int, window_sets: int, lap_bits: int) -> None:
+    """Raises ValueError unless a window can have these sizes."""
+    for name, value, low in (("row_beats_max", row_beats_max, 1), ("window_sets", window_sets, 2),
+                             ("window_beats", window_beats, 16 * row_beats_max)):
+        if type(value) is not int or value < low or value & (value - 1):
+            # Up to three rows are accepted before the first of them is known to have entered a new quarter.
+            reason = " (16 rows of row_beats_max)" if name == "window_beats" else ""
+            raise ValueError(f"{name} must be a power of two of at least {low}{reason}, not {value!r}")
+    if window_sets > 65536:
+        raise ValueError(f"window_sets must be at most 65536, not {window_sets}")
+    if type(lap_bits) is not int or not 1 <= lap_bits <= 16:
+        raise ValueError(f"lap_bits must be 1 to 16, not {lap_bits!r}")
+
+
+class RowWindow(wiring.Component):
+    """Gives rows their place in a ring of beats, and finds rows that still lie there.
+
+    Rows that were not found take the ring's next beats; places are in order of arrival. A row is found again until
+    the ring has been filled up to the third quarter after the one that it begins in: what lies further back drains.
+    A quarter is only filled anew once all rows that arrived before the ring got into the quarter before it have been
+    served: nobody can be waiting for what is overwritten, and no row is ever counted or pinned.
+    Source: SCARS §II.A (a row repeated within a window is fetched once)
+
+    Parameters  row_beats_max: longest row, in beats; beats: of the ring, at least 16 such rows; sets: of two rows in
+                the table; lap_bits: the table is cleared whenever the ring has gone round 2**lap_bits - 1 times
+                (all powers of two, but lap_bits)
+    Members     ready: Out, a row can be taken; valid: In, it is taken (only while ready); offset: In(32), beats: In,
+                less one, identify it; shared: In, it may be found, and found again;
+                o_valid, hit, position, mark: Out, its place, and whether it enters a new quarter;
+                reached: In, all rows before the marked one have been served; flush: In, forget all rows (only when
+                no row is under way)
+    Timing      a row a cycle; its place shows 2 cycles later. `sets` cycles of pause after a reset and at a clear;
+                in the last quarter before a clear a row every third cycle, so that none is under way at the clear
+    Numerics    none; the table's tag is exact
+    Reset       forgets all rows
+    Raises      ValueError: sizes out of range
+    Golden      golden.emb_rows.window          Tests  verif/test_emb_rows.py
+    """
+
+    def __init__(self, *, row_beats_max: int, beats: int, sets: int, lap_bits: int = LAP_BITS):
+        check_window(row_beats_max=row_beats_max, window_beats=beats, window_sets=sets, lap_bits=lap_bits)
+        self.ring_beats, self.sets, self.lap_bits = beats, sets, lap_bits
+        self.row_beats_max = row_beats_max
+        self.row_log2 = (row_beats_max - 1).bit_length()
+        self.position_bits = (beats - 1).bit_length()
+        self.set_bits = (sets - 1).bit_length()
+        self.beats_bits = max(1, self.row_log2)
+        super().__init__({
+            "ready": Out(1),
+            "valid": In(1),
+            "offset": In(OFFSET_BITS),
+            "beats": In(self.beats_bits),
+            "shared": In(1),
+            "o_valid": Out(1),
+            "hit": Out(1),
+            "position": Out(self.position_bits),
+            "mark": Out(1),
+            "reached": In(1),
+            "flush": In(1),
+        })
+
+    def _set_of(self, offset):
+        """Every bit of the offset counts: the slices of set_bits, added without carry."""
+        bits = self.set_bits
+        slices = [offset[at:at + bits] for at in range(0, OFFSET_BITS, bits)]
+        value = slices[0]
+        for part in slices[1:]:
+            value = value ^ part
+        return value[:bits]
+
+    def elaborate(self, platform):
+        m = Module()
+        within_bits = self.position_bits - 2
+        tag_bits = OFFSET_BITS - self.set_bits  # the set follows from it and the low bits, and these from the set
+        key_layout = data.StructLayout({"offset": OFFSET_BITS, "beats": self.beats_bits})
+        entry_layout = data.StructLayout({
+            "tag": tag_bits, "beats": self.beats_bits, "position": self.position_bits, "lap": self.lap_bits,
+            "turn": 1,
+        })
+
+        # The ring: its next beat, how often it went round, and the next beat if no row under way were found.
+        head, lap = Signal(self.position_bits), Signal(self.lap_bits, init=1)
+        ahead = Signal(within_bits)
+        gate = Signal()  # a row that entered a quarter still waits: no row may enter another
+        last_lap = (1 << self.lap_bits) - 1
+        near, slow = Signal(), Signal()
+        clearing, cleared = Signal(init=1), Signal(self.set_bits)
+        valid_1, valid_2 = Signal(), Signal()
+        m.d.comb += [
+            near.eq(ahead[self.row_log2:].all()),
+            self.ready.eq(~clearing & ~(near & gate) & ~(slow & (valid_1 | valid_2))),
+        ]
+
+        # Cycle 0: the table is asked.
+        ways = []
+        for way in range(WAYS):
+            store = memory.Memory(shape=entry_layout, depth=self.sets, init=[], attrs={"ram_style": "block"})
+            m.submodules[f"way_{way}"] = store
+            ways.append((store.write_port(), store.read_port()))
+        key_1, key_2, key_3 = (Signal(key_layout, name=f"key_{i}", reset_less=True) for i in (1, 2, 3))
+        set_1, set_2, set_3 = (Signal(self.set_bits, name=f"set_{i}", reset_less=True) for i in (1, 2, 3))
+        shared_1, shared_2 = (Signal(name=f"shared_{i}", reset_less=True) for i in (1, 2))
+        asked = Signal(self.set_bits)
+        m.d.comb += asked.eq(self._set_of(self.offset))
+        for _, read in ways:
+            m.d.comb += read.addr.eq(asked)
+        m.d.sync += [
+            valid_1.eq(self.valid), key_1.offset.eq(self.offset), key_1.beats.eq(self.beats),
+            set_1.eq(asked), shared_1.eq(self.shared),
+            valid_2.eq(valid_1), key_2.eq(key_1), set_2.eq(set_1), shared_2.eq(shared_1),
+            key_3.eq(key_2), set_3.eq(set_2),
+        ]
+
+        # Cycle 1: compared with the two rows of the set, and with the two rows before, whose entries the table may
+        # not have had yet. The age in quarters may grow by one in this very cycle.
+        now = Cat(head[within_bits:], lap)
+        found_young, found_old = Signal(WAYS), Signal(WAYS)
+        places = [Signal(self.position_bits, name=f"place_{way}", reset_less=True) for way in range(WAYS)]
+        turns = Signal(WAYS)
+        for way, (_, read) in enumerate(ways):
+            entry = read.data
+            same, age = Signal(name=f"same_{way}"), Signal(len(now), name=f"age_{way}")
+            m.d.comb += [
+                same.eq((Cat(entry.tag, entry.beats) == Cat(key_1.offset[self.set_bits:], key_1.beats)) & shared_1),
+                age.eq(now - Cat(entry.position[within_bits:], entry.lap)),
+            ]
+            m.d.sync += [
+                found_young[way].eq(same & (age[1:] == 0)), found_old[way].eq(same & (age == 2)),
+                places[way].eq(entry.position), turns[way].eq(entry.turn),
+            ]
+        same_set_2, same_set_3, same_row_2, same_row_3 = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [
+            same_set_2.eq(set_1 == set_2), same_set_3.eq(set_1 == set_3),
+            same_row_2.eq((key_1.as_value() == key_2.as_value()) & shared_1),
+            same_row_3.eq((key_1.as_value() == key_3.as_value()) & shared_1),
+        ]
+
+        # Cycle 2: found, or given the ring's next beats and entered. `wrote`: the two rows before did the latter.
+        wrote, ways_of, turns_of = ([Signal(name=f"{name}_{i}") for i in (3, 4)] for name in ("wrote", "way", "turn"))
+        place_of = [Signal(self.position_bits, name=f"position_{i}", reset_less=True) for i in (3, 4)]
+        crossed = Signal()
+        recent = Cat(same_row_2 & wrote[0], same_row_3 & wrote[1])
+        live, turn = Signal(WAYS), Signal(WAYS)
+        for way in range(WAYS):
+            newer = [same & wrote[i] & (ways_of[i] == way) for i, same in enumerate((same_set_2, same_set_3))]
+            m.d.comb += [
+                live[way].eq((found_young[way] | (found_old[way] & ~crossed)) & ~newer[0] & ~newer[1]),
+                turn[way].eq(Mux(newer[0], turns_of[0], Mux(newer[1], turns_of[1], turns[way]))),
+            ]
+        hit, miss, enter, victim = Signal(), Signal(), Signal(), Signal()
+        after = Signal(self.position_bits)
+        crosses = Signal()
+        m.d.comb += [
+            hit.eq(recent.any() | live.any()),
+            miss.eq(valid_2 & ~hit),
+            enter.eq(miss & shared_2),
+            victim.eq(turn.xor()),  # the way that was not written last
+            after.eq(head + key_2.beats + 1),
+            crosses.eq(after[within_bits] ^ head[within_bits]),
+            self.o_valid.eq(valid_2),
+            self.hit.eq(hit),
+            self.mark.eq(crosses & ~hit),
+            # At most one of the four can be: a row that is in the table is not entered again.
+            self.position.eq(
+                _only(recent[0], place_of[0]) | _only(recent[1], place_of[1]) | _only(live[0], places[0])
+                | _only(live[1], places[1]) | _only(~hit, head)),
+        ]
+        entry = Signal(entry_layout)
+        m.d.comb += [
+            entry.tag.eq(key_2.offset[self.set_bits:]), entry.beats.eq(key_2.beats),
+            # While the table is cleared, lap 0: older than anything that is found.
+            entry.position.eq(head), entry.lap.eq(Mux(clearing, 0, lap)),
+            entry.turn.eq(~clearing & Mux(victim, turn[0], ~turn[1])),
+        ]
+        for way, (write, _) in enumerate(ways):
+            m.d.comb += [
+                write.addr.eq(Mux(clearing, cleared, set_2)), write.data.eq(entry),
+                write.en.eq(clearing | (enter & (victim == way))),
+            ]
+        m.d.sync += [
+            wrote[0].eq(enter), ways_of[0].eq(victim), turns_of[0].eq(entry.turn), place_of[0].eq(head),
+            wrote[1].eq(wrote[0]), ways_of[1].eq(ways_of[0]), turns_of[1].eq(turns_of[0]), place_of[1].eq(place_of[0]),
+            crossed.eq(miss & crosses),
+        ]
+
+        # What a found row would have taken is given back a cycle later.
+        refund, refunded = Signal(self.beats_bits, reset_less=True), Signal()
+        m.d.sync += [
+            refund.eq(key_2.beats), refunded.eq(valid_2 & hit),
+            ahead.eq(ahead + Mux(self.valid, self.beats, 0) + self.valid
+                     - Mux(refunded, refund, 0) - refunded),
+            slow.eq((lap == last_lap) & head[within_bits:].all()),
+        ]
+        with m.If(clearing):
+            m.d.sync += [cleared.eq(cleared + 1), clearing.eq(~cleared.all())]
+        with m.If(self.reached):
+            m.d.sync += gate.eq(0)
+        with m.If(miss):
+            m.d.sync += head.eq(after)
+            with m.If(crosses):
+                m.d.sync += gate.eq(1)
+        with m.If((miss & crosses & head[within_bits:].all()) | self.flush):
+            m.d.sync += lap.eq(lap + 1)
+            with m.If(lap == last_lap):
+                m.d.sync += [lap.eq(1), clearing.eq(1)]
+        return m
+
+
+def _only(condition, value):
+    return Mux(condition, value, 0)
