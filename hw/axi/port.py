@@ -169,9 +169,10 @@ class ReadPort(wiring.Component):
             # and the beat that leaves is the carry.
             bits = depth.bit_length()
             free = Signal(bits, init=depth)
-            taken = Signal(bits)
+            length_here, taken = Signal(bits), Signal(bits)
             m.d.comb += [
-                taken.eq(Mux(issue & turn[k], ~cut.len[:bits], 0)),
+                length_here.eq(cut.len),
+                taken.eq(Mux(issue & turn[k], ~length_here, 0)),
                 room[k].eq(free[(largest[k] + 1).bit_length() - 1:].any()),
             ]
             with m.If(self.stop):

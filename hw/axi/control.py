@@ -1,0 +1,154 @@
+"""The control slave of a Vitis kernel: ap_ctrl_hs, its arguments and what stands behind them."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import AXI4Lite
+from hw.isa import Kernel
+from hw.layouts import arguments_layout
+
+__all__ = ["AUTO_RESTART", "CTRL", "DONE", "GIE", "IDLE", "IER", "ISR", "READY", "START", "ControlSlave"]
+
+# Where Vitis kernels have them (UG1393, control register map of ap_ctrl_hs).
+CTRL, GIE, IER, ISR = 0x00, 0x04, 0x08, 0x0C
+# Bits of CTRL.
+START, DONE, IDLE, READY, AUTO_RESTART = 0, 1, 2, 3, 7
+RANGE_BYTES = 0x1000
+
+
+class ControlSlave(wiring.Component):
+    """What the driver sees of a kernel: start, done, idle, interrupts, arguments, abort and status.
+
+    Parameters  kernel: a hw.isa.Kernel whose registers are `abort` and `status`
+    Members     bus: In(AXI4Lite); start: Out, a pulse; done: In, a pulse when the run is over; arguments: Out, all
+                of them; abort: Out, a pulse; status: In; interrupt: Out, a level
+    Timing      a write every 3 cycles, a read every 4; `start` comes 2 cycles after the write was taken
+    Handshake   ap_ctrl_hs. CTRL (0x00): ap_start is set by writing 1 and cleared by `done`, ap_done and ap_ready are
+                set by `done` and cleared by reading CTRL, ap_idle is set while nothing runs; with auto_restart
+                `done` starts the next run. GIE (0x04), IER (0x08), ISR (0x0C) bit 0 done, bit 1 ready: ISR is set by
+                `done` where IER allows it and toggled by writing 1. A start while a run is on is that run's.
+                Arguments change when they are written: the driver writes them before it starts. Words that are
+                nobody's read 0 and ignore writes; every answer is OKAY
+    Reset       ends the run, arguments are 0
+    Raises      ValueError: the registers do not fit the 4 KB of a kernel, or there is no abort or status
+    Golden      the register map in hw.isa          Tests  verif/test_axi_control.py
+    """
+
+    def __init__(self, *, kernel: Kernel):
+        for register in ("abort", "status"):
+            kernel.register(register)
+        if kernel.control_bytes > RANGE_BYTES:
+            raise ValueError(f"{kernel.name}: the control registers take {kernel.control_bytes} bytes, "
+                             f"a kernel has {RANGE_BYTES}")
+        self.kernel = kernel
+        super().__init__({
+            "bus": In(AXI4Lite(12)),
+            "start": Out(1),
+            "done": In(1),
+            "arguments": Out(arguments_layout(kernel)),
+            "abort": Out(1),
+            "status": In(32),
+            "interrupt": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"ControlSlave(kernel={self.kernel!r})"
+
+    def elaborate(self, platform):
+        m = Module()
+        bus, kernel = self.bus, self.kernel
+        words_log2 = (kernel.control_bytes // 4 - 1).bit_length()
+
+        # -- Writes: address and data in any order, then both at once.
+        address, value, strobe = Signal(12), Signal(32), Signal(4)
+        addressed, filled, write = Signal(), Signal(), Signal()
+        m.d.comb += [
+            bus.awready.eq(~addressed), bus.wready.eq(~filled), bus.bresp.eq(0),
+            write.eq(addressed & filled & ~bus.bvalid),
+        ]
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += [address.eq(bus.awaddr), addressed.eq(1)]
+        with m.If(bus.wvalid & bus.wready):
+            m.d.sync += [value.eq(bus.wdata), strobe.eq(bus.wstrb), filled.eq(1)]
+        with m.If(write):
+            m.d.sync += [addressed.eq(0), filled.eq(0), bus.bvalid.eq(1)]
+        with m.Elif(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+
+        def written(offset):
+            return write & (address[2:] == offset // 4)
+
+        # -- Reads: the address, the groups of four words, the word.
+        wanted, reading, grouped = Signal(12), Signal(), Signal()
+        clear = Signal()  # CTRL is read: ap_done and ap_ready go
+        m.d.comb += [bus.arready.eq(~reading & ~grouped & ~bus.rvalid), bus.rresp.eq(0),
+                     clear.eq(reading & (wanted[2:] == CTRL // 4))]
+        m.d.sync += [reading.eq(bus.arvalid & bus.arready), grouped.eq(reading)]
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += wanted.eq(bus.araddr)
+        with m.If(grouped):
+            m.d.sync += bus.rvalid.eq(1)
+        with m.Elif(bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
+
+        # -- ap_ctrl_hs.
+        start, done, ready, auto, running = Signal(), Signal(), Signal(), Signal(), Signal()
+        gie, ier, isr = Signal(), Signal(2), Signal(2)
+        low = strobe[0]
+        with m.If(self.done):
+            m.d.sync += [start.eq(auto), running.eq(0)]
+        with m.Elif(start & ~running):
+            m.d.sync += running.eq(1)
+        m.d.sync += self.start.eq(start & ~running & ~self.done)
+        with m.If(written(CTRL) & low):
+            m.d.sync += auto.eq(value[AUTO_RESTART])
+            with m.If(value[START]):
+                m.d.sync += start.eq(1)
+        with m.If(self.done):
+            m.d.sync += [done.eq(1), ready.eq(1)]
+        with m.Elif(clear):
+            m.d.sync += [done.eq(0), ready.eq(0)]
+        with m.If(written(GIE) & low):
+            m.d.sync += gie.eq(value[0])
+        with m.If(written(IER) & low):
+            m.d.sync += ier.eq(value[:2])
+        m.d.sync += isr.eq((isr ^ Mux(written(ISR) & low, value[:2], 0)) | Mux(self.done, ier, 0))
+        m.d.sync += self.interrupt.eq(gie & isr.any())
+
+        # -- Words: what a read of each gives.
+        words = {
+            CTRL: Cat(start, done, ~(start | running), ready, Signal(3), auto), GIE: gie, IER: ier, ISR: isr,
+            kernel.register("status").offset: self.status,
+        }
+        for argument in kernel.arguments:
+            held = self.arguments[argument.name]
+            for part in range(0, argument.bits, 32):
+                word = held[part:part + 32]
+                words[argument.offset + part // 8] = word
+                hit = Signal(name=f"write_{argument.name}_{part // 32}")
+                m.d.comb += hit.eq(written(argument.offset + part // 8))
+                for byte in range(4):
+                    with m.If(hit & strobe[byte]):
+                        m.d.sync += word[8 * byte:8 * byte + 8].eq(value[8 * byte:8 * byte + 8])
+        m.d.sync += self.abort.eq(written(kernel.register("abort").offset) & low & value[0])
+
+        groups = []
+        for first in range(0, 1 << words_log2, 4):
+            some = {k: words[4 * (first + k)] for k in range(4) if 4 * (first + k) in words}
+            group = Signal(32, name=f"group_{first // 4}", reset_less=True)
+            with m.Switch(wanted[2:4]):
+                for k, word in some.items():
+                    with m.Case(k):
+                        m.d.sync += group.eq(word)
+                with m.Default():
+                    m.d.sync += group.eq(0)
+            groups.append(group)
+        with m.If(grouped):
+            with m.Switch(wanted[4:]):
+                for k, group in enumerate(groups):
+                    with m.Case(k):
+                        m.d.sync += bus.rdata.eq(group)
+                with m.Default():
+                    m.d.sync += bus.rdata.eq(0)
+        return m

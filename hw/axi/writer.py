@@ -1,0 +1,179 @@
+"""Writes runs of beats for several clients over one AXI4 master."""
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.burst import Splitter, burst_layout
+from hw.axi.bus import AXI4, address_constants, check_beat_bytes, data_layout, request_layout
+from hw.axi.port import check_clients
+from hw.axi.queue import BurstQueue, round_robin
+from hw.axi.reader import check_outstanding
+from hw.queue import BlockQueue
+
+__all__ = ["WritePort"]
+
+
+class WritePort(wiring.Component):
+    """Writes clients' requests once all their data is there, and says when each has been written.
+
+    memory[address, address + beats * beat_bytes) = the client's next `beats` beats       Source: AXI4 (ARM IHI 0022)
+
+    Parameters  beat_bytes: 4 to 64; clients: depth of each client's data queue in beats, powers of two; outstanding:
+                bursts that wait for their response, a power of two from 2 to 64
+    Members     i_requests[k]: In(stream) {address, beats}, beats at most the queue's depth; i_data[k]: In(stream)
+                {data}, before or after its request; done[k]: Out, a pulse for each request, in order, when the slave
+                has answered all its bursts; error[k]: Out, with done: one of them was answered SLVERR or DECERR;
+                bus: Out(AXI4 without the read channels); stop: In; idle: Out, nothing is under way on the bus or
+                granted
+    Timing      8 cycles from the last beat of a request to its address, 2 more to its first beat on the bus; one
+                request and one beat a cycle, whatever the requests' lengths. `idle` is a cycle late
+    Handshake   a request is granted when its client's queue holds all its beats, in turns among those for whom that
+                is so: no client waits for another's data, and no burst begins that cannot be finished. A burst's
+                data never goes before its address. All outputs of the bus come from registers, bready is always
+                high; i_requests[k].ready and i_data[k].ready come from registers. Bursts as Reader, all strobes set
+    Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: what was
+                granted is written to its end, everything else is taken and dropped; hold it until `idle`
+    Raises      ValueError: beat_bytes, a depth or outstanding out of range
+    Golden      the memory itself          Tests  verif/test_axi_writer.py
+    """
+
+    def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int = 32):
+        check_beat_bytes(beat_bytes)
+        check_clients(clients)
+        check_outstanding(outstanding)
+        self.beat_bytes = beat_bytes
+        self.clients = tuple(clients)
+        self.outstanding = outstanding
+        count = len(clients)
+        super().__init__({
+            "i_requests": In(stream.Signature(request_layout())).array(count),
+            "i_data": In(stream.Signature(data_layout(beat_bytes))).array(count),
+            "done": Out(1).array(count),
+            "error": Out(1).array(count),
+            "bus": Out(AXI4(8 * beat_bytes, reads=False)),
+            "stop": In(1),
+            "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"WritePort(beat_bytes={self.beat_bytes},clients={self.clients},outstanding={self.outstanding})"
+
+    def elaborate(self, platform):
+        m = Module()
+        bus, count = self.bus, len(self.clients)
+        m.submodules.splitter = splitter = Splitter(beat_bytes=self.beat_bytes, tag_bits=count)
+        # Bursts that have data to send, and bursts that wait for their response: the latter bound the former.
+        m.submodules.sending = sending = BurstQueue(burst_layout(count), depth=self.outstanding)
+        m.submodules.waiting = waiting = BurstQueue(
+            data.StructLayout({"final": 1, "tag": count}), depth=self.outstanding)
+
+        # -- Grants: a request whose beats are all in its client's queue.
+        busy, quiet, empty = Signal(), Signal(), Signal()
+        m.d.comb += [
+            busy.eq(splitter.held | sending.held | waiting.held | bus.wvalid),
+            empty.eq(self.stop & quiet),  # nothing granted is left: what the queues hold may go
+        ]
+        m.d.sync += quiet.eq(self.stop & ~busy)
+        queues, held, whole = [], [], []
+        granted, last = Signal(count), Signal(count)
+        for k, depth in enumerate(self.clients):
+            queue = BlockQueue(data_layout(self.beat_bytes), depth=depth)
+            m.submodules[f"queue_{k}"] = ResetInserter(empty)(queue)
+            bits = (depth + 1).bit_length()
+            request = Signal(data.StructLayout({"address": 64, "beats": bits}), reset_less=True, name=f"request_{k}")
+            valid = Signal(name=f"valid_{k}")
+            present = Signal(bits, name=f"present_{k}")  # beats in the queue that no granted request needs
+            grant, push = Signal(name=f"grant_{k}"), Signal(name=f"push_{k}")
+            incoming, i = self.i_requests[k], self.i_data[k]
+            m.d.comb += [
+                incoming.ready.eq(~valid | grant | self.stop),
+                i.ready.eq(queue.i.ready | self.stop),
+                push.eq(i.valid & queue.i.ready & ~self.stop),
+                queue.i.valid.eq(push), queue.i.payload.eq(i.payload),
+                grant.eq(granted[k] & splitter.i.ready & ~self.stop),
+            ]
+            with m.If(~valid | grant | self.stop):
+                m.d.sync += [
+                    valid.eq(incoming.valid & ~self.stop),
+                    request.address.eq(incoming.payload.address), request.beats.eq(incoming.payload.beats),
+                ]
+            with m.If(empty):
+                m.d.sync += present.eq(0)
+            with m.Elif(grant):
+                m.d.sync += present.eq(present - request.beats + push)
+            with m.Else():
+                m.d.sync += present.eq(present + push)
+            queues.append(queue)
+            held.append((request, grant, valid))
+            whole.append(valid & (present >= request.beats))
+        m.d.comb += granted.eq(Cat(round_robin(whole, last)))
+        m.d.comb += [splitter.i.valid.eq(granted.any() & ~self.stop), splitter.i.payload.tag.eq(granted)]
+        for k, (request, grant, _) in enumerate(held):
+            with m.If(granted[k]):
+                m.d.comb += [splitter.i.payload.address.eq(request.address),
+                             splitter.i.payload.beats.eq(request.beats)]
+            with m.If(grant):
+                m.d.sync += last.eq(1 << k)
+
+        # -- Addresses. `owed` counts the bursts whose address has been shown and whose data has not all been sent.
+        m.d.comb += [
+            splitter.room.eq(sending.i.ready & waiting.i.ready),
+            sending.i.valid.eq(splitter.emit), sending.i.payload.eq(splitter.burst),
+            waiting.i.valid.eq(splitter.emit),
+            waiting.i.payload.final.eq(splitter.burst.final), waiting.i.payload.tag.eq(splitter.burst.tag),
+            bus.awvalid.eq(splitter.o.valid), splitter.o.ready.eq(bus.awready),
+            bus.awaddr.eq(splitter.o.payload.addr), bus.awlen.eq(splitter.o.payload.len),
+            *address_constants("aw", bus, self.beat_bytes),
+        ]
+        shown, sent, seen = Signal(), Signal(), Signal()
+        owed = Signal(range(2 * self.outstanding))
+        owing = Signal()  # owed != 0, from a register
+        m.d.comb += shown.eq(bus.awvalid & ~seen)
+        m.d.sync += [
+            seen.eq(bus.awvalid & ~bus.awready),
+            owed.eq(owed + shown - sent),
+            owing.eq(shown | (owed[1:] != 0) | (owed[0] & ~sent)),
+        ]
+
+        # -- Data, burst by burst from the queue of its client.
+        burst = sending.o.payload
+        there, move, ends = Signal(), Signal(), Signal()
+        position = Signal(8)
+        picked = Signal(data_layout(self.beat_bytes))
+        m.d.comb += [
+            there.eq(Cat(burst.tag[k] & queues[k].o.valid for k in range(count)).any() & sending.o.valid & owing),
+            move.eq(there & (~bus.wvalid | bus.wready)),
+            ends.eq(position == burst.len),
+            sent.eq(move & ends),
+            sending.o.ready.eq(sent),
+        ]
+        with m.If(move):
+            m.d.sync += position.eq(Mux(ends, 0, position + 1))
+        for k, queue in enumerate(queues):
+            m.d.comb += queue.o.ready.eq(move & burst.tag[k])
+            with m.If(burst.tag[k]):
+                m.d.comb += picked.eq(queue.o.payload)
+        beat = Signal(data_layout(self.beat_bytes), reset_less=True)
+        wlast = Signal(reset_less=True)
+        m.d.sync += bus.wvalid.eq(there | (bus.wvalid & ~bus.wready))
+        with m.If(~bus.wvalid | bus.wready):
+            m.d.sync += [beat.eq(picked), wlast.eq(ends)]
+        m.d.comb += [bus.wdata.eq(beat.data), bus.wlast.eq(wlast), bus.wstrb.eq((1 << self.beat_bytes) - 1)]
+
+        # -- Responses, in the order of the addresses.
+        bad, failed = Signal(), Signal()
+        answer = Signal()
+        m.d.comb += [
+            bus.bready.eq(1), answer.eq(bus.bvalid & waiting.o.valid), waiting.o.ready.eq(bus.bvalid),
+            failed.eq(bad | bus.bresp[1]),
+        ]
+        with m.If(answer):
+            m.d.sync += bad.eq(failed & ~waiting.o.payload.final)
+        for k in range(count):
+            told = answer & waiting.o.payload.final & waiting.o.payload.tag[k]
+            m.d.sync += [self.done[k].eq(told), self.error[k].eq(told & failed)]
+        reported = Cat(self.done[k] for k in range(count)).any()
+        m.d.sync += self.idle.eq(
+            ~(busy | reported | Cat(valid for _, _, valid in held).any()) & (empty | ~self.stop))
+        return m
