@@ -200,6 +200,16 @@ class Kernel:
         return tuple(value for value in self.result if value.kind == "counter")
 
     @property
+    def abort(self) -> int | None:
+        """Offset of the register that ends a run, None where there is none."""
+        return next((register.offset for register in self.registers if register.name == "abort"), None)
+
+    @property
+    def status(self) -> int | None:
+        """Offset of the register that says what the core does, None where there is none."""
+        return next((register.offset for register in self.registers if register.name == "status"), None)
+
+    @property
     def control_bytes(self) -> int:
         """First byte behind the last register."""
         return (self.registers[-1] if self.registers else self.arguments[-1]).offset + 8
