@@ -1,0 +1,124 @@
+"""From an accumulator in two's complement to a binary32 word."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+
+from .logic import add, named, shift_level
+from .operand import delay
+
+__all__ = ["normalise"]
+
+
+def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flags: Value, foreign: Value) -> Value:
+    """The word of an accumulator, six cycles later: a leading-sign shifter of three 4:1 levels, then rounding.
+
+    total: stage n; top: the exponent of bit PRODUCT_BITS - 1, which came top_cycles before stage n + 3; flags, foreign:
+    stage n + 5: +inf, -inf, both for NaN, and, if there is a third bit, that a zero is -0; the word is +0 whatever
+    the rest. The shifted value stays in two's complement; rounding turns it into a magnitude in the same adder.
+    """
+    width = len(total)
+    # What the word keeps: sign, 24 bits, a guard bit. `cut` bits lie below.
+    cut = width - 26
+
+    def repeats(name: str, value: Value, size: int) -> list[Value]:
+        """[k]: the first k + 1 blocks of `size` bits below the sign hold copies of it."""
+        high = width - 1
+        changed = named(m, name, Mux(value[-1], ~value, value))
+        return [~changed[max(high - k * size, 0):high].any()
+                for k in range(1, 4) if high - (k - 1) * size > 0]
+
+    def left(value: Value, by: int) -> Value:
+        return Cat(Const(0, by), value)[:width]
+
+    def choice(blocks: list[Value]) -> Value:
+        """How many of three blocks repeat the sign."""
+        return Cat(blocks[0] & (~blocks[1] | blocks[2]), blocks[1])
+
+    # 16s; nothing reaches the lowest 16 bits from below, so their registers' reset does the work.
+    blocks = repeats(f"changed{s}", total, 16)
+    skip16 = named(m, f"skip16_{s}", blocks[0])
+    skip32 = named(m, f"skip32_{s}", blocks[1] if width - 1 > 32 else Const(0, 1))
+    coarse_low = Signal(16, name=f"coarse_low{s}", reset_less=True)
+    coarse_high = Signal(width - 16, name=f"coarse_high{s}", reset_less=True)
+    coarse = Cat(coarse_low, coarse_high)
+    coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs={"keep": 1})
+    m.d.sync += [
+        coarse_low.eq(total[:16]),
+        coarse_high.eq(Mux(skip32, left(total, 32)[16:], Mux(skip16, total[:width - 16], total[16:]))),
+        coarse_shift.eq(Cat(skip16 & ~skip32, skip32)),
+    ]
+    with m.If(skip16):
+        m.d.sync += coarse_low.eq(0)
+    exponent = delay(m, f"top_line{s}", top, top_cycles)
+
+    # 4s
+    by4_next = named(m, f"by4_next{s}", choice(repeats(f"coarse_changed{s}", coarse, 4)))
+    by4 = Signal(2, name=f"by4_{s}", reset_less=True)
+    by4_twin = Signal(2, name=f"by4_twin{s}", reset_less=True, init=3)
+    coarse_held = Signal(width, name=f"coarse_held{s}", reset_less=True)
+    coarse_shift_held = delay(m, f"coarse_shift_line{s}", coarse_shift, 2)
+    m.d.sync += [by4.eq(by4_next), by4_twin.eq(by4_next), coarse_held.eq(coarse)]
+
+    # 1s. The lowest bits only tell whether the value is inexact: they move no further.
+    moved = shift_level(m, f"middle_next{s}", coarse_held, by4, by4_twin, (4, 8), left=True)
+    by1_next = named(m, f"by1_next{s}", choice(repeats(f"middle_changed{s}", moved, 1)))
+    by1 = Signal(2, name=f"by1_{s}", reset_less=True)
+    by1_twin = Signal(2, name=f"by1_twin{s}", reset_less=True, init=3)
+    middle = Signal(29, name=f"middle{s}", reset_less=True)
+    by4_held = Signal(2, name=f"by4_held{s}", reset_less=True)
+    lost = Signal(name=f"lost{s}", reset_less=True)
+    below = Const(0, 1)
+    for k in range(4):
+        high = cut - 3 - 4 * k
+        if high > 0:
+            below = below | (coarse_held[max(high - 4, 0):high].any() & (by4 <= k))
+    m.d.sync += [by1.eq(by1_next), by1_twin.eq(by1_next), middle.eq(moved[cut - 3:]),
+                 by4_held.eq(by4), lost.eq(below)]
+
+    fine = Signal(26, name=f"fine{s}", reset_less=True)
+    sticky = Signal(name=f"sticky{s}", reset_less=True)
+    biased = Signal(10, name=f"biased{s}", reset_less=True)
+    # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + 17 + 127. What is a
+    # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand
+    # free.
+    offset = width - 2 - 127 - 46 + 17
+    m.d.sync += [
+        fine.eq(shift_level(m, f"fine_next{s}", middle, by1, by1_twin, (1, 2), left=True)[3:]),
+        sticky.eq(lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2))),
+        biased.eq(exponent - Cat(by1, by4_held, coarse_shift_held, Const(-(offset >> 6), 4))),
+    ]
+
+    # |v| = ~v + 1 for a negative v: the +1 either reaches the kept bits (all dropped bits 0) or makes the
+    # dropped part its own complement.
+    guard, kept, negative = fine[0], fine[1:25], fine[25]
+    guard_magnitude = guard ^ (negative & sticky)
+    up = named(m, f"up{s}", (negative & ~guard & ~sticky)
+               | (guard_magnitude & (sticky | (kept[0] ^ negative))))
+    rounded = Signal(33, name=f"rounded{s}", reset_less=True)
+    negative3 = Signal(name=f"negative_result{s}", reset_less=True)
+    exact_zero = Signal(name=f"exact_zero{s}", reset_less=True)
+    fraction = kept[:23]
+    m.d.sync += [
+        rounded.eq(add(Const((offset & 63) << 23, 33),
+                       Cat(Mux(negative, ~fraction, fraction)[:23], biased), up, 33)),
+        negative3.eq(negative),
+        exact_zero.eq(~negative & ~kept[-1]),
+    ]
+
+    fraction, exp = rounded[:23], rounded[23:]
+    under = named(m, f"under{s}", exp[9] | ~exp[:9].any() | exact_zero)
+    over = named(m, f"over{s}", ~exp[9] & (exp[8] | exp[:8].all()))
+    nan = flags[:2].all()
+    infinite = named(m, f"infinite{s}", flags[:2].any())
+    sign = negative3 | flags[2] if len(flags) > 2 else negative3
+    result_fraction = Signal(23, name=f"result_fraction{s}", reset_less=True)
+    result_upper = Signal(9, name=f"result_upper{s}", reset_less=True)
+    m.d.sync += [
+        result_fraction.eq(fraction),
+        result_upper.eq(Cat(Mux(infinite | (over & ~under), 0xFF, Mux(under, 0, exp[:8])),
+                            Mux(infinite, flags[1] & ~flags[0], sign))),
+    ]
+    with m.If(infinite | under | over):
+        m.d.sync += result_fraction.eq(Cat(Const(0, 22), nan))
+    with m.If(foreign):
+        m.d.sync += [result_fraction.eq(0), result_upper.eq(0)]
+    return Cat(result_fraction, result_upper)
