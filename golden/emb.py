@@ -103,8 +103,9 @@ class _Instruction:
     @classmethod
     def decode(cls, words: Words) -> "_Instruction":
         w = [int(word) for word in words]
-        first = (w[0] & 0xFF, w[0] >> 8 & 3, w[0] >> 10 & 1, w[0] >> 11 | w[9] >> 20, w[0])
-        return cls(*first, *w[1:9], w[9] & 0xFFFF, w[9] >> 16 & 15, *w[10:16])
+        values = [w[0] & 0xFF, w[0] >> 8 & 3, w[0] >> 10 & 1, w[0] >> 11 | w[9] >> 20, w[0], *w[1:9],
+                  w[9] & 0xFFFF, w[9] >> 16 & 15, *w[10:16]]
+        return cls(*values)
 
 
 class Emb:

@@ -1,6 +1,5 @@
 """The row cache against Algorithm 1 of its paper, carried out row by row."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
