@@ -1,0 +1,383 @@
+"""Streams lengths, indices and weights of bags in, checks every index and turns it into a token."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import read_layout
+from hw.emb.tokens import POSITION_BITS, error_layout, job_layout, token_layout
+from hw.isa import EMB
+
+__all__ = ["Feeder"]
+
+ONE = 0x3F80_0000
+MEAN = 1  # mode
+BAGS_AHEAD = 16  # bags whose lengths are known before their turn
+# A DSP multiplies 26 unsigned bits; what an index has above them is put right by hand.
+FACTOR_BITS = 26
+INPUTS = 1  # detail of READ_ERROR
+
+
+def _word(port, place):
+    """The word of the stream's beat at `place`."""
+    words = len(port.payload.data) // 32
+    return Array([port.payload.data[32 * at:32 * at + 32] for at in range(words)])[place]
+
+
+class _Cursor:
+    """Where in a stream's beat its next word is. The beat goes when its last word, or a region's, is taken."""
+
+    def __init__(self, m: Module, name: str, port, *, take, finish):
+        """`take`: a word is taken; `finish`: the region ends, with this word if one is taken."""
+        words = len(port.payload.data) // 32
+        self.place = place = Signal(range(words), name=f"{name}_place")
+        m.d.comb += port.ready.eq(Mux(finish, take | (place != 0), take & (place == words - 1)))
+        with m.If(finish):
+            m.d.sync += place.eq(0)
+        with m.Elif(take):
+            m.d.sync += place.eq(place + 1)
+        self.word = _word(port, place)
+
+
+class Feeder(wiring.Component):
+    """Reads the bags of one instruction after the other and makes a token of every index.
+
+    token = the row's place in its memory, where offset = base + row * beats in card memory, and the ring position
+    or the train's row otherwise.                                      Source: SCRec §III.D, Fig. 7a
+
+    The lengths run ahead of the indices and into the next instruction, so that neither a short bag nor an
+    instruction's end costs a cycle. A length that passes what is left of the indices, or a last one that leaves
+    some over, is found before its bag begins.
+
+    Parameters  beat_bytes: of the streams; row_beats_max, tables: of the core; index_bits: of a train's row
+    Members     i_jobs: In(stream of hw.emb.tokens.job_layout); i_lengths, i_indices, i_weights: In(stream of
+                hw.axi.bus.read_layout), whole beats, what follows an instruction's last word in its beat is
+                dropped; ring_beats: In, a power of two (else every ring position is out of range); open: In,
+                tokens can be taken; o_valid, o: Out, hw.emb.tokens.token_layout; error: Out, of
+                hw.emb.tokens.error_layout; stall: Out, there is room for a token and work, but a length, an index
+                or a weight has not come
+    Shapes      n indices or one empty bag -> max(n, 1) tokens
+    Timing      one token a cycle, over bags and instructions; 6 cycles from the cycle that takes an index to its
+                token; an instruction of fewer than 8 tokens takes 8 cycles
+    Handshake   o cannot be refused: `open` stops it before its queues are full
+    Numerics    offsets modulo 2**32, which the program's bounds keep them below
+    Errors      the first bad word stops the tokens for good: INDEX_DEVICE, INDEX_RANGE, LENGTHS, READ_ERROR,
+                TT_TABLE, in the order of the program
+    Reset       drops everything
+    Golden      golden.emb_tokens          Tests  verif/test_emb_feeder.py
+    """
+
+    def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int):
+        self.beat_bytes, self.row_beats_max = beat_bytes, row_beats_max
+        self.tables, self.index_bits = tables, index_bits
+        if not 1 <= index_bits <= POSITION_BITS:
+            raise ValueError(f"index_bits must be from 1 to {POSITION_BITS}, not {index_bits!r}")
+        read = read_layout(beat_bytes)
+        sizes = {"row_beats_max": row_beats_max, "tables": tables}
+        super().__init__({
+            "i_jobs": In(stream.Signature(job_layout(**sizes))),
+            "i_lengths": In(stream.Signature(read)),
+            "i_indices": In(stream.Signature(read)),
+            "i_weights": In(stream.Signature(read)),
+            "ring_beats": In(32),
+            "open": In(1),
+            "o_valid": Out(1),
+            "o": Out(token_layout(**sizes)),
+            "error": Out(error_layout()),
+            "stall": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Feeder({self.beat_bytes}, {self.row_beats_max}, {self.tables}, {self.index_bits})"
+
+    def elaborate(self, platform):
+        m = Module()
+        self._job(m)
+        self._lengths(m)
+        self._take(m)
+        self._check(m)
+        return m
+
+    def _job(self, m: Module) -> None:
+        """The job whose lengths are read. Stages behind keep what they need of it, from `start` on."""
+        self.job = Signal(self.i_jobs.payload.shape(), reset_less=True)
+        self.reading = Signal()     # lengths are left
+        self.waits = Signal()       # no bag of the job has begun
+        self.start = Signal(7)      # its first bag begins, and so many cycles ago
+        begins = self.start[0]
+        self.accept = Signal()
+        m.d.comb += [
+            self.i_jobs.ready.eq(~self.reading & ~self.waits & ~self.start[1:].any()),
+            self.accept.eq(self.i_jobs.valid & self.i_jobs.ready),
+        ]
+        m.d.sync += [self.start[1:].eq(self.start[:-1])]
+        with m.If(self.accept):
+            m.d.sync += [self.job.eq(self.i_jobs.payload), self.waits.eq(1)]
+        with m.Elif(begins):
+            m.d.sync += self.waits.eq(0)
+
+    def _lengths(self, m: Module) -> None:
+        """Lengths, checked against what is left of the indices, into a queue of bags."""
+        job = self.job
+        left = Signal(32, reset_less=True)
+        last, first = Signal(reset_less=True), Signal(reset_less=True)
+        room = Signal(range(BAGS_AHEAD + 1), init=BAGS_AHEAD)
+        take = Signal()
+        m.d.comb += take.eq(self.reading & (room != 0) & (self.i_lengths.valid | job.copy))
+        cursor = _Cursor(m, "lengths", self.i_lengths, take=take & ~job.copy, finish=take & last & ~job.copy)
+        with m.If(self.accept):
+            m.d.sync += [
+                left.eq(self.i_jobs.payload.count), last.eq(self.i_jobs.payload.count == 1), first.eq(1),
+                self.reading.eq(1),
+            ]
+        with m.Elif(take):
+            m.d.sync += [left.eq(left - 1), last.eq(left == 2), first.eq(0), self.reading.eq(~last)]
+
+        # The length, then what it leaves of the indices, then the verdict.
+        read = Signal(3)
+        length, length_error, length_first, length_last = (
+            Signal(32, name="length", reset_less=True), Signal(reset_less=True), Signal(reset_less=True),
+            Signal(reset_less=True))
+        m.d.sync += [
+            read.eq(Cat(take, read[:-1])),
+            length.eq(Mux(job.copy, 2, cursor.word)), length_error.eq(self.i_lengths.payload.error & ~job.copy),
+            length_first.eq(first), length_last.eq(last),
+        ]
+        remains = Signal(33, reset_less=True)
+        after, after_error, after_first, after_last = (
+            Signal(32, name="length_after", reset_less=True), Signal(reset_less=True), Signal(reset_less=True),
+            Signal(reset_less=True))
+        with m.If(read[0]):
+            m.d.sync += remains.eq(Mux(length_first, job.indices, remains[:32]) - length)
+        m.d.sync += [
+            after.eq(length), after_error.eq(length_error), after_first.eq(length_first),
+            after_last.eq(length_last),
+        ]
+        entry = Signal(self._bag_layout(), reset_less=True)
+        leaves = Signal(reset_less=True)
+        m.d.sync += [
+            entry.length.eq(after), entry.none.eq(after == 0), entry.one.eq(after == 1),
+            entry.first.eq(after_first), entry.last.eq(after_last), entry.error.eq(after_error),
+            entry.wrong.eq(remains[32]), leaves.eq(after_last & (remains[:32] != 0)),
+        ]
+        store = memory.Memory(shape=entry.shape(), depth=BAGS_AHEAD, init=[], attrs={"ram_style": "distributed"})
+        m.submodules.bags = store
+        write, port = store.write_port(), store.read_port(domain="comb")
+        head, tail = Signal(range(BAGS_AHEAD)), Signal(range(BAGS_AHEAD))
+        waiting = Signal(range(BAGS_AHEAD + 1))
+        self.bag, self.bag_valid, self.bag_pop = port.data, Signal(), Signal()
+        m.d.comb += [
+            write.addr.eq(tail), write.data.eq(entry), write.data.wrong.eq(entry.wrong | leaves),
+            write.en.eq(read[2]), port.addr.eq(head),
+        ]
+        m.d.sync += [
+            tail.eq(tail + read[2]), head.eq(head + self.bag_pop), waiting.eq(waiting + read[2] - self.bag_pop),
+            self.bag_valid.eq((waiting[1:] != 0) | (waiting[0] & ~self.bag_pop) | read[2]),
+            room.eq(room + self.bag_pop - take),
+        ]
+
+    @staticmethod
+    def _bag_layout():
+        # none, one: the length is 0 or 1; wrong: it does not fit the indices; error: it could not be read.
+        return data.StructLayout({"length": 32, "none": 1, "one": 1, "first": 1, "last": 1, "wrong": 1, "error": 1})
+
+    def _take(self, m: Module) -> None:
+        """One index a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
+        job = self.job
+        # What the stage needs of the job whose bag it is at.
+        weighted, mean = Signal(reset_less=True), Signal(reset_less=True)
+        some, one, last, wrong, error = (Signal(name=f"bag_{name}") for name in
+                                         ("some", "one", "last", "wrong", "error"))
+        needs = Signal()  # an index
+        length, left = Signal(32, name="bag_length", reset_less=True), Signal(32, reset_less=True)
+        take, ends, load, taken = Signal(), Signal(), Signal(), Signal()
+        ready = Signal()
+        m.d.comb += [
+            ready.eq(~needs | (self.i_indices.valid & (self.i_weights.valid | ~weighted))),
+            take.eq(some & self.open & ready),
+            taken.eq(take & needs),
+            ends.eq(take & one),
+            load.eq(self.bag_valid & (~some | ends)),
+            self.bag_pop.eq(load), self.start[0].eq(load & self.bag.first),
+            self.stall.eq(self.open & Mux(some, ~ready, self.reading)),
+        ]
+        indices = _Cursor(m, "indices", self.i_indices, take=taken, finish=ends & last)
+        weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, finish=ends & last)
+        with m.If(load):
+            m.d.sync += [
+                some.eq(1), length.eq(self.bag.length), left.eq(self.bag.length), last.eq(self.bag.last),
+                wrong.eq(self.bag.wrong), error.eq(self.bag.error),
+                needs.eq(~(self.bag.none | self.bag.wrong | self.bag.error)),
+                # A bag that takes no index ends with its only token.
+                one.eq(self.bag.one | self.bag.none | self.bag.wrong | self.bag.error),
+            ]
+        with m.Elif(ends):
+            m.d.sync += some.eq(0)
+        with m.Elif(take):
+            m.d.sync += [left.eq(left - 1), one.eq(left == 2)]
+        with m.If(self.start[0]):
+            m.d.sync += [weighted.eq(job.weighted), mean.eq(job.mode == MEAN)]
+
+        # What was taken.
+        self.taken = Signal()
+        self.word = Signal(32, name="index", reset_less=True)
+        self.factor = Signal(32, name="factor", reset_less=True)
+        self.flags = Signal(5, name="flags", reset_less=True)
+        m.d.sync += [
+            self.taken.eq(take),
+            self.word.eq(Mux(wrong, length, indices.word)),
+            self.factor.eq(Mux(mean, length, Mux(weighted, weights.word, ONE))),
+            self.flags.eq(Cat(
+                needs, ends, ends & last, wrong & ~error,
+                error | (needs & (self.i_indices.payload.error | (weighted & self.i_weights.payload.error))))),
+        ]
+
+    def _check(self, m: Module) -> None:
+        """Stages 1 to 5: device and range, place in memory, verdict."""
+        job, start = self.job, self.start
+
+        def late(name, value, stages):
+            """`value`, so many cycles later."""
+            for at in range(stages):
+                held = Signal(len(value), name=f"{name}_{at + 2}", reset_less=True)
+                m.d.sync += held.eq(value)
+                value = held
+            return value
+
+        def kept(name, value, cycles):
+            """`value` of the job, from as many cycles after `start` on."""
+            held = Signal(len(value), name=f"job_{name}", reset_less=True)
+            with m.If(start[cycles]):
+                m.d.sync += held.eq(value)
+            return held
+
+        # Stage 1: comparisons, and the parts of row * beats.
+        word, flags = self.word, self.flags
+        row, device = word[:POSITION_BITS], word[POSITION_BITS:]
+        copy = kept("copy", job.copy, 1)
+        dram_rows, tt_rows = kept("dram_rows", job.dram_rows, 1), kept("tt_rows", job.tt_rows, 1)
+        ring_first, beats = kept("ring_first", job.first, 1), kept("beats", job.beats, 1)
+        factor = Signal(len(beats) + 1)
+        m.d.comb += factor.eq(beats + 1)
+        mask = Signal(POSITION_BITS, name="ring_mask", reset_less=True)
+        ring_sound = Signal(reset_less=True)
+        m.d.sync += [
+            mask.eq(self.ring_beats - 1),
+            ring_sound.eq((self.ring_beats != 0) & ((self.ring_beats & (self.ring_beats - 1)) == 0)),
+        ]
+        second = Signal()  # word of a pair of a FILL
+        with m.If(self.taken):
+            m.d.sync += second.eq(~flags[1])
+        to_dram = Mux(copy, second, device == 0)
+        to_ssd = Mux(copy, ~second, device == 2)
+        kind = Signal(4, name="kind_1", reset_less=True)   # dram, tt, ssd, none of them
+        in_dram, in_tt = Signal(reset_less=True), Signal(reset_less=True)
+        along = Signal(POSITION_BITS, reset_less=True)
+        end = Signal(POSITION_BITS + 1, reset_less=True)
+        above = Signal(reset_less=True)  # the device bits of a pair's word are not zero
+        m.d.sync += [
+            kind.eq(Cat(to_dram, ~copy & (device == 1), to_ssd, ~copy & (device == 3)) & flags[0].replicate(4)),
+            in_dram.eq(row < dram_rows),
+            in_tt.eq((row < tt_rows) & (row[self.index_bits:] == 0)),
+            along.eq(row - ring_first), end.eq((row & mask) + beats),
+            above.eq(copy & (device != 0)),
+        ]
+
+        # row * beats: a DSP with registers before, inside and behind; its upper bits by hand, modulo 2**32.
+        low = Signal(FACTOR_BITS, name="row_low", reset_less=True)
+        times = Signal(len(factor), name="row_times", reset_less=True)
+        product = Signal(FACTOR_BITS + len(factor), reset_less=True)
+        result = Signal(FACTOR_BITS + len(factor), name="row_product", reset_less=True)
+        top = 32 - FACTOR_BITS
+        high = row[FACTOR_BITS:]
+        shifted = [Mux(high[at], factor << at, 0)[:top] for at in range(len(high))]
+        pairs = [Signal(top, name=f"upper_{at}", reset_less=True) for at in range(2)]
+        upper = Signal(top, reset_less=True)
+        m.d.sync += [
+            low.eq(row), times.eq(factor), product.eq(low * times), result.eq(product),
+            pairs[0].eq(shifted[0] + shifted[1]), pairs[1].eq(shifted[2] + shifted[3]),
+            upper.eq(pairs[0] + pairs[1]),
+        ]
+        lows = Signal(32, reset_less=True)
+        above_low = Signal(top, reset_less=True)
+        m.d.comb += lows.eq(result)
+
+        # Stage 2: the ring, now that position and end are there.
+        span, ring = kept("span", job.span, 2), kept("ring", job.ring, 2)
+        in_span, wraps = Signal(reset_less=True), Signal(reset_less=True)
+        m.d.sync += [
+            in_span.eq((along <= span) & ring & ring_sound),
+            wraps.eq((end & self.ring_beats[:POSITION_BITS + 1]).any()),
+        ]
+        kind_2, above_2 = late("kind", kind, 1), late("above", above, 1)
+        in_dram_2, in_tt_2 = late("in_dram", in_dram, 1), late("in_tt", in_tt, 1)
+
+        # Stage 3: one verdict. The upper bits of the product are added to what the DSP has of them.
+        loaded = kept("loaded", job.loaded, 3)
+        outside, absent = Signal(reset_less=True), Signal(reset_less=True)
+        kind_3 = late("kind_of", kind_2, 1)
+        m.d.sync += [
+            outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[1] & ~in_tt_2)
+                       | (kind_2[2] & (~in_span | wraps))),
+            absent.eq(kind_2[1] & ~loaded),
+            above_low.eq(upper),
+        ]
+        flags_3 = late("flags", flags, 3)
+        word_3, factor_3 = late("word", word, 3), late("factor", self.factor, 3)
+        valid = Signal(4)
+        m.d.sync += valid.eq(Cat(self.taken, valid[:-1]))
+
+        # Stage 4: offset before the base is added; the first error stops all that follows.
+        self._verdict(m, valid[2], word_3, flags_3, kind_3, outside, absent, kept)
+        to_memory = Signal(32, reset_less=True)
+        m.d.sync += to_memory.eq(Mux(kind_3[0], Cat(lows[:FACTOR_BITS], lows[FACTOR_BITS:] + above_low),
+                                     word_3[:POSITION_BITS]))
+        kind_4, flags_4 = late("kind_last", kind_3, 1), late("flags_last", flags_3, 1)
+        factor_4 = late("factor_last", factor_3, 1)
+
+        # Stage 5: the token.
+        base = kept("base", job.dram_base, 5)
+        out, stride = Signal(32, name="job_out", reset_less=True), kept("stride", job.stride, 6)
+        valid_4 = Signal()
+        m.d.comb += valid_4.eq(valid[3] & ~self.error.valid)
+        m.d.sync += [
+            self.o_valid.eq(valid_4),
+            self.o.offset.eq(to_memory + (base & kind_4[0].replicate(32))),
+            Cat(self.o.dram, self.o.tt, self.o.ssd).eq(kind_4[:3]),
+            self.o.factor.eq(factor_4), self.o.last.eq(flags_4[1]), self.o.final.eq(flags_4[2]),
+        ]
+        with m.If(start[6]):
+            m.d.sync += out.eq(job.out)
+        with m.Elif(self.o_valid & self.o.last):
+            m.d.sync += out.eq(out + stride)
+        m.d.comb += self.o.out.eq(out)
+        for name, source in (("copy", job.copy), ("mode", job.mode), ("weighted", job.weighted),
+                             ("beats", job.beats), ("table", job.table), ("chunk", job.chunk),
+                             ("number", job.number)):
+            m.d.comb += self.o[name].eq(kept(f"token_{name}", source, 6))
+
+    def _verdict(self, m: Module, valid, word, flags, kind, outside, absent, kept) -> None:
+        """Counts bags and indices and keeps the first error."""
+        job, error = self.job, self.error
+        needs, ends, wrong, unread = flags[0], flags[1], flags[3], flags[4]
+        bag, index = Signal(32, name="bag_number", reset_less=True), Signal(32, name="index_number", reset_less=True)
+        number, table = kept("number", job.number, 4), kept("table", job.table, 4)
+        with m.If(self.start[4]):
+            m.d.sync += [bag.eq(0), index.eq(0)]
+        with m.Elif(valid):
+            m.d.sync += [bag.eq(bag + ends), index.eq(index + needs)]
+        any_error = Signal()
+        m.d.comb += any_error.eq(valid & (unread | wrong | kind[3] | outside | absent) & ~error.valid)
+        m.d.sync += error.valid.eq(error.valid | any_error)
+        with m.If(any_error):
+            m.d.sync += [error.bag.eq(bag), error.index.eq(index), error.instruction.eq(number)]
+            with m.If(unread):
+                m.d.sync += [error.code.eq(EMB.code("READ_ERROR")), error.detail.eq(INPUTS)]
+            with m.Elif(wrong):
+                m.d.sync += [error.code.eq(EMB.code("LENGTHS")), error.detail.eq(word)]
+            with m.Elif(kind[3]):
+                m.d.sync += [error.code.eq(EMB.code("INDEX_DEVICE")), error.detail.eq(word)]
+            with m.Elif(outside):
+                m.d.sync += [error.code.eq(EMB.code("INDEX_RANGE")), error.detail.eq(word)]
+            with m.Else():
+                m.d.sync += [error.code.eq(EMB.code("TT_TABLE")), error.detail.eq(table)]

@@ -1,0 +1,150 @@
+"""The front of the EMB core: from a program in memory to what each memory's unit has to do."""
+
+from amaranth.hdl import Cat, Const, Module, Mux
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import read_layout, request_layout
+from hw.emb.config import EmbConfig
+from hw.emb.feeder import Feeder
+from hw.emb.finish import step_layout
+from hw.emb.loader import Loader
+from hw.emb.program import Program
+from hw.emb.regions import CLIENTS, Regions
+from hw.emb.rows import row_layout
+from hw.emb.tiers import Tiers
+from hw.emb.tokens import POSITION_BITS, error_layout
+from hw.isa import EMB
+from hw.layouts import arguments_layout
+from hw.place import place
+from hw.tt.descriptor import load_layout
+from hw.tt.index import lookup_layout
+
+__all__ = ["Front"]
+
+PIECE_BEATS = 32  # of a request, when the queue behind the port is deep enough for two
+
+
+class Front(wiring.Component):
+    """Program, regions, loader, feeder and tiers in one.
+
+    Source: SCRec §III.D and §III.E, Fig. 7a (the front of the EMB core)
+
+    Parameters  config: EmbConfig; ssd_queue, dram_queue, tt_queue and bag_queue at least 32
+    Members     start: In, a pulse; arguments: In, of hw.layouts; o_requests, i: one each for lengths, indices,
+                weights and program, to and from a ReadPort; o_dram, o_ssd, o_lookups, o_steps: see hw.emb.tiers;
+                o_load: Out(stream), the tensor-train unit's load; o_copies: Out(stream of
+                hw.axi.bus.request_layout), the writes of a FILL, in the order of its rows in o_ssd; bags_done,
+                row_done: In, pulses: the bags of an instruction, a row of a FILL are in memory; flush_window,
+                flush_tt: Out, pulses between instructions: rows in card memory, tables have changed; released,
+                finished: Out, progress; finish: Out, a pulse an instruction; done: Out, all are, until the next
+                start; error: Out, the first error, until reset; stall: Out {dram, ssd, tt, write, feeder}, who holds
+                up the bags in this cycle; row: Out {dram, tt, ssd, bag, index}, what was dealt out in this cycle
+    Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers
+    Reset       drops everything but which tables are loaded
+    Golden      golden.emb_tokens          Tests  verif/test_emb_front.py
+    """
+
+    def __init__(self, config: EmbConfig):
+        self.config = config
+        read = read_layout(config.beat_bytes)
+        row = row_layout(config.row_beats_max)
+        super().__init__({
+            "start": In(1),
+            "arguments": In(arguments_layout(EMB)),
+            "o_requests": Out(stream.Signature(request_layout())).array(len(CLIENTS)),
+            "i": In(stream.Signature(read)).array(len(CLIENTS)),
+            "o_dram": Out(stream.Signature(row)),
+            "o_ssd": Out(stream.Signature(row)),
+            "o_lookups": Out(stream.Signature(lookup_layout(config.tt))),
+            "o_steps": Out(stream.Signature(step_layout(config))),
+            "o_load": Out(stream.Signature(load_layout(config.tt))),
+            "o_copies": Out(stream.Signature(request_layout())),
+            "bags_done": In(1), "row_done": In(1),
+            "flush_window": Out(1), "flush_tt": Out(1),
+            "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
+            "error": Out(error_layout()),
+            "stall": Out(data.StructLayout(dict.fromkeys(("dram", "ssd", "tt", "write", "feeder"), 1))),
+            "row": Out(data.StructLayout(dict.fromkeys(("dram", "tt", "ssd", "bag", "index"), 1))),
+        })
+
+    def key(self) -> str:
+        return f"Front({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        sizes = {"row_beats_max": config.row_beats_max, "tables": config.tt.tables}
+        beat_bytes, index_bits = config.beat_bytes, config.tt.index_bits
+        program = Program(beat_bytes=beat_bytes, index_bits=index_bits, chunk_rows=1 << config.tt.pool_log2, **sizes)
+        regions = Regions(beat_bytes=beat_bytes, piece_beats=max(2, min(PIECE_BEATS, config.input_beats // 2)))
+        loader = Loader(config.tt)
+        feeder = Feeder(beat_bytes=beat_bytes, index_bits=index_bits, **sizes)
+        tiers = Tiers(lookups=lookup_layout(config.tt), steps=step_layout(config), dram_queue=config.dram_queue,
+                      ssd_queue=config.ssd_queue, tt_queue=config.tt_queue, step_queue=config.bag_queue, **sizes)
+        for name, part in (("program", program), ("regions", regions), ("loader", loader), ("feeder", feeder),
+                           ("tiers", tiers)):
+            place(m, platform, name, part)
+
+        arguments = self.arguments
+        lengths, indices, weights, words = (self.i[CLIENTS.index(name)] for name in
+                                            ("lengths", "indices", "weights", "program"))
+        connect = wiring.connect
+        connect(m, wiring.flipped(words), program.i)
+        connect(m, wiring.flipped(lengths), feeder.i_lengths)
+        connect(m, wiring.flipped(weights), feeder.i_weights)
+        connect(m, program.o_regions, regions.i)
+        connect(m, program.o_jobs, feeder.i_jobs)
+        connect(m, loader.o_load, wiring.flipped(self.o_load))
+        for name in ("o_dram", "o_ssd", "o_lookups", "o_steps"):
+            connect(m, getattr(tiers, name), wiring.flipped(getattr(self, name)))
+        for port, to in zip(regions.o_requests, self.o_requests, strict=True):
+            connect(m, port, wiring.flipped(to))
+        m.d.comb += [
+            program.start.eq(self.start), program.arguments.eq(arguments),
+            regions.program.eq(arguments.program), regions.inputs.eq(arguments.inputs),
+            # The words of an image and those of bags come by the same client, in turn.
+            feeder.i_indices.payload.eq(indices.payload), loader.i.payload.eq(indices.payload),
+            feeder.i_indices.valid.eq(indices.valid & ~program.loading),
+            loader.i.valid.eq(indices.valid & program.loading),
+            indices.ready.eq(Mux(program.loading, loader.i.ready, feeder.i_indices.ready)),
+            loader.start.eq(program.load_start), loader.count.eq(program.load_count),
+            program.load_busy.eq(loader.busy), loader.table.eq(program.table), program.loaded.eq(loader.loaded),
+            feeder.ring_beats.eq(arguments.ring_beats), feeder.open.eq(tiers.open),
+            tiers.i_valid.eq(feeder.o_valid), tiers.i.eq(feeder.o),
+            program.bags_done.eq(self.bags_done), program.row_done.eq(self.row_done),
+        ]
+        for name in ("flush_window", "flush_tt", "released", "finished", "finish", "done"):
+            m.d.comb += getattr(self, name).eq(getattr(program, name))
+
+        # Where rows are copied to: a beat's address in a register.
+        copies, fills = self.o_copies, tiers.o_fills
+        m.d.comb += fills.ready.eq(~copies.valid | copies.ready)
+        with m.If(fills.ready):
+            m.d.sync += [
+                copies.valid.eq(fills.valid), copies.payload.beats.eq(fills.payload.beats + 1),
+                copies.payload.address.eq(arguments.rows + Cat(Const(0, config.beat_log2), fills.payload.offset)),
+            ]
+
+        # At most one of the three can be the first: what comes later has not begun.
+        error = self.error
+        for source, valid, number, bag in (
+            (program.error, program.error.valid, program.error.instruction, 0),
+            (loader.error, loader.error.valid, program.number_now, 0),
+            (feeder.error, feeder.error.valid, feeder.error.instruction, feeder.error.bag),
+        ):
+            with m.If(valid & ~error.valid):
+                m.d.sync += [
+                    error.valid.eq(1), error.code.eq(source.code), error.instruction.eq(number), error.bag.eq(bag),
+                    error.index.eq(source.index), error.detail.eq(source.detail),
+                ]
+
+        full, token = tiers.full, feeder.o
+        m.d.comb += [
+            self.stall.dram.eq(full.dram), self.stall.ssd.eq(full.ssd | full.fills), self.stall.tt.eq(full.tt),
+            self.stall.write.eq(full.steps), self.stall.feeder.eq(feeder.stall),
+            self.row.dram.eq(feeder.o_valid & token.dram & ~token.copy), self.row.tt.eq(feeder.o_valid & token.tt),
+            self.row.ssd.eq(feeder.o_valid & token.ssd), self.row.bag.eq(feeder.o_valid & token.last & ~token.copy),
+            self.row.index.eq(feeder.o_valid & (token.dram | token.tt | token.ssd) & ~token.copy),
+        ]
+        return m

@@ -1,0 +1,143 @@
+"""Brings load images into the tensor-train unit, and knows which tables it holds."""
+
+from amaranth.hdl import Array, Module, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import read_layout
+from hw.isa import EMB
+from hw.tt.config import TTConfig
+from hw.tt.descriptor import Target, load_layout
+
+__all__ = ["HEADERS", "Loader"]
+
+HEADERS = 16    # of a group, and words of their block
+# A header: where the beat goes in the unit. Above it there is nothing.
+HEADER = data.StructLayout({"address": 16, "target": 2, "part": 2, "flip": 2})
+LAST_PART = 3   # of a descriptor
+INPUTS = 1      # detail of READ_ERROR
+
+
+class Loader(wiring.Component):
+    """Passes the beats of a load image on, each where its header says.
+
+    A table counts as loaded from the beat on that writes the last part of its descriptor. A load that is broken
+    off, by an error or by a reset, leaves no table loaded: it may have written over any of them.
+
+    Parameters  config: TTConfig
+    Members     start: In, a pulse while `busy` is low; count: In, load beats; busy: Out; i: In(stream of
+                hw.axi.bus.read_layout), the image: in turn a block of 16 headers and 16 load beats, what follows the
+                last beat is dropped; o_load: Out(stream), the unit's load; error: Out {valid, code, index, detail},
+                READ_ERROR or BAD_INSTRUCTION with the load beat, valid until reset; table, loaded: In, Out, whether
+                a table is loaded, a cycle later
+    Timing      16 cycles for a block of headers, a cycle a load beat; ready `tables` cycles after a broken load
+    Handshake   i.ready follows o_load.ready while load beats pass
+    Reset       ends the load; what is loaded stays loaded, as in the unit, unless a load was under way
+    Golden      golden.emb          Tests  verif/test_emb_loader.py
+    """
+
+    def __init__(self, config: TTConfig):
+        self.config = config
+        beat_bytes = 4 * config.side**2
+        super().__init__({
+            "start": In(1), "count": In(32), "busy": Out(1),
+            "i": In(stream.Signature(read_layout(beat_bytes))),
+            "o_load": Out(stream.Signature(load_layout(config))),
+            "error": Out(data.StructLayout({"valid": 1, "code": 8, "index": 32, "detail": 32})),
+            "table": In(16), "loaded": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Loader({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        words = config.side**2
+        beat = self.i.payload
+        error = self.error
+
+        m.submodules.headers = headers = memory.Memory(
+            shape=32, depth=HEADERS, init=[], attrs={"ram_style": "distributed"})
+        to_headers, from_headers = headers.write_port(), headers.read_port(domain="comb")
+        number = Signal(range(HEADERS))     # of the header that is read or used
+        place = Signal(range(words))
+        left, done = Signal(32, reset_less=True), Signal(32, reset_less=True)
+        last = Signal(reset_less=True)
+        heading, passing = Signal(), Signal()
+        header = Signal(HEADER, reset_less=True)
+        sound, ready = Signal(reset_less=True), Signal()
+        m.d.comb += [
+            to_headers.addr.eq(number), from_headers.addr.eq(number),
+            to_headers.data.eq(Array([beat.data[32 * at:32 * at + 32] for at in range(words)])[place]),
+            to_headers.en.eq(heading & self.i.valid),
+        ]
+
+        # A bit a table, in a memory that a reset leaves alone like the unit's; swept after a broken load.
+        m.submodules.tables = tables = memory.Memory(
+            shape=1, depth=config.tables, init=[], attrs={"ram_style": "distributed"})
+        mark, look = tables.write_port(), tables.read_port(domain="comb")
+        table_bits = len(mark.addr)
+        broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
+        sweep = Signal(table_bits)
+        sweeping = Signal()
+        m.d.comb += [look.addr.eq(self.table), sweeping.eq(broken & ~heading & ~passing & ~error.valid)]
+        m.d.sync += self.loaded.eq(look.data & (self.table >> table_bits == 0) & ~broken)
+        is_table = (header.target == Target.TABLE) & (header.part == LAST_PART)
+        with m.If(sweeping):
+            m.d.comb += [mark.addr.eq(sweep), mark.en.eq(1)]
+            m.d.sync += sweep.eq(sweep + 1)
+            with m.If(sweep == config.tables - 1):
+                m.d.sync += broken.eq(0)
+        with m.Else():
+            m.d.comb += [
+                mark.addr.eq(header.address), mark.data.eq(1),
+                mark.en.eq(self.o_load.valid & self.o_load.ready & is_table),
+            ]
+        m.d.comb += self.busy.eq(heading | passing | broken)
+
+        with m.If(self.start & ~self.busy):
+            m.d.sync += [
+                heading.eq(1), broken.eq(1), left.eq(self.count), last.eq(self.count == 1), done.eq(0),
+                number.eq(0), place.eq(0),
+            ]
+        with m.Elif(heading & self.i.valid):
+            m.d.comb += self.i.ready.eq(place == words - 1)
+            m.d.sync += [number.eq(number + 1), place.eq(place + 1)]
+            with m.If(beat.error):
+                m.d.sync += [heading.eq(0), error.valid.eq(1), error.code.eq(EMB.code("READ_ERROR")),
+                             error.index.eq(done), error.detail.eq(INPUTS)]
+            with m.Elif(number == HEADERS - 1):
+                m.d.sync += [heading.eq(0), passing.eq(1), ready.eq(0)]
+
+        # The header of the next beat is looked at a cycle ahead.
+        limits = {Target.X: config.x_bits - config.grid_log2, Target.Y: config.y_bits,
+                  Target.TABLE: (config.tables - 1).bit_length(), Target.KEEP: (config.keep_lines - 1).bit_length()}
+        raw = from_headers.data
+        next_header = HEADER(raw[:HEADER.size])
+        inside = Array([next_header.address >> limits[target] == 0 for target in Target])[next_header.target]
+        m.d.comb += [
+            self.o_load.payload.target.eq(header.target), self.o_load.payload.part.eq(header.part),
+            self.o_load.payload.address.eq(header.address), self.o_load.payload.flip.eq(header.flip),
+            self.o_load.payload.data.eq(beat.data),
+        ]
+        wrong = Signal(32, reset_less=True)
+        with m.If(passing & ~ready):
+            m.d.sync += [header.eq(next_header), wrong.eq(raw), number.eq(number + 1), ready.eq(1),
+                         sound.eq(inside & (raw[HEADER.size:] == 0))]
+        with m.If(passing & ready & self.i.valid):
+            with m.If(beat.error | ~sound):
+                m.d.sync += [passing.eq(0), error.valid.eq(1), error.index.eq(done)]
+                with m.If(beat.error):
+                    m.d.sync += [error.code.eq(EMB.code("READ_ERROR")), error.detail.eq(INPUTS)]
+                with m.Else():
+                    m.d.sync += [error.code.eq(EMB.code("BAD_INSTRUCTION")), error.detail.eq(wrong)]
+            with m.Else():
+                m.d.comb += [self.o_load.valid.eq(1), self.i.ready.eq(self.o_load.ready)]
+                with m.If(self.o_load.ready):
+                    m.d.sync += [ready.eq(0), left.eq(left - 1), last.eq(left == 2), done.eq(done + 1)]
+                    with m.If(last):
+                        m.d.sync += [passing.eq(0), broken.eq(0)]
+                    with m.Elif(number == 0):
+                        m.d.sync += [passing.eq(0), heading.eq(1)]
+        return m

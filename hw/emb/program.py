@@ -1,0 +1,396 @@
+"""Fetches and checks instructions, and sends what they say on its way."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import enum, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import read_layout
+from hw.emb.regions import CLIENTS, region_layout
+from hw.emb.tokens import POSITION_BITS, error_layout, job_layout
+from hw.isa import EMB
+from hw.layouts import arguments_layout, instruction_layout
+
+__all__ = ["Program"]
+
+IN_FLIGHT = 64  # instructions that have begun and not finished
+JOBS = 16       # of these, that wait for the feeder
+LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
+SUM, _, MAXIMUM = range(len(EMB.modes))
+INPUTS, OUTPUTS, ROWS, RING = range(4)  # detail of BOUNDS
+HEADER_WORDS = 16                       # of a group of a load image, which has as many beats
+
+
+class Check(enum.Enum, shape=4):
+    """One addition to a sum that must stay within a buffer."""
+
+    RING = 0
+    LENGTHS = 1
+    INDICES = 2
+    WEIGHTS = 3
+    ROWS = 4
+    VECTOR = 5      # and then
+    BAGS = 6
+    PAIRS = 7
+    IMAGE = 8       # and then
+    HEADERS = 9
+    DONE = 10
+
+
+class Program(wiring.Component):
+    """Carries a program out: checks each instruction, asks for what it reads, and hands it to feeder or loader.
+
+    Source: SCRec §III.D (the EMB core's instructions); hw.isa, golden.emb for what is checked
+
+    BAGS follow one another without waiting; LOAD and FILL begin when all before has finished and end before the
+    next begins. An instruction that is refused, or cannot be read, is told when all before has finished.
+
+    Parameters  beat_bytes: of the ports; row_beats_max, tables, index_bits: of the core; chunk_rows: most rows of a
+                chunk
+    Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; i: In(stream of
+                hw.axi.bus.read_layout), instructions; o_regions: Out(stream of hw.emb.regions.region_layout);
+                o_jobs: Out(stream of hw.emb.tokens.job_layout); load_start, load_count: Out, load_busy: In, the
+                loader; loading: Out, the words of the client `indices` are the loader's; table: Out, loaded: In, a
+                cycle later; bags_done, row_done: In, pulses: the bags of an instruction, a row of a FILL are in
+                memory; flush_window, flush_tt: Out, pulses: rows in card memory, tables have changed; released,
+                finished: Out, progress; finish: Out, a pulse, instructions finished; done: Out, all of them, until
+                reset or `start`; error: Out, of hw.emb.tokens.error_layout
+    Timing      about 20 cycles an instruction, while those before are carried out
+    Handshake   streams from registers
+    Reset       drops everything; progress is zero again with `start`
+    Golden      golden.emb          Tests  verif/test_emb_program.py
+    """
+
+    def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int, chunk_rows: int = 8):
+        highest = EMB.field("chunk_rows").highest
+        if type(chunk_rows) is not int or not 1 <= chunk_rows <= highest:
+            raise ValueError(f"chunk_rows must be from 1 to {highest}, not {chunk_rows!r}")
+        self.beat_bytes, self.row_beats_max, self.tables = beat_bytes, row_beats_max, tables
+        self.index_bits, self.chunk_rows = index_bits, chunk_rows
+        super().__init__({
+            "start": In(1),
+            "arguments": In(arguments_layout(EMB)),
+            "i": In(stream.Signature(read_layout(beat_bytes))),
+            "o_regions": Out(stream.Signature(region_layout())),
+            "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max, tables=tables))),
+            "load_start": Out(1), "load_count": Out(32), "load_busy": In(1), "loading": Out(1),
+            "table": Out(16), "loaded": In(1), "number_now": Out(32),
+            "bags_done": In(1), "row_done": In(1),
+            "flush_window": Out(1), "flush_tt": Out(1),
+            "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
+            "error": Out(error_layout()),
+        })
+
+    def key(self) -> str:
+        return (f"Program({self.beat_bytes}, {self.row_beats_max}, {self.tables}, {self.index_bits}, "
+                f"{self.chunk_rows})")
+
+    def elaborate(self, platform):
+        m = Module()
+        self.words = self.beat_bytes // 4
+        self.words_log2 = (self.words - 1).bit_length()
+        self.item = Signal(instruction_layout(EMB), reset_less=True)
+        self.number = Signal(32, name="number", reset_less=True)
+        self._queues(m)
+        self._allowed(m)
+        self._sums(m)
+        self._sequence(m)
+        return m
+
+    def _queues(self, m: Module) -> None:
+        """Jobs for the feeder, and what each instruction releases when it has finished."""
+        item = self.item
+        shape = self.o_jobs.payload.shape()
+        m.submodules.jobs = jobs = memory.Memory(
+            shape=shape, depth=JOBS, init=[], attrs={"ram_style": "distributed"})
+        m.submodules.releases = releases = memory.Memory(
+            shape=POSITION_BITS, depth=IN_FLIGHT, init=[], attrs={"ram_style": "distributed"})
+
+        job_write, job_read = jobs.write_port(), jobs.read_port(domain="comb")
+        self.job_push, fetch = Signal(), Signal()
+        waiting, self.job_room = Signal(range(JOBS + 1)), Signal()
+        head, tail = Signal(range(JOBS)), Signal(range(JOBS))
+        m.d.comb += [
+            fetch.eq((waiting != 0) & (~self.o_jobs.valid | self.o_jobs.ready)),
+            job_write.addr.eq(tail), job_write.en.eq(self.job_push), job_read.addr.eq(head),
+        ]
+        m.d.sync += [
+            waiting.eq(waiting + self.job_push - fetch), tail.eq(tail + self.job_push), head.eq(head + fetch),
+            self.job_room.eq(waiting < JOBS - 1),
+            self.o_jobs.valid.eq(fetch | (self.o_jobs.valid & ~self.o_jobs.ready)),
+        ]
+        kept = Signal(shape, name="next_job", reset_less=True)
+        with m.If(fetch):
+            m.d.sync += kept.eq(job_read.data)
+        m.d.comb += self.o_jobs.payload.eq(kept)
+
+        # How many positions a row may begin at; worked out while the sums are.
+        span = Signal(33, reset_less=True)
+        self.fill = fill = Signal(reset_less=True)
+        m.d.sync += [span.eq(item.ring_count - item.row_beats), fill.eq(item.opcode == FILL)]
+        job = job_write.data
+        m.d.comb += [
+            self.table.eq(item.tt_table), self.number_now.eq(self.number),
+            job.number.eq(self.number), job.copy.eq(fill), job.mode.eq(Mux(fill, SUM, item.mode)),
+            job.weighted.eq(item.weighted & ~fill), job.beats.eq(item.row_beats - 1), job.table.eq(item.tt_table),
+            job.loaded.eq(self.loaded), job.chunk.eq(item.chunk_rows - 1), job.count.eq(item.count),
+            job.indices.eq(Mux(fill, Cat(0, item.count), item.indices_count)),
+            job.dram_base.eq(item.dram_base), job.dram_rows.eq(item.dram_rows), job.tt_rows.eq(item.tt_rows),
+            job.out.eq(item.out), job.stride.eq(item.out_stride), job.first.eq(item.ring_first),
+            job.span.eq(span), job.ring.eq(~span[32]),
+        ]
+
+        release_write, release_read = releases.write_port(), releases.read_port(domain="comb")
+        self.issue, self.retire = Signal(), Signal()
+        under_way = Signal(range(IN_FLIGHT + 1))
+        self.quiet, self.room = Signal(), Signal()
+        at_head, at_tail = Signal(range(IN_FLIGHT)), Signal(range(IN_FLIGHT))
+        m.d.comb += [
+            release_write.addr.eq(at_tail), release_write.en.eq(self.issue), release_write.data.eq(item.release),
+            release_read.addr.eq(at_head), self.finish.eq(self.retire),
+            self.quiet.eq(under_way == 0),
+        ]
+        m.d.sync += [
+            under_way.eq(under_way + self.issue - self.retire), self.room.eq(under_way < IN_FLIGHT - 1),
+            at_tail.eq(at_tail + self.issue), at_head.eq(at_head + self.retire),
+        ]
+        with m.If(self.start):
+            m.d.sync += self.finished.eq(0)
+        with m.Elif(self.retire):
+            m.d.sync += [self.finished.eq(self.finished + 1), self.released.eq(release_read.data)]
+
+    def _allowed(self, m: Module) -> None:
+        """What an instruction must keep to by itself. Registers, so two cycles after the instruction is there."""
+        item = self.item
+        words = [item.as_value()[32 * at:32 * at + 32] for at in range(EMB.words)]
+        ring = self.arguments.ring_beats
+        wrong, self.refused = Signal(11, reset_less=True), Signal(reset_less=True)
+        mapped = Signal(reset_less=True)
+        self.bags = bags = Signal(reset_less=True)
+        many = self.item.chunk_rows
+        ring_odd = Signal(reset_less=True)
+        tt_many = item.tt_rows > (1 << self.index_bits)
+        m.d.sync += [
+            ring_odd.eq((ring & (ring - 1)) != 0),
+            mapped.eq(item.opcode != LOAD), bags.eq(item.opcode == BAGS),
+            # All instructions.
+            wrong[0].eq(~((item.opcode == LOAD) | (item.opcode == BAGS) | (item.opcode == FILL))),
+            wrong[1].eq((words[0] & EMB.reserved(0)).any() | (words[9] & EMB.reserved(9)).any()),
+            wrong[2].eq(item.count == 0),
+            wrong[3].eq(item.release >> POSITION_BITS != 0),
+            # Those with rows.
+            wrong[4].eq(item.row_beats == 0),
+            wrong[5].eq(item.row_beats > self.row_beats_max),
+            wrong[6].eq(item.ring_first >> POSITION_BITS != 0),
+            wrong[7].eq((item.ring_count != 0) & ring_odd),
+            # BAGS.
+            wrong[8].eq((item.mode > MAXIMUM) | (item.weighted & (item.mode != SUM))),
+            wrong[9].eq((many == 0) | (many > Mux(item.weighted | (item.mode == MAXIMUM), 1, self.chunk_rows))),
+            wrong[10].eq(tt_many),
+            self.refused.eq(wrong[:4].any() | (mapped & wrong[4:8].any()) | (bags & wrong[8:].any())),
+        ]
+
+    def _sums(self, m: Module) -> None:
+        """base + multiplicand * multiplier, one bit of the multiplier a cycle, against a buffer's size."""
+        item, arguments = self.item, self.arguments
+        log2 = self.words_log2
+        self.check = check = Signal(Check)
+        self.load = Signal()        # takes `check` up
+        self.outside = Signal()     # the sum passes its buffer, two cycles after `summed`
+        self.summed = Signal()      # all bits are added
+        self.begin, self.end = Signal(32, name="sum_begin", reset_less=True), Signal(33, name="sum", reset_less=True)
+        total, over = self.end, Signal(reset_less=True)
+        times, lost = Signal(32, reset_less=True), Signal(reset_less=True)
+        bits = Signal(32, reset_less=True)
+        carry, shifts = Signal(reset_less=True), Signal(reset_less=True)
+        less_one = Signal(32, reset_less=True)
+        m.d.sync += less_one.eq(item.count - 1)
+
+        def whole(value, unit_log2):
+            """value in units, rounded up: the part above, and one more if there is a rest."""
+            return value[unit_log2:], value[:unit_log2].any()
+
+        blocks = max(1, HEADER_WORDS // self.words)     # beats of a block of headers
+        # check: (begins at, or goes on from the sum, multiplicand, one more, multiplier, multiplicand is doubled)
+        cases = {
+            Check.RING: (0, item.ring_count, 0, 1, 0),
+            Check.LENGTHS: (item.lengths, *whole(item.count, log2), 1, 0),
+            Check.INDICES: (item.indices, *whole(item.indices_count, log2), 1, 0),
+            Check.WEIGHTS: (item.weights, *whole(item.indices_count, log2), 1, 0),
+            Check.ROWS: (item.dram_base, item.dram_rows, 0, item.row_beats[:len(bits)], 1),
+            Check.VECTOR: (item.out, item.row_beats, 0, 1, 0),
+            Check.BAGS: (None, item.out_stride, 0, less_one, 1),
+            Check.PAIRS: (item.indices, *whole(item.count, log2 - 1), 1, 0),
+            Check.IMAGE: (item.indices, item.count, 0, 1, 0),
+            Check.HEADERS: (None, *whole(item.count, 4), (1 << blocks) - 1, 0),
+        }
+        limit = Signal(32, reset_less=True)
+        with m.If(self.load):
+            m.d.sync += [lost.eq(0)]
+            with m.Switch(check):
+                for name, (begin, multiplicand, more, multiplier, doubles) in cases.items():
+                    with m.Case(name):
+                        m.d.sync += [
+                            times.eq(multiplicand), carry.eq(more), bits.eq(multiplier), shifts.eq(doubles),
+                        ]
+                        if begin is not None:
+                            m.d.sync += [self.begin.eq(begin), total.eq(begin), over.eq(0)]
+            with m.Switch(check):
+                with m.Case(Check.ROWS):
+                    m.d.sync += limit.eq(arguments.rows_beats)
+                with m.Case(Check.RING):
+                    m.d.sync += limit.eq(arguments.ring_beats)
+                with m.Case(Check.VECTOR, Check.BAGS):
+                    m.d.sync += limit.eq(arguments.outputs_beats)
+                with m.Default():
+                    m.d.sync += limit.eq(arguments.inputs_beats)
+        with m.Elif(bits != 0):
+            m.d.sync += [bits.eq(bits >> 1)]
+            with m.If(shifts):
+                m.d.sync += [times.eq(times << 1), lost.eq(lost | times[31])]
+            with m.If(bits[0]):
+                m.d.sync += [total.eq(total[:32] + times + carry), over.eq(over | total[32] | lost)]
+        m.d.comb += self.summed.eq(bits == 0)
+        beyond = Signal(reset_less=True)
+        passed = Signal(reset_less=True)
+        m.d.sync += [beyond.eq(total[:32] > limit), passed.eq(over | total[32])]
+        m.d.comb += self.outside.eq(beyond | passed)
+
+    def _sequence(self, m: Module) -> None:
+        item, arguments, check = self.item, self.arguments, self.check
+        beats = max(1, EMB.words // self.words)     # of an instruction
+        left = Signal(32, reset_less=True)          # instructions
+        error = self.error
+        rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
+        code, detail = Signal(8, reset_less=True), Signal(32, reset_less=True)
+        wait = Signal(2)
+        region = self.o_regions.payload
+        region_valid = Signal()
+        m.d.comb += self.o_regions.valid.eq(region_valid)
+
+        def ask(client: str, begin, end):
+            return [region.client.eq(CLIENTS.index(client)), region.begin.eq(begin), region.end.eq(end),
+                    region_valid.eq(1)]
+
+        # What comes after each check, and the client that may then read what it spans.
+        follows = {
+            Check.RING: Mux(self.fill, Check.PAIRS, Check.LENGTHS),
+            Check.LENGTHS: Check.INDICES, Check.INDICES: Mux(item.weighted, Check.WEIGHTS, Check.ROWS),
+            Check.WEIGHTS: Check.ROWS, Check.ROWS: Mux(self.fill, Check.DONE, Check.VECTOR),
+            Check.VECTOR: Check.BAGS, Check.BAGS: Check.DONE,
+            Check.PAIRS: Check.ROWS, Check.IMAGE: Check.HEADERS, Check.HEADERS: Check.DONE,
+        }
+        reads = {Check.LENGTHS: "lengths", Check.INDICES: "indices", Check.WEIGHTS: "weights",
+                 Check.PAIRS: "indices", Check.HEADERS: "indices"}
+        details = {Check.RING: RING, Check.ROWS: ROWS, Check.VECTOR: OUTPUTS, Check.BAGS: OUTPUTS}
+
+        with m.If(region_valid & self.o_regions.ready):
+            m.d.sync += region_valid.eq(0)
+        with m.If(self.row_done):
+            m.d.sync += [rows_left.eq(rows_left - 1), last_row.eq(rows_left == 2)]
+        m.d.comb += [self.load_count.eq(item.count)]
+        m.d.sync += wait.eq(0)
+
+        fetched = Signal(range(beats + 1))
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    # A program longer than a region can be ends in a read error at its far end.
+                    longest = (1 << 32) // beats - 1
+                    span = Mux(arguments.program_count > longest, longest, arguments.program_count)
+                    m.d.sync += [
+                        left.eq(arguments.program_count), self.number.eq(0), fetched.eq(0), self.done.eq(0),
+                        *ask("program", 0, span * beats if beats == 1 else Cat(*[0] * (beats - 1).bit_length(), span)),
+                    ]
+                    m.next = "NEXT"
+            with m.State("NEXT"):
+                with m.If(left == 0):
+                    m.next = "DRAIN"
+                with m.Elif(self.i.valid):
+                    m.d.comb += self.i.ready.eq(1)
+                    m.d.sync += [
+                        item.eq(Cat(item.as_value()[self.words * 32:], self.i.payload.data)
+                                if beats > 1 else self.i.payload.data),
+                        fetched.eq(fetched + 1),
+                    ]
+                    with m.If(self.i.payload.error):
+                        m.d.sync += [code.eq(EMB.code("READ_ERROR")), detail.eq(0)]
+                        m.next = "REFUSE"
+                    with m.Elif(fetched == beats - 1):
+                        m.d.sync += fetched.eq(0)
+                        m.next = "ALLOWED"
+            with m.State("ALLOWED"):
+                # Two cycles for the registers of the checks, and one for those of the sums' operands.
+                m.d.sync += [wait.eq(wait + 1), check.eq(Mux(item.opcode == LOAD, Check.IMAGE, Check.RING))]
+                with m.If(wait == 2):
+                    with m.If(self.refused):
+                        m.d.sync += [code.eq(EMB.code("BAD_INSTRUCTION")), detail.eq(item.as_value()[:32])]
+                        m.next = "REFUSE"
+                    with m.Else():
+                        m.next = "SUM"
+            with m.State("SUM"):
+                with m.If(check == Check.DONE):
+                    m.next = "SEND"
+                with m.Else():
+                    m.d.comb += self.load.eq(1)
+                    m.next = "ADD"
+            with m.State("ADD"):
+                with m.If(self.summed):
+                    m.next = "COMPARE"
+            with m.State("COMPARE"):
+                with m.If(~region_valid):
+                    with m.If(self.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
+                        m.d.sync += [code.eq(EMB.code("BOUNDS")), detail.eq(INPUTS)]
+                        with m.Switch(check):
+                            for name, what in details.items():
+                                with m.Case(name):
+                                    m.d.sync += detail.eq(what)
+                        m.next = "REFUSE"
+                    with m.Else():
+                        with m.Switch(check):
+                            for name, following in follows.items():
+                                with m.Case(name):
+                                    m.d.sync += check.eq(following)
+                                    if name in reads:
+                                        m.d.sync += ask(reads[name], self.begin, self.end[:32])
+                        m.next = "SUM"
+            with m.State("SEND"):
+                m.d.sync += [rows_left.eq(item.count), last_row.eq(item.count == 1)]
+                with m.If(self.bags & self.room & self.job_room):
+                    m.d.comb += [self.job_push.eq(1), self.issue.eq(1)]
+                    m.next = "STEP"
+                with m.Elif(~self.bags & self.quiet & ~self.load_busy):
+                    m.d.comb += self.issue.eq(1)
+                    with m.If(self.fill):
+                        m.d.comb += self.job_push.eq(1)
+                        m.next = "FILL"
+                    with m.Else():
+                        m.d.comb += self.load_start.eq(1)
+                        m.next = "LOAD"
+            with m.State("FILL"):
+                with m.If(self.row_done & last_row):
+                    m.d.comb += [self.flush_window.eq(1), self.retire.eq(1)]
+                    m.next = "STEP"
+            with m.State("LOAD"):
+                m.d.comb += self.loading.eq(1)
+                m.d.sync += wait.eq(1)
+                with m.If((wait == 1) & ~self.load_busy):
+                    m.d.comb += [self.flush_tt.eq(1), self.retire.eq(1)]
+                    m.next = "STEP"
+            with m.State("STEP"):
+                m.d.sync += [left.eq(left - 1), self.number.eq(self.number + 1)]
+                m.next = "NEXT"
+            with m.State("DRAIN"):
+                with m.If(self.quiet):
+                    m.d.sync += self.done.eq(1)
+                    m.next = "IDLE"
+            with m.State("REFUSE"):
+                with m.If(self.quiet):
+                    m.d.sync += [
+                        error.valid.eq(1), error.code.eq(code), error.detail.eq(detail),
+                        error.instruction.eq(self.number),
+                    ]
+                    m.next = "FAILED"
+            with m.State("FAILED"):
+                pass
+        with m.If(self.bags_done):
+            m.d.comb += self.retire.eq(1)

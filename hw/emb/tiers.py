@@ -1,0 +1,151 @@
+"""Deals the indices of bags out to the memories that hold their rows."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.emb.outlet import Outlet
+from hw.emb.rows import beats_bits, row_layout
+from hw.emb.tokens import CHUNK_BITS, token_layout
+
+__all__ = ["Tiers", "fill_layout"]
+
+ONE = 0x3F80_0000
+MAXIMUM = 2  # mode
+FILL_QUEUE = 32
+
+
+def fill_layout(row_beats_max: int) -> data.StructLayout:
+    """Where a row that is copied goes. offset: in beats from the rows' base; beats: less one."""
+    return data.StructLayout({"offset": 32, "beats": beats_bits(row_beats_max)})
+
+
+class Tiers(wiring.Component):
+    """Splits a stream of tokens into rows of card memory, rows of the SSD and rows of the tensor-train unit.
+
+    Of each memory one row is held back until the next of the same bag or the bag's end is seen, which tells
+    whether it is the bag's last. Rows of the tensor-train unit are grouped in chunks of consecutive rows.
+
+    Parameters  row_beats_max, tables: of the core; lookups, steps: shapes of the tensor-train unit's lookups
+                {table, index, begin, end} and of the steps of hw.emb.finish; dram_queue, ssd_queue, tt_queue,
+                step_queue: depths, powers of two, at least 32
+    Members     i_valid, i: In, tokens of hw.emb.tokens, only while `open` was high OPEN_SLACK cycles ago or less;
+                o_dram, o_ssd: Out(stream of hw.emb.rows.row_layout), rows in their bags' order, an SSD row's
+                offset its ring position; o_lookups: Out(stream); o_steps: Out(stream), what makes up each bag: a
+                step a chunk, and one for the bag's end unless a chunk ends with it; o_fills: Out(stream) of
+                fill_layout, where the rows to copy go; open: Out, all queues have room;
+                full: Out {dram, ssd, tt, steps, fills}, who has not
+    Timing      one token a cycle in any mix; a row leaves its queue 3 cycles after the token that made it known
+                as the last or not; a bag's end is known a cycle after its last token
+    Handshake   outputs are streams from registers
+    Reset       drops everything
+    Golden      golden.emb_tokens          Tests  verif/test_emb_tiers.py
+    """
+
+    def __init__(self, *, row_beats_max: int, tables: int, lookups, steps, dram_queue: int, ssd_queue: int,
+                 tt_queue: int, step_queue: int):
+        self.row_beats_max, self.tables = row_beats_max, tables
+        self.lookups, self.steps = lookups, steps
+        self.depths = {"dram": dram_queue, "ssd": ssd_queue, "tt": tt_queue, "steps": step_queue,
+                       "fills": FILL_QUEUE}
+        for name, depth in self.depths.items():
+            if type(depth) is not int or depth < 32 or depth & (depth - 1):
+                raise ValueError(f"the queue of {name} must be a power of two of at least 32 deep, not {depth!r}")
+        row = row_layout(row_beats_max)
+        super().__init__({
+            "i_valid": In(1),
+            "i": In(token_layout(row_beats_max=row_beats_max, tables=tables)),
+            "o_dram": Out(stream.Signature(row)),
+            "o_ssd": Out(stream.Signature(row)),
+            "o_lookups": Out(stream.Signature(lookups)),
+            "o_steps": Out(stream.Signature(steps)),
+            "o_fills": Out(stream.Signature(fill_layout(row_beats_max))),
+            "open": Out(1),
+            "full": Out(data.StructLayout(dict.fromkeys(self.depths, 1))),
+        })
+
+    def key(self) -> str:
+        return f"Tiers({self.row_beats_max}, {self.tables}, {self.lookups!r}, {self.steps!r}, {self.depths!r})"
+
+    def elaborate(self, platform):
+        m = Module()
+        token = self.i
+        row = row_layout(self.row_beats_max)
+
+        outlets = {}
+        for name, port in (("dram", self.o_dram), ("ssd", self.o_ssd), ("tt", self.o_lookups),
+                           ("steps", self.o_steps), ("fills", self.o_fills)):
+            outlet = Outlet(port.payload.shape(), depth=self.depths[name])
+            m.submodules[f"{name}_queue"] = outlets[name] = outlet
+            wiring.connect(m, outlet.o, wiring.flipped(port))
+            m.d.comb += self.full[name].eq(~outlet.open)
+        m.d.comb += self.open.eq(~self.full.as_value().any())
+
+        # The bag that is under way, and whether its last token came in the cycle before.
+        ended = Signal()
+        bag = Signal.like(token, reset_less=True)
+        m.d.sync += ended.eq(self.i_valid & token.last)
+        with m.If(self.i_valid):
+            m.d.sync += bag.eq(token)
+
+        # Rows of card memory and of the SSD.
+        held = {}
+        for name, mine in (("dram", token.dram & ~token.copy), ("ssd", token.ssd)):
+            some, load, push = Signal(name=f"{name}_held"), Signal(name=f"{name}_load"), Signal(name=f"{name}_push")
+            kept = Signal(row, name=f"{name}_row", reset_less=True)
+            m.d.comb += [load.eq(self.i_valid & mine), push.eq(some & (ended | load))]
+            m.d.sync += some.eq(load | (some & ~ended))
+            with m.If(load):
+                m.d.sync += [
+                    kept.offset.eq(token.offset), kept.ring.eq(name == "ssd"), kept.tier.eq(name == "ssd"),
+                    kept.beats.eq(token.beats), kept.first.eq(~some | ended),
+                    kept.weight.eq(Mux(token.weighted, token.factor, ONE)),
+                    kept.maximum.eq(token.mode == MAXIMUM), kept.copy.eq(token.copy),
+                ]
+            m.d.comb += [outlets[name].push.eq(push), outlets[name].i.eq(kept), outlets[name].i.last.eq(ended)]
+            held[name] = some
+
+        # Rows of the tensor-train unit.
+        some, load, push = Signal(name="tt_held"), Signal(name="tt_load"), Signal(name="tt_push")
+        begin, full = Signal(), Signal()
+        index = Signal.like(outlets["tt"].i.index, reset_less=True)
+        place_ = Signal(CHUNK_BITS, name="tt_place", reset_less=True)  # the held row's in its chunk
+        following = Signal(CHUNK_BITS)
+        starts = Signal()
+        factor = Signal(32, reset_less=True)
+        m.d.comb += [
+            load.eq(self.i_valid & token.tt), push.eq(some & (ended | load)),
+            starts.eq(~some | ended | full), following.eq(Mux(starts, 0, place_ + 1)),
+            outlets["tt"].push.eq(push),
+            outlets["tt"].i.table.eq(bag.table), outlets["tt"].i.index.eq(index),
+            outlets["tt"].i.begin.eq(begin), outlets["tt"].i.end.eq(full | ended),
+        ]
+        m.d.sync += some.eq(load | (some & ~ended))
+        with m.If(load):
+            m.d.sync += [
+                index.eq(token.offset), begin.eq(starts), place_.eq(following), full.eq(following == token.chunk)]
+        # The factor of the chunk that the next step takes; without one, only what all tokens of a bag share counts.
+        with m.If(load | (self.i_valid & (~some | ended))):
+            m.d.sync += factor.eq(token.factor)
+
+        # Steps.
+        first = Signal(init=1)
+        step = outlets["steps"].i
+        chunk_done = Signal()
+        m.d.comb += [
+            chunk_done.eq(push & full),
+            outlets["steps"].push.eq((ended | chunk_done) & ~bag.copy),
+            step.tt.eq(some), step.dram.eq(held["dram"] & ended), step.ssd.eq(held["ssd"] & ended),
+            step.first.eq(first), step.end.eq(ended), step.mode.eq(bag.mode), step.weighted.eq(bag.weighted),
+            step.factor.eq(factor), step.beats.eq(bag.beats), step.out.eq(bag.out),
+            step.last.eq(ended & bag.final), step.instruction.eq(bag.number),
+        ]
+        with m.If(outlets["steps"].push):
+            m.d.sync += first.eq(ended)
+
+        # Where rows are copied to.
+        m.d.comb += [
+            outlets["fills"].push.eq(self.i_valid & token.dram & token.copy),
+            outlets["fills"].i.offset.eq(token.offset), outlets["fills"].i.beats.eq(token.beats),
+        ]
+        return m
