@@ -10,6 +10,7 @@ from hw.queue import BlockQueue
 
 __all__ = ["RowFetch", "beats_bits", "pooled_layout", "row_layout"]
 
+EVENTS = ("dram_row", "ssd_row", "shared_row", "fetched", "dram_beat", "ssd_beat")
 REQUESTS = 32  # rows that wait for the reader; a memory of LUTs
 
 
@@ -57,8 +58,8 @@ class RowFetch(wiring.Component):
                 o_valid, o: Out, a beat of pooled_layout; copy_valid, o_copy: Out, {data, error}, a beat of a row to
                 copy. Nobody may hold either back: who sends rows in has made room;
                 flush_window: In, forgets all rows, for when memory was written (only while idle); idle: Out,
-                no row under way; row, shared_row, fetched, delivered: Out, events to count: a row was looked up,
-                it was found, a beat arrived, a beat left
+                no row under way; events: Out, to count, one bit each: a row of either tier was looked up,
+                one was found, a beat was fetched, a beat of either tier left
     Shapes      a row of b beats -> b beats in a row's order, no gaps while data is there
     Timing      a row a cycle into the window, its request 4 cycles after it was taken; a beat a cycle out, 1 cycle
                 after it is read from the ring, which is 1 cycle after it arrived or later; 5 cycles from a found
@@ -91,10 +92,7 @@ class RowFetch(wiring.Component):
             "o_copy": Out(data.StructLayout({"data": 32 * words, "error": 1})),
             "flush_window": In(1),
             "idle": Out(1),
-            "row": Out(1),
-            "shared_row": Out(1),
-            "fetched": Out(1),
-            "delivered": Out(1),
+            "events": Out(data.StructLayout(dict.fromkeys(EVENTS, 1))),
         })
 
     def key(self) -> str:
@@ -120,7 +118,8 @@ class RowFetch(wiring.Component):
         m.d.sync += [
             row_1.eq(i), row_2.eq(row_1),
             waiting.eq(waiting + take - served), self.idle.eq((waiting == 0) & ~take),
-            self.row.eq(window.o_valid), self.shared_row.eq(window.o_valid & window.hit),
+            self.events.dram_row.eq(window.o_valid & ~row_2.tier), self.events.ssd_row.eq(window.o_valid & row_2.tier),
+            self.events.shared_row.eq(window.o_valid & window.hit), self.events.fetched.eq(self.i_data.valid),
         ]
 
         # Rows not found ask the reader.
@@ -174,7 +173,7 @@ class RowFetch(wiring.Component):
             store.en.eq(self.i_data.valid), store.addr.eq(arrived[:position_bits]),
             store.data.data.eq(self.i_data.payload.data), store.data.error.eq(self.i_data.payload.error),
         ]
-        m.d.sync += [arrived.eq(arrived + self.i_data.valid), self.fetched.eq(self.i_data.valid)]
+        m.d.sync += arrived.eq(arrived + self.i_data.valid)
 
         # The row at the front: beat after beat once it has arrived.
         row, beat = queue.o.payload, Signal(b_bits)
@@ -195,7 +194,8 @@ class RowFetch(wiring.Component):
             self.o_valid.eq(go & ~row.copy), self.copy_valid.eq(go & row.copy),
             o.context.eq(Cat(beat[:len(o.context) - 1], row.tier)), o.first.eq(row.first), o.last.eq(row.last),
             o.weight.eq(row.weight), o.maximum.eq(row.maximum), o.tag.tier.eq(row.tier),
-            opens.eq(row.first & (beat == 0)), self.delivered.eq(go),
+            opens.eq(row.first & (beat == 0)),
+            self.events.dram_beat.eq(go & ~row.tier), self.events.ssd_beat.eq(go & row.tier),
         ]
         m.d.comb += [
             o.words.as_value().eq(load.data.data), error.eq(load.data.error), o.tag.error.eq(

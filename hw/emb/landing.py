@@ -1,0 +1,164 @@
+"""Which row is fetched next: rows of card memory and rows that landed in the ring take turns."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.emb.rows import row_layout
+
+__all__ = ["TierArbiter"]
+
+POSITION_BITS = 30
+
+
+class TierArbiter(wiring.Component):
+    """Merges the rows of both tiers, row by row, each as soon as it can be fetched and its result has a place.
+
+    A row of the SSD waits until the host says that it has landed; rows of card memory pass it meanwhile. A bag's
+    last row makes a pooled vector of as many beats, which needs room in its tier's queue of vectors; a row to copy
+    needs room in the queue of copies. If rows of both tiers can go, they take turns.
+    Source: SCRec §III.D, Fig. 7a (rows of the SSD by P2P, tiers side by side)
+
+    Parameters  row_beats_max: a power of two; partial_beats: of each tier's queue of vectors; copy_beats: of the
+                queue of copies (powers of two, at least twice row_beats_max)
+    Members     i_dram, i_ssd: In, o: Out(streams of hw.emb.rows.row_layout); an SSD row's offset is its ring
+                position in, and its place in the ring out;
+                dram_returned, ssd_returned, copy_returned: In, a beat has left that queue;
+                ring_beats: In(32), of the ring, a power of two or 0; filled, released: In(30), ring positions up to
+                which rows have landed (exclusive) and have been given back, modulo 2**30; polled: In, `filled` has
+                just been read; timeout: In(32), cycles that a row may be waited for;
+                waiting: Out, a row has not landed; position: Out(30), its first beat's; timed_out: Out, it waited
+                too long; overflow: Out, when polled, more was filled than the ring holds. Both stay until a reset;
+                full: Out {dram, ssd, copy}, a row could go but for the room of its result
+    Timing      a row of card memory every cycle, one of the SSD every other cycle; latency 1 and 3 cycles.
+                `waiting` begins 2 cycles after the row arrived; the row may go 2 cycles after `filled` has come far
+                enough. timed_out `timeout` + 1 cycles after `waiting`, overflow 2 cycles after `polled`
+    Handshake   o comes from registers; o.ready reaches i_dram.ready and i_ssd.ready
+    Numerics    a row of b beats at position p has landed if 0 <= filled - p - b < ring_beats modulo 2**30: what the
+                ring has been filled over again is never taken for a row
+    Reset       drops the rows inside, takes all room as free
+    Raises      ValueError: sizes out of range
+    Golden      golden.emb_rows.arbitrate          Tests  verif/test_emb_landing.py
+    """
+
+    def __init__(self, *, row_beats_max: int, partial_beats: int, copy_beats: int):
+        if type(row_beats_max) is not int or row_beats_max < 1 or row_beats_max & (row_beats_max - 1):
+            raise ValueError(f"row_beats_max must be a power of two, not {row_beats_max!r}")
+        for name, value in (("partial_beats", partial_beats), ("copy_beats", copy_beats)):
+            if type(value) is not int or value < 2 * row_beats_max or value & (value - 1):
+                raise ValueError(f"{name} must be a power of two of at least {2 * row_beats_max} "
+                                 f"(two rows of row_beats_max), not {value!r}")
+        self.row_beats_max, self.partial_beats, self.copy_beats = row_beats_max, partial_beats, copy_beats
+        row = row_layout(row_beats_max)
+        super().__init__({
+            "i_dram": In(stream.Signature(row)),
+            "i_ssd": In(stream.Signature(row)),
+            "o": Out(stream.Signature(row)),
+            "dram_returned": In(1),
+            "ssd_returned": In(1),
+            "copy_returned": In(1),
+            "ring_beats": In(32),
+            "filled": In(POSITION_BITS),
+            "released": In(POSITION_BITS),
+            "polled": In(1),
+            "timeout": In(32),
+            "waiting": Out(1),
+            "position": Out(POSITION_BITS),
+            "timed_out": Out(1),
+            "overflow": Out(1),
+            "full": Out(data.StructLayout({"dram": 1, "ssd": 1, "copy": 1})),
+        })
+
+    def key(self) -> str:
+        return (f"TierArbiter(row_beats_max={self.row_beats_max},partial_beats={self.partial_beats},"
+                f"copy_beats={self.copy_beats})")
+
+    def elaborate(self, platform):
+        m = Module()
+        layout = self.i_dram.payload.shape()
+
+        # The SSD's row: compared with what has landed until it has.
+        ssd, ssd_held, landed = Signal(layout, reset_less=True), Signal(), Signal()
+        end, mask = Signal(POSITION_BITS, reset_less=True), Signal(POSITION_BITS)
+        ssd_taken = Signal()
+        behind = Signal(POSITION_BITS)  # beats that landed after the row; if it has not, most of the modulus
+        there = Signal()
+        m.d.comb += [
+            self.i_ssd.ready.eq(~ssd_held | ssd_taken),
+            behind.eq(self.filled + ~end),
+            there.eq((behind & ~mask) == 0),
+            self.position.eq(ssd.offset),
+        ]
+        m.d.sync += [
+            mask.eq(self.ring_beats - 1),
+            landed.eq(ssd_held & ~ssd_taken & there),
+            self.waiting.eq(ssd_held & ~ssd_taken & ~landed & ~there),
+        ]
+        with m.If(self.i_ssd.ready):
+            m.d.sync += [
+                ssd_held.eq(self.i_ssd.valid), ssd.eq(self.i_ssd.payload),
+                end.eq(self.i_ssd.payload.offset + self.i_ssd.payload.beats),
+            ]
+
+        # Room: at least one longest row's, so that no row's own length is in the way.
+        dram = self.i_dram.payload
+        taken = {name: Signal(name=f"{name}_taken") for name in ("dram", "partial", "copy")}
+        room = {}
+        for name, size, beats, returned in (
+            ("dram", self.partial_beats, dram.beats, self.dram_returned),
+            ("partial", self.partial_beats, ssd.beats, self.ssd_returned),
+            ("copy", self.copy_beats, ssd.beats, self.copy_returned),
+        ):
+            free = Signal(range(size + 1), init=size, name=f"{name}_free")
+            # -b is the complement of b - 1.
+            less = Mux(taken[name], ~_widen(beats, len(free)), 0)
+            m.d.sync += free.eq(free + less[:len(free)] + returned)
+            room[name] = free[(self.row_beats_max - 1).bit_length():].any()
+
+        # Turns, where both can go.
+        dram_can, ssd_can, ssd_turn, ssd_goes, move = (Signal(name=name) for name in (
+            "dram_can", "ssd_can", "ssd_turn", "ssd_goes", "move"))
+        ssd_room = Signal()
+        m.d.comb += [
+            ssd_room.eq(Mux(ssd.copy, room["copy"], ~ssd.last | room["partial"])),
+            dram_can.eq(self.i_dram.valid & (~dram.last | room["dram"])),
+            ssd_can.eq(landed & ssd_room),
+            ssd_goes.eq(ssd_can & (ssd_turn | ~dram_can)),
+            move.eq(~self.o.valid | self.o.ready),
+            self.i_dram.ready.eq(move & dram_can & ~ssd_goes),
+            ssd_taken.eq(move & ssd_goes),
+            taken["dram"].eq(self.i_dram.ready & dram.last),
+            taken["partial"].eq(ssd_taken & ssd.last & ~ssd.copy),
+            taken["copy"].eq(ssd_taken & ssd.copy),
+            self.full.dram.eq(self.i_dram.valid & ~dram_can),
+            self.full.ssd.eq(landed & ~ssd.copy & ~ssd_room), self.full.copy.eq(landed & ssd.copy & ~ssd_room),
+        ]
+        with m.If(move):
+            m.d.sync += [
+                self.o.valid.eq(dram_can | ssd_can),
+                self.o.payload.eq(Mux(ssd_goes, ssd, dram)),
+            ]
+            with m.If(ssd_goes):
+                m.d.sync += [self.o.payload.offset.eq(ssd.offset & mask), ssd_turn.eq(0)]
+            with m.Elif(dram_can):
+                m.d.sync += ssd_turn.eq(1)
+
+        # What goes wrong on the host's side.
+        left = Signal(32)
+        held, polled = Signal(POSITION_BITS), Signal()
+        m.d.sync += [
+            held.eq(self.filled - self.released), polled.eq(self.polled),
+            self.overflow.eq(self.overflow | (polled & (held > self.ring_beats))),
+        ]
+        with m.If(~self.waiting):
+            m.d.sync += left.eq(self.timeout)
+        with m.Elif(left == 0):
+            m.d.sync += self.timed_out.eq(1)
+        with m.Else():
+            m.d.sync += left.eq(left - 1)
+        return m
+
+
+def _widen(value, width: int):
+    """`value` with zeros above, so that its complement has ones there."""
+    return Cat(value, Const(0, width - len(value)))
