@@ -31,8 +31,8 @@ class Front(wiring.Component):
     Source: SCRec §III.D and §III.E, Fig. 7a (the front of the EMB core)
 
     Parameters  config: EmbConfig; ssd_queue, dram_queue, tt_queue and bag_queue at least 32
-    Members     start: In, a pulse; arguments: In, of hw.layouts; o_requests, i: one each for lengths, indices,
-                weights and program, to and from a ReadPort; o_dram, o_ssd, o_lookups, o_steps: see hw.emb.tiers;
+    Members     start: In, a pulse; arguments: In, of hw.layouts; o_requests, i: one each for program, lengths,
+                indices and weights, to and from a ReadPort; o_dram, o_ssd, o_lookups, o_steps: see hw.emb.tiers;
                 o_load: Out(stream), the tensor-train unit's load; o_copies: Out(stream of
                 hw.axi.bus.request_layout), the writes of a FILL, in the order of its rows in o_ssd; bags_done,
                 row_done: In, pulses: the bags of an instruction, a row of a FILL are in memory; flush_window,

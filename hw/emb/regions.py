@@ -9,7 +9,7 @@ from hw.axi.bus import request_layout
 __all__ = ["CLIENTS", "Regions", "region_layout"]
 
 # The clients of the read port, by number.
-CLIENTS = ("lengths", "indices", "weights", "program")
+CLIENTS = ("program", "lengths", "indices", "weights")
 PROGRAM = CLIENTS.index("program")
 
 
