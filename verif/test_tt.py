@@ -393,7 +393,7 @@ def test_golden_latency_is_the_grids():
 
 GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_lines=64, t_middle_lines=64, tables=4,
             keep_lines=16, index_bits=12, mode_bits=8, rank_max=16, dim_max=64, reuse_entries=4, in_flight=16,
-            output_beats=16)
+            output_beats=16, pool_log2=0)
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), [
@@ -404,6 +404,9 @@ GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_line
     ({"index_bits": 31}, "index_bits must be a whole number from 4 to 30, not 31"),
     ({"mode_bits": 14}, "index_bits must be at least mode_bits = 14, not 12"),
     ({"t_lines": 2}, "t_lines must be at least reuse_entries = 4, not 2"),
+    ({"pool_log2": 2}, "pool_log2 must be one of 0, 3, not 2"),
+    ({"pool_log2": 3}, "reuse_entries must be at least 32 with pool_log2 = 3, not 4"),
+    ({"pool_log2": 3, "reuse_entries": 32}, "output_beats must be at least 128, eight vectors of dim_max = 64, not 16"),
     ({"rank_max": True}, "rank_max must be a whole number from 1 to 256, not True"),
 ])
 def test_illegal_config_wrong(wrong, sentence):

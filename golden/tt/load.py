@@ -27,6 +27,7 @@ class Limits:
     mode_bits: int
     rank_max: int
     dim_max: int
+    pool_log2: int
 
     @property
     def x_bits(self) -> int:
@@ -114,7 +115,18 @@ class Loader:
             if lines > room:
                 raise ValueError(f"the {what} product takes {lines} lines of the intermediate buffer, "
                                  f"this unit has {room}")
+        if limits.pool_log2:
+            self._check_pooling(found)
         return found
+
+    def _check_pooling(self, found: Layout) -> None:
+        """Raises ValueError for what a unit that adds up rows cannot take."""
+        if not found.dense:
+            raise ValueError(f"column modes {found.columns} and ranks {found.ranks} leave holes inside a vector, "
+                             f"which a unit that adds up rows cannot close")
+        if found.lines_2 > self.limits.t_lines // 4:
+            raise ValueError(f"the first product takes {found.lines_2} lines of the intermediate buffer, "
+                             f"a unit that adds up rows has {self.limits.t_lines // 4} a row")
 
     def add(self, cores, *, rows: int | None = None) -> tuple[int, Layout, list[Beat]]:
         """Places one table; returns its number, its layout and the beats that load it.
@@ -131,7 +143,10 @@ class Loader:
             raise ValueError(f"this unit holds at most {limits.tables} tables")
         packed = image(layout, cores)
         y_start = self.y_used
+        # With pooling no vector has holes: its length says it all.
         masks = keep_masks(layout)
+        if limits.pool_log2:
+            masks = masks[:0]
         for what, used, more, room in (("X", self.x_used, len(packed.x), limits.x_lines),
                                        ("Y", y_start, len(packed.y), limits.y_lines)):
             if used + more > room:
@@ -140,7 +155,7 @@ class Loader:
         keep, new_masks = self._keep(masks)
         beats = list(self._lines(X, packed.x, self.x_used)) + list(self._lines(Y, packed.y, y_start))
         beats += [Beat(KEEP, 0, keep + at, _pack([(bit, 1) for bit in mask])) for at, mask in enumerate(new_masks)]
-        beats += self._descriptor(packed, rows, y_start, keep, len(masks))
+        beats += self._descriptor(packed, rows, y_start, keep)
         number = self.count
         self.count += 1
         self.x_used += len(packed.x)
@@ -166,8 +181,13 @@ class Loader:
             for part, words in enumerate(line):
                 yield Beat(target, part, start + at, int.from_bytes(words.astype("<u4").tobytes(), "little"))
 
-    def _descriptor(self, packed: Image, rows: int, y_start: int, keep: int, beats: int):
+    def _descriptor(self, packed: Image, rows: int, y_start: int, keep: int):
         limits, layout = self.limits, packed.layout
+        words = 1 << 2 * limits.grid_log2
+        if limits.pool_log2:
+            of_vector = [(-(-layout.dim // words) - 1, 10), ((layout.dim - 1) % words, 2 * limits.grid_log2)]
+        else:
+            of_vector = [(len(keep_masks(layout)) - 1, 10), (keep, limits.keep_bits)]
         cores = len(layout.modes)
         modes = layout.modes
         mode = {"last": modes[-1], "middle": modes[2] if cores == 4 else 1,
@@ -188,7 +208,6 @@ class Loader:
             products += [(first.tiles - 1, 12), (first.blocks - 1, 10), (first.lines - 1, 7),
                          (first.combine, 1), (layout.paired, 1), (layout.format.swap, 1)]
         products += [(layout.middle is not None, 1), *_step(layout.middle, limits.grid_log2)]
-        last = [*_step(layout.last, limits.grid_log2), (layout.turned, 1), (beats - 1, 10),
-                (keep, limits.keep_bits)]
+        last = [*_step(layout.last, limits.grid_log2), (layout.turned, 1), *of_vector]
         return [Beat(TABLE, part, self.count, _pack(fields))
                 for part, fields in enumerate((split, where, products, last))]

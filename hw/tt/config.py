@@ -32,6 +32,7 @@ class TTConfig(Config):
                                power_of_two=True)
     in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
     output_beats: int = whole(8, 1024, "beats that can wait for the consumer", power_of_two=True)
+    pool_log2: int = choice(0, 3, about="log2 of the rows that the array adds up at most; 0: rows leave one by one")
 
     def check(self) -> None:
         if self.index_bits < self.mode_bits:
@@ -41,6 +42,17 @@ class TTConfig(Config):
                              f"not {self.lut_products}")
         if self.t_lines < self.reuse_entries:
             raise ValueError(f"t_lines must be at least reuse_entries = {self.reuse_entries}, not {self.t_lines}")
+        if self.pool_log2:
+            self._check_pooling()
+
+    def _check_pooling(self) -> None:
+        # A chunk's intermediate products stand in T together, all of them findable or younger.
+        if self.reuse_entries < 4 << self.pool_log2:
+            raise ValueError(f"reuse_entries must be at least {4 << self.pool_log2} with pool_log2 = "
+                             f"{self.pool_log2}, not {self.reuse_entries}")
+        if self.vectors < 8:
+            raise ValueError(f"output_beats must be at least {8 * self.vector_beats}, eight vectors of dim_max = "
+                             f"{self.dim_max}, not {self.output_beats}")
 
     @property
     def side(self) -> int:
@@ -51,6 +63,21 @@ class TTConfig(Config):
     def line_words(self) -> int:
         """FP32 words of a line and of a beat of a vector."""
         return self.side**3
+
+    @property
+    def beat_words(self) -> int:
+        """FP32 words of a beat of a sum, with pooling."""
+        return self.side**2
+
+    @property
+    def vector_beats(self) -> int:
+        """Beats that the longest sum takes in the output memory, a power of two."""
+        return max(2, 1 << (-(-self.dim_max // self.beat_words) - 1).bit_length())
+
+    @property
+    def vectors(self) -> int:
+        """Sums that a lane's output memory holds."""
+        return self.output_beats // self.vector_beats
 
     @property
     def macs(self) -> int:

@@ -61,7 +61,8 @@ def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
         **_stage(config),
         "turned": 1,
         "beats": 10,
-        "keep": (config.keep_lines - 1).bit_length(),
+        # With pooling the words of the last beat, less one.
+        **({"tail": 2 * config.grid_log2} if config.pool_log2 else {"keep": (config.keep_lines - 1).bit_length()}),
     })
     return split, where, products, last
 

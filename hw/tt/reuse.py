@@ -20,7 +20,7 @@ class ReuseTable(wiring.Component):
                 waiting; key, need_less_one: In, its key and lines; grant: Out, it can be served: found (hit) or
                 allocated; hit, entry, base: Out; take: In, serves it (not in a cycle of advance); release,
                 released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a
-                bit an entry
+                bit an entry; crowded: Out, more than half of the lines are to be found, which passes
     Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
     Golden      golden.tt.cycles          Tests  verif/test_tt.py
@@ -48,6 +48,7 @@ class ReuseTable(wiring.Component):
             "poison": In(1),
             "poisoned": In(entry_bits),
             "bad": Out(entries),
+            "crowded": Out(1),
         })
 
     def elaborate(self, platform):
@@ -113,6 +114,7 @@ class ReuseTable(wiring.Component):
             aged.eq(age),
         ]
         m.d.comb += [age.eq(wish & ~aged & ~self.take), aging_port.addr.eq(oldest_found)]
+        m.d.sync += self.crowded.eq(findable_lines > self.lines // 2)
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
         # waiting lookup equals, or has just joined, is in use.
         joins, leaves = Signal(entries), Signal(entries)

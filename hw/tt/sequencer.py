@@ -4,6 +4,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.tt.chunks import ChunkRows, row_layout
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import descriptor_parts
 from hw.tt.index import slices_layout
@@ -21,9 +22,14 @@ def slot_layout(config: TTConfig) -> data.StructLayout:
     stage: which product. x, y: operand addresses. lines: y comes from the intermediate buffer, of ring `ring`;
     paired: y is a pair of lines. rows: bits of the sub-dot number that the X address gives. columns, turn: bits
     of the sub-dot number that `turn` replaces on the Y side. first, last: of a tile. write, swap: where and how
-    the tile goes to the buffer. begin, end, turned, columns_log2, combine, table, bad, keep, beats: of a vector.
+    the tile goes to the buffer. begin, ends (with pooling), turned, columns_log2, combine, bad, keep or tail, beats:
+    of a vector.
     """
     n = config.grid_log2
+    if config.pool_log2:
+        of_vector = {"ends": 1, "tail": 2 * n}
+    else:
+        of_vector = {"keep": (config.keep_lines - 1).bit_length()}
     return data.StructLayout({
         "stage": 2,
         "x": config.x_bits,
@@ -45,7 +51,7 @@ def slot_layout(config: TTConfig) -> data.StructLayout:
         "columns_log2": 2,
         "combine": 2,
         "bad": 1,
-        "keep": (config.keep_lines - 1).bit_length(),
+        **of_vector,
         "beats": 10,
     })
 
@@ -76,6 +82,8 @@ class Sequencer(wiring.Component):
         self.config = config
         self.distance = distance
         parts = descriptor_parts(config)
+        # Beats of vectors that the output has room for, or with pooling whole vectors.
+        self._credits = config.vectors if config.pool_log2 else config.output_beats
         self._entry_bits = (config.reuse_entries - 1).bit_length()
         super().__init__({
             "i_valid": In(1),
@@ -89,7 +97,7 @@ class Sequencer(wiring.Component):
             "part": In(2),
             "table": In((config.tables - 1).bit_length()),
             "words": In(max(parts[2].size, parts[3].size)),
-            "returned": In(2),
+            "returned": In(1 if config.pool_log2 else 2),
             "error": In(1),
             "error_slot": In(slot_layout(config)),
             "computed": Out(1),
@@ -132,9 +140,10 @@ class Sequencer(wiring.Component):
         fetched_plan, asking_plan = Signal(products), Signal(products)
         fetched_valid, asking_valid = Signal(), Signal()
         fetch, ask, serve = Signal(), Signal(), Signal()
+        crowded = Signal()
         m.d.comb += [
             # Each register waits until the next is empty: a lookup every other cycle, and short paths.
-            ask.eq(fetched_valid & ~asking_valid),
+            ask.eq(fetched_valid & ~asking_valid & ~crowded),
             fetch.eq(queue.r_rdy & ~fetched_valid),
             queue.r_en.eq(fetch),
         ]
@@ -153,6 +162,9 @@ class Sequencer(wiring.Component):
         m.submodules.reuse = reuse = ReuseTable(
             entries=config.reuse_entries, lines=config.t_lines, key_bits=len(key_of(fetched)),
             need_bits=(config.t_lines - 1).bit_length(), users_log2=in_flight.bit_length() + 1)
+        if config.pool_log2:
+            # A chunk's rows keep what they found until the chunk's end: enough lines have to be left for all.
+            m.d.comb += crowded.eq(reuse.crowded)
         present = asking_plan.first.present
         first_free, first_room = Signal(), Signal()
         m.d.comb += [
@@ -169,9 +181,11 @@ class Sequencer(wiring.Component):
         ]
 
         # -- First product.
+        chunk_end = {"end": 1} if config.pool_log2 else {}
         token = data.StructLayout({
             "table": len(asking.table), "outside": 1, "buffered": 1, "entry": self._entry_bits,
             "base": len(reuse.base), "middle": config.x_bits, "last": config.x_bits, "second": config.y_bits,
+            **chunk_end,
         })
         machines = [
             LoopMachine(held_bits=config.x_bits, running_bits=config.y_bits),
@@ -205,6 +219,8 @@ class Sequencer(wiring.Component):
                 pending.token.last.eq(asking.last),
                 pending.token.second.eq(asking.second),
             ]
+            if config.pool_log2:
+                m.d.sync += pending.token.end.eq(asking.end)
 
         first_token, first_valid, first_skips = Signal(token), Signal(), Signal()
         first_paired, first_swap, first_wide = Signal(), Signal(), Signal()
@@ -259,6 +275,7 @@ class Sequencer(wiring.Component):
             "table": len(asking.table), "outside": 1, "buffered": 1, "entry": self._entry_bits,
             "ring": 1, "base": wide_y, "last": config.x_bits,
             "ticket": in_flight.bit_length(), "lines": ring_bits,
+            **chunk_end,
         })
         middle_token, middle_valid, middle_skips = Signal(token_2), Signal(), Signal()
         middle_done, last_room = Signal(), Signal()
@@ -295,6 +312,8 @@ class Sequencer(wiring.Component):
                 middle_write.eq(ring_head),
                 ticket.eq(ticket + 1),
             ]
+            if config.pool_log2:
+                m.d.sync += middle_token.end.eq(ready.end)
         with m.Elif(middle.go & middle.last):
             m.d.sync += middle_write.eq(middle_write + 1)
         # ~n is -n - 1: one adder each.
@@ -322,29 +341,9 @@ class Sequencer(wiring.Component):
         ]
         m.d.sync += ripe_2.eq(ripe_2 + (pulses_2[-1] | (middle_done & middle_skips)) - take_last)
 
-        final, final_valid, final_plan = Signal(token_2), Signal(), Signal(last_part)
-        begin_last = Signal()
-        m.d.comb += take_last.eq((ripe_2 != 0) & ~final_valid)
-        plan = self._descriptor(m, "plan_last", 3, to_last.table)
-        with m.If(take_last):
-            m.d.sync += [final.eq(to_last), final_plan.eq(plan)]
-        m.d.sync += final_valid.eq(take_last | (final_valid & ~begin_last))
-
-        current, current_plan, current_bad = Signal(token_2), Signal(last_part), Signal()
+        inside, owner = Signal(), Signal(3)
+        # What a row's memory errors left behind.
         ticket_bad = Signal(2 * in_flight)
-        m.d.comb += [
-            begin_last.eq(final_valid & (~last.busy | last_ends)),
-            last.load.eq(begin_last),
-            last.job.running.eq(final.last),
-            last.job.held.eq(final.base),
-        ]
-        self._steps(m, last.job, final_plan)
-        with m.If(begin_last):
-            m.d.sync += [
-                current.eq(final), current_plan.eq(final_plan),
-                current_bad.eq(final.outside | (final.buffered & Array(reuse.bad)[final.entry])
-                               | Array(ticket_bad)[final.ticket]),
-            ]
         with m.If(begin_middle):
             m.d.sync += ticket_bad.bit_select(ticket, 1).eq(0)
         with m.If(self.error & (self.error_slot.stage == MIDDLE)):
@@ -352,40 +351,124 @@ class Sequencer(wiring.Component):
         m.d.comb += [
             reuse.poison.eq(self.error & (self.error_slot.stage == FIRST)),
             reuse.poisoned.eq(self.error_slot.entry),
-            reuse.release.eq(last_ends & current.buffered),
-            reuse.released.eq(current.entry),
         ]
-        m.d.sync += [freed.eq(last_ends & current.ring), freed_lines.eq(current.lines)]
+
+        final, final_valid, final_plan = Signal(token_2), Signal(), Signal(last_part)
+        final_bad = Signal()
+        plan = self._descriptor(m, "plan_last", 3, to_last.table)
+        with m.If(take_last):
+            m.d.sync += [final.eq(to_last), final_plan.eq(plan)]
+        m.d.comb += final_bad.eq(final.outside | (final.buffered & Array(reuse.bad)[final.entry])
+                                 | Array(ticket_bad)[final.ticket])
+        begin_last, last_go = Signal(), Signal()
+        credits, has_credit = Signal(range(self._credits + 1), init=self._credits), Signal(init=1)
+        m.d.comb += last.load.eq(begin_last)
+        if config.pool_log2:
+            # Rows gather to chunks; the machine runs once a chunk, each of its steps for all rows.
+            rows = ChunkRows(pool_log2=config.pool_log2, shape=row_layout(
+                held_bits=wide_y, running_bits=config.x_bits, entry_bits=self._entry_bits))
+            m.submodules.rows = rows
+            chunk = data.StructLayout({
+                "plan": last_part, "rows": config.pool_log2, "bad": 1, "buffered": 1, "ring": 1, "lines": ring_bits})
+            gathered, gathered_valid = Signal(chunk), Signal()
+            gathered_bad, moves = Signal(), Signal()
+            m.d.comb += [
+                moves.eq(final_valid & ~(final.end & gathered_valid)),
+                take_last.eq((ripe_2 != 0) & (~final_valid | moves)),
+                rows.put.eq(moves), rows.end.eq(final.end),
+                rows.i.held.eq(final.base), rows.i.running.eq(final.last), rows.i.entry.eq(final.entry),
+            ]
+            m.d.sync += [
+                final_valid.eq(take_last | (final_valid & ~moves)),
+                gathered_valid.eq((moves & final.end) | (gathered_valid & ~begin_last)),
+            ]
+            with m.If(moves):
+                m.d.sync += gathered_bad.eq((gathered_bad | final_bad) & ~final.end)
+            with m.If(moves & final.end):
+                m.d.sync += [
+                    gathered.plan.eq(final_plan), gathered.rows.eq(rows.count),
+                    gathered.bad.eq(gathered_bad | final_bad), gathered.buffered.eq(final.buffered),
+                    gathered.ring.eq(final.ring), gathered.lines.eq(final.lines),
+                ]
+            current = Signal(chunk)
+            current_plan, current_bad, released = current.plan, current.bad, rows.o.entry
+            # Tiles may end every n-th cycle: those of so many slots do by themselves, before others the array rests.
+            long, calm = Signal(), Signal(init=1)
+            rest = Signal(range(config.side))
+            side_less_one = config.side - 1
+            tile_done = Signal()
+            m.d.comb += [
+                begin_last.eq(gathered_valid & has_credit & (~last.busy | last_ends)),
+                last.go.eq(last_go & rows.last),
+                rows.load.eq(begin_last), rows.rows.eq(gathered.rows), rows.step.eq(last_go), rows.final.eq(last.ends),
+                tile_done.eq(last.last & rows.last),
+            ]
+            self._steps(m, last.job, gathered.plan)
+            with m.If(begin_last):
+                m.d.sync += [
+                    current.eq(gathered),
+                    long.eq((gathered.rows >= side_less_one) | (gathered.plan.lines >= side_less_one)
+                            | ((gathered.rows != 0) & (gathered.plan.lines != 0))),
+                ]
+            with m.If(last_go & tile_done):
+                m.d.sync += [rest.eq(side_less_one), calm.eq(0)]
+            with m.Elif(rest != 0):
+                m.d.sync += [rest.eq(rest - 1), calm.eq(rest == 1)]
+            wants_last = last.busy & (calm | long)
+            m.d.sync += [
+                credits.eq(credits - begin_last + self.returned),
+                has_credit.eq(credits != 0),
+            ]
+        else:
+            current, current_plan, current_bad = Signal(token_2), Signal(last_part), Signal()
+            released = current.entry
+            tile_done = last.last
+            m.d.comb += [
+                take_last.eq((ripe_2 != 0) & ~final_valid),
+                begin_last.eq(final_valid & (~last.busy | last_ends)),
+                last.go.eq(last_go),
+                last.job.running.eq(final.last),
+                last.job.held.eq(final.base),
+            ]
+            m.d.sync += final_valid.eq(take_last | (final_valid & ~begin_last))
+            self._steps(m, last.job, final_plan)
+            with m.If(begin_last):
+                m.d.sync += [current.eq(final), current_plan.eq(final_plan), current_bad.eq(final_bad)]
+            # The second beat of a pair of tiles takes the cycle after them.
+            pair_ends = Signal()
+            m.d.sync += pair_ends.eq(last_ends & current_plan.turned)
+            wants_last = last.busy & has_credit & ~(pair_ends & ~current_plan.turned)
+            # A tile reserves its beat with its first slot; the flag lags, so one beat stays in reserve.
+            takes = last_go & ~inside
+            m.d.sync += [
+                credits.eq(credits - takes + self.returned),
+                has_credit.eq(credits > 1),
+            ]
+        # A row is done with its lines when the last slot that reads them is decided.
+        row_ends = Signal()
+        m.d.comb += [
+            row_ends.eq(last_go & last.ends),
+            reuse.release.eq(row_ends & current.buffered), reuse.released.eq(released),
+        ]
+        m.d.sync += [freed.eq(row_ends & current.ring), freed_lines.eq(current.lines)]
 
         # -- Who gets the slot: a tile is never interrupted; at its end the earliest product goes first, so
         # that work for the last one, which can start every cycle, never runs out.
-        credits = Signal(range(config.output_beats + 1), init=config.output_beats)
-        has_credit = Signal(init=1)
-        inside, owner = Signal(), Signal(3)
-        # The second beat of a pair of tiles takes the cycle after them.
-        pair_ends = Signal()
-        m.d.sync += pair_ends.eq(last_ends & current_plan.turned)
-        wants_last = Signal()
-        m.d.comb += wants_last.eq(last.busy & has_credit & ~(pair_ends & ~current_plan.turned))
         free = ~inside & ~self.hold
+        wanted = Signal()
         m.d.comb += [
+            wanted.eq(wants_last),
             self.open.eq(~inside),
             first.go.eq(Mux(inside, owner[FIRST], free & first.busy)),
             middle.go.eq(Mux(inside, owner[MIDDLE], free & middle.busy & ~first.busy)),
-            last.go.eq(Mux(inside, owner[LAST], free & wants_last & ~first.busy & ~middle.busy)),
+            last_go.eq(Mux(inside, owner[LAST], free & wanted & ~first.busy & ~middle.busy)),
         ]
-        granted = Cat(machine.go for machine in machines)
+        granted = Cat(first.go, middle.go, last_go)
         with m.If(granted.any()):
             m.d.sync += [
-                inside.eq(~(granted & Cat(machine.last for machine in machines)).any()),
+                inside.eq(~(granted & Cat(first.last, middle.last, tile_done)).any()),
                 owner.eq(granted),
             ]
-        # A tile reserves its beat with its first slot; the flag lags, so one beat stays in reserve.
-        takes = last.go & ~inside
-        m.d.sync += [
-            credits.eq(credits - takes + self.returned),
-            has_credit.eq(credits > 1),
-        ]
 
         # -- The slot.
         slot = Signal(slot_layout(config))
@@ -411,13 +494,24 @@ class Sequencer(wiring.Component):
                 self._roles(m, slot, middle_columns, middle_ranks, middle)
             with m.Case(1 << LAST):
                 m.d.comb += [
-                    slot.stage.eq(LAST), slot.x.eq(last.running), slot.y.eq(last.held), slot.lines.eq(current.buffered),
-                    slot.ring.eq(current.ring),
-                    slot.first.eq(last.first), slot.last.eq(last.last), slot.begin.eq(last.begin),
+                    slot.stage.eq(LAST), slot.lines.eq(current.buffered), slot.ring.eq(current.ring),
                     slot.turned.eq(current_plan.turned), slot.columns_log2.eq(current_plan.columns_log2),
                     slot.combine.eq(current_plan.combine), slot.bad.eq(current_bad),
-                    slot.keep.eq(current_plan.keep), slot.beats.eq(current_plan.beats),
+                    slot.beats.eq(current_plan.beats),
                 ]
+                if config.pool_log2:
+                    m.d.comb += [
+                        slot.x.eq(last.running + rows.o.running), slot.y.eq(last.held + rows.o.held),
+                        slot.first.eq(last.first & rows.first), slot.last.eq(tile_done),
+                        slot.begin.eq(last.begin & rows.first), slot.ends.eq(last.ends & rows.last),
+                        slot.tail.eq(current_plan.tail),
+                    ]
+                else:
+                    m.d.comb += [
+                        slot.x.eq(last.running), slot.y.eq(last.held),
+                        slot.first.eq(last.first), slot.last.eq(last.last), slot.begin.eq(last.begin),
+                        slot.keep.eq(current_plan.keep),
+                    ]
                 self._roles(m, slot, current_plan.columns_log2, current_plan.ranks, last)
         return m
 

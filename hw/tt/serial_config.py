@@ -79,6 +79,7 @@ class Splitting:
 
     grid_log2 = 1
     keep_lines = 2
+    pool_log2 = 0
 
     def __init__(self, config: SerialConfig):
         self.tables = config.tables

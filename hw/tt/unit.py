@@ -15,6 +15,7 @@ from hw.tt.index import IndexSplitter, lookup_layout
 from hw.tt.intermediate import Intermediate, WordBank
 from hw.tt.output import OutputOrder, vector_layout
 from hw.tt.sequencer import LAST, MIDDLE, Sequencer, slot_layout
+from hw.tt.sums import SumMemory, SumStream, sum_layout
 
 __all__ = ["TTUnit", "counters_layout"]
 
@@ -61,9 +62,11 @@ class TTUnit(wiring.Component):
 
     def __init__(self, config: TTConfig):
         self.config = config
+        vectors = (Out(stream.Signature(sum_layout(config))) if config.pool_log2 else
+                   Out(stream.Signature(vector_layout(config))).array(config.lanes))
         super().__init__({
             "i_lookups": In(stream.Signature(lookup_layout(config))),
-            "o_vectors": Out(stream.Signature(vector_layout(config))).array(config.lanes),
+            "o_vectors": vectors,
             "i_load": In(stream.Signature(load_layout(config))),
             "counters": Out(counters_layout()),
         })
@@ -84,19 +87,33 @@ class TTUnit(wiring.Component):
         beat = load.payload
         table_write = load.valid & load.ready & (beat.target == Target.TABLE)
 
-        # -- Row numbers to slices, dealt to the lanes in turn.
+        # -- Row numbers to slices, dealt to the lanes in turn, or with pooling by how much a lane has to do.
         m.submodules.split = split = IndexSplitter(config)
         accept = Signal()
         turn_in, turn_out = Signal(), Signal()
         waiting = [Signal(range(config.in_flight + 1), name=f"waiting_{lane}") for lane in lanes]
+        lane_ready = Array([count != config.in_flight for count in waiting])[turn_in]
         m.d.comb += [
-            self.i_lookups.ready.eq(Array([count != config.in_flight for count in waiting])[turn_in]),
             accept.eq(self.i_lookups.valid & self.i_lookups.ready),
             split.i_valid.eq(accept), split.i.eq(self.i_lookups.payload),
             split.write.eq(table_write), split.part.eq(beat.part), split.table.eq(beat.address),
             split.words.eq(beat.data),
         ]
-        if config.lanes == 2:
+        if config.pool_log2:
+            sums = SumStream(config)
+            place(m, platform, "sums", sums)
+            m.d.comb += [
+                self.i_lookups.ready.eq(lane_ready & sums.room),
+                sums.push.eq(accept & self.i_lookups.payload.begin), sums.lane.eq(turn_in),
+                self.o_vectors.payload.eq(sums.o.payload), self.o_vectors.valid.eq(sums.o.valid),
+                sums.o.ready.eq(self.o_vectors.ready),
+            ]
+        else:
+            sums = None
+            m.d.comb += self.i_lookups.ready.eq(lane_ready)
+        if config.lanes == 2 and config.pool_log2:
+            m.d.comb += turn_out.eq(self._deal(m, accept, turn_in, waiting, split.latency))
+        elif config.lanes == 2:
             m.d.sync += [turn_in.eq(turn_in ^ accept), turn_out.eq(turn_out ^ split.o_valid)]
 
         # -- Lanes.
@@ -126,7 +143,7 @@ class TTUnit(wiring.Component):
 
         lines = self._cores(m, platform, slots)
         for lane in lanes:
-            self._lane(m, platform, lane, slots[lane], lines[lane], sequencers[lane], grids[lane])
+            self._lane(m, platform, lane, slots[lane], lines[lane], sequencers[lane], grids[lane], sums)
 
         # -- Counters.
         outside = split.o_valid & split.o.outside
@@ -135,6 +152,24 @@ class TTUnit(wiring.Component):
             m.d.sync += [total.eq(sum(events, start=0)),
                          self.counters[name].eq(self.counters[name] + total)]
         return m
+
+    def _deal(self, m: Module, accept, turn, waiting, latency: int):
+        """Gives `turn` the lane of the next chunk: the one with fewer lookups, or the other one than before.
+
+        Returns the lane of the lookup that leaves the splitter.
+        """
+        # Between chunks the choice is looked over every cycle.
+        inside, before = Signal(), Signal()
+        with m.If(accept):
+            m.d.sync += [inside.eq(~self.i_lookups.payload.end), before.eq(turn)]
+        with m.If(Mux(accept, self.i_lookups.payload.end, ~inside)):
+            m.d.sync += turn.eq(Mux(waiting[0] == waiting[1], ~Mux(accept, turn, before), waiting[1] < waiting[0]))
+        lane = turn
+        for at in range(latency):
+            held = Signal(name=f"lane_{at}", reset_less=True)
+            m.d.sync += held.eq(lane)
+            lane = held
+        return lane
 
     def _pipeline(self, m: Module, name: str, valid, slot, length: int):
         """[(valid, slot)] one cycle after `slot` and later; entry k is k + 1 cycles after the decision."""
@@ -231,11 +266,11 @@ class TTUnit(wiring.Component):
             return slot.x[0]
         return Mux(slot.rows == 3, slot.x[:2], Mux(slot.rows == 1, Cat(slot.x[0], 0), Cat(0, slot.x[0])))
 
-    def _lane(self, m: Module, platform, lane: int, slots, lines, sequencer, grid: Grid):
+    def _lane(self, m: Module, platform, lane: int, slots, lines, sequencer, grid: Grid, sums):
         config = self.config
         n = config.side
         buffer = Intermediate(config)
-        order = OutputOrder(config)
+        order = SumMemory(config) if config.pool_log2 else OutputOrder(config)
         for name, part in (("intermediate", buffer), ("grid", grid), ("order", order)):
             place(m, platform, f"{name}_{lane}", part)
 
@@ -284,10 +319,11 @@ class TTUnit(wiring.Component):
             m.d.sync += marked.eq(mark)
 
         # What becomes of the results travels beside the grid.
+        of_vector = {"ends": 1, "tail": len(slot.tail)} if config.pool_log2 else {"keep": len(slot.keep)}
         fate = data.StructLayout({
             "buffer": 1, "middle": 1, "swap": 1, "write": config.t_bits,
-            "out": 1, "begin": 1, "turned": 1, "columns_log2": 2, "combine": 2, "error": 1,
-            "keep": len(slot.keep), "beats": 10,
+            "out": 1, "begin": 1, "turned": 1, "columns_log2": 2, "combine": 2, "error": 1, "beats": 10,
+            **of_vector,
         })
         begun = Signal()
         with m.If(valid & (slot.stage == LAST)):
@@ -300,7 +336,8 @@ class TTUnit(wiring.Component):
             now.out.eq(valid & slot.last & (slot.stage == LAST)),
             now.begin.eq(slot.begin | begun), now.turned.eq(slot.turned),
             now.columns_log2.eq(slot.columns_log2), now.combine.eq(slot.combine),
-            now.error.eq(mark), now.keep.eq(slot.keep), now.beats.eq(slot.beats),
+            now.error.eq(mark), now.beats.eq(slot.beats),
+            *(now[name].eq(slot[name]) for name in of_vector),
         ]
         for at in range(grid.latency):
             later = Signal(fate, name=f"fate_{lane}_{at}")
@@ -311,11 +348,21 @@ class TTUnit(wiring.Component):
             buffer.swap.eq(now.swap), buffer.write_address.eq(now.write),
             order.z.eq(grid.z), order.valid.eq(now.out), order.begin.eq(now.begin), order.turned.eq(now.turned),
             order.columns_log2.eq(now.columns_log2), order.combine.eq(now.combine),
-            order.error.eq(now.error), order.keep.eq(now.keep), order.beats.eq(now.beats),
+            order.error.eq(now.error), order.beats.eq(now.beats),
+            *(getattr(order, name).eq(now[name]) for name in of_vector),
+        ]
+        if config.pool_log2:
+            m.d.comb += [
+                sums.about[lane].eq(order.about), sums.ready[lane].eq(order.ready), order.pop.eq(sums.pop[lane]),
+                order.fetch.eq(sums.fetch), order.vector.eq(sums.vector[lane]), order.beat.eq(sums.beat),
+                sums.words[lane].eq(order.words), sequencer.returned.eq(sums.popped[lane]),
+            ]
+            return
+        out = self.o_vectors[lane]
+        m.d.comb += [
             sequencer.returned.eq(order.returned),
             order.write.eq(self._load.valid & self._load.ready & (self._load.payload.target == Target.KEEP)),
             order.address.eq(self._load.payload.address),
             order.mask.eq(self._load.payload.data),
+            out.payload.eq(order.o.payload), out.valid.eq(order.o.valid), order.o.ready.eq(out.ready),
         ]
-        out = self.o_vectors[lane]
-        m.d.comb += [out.payload.eq(order.o.payload), out.valid.eq(order.o.valid), order.o.ready.eq(out.ready)]

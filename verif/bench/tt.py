@@ -5,7 +5,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import cocotb
 import numpy as np
@@ -16,7 +16,7 @@ from verif.bench import report, reset, start
 from verif.bench.pack import layout_of
 from verif.bench.stream import Monitor, Pattern, Sink, Source
 
-__all__ = ["Bench", "Vectors", "limits_of", "session"]
+__all__ = ["Bench", "PooledBench", "Vectors", "limits_of", "session"]
 
 
 def limits_of(config: Any) -> Limits:
@@ -44,15 +44,20 @@ class Bench:
         self._words = line_words
         self.load_source = Source(dut, "i_load")
         self.lookup_source = Source(dut, "i_lookups", pattern=lookups)
-        names = [f"o_vectors__{lane}" for lane in range(lanes)]
-        self.sinks = [Sink(dut, name, raw=True, pattern=ready[lane] if ready else None)
-                      for lane, name in enumerate(names)]
+        names = self._connect(ready)
         self.monitors = [Monitor(dut, name) for name in (*names, "i_lookups", "i_load")] if watch else []
 
+    def _connect(self, ready: list[Pattern] | None) -> list[str]:
+        """Puts sinks on the outputs; returns their names."""
+        names = [f"o_vectors__{lane}" for lane in range(self.lanes)]
+        self.sinks = [Sink(self.dut, name, raw=True, pattern=ready[lane] if ready else None)
+                      for lane, name in enumerate(names)]
+        return names
+
     @classmethod
-    async def begin(cls, dut: Any, config: Any, **arguments: Any) -> "Bench":
+    async def begin(cls, dut: Any, config: Any, **arguments: Any) -> Self:
         start(dut)
-        bench = cls(dut, config.lanes, config.line_words, **arguments)
+        bench = cls(dut, config.lanes, config.beat_words if config.pool_log2 else config.line_words, **arguments)
         await reset(dut)
         return bench
 
@@ -109,6 +114,41 @@ class Bench:
 
     def counters(self) -> dict[str, int]:
         return layout_of("counters").unpack(int(self.dut.counters.value))
+
+
+class PooledBench(Bench):
+    """The same for a unit with pooling, whose vectors leave as one stream."""
+
+    def _connect(self, ready: list[Pattern] | None) -> list[str]:
+        self.sinks = [Sink(self.dut, "o_vectors", raw=True, pattern=ready[0] if ready else None)]
+        return ["o_vectors"]
+
+    def ask_chunks(self, chunks) -> None:
+        """Chunks [(table, [row, ..])]."""
+        self.lookup_source.put(*({"table": int(table), "index": int(i), "begin": int(at == 0),
+                                  "end": int(at == len(rows) - 1)}
+                                 for table, rows in chunks for at, i in enumerate(rows)))
+
+    async def sums(self, count: int, cycles: int = 200_000) -> list[tuple[np.ndarray, bool, int]]:
+        """(words, error, edge of the last beat) of the first `count` chunks; words past D are in their place."""
+        width = self._words
+        last = 1 << 32 * width
+        left = cycles
+        while sum(bool(beat & last) for beat in self.sinks[0].beats) < count:
+            await ClockCycles(self.dut.clk, 16)
+            left -= 16
+            assert left > 0, f"{sum(bool(beat & last) for beat in self.sinks[0].beats)} of {count} vectors"
+        out: list[tuple[np.ndarray, bool, int]] = []
+        parts: list[bytes] = []
+        for payload, at in zip(self.sinks[0].beats, self.sinks[0].at, strict=True):
+            parts.append((payload & last - 1).to_bytes(4 * width, "little"))
+            error = bool(payload >> (32 * width + 1))
+            if payload & last:
+                out.append((np.frombuffer(b"".join(parts), "<u4"), error, at))
+                parts = []
+            else:
+                assert not error, "an error mark inside a vector"
+        return out[:count]
 
 
 @cocotb.test()

@@ -1,0 +1,69 @@
+"""With pooling: where the rows of a chunk lie, and which of them takes the next issue slot."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["ChunkRows", "row_layout"]
+
+
+def row_layout(*, held_bits: int, running_bits: int, entry_bits: int) -> data.StructLayout:
+    """A row of a chunk: where its lines and its slice of the last core begin; its entry of the reuse table."""
+    return data.StructLayout({"held": held_bits, "running": running_bits, "entry": entry_bits})
+
+
+class ChunkRows(wiring.Component):
+    """Collects the rows of chunks and walks those of one chunk over and over, a row a slot.
+
+    Three chunks have room: one that runs, one that waits, one that gathers.
+
+    Parameters  pool_log2: log2 of the rows of a chunk at most; shape: row_layout
+    Members     put, i, end: In, one more row, the chunk's last; count: Out, the rows of its chunk before it; load,
+                rows: In, the oldest chunk that waits begins, of so many rows, less one; step: In, this row has its
+                slot; final: In, the walk that is on is the chunk's last; o: Out, this slot's row; first, last: Out,
+                it is the chunk's first, last row
+    Timing      a row a cycle, also from chunk to chunk; no output depends on an input of the same cycle
+    Reset       drops all rows
+    Golden      golden.tt.cycles          Tests  verif/test_tt_pooled.py
+    """
+
+    def __init__(self, *, pool_log2: int, shape: data.StructLayout):
+        self.pool_log2 = pool_log2
+        self.shape = shape
+        super().__init__({
+            "put": In(1), "i": In(shape), "end": In(1), "count": Out(pool_log2),
+            "load": In(1), "rows": In(pool_log2),
+            "step": In(1), "final": In(1),
+            "o": Out(shape), "first": Out(1), "last": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        depth = 4 << self.pool_log2
+        store = memory.Memory(shape=self.shape.size, depth=depth, init=[])
+        m.submodules.store = store
+        write, read = store.write_port(), store.read_port(domain="comb")
+        tail = Signal(range(depth))
+        m.d.comb += [write.addr.eq(tail), write.data.eq(self.i), write.en.eq(self.put)]
+        with m.If(self.put):
+            m.d.sync += [tail.eq(tail + 1), self.count.eq(Mux(self.end, 0, self.count + 1))]
+
+        # Chunks lie one behind the other: after a chunk's last walk comes the next one's first row.
+        ahead, back = Signal(range(depth)), Signal(range(depth))
+        limit, left = Signal(self.pool_log2), Signal(self.pool_log2)
+        ends = Signal()
+        m.d.comb += [
+            read.addr.eq(Mux(self.last & ~self.final, back, ahead)),
+            ends.eq(self.last & self.final),
+        ]
+        with m.If(self.load | (self.step & ~ends)):
+            m.d.sync += [self.o.eq(read.data), ahead.eq(read.addr + 1)]
+        with m.If(self.load):
+            m.d.sync += [back.eq(ahead), limit.eq(self.rows), left.eq(self.rows), self.last.eq(self.rows == 0),
+                         self.first.eq(1)]
+        with m.Elif(self.step):
+            with m.If(self.last):
+                m.d.sync += [left.eq(limit), self.last.eq((limit == 0) & ~self.final), self.first.eq(1)]
+            with m.Else():
+                m.d.sync += [left.eq(left - 1), self.last.eq(left == 1), self.first.eq(0)]
+        return m
