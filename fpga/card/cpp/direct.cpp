@@ -1,0 +1,61 @@
+// The DDR4 model alone, read by a port that always has the next row ready: what a core could reach at best.
+#include <cstdint>
+
+#include "port.h"
+
+namespace {
+struct Direct {
+    Ddr ddr;
+    LineQueue lines;
+    int64_t front, back;
+    uint64_t cycle = 0;
+};
+}  // namespace
+
+extern "C" {
+// Reads `count` rows of `row_lines` lines at the given line addresses, a line a cycle at most each way and up to
+// `ahead` lines under way; returns the cycles from the first request to the last line. timing: the fields of
+// DdrTiming in the order of `direct_names`; fields: four numbers each; counters: seven.
+__attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timing, const int32_t* fields, int field_count,
+                                                            int64_t front, int64_t back, const uint64_t* rows,
+                                                            uint64_t count, uint64_t row_lines, uint64_t ahead,
+                                                            uint64_t* counters) {
+    auto d = new Direct;
+    DdrTiming& t = d->ddr.t;
+    for (int64_t* v : {&t.banks, &t.groups, &t.cl, &t.cwl, &t.trcd, &t.trp, &t.tras, &t.tccd_s, &t.tccd_l, &t.trrd_s,
+                       &t.trrd_l, &t.tfaw, &t.twr, &t.twtr_s, &t.twtr_l, &t.trtp, &t.trefi, &t.trfc, &t.bl2,
+                       &t.read_queue, &t.write_queue, &t.write_high, &t.write_low, &t.age_limit, &t.close_page, &t.mhz,
+                       &t.kernel_mhz})
+        *v = *timing++;
+    for (int i = 0; i < field_count; i++)
+        d->ddr.map.push_back({fields[4 * i], fields[4 * i + 1], fields[4 * i + 2], fields[4 * i + 3]});
+    d->ddr.reset();
+    d->lines.limit = ahead < LineQueue::SIZE ? ahead : LineQueue::SIZE;
+    LineQueue& q = d->lines;
+    uint64_t asked = 0, got = 0, total = count * row_lines;
+    while (got < total) {
+        d->cycle++;
+        if (asked < total && q.room()) {
+            q.push(rows[asked / row_lines] + asked % row_lines, LINE, false, d->cycle + front);
+            asked++;
+        }
+        if (q.sent < q.tail && q.at(q.sent).ready <= d->cycle && d->ddr.room(false)) {
+            d->ddr.put(q.at(q.sent).address, 0, q.sent, false);
+            q.sent++;
+        }
+        d->ddr.advance(
+            d->cycle,
+            [&](int, uint64_t id, int64_t clock) {
+                q.at(id).done = true;
+                q.at(id).ready = d->ddr.cycle_of(clock) + back;
+            },
+            [](int, uint64_t) {});
+        if (!q.empty() && q.at(q.head).done && q.at(q.head).ready <= d->cycle) q.head++, got++;
+    }
+    const DdrCounters& n = d->ddr.counters;
+    for (uint64_t v : {n.hits, n.misses, n.conflicts, n.activates, n.refreshes, n.reads, n.writes}) *counters++ = v;
+    uint64_t cycles = d->cycle;
+    delete d;
+    return cycles;
+}
+}

@@ -1,0 +1,382 @@
+// The simulated card: a Verilated core, its memory, its host, behind a C interface.
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "Vtop.h"
+#include "verilated.h"
+
+#include "port.h"
+#include "ssd.h"
+#include "store.h"
+
+struct ControlPins {
+    uint8_t *awvalid, *awready, *wvalid, *wready, *wstrb, *bvalid, *bready, *bresp;
+    uint8_t *arvalid, *arready, *rvalid, *rready, *rresp;
+    uint16_t *awaddr, *araddr;
+    uint32_t *wdata, *rdata;
+};
+
+// What the generated bind.h fills in.
+struct Binding {
+    std::vector<Pins> masters;
+    std::vector<int> beats;
+    ControlPins control{};
+    bool has_control = false;
+    uint8_t *clk = nullptr, *rst = nullptr, *interrupt = nullptr;
+};
+
+#include "bind.h"
+
+double sc_time_stamp() { return 0; }
+
+struct Card {
+    VerilatedContext context;
+    std::unique_ptr<Vtop> top;
+    std::unique_ptr<Store> store;
+    Memory memory;
+    Ssd ssd;
+    Binding pins;
+    std::vector<Port> ports;
+    std::map<std::string, int64_t*> options;
+    int64_t base = 0, size = 0, ideal = 0, control_gap = 4;
+    uint64_t started = 0, counted_from = 0;
+    size_t turn = 0;
+    bool held_b = false, held_r = false;
+    uint32_t old_r = 0;
+    uint8_t old_b = 0;
+
+    Card() {
+        options = {{"base", &base}, {"size", &size}, {"ideal", &ideal}, {"latency", &memory.latency},
+                   {"front", &memory.front}, {"back", &memory.back}, {"bursts", &memory.bursts},
+                   {"control_gap", &control_gap}};
+        DdrTiming& d = memory.ddr.t;
+        for (auto& o : std::map<std::string, int64_t*>{
+                 {"banks", &d.banks}, {"groups", &d.groups}, {"cl", &d.cl}, {"cwl", &d.cwl}, {"trcd", &d.trcd},
+                 {"trp", &d.trp}, {"tras", &d.tras}, {"tccd_s", &d.tccd_s}, {"tccd_l", &d.tccd_l},
+                 {"trrd_s", &d.trrd_s}, {"trrd_l", &d.trrd_l}, {"tfaw", &d.tfaw}, {"twr", &d.twr},
+                 {"twtr_s", &d.twtr_s}, {"twtr_l", &d.twtr_l}, {"trtp", &d.trtp}, {"trefi", &d.trefi},
+                 {"trfc", &d.trfc}, {"bl2", &d.bl2}, {"read_queue", &d.read_queue},
+                 {"write_queue", &d.write_queue}, {"write_high", &d.write_high}, {"write_low", &d.write_low},
+                 {"age_limit", &d.age_limit}, {"close_page", &d.close_page}, {"mhz", &d.mhz},
+                 {"kernel_mhz", &d.kernel_mhz}})
+            options["ddr." + o.first] = o.second;
+        SsdTiming& s = ssd.t;
+        for (auto& o : std::map<std::string, int64_t*>{
+                 {"tr", &s.tr}, {"channels", &s.channels}, {"dies", &s.dies}, {"flash_page", &s.flash_page},
+                 {"bus", &s.bus}, {"link", &s.link}, {"depth", &s.depth}, {"submit", &s.submit},
+                 {"complete", &s.complete}, {"poll", &s.poll}, {"doorbell", &s.doorbell}})
+            options["ssd." + o.first] = o.second;
+    }
+
+    bool start() {
+        memory.ideal = ideal;
+        store = std::make_unique<Store>(base, size);
+        if (!store->sound()) return false;
+        memory.store = store.get();
+        memory.ddr.reset();
+        ssd.attach(&memory);
+        context.randReset(0);
+        top = std::make_unique<Vtop>(&context, "top");
+        bind(*top, pins);
+        ports.resize(pins.masters.size());
+        for (size_t i = 0; i < ports.size(); i++) ports[i].attach(&memory, int(i), pins.masters[i], pins.beats[i]);
+        reset(4);
+        return true;
+    }
+
+    void reset(uint64_t cycles) {
+        *pins.rst = 1;
+        quiet();
+        for (uint64_t i = 0; i < cycles; i++) {
+            for (Port& p : ports) p.reset();
+            clock();
+        }
+        *pins.rst = 0;
+        memory.ddr.clear_requests();
+        for (Port& p : ports) p.reset();
+        ssd.stop_run();
+    }
+    void quiet() {
+        ControlPins& c = pins.control;
+        if (pins.has_control) *c.awvalid = *c.wvalid = *c.bready = *c.arvalid = *c.rready = 0;
+        held_b = held_r = false;
+    }
+
+    void clock() {
+        *pins.clk = 0;
+        top->eval();
+        *pins.clk = 1;
+        top->eval();
+        memory.cycle++;
+    }
+
+    // One cycle: pins settle, everybody sees what moves at the edge, the edge, then new inputs.
+    void step() {
+        *pins.clk = 0;
+        top->eval();
+        for (Port& p : ports) p.sample();
+        if (pins.has_control) watch();
+        *pins.clk = 1;
+        top->eval();
+        memory.cycle++;
+        ssd.tick();
+        if (!memory.ideal) serve();
+        for (Port& p : ports) p.drive();
+    }
+
+    // At most one line a cycle enters the controller: the ports' reads and writes and the drive take turns.
+    void serve() {
+        size_t sources = 2 * ports.size() + 1;
+        for (size_t k = 0; k < sources; k++) {
+            size_t i = turn + k < sources ? turn + k : turn + k - sources;
+            if (!send(i)) continue;
+            turn = i + 1 == sources ? 0 : i + 1;
+            break;
+        }
+        memory.ddr.advance(
+            memory.cycle,
+            [this](int port, uint64_t id, int64_t clock) {
+                LineQueue& lines = ports[port].lines;
+                if (id < lines.head || id >= lines.tail) return;
+                Line& l = lines.at(id);
+                memory.sample(l, port);
+                l.done = true;
+                l.ready = memory.ddr.cycle_of(clock) + uint64_t(memory.back);
+            },
+            [](int, uint64_t) {});
+    }
+    bool send(size_t source) {
+        if (source == 2 * ports.size()) {
+            if (ssd.to_write.empty() || !memory.ddr.room(true)) return false;
+            memory.ddr.put((ssd.to_write.front() - base) / LINE, HOST, 0, true);
+            ssd.to_write.pop_front();
+            return true;
+        }
+        Port& p = ports[source / 2];
+        if (source & 1) {
+            if (p.writes.empty() || !memory.ddr.room(true)) return false;
+            uint64_t at = p.writes.front();
+            p.writes.pop_front();
+            p.accepted++;
+            memory.ddr.put((at - base) / LINE % (uint64_t(size) / LINE), int(source / 2), 0, true);
+            return true;
+        }
+        LineQueue& q = p.lines;
+        if (q.sent == q.tail || !memory.ddr.room(false)) return false;
+        Line& l = q.at(q.sent);
+        if (l.ready > memory.cycle) return false;
+        if (!store->exists(l.address, l.count)) {  // nothing answers there: the interconnect does
+            memory.sample(l, int(source / 2));
+            l.done = true;
+            l.ready = memory.cycle + uint64_t(memory.back);
+            q.sent++;
+            return true;
+        }
+        memory.ddr.put((l.address - base) / LINE, int(source / 2), q.sent++, false);
+        return true;
+    }
+
+    void watch() {
+        ControlPins& c = pins.control;
+        if (held_b && (!*c.bvalid || *c.bresp != old_b)) memory.broken.add(CONTROL, CONTROL_PORT, 0, memory.cycle);
+        if (held_r && (!*c.rvalid || *c.rdata != old_r)) memory.broken.add(CONTROL, CONTROL_PORT, 0, memory.cycle);
+        held_b = *c.bvalid && !*c.bready;
+        held_r = *c.rvalid && !*c.rready;
+        old_b = *c.bresp;
+        old_r = *c.rdata;
+    }
+
+    // A register write as an AXI4-Lite master makes it; 0 when it was answered OKAY.
+    int control_write(uint32_t address, uint32_t value) {
+        ControlPins& c = pins.control;
+        *c.awaddr = uint16_t(address);
+        *c.wdata = value;
+        *c.wstrb = 15;
+        *c.awvalid = *c.wvalid = 1;
+        *c.bready = 0;
+        bool a = false, w = false;
+        for (int i = 0; i < 10000; i++) {
+            *pins.clk = 0;
+            top->eval();
+            bool taken_a = *c.awvalid && *c.awready, taken_w = *c.wvalid && *c.wready;
+            bool answered = a && w && *c.bvalid && *c.bready;
+            uint8_t response = *c.bresp;
+            step();
+            if (taken_a) a = true, *c.awvalid = 0;
+            if (taken_w) w = true, *c.wvalid = 0;
+            if (a && w) *c.bready = 1;
+            if (answered) {
+                *c.bready = 0;
+                gap();
+                return response;
+            }
+        }
+        quiet();
+        return -1;
+    }
+    int control_read(uint32_t address, uint32_t* value) {
+        ControlPins& c = pins.control;
+        *c.araddr = uint16_t(address);
+        *c.arvalid = 1;
+        *c.rready = 0;
+        for (int i = 0; i < 10000; i++) {
+            *pins.clk = 0;
+            top->eval();
+            bool taken = *c.arvalid && *c.arready, answered = *c.rvalid && *c.rready;
+            uint32_t data = *c.rdata;
+            uint8_t response = *c.rresp;
+            step();
+            if (taken) *c.arvalid = 0, *c.rready = 1;
+            if (answered) {
+                *c.rready = 0;
+                gap();
+                *value = data;
+                return response;
+            }
+        }
+        quiet();
+        return -1;
+    }
+    // A host's accesses to registers are never back to back.
+    void gap() {
+        for (int64_t i = 0; i < control_gap; i++) step();
+    }
+};
+
+extern "C" {
+#define API __attribute__((visibility("default")))
+
+API void* card_new() { return new Card; }
+API void card_delete(void* h) { delete static_cast<Card*>(h); }
+API int card_option(void* h, const char* name, int64_t value) {
+    Card& c = *static_cast<Card*>(h);
+    auto it = c.options.find(name);
+    if (it == c.options.end()) return -1;
+    *it->second = value;
+    return 0;
+}
+API void card_map(void* h, int kind, int from, int width, int to) {
+    static_cast<Card*>(h)->memory.ddr.map.push_back({kind, from, width, to});
+}
+API int card_start(void* h) { return static_cast<Card*>(h)->start() ? 0 : -1; }
+API void card_reset(void* h, uint64_t cycles) { static_cast<Card*>(h)->reset(cycles); }
+
+API void card_add(void* h, uint64_t begin, uint64_t end) { static_cast<Card*>(h)->store->add(begin, end); }
+API int card_remove(void* h, uint64_t begin) { return static_cast<Card*>(h)->store->remove(begin) ? 0 : -1; }
+API void card_write(void* h, uint64_t address, const void* data, uint64_t count) {
+    static_cast<Card*>(h)->store->write(address, data, count);
+}
+API void card_fill(void* h, uint64_t address, int value, uint64_t count) {
+    Store& s = *static_cast<Card*>(h)->store;
+    memset(s.at(address), value, count);
+    s.mark(address, count, true);
+}
+API void card_read(void* h, uint64_t address, void* data, uint64_t count) {
+    memcpy(data, static_cast<Card*>(h)->store->at(address), count);
+}
+
+API int card_control_write(void* h, uint32_t address, uint32_t value) {
+    return static_cast<Card*>(h)->control_write(address, value);
+}
+API int card_control_read(void* h, uint32_t address, uint32_t* value) {
+    return static_cast<Card*>(h)->control_read(address, value);
+}
+API void card_begin(void* h) {
+    Card& c = *static_cast<Card*>(h);
+    c.started = c.memory.cycle;
+    c.ssd.start();
+}
+// Steps until the interrupt is up or `cycles` have passed; returns the cycles made, with bit 63 for the interrupt.
+API uint64_t card_steps(void* h, uint64_t cycles) {
+    Card& c = *static_cast<Card*>(h);
+    for (uint64_t i = 0; i < cycles; i++) {
+        if (c.pins.interrupt && *c.pins.interrupt) return i | 1ull << 63;
+        c.step();
+    }
+    return cycles | (c.pins.interrupt && *c.pins.interrupt ? 1ull << 63 : 0);
+}
+API int card_has_interrupt(void* h) { return static_cast<Card*>(h)->pins.interrupt != nullptr; }
+API uint64_t card_cycle(void* h) { return static_cast<Card*>(h)->memory.cycle; }
+API uint64_t card_since_begin(void* h) {
+    Card& c = *static_cast<Card*>(h);
+    return c.memory.cycle - c.started;
+}
+API uint64_t card_under_way(void* h, int port) { return static_cast<Card*>(h)->ports[port].under_way(); }
+
+API void card_clear(void* h) {
+    Card& c = *static_cast<Card*>(h);
+    c.memory.broken.clear();
+    c.memory.ddr.counters = DdrCounters();
+    for (Port& p : c.ports) p.counters = PortCounters();
+    c.ssd.pages = c.ssd.moved = c.ssd.credit_waits = 0;
+    c.counted_from = c.memory.cycle;
+}
+// cycles, violations, seven of the memory, three of the drive, then six of every port.
+API void card_counters(void* h, uint64_t* out) {
+    Card& c = *static_cast<Card*>(h);
+    *out++ = c.memory.cycle - c.counted_from;
+    *out++ = c.memory.broken.total;
+    const DdrCounters& d = c.memory.ddr.counters;
+    for (uint64_t v : {d.hits, d.misses, d.conflicts, d.activates, d.refreshes, d.reads, d.writes}) *out++ = v;
+    for (uint64_t v : {c.ssd.pages, c.ssd.moved, c.ssd.credit_waits}) *out++ = v;
+    for (const Port& p : c.ports) {
+        const PortCounters& n = p.counters;
+        for (uint64_t v : {n.bursts_read, n.beats_read, n.read_waits, n.bursts_written, n.beats_written, n.most}) *out++ = v;
+    }
+}
+API void card_check_guards(void* h) {
+    Card& c = *static_cast<Card*>(h);
+    c.store->check_guards([&](uint64_t address) { c.memory.broken.add(GUARD, HOST, address, c.memory.cycle); });
+}
+API int card_violation(void* h, int rule, int port, uint64_t* out) {
+    const Violation& v = static_cast<Card*>(h)->memory.broken.of[rule][port];
+    out[0] = v.count, out[1] = v.address, out[2] = v.cycle;
+    return v.count != 0;
+}
+
+API void card_no_faults(void* h) {
+    Card& c = *static_cast<Card*>(h);
+    c.memory.errors.clear();
+    for (Port& p : c.ports) {
+        p.read_beats = p.write_beats = 0;
+        for (Stall& s : p.stall) s = Stall();
+    }
+    c.ssd.lost.clear();
+    c.ssd.dies_after = -1;
+    c.ssd.ahead = 0;
+    c.ssd.ahead_after = 0;
+}
+API void card_stall(void* h, int channel, uint32_t share, uint32_t longest, uint64_t seed) {
+    Card& c = *static_cast<Card*>(h);
+    for (size_t i = 0; i < c.ports.size(); i++) {
+        Stall& s = c.ports[i].stall[channel];
+        s.share = share;
+        s.longest = longest;
+        s.random.seed(seed * 1024 + i * 8 + channel + 1);
+        for (int k = 0; k < 8; k++) s.random.next();
+    }
+}
+API void card_error(void* h, int port, int write, int response, int64_t beat, uint64_t first, uint64_t end) {
+    static_cast<Card*>(h)->memory.errors.push_back({port, write != 0, uint8_t(response), beat, first, end});
+}
+API void card_ssd_faults(void* h, const uint64_t* lost, uint64_t count, int64_t dies_after, uint32_t ahead,
+                         int64_t ahead_after) {
+    Ssd& s = static_cast<Card*>(h)->ssd;
+    for (uint64_t i = 0; i < count; i++) {
+        if (s.lost.size() <= lost[i]) s.lost.resize(lost[i] + 1);
+        s.lost[lost[i]] = 1;
+    }
+    s.dies_after = dies_after;
+    s.ahead = ahead;
+    s.ahead_after = ahead_after;
+}
+API void card_stream(void* h, const void* data, uint64_t bytes, uint64_t page, const uint64_t* transfers, uint64_t count,
+                     uint64_t ring, uint64_t ring_bytes, uint64_t progress, uint64_t doorbell, uint64_t beat) {
+    static_cast<Card*>(h)->ssd.stream(static_cast<const uint8_t*>(data), bytes, page, transfers, count, ring, ring_bytes,
+                                      progress, doorbell, beat);
+}
+}

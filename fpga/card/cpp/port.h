@@ -1,0 +1,373 @@
+// Memory ports: AXI4 slaves in front of either an ideal memory or the DDR4 model.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "ddr.h"
+#include "store.h"
+
+// Reproducible anywhere: no generator of the standard library is the same in all of them.
+struct Random {
+    uint64_t state = 1;
+    void seed(uint64_t value) { state = value * 0x9E3779B97F4A7C15ull + 0xD1B54A32D192ED03ull; }
+    uint32_t next() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        return uint32_t(state * 0x2545F4914F6CDD1Dull >> 32);
+    }
+};
+
+// Holds a channel back in runs of cycles, for a share of the time given in 65536ths.
+struct Stall {
+    uint32_t share = 0, longest = 1, left = 0;
+    bool held = false;
+    Random random;
+    bool now() {
+        if (!share) return false;
+        if (!left) {
+            held = (random.next() & 0xFFFF) < share;
+            left = 1 + random.next() % longest;
+        }
+        left--;
+        return held;
+    }
+};
+
+constexpr uint8_t OKAY = 0, SLVERR = 2, DECERR = 3;
+constexpr int LINE = 64;
+
+struct ErrorRule {
+    int port;
+    bool write;
+    uint8_t response;
+    int64_t beat;  // this one only, or -1 for a range of addresses
+    uint64_t first, end;
+};
+
+// What is read in one burst of the memory, or in a part of one.
+struct Line {
+    uint64_t address, ready = 0;
+    uint16_t count;  // bytes
+    bool done = false, last = false;
+    uint8_t response = OKAY;
+    uint8_t bytes[LINE];
+};
+
+// A port's reads in the order of their addresses' arrival, whatever order the memory serves them in.
+struct LineQueue {
+    static constexpr uint64_t SIZE = 1024;
+    std::vector<Line> lines = std::vector<Line>(SIZE);
+    uint64_t head = 0, sent = 0, tail = 0;
+    uint64_t limit = SIZE;
+
+    Line& at(uint64_t id) { return lines[id % SIZE]; }
+    bool room() const { return tail - head < limit; }
+    bool empty() const { return head == tail; }
+    void push(uint64_t address, int count, bool last, uint64_t ready) {
+        Line& l = at(tail++);
+        l.address = address;
+        l.count = uint16_t(count);
+        l.last = last;
+        l.ready = ready;
+        l.done = false;
+        l.response = OKAY;
+    }
+    void reset() { head = sent = tail = 0; }
+};
+
+struct Burst {
+    uint64_t address, since;
+    uint32_t beats;
+};
+
+// Pins of one master, as the Verilated model holds them.
+struct Pins {
+    uint8_t *awvalid, *awready, *awid, *awlen, *awsize, *awburst;
+    uint8_t *wvalid, *wready, *wlast, *bvalid, *bready, *bid, *bresp;
+    uint8_t *arvalid, *arready, *arid, *arlen, *arsize, *arburst;
+    uint8_t *rvalid, *rready, *rid, *rresp, *rlast;
+    uint64_t *awaddr, *araddr;
+    void *wdata, *wstrb, *rdata;
+};
+
+struct PortCounters {
+    uint64_t bursts_read = 0, beats_read = 0, read_waits = 0, bursts_written = 0, beats_written = 0, most = 0;
+};
+
+struct Memory {
+    Store* store = nullptr;
+    Violations broken;
+    bool ideal = false;
+    int64_t latency = 100;          // of the ideal memory, address to first beat
+    int64_t front = 20, back = 20;  // cycles between a port and the controller, one way
+    int64_t bursts = 256;           // that a port has under way at most, each way
+    uint64_t filling_base = 0;      // the ring that the host fills, by 4 KB pages
+    std::vector<uint8_t> filling;
+    std::vector<ErrorRule> errors;
+    Ddr ddr;
+    uint64_t cycle = 0;
+
+    // What the memory holds at this moment, and what ECC says of it.
+    void sample(Line& l, int port) {
+        l.response = OKAY;
+        if (!store->exists(l.address, l.count)) {
+            broken.add(READ_OUTSIDE, port, l.address, cycle);
+            memset(l.bytes, 0, LINE);
+            l.response = DECERR;
+            return;
+        }
+        if (!store->inside(l.address, l.count)) broken.add(READ_OUTSIDE, port, l.address, cycle);
+        memcpy(l.bytes, store->at(l.address), l.count);
+        if (!store->known(l.address, l.count)) {
+            broken.add(NEVER_WRITTEN, port, l.address, cycle);
+            l.response = SLVERR;
+        }
+        if (!filling.empty() && l.address >= filling_base) {
+            uint64_t page = (l.address - filling_base) / Store::PAGE;
+            if (page < filling.size() && filling[page]) broken.add(RING_RACE, port, l.address, cycle);
+        }
+    }
+    uint8_t injected(int port, bool write, uint64_t beat, uint64_t address) const {
+        for (const ErrorRule& e : errors)
+            if (e.port == port && e.write == write &&
+                (e.beat >= 0 ? beat == uint64_t(e.beat) : address >= e.first && address < e.end))
+                return e.response;
+        return OKAY;
+    }
+};
+
+class Port {
+  public:
+    PortCounters counters;
+    Stall stall[5];  // aw, w, b, ar, r
+    LineQueue lines;
+    std::deque<uint64_t> writes;  // lines on their way to the controller
+    uint64_t pushed = 0, accepted = 0;
+    uint64_t read_beats = 0, write_beats = 0;  // since faults were set
+
+    void attach(Memory* memory, int number, const Pins& pins, int beat) {
+        m = memory;
+        me = number;
+        p = pins;
+        bytes = beat;
+        size_code = __builtin_ctz(beat);
+        full = beat == 64 ? ~0ull : (1ull << beat) - 1;
+        reset();
+    }
+    void reset() {
+        lines.reset();
+        writes.clear();
+        reads.clear();
+        bursts.clear();
+        responses.clear();
+        pushed = accepted = 0;
+        offset = 0;
+        taken = 0;
+        outstanding = 0;
+        burst_response = OKAY;
+        b_free = r_free = true;
+        held_ar = held_aw = held_w = false;
+        *p.awready = *p.wready = *p.bvalid = *p.arready = *p.rvalid = 0;
+        *p.bid = *p.bresp = *p.rid = *p.rresp = *p.rlast = 0;
+        memset(p.rdata, 0, bytes);
+    }
+
+    // Before the edge: what moves in it, and whether the master keeps the rules.
+    void sample() {
+        if (address(held_ar, old_ar, *p.arvalid, *p.arready, *p.araddr, *p.arlen, *p.arsize, *p.arburst, *p.arid)) {
+            reads.push_back({*p.araddr, m->cycle, uint32_t(*p.arlen) + 1});
+            counters.bursts_read++;
+            outstanding++;
+            if (outstanding > counters.most) counters.most = outstanding;
+        }
+        if (address(held_aw, old_aw, *p.awvalid, *p.awready, *p.awaddr, *p.awlen, *p.awsize, *p.awburst, *p.awid)) {
+            bursts.push_back({*p.awaddr, m->cycle, uint32_t(*p.awlen) + 1});
+            counters.bursts_written++;
+        }
+        data();
+        b_free = !*p.bvalid || *p.bready;
+        r_free = !*p.rvalid || *p.rready;
+        if (*p.rvalid)
+            counters.beats_read += *p.rready;
+        else if (outstanding)
+            counters.read_waits++;
+    }
+
+    // After the edge: pins for the next one.
+    void drive() {
+        expand();
+        if (r_free) next_read();
+        if (b_free) next_response();
+        *p.arready = int64_t(outstanding) < m->bursts && !stall[3].now();
+        *p.awready = int64_t(bursts.size() + responses.size()) < m->bursts && !stall[0].now();
+        *p.wready = !bursts.empty() && writes.size() < 64 && !stall[1].now();
+    }
+    uint64_t under_way() const { return outstanding + bursts.size() + responses.size(); }
+
+  private:
+    struct Held {
+        uint64_t address;
+        uint32_t rest;
+    };
+    struct Response {
+        uint64_t line, ready;
+        uint8_t response;
+    };
+    Memory* m = nullptr;
+    Pins p{};
+    int me = 0, bytes = 64, size_code = 6;
+    uint64_t full = ~0ull;
+    std::deque<Burst> reads, bursts;  // read addresses not yet cut into lines; writes whose data are awaited
+    std::deque<Response> responses;
+    uint64_t outstanding = 0;
+    int offset = 0;      // bytes of the head line that were handed out
+    uint32_t taken = 0;  // beats of the first write burst that have come
+    uint8_t burst_response = OKAY;
+    bool b_free = true, r_free = true;  // what was on offer moved in the last edge
+    bool held_ar = false, held_aw = false, held_w = false, old_last = false;
+    Held old_ar{}, old_aw{};
+    uint8_t old_data[64];
+    uint64_t old_strobe = 0;
+
+    void broken(Rule rule, uint64_t address) { m->broken.add(rule, me, address, m->cycle); }
+
+    bool address(bool& held, Held& old, bool valid, bool ready, uint64_t at, uint8_t len, uint8_t size,
+                 uint8_t burst, uint8_t id) {
+        uint32_t rest = uint32_t(len) | size << 8 | burst << 16 | uint32_t(id) << 24;
+        if (held) {
+            if (!valid)
+                broken(VALID_FELL, old.address);
+            else if (at != old.address || rest != old.rest)
+                broken(PAYLOAD_CHANGED, old.address);
+        }
+        held = valid && !ready;
+        old = {at, rest};
+        if (!valid || !ready) return false;
+        uint64_t count = (uint64_t(len) + 1) * bytes;
+        if (count > Store::PAGE) broken(LONG_BURST, at);
+        if (at / Store::PAGE != (at + count - 1) / Store::PAGE) broken(CROSSES_4K, at);
+        if (burst != 1) broken(BURST_TYPE, at);
+        if (size != size_code) broken(BURST_SIZE, at);
+        if (at % bytes) broken(UNALIGNED, at);
+        return true;
+    }
+
+    void data() {
+        bool valid = *p.wvalid, last = *p.wlast;
+        if (!valid && !held_w) return;
+        uint64_t strobe = 0;
+        memcpy(&strobe, p.wstrb, (bytes + 7) / 8);
+        if (held_w) {
+            if (!valid)
+                broken(VALID_FELL, bursts.empty() ? 0 : bursts.front().address);
+            else if (last != old_last || strobe != old_strobe || memcmp(old_data, p.wdata, bytes))
+                broken(PAYLOAD_CHANGED, bursts.empty() ? 0 : bursts.front().address);
+        }
+        held_w = valid && !*p.wready;
+        if (held_w) {
+            memcpy(old_data, p.wdata, bytes);
+            old_last = last;
+            old_strobe = strobe;
+        }
+        if (!valid || !*p.wready) return;
+        Burst& b = bursts.front();
+        uint64_t at = (b.address + uint64_t(taken) * bytes) / bytes * bytes;
+        counters.beats_written++;
+        uint8_t response = m->injected(me, true, write_beats++, at);
+        if (strobe != full) broken(STROBE, at);
+        if (!m->store->exists(at, bytes)) {
+            broken(WRITE_OUTSIDE, at);
+            response = DECERR;
+        } else {
+            if (!m->store->inside(at, bytes)) broken(WRITE_OUTSIDE, at);
+            if (response == OKAY) write(at, strobe);
+        }
+        if (response > burst_response) burst_response = response;
+        taken++;
+        bool end = taken == b.beats;
+        if (last != end) broken(WLAST, at);
+        if (!m->ideal && (end || (at + bytes) % LINE == 0)) {
+            writes.push_back(at / LINE * LINE);
+            pushed++;
+        }
+        if (!end) return;
+        responses.push_back({pushed, m->ideal ? m->cycle + m->latency : UINT64_MAX, burst_response});
+        burst_response = OKAY;
+        taken = 0;
+        bursts.pop_front();
+    }
+
+    void write(uint64_t at, uint64_t strobe) {
+        if (strobe == full) {
+            m->store->write(at, p.wdata, bytes);
+            return;
+        }
+        // ECC covers 8 bytes: to write some of them the controller reads the others.
+        for (int word = 0; word < bytes; word += 8) {
+            int count = bytes < 8 ? bytes : 8;
+            uint64_t mask = strobe >> word & ((1ull << count) - 1);
+            if (!mask) continue;
+            if (mask != (1ull << count) - 1 && !m->store->known(at + word, count)) broken(NEVER_WRITTEN, at + word);
+            for (int i = 0; i < count; i++)
+                if (mask >> i & 1) *m->store->at(at + word + i) = static_cast<uint8_t*>(p.wdata)[word + i];
+            m->store->mark(at + word, count, true);
+        }
+    }
+
+    // Cuts read bursts into lines, one burst a cycle at most.
+    void expand() {
+        if (reads.empty()) return;
+        Burst& b = reads.front();
+        uint64_t ready = b.since + (m->ideal ? uint64_t(m->latency) : uint64_t(m->front));
+        while (b.beats && lines.room()) {
+            uint64_t at = b.address / bytes * bytes;
+            uint64_t room = LINE - at % LINE;
+            uint64_t count = uint64_t(b.beats) * bytes < room ? uint64_t(b.beats) * bytes : room;
+            b.beats -= uint32_t(count / bytes);
+            b.address = at + count;
+            lines.push(at, int(count), !b.beats, ready);
+            if (m->ideal) {
+                Line& l = lines.at(lines.tail - 1);
+                m->sample(l, me);
+                l.done = true;
+                lines.sent = lines.tail;
+            }
+        }
+        if (!b.beats) reads.pop_front();
+    }
+
+    void next_read() {
+        *p.rvalid = 0;
+        if (lines.empty()) return;
+        Line& l = lines.at(lines.head);
+        if (!l.done || l.ready > m->cycle || stall[4].now()) return;
+        uint64_t at = l.address + offset;
+        uint8_t response = m->injected(me, false, read_beats++, at);
+        if (response == OKAY) response = l.response;
+        memcpy(p.rdata, l.bytes + offset, bytes);
+        offset += bytes;
+        bool end = offset == l.count;
+        *p.rlast = end && l.last;
+        *p.rresp = response;
+        *p.rvalid = 1;
+        if (!end) return;
+        offset = 0;
+        if (l.last) outstanding--;
+        lines.head++;
+    }
+
+    void next_response() {
+        *p.bvalid = 0;
+        if (responses.empty()) return;
+        Response& r = responses.front();
+        if (r.ready == UINT64_MAX && accepted >= r.line) r.ready = m->cycle + uint64_t(m->back);
+        if (r.ready > m->cycle || stall[2].now()) return;
+        *p.bvalid = 1;
+        *p.bresp = r.response;
+        responses.pop_front();
+    }
+};

@@ -1,0 +1,189 @@
+// The drive behind the peer-to-peer window, and the host process that moves its pages into the ring.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "port.h"
+
+struct SsdTiming {
+    // In kernel cycles; rates in cycles for 4096 bytes.
+    int64_t tr = 13500, channels = 8, dies = 4, flash_page = 16384, bus = 1024, link = 384, depth = 32;
+    int64_t submit = 3000, complete = 1500, poll = 300, doorbell = 300;
+};
+
+class Ssd {
+  public:
+    SsdTiming t;
+    uint64_t pages = 0, moved = 0, credit_waits = 0;
+    // Faults.
+    std::vector<uint8_t> lost;
+    int64_t dies_after = -1;
+    uint32_t ahead = 0;
+    int64_t ahead_after = 0;
+
+    void attach(Memory* memory) { m = memory; }
+
+    void stream(const uint8_t* content, uint64_t content_bytes, uint64_t page, const uint64_t* list, uint64_t number,
+                uint64_t ring_at, uint64_t ring_size, uint64_t progress_at, uint64_t doorbell_at, uint64_t beat_bytes) {
+        data = content;
+        data_bytes = content_bytes;
+        page_bytes = page;
+        transfers = list;
+        count = number;
+        ring = ring_at;
+        ring_bytes = ring_size;
+        progress = progress_at;
+        doorbell = doorbell_at;
+        beat = beat_bytes;
+        m->filling.clear();
+    }
+
+    // A run begins: nothing has been brought and nothing consumed.
+    void start() {
+        dead = false;
+        next = landed = 0;
+        flights.clear();
+        done.assign(count, 0);
+        bells.clear();
+        to_write.clear();
+        link_free = 0;
+        on_link = -1;
+        die_free.assign(t.channels * t.dies, 0);
+        die_page.assign(t.channels * t.dies, UINT64_MAX);
+        channel_free.assign(t.channels, 0);
+        m->filling.clear();
+        running = count > 0;
+        if (!count) return;
+        m->filling_base = ring;
+        m->filling.assign(ring_bytes / Store::PAGE, 0);
+        released = uint32_t(transfers[1]) & MASK;
+        poll_at = m->cycle;
+        put(progress, released);
+        put(doorbell, released);
+    }
+    // The run is over, whatever was still on its way.
+    void stop_run() {
+        running = false;
+        m->filling.clear();
+        to_write.clear();
+    }
+
+    void tick() {
+        if (!running || dead) return;
+        uint64_t now = m->cycle;
+        if (now >= poll_at) {
+            released = m->store->word(progress) & MASK;
+            poll_at = now + uint64_t(t.poll);
+        }
+        while (!bells.empty() && bells.front().at <= now) {
+            put(doorbell, bells.front().position);
+            bells.erase(bells.begin());
+        }
+        if (next < count && int64_t(flights.size()) < t.depth) {
+            if (room())
+                issue();
+            else
+                credit_waits++;
+        }
+        if (on_link < 0 && !flights.empty()) choose();
+        if (on_link >= 0) {
+            // Its lines reach the card's memory evenly over the time that the link takes.
+            Flight& f = flights[on_link];
+            uint64_t lines = page_bytes / LINE, span = link_free - link_start;
+            uint64_t due = now >= link_free ? lines : (now - link_start) * lines / span;
+            while (link_lines < due) to_write.push_back(target(f.number) + link_lines++ * LINE);
+            if (now >= link_free) land();
+        }
+        finish();
+    }
+    std::deque<uint64_t> to_write;  // lines on their way to the controller
+
+  private:
+    static constexpr uint32_t MASK = (1u << 30) - 1;
+    struct Flight {
+        uint64_t number, ready;
+    };
+    struct Bell {
+        uint64_t at;
+        uint32_t position;
+    };
+    struct Landed {
+        uint64_t number, at;
+    };
+    Memory* m = nullptr;
+    const uint8_t* data = nullptr;
+    const uint64_t* transfers = nullptr;  // page, position
+    uint64_t data_bytes = 0, page_bytes = 4096, count = 0, ring = 0, ring_bytes = 0, progress = 0, doorbell = 0, beat = 64;
+    uint64_t next = 0, landed = 0, poll_at = 0, link_free = 0, link_start = 0, link_lines = 0;
+    int on_link = -1;
+    uint32_t released = 0;
+    bool dead = false, running = false;
+    std::vector<Flight> flights;
+    std::vector<uint8_t> done;
+    std::vector<Bell> bells;
+    std::vector<uint64_t> die_free, die_page, channel_free;
+
+    void put(uint64_t at, uint32_t value) { m->store->write(at, &value, 4); }
+    uint64_t target(uint64_t number) const { return ring + transfers[2 * number + 1] * beat % ring_bytes; }
+    uint32_t end_of(uint64_t number) const {
+        return uint32_t(transfers[2 * number + 1] + page_bytes / beat) & MASK;
+    }
+    bool room() const { return ((end_of(next) - released) & MASK) <= ring_bytes / beat; }
+    void fill(uint64_t number, uint8_t value) {
+        uint64_t page = (target(number) - ring) / Store::PAGE;
+        for (uint64_t i = 0; i < page_bytes / Store::PAGE; i++) m->filling[page + i] = value;
+    }
+
+    // The command goes to the drive: its die reads the flash page, then the channel carries the data.
+    void issue() {
+        uint64_t flash = transfers[2 * next] * page_bytes / uint64_t(t.flash_page);
+        uint64_t die = flash % die_free.size(), channel = die % channel_free.size();
+        uint64_t at = m->cycle + uint64_t(t.submit);
+        if (die_free[die] > at) at = die_free[die];
+        if (die_page[die] != flash) at += uint64_t(t.tr);  // else it still lies in the die's register
+        die_page[die] = flash;
+        die_free[die] = at;
+        if (channel_free[channel] > at) at = channel_free[channel];
+        at += uint64_t(t.bus) * page_bytes / 4096;
+        channel_free[channel] = at;
+        flights.push_back({next, at});
+        fill(next, 1);
+        next++;
+    }
+    void choose() {
+        for (size_t i = 0; i < flights.size(); i++)
+            if (flights[i].ready <= m->cycle && (on_link < 0 || flights[i].ready < flights[on_link].ready)) on_link = int(i);
+        if (on_link < 0) return;
+        link_start = m->cycle;
+        link_free = m->cycle + uint64_t(t.link) * page_bytes / 4096;
+        link_lines = 0;
+    }
+    void land() {
+        uint64_t number = flights[on_link].number;
+        flights.erase(flights.begin() + on_link);
+        on_link = -1;
+        if (number < lost.size() && lost[number]) return;
+        m->store->write(target(number), data + transfers[2 * number] * page_bytes, page_bytes);
+        fill(number, 0);
+        done[number] = 1;
+        pages++;
+        moved += page_bytes;
+    }
+    // Pages are announced in order, each when it and all before it have landed.
+    void finish() {
+        while (landed < count && done[landed]) {
+            landed++;
+            uint32_t position = end_of(landed - 1);
+            if (ahead && int64_t(landed) >= ahead_after) position = (position + ahead) & MASK;
+            bells.push_back({m->cycle + uint64_t(t.complete + t.doorbell), position});
+            if (dies_after >= 0 && int64_t(landed) >= dies_after) {
+                put(doorbell, position);
+                dead = true;
+                return;
+            }
+        }
+        if (dies_after == 0) dead = true;
+    }
+};

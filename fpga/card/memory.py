@@ -1,0 +1,93 @@
+"""The DDR4 model by itself: what random rows of a size can come to, with no core in the way."""
+
+import ctypes
+import hashlib
+import os
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from fpga.card.device import Device
+from gen.tools import versions
+from gen.verilator import CACHE
+
+__all__ = ["RowRate", "library", "rows"]
+
+SOURCES = Path(__file__).parent / "cpp"
+LINE_BYTES = 64
+DDR_COUNTERS = ("row_hits", "row_misses", "row_conflicts", "activates", "refreshes", "reads", "writes")
+# In the order in which direct_rows reads them.
+TIMING = ("banks", "groups", "cl", "cwl", "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr",
+          "twtr_s", "twtr_l", "trtp", "trefi", "trfc", "bl2", "read_queue", "write_queue", "write_high", "write_low",
+          "age_limit", "close_page", "mhz", "kernel_mhz")
+
+
+@dataclass(frozen=True)
+class RowRate:
+    """rows a second, share of the port's beats, cycles it took and the memory's counters."""
+
+    rows_per_s: float
+    beats_share: float
+    cycles: int
+    counters: dict[str, int]
+
+
+@cache
+def library() -> Path:
+    """The model as a shared library, compiled once for the same sources and compiler."""
+    texts = {name: (SOURCES / name).read_text() for name in ("direct.cpp", "port.h", "ddr.h", "store.h")}
+    digest = hashlib.sha256(repr((sorted(texts.items()), versions())).encode()).hexdigest()[:16]
+    path = CACHE / f"ddr4-{digest}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_suffix(f".{os.getpid()}")
+        command = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", str(SOURCES / "direct.cpp"), "-o", str(staged)]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode:
+            raise RuntimeError(f"compiling the DDR4 model failed:\n{run.stderr[-2000:]}")
+        staged.rename(path)
+    return path
+
+
+def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead: int = 512) -> RowRate:
+    """Reads rows of `row_bytes` bytes at byte addresses from the memory's base, one after the other.
+
+    Parameters  device: name or Device; addresses: (N,) whole numbers, multiples of 64; row_bytes: a multiple of
+                64; ahead: lines of 64 bytes that the port has under way at most
+    Timing      a 512-bit port asks for a line and takes a line each cycle at most, in order
+    Raises      ValueError: an address is no multiple of 64 or lies outside the memory
+    """
+    device = Device.load(device)
+    at = np.ascontiguousarray(addresses, dtype=np.uint64)
+    if row_bytes < LINE_BYTES or row_bytes % LINE_BYTES:
+        raise ValueError(f"row_bytes must be a multiple of {LINE_BYTES}, not {row_bytes}")
+    if not at.size or (at % LINE_BYTES).any() or int(at.max()) + row_bytes > device.memory.bytes:
+        raise ValueError(f"addresses must be multiples of {LINE_BYTES} with {row_bytes} bytes behind them in a memory "
+                         f"of {device.memory.bytes} bytes")
+    if not 1 <= ahead <= 1024:
+        raise ValueError(f"ahead must be 1 to 1024, not {ahead}")
+    options = device.options()
+    timing = np.array([options[f"ddr.{name}"] for name in TIMING], dtype=np.int64)
+    fields = np.array(device.fields(), dtype=np.int32)
+    counters = np.zeros(len(DDR_COUNTERS), dtype=np.uint64)
+    lines = at // np.uint64(LINE_BYTES)
+    call = ctypes.CDLL(str(library())).direct_rows
+    call.restype = ctypes.c_uint64
+    pointer = ctypes.c_void_p
+    cycles = call(pointer(timing.ctypes.data), pointer(fields.ctypes.data), ctypes.c_int(len(fields)),
+                  ctypes.c_int64(options["front"]), ctypes.c_int64(options["back"]), pointer(lines.ctypes.data),
+                  ctypes.c_uint64(at.size), ctypes.c_uint64(row_bytes // LINE_BYTES), ctypes.c_uint64(ahead),
+                  pointer(counters.ctypes.data))
+    beats = at.size * (row_bytes // LINE_BYTES)
+    return RowRate(at.size / cycles * device.kernel_mhz * 1e6, beats / cycles, cycles,
+                   dict(zip(DDR_COUNTERS, map(int, counters), strict=True)))
+
+
+def random_rows(device: "Device | str", row_bytes: int, *, count: int = 20_000, seed: int = 1) -> RowRate:
+    """`rows` at random addresses, each a multiple of the row's size."""
+    device = Device.load(device)
+    draw = np.random.default_rng(seed)
+    return rows(device, draw.integers(0, device.memory.bytes // row_bytes, count) * row_bytes, row_bytes)

@@ -1,0 +1,382 @@
+"""The simulated card: drives the shared library that fpga.card.model builds."""
+
+import ctypes
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fpga.card.device import Device
+from fpga.card.interface import (
+    PAGE,
+    RULES,
+    Buffer,
+    Card,
+    CardError,
+    CardHang,
+    CardViolation,
+    Faults,
+    KernelArgument,
+    KernelLike,
+    SsdStream,
+    Violation,
+)
+from fpga.card.memory import DDR_COUNTERS
+from fpga.card.model import Model
+
+__all__ = ["SimCard"]
+
+CTRL, GIE, IER, ISR, FIRST = 0x00, 0x04, 0x08, 0x0C, 0x10
+START, DONE = 1, 2
+INTERRUPT = 1 << 63
+CHANNELS = ("aw", "w", "b", "ar", "r")
+RESPONSES = {"SLVERR": 2, "DECERR": 3}
+PORT_COUNTERS = ("bursts_read", "beats_read", "read_waits", "bursts_written", "beats_written", "read_outstanding_most")
+HOST, CONTROL_PORT = 62, 63
+POSITIONS = 1 << 30  # ring positions are counted modulo this
+_U64, _I64, _U32, _INT, _PTR = ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint32, ctypes.c_int, ctypes.c_void_p
+# Name -> (result, arguments after the handle).
+_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "option": (_INT, (ctypes.c_char_p, _I64)),
+    "map": (None, (_INT, _INT, _INT, _INT)),
+    "start": (_INT, ()),
+    "reset": (None, (_U64,)),
+    "add": (None, (_U64, _U64)),
+    "remove": (_INT, (_U64,)),
+    "write": (None, (_U64, _PTR, _U64)),
+    "fill": (None, (_U64, _INT, _U64)),
+    "read": (None, (_U64, _PTR, _U64)),
+    "control_write": (_INT, (_U32, _U32)),
+    "control_read": (_INT, (_U32, _PTR)),
+    "begin": (None, ()),
+    "steps": (_U64, (_U64,)),
+    "cycle": (_U64, ()),
+    "since_begin": (_U64, ()),
+    "under_way": (_U64, (_INT,)),
+    "clear": (None, ()),
+    "counters": (None, (_PTR,)),
+    "check_guards": (None, ()),
+    "violation": (_INT, (_INT, _INT, _PTR)),
+    "no_faults": (None, ()),
+    "stall": (None, (_INT, _U32, _U32, _U64)),
+    "error": (None, (_INT, _INT, _INT, _I64, _U64, _U64)),
+    "ssd_faults": (None, (_PTR, _U64, _I64, _U32, _I64)),
+    "stream": (None, (_PTR, _U64, _U64, _PTR, _U64, _U64, _U64, _U64, _U64, _U64)),
+    "delete": (None, ()),
+}
+
+
+class SimCard(Card):
+    """A card in this process. Made by `fpga.card.open`."""
+
+    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str):
+        if memory not in ("ddr4", "ideal"):
+            raise CardError(f"memory must be \"ddr4\" or \"ideal\", not {memory!r}")
+        if kernel is not None and not model.ports.control:
+            raise CardError("the core has no s_axi_control, so it cannot take a kernel's arguments")
+        self._handle: Any = None
+        self._model, self._device, self._kernel = model, device, kernel
+        self._library = ctypes.CDLL(str(model.library))
+        self._library.card_new.restype = _PTR
+        for name, (result, arguments) in _CALLS.items():
+            call = getattr(self._library, f"card_{name}")
+            call.restype, call.argtypes = result, (_PTR, *arguments)
+        self.clock_mhz = float(device.kernel_mhz)
+        self.beat_bytes = {master.name: master.data_bits // 8 for master in model.ports.masters}
+        self._ports = list(self.beat_bytes)
+        self._buffers: dict[str, Buffer] = {}
+        self._running = False
+        self._simulated, self._seconds = 0, 0.0
+        self._streamed: tuple[Any, ...] = ()
+        self._handle = self._library.card_new()
+        for option, value in {**device.options(), "ideal": int(memory == "ideal")}.items():
+            if self._call("option", option.encode(), value):
+                raise CardError(f"the harness does not know the option {option}")
+        for field in device.fields():
+            self._call("map", *field)
+        if self._call("start"):
+            self.close()
+            raise CardError(f"the system gave no room for a card's {device.memory.bytes} bytes of memory")
+        self._call("clear")
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        if self._handle is None:
+            raise CardError("the card is closed")
+        return getattr(self._library, f"card_{name}")(self._handle, *arguments)
+
+    # Memory
+
+    def allocate(self, bytes: int, name: str, fill: int | None = None) -> Buffer:
+        if bytes < 1:
+            raise CardError(f"buffer {name!r} must have at least 1 byte, not {bytes}")
+        if name in self._buffers:
+            raise CardError(f"there is already a buffer {name!r}")
+        # A page of guard bytes on both sides; the first gap that is large enough.
+        size = -(-bytes // PAGE) * PAGE
+        at = self._device.memory.base + PAGE
+        for other in sorted(self._buffers.values(), key=lambda b: b.address):
+            if at + size + PAGE <= other.address - PAGE:
+                break
+            at = -(-other.end // PAGE) * PAGE + 2 * PAGE
+        if at + size + PAGE > self._device.memory.base + self._device.memory.bytes:
+            raise CardError(f"no room for buffer {name!r} of {bytes} bytes in a memory of "
+                            f"{self._device.memory.bytes} bytes")
+        buffer = Buffer(name, at, bytes)
+        self._call("add", buffer.address, buffer.end)
+        self._buffers[name] = buffer
+        if fill is not None:
+            if not 0 <= fill <= 255:
+                raise CardError(f"fill must be a byte, 0 to 255, not {fill}")
+            self._call("fill", buffer.address, fill, bytes)
+        return buffer
+
+    def free(self, buffer: Buffer) -> None:
+        self._known(buffer)
+        self._call("remove", buffer.address)
+        del self._buffers[buffer.name]
+
+    def _known(self, buffer: Buffer) -> None:
+        if self._buffers.get(buffer.name) != buffer:
+            raise CardError(f"{buffer.name!r} is no buffer of this card")
+
+    def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
+        self._known(buffer)
+        content = np.ascontiguousarray(data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8))
+        if offset < 0 or offset + content.nbytes > buffer.bytes:
+            raise CardError(f"{content.nbytes} bytes at offset {offset} do not fit the {buffer.bytes} bytes of "
+                            f"buffer {buffer.name!r}")
+        if content.nbytes:
+            self._call("write", buffer.address + offset, content.ctypes.data, content.nbytes)
+
+    def read(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
+        self._known(buffer)
+        kind = np.dtype(dtype)
+        count = max(0, buffer.bytes - offset) // kind.itemsize if count is None else count
+        if offset < 0 or count < 0 or offset + count * kind.itemsize > buffer.bytes:
+            raise CardError(f"{count} items of {kind} at offset {offset} are not all in the {buffer.bytes} bytes of "
+                            f"buffer {buffer.name!r}")
+        out = np.empty(count, dtype=kind)
+        if out.nbytes:
+            self._call("read", buffer.address + offset, out.ctypes.data, out.nbytes)
+        return out
+
+    # Runs
+
+    def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
+        if self._running:
+            raise CardError("a run is under way; wait for it, or reset the card")
+        if self._kernel is None:
+            raise CardError("the card was opened without a kernel description, so it knows no arguments")
+        values = self._values(self._kernel.arguments, arguments)
+        words: dict[int, int] = {}
+        for item in self._kernel.arguments:
+            for part in range(item.bits // 32):
+                words[item.offset + 4 * part] = values[item.name] >> 32 * part & 0xFFFFFFFF
+        if self._model.ports.interrupt:
+            self._write(GIE, 1)
+            self._write(IER, 1)
+        for offset in range(FIRST, max(words, default=FIRST - 4) + 4, 4):
+            self._write(offset, words.get(offset, 0))
+        self._call("begin")
+        self._write(CTRL, START)
+        self._running = True
+
+    @staticmethod
+    def _values(wanted: Sequence[KernelArgument], given: Mapping[str, "int | Buffer"]) -> dict[str, int]:
+        names = [item.name for item in wanted]
+        for name in given:
+            if name not in names:
+                raise CardError(f"the kernel has no argument {name!r}; it has {', '.join(names)}")
+        values = {}
+        for item in wanted:
+            if item.name not in given:
+                raise CardError(f"the kernel's argument {item.name!r} is missing")
+            value = given[item.name]
+            number = value.address if isinstance(value, Buffer) else int(value)
+            if not 0 <= number < 1 << item.bits:
+                raise CardError(f"argument {item.name} = {number} does not fit {item.bits} bits")
+            values[item.name] = number
+        return values
+
+    def _write(self, offset: int, value: int) -> None:
+        begin = self._begin()
+        code = self._call("control_write", offset, value)
+        self._end(begin)
+        if code:
+            raise CardError(f"the control slave did not take a write to register 0x{offset:x}"
+                            + (f": response {code}" if code > 0 else " within 10,000 cycles"))
+
+    def _read(self, offset: int) -> int:
+        begin = self._begin()
+        value = _U32()
+        code = self._call("control_read", offset, ctypes.byref(value))
+        self._end(begin)
+        if code:
+            raise CardError(f"the control slave did not answer a read of register 0x{offset:x}"
+                            + (f": response {code}" if code > 0 else " within 10,000 cycles"))
+        return value.value
+
+    def _begin(self) -> tuple[float, int]:
+        return time.process_time(), self._call("cycle")
+
+    def _end(self, begin: tuple[float, int]) -> None:
+        self._seconds += time.process_time() - begin[0]
+        self._simulated += self._call("cycle") - begin[1]
+
+    def _pass(self, cycles: int) -> bool:
+        begin = self._begin()
+        over = self._call("steps", cycles)
+        self._end(begin)
+        return bool(over & INTERRUPT)
+
+    def step(self, cycles: int) -> bool:
+        return self._pass(cycles) if self._model.ports.interrupt else (self._pass(cycles), self._done())[1]
+
+    def _done(self) -> bool:
+        return self._running and bool(self._read(CTRL) & DONE)
+
+    def wait(self, timeout_cycles: int = 10_000_000) -> int:
+        if not self._running:
+            raise CardError("nothing is running")
+        used = self._call("since_begin")
+        if self._model.ports.interrupt:
+            done = self._pass(max(0, timeout_cycles - used))
+            cycles = self._call("since_begin")
+            if done:
+                self._write(ISR, 1)
+                done = self._done()
+                if not done:
+                    raise CardError("the core raised its interrupt without ap_done")
+        else:
+            done = False
+            while not done and (used := self._call("since_begin")) < timeout_cycles:
+                self._pass(min(64, timeout_cycles - used))
+                done = self._done()
+            cycles = self._call("since_begin")
+        if not done:
+            self._hang(cycles)
+        self._running = False
+        if found := self.violations():
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise CardViolation(f"{found[0]}{more}", found)
+        return int(cycles)
+
+    def _hang(self, cycles: int) -> None:
+        state, about = 0, ""
+        if self._kernel is not None and self._kernel.status is not None:
+            state = self._read(self._kernel.status)
+            about = f", its status register is 0x{state:x}"
+        waiting = [f"{name} {count}" for i, name in enumerate(self._ports)
+                   if (count := self._call("under_way", i))]
+        about += f"; bursts under way: {', '.join(waiting) or 'none'}"
+        raise CardHang(f"the core was not done after {cycles} cycles{about}", state)
+
+    def abort(self) -> None:
+        if self._kernel is None or self._kernel.abort is None:
+            raise CardError("the kernel has no abort register")
+        self._write(self._kernel.abort, 1)
+
+    def reset(self, cycles: int = 4) -> None:
+        if cycles < 1:
+            raise CardError(f"reset takes at least 1 cycle, not {cycles}")
+        self._call("reset", cycles)
+        self._running = False
+
+    def stream(self, stream: SsdStream | None) -> None:
+        if stream is None:
+            self._call("stream", None, 0, PAGE, None, 0, 0, 0, 0, 0, 64)
+            self._streamed = ()
+            return
+        data = stream.data
+        if isinstance(data, str | Path):
+            data = np.memmap(data, dtype=np.uint8, mode="r")
+        content = np.ascontiguousarray(data)
+        transfers = np.ascontiguousarray(np.asarray(stream.transfers, dtype=np.uint64).reshape(-1, 2))
+        self._check(stream, content.nbytes, transfers)
+        self._streamed = (content, transfers)  # the library keeps pointers to both
+        self._call("stream", content.ctypes.data, content.nbytes, stream.page_bytes, transfers.ctypes.data,
+                   len(transfers), stream.ring.address, stream.ring.bytes, stream.progress, stream.doorbell,
+                   stream.beat_bytes)
+
+    def _check(self, stream: SsdStream, content: int, transfers: np.ndarray) -> None:
+        page = stream.page_bytes
+        if page not in (4096, 16384):
+            raise CardError(f"page_bytes must be 4096 or 16384, not {page}")
+        self._known(stream.ring)
+        if stream.ring.bytes % page:
+            raise CardError(f"the ring's {stream.ring.bytes} bytes must be a multiple of page_bytes = {page}")
+        if stream.beat_bytes not in self.beat_bytes.values():
+            raise CardError(f"beat_bytes = {stream.beat_bytes} is no port's; ports have "
+                            f"{', '.join(map(str, sorted(set(self.beat_bytes.values()))))}")
+        for name in ("progress", "doorbell"):
+            at = getattr(stream, name)
+            if at % 4 or not any(b.address <= at and at + 4 <= b.end for b in self._buffers.values()):
+                raise CardError(f"{name} = 0x{at:x} must be the address of a 32-bit word in a buffer")
+        if not len(transfers):
+            return
+        if int(transfers[:, 0].max()) * page + page > content:
+            raise CardError(f"page {int(transfers[:, 0].max())} lies past the {content} bytes of the SSD's data")
+        beats = page // stream.beat_bytes
+        if int(transfers[:, 1].max()) >= POSITIONS or (transfers[:, 1] * np.uint64(stream.beat_bytes) % page).any():
+            raise CardError(f"ring positions must be multiples of a page's {beats} beats below 2**30")
+        steps = (transfers[1:, 1].astype(np.int64) - transfers[:-1, 1].astype(np.int64)) % POSITIONS
+        if ((steps < beats) | (steps > stream.ring.bytes // stream.beat_bytes)).any():
+            raise CardError("ring positions must ascend from transfer to transfer by at least a page")
+
+    def set_faults(self, faults: Faults) -> None:
+        self._call("no_faults")
+        for channel, share in faults.stalls.items():
+            if channel not in CHANNELS:
+                raise CardError(f"there is no channel {channel!r}; there are {', '.join(CHANNELS)}")
+            if not 0 <= share <= 0.95:
+                raise CardError(f"stalls of {channel} must be 0 to 0.95 of the cycles, not {share}")
+            if faults.stall_cycles < 1:
+                raise CardError(f"stall_cycles must be at least 1, not {faults.stall_cycles}")
+            self._call("stall", CHANNELS.index(channel), int(share * 65536), faults.stall_cycles, faults.seed)
+        for error in faults.errors:
+            if error.port not in self._ports:
+                raise CardError(f"there is no port {error.port!r}; there are {', '.join(self._ports)}")
+            if error.channel not in ("read", "write") or error.response not in RESPONSES:
+                raise CardError(f"an error response is SLVERR or DECERR on read or write, not {error.response} on "
+                                f"{error.channel}")
+            self._call("error", self._ports.index(error.port), int(error.channel == "write"),
+                       RESPONSES[error.response], -1 if error.beat is None else error.beat, error.first, error.end)
+        lost = np.ascontiguousarray(faults.lost, dtype=np.uint64)
+        dies = -1 if faults.host_dies_after is None else faults.host_dies_after
+        self._call("ssd_faults", lost.ctypes.data, lost.size, dies, faults.doorbell_ahead, faults.doorbell_after)
+
+    # What happened
+
+    def counters(self) -> dict[str, int]:
+        names = ["cycles", "violations", *(f"ddr.{name}" for name in DDR_COUNTERS),
+                 "ssd.pages", "ssd.bytes", "ssd.credit_waits",
+                 *(f"{port}.{name}" for port in self._ports for name in PORT_COUNTERS)]
+        out = np.zeros(len(names), dtype=np.uint64)
+        self._call("counters", out.ctypes.data)
+        return dict(zip(names, map(int, out), strict=True))
+
+    def clear(self) -> None:
+        self._call("clear")
+
+    def violations(self) -> tuple[Violation, ...]:
+        self._call("check_guards")
+        found = []
+        out = np.zeros(3, dtype=np.uint64)
+        names = {**dict(enumerate(self._ports)), HOST: "host", CONTROL_PORT: "s_axi_control"}
+        for number, rule in enumerate(RULES):
+            for port, name in names.items():
+                if self._call("violation", number, port, out.ctypes.data):
+                    found.append(Violation(rule, name, int(out[1]), int(out[2]), int(out[0])))
+        return tuple(sorted(found, key=lambda v: v.cycle))
+
+    @property
+    def cycles_per_s(self) -> float:
+        return self._simulated / self._seconds if self._seconds else 0.0
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._library.card_delete(self._handle)
+            self._handle = None
+            self._streamed = ()
