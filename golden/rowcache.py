@@ -50,6 +50,11 @@ class RowCache:
         """The cached ranks, ascending."""
         return np.sort(self._rank[self._rank >= 0])
 
+    @property
+    def slots(self) -> NDArray[np.int64]:
+        """The slot of each rank, -1 for a rank that is not cached. Not to be changed."""
+        return self._slot
+
     def warm(self) -> NDArray[np.int64]:
         """Caches the smallest ranks, rank r in slot r, and nothing else; returns them."""
         self._rank[:] = np.arange(self.capacity)
@@ -79,3 +84,11 @@ class RowCache:
         self._rank[to] = filled
         self._slot[filled] = to
         return Step(self._slot[asked], filled, to, evicted, len(unique), int(cached.sum()))
+
+    def undo(self, step: Step) -> None:
+        """Takes back the step that was made last."""
+        self._slot[step.filled] = -1
+        self._rank[step.filled_slots] = -1
+        left = step.filled_slots[len(step.filled) - len(step.evicted):]
+        self._rank[left] = step.evicted
+        self._slot[step.evicted] = left

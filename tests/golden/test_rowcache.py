@@ -1,5 +1,6 @@
 """The row cache against Algorithm 1 of its paper, carried out row by row."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,9 @@ def test_every_batch_is_algorithm_1(capacity, warm, batches):
     for batch in batches:
         before = set(cached)
         cached, brought, left = slowly(cached, batch, capacity)
+        slots = cache.slots.copy()
+        cache.undo(cache.prepare(batch))
+        assert np.array_equal(cache.slots, slots) and set(cache.ranks) == before, "undone"
         step = cache.prepare(batch)
         assert set(cache.ranks) == cached
         assert list(step.filled) == brought and sorted(step.evicted) == sorted(left)
