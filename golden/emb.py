@@ -181,6 +181,8 @@ class Emb:
             header = int(memory.inputs[(item.indices + at // HEADERS * group) * self.words + at % HEADERS])
             target = header >> 16 & 3
             if header >> 22 or self.lines and header & 0xFFFF >= self.lines[target]:
+                # What was loaded may have been written over.
+                self.loaded.clear()
                 raise _Fault(BAD_INSTRUCTION, header, 0, at)
             # The fourth and last part of a descriptor makes a table known.
             if header >> 16 & 15 == TABLE | 3 << 2:
