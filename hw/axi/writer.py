@@ -26,7 +26,7 @@ class WritePort(wiring.Component):
                 has answered all its bursts; error[k]: Out, with done: one of them was answered SLVERR or DECERR;
                 bus: Out(AXI4 without the read channels); stop: In; idle: Out, nothing is under way on the bus or
                 granted
-    Timing      8 cycles from the last beat of a request to its address, 2 more to its first beat on the bus; one
+    Timing      4 cycles from the last beat of a request to its address, 2 more to its first beat on the bus; one
                 request and one beat a cycle, whatever the requests' lengths. `idle` is a cycle late
     Handshake   a request is granted when its client's queue holds all its beats, in turns among those for whom that
                 is so: no client waits for another's data, and no burst begins that cannot be finished. A burst's
