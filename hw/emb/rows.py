@@ -183,7 +183,7 @@ class RowFetch(wiring.Component):
             served.eq(go & (beat == row.beats)),
             queue.o.ready.eq(served),
             load.addr.eq(row.position + beat), load.en.eq(queue.o.valid),
-            window.reached.eq(queue.o.valid & row.mark),
+            window.reached.eq(served & row.mark),
         ]
         with m.If(go):
             m.d.sync += [beat.eq(Mux(served, 0, beat + 1)), used.eq(used + ~row.found)]

@@ -40,7 +40,7 @@ class RowWindow(wiring.Component):
     Members     ready: Out, a row can be taken; valid: In, it is taken (only while ready); offset: In(32), beats: In,
                 less one, identify it; shared: In, it may be found, and found again;
                 o_valid, hit, position, mark: Out, its place, and whether it enters a new quarter;
-                reached: In, all rows before the marked one have been served; flush: In, forget all rows (only when
+                reached: In, the marked row has been served, and so have all before it; flush: In, forget all rows (only when
                 no row is under way)
     Timing      a row a cycle; its place shows 2 cycles later. `sets` cycles of pause after a reset and at a clear;
                 in the last quarter before a clear a row every third cycle, so that none is under way at the clear

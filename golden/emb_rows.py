@@ -1,0 +1,200 @@
+"""The row path of the EMB core: which rows are fetched once for many, and in which cycle everything happens.
+
+`window` says what RowWindow finds, row by row, whatever the timing; `fetch` gives the cycles of RowFetch on an
+ideal memory; `arbitrate` those of the arbiter that feeds it.
+"""
+
+import numpy as np
+from numba import njit
+
+__all__ = ["arbitrate", "fetch", "set_of", "window"]
+
+# Cycles from a row taken to its place in the ring, and from there to its request, and to its turn in the queue.
+_PLACE = 2
+_REQUEST = 2
+_QUEUE = 2
+
+
+@njit(cache=True)
+def set_of(offset: int, sets: int) -> int:
+    """The table's set for a row's 32-bit offset: its digits to the base `sets`, added without carry."""
+    value = 0
+    while offset:
+        value ^= offset % sets
+        offset //= sets
+    return value
+
+
+@njit(cache=True)
+def window(
+    offset: np.ndarray, beats: np.ndarray, shared: np.ndarray, window_beats: int, sets: int, lap_bits: int = 8,
+    head: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(source, position, quarter) of each row: whose fetch it takes its beats from (itself if it is fetched), the
+    ring beat where these begin, and the number of the quarter, counted from the start, that the ring is in when the
+    next row comes.
+
+    offset, beats: what identifies a row, beats in full; shared: it may be found; head: beats that went into the
+    ring before, of rows that are forgotten. A row is found in its set, of the
+    two rows entered last, if it began no more than two quarters ago. After 2**lap_bits - 1 turns of the ring all is
+    forgotten, the row that completed them included.
+    """
+    rows = len(offset)
+    source = np.empty(rows, np.int64)
+    position = np.empty(rows, np.int64)
+    quarter = np.empty(rows, np.int64)
+    # An entry is the number of the row that was fetched, or -1; column 0 was entered last.
+    table = np.full((sets, 2), -1, np.int64)
+    began = np.empty(rows, np.int64)
+    size = window_beats // 4
+    wrap = window_beats * ((1 << lap_bits) - 1)
+    for row in range(rows):
+        at = set_of(offset[row], sets)
+        found = -1
+        if shared[row]:
+            for way in range(2):
+                old = table[at, way]
+                if (old >= 0 and offset[old] == offset[row] and beats[old] == beats[row]
+                        and head // size - began[old] <= 2):
+                    found = old
+        if found >= 0:
+            source[row], position[row] = found, position[found]
+        else:
+            source[row], position[row], began[row] = row, head % window_beats, head // size
+            if shared[row]:
+                table[at, 1] = table[at, 0]
+                table[at, 0] = row
+            if (head + beats[row]) // wrap > head // wrap:
+                table[:] = -1
+            head += beats[row]
+        quarter[row] = head // size
+    return source, position, quarter
+
+
+@njit(cache=True)
+def fetch(
+    offered: np.ndarray, offset: np.ndarray, beats: np.ndarray, shared: np.ndarray, latency: int,
+    window_beats: int, sets: int, row_beats_max: int, delivery_rows: int, lap_bits: int = 8
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(taken, requested, left): the cycle in which each row is taken, in which its request stands at the port
+    (-1 if it has none), and in which each beat leaves; cycle 0 is the first after the reset.
+
+    offered: the cycle from which on a row is offered, if the one before it has been taken. The memory takes every
+    request at once and answers in order, a beat a cycle, the first beat `latency` cycles after its request.
+    """
+    rows = len(offset)
+    source, _, quarter = window(offset, beats, shared, window_beats, sets, lap_bits)
+    taken = np.full(rows, -1, np.int64)
+    requested = np.full(rows, -1, np.int64)
+    left = np.empty(beats.sum(), np.int64)
+    size = window_beats // 4
+    turns = 4 * ((1 << lap_bits) - 1)
+
+    there = np.empty(rows, np.int64)  # the cycle in which a row can be at the queue's front
+    arrives = np.empty(rows, np.int64)  # of a fetched row's first beat; the others follow in the next cycles
+    answered = 0  # the cycle after the last answered beat
+    begun, placed, out, beat, leaving = 0, 0, 0, 0, 0  # rows taken, placed, served; beats of the next, of all
+    ahead, refund, refunded = 0, 0, 0  # the ring's head if no row under way were found; beats that were
+    gate, marked = False, -1  # the row that entered a quarter last waits: no row may enter another
+    slow, ready_from = False, sets
+    cycle = 0
+    while out < rows:
+        # What registers hold in this cycle.
+        quarter_now = quarter[placed - 1] if placed else 0
+        blocked = gate and ahead % size >= size - row_beats_max
+        accepts = (begun < rows and offered[begun] <= cycle and cycle >= ready_from and not blocked
+                   and not (slow and begun > placed) and begun - out < delivery_rows)
+
+        # The row at the queue's front reads a beat, which leaves a cycle later.
+        serves = False
+        if out < placed and there[out] <= cycle and (source[out] != out or arrives[out] + beat + 1 <= cycle):
+            left[leaving] = cycle + 1
+            leaving += 1
+            beat += 1
+            serves = beat == beats[out]
+
+        # The row taken two cycles ago gets its place.
+        refund, enters = 0, False
+        if placed < begun and taken[placed] + _PLACE == cycle:
+            there[placed] = cycle + _QUEUE
+            enters = quarter[placed] != quarter_now
+            if source[placed] == placed:
+                requested[placed] = cycle + _REQUEST
+                arrives[placed] = max(requested[placed] + latency, answered)
+                answered = arrives[placed] + beats[placed]
+            else:
+                refund = beats[placed]
+            placed += 1
+
+        # The edge.
+        slow = quarter_now % turns == turns - 1
+        if serves and out == marked:
+            gate = False
+        if enters:
+            gate, marked = True, placed - 1
+            if quarter[placed - 1] % turns == 0:
+                ready_from = cycle + 1 + sets
+        ahead -= refunded
+        refunded = refund
+        if accepts:
+            taken[begun] = cycle
+            ahead += beats[begun]
+            begun += 1
+        if serves:
+            out, beat = out + 1, 0
+        cycle += 1
+    return taken, requested, left
+
+
+@njit(cache=True)
+def arbitrate(
+    offered: np.ndarray, last: np.ndarray, beats: np.ndarray, ssd_offered: np.ndarray, ssd_last: np.ndarray,
+    ssd_copy: np.ndarray, ssd_beats: np.ndarray, ssd_position: np.ndarray, ready: np.ndarray, filled: np.ndarray,
+    returned: np.ndarray, ring_beats: int, row_beats_max: int, partial_beats: int, copy_beats: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(taken, ssd_taken, waiting): the cycle after which each row of card memory stands at the arbiter's output
+    (-1: not within the cycles looked at), the same of the SSD's, and whether a row is waited for, cycle by cycle.
+
+    offered, last, beats (in full), copy, position: of the rows of each tier; ready, filled, returned (cycles, 3):
+    what the arbiter is shown in each cycle, the last for the vectors of card memory, of the SSD, and copies.
+    """
+    cycles = len(ready)
+    taken = np.full(len(offered), -1, np.int64)
+    ssd_taken = np.full(len(ssd_offered), -1, np.int64)
+    waiting = np.zeros(cycles, np.bool_)
+    free = np.array([partial_beats, partial_beats, copy_beats])
+    dram, ssd = 0, 0  # the next row of either tier
+    held, landed, ssd_turn, valid = False, False, False, False
+    for cycle in range(cycles):
+        move = ready[cycle] or not valid
+        dram_can = (dram < len(offered) and offered[dram] <= cycle
+                    and (not last[dram] or free[0] >= row_beats_max))
+        ssd_can, there = False, False
+        if held:
+            room = 2 if ssd_copy[ssd] else 1
+            ssd_can = landed and (not (ssd_copy[ssd] or ssd_last[ssd]) or free[room] >= row_beats_max)
+            there = (filled[cycle] - ssd_position[ssd] - ssd_beats[ssd]) % (1 << 30) < ring_beats
+        ssd_goes = move and ssd_can and (ssd_turn or not dram_can)
+        dram_goes = move and dram_can and not ssd_goes
+        load = (not held or ssd_goes) and ssd + ssd_goes < len(ssd_offered) and ssd_offered[ssd + ssd_goes] <= cycle
+        if cycle + 1 < cycles:
+            waiting[cycle + 1] = held and not ssd_goes and not landed and not there
+        landed = held and not ssd_goes and there
+        for queue in range(3):
+            free[queue] += returned[cycle, queue]
+        if move:
+            valid = dram_goes or ssd_goes
+        if ssd_goes:
+            ssd_taken[ssd] = cycle
+            if ssd_copy[ssd]:
+                free[2] -= ssd_beats[ssd]
+            elif ssd_last[ssd]:
+                free[1] -= ssd_beats[ssd]
+            ssd, held, ssd_turn = ssd + 1, False, False
+        if dram_goes:
+            taken[dram] = cycle
+            if last[dram]:
+                free[0] -= beats[dram]
+            dram, ssd_turn = dram + 1, True
+        held = held or load
+    return taken, ssd_taken, waiting
