@@ -30,6 +30,11 @@ def _find(name: str) -> Any:
 
 
 CORES = {
+    "emb": Core(
+        "EMB core: embedding bags pooled from card memory, tensor trains and the SSD; a Vitis kernel",
+        "hw.emb.config:EmbConfig",
+        "hw.emb.core:EmbCore",
+    ),
     "tt": Core(
         "TT computation unit: rows of tensor-train tables at one pass of the array each",
         "hw.tt.config:TTConfig",

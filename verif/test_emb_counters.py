@@ -9,7 +9,7 @@ from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
-EVENTS = {"rows": 1, "bytes": 7, "pair": 2, "words": 5, "stall": 1}
+EVENTS = {"rows": 1, "bytes": 7, "pair": 2, "words": 12, "stall": 1}
 
 
 async def _totals(dut):
@@ -106,7 +106,7 @@ def test_counters(seed):
 
 @pytest.mark.parametrize(("events", "sentence"), [
     ({}, "events must name at least one counter"),
-    ({"a": 9}, r"events\['a'\] must be 1 to 8 bits, not 9"),
+    ({"a": 17}, r"events\['a'\] must be 1 to 16 bits, not 17"),
 ])
 def test_illegal_config_wrong(events, sentence):
     with pytest.raises(ValueError, match=sentence):

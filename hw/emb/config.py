@@ -28,14 +28,20 @@ class EmbConfig(Config):
     tt_queue: int = whole(2, 1024, "vectors of the TT unit under way", power_of_two=True)
     bag_queue: int = whole(2, 1024, "bags under way", power_of_two=True)
     partial_beats: int = whole(4, 4096, "beats of pooled rows that a tier keeps ahead", power_of_two=True)
+    program_beats: int = whole(4, 512, "beats of instructions fetched ahead", power_of_two=True)
     input_beats: int = whole(2, 512, "beats of lengths, indices or weights fetched ahead", power_of_two=True)
     output_beats: int = whole(4, 512, "beats of results that wait for the port", power_of_two=True)
 
     def check(self) -> None:
-        for name in ("window_beats", "partial_beats", "output_beats"):
-            # Two rows at least, or the row that arrives would wait for itself to leave.
-            if getattr(self, name) < 2 * self.row_beats_max:
-                raise ValueError(f"{name} must be at least twice row_beats_max = {self.row_beats_max}, "
+        # Two rows at least, or the row that arrives would wait for itself to leave; the window hands its place on
+        # by quarters.
+        for name, rows in (("window_beats", 16), ("partial_beats", 2), ("output_beats", 2)):
+            if getattr(self, name) < rows * self.row_beats_max:
+                raise ValueError(f"{name} must be at least {rows} times row_beats_max = {self.row_beats_max}, "
+                                 f"not {getattr(self, name)}")
+        for name in ("dram_queue", "ssd_queue", "tt_queue", "bag_queue"):
+            if getattr(self, name) < 32:
+                raise ValueError(f"{name} must be at least 32, what is on its way when a queue closes, "
                                  f"not {getattr(self, name)}")
         if not self.tt.pool_log2:
             raise ValueError("tt.pool_log2 must be at least 1: the core takes pooled vectors from the TT unit")

@@ -14,7 +14,7 @@ class CounterFile(wiring.Component):
 
     total[k] = the sum of events[k] since `clear`.      Source: common practice in network counters
 
-    Parameters  events: name -> bits of its increment, 1 to 8 a cycle
+    Parameters  events: name -> bits of its increment in a cycle, 1 to 16
     Members     events: In, what happens in this cycle, by name; clear: In, held for `period` cycles or longer
                 sets all totals to zero; number, total: Out, the totals come by one a cycle in the order of
                 `events`, over and over
@@ -22,7 +22,7 @@ class CounterFile(wiring.Component):
                 the next power of two
     Numerics    modulo 2**64
     Reset       starts the round anew; totals stay until `clear`
-    Raises      ValueError: no events, or an increment of more than 8 bits
+    Raises      ValueError: no events, or an increment of more than 16 bits
     Golden      a sum          Tests  verif/test_emb_counters.py
     """
 
@@ -30,8 +30,8 @@ class CounterFile(wiring.Component):
         if not events:
             raise ValueError("events must name at least one counter")
         for name, bits in events.items():
-            if not 1 <= bits <= 8:
-                raise ValueError(f"events[{name!r}] must be 1 to 8 bits, not {bits}")
+            if not 1 <= bits <= 16:
+                raise ValueError(f"events[{name!r}] must be 1 to 16 bits, not {bits}")
         self.names = tuple(events)
         self._bits = dict(events)
         self.period = 1 << max(1, (len(events) - 1).bit_length())

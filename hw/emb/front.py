@@ -11,7 +11,7 @@ from hw.emb.finish import step_layout
 from hw.emb.loader import Loader
 from hw.emb.program import Program
 from hw.emb.regions import CLIENTS, Regions
-from hw.emb.rows import row_layout
+from hw.emb.rows import beats_bits, row_layout
 from hw.emb.tiers import Tiers
 from hw.emb.tokens import POSITION_BITS, error_layout
 from hw.isa import EMB
@@ -39,7 +39,8 @@ class Front(wiring.Component):
                 flush_tt: Out, pulses between instructions: rows in card memory, tables have changed; released,
                 finished: Out, progress; finish: Out, a pulse an instruction; done: Out, all are, until the next
                 start; error: Out, the first error, until reset; stall: Out {dram, ssd, tt, write, feeder}, who holds
-                up the bags in this cycle; row: Out {dram, tt, ssd, bag, index}, what was dealt out in this cycle
+                up the bags in this cycle; row: Out {dram, tt, ssd, bag, index, beats}, what was dealt out in this
+                cycle and how long a row is, less one
     Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers
     Reset       drops everything but which tables are loaded
     Golden      golden.emb_tokens          Tests  verif/test_emb_front.py
@@ -65,7 +66,8 @@ class Front(wiring.Component):
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
             "error": Out(error_layout()),
             "stall": Out(data.StructLayout(dict.fromkeys(("dram", "ssd", "tt", "write", "feeder"), 1))),
-            "row": Out(data.StructLayout(dict.fromkeys(("dram", "tt", "ssd", "bag", "index"), 1))),
+            "row": Out(data.StructLayout({
+                **dict.fromkeys(("dram", "tt", "ssd", "bag", "index"), 1), "beats": beats_bits(config.row_beats_max)})),
         })
 
     def key(self) -> str:
@@ -82,7 +84,8 @@ class Front(wiring.Component):
         feeder = Feeder(beat_bytes=beat_bytes, index_bits=index_bits, **sizes)
         tiers = Tiers(lookups=lookup_layout(config.tt), steps=step_layout(config), dram_queue=config.dram_queue,
                       ssd_queue=config.ssd_queue, tt_queue=config.tt_queue, step_queue=config.bag_queue, **sizes)
-        for name, part in (("program", program), ("regions", regions), ("loader", loader), ("feeder", feeder),
+        # Not "program", which is a word of SystemVerilog.
+        for name, part in (("control", program), ("regions", regions), ("loader", loader), ("feeder", feeder),
                            ("tiers", tiers)):
             place(m, platform, name, part)
 
@@ -145,6 +148,7 @@ class Front(wiring.Component):
             self.stall.write.eq(full.steps), self.stall.feeder.eq(feeder.stall),
             self.row.dram.eq(feeder.o_valid & token.dram & ~token.copy), self.row.tt.eq(feeder.o_valid & token.tt),
             self.row.ssd.eq(feeder.o_valid & token.ssd), self.row.bag.eq(feeder.o_valid & token.last & ~token.copy),
+            self.row.beats.eq(token.beats),
             self.row.index.eq(feeder.o_valid & (token.dram | token.tt | token.ssd) & ~token.copy),
         ]
         return m

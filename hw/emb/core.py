@@ -1,0 +1,348 @@
+"""The EMB core: a Vitis kernel that pools embedding bags from card memory, tensor trains and the SSD."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import AXI4, AXI4Lite, attach
+from hw.axi.control import ControlSlave
+from hw.axi.port import ReadPort
+from hw.axi.reader import Reader
+from hw.axi.writer import WritePort
+from hw.emb.config import EmbConfig
+from hw.emb.counters import CounterFile
+from hw.emb.finish import Finish, partial_layout
+from hw.emb.front import Front
+from hw.emb.landing import TierArbiter
+from hw.emb.regions import CLIENTS
+from hw.emb.report import Reporter
+from hw.emb.rows import RowFetch
+from hw.isa import EMB
+from hw.place import place
+from hw.pooling import PoolingUnit
+from hw.queue import BlockQueue
+from hw.tt.unit import TTUnit
+
+__all__ = ["EmbCore"]
+
+DOORBELL = len(CLIENTS)         # client of the read port
+OUTPUTS, COPIES, STATUS = range(3)  # clients of the write port
+POLL_CYCLES = 64                # between two looks at the doorbell
+IDLE, RUNNING, DRAINING, REPORTING = range(len(EMB.states))
+ROWS, HOST = 2, 3               # detail of READ_ERROR
+TT_COUNTS = {"tt_computed": "computed", "tt_reused": "reused", "tt_slots": "slots", "corrected": "corrected",
+             "uncorrectable": "uncorrectable"}
+TT_COUNT_BITS = 4               # more than any of them grows in a cycle
+
+
+class EmbCore(wiring.Component):
+    """Pools bags of rows from three memories at once: card DRAM, tensor trains on chip, the SSD by way of a ring.
+
+    o[bag] = pool over its indices of row(index), sum, mean or max, with a weight an index.
+    Source: SCRec §III.D (remapped indices), §III.E, Fig. 7a; SCARS §II.A (coalescing)
+
+    Parameters  config: EmbConfig
+    Members     s_axi_control: In(AXI4-Lite), ap_ctrl_hs and the arguments of hw.isa.EMB; m00_axi: Out(AXI4), program,
+                lengths, indices, weights, load images, doorbell; results, cache fills, result block; m01_axi:
+                Out(AXI4), rows, reads only; interrupt: Out
+    Shapes      a program of instructions (hw.isa) over arenas in card memory -> a vector of whole beats a bag
+    Timing      per cycle at most: one index in, one beat of rows (m01), one row of a tensor train at D = 64, R = 4,
+                one beat of results; the tiers run side by side, the slowest sets the pace
+    Numerics    golden.emb; bit-exact
+    Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
+                the outputs, and the result block names the cause and the place. The next run starts clean; tables
+                in the tensor-train unit stay
+    Reset       everything but the contents of the tensor-train unit; only with the bus
+    Raises      ValueError: see EmbConfig
+    Golden      golden.emb          Tests  verif/test_emb.py, tests/fpga/test_card_emb.py
+    """
+
+    kernel = EMB
+
+    def __init__(self, config: EmbConfig):
+        self.config = config
+        bits = 8 * config.beat_bytes
+        super().__init__({
+            "s_axi_control": In(AXI4Lite(12)),
+            "m00_axi": Out(AXI4(bits)),
+            "m01_axi": Out(AXI4(bits)),
+            "interrupt": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"EmbCore({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        self._flush, self._reset_ports = Signal(), Signal()     # of the parts; of the ports, when they are quiet
+        self._stop = Signal()
+        self._parts(m, platform)
+        self._rows(m)
+        self._tensor_trains(m)
+        self._results(m)
+        self._doorbell(m)
+        self._count(m)
+        self._run(m)
+
+        control = self._control
+        wiring.connect(m, wiring.flipped(self.s_axi_control), control.bus)
+        attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
+        attach(m, self.m01_axi, reader=self._rows_port.bus)
+        m.d.comb += [
+            self.interrupt.eq(control.interrupt),
+            self._front.arguments.eq(control.arguments),
+            self._reporter.base.eq(control.arguments.result),
+        ]
+        for at in range(len(CLIENTS)):
+            wiring.connect(m, self._front.o_requests[at], self._reads.i_requests[at])
+            wiring.connect(m, self._reads.o[at], self._front.i[at])
+        return m
+
+    def _parts(self, m: Module, platform) -> None:
+        config = self.config
+        beat_bytes = config.beat_bytes
+        sizes = {"row_beats_max": config.row_beats_max}
+
+        beats_bits = config.row_beats_max.bit_length() + config.beat_log2
+        widths = dict.fromkeys((value.name for value in EMB.counters), 1)
+        widths |= {"tt_bytes": beats_bits, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1)}
+        widths |= dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)
+        self._counters = CounterFile(widths)
+        self._reporter = Reporter(words=config.words, counters=self._counters.period, kernel=EMB)
+        self._control = ControlSlave(kernel=EMB)
+        block = 1 << (self._reporter.beats - 1).bit_length()
+        self._reads = ReadPort(
+            beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
+            clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 2))
+        self._writes = WritePort(
+            beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
+            clients=(config.output_beats, config.output_beats, block))
+        self._rows_port = Reader(beat_bytes=beat_bytes, outstanding=config.rows_in_flight)
+        self._front = Front(config)
+        self._arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
+        self._fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
+                               delivery_rows=config.delivery_rows, **sizes)
+        self._pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
+        self._tt = TTUnit(config.tt)
+        self._finish = Finish(config)
+
+        flush, ports = self._flush, self._reset_ports
+        for name, part, reset in (
+            ("control", self._control, None), ("counters", self._counters, None), ("reporter", self._reporter, None),
+            ("reads", self._reads, ports), ("writes", self._writes, ports), ("rows_port", self._rows_port, ports),
+            ("front", self._front, flush), ("arbiter", self._arbiter, flush), ("fetch", self._fetch, flush),
+            ("pool", self._pool, flush), ("finish", self._finish, flush),
+            # Tables that changed: products of the old ones are forgotten.
+            ("tt", self._tt, flush | self._front.flush_tt),
+        ):
+            place(m, platform, name, part, reset=reset)
+        m.d.comb += [port.stop.eq(self._stop) for port in (self._reads, self._writes, self._rows_port)]
+
+    def _rows(self, m: Module) -> None:
+        """Rows of card memory and of the ring, up to their tiers' partial vectors."""
+        config, front, arbiter, fetch = self.config, self._front, self._arbiter, self._fetch
+        pool, finish = self._pool, self._finish
+        arguments = self._control.arguments
+        wiring.connect(m, front.o_dram, arbiter.i_dram)
+        wiring.connect(m, front.o_ssd, arbiter.i_ssd)
+        wiring.connect(m, arbiter.o, fetch.i)
+        wiring.connect(m, fetch.o_requests, self._rows_port.i_requests)
+        m.d.comb += [
+            fetch.i_data.valid.eq(self._rows_port.o.valid), fetch.i_data.payload.eq(self._rows_port.o.payload),
+            self._rows_port.o.ready.eq(1),
+            fetch.rows.eq(arguments.rows), fetch.ring.eq(arguments.ring),
+            fetch.flush_window.eq(front.flush_window),
+            arbiter.ring_beats.eq(arguments.ring_beats), arbiter.timeout.eq(arguments.timeout),
+            arbiter.released.eq(front.released),
+            pool.i_valid.eq(fetch.o_valid), pool.i.eq(fetch.o.as_value()),
+        ]
+        tag = Signal(self._fetch.o.tag.shape())
+        m.d.comb += tag.eq(pool.o.tag)
+        for number, (name, to) in enumerate((("dram", finish.i_dram), ("ssd", finish.i_ssd))):
+            # Room was made before the row was fetched: the queue cannot be full.
+            queue = BlockQueue(partial_layout(config), depth=config.partial_beats)
+            m.submodules[f"{name}_partials"] = self._flushed(queue)
+            m.d.comb += [
+                queue.i.valid.eq(pool.o_valid & (tag.tier == number)),
+                queue.i.payload.words.eq(pool.o.words), queue.i.payload.error.eq(tag.error),
+                getattr(arbiter, f"{name}_returned").eq(to.valid & to.ready),
+            ]
+            wiring.connect(m, queue.o, to)
+
+    def _flushed(self, part):
+        """A part in line, with the core's flush."""
+        return ResetInserter(self._flush)(part)
+
+    def _tensor_trains(self, m: Module) -> None:
+        front, tt = self._front, self._tt
+        wiring.connect(m, front.o_lookups, tt.i_lookups)
+        wiring.connect(m, front.o_load, tt.i_load)
+        wiring.connect(m, tt.o_vectors, self._finish.i_tt)
+
+    def _results(self, m: Module) -> None:
+        """Vectors, cache fills and the blocks out."""
+        front, finish, writes, fetch = self._front, self._finish, self._writes, self._fetch
+        reporter = self._reporter
+        wiring.connect(m, front.o_steps, finish.i_steps)
+        for client, part in ((OUTPUTS, finish), (STATUS, reporter)):
+            wiring.connect(m, part.o_requests, writes.i_requests[client])
+            m.d.comb += [
+                writes.i_data[client].valid.eq(part.o_data.valid),
+                writes.i_data[client].payload.eq(Cat(part.o_data.payload)),
+                part.o_data.ready.eq(writes.i_data[client].ready),
+            ]
+        wiring.connect(m, front.o_copies, writes.i_requests[COPIES])
+        m.d.comb += [
+            finish.outputs.eq(self._control.arguments.outputs),
+            finish.written.eq(writes.done[OUTPUTS]),
+            # The arbiter keeps account of the queue behind.
+            writes.i_data[COPIES].valid.eq(fetch.copy_valid), writes.i_data[COPIES].payload.data.eq(fetch.o_copy.data),
+            front.bags_done.eq(finish.instruction_done), front.row_done.eq(writes.done[COPIES]),
+            reporter.done.eq(writes.done[STATUS]),
+            reporter.number.eq(self._counters.number), reporter.total.eq(self._counters.total),
+            reporter.progress.released.eq(front.released), reporter.progress.instructions.eq(front.finished),
+        ]
+        tell = Signal()
+        m.d.sync += tell.eq(front.finish)
+        m.d.comb += reporter.tell.eq(tell & ~self._flush)
+
+    def _doorbell(self, m: Module) -> None:
+        """Looks how far the host has filled the ring, but only while a row is waited for."""
+        arbiter, reads = self._arbiter, self._reads
+        request, answer = reads.i_requests[DOORBELL], reads.o[DOORBELL]
+        asked, pause = Signal(), Signal(range(POLL_CYCLES))
+        filled, polled, failed = Signal(len(arbiter.filled)), Signal(), Signal()
+        m.d.comb += [
+            request.payload.address.eq(self._control.arguments.result + 4 * EMB.value("filled").word),
+            request.payload.beats.eq(1),
+            answer.ready.eq(1),
+            arbiter.filled.eq(filled), arbiter.polled.eq(polled),
+        ]
+        m.d.sync += [polled.eq(0), failed.eq(0)]
+        with m.If(self._flush):
+            m.d.sync += [request.valid.eq(0), asked.eq(0), pause.eq(0), filled.eq(0)]
+        with m.Elif(asked):
+            with m.If(request.ready):
+                m.d.sync += request.valid.eq(0)
+            with m.If(answer.valid):
+                m.d.sync += [asked.eq(0), polled.eq(~answer.payload.error), failed.eq(answer.payload.error),
+                             filled.eq(answer.payload.data), pause.eq(POLL_CYCLES - 1)]
+        with m.Elif(pause != 0):
+            m.d.sync += pause.eq(pause - 1)
+        with m.Elif(arbiter.waiting):
+            m.d.sync += [asked.eq(1), request.valid.eq(1)]
+        self._doorbell_failed = failed
+
+    def _count(self, m: Module) -> None:
+        counters, front, fetch, tt = self._counters, self._front, self._fetch, self._tt
+        events = counters.events
+        row, moved = front.row, fetch.events
+        beat = self.config.beat_bytes
+        beats = Signal(range(self.config.row_beats_max + 1))
+        m.d.comb += [
+            beats.eq(Mux(row.tt, row.beats + 1, 0)),
+            events.instructions.eq(front.finish), events.bags.eq(self._finish.done), events.indices.eq(row.index),
+            events.dram_rows.eq(moved.dram_row), events.dram_bytes.eq(Mux(moved.dram_beat, beat, 0)),
+            events.ssd_rows.eq(moved.ssd_row), events.ssd_bytes.eq(Mux(moved.ssd_beat, beat, 0)),
+            events.tt_rows.eq(row.tt), events.tt_bytes.eq(Cat(Const(0, self.config.beat_log2), beats)),
+            events.coalesced_rows.eq(moved.shared_row), events.beats_fetched.eq(moved.fetched),
+            events.cache_fills.eq(self._writes.done[COPIES]),
+        ]
+        for name in ("dram", "tt", "ssd", "write", "feeder"):
+            m.d.comb += events[f"stall_{name}"].eq(front.stall[name])
+        # The unit tells totals since its reset; what they have grown by is counted on.
+        for name, total in TT_COUNTS.items():
+            before, grown = Signal(TT_COUNT_BITS, name=f"{name}_before"), Signal(TT_COUNT_BITS, name=f"{name}_grown")
+            now = tt.counters[total][:TT_COUNT_BITS]
+            m.d.sync += [before.eq(now), grown.eq(now - before)]
+            with m.If(self._flush | front.flush_tt):
+                m.d.sync += [before.eq(0), grown.eq(0)]
+            m.d.comb += events[name].eq(grown)
+
+    def _run(self, m: Module) -> None:
+        """From start to done."""
+        control, front, finish, arbiter = self._control, self._front, self._finish, self._arbiter
+        reporter, writes = self._reporter, self._writes
+        # The result block's words before the counters, as far as they are ever set.
+        header = [Signal(32, name=f"header_{value.name}") for value in EMB.result if value.kind == "status"]
+        ports = (self._reads, self._writes, self._rows_port)
+
+        wait = Signal(range(2 * self._counters.period + 1))
+        running = Signal()
+        aborted = Signal()
+        with m.If(control.abort):
+            m.d.sync += aborted.eq(1)
+        m.d.comb += [
+            self._counters.events.cycles.eq(running),
+            reporter.header.eq(Cat(header)),
+            self._flush.eq(1),
+        ]
+        unwritten = writes.error[OUTPUTS] | writes.error[COPIES]
+        failed = (
+            (front.error.valid, front.error.code, front.error.instruction, front.error.bag, front.error.index,
+             front.error.detail),
+            (finish.fault_valid, finish.fault.code, finish.fault.instruction, finish.fault.bag, 0,
+             Mux(finish.fault.code == EMB.code("READ_ERROR"), ROWS, 0)),
+            (self._fetch.copy_valid & self._fetch.o_copy.error, EMB.code("READ_ERROR"), front.finished, 0, 0, ROWS),
+            (unwritten, EMB.code("WRITE_ERROR"), front.finished, 0, 0, writes.error[COPIES]),
+            (self._doorbell_failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
+            (arbiter.timed_out, EMB.code("TIMEOUT"), front.finished, 0, 0, arbiter.position),
+            (arbiter.overflow, EMB.code("RING_OVERFLOW"), front.finished, 0, 0, arbiter.filled),
+            (aborted, EMB.code("ABORTED"), front.finished, 0, 0, 0),
+        )
+        # What happened, a cycle before it is acted upon: the flush must not take it away.
+        noted = Signal()
+        with m.If(running & ~noted):
+            for happens, code, *told in reversed(failed):
+                with m.If(happens):
+                    m.d.sync += [word.eq(value) for word, value in zip(header, (code, *told, RUNNING), strict=True)]
+                    m.d.sync += noted.eq(1)
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += control.status.eq(IDLE)
+                m.d.sync += [wait.eq(2 * self._counters.period), aborted.eq(0), noted.eq(0)]
+                with m.If(control.start):
+                    m.d.sync += [word.eq(0) for word in header]
+                    m.next = "CLEAR"
+            with m.State("CLEAR"):
+                m.d.comb += [control.status.eq(RUNNING), self._counters.clear.eq(1)]
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    m.next = "START"
+            with m.State("START"):
+                m.d.comb += [control.status.eq(RUNNING), self._flush.eq(0), front.start.eq(1), running.eq(1)]
+                m.next = "RUN"
+            with m.State("RUN"):
+                m.d.comb += [control.status.eq(RUNNING), self._flush.eq(0), running.eq(1)]
+                with m.If(noted | front.done):
+                    m.next = "SETTLE"
+            with m.State("SETTLE"):
+                # Progress that was begun to be told is told.
+                m.d.comb += [control.status.eq(DRAINING), self._flush.eq(0), running.eq(1)]
+                m.d.sync += wait.eq(8)
+                with m.If(~reporter.busy & ~reporter.tell):
+                    m.next = "STOP"
+            with m.State("STOP"):
+                m.d.comb += [control.status.eq(DRAINING), self._stop.eq(1)]
+                # The ports say that they are idle some cycles late.
+                with m.If(wait != 0):
+                    m.d.sync += wait.eq(wait - 1)
+                with m.Elif(Cat(port.idle for port in ports).all()):
+                    m.next = "CLEAN"
+            with m.State("CLEAN"):
+                m.d.comb += [control.status.eq(DRAINING), self._stop.eq(1), self._reset_ports.eq(1)]
+                m.d.sync += wait.eq(2 * self._counters.period)
+                m.next = "TOTAL"
+            with m.State("TOTAL"):
+                # The last events reach their totals.
+                m.d.comb += control.status.eq(REPORTING)
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    m.d.comb += reporter.finish.eq(1)
+                    m.next = "REPORT"
+            with m.State("REPORT"):
+                m.d.comb += control.status.eq(REPORTING)
+                with m.If(reporter.finished):
+                    m.d.comb += control.done.eq(1)
+                    m.next = "IDLE"
