@@ -8,7 +8,7 @@ copied by FILL instructions at the program's beginning; the bags then find them 
 Source: SCRec §III.D (remapping); the fifth paper, §4.3 (row cache). Layouts are those of hw.isa.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from gen.tables import DEVICE_SHIFT, SSD, Bundle, Placed
 from golden.rowcache import RowCache, Step
 from hw.isa import EMB, Kernel
 
-__all__ = ["Bags", "Compiler", "Output", "Program", "encode"]
+__all__ = ["Bags", "Compiler", "Origin", "Output", "Program", "encode"]
 
 POSITIONS = 1 << DEVICE_SHIFT
 
@@ -49,12 +49,21 @@ class Output:
     dim: int
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What an instruction was made of: the request's number and its first bag and index; a LOAD or FILL has None."""
+
+    request: int | None = None
+    bag: int = 0
+    index: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """What a run needs beside the bundle's images.
 
     words: (instructions, 16) uint32. inputs: (beats, words of a beat) uint32. pages: (n,) page numbers, the
-    k-th at ring position k * page_beats. outputs: one a request.
+    k-th at ring position k * page_beats. outputs: one a request. origins: one an instruction.
     asked: bytes of the SSD's rows that the bags ask for. brought: bytes of the pages. cached: of the rows asked
     for, repeated ones counted, those that the row cache serves; filled: rows that enter it.
     """
@@ -65,6 +74,7 @@ class Program:
     page_beats: int
     outputs_beats: int
     outputs: tuple[Output, ...]
+    origins: tuple[Origin, ...]
     asked: int = 0
     brought: int = 0
     cached: int = 0
@@ -140,6 +150,16 @@ class _Request:
     mode: str
 
 
+@dataclass(frozen=True)
+class _Item:
+    """An instruction but for its release; `first` is the first ring position that it reads, not wrapped."""
+
+    name: str
+    values: dict[str, int]
+    first: int
+    origin: Origin
+
+
 class Compiler:
     """Compiles batches for one bundle; remembers which rows the row cache holds. A row's sum with others is rounded
     where it is added up, so the last bits of a vector depend on which rows are cached.
@@ -169,7 +189,8 @@ class Compiler:
         at = inputs.add(self.bundle.load.reshape(-1))
         count = self.bundle.load_beats
         words = [encode("LOAD", {"count": count, "indices": at})] if count else []
-        return Program(_stacked(words), inputs.image(), np.zeros(0, np.int64), self.bundle.page_beats, 0, ())
+        return Program(_stacked(words), inputs.image(), np.zeros(0, np.int64), self.bundle.page_beats, 0, (),
+                       (Origin(),) * len(words))
 
     def compile(self, batch: Sequence[Bags]) -> Program:
         """The program of a batch; the vectors come in the order of the requests.
@@ -225,42 +246,42 @@ class Compiler:
     def _compile(self, requests: Sequence[_Request], steps: Mapping[str, Step]) -> Program:
         inputs = _Inputs(self.bundle.words)
         ring = _Ring(self.bundle, self.ring_beats)
-        items: list[tuple[str, dict[str, int], int]] = []      # instruction, its fields, first ring position it reads
+        items: list[_Item] = []
         for name, step in steps.items():
             items += self._fills(self.bundle.placed[name], step, ring, inputs)
         asked = 0
         outputs, out = [], 0
-        for request in requests:
+        for number, request in enumerate(requests):
             placed = request.placed
             asked += len(_on_ssd(request)[0]) * placed.row_beats * self.bundle.words * 4
             count = len(request.offsets) - 1
-            items += self._bags(request, ring, inputs, out)
+            items += self._bags(request, number, ring, inputs, out)
             outputs.append(Output(placed.table.name, out, count, placed.row_beats, placed.table.dim))
             out += count * placed.row_beats
         for what, beats in (("inputs", inputs.beats), ("outputs", out)):
             if beats >= 1 << 32:
                 raise ValueError(f"the batch needs {beats} beats of {what}; offsets have 32 bits")
         words, keep = [], ring.end * self.bundle.page_beats
-        for name, values, first in reversed(items):
-            words.append(encode(name, {**values, "release": keep % POSITIONS}))
-            keep = min(keep, first)
+        for item in reversed(items):
+            words.append(encode(item.name, {**item.values, "release": keep % POSITIONS}))
+            keep = min(keep, item.first)
         pages = np.concatenate([np.zeros(0, np.int64), *ring.brought])
         return Program(_stacked(words[::-1]), inputs.image(), pages, self.bundle.page_beats, out, tuple(outputs),
-                       asked, len(pages) * self.bundle.page_bytes,
+                       tuple(item.origin for item in items), asked, len(pages) * self.bundle.page_bytes,
                        sum(int(np.count_nonzero(step.slots >= 0)) for step in steps.values()),
                        sum(len(step.filled) for step in steps.values()))
 
-    def _fills(self, placed: Placed, step: Step, ring: "_Ring", inputs: _Inputs):
+    def _fills(self, placed: Placed, step: Step, ring: "_Ring", inputs: _Inputs) -> Iterator["_Item"]:
         """FILL instructions for rows that enter the cache."""
         cuts, position = ring.plan(placed, step.filled, np.arange(len(step.filled) + 1))
         for start, end, first, beats in cuts:
             pairs = np.stack([position[start:end], placed.own_rows + step.filled_slots[start:end]], axis=1)
-            yield "FILL", {"count": end - start, "indices": inputs.add(pairs.reshape(-1)),
-                           "dram_base": placed.dram_base, "dram_rows": placed.dram_rows,
-                           "row_beats": placed.row_beats, "ring_first": first % POSITIONS,
-                           "ring_count": beats}, first
+            values = {"count": end - start, "indices": inputs.add(pairs.reshape(-1)),
+                      "dram_base": placed.dram_base, "dram_rows": placed.dram_rows, "row_beats": placed.row_beats,
+                      "ring_first": first % POSITIONS, "ring_count": beats}
+            yield _Item("FILL", values, first, Origin())
 
-    def _bags(self, request: _Request, ring: "_Ring", inputs: _Inputs, out: int):
+    def _bags(self, request: _Request, number: int, ring: "_Ring", inputs: _Inputs, out: int) -> Iterator["_Item"]:
         """BAGS instructions of one request."""
         placed, address, offsets = request.placed, request.address.copy(), request.offsets
         ranks, at = _on_ssd(request)
@@ -288,7 +309,7 @@ class Compiler:
                 values |= {"tt_table": placed.tt_table, "tt_rows": placed.tt_rows}
             if request.weights is not None:
                 values |= {"weighted": 1, "weights": inputs.add(request.weights[part].view(np.uint32))}
-            yield "BAGS", values, first
+            yield _Item("BAGS", values, first, Origin(number, start, part.start))
 
 
 def _on_ssd(request: _Request) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
