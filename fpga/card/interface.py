@@ -99,7 +99,7 @@ RULES = {
     "read_outside": "read outside the buffers",
     "write_outside": "write outside the buffers",
     "never_written": "read memory that was never written, an uncorrectable ECC error",
-    "ring_race": "read a page of the ring that the host is filling",
+    "ring_race": "read a page of the ring that has not landed yet or was released",
     "guard": "guard bytes beside a buffer have changed",
     "control": "the control slave broke its protocol",
 }

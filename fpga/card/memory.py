@@ -4,7 +4,7 @@ import ctypes
 import hashlib
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from fpga.card.device import Device
 from gen.tools import versions
 from gen.verilator import CACHE
 
-__all__ = ["RowRate", "library", "rows"]
+__all__ = ["RowRate", "library", "random_rows", "rows"]
 
 SOURCES = Path(__file__).parent / "cpp"
 LINE_BYTES = 64
@@ -27,12 +27,17 @@ TIMING = ("banks", "groups", "cl", "cwl", "trcd", "trp", "tras", "tccd_s", "tccd
 
 @dataclass(frozen=True)
 class RowRate:
-    """rows a second, share of the port's beats, cycles it took and the memory's counters."""
+    """rows a second, share of the port's beats, cycles it took, the memory's counters and, where asked for, its
+    commands: clock, kind ("A"ctivate, "P"recharge, "R"ead, "W"rite, re"F"resh), group, bank over all groups, row."""
 
     rows_per_s: float
     beats_share: float
     cycles: int
     counters: dict[str, int]
+    commands: np.ndarray | None = field(default=None, repr=False)
+
+
+COMMAND = np.dtype([("clock", np.int64), ("kind", np.int32), ("group", np.int32), ("bank", np.int32), ("row", np.int32)])
 
 
 @cache
@@ -52,11 +57,13 @@ def library() -> Path:
     return path
 
 
-def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead: int = 512) -> RowRate:
+def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead: int = 512,
+         writes: np.ndarray | None = None, trace: bool = False) -> RowRate:
     """Reads rows of `row_bytes` bytes at byte addresses from the memory's base, one after the other.
 
     Parameters  device: name or Device; addresses: (N,) whole numbers, multiples of 64; row_bytes: a multiple of
-                64; ahead: lines of 64 bytes that the port has under way at most
+                64; ahead: lines of 64 bytes that the port has under way at most; writes: (N,) rows that are
+                written, not read; trace: keep the memory's commands
     Timing      a 512-bit port asks for a line and takes a line each cycle at most, in order
     Raises      ValueError: an address is no multiple of 64 or lies outside the memory
     """
@@ -74,16 +81,22 @@ def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead
     fields = np.array(device.fields(), dtype=np.int32)
     counters = np.zeros(len(DDR_COUNTERS), dtype=np.uint64)
     lines = at // np.uint64(LINE_BYTES)
+    beats = at.size * (row_bytes // LINE_BYTES)
+    marks = None if writes is None else np.ascontiguousarray(writes, dtype=np.uint8)
+    if marks is not None and marks.shape != at.shape:
+        raise ValueError(f"writes must have one mark for each of {at.size} rows, not the shape {marks.shape}")
+    room = 8 * beats + 65536 if trace else 0
+    commands, traced = np.zeros(room, dtype=COMMAND), ctypes.c_uint64()
     call = ctypes.CDLL(str(library())).direct_rows
     call.restype = ctypes.c_uint64
     pointer = ctypes.c_void_p
     cycles = call(pointer(timing.ctypes.data), pointer(fields.ctypes.data), ctypes.c_int(len(fields)),
                   ctypes.c_int64(options["front"]), ctypes.c_int64(options["back"]), pointer(lines.ctypes.data),
                   ctypes.c_uint64(at.size), ctypes.c_uint64(row_bytes // LINE_BYTES), ctypes.c_uint64(ahead),
-                  pointer(counters.ctypes.data))
-    beats = at.size * (row_bytes // LINE_BYTES)
+                  pointer(None if marks is None else marks.ctypes.data), pointer(counters.ctypes.data),
+                  pointer(commands.ctypes.data if trace else None), ctypes.c_uint64(room), ctypes.byref(traced))
     return RowRate(at.size / cycles * device.kernel_mhz * 1e6, beats / cycles, cycles,
-                   dict(zip(DDR_COUNTERS, map(int, counters), strict=True)))
+                   dict(zip(DDR_COUNTERS, map(int, counters), strict=True)), commands[: traced.value] if trace else None)
 
 
 def random_rows(device: "Device | str", row_bytes: int, *, count: int = 20_000, seed: int = 1) -> RowRate:

@@ -30,6 +30,12 @@ struct DdrRequest {
     bool opened = false, closed = false;  // an activation, a precharge was made for it
 };
 
+// A command as the memory sees it, for checks: kind 'A' activate, 'P' precharge, 'R', 'W', 'F' refresh.
+struct DdrCommand {
+    int64_t clock;
+    int32_t kind, group, bank, row;
+};
+
 struct DdrCounters {
     uint64_t hits = 0, misses = 0, conflicts = 0, activates = 0, refreshes = 0, reads = 0, writes = 0;
 };
@@ -39,6 +45,7 @@ class Ddr {
     DdrTiming t;
     std::vector<DdrField> map;
     DdrCounters counters;
+    std::vector<DdrCommand>* trace = nullptr;
 
     void reset() {
         bank.assign(t.banks * t.groups, Bank());
@@ -117,6 +124,9 @@ class Ddr {
     int64_t now = 0, last_read = 0, last_write = 0, last_act = 0, refresh_at = 0, wake = 0;
     bool draining = false;
 
+    void tell(int64_t clock, char kind, int64_t at = 0, int64_t row = 0) {
+        if (trace) trace->push_back({clock, kind, int32_t(at / t.banks), int32_t(at), int32_t(row)});
+    }
     static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
     // All banks are closed, then rest for tRFC. Requests wait where they are.
@@ -125,9 +135,11 @@ class Ddr {
         for (Bank& b : bank)
             start = later(start, b.row >= 0 ? later(b.precharge, now) + t.trp : b.activate);
         for (Bank& b : bank) {
+            if (b.row >= 0) tell(later(b.precharge, now), 'P', &b - bank.data());
             b.row = -1;
             b.activate = start + t.trfc;
         }
+        tell(start, 'F');
         counters.refreshes++;
         refresh_at += t.trefi;
         wake = start + t.trfc;
@@ -203,6 +215,7 @@ class Ddr {
                 act_at = (act_at + 1) & 3;
                 r.opened = true;
                 counters.activates++;
+                tell(now, 'A', r.bank, r.row);
                 wake = now + 1;
                 return;
             }
@@ -212,6 +225,7 @@ class Ddr {
             Bank& b = bank[queue[close].bank];
             b.row = -1;
             b.activate = now + t.trp;
+            tell(now, 'P', queue[close].bank);
             queue[close].closed = true;
             wake = now + 1;
             return;
@@ -227,6 +241,7 @@ class Ddr {
         Group& g = group[r.group];
         (r.closed ? counters.conflicts : r.opened ? counters.misses : counters.hits)++;
         g.column = now;
+        tell(now, draining ? 'W' : 'R', r.bank, r.row);
         if (draining) {
             last_write = g.write = now;
             b.precharge = later(b.precharge, now + t.cwl + t.bl2 + t.twr);
@@ -242,6 +257,7 @@ class Ddr {
             // Column access with auto-precharge: nobody waits for this row.
             b.row = -1;
             b.activate = b.precharge + t.trp;
+            tell(b.precharge, 'P', r.bank);
         }
     }
     static bool wanted(const std::vector<DdrRequest>& queue, const DdrRequest& r) {

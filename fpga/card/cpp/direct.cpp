@@ -15,11 +15,13 @@ struct Direct {
 extern "C" {
 // Reads `count` rows of `row_lines` lines at the given line addresses, a line a cycle at most each way and up to
 // `ahead` lines under way; returns the cycles from the first request to the last line. timing: the fields of
-// DdrTiming in the order of `direct_names`; fields: four numbers each; counters: seven.
+// DdrTiming in the order of fpga.card.memory.TIMING; fields: four numbers each; counters: seven; trace: room for
+// `trace_room` commands, of which `traced` were given, or null.
 __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timing, const int32_t* fields, int field_count,
                                                             int64_t front, int64_t back, const uint64_t* rows,
                                                             uint64_t count, uint64_t row_lines, uint64_t ahead,
-                                                            uint64_t* counters) {
+                                                            const uint8_t* writes, uint64_t* counters,
+                                                            DdrCommand* trace, uint64_t trace_room, uint64_t* traced) {
     auto d = new Direct;
     DdrTiming& t = d->ddr.t;
     for (int64_t* v : {&t.banks, &t.groups, &t.cl, &t.cwl, &t.trcd, &t.trp, &t.tras, &t.tccd_s, &t.tccd_l, &t.trrd_s,
@@ -30,12 +32,20 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
     for (int i = 0; i < field_count; i++)
         d->ddr.map.push_back({fields[4 * i], fields[4 * i + 1], fields[4 * i + 2], fields[4 * i + 3]});
     d->ddr.reset();
+    std::vector<DdrCommand> commands;
+    if (trace) d->ddr.trace = &commands;
     d->lines.limit = ahead < LineQueue::SIZE ? ahead : LineQueue::SIZE;
     LineQueue& q = d->lines;
     uint64_t asked = 0, got = 0, total = count * row_lines;
-    while (got < total) {
+    while (got < total || !d->ddr.idle()) {
         d->cycle++;
-        if (asked < total && q.room()) {
+        bool write = asked < total && writes && writes[asked / row_lines];
+        if (write) {
+            if (d->ddr.room(true)) {
+                d->ddr.put(rows[asked / row_lines] + asked % row_lines, 0, 0, true);
+                asked++, got++;
+            }
+        } else if (asked < total && q.room()) {
             q.push(rows[asked / row_lines] + asked % row_lines, LINE, false, d->cycle + front);
             asked++;
         }
@@ -54,6 +64,10 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
     }
     const DdrCounters& n = d->ddr.counters;
     for (uint64_t v : {n.hits, n.misses, n.conflicts, n.activates, n.refreshes, n.reads, n.writes}) *counters++ = v;
+    if (trace) {
+        *traced = commands.size();
+        for (uint64_t i = 0; i < trace_room && i < commands.size(); i++) trace[i] = commands[i];
+    }
     uint64_t cycles = d->cycle;
     delete d;
     return cycles;

@@ -26,7 +26,7 @@ struct Stall {
     uint32_t share = 0, longest = 1, left = 0;
     bool held = false;
     Random random;
-    bool now() {
+    bool now() {  // called once in every cycle
         if (!share) return false;
         if (!left) {
             held = (random.next() & 0xFFFF) < share;
@@ -105,8 +105,8 @@ struct Memory {
     int64_t latency = 100;          // of the ideal memory, address to first beat
     int64_t front = 20, back = 20;  // cycles between a port and the controller, one way
     int64_t bursts = 256;           // that a port has under way at most, each way
-    uint64_t filling_base = 0;      // the ring that the host fills, by 4 KB pages
-    std::vector<uint8_t> filling;
+    uint64_t ring_base = 0;         // the ring that the host fills: which of its 4 KB hold nothing
+    std::vector<uint8_t> empty;
     std::vector<ErrorRule> errors;
     Ddr ddr;
     uint64_t cycle = 0;
@@ -126,9 +126,9 @@ struct Memory {
             broken.add(NEVER_WRITTEN, port, l.address, cycle);
             l.response = SLVERR;
         }
-        if (!filling.empty() && l.address >= filling_base) {
-            uint64_t page = (l.address - filling_base) / Store::PAGE;
-            if (page < filling.size() && filling[page]) broken.add(RING_RACE, port, l.address, cycle);
+        if (!empty.empty() && l.address >= ring_base) {
+            uint64_t page = (l.address - ring_base) / Store::PAGE;
+            if (page < empty.size() && empty[page]) broken.add(RING_RACE, port, l.address, cycle);
         }
     }
     uint8_t injected(int port, bool write, uint64_t beat, uint64_t address) const {
@@ -200,11 +200,12 @@ class Port {
     // After the edge: pins for the next one.
     void drive() {
         expand();
-        if (r_free) next_read();
-        if (b_free) next_response();
-        *p.arready = int64_t(outstanding) < m->bursts && !stall[3].now();
-        *p.awready = int64_t(bursts.size() + responses.size()) < m->bursts && !stall[0].now();
-        *p.wready = !bursts.empty() && writes.size() < 64 && !stall[1].now();
+        bool hold_r = stall[4].now(), hold_b = stall[2].now();
+        if (r_free) next_read(hold_r);
+        if (b_free) next_response(hold_b);
+        *p.arready = !stall[3].now() && int64_t(outstanding) < m->bursts;
+        *p.awready = !stall[0].now() && int64_t(bursts.size() + responses.size()) < m->bursts;
+        *p.wready = !stall[1].now() && !bursts.empty() && writes.size() < 64;
     }
     uint64_t under_way() const { return outstanding + bursts.size() + responses.size(); }
 
@@ -340,11 +341,11 @@ class Port {
         if (!b.beats) reads.pop_front();
     }
 
-    void next_read() {
+    void next_read(bool hold) {
         *p.rvalid = 0;
         if (lines.empty()) return;
         Line& l = lines.at(lines.head);
-        if (!l.done || l.ready > m->cycle || stall[4].now()) return;
+        if (!l.done || l.ready > m->cycle || hold) return;
         uint64_t at = l.address + offset;
         uint8_t response = m->injected(me, false, read_beats++, at);
         if (response == OKAY) response = l.response;
@@ -360,12 +361,12 @@ class Port {
         lines.head++;
     }
 
-    void next_response() {
+    void next_response(bool hold) {
         *p.bvalid = 0;
         if (responses.empty()) return;
         Response& r = responses.front();
         if (r.ready == UINT64_MAX && accepted >= r.line) r.ready = m->cycle + uint64_t(m->back);
-        if (r.ready > m->cycle || stall[2].now()) return;
+        if (r.ready > m->cycle || hold) return;
         *p.bvalid = 1;
         *p.bresp = r.response;
         responses.pop_front();

@@ -37,13 +37,13 @@ class Ssd {
         progress = progress_at;
         doorbell = doorbell_at;
         beat = beat_bytes;
-        m->filling.clear();
+        m->empty.clear();
     }
 
     // A run begins: nothing has been brought and nothing consumed.
     void start() {
         dead = false;
-        next = landed = 0;
+        next = landed = freed = 0;
         flights.clear();
         done.assign(count, 0);
         bells.clear();
@@ -53,11 +53,11 @@ class Ssd {
         die_free.assign(t.channels * t.dies, 0);
         die_page.assign(t.channels * t.dies, UINT64_MAX);
         channel_free.assign(t.channels, 0);
-        m->filling.clear();
+        m->empty.clear();
         running = count > 0;
         if (!count) return;
-        m->filling_base = ring;
-        m->filling.assign(ring_bytes / Store::PAGE, 0);
+        m->ring_base = ring;
+        m->empty.assign(ring_bytes / Store::PAGE, 1);
         released = uint32_t(transfers[1]) & MASK;
         poll_at = m->cycle;
         put(progress, released);
@@ -66,7 +66,7 @@ class Ssd {
     // The run is over, whatever was still on its way.
     void stop_run() {
         running = false;
-        m->filling.clear();
+        m->empty.clear();
         to_write.clear();
     }
 
@@ -76,6 +76,7 @@ class Ssd {
         if (now >= poll_at) {
             released = m->store->word(progress) & MASK;
             poll_at = now + uint64_t(t.poll);
+            for (; freed < landed && ((released - end_of(freed)) & MASK) < 1u << 29; freed++) empty(freed, 1);
         }
         while (!bells.empty() && bells.front().at <= now) {
             put(doorbell, bells.front().position);
@@ -116,7 +117,7 @@ class Ssd {
     const uint8_t* data = nullptr;
     const uint64_t* transfers = nullptr;  // page, position
     uint64_t data_bytes = 0, page_bytes = 4096, count = 0, ring = 0, ring_bytes = 0, progress = 0, doorbell = 0, beat = 64;
-    uint64_t next = 0, landed = 0, poll_at = 0, link_free = 0, link_start = 0, link_lines = 0;
+    uint64_t next = 0, landed = 0, freed = 0, poll_at = 0, link_free = 0, link_start = 0, link_lines = 0;
     int on_link = -1;
     uint32_t released = 0;
     bool dead = false, running = false;
@@ -131,9 +132,10 @@ class Ssd {
         return uint32_t(transfers[2 * number + 1] + page_bytes / beat) & MASK;
     }
     bool room() const { return ((end_of(next) - released) & MASK) <= ring_bytes / beat; }
-    void fill(uint64_t number, uint8_t value) {
+    // Whether nobody may read a page of the ring: from its release until the next one has landed there.
+    void empty(uint64_t number, uint8_t value) {
         uint64_t page = (target(number) - ring) / Store::PAGE;
-        for (uint64_t i = 0; i < page_bytes / Store::PAGE; i++) m->filling[page + i] = value;
+        for (uint64_t i = 0; i < page_bytes / Store::PAGE; i++) m->empty[page + i] = value;
     }
 
     // The command goes to the drive: its die reads the flash page, then the channel carries the data.
@@ -149,7 +151,6 @@ class Ssd {
         at += uint64_t(t.bus) * page_bytes / 4096;
         channel_free[channel] = at;
         flights.push_back({next, at});
-        fill(next, 1);
         next++;
     }
     void choose() {
@@ -166,7 +167,7 @@ class Ssd {
         on_link = -1;
         if (number < lost.size() && lost[number]) return;
         m->store->write(target(number), data + transfers[2 * number] * page_bytes, page_bytes);
-        fill(number, 0);
+        empty(number, 0);
         done[number] = 1;
         pages++;
         moved += page_bytes;
