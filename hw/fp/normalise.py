@@ -70,7 +70,8 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     for k in range(4):
         high = cut - 3 - 4 * k
         if high > 0:
-            below = below | (coarse_held[max(high - 4, 0):high].any() & (by4 <= k))
+            # The lowest block is all that is left, however wide the sum.
+            below = below | (coarse_held[max(high - 4, 0) if k < 3 else 0:high].any() & (by4 <= k))
     m.d.sync += [by1.eq(by1_next), by1_twin.eq(by1_next), middle.eq(moved[cut - 3:]),
                  by4_held.eq(by4), lost.eq(below)]
 
