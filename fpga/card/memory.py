@@ -37,7 +37,7 @@ class RowRate:
     commands: np.ndarray | None = field(default=None, repr=False)
 
 
-COMMAND = np.dtype([("clock", np.int64), ("kind", np.int32), ("group", np.int32), ("bank", np.int32), ("row", np.int32)])
+COMMAND = np.dtype([("clock", np.int64), *((name, np.int32) for name in ("kind", "group", "bank", "row"))])
 
 
 @cache
@@ -96,7 +96,8 @@ def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead
                   pointer(None if marks is None else marks.ctypes.data), pointer(counters.ctypes.data),
                   pointer(commands.ctypes.data if trace else None), ctypes.c_uint64(room), ctypes.byref(traced))
     return RowRate(at.size / cycles * device.kernel_mhz * 1e6, beats / cycles, cycles,
-                   dict(zip(DDR_COUNTERS, map(int, counters), strict=True)), commands[: traced.value] if trace else None)
+                   dict(zip(DDR_COUNTERS, map(int, counters), strict=True)),
+                   commands[: traced.value] if trace else None)
 
 
 def random_rows(device: "Device | str", row_bytes: int, *, count: int = 20_000, seed: int = 1) -> RowRate:

@@ -122,7 +122,7 @@ def test_what_limits_what():
     """Cases in which one rule alone decides, worked out by hand; refresh is put off."""
     calm = SMARTSSD.replace("ddr4", trefi=type(SMARTSSD.ddr4.trefi)(1e9, 0))
     n, page = 2000, 8192
-    bank_of = lambda bank, row: (row << 16) + bank * page  # noqa: E731  row16 bank2 group1 column7
+    bank_of = lambda bank, row: (row << 16) + bank * page  # row16 bank2 group1 column7
     # One page: column accesses of one group, 6 clocks apart; of both groups in turn, 4, a line a cycle.
     assert cycles(calm, [64 * (i % 128) for i in range(n)]).cycles == pytest.approx(n * 6 / 4, rel=0.05)
     assert cycles(calm, [64 * (i // 2 % 128) + i % 2 * page for i in range(n)]).cycles == pytest.approx(n, rel=0.05)
