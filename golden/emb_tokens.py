@@ -1,0 +1,180 @@
+"""What the front of the EMB core deals out: rows to each memory, chunks of train rows, and steps that end bags.
+
+An instruction is a mapping of its fields by their names in hw.isa; inputs are 32-bit words. Everything is said bag
+by bag: which rows a memory is asked for, the first and the last marked, and what makes the bag's vector up.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal"]
+
+BAGS, FILL = 2, 3
+MEAN, MAX = 1, 2
+DRAM, TT, SSD = range(3)
+INDEX_DEVICE, INDEX_RANGE, LENGTHS, TT_TABLE = 3, 4, 5, 11
+POSITIONS = 1 << 30
+ONE = 0x3F800000
+
+
+class Row(NamedTuple):
+    """A row to fetch. offset: beats, or the ring position; beats: less one; weight: binary32."""
+
+    offset: int
+    beats: int
+    first: int
+    last: int
+    weight: int
+    maximum: int
+    copy: int
+
+
+class Lookup(NamedTuple):
+    """A row of a train, and whether a chunk begins or ends with it."""
+
+    table: int
+    index: int
+    begin: int
+    end: int
+
+
+class Step(NamedTuple):
+    """A chunk's vector (tt), and with `end` the bag's end and whose partials it has. factor is what counts."""
+
+    tt: int
+    dram: int
+    ssd: int
+    first: int
+    end: int
+    mode: int
+    weighted: int
+    factor: int
+    beats: int
+    out: int
+    last: int
+    instruction: int
+
+
+class Copy(NamedTuple):
+    """Where a row is copied to, in beats of the rows' buffer."""
+
+    offset: int
+    beats: int
+
+
+class Fault(NamedTuple):
+    code: int
+    bag: int
+    index: int
+    detail: int
+
+
+@dataclass
+class Dealt:
+    """In order, each list by itself; `fault` ends an instruction early."""
+
+    dram: list[Row] = field(default_factory=list)
+    ssd: list[Row] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    fault: Fault | None = None
+
+
+def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, number: int = 0, ring_beats: int = 0,
+         index_bits: int = 30, loaded: Container[int] = ()) -> Dealt:
+    """What a BAGS or FILL instruction deals out, up to its first fault.
+
+    Parameters  item: fields by name; inputs: all words of the inputs' buffer; words: of a beat; number: of the
+                instruction; ring_beats: of the ring; index_bits: of a train's row; loaded: tables that are there
+    """
+    dealt = Dealt()
+    beats = item["row_beats"]
+
+    def region(name: str, count: int) -> Sequence[int]:
+        start = item[name] * words
+        return [int(word) for word in inputs[start:start + count]]
+
+    def in_ring(position: int) -> bool:
+        along = (position - item["ring_first"]) % POSITIONS
+        return (bool(ring_beats) and along + beats <= item["ring_count"]
+                and position % ring_beats + beats <= ring_beats)
+
+    if item["opcode"] == FILL:
+        pairs = region("indices", 2 * item["count"])
+        for at in range(item["count"]):
+            position, row = pairs[2 * at:2 * at + 2]
+            if position >= POSITIONS or not in_ring(position):
+                dealt.fault = Fault(INDEX_RANGE, at, 2 * at, position)
+                return dealt
+            if row >= item["dram_rows"]:
+                dealt.fault = Fault(INDEX_RANGE, at, 2 * at + 1, row)
+                return dealt
+            dealt.ssd.append(Row(position, beats - 1, 1, 1, ONE, 0, 1))
+            dealt.copies.append(Copy(item["dram_base"] + row * beats, beats))
+        return dealt
+
+    total = item["indices_count"]
+    lengths = region("lengths", item["count"])
+    indices = region("indices", total)
+    weights = region("weights", total) if item["weighted"] else None
+    at = 0
+    for bag, length in enumerate(lengths):
+        if length > total - at or (bag == item["count"] - 1 and length != total - at):
+            dealt.fault = Fault(LENGTHS, bag, at, length)
+            return dealt
+        rows: dict[int, list[tuple[int, int]]] = {DRAM: [], TT: [], SSD: []}
+        for index in range(at, at + length):
+            word = indices[index]
+            code = _refused(item, word, index_bits, loaded, in_ring)
+            if code:
+                dealt.fault = Fault(code, bag, index, item["tt_table"] if code == TT_TABLE else word)
+                break
+            rows[word >> 30].append((word % POSITIONS, weights[index] if weights else ONE))
+        _bag(dealt, item, number, bag, length, rows)
+        if dealt.fault:
+            return dealt
+        at += length
+    return dealt
+
+
+def _refused(item: Mapping[str, int], word: int, index_bits: int, loaded: Container[int], in_ring) -> int:
+    device, row = word >> 30, word % POSITIONS
+    if device == 3:
+        return INDEX_DEVICE
+    if device == DRAM and row >= item["dram_rows"] or device == SSD and not in_ring(row):
+        return INDEX_RANGE
+    if device == TT and row >= min(item["tt_rows"], 1 << index_bits):
+        return INDEX_RANGE
+    return TT_TABLE if device == TT and item["tt_table"] not in loaded else 0
+
+
+def _bag(dealt: Dealt, item: Mapping[str, int], number: int, bag: int, length: int,
+         rows: dict[int, list[tuple[int, int]]]) -> None:
+    """The rows of a bag. One that a fault broke off is still waiting for its last row of each memory."""
+    whole = dealt.fault is None
+    beats, maximum = item["row_beats"] - 1, int(item["mode"] == MAX)
+    for place, to in ((DRAM, dealt.dram), (SSD, dealt.ssd)):
+        mine = rows[place]
+        for at, (offset, weight) in enumerate(mine if whole else mine[:-1]):
+            start = item["dram_base"] + offset * item["row_beats"] if place == DRAM else offset
+            to.append(Row(start, beats, int(at == 0), int(at == len(mine) - 1), weight, maximum, 0))
+
+    chunk = item["chunk_rows"]
+    ends = []   # factors
+    mine = rows[TT]
+    for at, (index, weight) in enumerate(mine if whole else mine[:-1]):
+        end = at % chunk == chunk - 1 or at == len(mine) - 1
+        dealt.lookups.append(Lookup(item["tt_table"], index, int(at % chunk == 0), int(end)))
+        if end:
+            ends.append(length if item["mode"] == MEAN else weight)
+    steps = [(1, factor) for factor in ends]
+    if whole and not ends:
+        steps = [(0, length if item["mode"] == MEAN else 0)]
+    for at, (tt, factor) in enumerate(steps):
+        end = whole and at == len(steps) - 1
+        dealt.steps.append(Step(
+            tt, int(end and bool(rows[DRAM])), int(end and bool(rows[SSD])), int(at == 0), int(end), item["mode"],
+            item["weighted"], factor, beats, item["out"] + bag * item["out_stride"],
+            int(end and bag == item["count"] - 1), number))
