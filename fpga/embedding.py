@@ -1,0 +1,213 @@
+"""Embedding bags on a card, called as torch.nn.EmbeddingBag is.
+
+    from fpga.embedding import EmbeddingBags, Table
+    with EmbeddingBags([Table.place("genre", values, device)]) as bags:     # the simulated card
+        vectors = bags("genre", indices, offsets, mode="mean")              # (bags, dim) float32
+
+Rows lie where the table's placement puts them: card memory, tensor train, SSD. A batch of several tables is one run
+of the core: `bags.batch([bags.request("genre", ...), bags.request("anime", ...)])`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpga.card import Buffer, Card, CardError, SsdStream
+from fpga.card import open as open_card
+from gen.compile import Bags, Compiler, Program
+from gen.config import load
+from gen.headers import KERNELS
+from gen.tables import DRAM, SSD, TT, Bundle, Table
+
+__all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
+
+KERNEL = KERNELS["emb"]
+TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
+
+
+class RunError(CardError):
+    """The core ended a run with an error. code, instruction, bag, index, detail: of the result block; table, and
+    `request_bag` and `request_index` within the request, where an instruction of bags is meant.
+    """
+
+    def __init__(self, text: str, **place: Any):
+        super().__init__(text)
+        self.__dict__.update(place)
+
+
+class EmbeddingBags:
+    """Tables on a card.
+
+    tables: names differ. card: "sim" opens the simulated one, else an open card whose core is that of `preset`,
+    which is then not closed here. preset: a name or path, or the core's configuration itself. page_bytes: of the
+    SSD. ring_bytes: where its pages land, a power of two. cache_rows: rows of card memory, by table, that hold its
+    hottest SSD rows. timeout_cycles: of a row's landing. options: for fpga.card.open.
+
+    The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
+    `program` what was run.
+    Raises      ValueError: tables that do not fit the core; CardError: a card that cannot hold them
+    """
+
+    def __init__(self, tables: Sequence[Table], *, card: "str | Card" = "sim", preset: Any = "smartssd",
+                 page_bytes: int = 4096, ring_bytes: int = 1 << 20, cache_rows: Mapping[str, int] | None = None,
+                 timeout_cycles: int = TIMEOUT_CYCLES, **options: Any):
+        config = load(preset).cores["emb"] if isinstance(preset, str) else preset
+        self.bundle = Bundle(tables, config, page_bytes, dict(cache_rows or {}))
+        beat = 4 * self.bundle.words
+        self.compiler = Compiler(self.bundle, ring_beats=ring_bytes // beat if len(self.bundle.pages) else 0)
+        self.timeout_cycles = timeout_cycles
+        self.last: dict[str, int] = {}
+        self.program: Program | None = None
+        self._owned = isinstance(card, str)
+        self.card: Card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
+        self._buffers: dict[str, Buffer] = {}
+        try:
+            self._write("rows", self.bundle.rows)
+            self._room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0))
+            self._run(self.compiler.load())
+        except BaseException:
+            self.close()
+            raise
+
+    def __call__(self, table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
+                 per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
+                 padding_idx: int | None = None) -> NDArray[np.float32]:
+        """Vectors (bags, dim) of one table; the arguments are those of torch.nn.functional.embedding_bag."""
+        return self.batch([self.request(table, indices, offsets, per_sample_weights, mode, include_last_offset,
+                                        padding_idx)])[0]
+
+    @staticmethod
+    def request(table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
+                per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
+                padding_idx: int | None = None) -> Bags:
+        """Bags in the form that `batch` takes.
+
+        indices: (N,) with offsets (B,), the first of which is 0, or with include_last_offset (B + 1,), the last of
+        which is N; or (B, N) without offsets, N indices a bag. per_sample_weights: of the indices' shape, with sum
+        alone. Indices equal to padding_idx are left out, from the number that a mean is divided by too.
+        Raises      ValueError: one sentence that names the table
+        """
+        flat, weights = np.asarray(indices), None
+        if per_sample_weights is not None:
+            weights = np.asarray(per_sample_weights, np.float32)
+            if weights.shape != flat.shape:
+                raise ValueError(f"table {table}: per_sample_weights has shape {weights.shape}, "
+                                 f"the indices {flat.shape}")
+            weights = weights.reshape(-1)
+        if flat.ndim == 2:
+            if offsets is not None:
+                raise ValueError(f"table {table}: indices of 2 axes are bags of their own, so offsets must be None")
+            ends = np.arange(flat.shape[0] + 1, dtype=np.int64) * flat.shape[1]
+            flat = flat.reshape(-1)
+        elif flat.ndim == 1:
+            if offsets is None:
+                raise ValueError(f"table {table}: indices of 1 axis need offsets")
+            ends = np.asarray(offsets)
+            if ends.ndim != 1 or include_last_offset and not len(ends):
+                raise ValueError(f"table {table}: offsets must have 1 axis"
+                                 + (" and an entry at least with include_last_offset" if include_last_offset else "")
+                                 + f", not the shape {ends.shape}")
+            if len(ends) and (ends.dtype.kind not in "iu" or ends.min() < 0 or ends.max() > len(flat)):
+                raise ValueError(f"table {table}: offsets must be whole numbers from 0 to the {len(flat)} indices")
+            if not include_last_offset:
+                ends = np.append(ends, len(flat)) if len(ends) else np.zeros(1, np.int64)
+        else:
+            raise ValueError(f"table {table}: indices must have 1 or 2 axes, not {flat.ndim}")
+        if padding_idx is not None:
+            kept = flat != padding_idx
+            ends = np.concatenate([[0], np.cumsum(kept)])[ends]
+            flat, weights = flat[kept], weights if weights is None else weights[kept]
+        if not flat.size:
+            flat = flat.astype(np.int64)    # an empty list is float64 to NumPy
+        return Bags(table, flat, ends, weights, mode)
+
+    def batch(self, requests: Sequence[Bags]) -> list[NDArray[np.float32]]:
+        """The vectors of every request, in order, from one run of the core.
+
+        Raises      ValueError: a request that is wrong; RunError: the core's own words; CardError: the card's
+        """
+        program = self.compiler.compile(requests)
+        self._run(program, requests)
+        if not program.count:
+            return program.vectors(np.zeros(0, np.uint32))
+        return program.vectors(self.card.read(self._buffers["outputs"], np.uint32,
+                                              program.outputs_beats * self.bundle.words))
+
+    def close(self) -> None:
+        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
+        if self._owned:
+            self.card.close()
+        else:
+            for buffer in self._buffers.values():
+                self.card.free(buffer)
+        self._buffers = {}
+
+    def __enter__(self) -> "EmbeddingBags":
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def _room(self, name: str, size: int) -> Buffer:
+        """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back."""
+        beat = 4 * self.bundle.words
+        held = self._buffers.get(name)
+        if held is None or held.bytes < size:
+            if held is not None:
+                self.card.free(self._buffers.pop(name))
+            self._buffers[name] = self.card.allocate(max(beat, -(-size // beat) * beat), name)
+        return self._buffers[name]
+
+    def _write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
+        buffer = self._room(name, data.nbytes)
+        if data.size:
+            self.card.write(buffer, data)
+        return buffer
+
+    def _run(self, program: Program, requests: Sequence[Bags] = ()) -> None:
+        self.program = program
+        if not program.count:
+            return
+        words = self.bundle.words
+        # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
+        result = self._write("result", np.zeros(KERNEL.result_words, np.uint32))
+        ring = self._buffers["ring"]
+        arguments: dict[str, int | Buffer] = {
+            "program": self._write("program", program.words), "program_count": program.count,
+            "inputs": self._write("inputs", program.inputs), "inputs_beats": len(program.inputs),
+            "outputs": self._room("outputs", program.outputs_beats * words * 4),
+            "outputs_beats": program.outputs_beats,
+            "rows": self._buffers["rows"], "rows_beats": len(self.bundle.rows),
+            "ring": ring, "ring_beats": self.compiler.ring_beats, "result": result, "timeout": self.timeout_cycles,
+        }
+        self.card.stream(None if not len(program.pages) else SsdStream(
+            self.bundle.pages, self.bundle.page_bytes, program.transfers, ring,
+            result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
+            4 * words))
+        self.card.run(arguments)
+        self.card.wait()
+        block = self.card.read(result, np.uint32)
+        self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
+                     for value in KERNEL.result}
+        if self.last["code"]:
+            raise self._error(program, requests)
+
+    def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:
+        """What went wrong, in the words of whoever made the requests."""
+        last = self.last
+        code = next((code for code in KERNEL.codes if code.code == last["code"]), None)
+        place: dict[str, Any] = {name: last[name] for name in ("code", "instruction", "bag", "index", "detail")}
+        text = f"code {last['code']}" if code is None else f"{code.name}: {code.about} ({last['detail']:#x})"
+        where = f"instruction {last['instruction']}"
+        origin = program.origins[last["instruction"]] if last["instruction"] < program.count else None
+        if origin is not None and origin.request is not None:
+            place |= {"table": requests[origin.request].table, "request_bag": origin.bag + last["bag"],
+                      "request_index": origin.index + last["index"]}
+            where += f", table {place['table']}"
+            if code is not None and "bag" in code.place:
+                where += f", bag {place['request_bag']}"
+                if "index" in code.place:
+                    where += f", index {place['request_index']} of the request"
+        return RunError(f"{where}: {text}", **place)
