@@ -1,5 +1,6 @@
 """Opens cards."""
 
+from pathlib import Path
 from typing import Any
 
 from fpga.card.device import Device
@@ -17,7 +18,7 @@ def open(
     *,
     device: "str | Device" = "smartssd",
     core: Any = "emb",
-    preset: str = "smartssd",
+    preset: Any = "smartssd",
     kernel: KernelLike | None = None,
     memory: str = "ddr4",
     process: bool = False,
@@ -26,10 +27,10 @@ def open(
 
     Parameters  kind: "sim", the Verilated core in this process; device: name of a file in fpga/devices, a path
                 that ends in .toml, or a Device; core: the name of a core that the preset describes, or a
-                component with ports m##_axi, s_axi_control, interrupt; preset: name or path; kernel: describes
-                the arguments, default: the component's attribute `kernel`; memory: "ddr4" for the device's
-                timing, "ideal" for a fixed latency and every bandwidth; process: the card lives in a process
-                of its own, so that several work at the same time
+                component with ports m##_axi, s_axi_control, interrupt; preset: name, path, or the core's
+                configuration itself; kernel: describes the arguments, default: the component's attribute
+                `kernel`; memory: "ddr4" for the device's timing, "ideal" for a fixed latency and every bandwidth;
+                process: the card lives in a process of its own, so that several work at the same time
     Raises      CardError: the sentence; ConfigError: device or preset; RuntimeError: the model cannot be built
     """
     if kind != "sim":
@@ -37,10 +38,15 @@ def open(
     found = Device.load(device)
     component, name = core, getattr(type(core), "__name__", "core")
     if isinstance(core, str):
-        cores = config.load(preset).cores
-        if core not in cores:
-            raise CardError(f"preset {preset!r} describes no core {core!r}; it has {', '.join(cores)}")
-        component, name = CORES[core].unit(cores[core]), f"{core}_{preset}"
+        if core not in CORES:
+            raise CardError(f"there is no core {core!r}; there are {', '.join(CORES)}")
+        if isinstance(preset, str | Path):
+            cores = config.load(preset).cores
+            if core not in cores:
+                raise CardError(f"preset {str(preset)!r} describes no core {core!r}; it has {', '.join(cores)}")
+            component, name = CORES[core].unit(cores[core]), f"{core}_{Path(preset).stem}"
+        else:
+            component, name = CORES[core].unit(preset), core
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
     model = build(component, f"card_{name}")
     if process:
