@@ -14,10 +14,11 @@ LAW = {
     "hw": ((), ("amaranth",)),
     "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "pyosys", "matplotlib")),
     "verif": (("gen", "hw", "golden"), ("amaranth", "cocotb", "cocotb_tools", "find_libpython", "numpy", "pytest")),
-    "fpga": (("gen",), ("numpy",)),
+    "fpga": (("gen",), ("numpy", "torch")),
     "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "matplotlib", "numpy")),
     # The figures need the simulator and the oracle side by side: bench may use every room but the command's.
-    "bench": (("gen", "hw", "golden", "verif", "fpga"), ("numpy", "numba", "rich", "cocotb", "amaranth")),
+    "bench": (("gen", "hw", "golden", "verif", "fpga"),
+              ("numpy", "numba", "rich", "cocotb", "amaranth", "libcachesim")),
 }
 
 

@@ -124,7 +124,7 @@ def test_errors_of_the_core_name_table_and_place():
     tables = [make.only(random, "flat", make.DRAM, 9, 6), make.only(random, "ssd", make.SSD, 64, 8)]
     with opened(tables, ring_bytes=8192) as bags:
         bags.card.spoil = spoil(7, 5)
-        with pytest.raises(RunError, match="instruction 0, table flat, bag 1, index 3 of the request: INDEX_RANGE") as e:
+        with pytest.raises(RunError, match="0, table flat, bag 1, index 3 of the request: INDEX_RANGE") as e:
             bags("flat", [1, 2, 3, 7], [0, 2])
         assert (e.value.table, e.value.request_bag, e.value.request_index, e.value.detail) == ("flat", 1, 3, 7)
         bags.card.spoil = spoil(0, 77)
