@@ -1,15 +1,30 @@
 """Puts the vectors of a bag's tiers together and hands the bag's vector to the writer."""
 
-from amaranth.hdl import Module
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
+from hw.axi.queue import BurstQueue
 from hw.emb.config import EmbConfig
+from hw.fp.reciprocal import COUNT_BITS, KNOWN, Reciprocal, reciprocal_word
+from hw.isa import EMB
+from hw.place import place
+from hw.pooling import ONE, PoolingUnit
 
 __all__ = ["Finish", "fault_layout", "partial_layout", "step_layout", "vector_layout"]
 
 SUM, MEAN, MAXIMUM = range(3)
+BAGS = 64  # that wait for their write: what a LUT memory holds
+
+
+class From(enum.Enum, shape=2):
+    """Where the words of a beat come from."""
+
+    NOTHING = 0
+    TT = 1
+    DRAM = 2
+    SSD = 3
 
 
 def step_layout(config: EmbConfig) -> data.StructLayout:
@@ -17,9 +32,9 @@ def step_layout(config: EmbConfig) -> data.StructLayout:
 
     tt: one vector of the TT unit; end: the bag ends with this step; dram, ssd (only with end): then the partial
     vector of that tier; first: the bag begins with this step; mode: SUM, MEAN or MAXIMUM; weighted: `factor` is the
-    weight of the TT vector; factor: with MEAN the bag's indices as an integer of at least 1, below 2^24;
-    beats: of a vector, less 1; out: beats from the outputs' base to the bag's vector; last: the instruction ends
-    with this step; instruction: its number, for faults.
+    weight of the TT vector; factor: with MEAN the bag's indices as an integer, up to 2^16; beats: of a
+    vector, less 1; out: beats from the outputs' base to the bag's vector; last: the instruction ends with this step;
+    instruction: its number, for faults.
     """
     return data.StructLayout({
         "tt": 1, "dram": 1, "ssd": 1, "first": 1, "end": 1, "mode": 2, "weighted": 1, "factor": 32,
@@ -42,6 +57,31 @@ def fault_layout() -> data.StructLayout:
 
 
 class Finish(wiring.Component):
+    """Puts a bag's vectors together and hands the bag to the writer, bag by bag.
+
+    o[d] = sum_p f[p] partial[p, d], p: the bag's tensor-train vectors in order, card memory's, the SSD's; or their
+    maximum.                                                           Source: SCRec §III.E, post-pooling
+
+    Parameters  config: EmbConfig
+    Members     i_steps: In(stream) what a bag takes next, see `step_layout`; i_tt, i_dram, i_ssd: In(stream) the
+                vectors, whole ones, each as the steps ask for it; outputs: In, the outputs' address in bytes;
+                o_requests, o_data: Out(stream), a request and its beats for each bag; written: In, a pulse as a
+                request has been written; done: Out, a pulse a bag written; instruction_done: Out, with the done of an
+                instruction's last bag; fault_valid, fault: Out, see `fault_layout`, a pulse, at most one a cycle
+    Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words
+    Timing      a beat of a vector a cycle, none lost between vectors, steps or bags; but a mean of KNOWN or more
+                indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is
+                1 + PoolingUnit.latency cycles behind the beat that ends a bag
+    Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
+                that depth behind it is always ready. The inputs' ready depends on their valid and on i_steps' state
+    Numerics    golden.pooling.combine: f = 1, golden.fp32.div(1, n) for a mean, or a tensor-train row's weight; a bag
+                of no vectors is +0. Bit-exact
+    Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is; BAD_INSTRUCTION: the tensor
+                train's vector has not `beats` beats. The bag is written nevertheless, with as many beats as it should
+    Reset       drops everything; credits for the queue behind are full again
+    Golden      golden.pooling.bag          Tests  verif/test_emb_finish.py
+    """
+
     def __init__(self, config: EmbConfig):
         self.config = config
         super().__init__({
@@ -49,13 +89,13 @@ class Finish(wiring.Component):
             "i_dram": In(stream.Signature(partial_layout(config))),
             "i_ssd": In(stream.Signature(partial_layout(config))),
             "i_tt": In(stream.Signature(vector_layout(config))),
-            "outputs": In(64),  # the outputs' address in bytes
+            "outputs": In(64),
             "o_requests": Out(stream.Signature(request_layout())),
             "o_data": Out(stream.Signature(data_layout(config.beat_bytes))),
-            "written": In(1),  # WritePort's `done` of this client
-            "done": Out(1),  # a pulse a bag, whose vector is then in memory
-            "instruction_done": Out(1),  # with `done` of an instruction's last bag
-            "fault_valid": Out(1),  # a pulse, at most one a cycle
+            "written": In(1),
+            "done": Out(1),
+            "instruction_done": Out(1),
+            "fault_valid": Out(1),
             "fault": Out(fault_layout()),
         })
 
@@ -63,4 +103,161 @@ class Finish(wiring.Component):
         return f"Finish({self.config.key()})"
 
     def elaborate(self, platform):
-        return Module()
+        m = Module()
+        config = self.config
+
+        # -- The step under way and the one behind it, whose factor is made ready.
+        step, held = Signal(step_layout(config), reset_less=True), Signal()
+        value = Signal(32, reset_less=True)
+        taken = Signal()  # the step under way ends, or there is none
+        following, ready, factor = self._prepare(m, platform, taken)
+
+        # -- Its vectors one after the other, their beats one after the other.
+        source = Signal(From)
+        dram_left, ssd_left = Signal(reset_less=True), Signal(reset_less=True)
+        plain = Signal(reset_less=True)     # the factor is 1
+        first = Signal(reset_less=True)
+        beat = Signal(len(step.beats))
+        final = Signal(reset_less=True)     # the vector's last beat
+        drop = Signal()                     # the rest of a vector that is too long
+        may = Signal()                      # room for what this beat brings
+        there, fire = Signal(), Signal()
+        with m.Switch(source):
+            with m.Case(From.TT):
+                m.d.comb += there.eq(self.i_tt.valid & ~drop)
+            with m.Case(From.DRAM):
+                m.d.comb += there.eq(self.i_dram.valid)
+            with m.Case(From.SSD):
+                m.d.comb += there.eq(self.i_ssd.valid)
+            with m.Default():
+                m.d.comb += there.eq(1)
+        more, ends = dram_left | ssd_left, Signal()
+        m.d.comb += [
+            fire.eq(held & may & there),
+            ends.eq(fire & final & ~more),
+            taken.eq(ends | ~held),
+            self.i_tt.ready.eq((fire & (source == From.TT)) | drop),
+            self.i_dram.ready.eq(fire & (source == From.DRAM)),
+            self.i_ssd.ready.eq(fire & (source == From.SSD)),
+        ]
+        short = fire & (source == From.TT) & self.i_tt.payload.last & ~final
+        long = fire & (source == From.TT) & ~self.i_tt.payload.last & final
+        m.d.sync += drop.eq(Mux(drop, ~(self.i_tt.valid & self.i_tt.payload.last), long))
+        with m.If(short):
+            m.d.sync += source.eq(From.NOTHING)
+        with m.If(fire):
+            m.d.sync += [beat.eq(Mux(final, 0, beat + 1)), final.eq((beat + 1)[:len(beat)] == step.beats)]
+        with m.If(fire & final):
+            m.d.sync += [
+                final.eq(step.beats == 0), first.eq(0), plain.eq(step.weighted),
+                source.eq(Mux(dram_left, From.DRAM, From.SSD)), dram_left.eq(0), ssd_left.eq(dram_left & ssd_left),
+            ]
+        with m.If(taken):
+            m.d.sync += [
+                held.eq(ready), step.eq(following), value.eq(factor),
+                source.eq(Mux(following.tt, From.TT, Mux(following.dram, From.DRAM,
+                                                         Mux(following.ssd, From.SSD, From.NOTHING)))),
+                dram_left.eq(following.dram & following.tt),
+                ssd_left.eq(following.ssd & (following.tt | following.dram)),
+                plain.eq(~following.tt & (following.weighted | ~(following.dram | following.ssd))),
+                first.eq(following.first), final.eq(following.beats == 0),
+            ]
+
+        pool = PoolingUnit(words=config.words, contexts_log2=max(config.context_log2, 1), tag_bits=0)
+        place(m, platform, "pool", pool)
+        last = step.end & ~more
+        words = Signal(32 * config.words)
+        with m.Switch(source):
+            for name, port in ((From.TT, self.i_tt), (From.DRAM, self.i_dram), (From.SSD, self.i_ssd)):
+                with m.Case(name):
+                    m.d.comb += words.eq(port.payload.words.as_value())
+        m.d.comb += [
+            pool.i_valid.eq(fire),
+            pool.i.words.eq(words), pool.i.weight.eq(Mux(plain, ONE, value)), pool.i.context.eq(beat),
+            pool.i.first.eq(first), pool.i.last.eq(last), pool.i.maximum.eq(step.mode == MAXIMUM),
+            self.o_data.valid.eq(pool.o_valid), self.o_data.payload.data.eq(pool.o.words.as_value()),
+        ]
+        self._account(m, step, fire & last, ends & step.end, may)
+        self._fault(m, step, source, fire, final, short | long, ends & step.end)
+        return m
+
+    def _prepare(self, m: Module, platform, taken: Signal):
+        """The next step, whether its factor is there, and the factor."""
+        following, valid = Signal(step_layout(self.config), reset_less=True), Signal()
+        mean = following.mode == MEAN
+        count = following.factor[:COUNT_BITS]
+        few = Signal()
+        known = Signal(32)  # few of its bits depend on more than six others: a LUT each
+        m.d.comb += few.eq(~count[6:].any())
+        with m.Switch(count[:6]):
+            for number in range(KNOWN):
+                with m.Case(number):
+                    m.d.comb += known.eq(reciprocal_word(number))
+        divide = Reciprocal()
+        place(m, platform, "divide", divide)
+        asked = Signal()  # the quotient of this bag, there or on its way
+        ready, move = Signal(), Signal()
+        factor = Signal(32)
+        m.d.comb += [
+            divide.start.eq(valid & mean & ~few & ~asked), divide.n.eq(count),
+            ready.eq(valid & (~mean | few | (asked & divide.done))),
+            move.eq(ready & taken),
+            self.i_steps.ready.eq(~valid | move),
+            factor.eq(Mux(mean, Mux(few, known, divide.o), Mux(following.weighted, following.factor, ONE))),
+        ]
+        with m.If(divide.start):
+            m.d.sync += asked.eq(1)
+        with m.If(self.i_steps.ready):
+            m.d.sync += [following.eq(self.i_steps.payload), valid.eq(self.i_steps.valid)]
+            with m.If(self.i_steps.valid & self.i_steps.payload.first):
+                m.d.sync += asked.eq(0)
+        return following, ready, factor
+
+    def _account(self, m: Module, step, used, bag_ends, may) -> None:
+        """Requests, what waits to be written, and the room for it."""
+        beats_bits = len(step.beats)
+        depth = self.config.output_beats
+        waiting = BurstQueue(data.StructLayout({"out": 32, "beats": beats_bits}), depth=BAGS)
+        under_way = BurstQueue(data.StructLayout({"beats": beats_bits, "last": 1}), depth=BAGS)
+        m.submodules.waiting, m.submodules.under_way = waiting, under_way
+        shift = self.config.beat_log2
+        # Room in both was seen before the bag's last beat went.
+        m.d.comb += [
+            waiting.i.valid.eq(bag_ends), waiting.i.payload.out.eq(step.out), waiting.i.payload.beats.eq(step.beats),
+            under_way.i.valid.eq(bag_ends), under_way.i.payload.beats.eq(step.beats),
+            under_way.i.payload.last.eq(step.last),
+            self.o_requests.valid.eq(waiting.o.valid), waiting.o.ready.eq(self.o_requests.ready),
+            self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), waiting.o.payload.out)),
+            self.o_requests.payload.beats.eq(waiting.o.payload.beats + 1),
+            under_way.o.ready.eq(self.written),
+        ]
+        bags, credits = Signal(range(BAGS + 1)), Signal(range(depth + 1), init=depth)
+        back, back_less = Signal(beats_bits + 1), Signal(signed(beats_bits + 2), init=-1)
+        m.d.sync += [
+            self.done.eq(self.written), self.instruction_done.eq(self.written & under_way.o.payload.last),
+            back.eq(Mux(self.written, under_way.o.payload.beats + 1, 0)),
+            # One less than `back`, in two's complement.
+            back_less.eq(Mux(self.written, under_way.o.payload.beats, -1)),
+            bags.eq(bags + bag_ends - self.written),
+            credits.eq(credits + Mux(used, back_less, back)),
+            # Room for another beat behind this one. What comes back in this cycle counts from the next on, and a bag
+            # that ends in this cycle does not count yet: one bag of room is kept for it.
+            may.eq(((credits[1:] != 0) | (credits[0] & ~used)) & (bags < BAGS - 1)),
+        ]
+
+    def _fault(self, m: Module, step, source, fire, final, misshapen, bag_ends) -> None:
+        bag = Signal(32)
+        with m.If(bag_ends):
+            m.d.sync += bag.eq(Mux(step.last, 0, bag + 1))
+        unread, unfit = Signal(), Signal()
+        m.d.comb += [
+            unfit.eq(fire & (source == From.TT) & self.i_tt.payload.last & self.i_tt.payload.error),
+            unread.eq(fire & final & (((source == From.DRAM) & self.i_dram.payload.error)
+                                      | ((source == From.SSD) & self.i_ssd.payload.error))),
+        ]
+        m.d.sync += [
+            self.fault_valid.eq(unread | unfit | misshapen),
+            self.fault.code.eq(Mux(unread, EMB.code("READ_ERROR"),
+                                   Mux(unfit, EMB.code("TT_MEMORY"), EMB.code("BAD_INSTRUCTION")))),
+            self.fault.instruction.eq(step.instruction), self.fault.bag.eq(bag),
+        ]
