@@ -156,14 +156,15 @@ def arbitrate(
     (-1: not within the cycles looked at), the same of the SSD's, and whether a row is waited for, cycle by cycle.
 
     offered, last, beats (in full), copy, position: of the rows of each tier; ready, filled, returned (cycles, 3):
-    what the arbiter is shown in each cycle, the last for the vectors of card memory, of the SSD, and copies.
+    what the arbiter is shown in each cycle; `returned` beats of vectors of card memory and of the SSD, and copied
+    rows, which are all as long as the last that was taken.
     """
     cycles = len(ready)
     taken = np.full(len(offered), -1, np.int64)
     ssd_taken = np.full(len(ssd_offered), -1, np.int64)
     waiting = np.zeros(cycles, np.bool_)
     free = np.array([partial_beats, partial_beats, copy_beats])
-    dram, ssd = 0, 0  # the next row of either tier
+    dram, ssd, copied = 0, 0, 0  # the next row of either tier; beats of the last copy
     held, landed, ssd_turn, valid = False, False, False, False
     for cycle in range(cycles):
         move = ready[cycle] or not valid
@@ -180,14 +181,14 @@ def arbitrate(
         if cycle + 1 < cycles:
             waiting[cycle + 1] = held and not ssd_goes and not landed and not there
         landed = held and not ssd_goes and there
-        for queue in range(3):
-            free[queue] += returned[cycle, queue]
+        free += returned[cycle] * np.array([1, 1, copied])
         if move:
             valid = dram_goes or ssd_goes
         if ssd_goes:
             ssd_taken[ssd] = cycle
             if ssd_copy[ssd]:
-                free[2] -= ssd_beats[ssd]
+                copied = ssd_beats[ssd]
+                free[2] -= copied
             elif ssd_last[ssd]:
                 free[1] -= ssd_beats[ssd]
             ssd, held, ssd_turn = ssd + 1, False, False

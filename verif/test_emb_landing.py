@@ -91,8 +91,8 @@ async def drive(dut, inputs, *, clean=True):
         dut.o__ready.value = bool(inputs.ready[cycle])
         dut.filled.value, dut.released.value = int(inputs.filled[cycle]), int(inputs.released[cycle])
         dut.polled.value = int(inputs.polled[cycle])
-        for name, value in zip(("dram", "ssd", "copy"), inputs.returned[cycle]):
-            getattr(dut, f"{name}_returned").value = int(value)
+        for name, value in zip(("dram_returned", "ssd_returned", "copy_written"), inputs.returned[cycle]):
+            getattr(dut, name).value = int(value)
         await edge
         for lane, offer in enumerate(offers):
             at[lane] += offer and lanes[lane][1].value == 1
@@ -132,16 +132,15 @@ def at_random(random, cycles, *, load=0.7, first=0):
     count = cycles // 3
     dram = [row(int(random.integers(1 << 32)), int(random.integers(1, longest + 1)), last=int(random.random() < 0.4),
                 mark=n) for n in range(count)]
-    ssd, position = [], first
+    ssd, position, copied = [], first, int(random.integers(1, longest + 1))
     for n in range(count):
-        beats = int(random.integers(1, longest + 1))
-        ssd.append(row(position % MODULUS, beats, ssd=1, last=int(random.random() < 0.3),
-                       copy=int(random.random() < 0.2), mark=n))
+        copy = int(random.random() < 0.2)
+        beats = copied if copy else int(random.integers(1, longest + 1))
+        ssd.append(row(position % MODULUS, beats, ssd=1, last=int(random.random() < 0.3), copy=copy, mark=n))
         position += beats + int(random.integers(0, 3))
     offers = [np.sort(random.integers(0, int(cycles * load), count)).tolist() for _ in range(2)]
     pace = np.repeat(random.choice([0, 0, 1, 2, 4], cycles // 20 + 1), 20)[:cycles]
     returned = (random.random((cycles, 3)) < [0.5, 0.4, 0.4]).astype(np.int64)
-    # No more comes back than was taken: the queues are the golden model's, run once without returns to bound it.
     inputs = Inputs(cycles, dram, offers[0], ssd, offers[1], ready=random.random(cycles) < 0.8,
                     filled=(first + np.cumsum(pace)) % MODULUS, returned=returned, ring=1 << 20)
     _settle(inputs)
@@ -149,17 +148,17 @@ def at_random(random, cycles, *, load=0.7, first=0):
 
 
 def _settle(inputs):
-    """Takes back returns of beats that are not there: cycle by cycle, what was taken bounds what comes back."""
+    """Takes back returns of what is not there: cycle by cycle, what was taken bounds what comes back."""
     wish, inputs.returned = inputs.returned, np.zeros_like(inputs.returned)
     step = 50
     for begin in range(0, inputs.cycles, step):
         taken, ssd_taken, _ = inputs.golden()
         for queue, (cycles, rows, counts) in enumerate((
-                (taken, inputs.dram, lambda row: row["last"]),
-                (ssd_taken, inputs.ssd, lambda row: row["last"] and not row["copy"]),
+                (taken, inputs.dram, lambda row: row["last"] and row["beats"] + 1),
+                (ssd_taken, inputs.ssd, lambda row: row["last"] and not row["copy"] and row["beats"] + 1),
                 (ssd_taken, inputs.ssd, lambda row: row["copy"]))):
-            # Rows that went before this stretch, less what came back before it.
-            left = sum(row["beats"] + 1 for cycle, row in zip(cycles, rows) if counts(row) and 0 <= cycle < begin)
+            # What went before this stretch, less what came back before it.
+            left = sum(counts(row) for cycle, row in zip(cycles, rows) if 0 <= cycle < begin)
             left -= int(inputs.returned[:begin, queue].sum())
             for cycle in range(begin, min(begin + step, inputs.cycles)):
                 if wish[cycle, queue] and left > 0:

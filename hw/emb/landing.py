@@ -23,7 +23,8 @@ class TierArbiter(wiring.Component):
                 queue of copies (powers of two, at least twice row_beats_max)
     Members     i_dram, i_ssd: In, o: Out(streams of hw.emb.rows.row_layout); an SSD row's offset is its ring
                 position in, and its place in the ring out;
-                dram_returned, ssd_returned, copy_returned: In, a beat has left that queue;
+                dram_returned, ssd_returned: In, a beat has left that queue; copy_written: In, a copied row has left
+                the queue of copies (all that are under way have the same length, as those of one instruction do);
                 ring_beats: In(32), of the ring, a power of two or 0; filled, released: In(30), ring positions up to
                 which rows have landed (exclusive) and have been given back, modulo 2**30; polled: In, `filled` has
                 just been read; timeout: In(32), cycles that a row may be waited for;
@@ -56,7 +57,7 @@ class TierArbiter(wiring.Component):
             "o": Out(stream.Signature(row)),
             "dram_returned": In(1),
             "ssd_returned": In(1),
-            "copy_returned": In(1),
+            "copy_written": In(1),
             "ring_beats": In(32),
             "filled": In(POSITION_BITS),
             "released": In(POSITION_BITS),
@@ -102,17 +103,22 @@ class TierArbiter(wiring.Component):
 
         # Room: at least one longest row's, so that no row's own length is in the way.
         dram = self.i_dram.payload
-        taken = {name: Signal(name=f"{name}_taken") for name in ("dram", "partial", "copy")}
+        taken = {name: Signal(name=f"{name}_taken") for name in ("dram", "ssd", "copy")}
+        copied = Signal(len(ssd.beats), reset_less=True)
+        with m.If(taken["copy"]):
+            m.d.sync += copied.eq(ssd.beats)
         room = {}
-        for name, size, beats, returned in (
-            ("dram", self.partial_beats, dram.beats, self.dram_returned),
-            ("partial", self.partial_beats, ssd.beats, self.ssd_returned),
-            ("copy", self.copy_beats, ssd.beats, self.copy_returned),
-        ):
+        for name, size, beats in (("dram", self.partial_beats, dram.beats), ("ssd", self.partial_beats, ssd.beats),
+                                  ("copy", self.copy_beats, ssd.beats)):
             free = Signal(range(size + 1), init=size, name=f"{name}_free")
-            # -b is the complement of b - 1.
-            less = Mux(taken[name], ~_widen(beats, len(free)), 0)
-            m.d.sync += free.eq(free + less[:len(free)] + returned)
+            # -b is the complement of b - 1; the one comes in by the carry.
+            less = ~_widen(beats, len(free))
+            if name == "copy":
+                # A row taken and one given back in the same cycle are equal.
+                with m.If(taken[name] != self.copy_written):
+                    m.d.sync += free.eq(free + Mux(taken[name], less, copied) + ~taken[name])
+            else:
+                m.d.sync += free.eq(free + Mux(taken[name], less, 0) + getattr(self, f"{name}_returned"))
             room[name] = free[(self.row_beats_max - 1).bit_length():].any()
 
         # Turns, where both can go.
@@ -120,7 +126,7 @@ class TierArbiter(wiring.Component):
             "dram_can", "ssd_can", "ssd_turn", "ssd_goes", "move"))
         ssd_room = Signal()
         m.d.comb += [
-            ssd_room.eq(Mux(ssd.copy, room["copy"], ~ssd.last | room["partial"])),
+            ssd_room.eq(Mux(ssd.copy, room["copy"], ~ssd.last | room["ssd"])),
             dram_can.eq(self.i_dram.valid & (~dram.last | room["dram"])),
             ssd_can.eq(landed & ssd_room),
             ssd_goes.eq(ssd_can & (ssd_turn | ~dram_can)),
@@ -128,7 +134,7 @@ class TierArbiter(wiring.Component):
             self.i_dram.ready.eq(move & dram_can & ~ssd_goes),
             ssd_taken.eq(move & ssd_goes),
             taken["dram"].eq(self.i_dram.ready & dram.last),
-            taken["partial"].eq(ssd_taken & ssd.last & ~ssd.copy),
+            taken["ssd"].eq(ssd_taken & ssd.last & ~ssd.copy),
             taken["copy"].eq(ssd_taken & ssd.copy),
             self.full.dram.eq(self.i_dram.valid & ~dram_can),
             self.full.ssd.eq(landed & ~ssd.copy & ~ssd_room), self.full.copy.eq(landed & ssd.copy & ~ssd_room),
