@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.tables import DEVICE_SHIFT, SSD, Bundle, Placed
 from golden.rowcache import RowCache, Step
-from hw.isa import EMB, Kernel
+from hw.isa import EMB, LONGEST_BAG, Kernel
 
 __all__ = ["Bags", "Compiler", "Origin", "Output", "Program", "encode"]
 
@@ -228,6 +228,10 @@ class Compiler:
             bag = int(np.argmax(np.diff(offsets) < 0))
             raise ValueError(f"{where}, bag {bag}: its offset {offsets[bag]} is larger than the next, "
                              f"{offsets[bag + 1]}")
+        if (np.diff(offsets) > LONGEST_BAG).any():
+            bag = int(np.argmax(np.diff(offsets) > LONGEST_BAG))
+            raise ValueError(f"{where}, bag {bag}: it has {offsets[bag + 1] - offsets[bag]} indices; a bag has at most "
+                             f"{LONGEST_BAG}")
         wrong = (indices < 0) | (indices >= placed.table.rows)
         if wrong.any():
             at = int(np.argmax(wrong))

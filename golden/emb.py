@@ -30,6 +30,7 @@ INPUTS, OUTPUTS, ROWS, RING = range(4)      # detail of BOUNDS
 WORDS = 16
 HEADERS = 16
 CHUNK_ROWS = 8
+LONGEST_BAG = 1 << 16
 POSITION_BITS = 30
 POSITIONS = 1 << POSITION_BITS
 LAST = 1 << 40      # order of the SSD's partial: behind every chunk of the bag and the partial of card memory
@@ -200,7 +201,7 @@ class Emb:
                 raise _Fault(INDEX_RANGE, int(row), at, 2 * at + 1)
             start = (position - memory.landed_at) % POSITIONS
             if (start + b) * words > len(memory.landed):
-                raise _Fault(TIMEOUT, int(position), at, 2 * at)
+                raise _Fault(TIMEOUT, int(position))
             to = item.dram_base + row * b
             memory.rows[to * words:(to + b) * words] = memory.landed[start * words:(start + b) * words]
         counters["cache_fills"] += item.count
@@ -227,7 +228,8 @@ class Emb:
         lengths = memory.inputs[item.lengths * words:][:item.count].astype(np.int64)
         ends = np.cumsum(lengths)
         # Bags whose indices are looked at: up to the first that is too long, or to the last one if they are short.
-        good = int(np.searchsorted(ends, total, side="right"))
+        long = (ends > total) | (lengths > LONGEST_BAG)
+        good = int(np.argmax(long)) if long.any() else item.count
         if good == item.count and ends[-1] != total:
             good -= 1
         index = memory.inputs[item.indices * words:][:int(ends[good - 1]) if good else 0]
@@ -268,6 +270,8 @@ class Emb:
         found = [(int(np.argmax(mask)), code, detail) for code, mask, detail in faults if mask.any()]
         if found:
             at, code, detail = min(found, key=lambda fault: fault[0])
+            if code == TIMEOUT:
+                raise _Fault(code, int(detail[at]))     # the row waits far behind what knows its bag
             raise _Fault(code, int(detail[at]), int(np.searchsorted(ends, at, side="right")), at)
 
     def _pool(self, item: _Instruction, memory: Memory, device, number, offsets, weights) -> NDArray[np.float32]:

@@ -6,11 +6,12 @@ objects; none of them writes a number down again. Plain data, standard library o
 
 from dataclasses import dataclass, replace
 
-__all__ = ["EMB", "OK", "Argument", "Code", "Field", "Instruction", "Kernel", "Register", "Use", "Value"]
+__all__ = ["EMB", "LONGEST_BAG", "OK", "Argument", "Code", "Field", "Instruction", "Kernel", "Register", "Use", "Value"]
 
 OK = 0
 FIRST_ARGUMENT = 0x10       # Vitis: the words below are ap_ctrl, GIE, IER and ISR
 WORD_BITS = 32
+LONGEST_BAG = 1 << 16       # indices: what sums keep room for
 # A pointer takes two words and a gap, a scalar one word and a gap: where the Vitis tools put them.
 _PITCH = {"pointer": 12, "scalar": 8}
 
@@ -275,7 +276,7 @@ EMB = Kernel(
         Field("mode", 0, 8, 2, "how a bag is pooled: 0 sum, 1 mean, 2 max", maximum=2),
         Field("weighted", 0, 10, 1, "each index has a weight; with sum alone"),
         Field("count", 1, 0, 32, "bags, load beats or rows", minimum=1),
-        Field("lengths", 2, 0, 32, "inputs offset of u32[count]: indices of each bag"),
+        Field("lengths", 2, 0, 32, f"inputs offset of u32[count]: indices of each bag, at most {LONGEST_BAG}"),
         Field("indices", 3, 0, 32, "inputs offset of the index words"),
         Field("weights", 4, 0, 32, "inputs offset of f32[indices_count]"),
         Field("indices_count", 5, 0, 32, "indices of all bags: the sum of the lengths"),
@@ -322,7 +323,8 @@ EMB = Kernel(
         Code(3, "INDEX_DEVICE", "an index word names device 3; detail: the index word", _PLACE),
         Code(4, "INDEX_RANGE", "a row number is not below its table's rows, or a ring position is not one of the "
                                "instruction's; detail: the index word", _PLACE),
-        Code(5, "LENGTHS", "the lengths add up to something else than indices_count; detail: the length",
+        Code(5, "LENGTHS", "the lengths add up to something else than indices_count, or a bag is too long; "
+                         "detail: the length",
              ("instruction", "bag")),
         Code(6, "BOUNDS", "an offset and size pass the end of a buffer; detail: 0 inputs, 1 outputs, 2 rows, 3 ring",
              _PLACE),
@@ -330,7 +332,7 @@ EMB = Kernel(
                               "3 doorbell", _PLACE),
         Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: the port's client",
              ("instruction",)),
-        Code(9, "TIMEOUT", "a row from the SSD has not landed in time; detail: its ring position", _PLACE),
+        Code(9, "TIMEOUT", "a row from the SSD has not landed in time; detail: its ring position", ("instruction",)),
         Code(10, "RING_OVERFLOW", "the host filled more of the ring than was free; detail: the filled position",
              ("instruction",)),
         Code(11, "TT_TABLE", "an index goes to a tensor-train table that was never loaded; detail: the table", _PLACE),

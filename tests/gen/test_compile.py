@@ -206,6 +206,7 @@ def test_empty_batches_and_bags():
     (Bags("items", [0, 300], [0, 1, 2]), "table items, bag 1, index 0: 300 is none of the table's 300 rows"),
     (Bags("items", [0, 1, -1], [0, 0, 3]), "table items, bag 1, index 2: -1 is none of the table's 300 rows"),
     (Bags("items", [0, 1], [0, 2, 1, 2]), "table items, bag 1: its offset 2 is larger than the next, 1"),
+    (Bags("items", np.zeros(65540, int), [0, 3, 65540]), "table items, bag 1: it has 65537 indices; a bag has at most"),
     (Bags("items", [0, 1], [0, 1]), "table items: offsets must begin with 0 and end with the 2 indices"),
     (Bags("items", [0, 1], [1, 2]), "table items: offsets must begin with 0 and end with the 2 indices"),
     (Bags("items", [0.5], [0, 1]), r"table items: indices must be whole numbers with 1 axis, not float64 of shape"),

@@ -9,7 +9,7 @@ import pytest
 from gen.compile import encode
 from golden import emb
 from golden.emb import Emb, Memory
-from hw.isa import EMB
+from hw.isa import EMB, LONGEST_BAG
 
 W = 4
 BEATS = 2       # of a row
@@ -23,6 +23,7 @@ def test_constants_are_those_of_the_isa():
     for code in EMB.codes:
         assert getattr(emb, code.name) == code.code
     assert EMB.words == emb.WORDS and EMB.field("chunk_rows").highest == emb.CHUNK_ROWS
+    assert emb.LONGEST_BAG == LONGEST_BAG
     assert set(emb.COUNTERS) <= {value.name for value in EMB.counters}
 
 
@@ -236,4 +237,15 @@ def test_a_row_that_never_lands():
     case = Case()
     case.memory.landed = case.memory.landed[:14 * W]
     result = case.run()
-    assert (result.code, result.detail, result.bag, result.index) == (emb.TIMEOUT, 14, 4, 4)
+    assert (result.code, result.detail, result.bag, result.index) == (emb.TIMEOUT, 14, 0, 0)
+
+
+def test_a_bag_has_a_longest_length():
+    case = Case()
+    case.memory.inputs = np.concatenate([case.memory.inputs, np.zeros(LONGEST_BAG + 4 * W, np.uint32)])
+    case.lengths = case.memory.inputs[:6]
+    for extra, code in ((0, emb.OK), (1, emb.LENGTHS)):
+        case.lengths[:] = [0, 0, 0, LONGEST_BAG + extra, 0, 0]
+        case.values |= {"indices": 24, "indices_count": LONGEST_BAG + extra}
+        result = case.run()
+        assert (result.code, result.bag, result.detail) == ((code, 3, LONGEST_BAG + 1) if extra else (emb.OK, 0, 0))

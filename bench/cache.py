@@ -1,0 +1,128 @@
+"""Bytes that the SSD must bring against bytes that the bags ask for: coalescing and the row cache on real logs.
+
+All rows of a table lie on the SSD, 256 bytes each; a batch is 4,096 samples and the cache holds 5 % of the rows.
+Frequencies are taken from the log's first half, which also warms every cache; all counts are of the second half.
+LRU and LFU are libcachesim's, once for every lookup as it comes and once for the rows of each batch, each once, in
+the order of their first lookup (which is what coalescing leaves).
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.framework import Row, at_most, bench, figure
+from gen.compile import Bags, Compiler
+from gen.config import load
+from gen.reorder import by_frequency
+from gen.tables import SSD, Bundle, Table
+from gen.trace import movielens, read
+from golden.rowcache import RowCache
+
+BATCH = 4096
+DIM = 64
+SHARE = 0.05
+RING_BYTES = 4 << 20
+LOGS = (("anime_420k", "anime"), ("anime_420k", "genre"), ("msweb", "vroot"), ("openbandit_60k", "item"))
+
+
+def logs() -> Iterator[tuple[str, str, np.ndarray, np.ndarray, int]]:
+    """(id, what, indices, offsets of the samples, rows); logs that are not there are left out."""
+    log = movielens()
+    found = [("movielens", "item_id", log)]
+    folder = os.environ.get("HOTRAIL_DATA")
+    for file, table in LOGS:
+        path = Path(folder or "") / f"{file}.npz"
+        if folder and path.exists():
+            found.append((file.split("_")[0], table, read(path)))
+    for name, table, log in found:
+        indices = log.table(table)
+        offsets = log.offsets.get(table, np.arange(len(indices) + 1))
+        yield f"{name}.{table}", f"{name}, {table}", indices, offsets, log.rows[table]
+
+
+def batches(indices: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(indices, offsets) of every batch of samples."""
+    cut = []
+    for start in range(0, len(offsets) - 1, BATCH):
+        part = offsets[start:start + BATCH + 1]
+        cut.append((indices[part[0]:part[-1]], part - part[0]))
+    return cut
+
+
+def once(indices: np.ndarray) -> np.ndarray:
+    """Each row once, in the order of its first lookup."""
+    rows, first = np.unique(indices, return_index=True)
+    return rows[np.argsort(first)]
+
+
+def peer(policy: str, capacity: int, warm: np.ndarray, stream: np.ndarray) -> int:
+    """Misses of libcachesim's cache of `capacity` rows on `stream`, after `warm` has passed through it."""
+    import libcachesim
+
+    cache: Any = getattr(libcachesim, policy)(cache_size=capacity, hashpower=16)
+    request: Any = libcachesim.Request()
+    request.obj_size = 1
+
+    def misses(rows: np.ndarray) -> int:
+        count = 0
+        for row in rows.tolist():
+            request.obj_id = row
+            count += not cache.get(request)
+        return count
+
+    misses(warm)
+    return misses(stream)
+
+
+def rows_brought(indices: list[np.ndarray], rank: np.ndarray, capacity: int) -> tuple[int, int]:
+    """(different rows of all batches, those that the row cache must bring)."""
+    cache = RowCache(capacity, len(rank))
+    cache.warm()
+    steps = [cache.prepare(rank[part]) for part in indices]
+    # What does not fit into the cache is brought, too, and read from the ring.
+    return sum(step.unique for step in steps), sum(step.unique - step.hits for step in steps)
+
+
+def pages_brought(cut: list[tuple[np.ndarray, np.ndarray]], rank: np.ndarray, capacity: int) -> int:
+    """Bytes of the 4 KB pages that the compiled programs ask for."""
+    rows = np.zeros((len(rank), DIM), np.float32)
+    bundle = Bundle([Table.place("log", rows, SSD, rank=rank)], load("smartssd").cores["emb"],
+                    cache_rows={"log": capacity})
+    compiler = Compiler(bundle, ring_beats=RING_BYTES // (4 * bundle.words))
+    return sum(compiler.compile([Bags("log", indices, offsets)]).brought for indices, offsets in cut)
+
+
+@bench("cache")
+def rows() -> Iterator[Row]:
+    """Bytes fetched from the SSD over bytes asked for: coalescing, the row cache, LRU and LFU."""
+    for name, what, indices, offsets, count in logs():
+        half = (len(offsets) - 1) // 2
+        first, second = indices[:offsets[half]], indices[offsets[half]:]
+        cut = batches(second, offsets[half:] - offsets[half])
+        capacity = max(1, int(count * SHARE))
+        rank = by_frequency(first, count)
+        unique, brought = rows_brought([part for part, _ in cut], rank, capacity)
+        warm = np.concatenate([once(part) for part, _ in batches(first, offsets[:half + 1])])
+        coalesced = np.concatenate([once(part) for part, _ in cut])
+        peers = {policy: (peer(policy, capacity, first, second), peer(policy, capacity, warm, coalesced))
+                 for policy in ("LRU", "LFU")}
+        asked = len(second)
+
+        def share(part: float, asked: int = asked) -> float:
+            return 100 * part / asked
+
+        yield figure(f"emb.cache.{name}.coalesced", f"{what}: every row of a batch once", share(unique),
+                     "% of bytes asked")
+        best = min(share(misses) for both in peers.values() for misses in both)
+        yield at_most(f"emb.cache.{name}", f"{what}: row cache of {capacity:,} rows", share(brought),
+                      "% of bytes asked", best)
+        for policy, (plain, once_a_batch) in peers.items():
+            yield figure(f"emb.cache.{name}.{policy.lower()}", f"{what}: {policy}, every lookup", share(plain),
+                         "% of bytes asked")
+            yield figure(f"emb.cache.{name}.{policy.lower()}.coalesced", f"{what}: {policy}, coalesced lookups",
+                         share(once_a_batch), "% of bytes asked")
+        yield figure(f"emb.cache.{name}.pages", f"{what}: row cache, whole pages of 4 KB",
+                     share(pages_brought(cut, rank, capacity)) / (4 * DIM), "% of bytes asked")

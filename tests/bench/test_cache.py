@@ -1,0 +1,54 @@
+"""What the bench of the row cache counts is what it says."""
+
+import numpy as np
+import pytest
+
+from bench import cache
+from gen.trace import Trace
+from tests import emb_tables as make
+
+
+def test_batches_and_first_lookups():
+    cut = cache.batches(np.arange(10), np.array([0, 3, 3, 10]))
+    assert len(cut) == 1 and cut[0][1].tolist() == [0, 3, 3, 10]
+    assert cache.once(np.array([5, 2, 5, 9, 2])).tolist() == [5, 2, 9]
+
+
+def test_a_log_longer_than_a_batch(monkeypatch):
+    monkeypatch.setattr(cache, "BATCH", 2)
+    cut = cache.batches(np.arange(10), np.array([0, 3, 3, 10]))
+    assert [part.tolist() for part, _ in cut] == [[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]]
+    assert [offsets.tolist() for _, offsets in cut] == [[0, 3, 3], [0, 7]]
+
+
+def test_rows_that_are_brought():
+    rank = np.array([1, 0, 2, 3])
+    # warmed with ranks 0 and 1, rows 1 and 0; row 2 is brought, and row 3 in its place.
+    assert cache.rows_brought([np.array([0, 1, 0]), np.array([2, 2, 1]), np.array([3, 1])], rank, 2) == (6, 2)
+
+
+def test_peers_count_misses_of_the_second_stream():
+    pytest.importorskip("libcachesim")
+    warm, stream = np.array([7, 8, 8]), np.array([8, 9, 7, 8])
+    assert cache.peer("LRU", 2, warm, stream) == 3, "9 drives 7 out, 7 drives 8 out"
+    assert cache.peer("LFU", 2, warm, stream) == 2, "8 stays"
+
+
+def test_pages_are_counted_in_bytes(monkeypatch):
+    monkeypatch.setattr(cache, "load", lambda _: type("Preset", (), {"cores": {"emb": make.config()}}))
+    cut = [(np.array([0, 1, 40, 40]), np.array([0, 2, 4]))]
+    assert cache.pages_brought(cut, np.arange(64), 1) == 2 * 4096, "rank 0 is cached, ranks 1 and 40 are not"
+
+
+def test_the_rows_of_a_log(monkeypatch):
+    pytest.importorskip("libcachesim")
+    monkeypatch.delenv("HOTRAIL_DATA", raising=False)
+    monkeypatch.setattr(cache, "BATCH", 8)
+    random = np.random.default_rng(1)
+    log = Trace("a log", {"item_id": random.zipf(1.5, 400) % 60}, {"item_id": 60})
+    monkeypatch.setattr(cache, "movielens", lambda: log)
+    monkeypatch.setattr(cache, "pages_brought", lambda *_: 25600)
+    found = {row.id.removeprefix("emb.cache.movielens.item_id"): row for row in cache.rows()}
+    assert set(found) == {".coalesced", "", ".lru", ".lru.coalesced", ".lfu", ".lfu.coalesced", ".pages"}
+    assert 0 < found[""].value <= found[".coalesced"].value < 100 and found[".pages"].value == 50
+    assert all(0 < row.value <= 100 for row in found.values())
