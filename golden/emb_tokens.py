@@ -6,7 +6,6 @@ by bag: which rows a memory is asked for, the first and the last marked, and wha
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 __all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal"]
 
@@ -18,7 +17,8 @@ POSITIONS = 1 << 30
 ONE = 0x3F800000
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A row to fetch. offset: beats, or the ring position; beats: less one; weight: binary32."""
 
     offset: int
@@ -30,7 +30,8 @@ class Row(NamedTuple):
     copy: int
 
 
-class Lookup(NamedTuple):
+@dataclass(frozen=True)
+class Lookup:
     """A row of a train, and whether a chunk begins or ends with it."""
 
     table: int
@@ -39,7 +40,8 @@ class Lookup(NamedTuple):
     end: int
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """A chunk's vector (tt), and with `end` the bag's end and whose partials it has. factor is what counts."""
 
     tt: int
@@ -56,14 +58,16 @@ class Step(NamedTuple):
     instruction: int
 
 
-class Copy(NamedTuple):
+@dataclass(frozen=True)
+class Copy:
     """Where a row is copied to, in beats of the rows' buffer."""
 
     offset: int
     beats: int
 
 
-class Fault(NamedTuple):
+@dataclass(frozen=True)
+class Fault:
     code: int
     bag: int
     index: int

@@ -73,16 +73,15 @@ class Feeder(wiring.Component):
         if not 1 <= index_bits <= POSITION_BITS:
             raise ValueError(f"index_bits must be from 1 to {POSITION_BITS}, not {index_bits!r}")
         read = read_layout(beat_bytes)
-        sizes = {"row_beats_max": row_beats_max, "tables": tables}
         super().__init__({
-            "i_jobs": In(stream.Signature(job_layout(**sizes))),
+            "i_jobs": In(stream.Signature(job_layout(row_beats_max=row_beats_max))),
             "i_lengths": In(stream.Signature(read)),
             "i_indices": In(stream.Signature(read)),
             "i_weights": In(stream.Signature(read)),
             "ring_beats": In(32),
             "open": In(1),
             "o_valid": Out(1),
-            "o": Out(token_layout(**sizes)),
+            "o": Out(token_layout(row_beats_max=row_beats_max, tables=tables)),
             "error": Out(error_layout()),
             "stall": Out(1),
         })

@@ -71,7 +71,7 @@ class Program(wiring.Component):
             "arguments": In(arguments_layout(EMB)),
             "i": In(stream.Signature(read_layout(beat_bytes))),
             "o_regions": Out(stream.Signature(region_layout())),
-            "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max, tables=tables))),
+            "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max))),
             "load_start": Out(1), "load_count": Out(32), "load_busy": In(1), "loading": Out(1),
             "table": Out(16), "loaded": In(1), "number_now": Out(32),
             "bags_done": In(1), "row_done": In(1),

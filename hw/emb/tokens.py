@@ -21,7 +21,7 @@ def table_bits(tables: int) -> int:
     return max(1, (tables - 1).bit_length())
 
 
-def job_layout(*, row_beats_max: int, tables: int) -> data.StructLayout:
+def job_layout(*, row_beats_max: int) -> data.StructLayout:
     """A BAGS or FILL instruction that has been checked.
 
     number: which instruction; copy: FILL, whose rows are bags of two words each; beats, chunk: less one; loaded:
@@ -30,7 +30,7 @@ def job_layout(*, row_beats_max: int, tables: int) -> data.StructLayout:
     """
     return data.StructLayout({
         "number": 32, "copy": 1, "mode": 2, "weighted": 1, "beats": beats_bits(row_beats_max),
-        "table": table_bits(tables), "loaded": 1, "chunk": CHUNK_BITS, "count": 32, "indices": 32,
+        "table": EMB.field("tt_table").bits, "loaded": 1, "chunk": CHUNK_BITS, "count": 32, "indices": 32,
         "dram_base": 32, "dram_rows": 32, "tt_rows": POSITION_BITS + 1, "out": 32, "stride": 32,
         "first": POSITION_BITS, "span": POSITION_BITS + 1, "ring": 1,
     })
