@@ -71,7 +71,7 @@ class Finish(wiring.Component):
     Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words
     Timing      a beat of a vector a cycle, none lost between vectors, steps or bags; but a mean of KNOWN or more
                 indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is
-                1 + PoolingUnit.latency cycles behind the beat that ends a bag
+                PoolingUnit.latency cycles behind the beat that ends a bag
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
                 that depth behind it is always ready. The inputs' ready depends on their valid and on i_steps' state
     Numerics    golden.pooling.combine: f = 1, golden.fp32.div(1, n) for a mean, or a tensor-train row's weight; a bag
