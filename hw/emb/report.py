@@ -76,7 +76,6 @@ class Reporter(wiring.Component):
         address = Signal(64)
         ends = Signal()
         m.d.comb += [
-            self.busy.eq(finish | tell),
             self.o_requests.payload.address.eq(address),
             self.o_requests.payload.beats.eq(Mux(finish, self.beats, 1)),
             self.o_data.payload.eq(beat),
@@ -96,7 +95,7 @@ class Reporter(wiring.Component):
                 m.d.sync += push.eq(1)
 
         heads = Array(Cat(self.header[2 * k], self.header[2 * k + 1]) for k in range(HEADER_WORDS // 2))
-        with m.FSM():
+        with m.FSM() as steps:
             with m.State("IDLE"):
                 m.d.sync += [filled.eq(0), at.eq(0)]
                 # What the run has still to tell goes first, so that the block is the last word.
@@ -141,5 +140,5 @@ class Reporter(wiring.Component):
                 with m.If(self.done):
                     m.d.sync += finish.eq(0)
                     m.next = "IDLE"
-        m.d.comb += self.finished.eq(ends)
+        m.d.comb += [self.finished.eq(ends), self.busy.eq(finish | tell | ~steps.ongoing("IDLE"))]
         return m
