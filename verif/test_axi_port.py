@@ -189,11 +189,11 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def pages_are_never_crossed(dut):
-    """Every length against every offset around a page's end; bursts end at multiples of half the queue."""
+    """Every length against every offset around a page's end; bursts end at multiples of a quarter of the queue."""
     bench = await _begin(dut)
     page = 4096 // bench.bytes
     for client in (0, 1):
-        block = min(CLIENTS[client] // 2, page, 256)
+        block = min(CLIENTS[client] // 4, page, 256)
         want = []
         seen = len(bench.port.reads)
         for count in (1, 2, 3, 8, 31, 32, 33, page):
@@ -219,7 +219,7 @@ async def errors_mark_their_beat(dut):
                 bench.port.fail_read[number + bad] = response
             client = bad % 3
             at = len(bench.expected[client])
-            # The third client's bursts have at most 8 beats: two for nine.
+            # The third client's bursts have at most 4 beats: three for nine.
             bench.ask(client, 60, 9)
             beat = bench.expected[client][at + bad]
             beat["error"] = 1

@@ -70,9 +70,11 @@ class Splitter(wiring.Component):
         start = Signal(inside, reset_less=True)
         end = Signal(17, reset_less=True)
         burst_tag = Signal(self.tag_bits, reset_less=True)
-        final, go, load = Signal(), Signal(), Signal()
+        final = Signal()  # the request ends in this block: end[inside:] == 0, from a register
+        through = Signal(17)
+        go, load = Signal(), Signal()
         m.d.comb += [
-            final.eq(end[inside:] == 0),
+            through.eq(less_one + at[:inside]),
             go.eq(ready & self.room & ahead.i.ready & ~self.drop),
             load.eq(~ready | (go & final)),
             self.i.ready.eq(~taken | load | self.drop),
@@ -84,9 +86,10 @@ class Splitter(wiring.Component):
                 tag.eq(self.i.payload.tag),
             ]
         with m.If(load):
-            m.d.sync += [ready.eq(taken), start.eq(at[:inside]), end.eq(less_one + at[:inside]), burst_tag.eq(tag)]
+            m.d.sync += [ready.eq(taken), start.eq(at[:inside]), end.eq(through), final.eq(through[inside:] == 0),
+                         burst_tag.eq(tag)]
         with m.Elif(go):
-            m.d.sync += [start.eq(0), end[inside:].eq(end[inside:] - 1)]
+            m.d.sync += [start.eq(0), end[inside:].eq(end[inside:] - 1), final.eq(end[inside:] == 1)]
         with m.If(load | go):
             # A selection before the adder, so that they share LUTs.
             m.d.sync += page.eq(Mux(load, at[inside:], page) + ~load)

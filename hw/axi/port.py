@@ -1,6 +1,6 @@
 """One read master for several clients, each with a data queue of its own."""
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -32,9 +32,10 @@ class ReadPort(wiring.Component):
     Members     i_requests[k]: In(stream) {address, beats}; o[k]: Out(stream) {data, error, last}; bus: Out(AXI4
                 without the write channels); stop: In; idle: Out, nothing is under way on the bus or inside
     Shapes      a request of n beats is n beats of o[k], the last one marked
-    Timing      a burst in 4 cycles, so that bursts of 4 beats keep the port busy. A burst of client k has at most
-                half its queue's beats and ends at their multiples. A client in want of full rate has a queue of
-                twice the memory's latency. `idle` is a cycle late
+    Timing      3 cycles from a request to its address, 3 from the bus to o[k]; a burst in 4 cycles, so that bursts
+                of 4 beats keep the port busy (a burst of a client whose queue has no room for two takes 5). A burst
+                of client k has at most a quarter of its queue's beats and ends at their multiples. A client in want
+                of full rate has a queue of twice the memory's latency. `idle` is a cycle late
     Handshake   a burst is asked for only when its client's queue has room for all of it: rready is always high and
                 no client waits for another. Turns go round among those who have something to ask and room for it.
                 All outputs of the bus, i_requests[k].ready and o[k].valid come from registers
@@ -69,8 +70,8 @@ class ReadPort(wiring.Component):
         bus, count = self.bus, len(self.clients)
         beat_log2 = (self.beat_bytes - 1).bit_length()
         inside = (block_beats(self.beat_bytes) - 1).bit_length()
-        # Beats less one of each client's largest burst: half its queue, so that one arrives while one is consumed.
-        largest = [min(block_beats(self.beat_bytes), depth // 2) - 1 for depth in self.clients]
+        # Beats less one of each client's largest burst: a quarter of its queue, so that several are under way.
+        largest = [min(block_beats(self.beat_bytes), max(1, depth // 4)) - 1 for depth in self.clients]
         m.submodules.tracker = tracker = BurstTracker(outstanding=self.outstanding, tag_bits=count)
 
         # -- Turns. What is left of a client's request waits in a memory.
@@ -81,44 +82,49 @@ class ReadPort(wiring.Component):
         active = Signal(count)  # the client's request is in the memory
         turn, last = Signal(count), Signal(count)  # whose turn it is, and whose it was, one-hot
         number = Signal(range(max(2, count)))
-        fresh = Signal()
+        fresh, stored = Signal(count), Signal()  # where the turn's request is: at its client, in the memory
         now = Signal(run, reset_less=True)
         cut = Signal(burst_layout(count), reset_less=True)
         rest = Signal(run, reset_less=True)
         issue = Signal()
-        room = [Signal(name=f"room_{k}") for k in range(count)]
-        asking = [(active[k] | self.i_requests[k].valid) & room[k] for k in range(count)]
-        granted = Signal(count)
-        m.d.comb += granted.eq(Cat(round_robin(asking, last)))
+        # Who has something to ask and room for it, from registers. Of the client whose burst is issued right now it
+        # is known only whether something is left and whether its queue has room for two.
+        room, ample = Signal(count), Signal(count)
+        asking, granted = Signal(count), Signal(count)
+        issuing = Mux(issue, turn, 0)
+        valid = Cat(requests.valid for requests in self.i_requests)
+        m.d.comb += granted.eq(Cat(round_robin(list(asking), last)))
+        m.d.sync += asking.eq(
+            (Mux(cut.final, active & ~issuing, active | issuing) | valid) & ((room & ~issuing) | ample))
 
+        picked = Signal(run)
+        first_at, first_beats = Value.cast(0), Value.cast(0)
+        for k in range(count):
+            request = self.i_requests[k].payload
+            first_at = first_at | Mux(fresh[k], request.address[beat_log2:], 0)
+            first_beats = first_beats | Mux(fresh[k], request.beats, 0)
         mask = Signal(inside)
         reach = Signal(inside)  # beats less one that the burst may have
         below = Signal(17)  # of the request's beats less one when the burst has taken its own; negative: none left
-        for k, most in enumerate(largest):
-            with m.If(turn[k]):
-                m.d.comb += mask.eq(most)
         m.d.comb += [
+            picked.at.eq(first_at | Mux(stored, read.data.at, 0)),
+            picked.less_one.eq(first_beats | Mux(stored, read.data.less_one, 0)),
             reach.eq(~now.at[:inside] & mask),
             below.eq(now.less_one - reach - 1),
+            stored.eq(~fresh.any()),
+            number.eq(Cat(Cat(turn[k] for k in range(count) if k >> bit & 1).any() for bit in range(len(number)))),
             read.addr.eq(number), write.addr.eq(number), write.data.eq(rest),
         ]
         with m.FSM() as steps:
             with m.State("PICK"):
-                m.d.sync += [turn.eq(granted), fresh.eq((granted & ~active).any())]
-                for k in range(count):
-                    with m.If(granted[k]):
-                        m.d.sync += number.eq(k)
-                with m.If(granted.any() & ~self.stop):
-                    m.d.sync += last.eq(granted)
+                m.d.sync += [turn.eq(granted), fresh.eq(granted & ~active)]
+                with m.If(asking.any() & ~self.stop):
                     m.next = "LOAD"
             with m.State("LOAD"):
-                m.d.sync += now.eq(read.data)
-                with m.If(fresh):
-                    for k in range(count):
-                        with m.If(turn[k]):
-                            request = self.i_requests[k].payload
-                            m.d.sync += [now.at.eq(request.address[beat_log2:]), now.less_one.eq(request.beats - 1)]
-                            m.d.comb += self.i_requests[k].ready.eq(1)
+                m.d.sync += [now.at.eq(picked.at), now.less_one.eq(picked.less_one - ~stored), last.eq(turn)]
+                m.d.sync += mask.eq(Cat(
+                    Cat(turn[k] for k, most in enumerate(largest) if most >> bit & 1).any() for bit in range(inside)))
+                m.d.comb += [self.i_requests[k].ready.eq(fresh[k]) for k in range(count)]
                 m.next = "CUT"
             with m.State("CUT"):
                 m.d.sync += [
@@ -174,6 +180,7 @@ class ReadPort(wiring.Component):
                 length_here.eq(cut.len),
                 taken.eq(Mux(issue & turn[k], ~length_here, 0)),
                 room[k].eq(free[(largest[k] + 1).bit_length() - 1:].any()),
+                ample[k].eq(free[(largest[k] + 1).bit_length():].any()),
             ]
             with m.If(self.stop):
                 m.d.sync += free.eq(depth)

@@ -83,30 +83,39 @@ class WritePort(wiring.Component):
             bits = (depth + 1).bit_length()
             request = Signal(data.StructLayout({"address": 64, "beats": bits}), reset_less=True, name=f"request_{k}")
             valid = Signal(name=f"valid_{k}")
-            present = Signal(bits, name=f"present_{k}")  # beats in the queue that no granted request needs
-            grant, push = Signal(name=f"grant_{k}"), Signal(name=f"push_{k}")
+            # Beats in the queue that neither a granted request nor the one in `request` needs; negative: what the
+            # latter lacks. All the arithmetic is done as a request comes in, so that a grant has none.
+            spare = Signal(bits + 1, name=f"spare_{k}")
+            taken = Signal(bits + 1, name=f"taken_{k}")
+            following = Signal(bits + 1, name=f"following_{k}")
+            complete = Signal(name=f"complete_{k}")  # valid and spare >= 0, from a register
+            grant, push, load = Signal(name=f"grant_{k}"), Signal(name=f"push_{k}"), Signal(name=f"load_{k}")
             incoming, i = self.i_requests[k], self.i_data[k]
+            beats = Cat(incoming.payload.beats[:bits], 0)
             m.d.comb += [
                 incoming.ready.eq(~valid | grant | self.stop),
+                load.eq(incoming.valid & (~valid | grant) & ~self.stop),
                 i.ready.eq(queue.i.ready | self.stop),
                 push.eq(i.valid & queue.i.ready & ~self.stop),
                 queue.i.valid.eq(push), queue.i.payload.eq(i.payload),
                 grant.eq(granted[k] & splitter.i.ready & ~self.stop),
+                # Minus beats without a carry chain: every bit above the lowest that is set, turned round.
+                taken.eq(Mux(load, Cat(beats[at] ^ beats[:at].any() for at in range(bits + 1)), 0)),
+                following.eq((Cat(1, spare) + Cat(push, taken))[1:]),
             ]
-            with m.If(~valid | grant | self.stop):
+            m.d.sync += [spare.eq(following), complete.eq((load | (valid & ~grant)) & ~following[bits])]
+            with m.If(~valid | grant):
                 m.d.sync += [
-                    valid.eq(incoming.valid & ~self.stop),
+                    valid.eq(incoming.valid),
                     request.address.eq(incoming.payload.address), request.beats.eq(incoming.payload.beats),
                 ]
+            with m.If(self.stop):
+                m.d.sync += [valid.eq(0), complete.eq(0)]
             with m.If(empty):
-                m.d.sync += present.eq(0)
-            with m.Elif(grant):
-                m.d.sync += present.eq(present - request.beats + push)
-            with m.Else():
-                m.d.sync += present.eq(present + push)
+                m.d.sync += spare.eq(0)
+            whole.append(complete)
             queues.append(queue)
             held.append((request, grant, valid))
-            whole.append(valid & (present >= request.beats))
         m.d.comb += granted.eq(Cat(round_robin(whole, last)))
         m.d.comb += [splitter.i.valid.eq(granted.any() & ~self.stop), splitter.i.payload.tag.eq(granted)]
         for k, (request, grant, _) in enumerate(held):
