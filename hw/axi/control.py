@@ -23,7 +23,7 @@ class ControlSlave(wiring.Component):
     Parameters  kernel: a hw.isa.Kernel whose registers are `abort` and `status`
     Members     bus: In(AXI4Lite); start: Out, a pulse; done: In, a pulse when the run is over; arguments: Out, all
                 of them; abort: Out, a pulse; status: In; interrupt: Out, a level
-    Timing      a write every 3 cycles, a read every 4; `start` comes 2 cycles after the write was taken
+    Timing      a write every 2 cycles, a read every 4; `start` comes 2 cycles after the write was taken
     Handshake   ap_ctrl_hs. CTRL (0x00): ap_start is set by writing 1 and cleared by `done`, ap_done and ap_ready are
                 set by `done` and cleared by reading CTRL, ap_idle is set while nothing runs; with auto_restart
                 `done` starts the next run. GIE (0x04), IER (0x08), ISR (0x0C) bit 0 done, bit 1 ready: ISR is set by
