@@ -1,0 +1,168 @@
+"""The shipping EMB core on the simulated card: how fast each memory's rows are pooled, alone and together."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bench.framework import Row, at_least, at_most, bench, figure
+from fpga.card.device import Device
+from fpga.card.memory import random_rows
+from fpga.embedding import DRAM, SSD, TT, EmbeddingBags, Table
+from gen import config
+
+PRESET = "smartssd"
+DEVICE = "smartssd"
+TABLE_BYTES = 32 << 20          # of each table in card memory: many pages of every bank
+BAG = 32                        # rows, where their number is not what is measured
+DIMS = (16, 32, 64, 128, 256, 512)
+TT_MODES, TT_COLUMNS, TT_RANK = (100, 100, 100), (4, 4, 4), 4
+CYCLES_PER_S = 20_000
+
+
+def _dense(dim: int) -> Table:
+    values = np.random.default_rng(dim).standard_normal((TABLE_BYTES // (4 * dim), dim), dtype=np.float32)
+    return Table.place(f"dense{dim}", values, DRAM)
+
+
+def _train() -> tuple[np.ndarray, ...]:
+    random = np.random.default_rng(4)
+    ranks = (1, TT_RANK, TT_RANK, 1)
+    return tuple(random.standard_normal((ranks[k], TT_MODES[k], TT_COLUMNS[k], ranks[k + 1])).astype(np.float32)
+                 for k in range(3))
+
+
+def _mixed() -> Table:
+    """D = 64: half of the rows in card memory, half in the tensor train, some on the SSD."""
+    rows, dim = 65_536, 64
+    device = np.resize([DRAM, TT], rows)
+    device[-4096:] = SSD
+    values = np.random.default_rng(6).standard_normal((rows, dim), dtype=np.float32)
+    return Table.place("mixed", values, device, cores=_train())
+
+
+class _Rig:
+    """One card with all tables."""
+
+    def __init__(self, memory: str):
+        train = Table("train", 64, (TT << 30 | np.arange(10**6)).astype(np.uint32), np.zeros((0, 64), np.float32),
+                      np.zeros((0, 64), np.float32), _train())
+        self.tables = {table.name: table for table in (*map(_dense, DIMS), train, _mixed())}
+        self.bags = EmbeddingBags(list(self.tables.values()), preset=PRESET, device=DEVICE, memory=memory,
+                                  ring_bytes=4 << 20)
+        self.random = np.random.default_rng(1)
+
+    def cycles(self, name: str, indices: NDArray[np.int64], lengths: "ArrayLike | int", **how: Any) -> int:
+        """Cycles of the core for bags of the given lengths."""
+        count = len(indices)
+        sizes = np.full(-(-count // lengths), lengths) if isinstance(lengths, int) else np.asarray(lengths)
+        offsets = np.minimum(np.concatenate([[0], np.cumsum(sizes)]), count)
+        self.bags(name, indices, offsets, include_last_offset=True, **how)
+        return self.bags.last["cycles"]
+
+    def steady(self, name: str, indices: NDArray[np.int64], lengths: "ArrayLike | int", **how: Any) -> int:
+        """Cycles of the second half of the indices: what a run takes to begin and to end is in the first."""
+        first: ArrayLike | int = lengths
+        half = len(indices) // 2
+        if not isinstance(lengths, int):
+            first = np.asarray(lengths)[:len(np.asarray(lengths)) // 2]
+            half = int(np.sum(first))
+        return self.cycles(name, indices, lengths, **how) - self.cycles(name, indices[:half], first, **how)
+
+    def distinct(self, name: str, count: int) -> NDArray[np.int64]:
+        """Random rows, none twice: nothing to coalesce."""
+        return self.random.choice(self.tables[name].rows, count, replace=False)
+
+
+@cache
+def _rig(memory: str) -> _Rig:
+    return _Rig(memory)
+
+
+@bench("emb_dram")
+def dram() -> Iterator[Row]:
+    """Random rows of card memory through the whole core: beats of the port, and of what DDR4 can give."""
+    rig, device = _rig("ideal"), Device.load(DEVICE)
+    for dim in DIMS:
+        rows = min(16_384, (1 << 19) // dim)
+        indices = rig.distinct(f"dense{dim}", rows)
+        beats = rows // 2 * dim // 16
+        share = beats / rig.steady(f"dense{dim}", indices, BAG)
+        yield at_least(f"emb.dram.port.d{dim}", f"rows of {4 * dim} B, memory of {device.port.ideal_latency} cycles' "
+                       "latency: share of the port's beats", round(100 * share, 1), "%", 95)
+    rig = _rig("ddr4")
+    for dim in DIMS:
+        rows = min(16_384, (1 << 19) // dim)
+        indices = rig.distinct(f"dense{dim}", rows)
+        rate = rows // 2 / rig.steady(f"dense{dim}", indices, BAG) * device.kernel_mhz
+        limit = random_rows(device, 4 * dim).rows_per_s / 1e6
+        yield figure(f"emb.dram.ddr4.rows.d{dim}", f"rows of {4 * dim} B from DDR4-2400, at {device.kernel_mhz} MHz",
+                     round(rate, 1), "M rows/s")
+        yield at_least(f"emb.dram.ddr4.d{dim}", f"the same against what the memory can give by itself "
+                       f"({limit:.1f} M rows/s)", round(100 * rate / limit, 1), "%", 90)
+
+
+@bench("emb_tt")
+def trains() -> Iterator[Row]:
+    """Rows of a tensor train through the whole core, D = 64, R = 4, bags of 1 to 120."""
+    rig = _rig("ideal")
+    beats = 64 // config.load(PRESET).cores["emb"].words
+    for length in (1, 2, 3, 4, 5, 6, 7):
+        bags = 600
+        indices = rig.random.integers(0, 10**6, bags * length)
+        taken = rig.steady("train", indices, length) / (bags // 2)
+        limit = max(beats, length)  # a vector's beats on the write port; a row a cycle
+        yield at_least(f"emb.tt.short.{length}", f"bags of {length}: cycles of the write port ({beats}) or of the rows "
+                       "against cycles taken", round(100 * limit / taken, 1), "%", 95)
+    for length in (8, 9, 13, 20, 40, 77, 120):
+        bags = max(2, 8000 // length) // 2 * 2
+        indices = rig.random.integers(0, 10**6, bags * length)
+        rate = bags // 2 * length / rig.steady("train", indices, length)
+        yield at_least(f"emb.tt.rows_per_cycle.{length}", f"bags of {length}", round(rate, 3), "rows a cycle", 0.9)
+    lengths = rig.random.integers(8, 121, 120)
+    indices = rig.random.integers(0, 10**6, int(lengths.sum()))
+    second = int(lengths[60:].sum())
+    yield at_least("emb.tt.rows_per_cycle.random", "bags of 8 to 120 at random",
+                   round(second / rig.steady("train", indices, list(lengths)), 3), "rows a cycle", 0.9)
+
+
+@bench("emb_mixed")
+def mixed() -> Iterator[Row]:
+    """Bags that mix the memories against the slowest of their parts alone."""
+    for memory in ("ideal", "ddr4"):
+        rig = _rig(memory)
+        device = rig.tables["mixed"].placement >> 30
+        for label, share in (("dram_tt", (0.2, 0.8, 0.0)), ("all", (0.195, 0.8, 0.005))):
+            lengths = rig.random.integers(1, 41, 400)
+            count = int(lengths.sum())
+            kind = rig.random.choice(3, count, p=share)
+            indices = np.zeros(count, np.int64)
+            for place in (DRAM, TT, SSD):
+                there = np.flatnonzero(device == place)
+                mine = kind == place
+                # Rows on the SSD come page by page; the rest at random.
+                picked = there[np.arange(mine.sum())] if place == SSD else rig.random.choice(there, mine.sum())
+                indices[mine] = picked
+            bag = np.repeat(np.arange(len(lengths)), lengths)
+            together = rig.cycles("mixed", indices, lengths)
+            alone = {}
+            for place, name in ((DRAM, "card memory"), (TT, "tensor train"), (SSD, "SSD")):
+                mine = kind == place
+                if mine.any():
+                    alone[name] = rig.cycles("mixed", indices[mine], np.bincount(bag[mine], minlength=len(lengths)))
+            slowest = max(alone, key=alone.__getitem__)
+            yield at_most(f"emb.mixed.{label}.{memory}", f"bags of 1 to 40 rows, {len(alone)} memories, {memory}: "
+                          f"cycles against those of the slowest alone, {slowest}",
+                          round(together / alone[slowest], 3), "", 1.05)
+
+
+@bench("emb_sim")
+def sim() -> Iterator[Row]:
+    """Speed of the simulated card with the shipping core, every tier at work."""
+    rig = _rig("ddr4")
+    indices = rig.random.integers(0, 60_000, 20_000)
+    rig.cycles("mixed", indices, BAG)
+    yield at_least("sim.card.cycles_per_s", "the shipping EMB core on the simulated card, one thread",
+                   round(rig.bags.card.cycles_per_s), "cycles/s", CYCLES_PER_S)
