@@ -304,6 +304,7 @@ SHAPES = {
     # width, subs, terms_log2, lut_products: share of the vectors
     "dot4x4": ((4, 4, 6, 1), 1.0),
     "dot1": ((1, 1, 6, 0), 0.25),
+    "dot1wide": ((1, 1, 16, 0), 0.25),
     "dot2": ((2, 1, 6, 1), 0.25),
     "dot8": ((8, 1, 6, 2), 0.25),
     "dot2x4": ((2, 4, 10, 0), 0.1),
@@ -379,6 +380,8 @@ def test_dot_vectors(name, tmp_path):
     (dict(width=1, terms_log2=17), "terms_log2 is 17, must be 0 to 16 for 1 terms a beat"),
     (dict(width=2, terms_log2=6, lut_products=3), "lut_products is 3, must be 0 to 2 for 2 terms a beat"),
     (dict(width=1, terms_log2=6, lut_products=1), "lut_products is 1, must be 0 to 0 for 1 terms a beat"),
+    (dict(width=1, terms_log2=6, contexts_log2=9), "contexts_log2 is 9, must be 0 to 8 for 1 groups"),
+    (dict(width=1, subs=2, terms_log2=6, contexts_log2=1), "contexts_log2 is 1, must be 0 to 0 for 2 groups"),
 ])
 def test_illegal_dot_wrong(parameters, sentence):
     with pytest.raises(ValueError) as caught:
