@@ -37,7 +37,7 @@ def config(words: int) -> EmbConfig:
             "output_beats": 256, "pool_log2": 3}
     sizes = {4: {"grid_log2": 1, "tables": 8, "index_bits": 20}, 16: {"grid_log2": 2, "tables": 64, "index_bits": 30}}
     return EmbConfig(
-        tt=TTConfig(**unit, **sizes[words]), row_beats_max=16 if words == 4 else 64, window_beats=256,
+        tt=TTConfig(**unit, **sizes[words]), row_beats_max=16 if words == 4 else 64, window_beats=1024,
         window_sets=16, delivery_rows=32, rows_in_flight=16, reads_in_flight=8, writes_in_flight=4, dram_queue=32,
         ssd_queue=128, tt_queue=32, bag_queue=64, partial_beats=128, program_beats=16, input_beats=64,
         output_beats=128)
@@ -410,7 +410,8 @@ async def smoke(dut):
     rows = [(row.offset, row.first, row.last) for row in bench.got("o_dram")]
     assert rows == [(108, 1, 0), (110, 0, 1)]
     assert [(row.offset, row.first, row.last) for row in bench.got("o_ssd")] == [(8, 1, 1)]
-    assert [(lookup.index, lookup.begin, lookup.end) for lookup in bench.got("o_lookups")] == [(7, 1, 0), (8, 0, 1), (1, 1, 1)]
+    lookups = [(lookup.index, lookup.begin, lookup.end) for lookup in bench.got("o_lookups")]
+    assert lookups == [(7, 1, 0), (8, 0, 1), (1, 1, 1)]
     steps = [(s.tt, s.dram, s.ssd, s.first, s.end, s.factor, s.out) for s in bench.got("o_steps")]
     assert steps == [(1, 0, 0, 1, 0, 6, 50), (1, 1, 1, 0, 1, 6, 50)]
 

@@ -6,12 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.emb.tokens import POSITION_BITS, error_layout, job_layout, token_layout
-from hw.isa import EMB
+from hw.isa import EMB, LONGEST_BAG
 
 __all__ = ["Feeder"]
 
 ONE = 0x3F80_0000
 MEAN = 1  # mode
+LENGTH_BITS = LONGEST_BAG.bit_length()
 BAGS_AHEAD = 16  # bags whose lengths are known before their turn
 # A DSP multiplies 26 unsigned bits; what an index has above them is put right by hand.
 FACTOR_BITS = 26
@@ -46,14 +47,15 @@ class Feeder(wiring.Component):
     or the train's row otherwise.                                      Source: SCRec §III.D, Fig. 7a
 
     The lengths run ahead of the indices and into the next instruction, so that neither a short bag nor an
-    instruction's end costs a cycle. A length that passes what is left of the indices, or a last one that leaves
-    some over, is found before its bag begins.
+    instruction's end costs a cycle. A length that is too long, passes what is left of the indices, or is the last
+    and leaves some over, is found before its bag begins.
 
     Parameters  beat_bytes: of the streams; row_beats_max, tables: of the core; index_bits: of a train's row
     Members     i_jobs: In(stream of hw.emb.tokens.job_layout); i_lengths, i_indices, i_weights: In(stream of
                 hw.axi.bus.read_layout), whole beats, what follows an instruction's last word in its beat is
-                dropped; ring_beats: In, a power of two (else every ring position is out of range); open: In,
-                tokens can be taken; o_valid, o: Out, hw.emb.tokens.token_layout; error: Out, of
+                dropped; ring_beats, ring_mask: In, a power of two if any job has a ring, and one less; step: In, while
+                no bag is under way: goes on to the next word of `i_indices`, the one that word_now: Out shows; open:
+                In, tokens can be taken; o_valid, o: Out, hw.emb.tokens.token_layout; error: Out, of
                 hw.emb.tokens.error_layout; stall: Out, there is room for a token and work, but a length, an index
                 or a weight has not come
     Shapes      n indices or one empty bag -> max(n, 1) tokens
@@ -78,7 +80,8 @@ class Feeder(wiring.Component):
             "i_lengths": In(stream.Signature(read)),
             "i_indices": In(stream.Signature(read)),
             "i_weights": In(stream.Signature(read)),
-            "ring_beats": In(32),
+            "ring_beats": In(32), "ring_mask": In(32),
+            "step": In(1), "word_now": Out(32),
             "open": In(1),
             "o_valid": Out(1),
             "o": Out(token_layout(row_beats_max=row_beats_max, tables=tables)),
@@ -157,7 +160,7 @@ class Feeder(wiring.Component):
         m.d.sync += [
             entry.length.eq(after), entry.none.eq(after == 0), entry.one.eq(after == 1),
             entry.first.eq(after_first), entry.last.eq(after_last), entry.error.eq(after_error),
-            entry.wrong.eq(remains[32]), leaves.eq(after_last & (remains[:32] != 0)),
+            entry.wrong.eq(remains[32] | (after > LONGEST_BAG)), leaves.eq(after_last & (remains[:32] != 0)),
         ]
         store = memory.Memory(shape=entry.shape(), depth=BAGS_AHEAD, init=[], attrs={"ram_style": "distributed"})
         m.submodules.bags = store
@@ -188,7 +191,7 @@ class Feeder(wiring.Component):
         some, one, last, wrong, error = (Signal(name=f"bag_{name}") for name in
                                          ("some", "one", "last", "wrong", "error"))
         needs = Signal()  # an index
-        length, left = Signal(32, name="bag_length", reset_less=True), Signal(32, reset_less=True)
+        length, left = Signal(32, name="bag_length", reset_less=True), Signal(LENGTH_BITS, reset_less=True)
         take, ends, load, taken = Signal(), Signal(), Signal(), Signal()
         ready = Signal()
         m.d.comb += [
@@ -200,7 +203,8 @@ class Feeder(wiring.Component):
             self.bag_pop.eq(load), self.start[0].eq(load & self.bag.first),
             self.stall.eq(self.open & Mux(some, ~ready, self.reading)),
         ]
-        indices = _Cursor(m, "indices", self.i_indices, take=taken, finish=ends & last)
+        indices = _Cursor(m, "indices", self.i_indices, take=taken | self.step, finish=ends & last)
+        m.d.comb += self.word_now.eq(indices.word)
         weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, finish=ends & last)
         with m.If(load):
             m.d.sync += [
@@ -225,7 +229,7 @@ class Feeder(wiring.Component):
         m.d.sync += [
             self.taken.eq(take),
             self.word.eq(Mux(wrong, length, indices.word)),
-            self.factor.eq(Mux(mean, length, Mux(weighted, weights.word, ONE))),
+            self.factor.eq(Mux(mean, length[:LENGTH_BITS], Mux(weighted, weights.word, ONE))),
             self.flags.eq(Cat(
                 needs, ends, ends & last, wrong & ~error,
                 error | (needs & (self.i_indices.payload.error | (weighted & self.i_weights.payload.error))))),
@@ -256,14 +260,7 @@ class Feeder(wiring.Component):
         copy = kept("copy", job.copy, 1)
         dram_rows, tt_rows = kept("dram_rows", job.dram_rows, 1), kept("tt_rows", job.tt_rows, 1)
         ring_first, beats = kept("ring_first", job.first, 1), kept("beats", job.beats, 1)
-        factor = Signal(len(beats) + 1)
-        m.d.comb += factor.eq(beats + 1)
-        mask = Signal(POSITION_BITS, name="ring_mask", reset_less=True)
-        ring_sound = Signal(reset_less=True)
-        m.d.sync += [
-            mask.eq(self.ring_beats - 1),
-            ring_sound.eq((self.ring_beats != 0) & ((self.ring_beats & (self.ring_beats - 1)) == 0)),
-        ]
+        factor = kept("factor", job.beats + 1, 1)
         second = Signal()  # word of a pair of a FILL
         with m.If(self.taken):
             m.d.sync += second.eq(~flags[1])
@@ -278,7 +275,7 @@ class Feeder(wiring.Component):
             kind.eq(Cat(to_dram, ~copy & (device == 1), to_ssd, ~copy & (device == 3)) & flags[0].replicate(4)),
             in_dram.eq(row < dram_rows),
             in_tt.eq((row < tt_rows) & (row[self.index_bits:] == 0)),
-            along.eq(row - ring_first), end.eq((row & mask) + beats),
+            along.eq(row - ring_first), end.eq((row & self.ring_mask) + beats),
             above.eq(copy & (device != 0)),
         ]
 
@@ -305,7 +302,7 @@ class Feeder(wiring.Component):
         span, ring = kept("span", job.span, 2), kept("ring", job.ring, 2)
         in_span, wraps = Signal(reset_less=True), Signal(reset_less=True)
         m.d.sync += [
-            in_span.eq((along <= span) & ring & ring_sound),
+            in_span.eq((along <= span) & ring),
             wraps.eq((end & self.ring_beats[:POSITION_BITS + 1]).any()),
         ]
         kind_2, above_2 = late("kind", kind, 1), late("above", above, 1)
@@ -361,15 +358,16 @@ class Feeder(wiring.Component):
         needs, ends, wrong, unread = flags[0], flags[1], flags[3], flags[4]
         bag, index = Signal(32, name="bag_number", reset_less=True), Signal(32, name="index_number", reset_less=True)
         number, table = kept("number", job.number, 4), kept("table", job.table, 4)
-        with m.If(self.start[4]):
-            m.d.sync += [bag.eq(0), index.eq(0)]
-        with m.Elif(valid):
-            m.d.sync += [bag.eq(bag + ends), index.eq(index + needs)]
-        any_error = Signal()
-        m.d.comb += any_error.eq(valid & (unread | wrong | kind[3] | outside | absent) & ~error.valid)
-        m.d.sync += error.valid.eq(error.valid | any_error)
-        with m.If(any_error):
-            m.d.sync += [error.bag.eq(bag), error.index.eq(index), error.instruction.eq(number)]
+        m.d.comb += [error.bag.eq(bag), error.index.eq(index)]
+        bad = Signal()
+        m.d.comb += bad.eq(unread | wrong | kind[3] | outside | absent)
+        with m.If(~error.valid):
+            with m.If(valid & bad):
+                m.d.sync += [error.valid.eq(1), error.instruction.eq(number)]
+            with m.Elif(self.start[4]):
+                m.d.sync += [bag.eq(0), index.eq(0)]
+            with m.Elif(valid):
+                m.d.sync += [bag.eq(bag + ends), index.eq(index + needs)]
             with m.If(unread):
                 m.d.sync += [error.code.eq(EMB.code("READ_ERROR")), error.detail.eq(INPUTS)]
             with m.Elif(wrong):

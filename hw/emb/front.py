@@ -1,6 +1,6 @@
 """The front of the EMB core: from a program in memory to what each memory's unit has to do."""
 
-from amaranth.hdl import Cat, Const, Module, Mux
+from amaranth.hdl import Cat, Const, Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -106,12 +106,14 @@ class Front(wiring.Component):
         m.d.comb += [
             program.start.eq(self.start), program.arguments.eq(arguments),
             regions.program.eq(arguments.program), regions.inputs.eq(arguments.inputs),
-            # The words of an image and those of bags come by the same client, in turn.
+            # The words of an image and those of bags come by the same client: one of the two is idle. The loader
+            # borrows the feeder's multiplexer to read headers word by word.
             feeder.i_indices.payload.eq(indices.payload), loader.i.payload.eq(indices.payload),
-            feeder.i_indices.valid.eq(indices.valid & ~program.loading),
-            loader.i.valid.eq(indices.valid & program.loading),
-            indices.ready.eq(Mux(program.loading, loader.i.ready, feeder.i_indices.ready)),
-            loader.start.eq(program.load_start), loader.count.eq(program.load_count),
+            feeder.i_indices.valid.eq(indices.valid), loader.i.valid.eq(indices.valid),
+            indices.ready.eq(loader.i.ready | feeder.i_indices.ready),
+            feeder.step.eq(loader.step), loader.word.eq(feeder.word_now),
+            loader.start.eq(program.load_start), loader.less_one.eq(program.load_less_one),
+            feeder.ring_mask.eq(program.ring_mask),
             program.load_busy.eq(loader.busy), loader.table.eq(program.table), program.loaded.eq(loader.loaded),
             feeder.ring_beats.eq(arguments.ring_beats), feeder.open.eq(tiers.open),
             tiers.i_valid.eq(feeder.o_valid), tiers.i.eq(feeder.o),

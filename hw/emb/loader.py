@@ -1,6 +1,6 @@
 """Brings load images into the tensor-train unit, and knows which tables it holds."""
 
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -25,12 +25,13 @@ class Loader(wiring.Component):
     off, by an error or by a reset, leaves no table loaded: it may have written over any of them.
 
     Parameters  config: TTConfig
-    Members     start: In, a pulse while `busy` is low; count: In, load beats; busy: Out; i: In(stream of
-                hw.axi.bus.read_layout), the image: in turn a block of 16 headers and 16 load beats, what follows the
-                last beat is dropped; o_load: Out(stream), the unit's load; error: Out {valid, code, index, detail},
+    Members     start: In, a pulse while `busy` is low; less_one: In, load beats less one, until the end; busy: Out;
+                i: In(stream of hw.axi.bus.read_layout), the image: in turn a block of 16 headers and 16 load beats;
+                word: In, the word of its beat that `step` steps along, Out: the feeder's, which does the same for
+                bags; o_load: Out(stream), the unit's load; error: Out {valid, code, index, detail},
                 READ_ERROR or BAD_INSTRUCTION with the load beat, valid until reset; table, loaded: In, Out, whether
                 a table is loaded, a cycle later
-    Timing      16 cycles for a block of headers, a cycle a load beat; ready `tables` cycles after a broken load
+    Timing      16 cycles for a block of headers, two a load beat; ready `tables` cycles after a broken load
     Handshake   i.ready follows o_load.ready while load beats pass
     Reset       ends the load; what is loaded stays loaded, as in the unit, unless a load was under way
     Golden      golden.emb          Tests  verif/test_emb_loader.py
@@ -40,7 +41,8 @@ class Loader(wiring.Component):
         self.config = config
         beat_bytes = 4 * config.side**2
         super().__init__({
-            "start": In(1), "count": In(32), "busy": Out(1),
+            "start": In(1), "less_one": In(32), "busy": Out(1),
+            "word": In(32), "step": Out(1),
             "i": In(stream.Signature(read_layout(beat_bytes))),
             "o_load": Out(stream.Signature(load_layout(config))),
             "error": Out(data.StructLayout({"valid": 1, "code": 8, "index": 32, "detail": 32})),
@@ -53,7 +55,6 @@ class Loader(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        words = config.side**2
         beat = self.i.payload
         error = self.error
 
@@ -61,16 +62,15 @@ class Loader(wiring.Component):
             shape=32, depth=HEADERS, init=[], attrs={"ram_style": "distributed"})
         to_headers, from_headers = headers.write_port(), headers.read_port(domain="comb")
         number = Signal(range(HEADERS))     # of the header that is read or used
-        place = Signal(range(words))
-        left, done = Signal(32, reset_less=True), Signal(32, reset_less=True)
-        last = Signal(reset_less=True)
+        done, last = Signal(32, reset_less=True), Signal(reset_less=True)
         heading, passing = Signal(), Signal()
         header = Signal(HEADER, reset_less=True)
         sound, ready = Signal(reset_less=True), Signal()
+        wrong, unread = Signal(32, reset_less=True), Signal(reset_less=True)
         m.d.comb += [
             to_headers.addr.eq(number), from_headers.addr.eq(number),
-            to_headers.data.eq(Array([beat.data[32 * at:32 * at + 32] for at in range(words)])[place]),
-            to_headers.en.eq(heading & self.i.valid),
+            to_headers.data.eq(self.word), to_headers.en.eq(heading & self.i.valid),
+            self.step.eq(heading & self.i.valid),
         ]
 
         # A bit a table, in a memory that a reset leaves alone like the unit's; swept after a broken load.
@@ -98,15 +98,12 @@ class Loader(wiring.Component):
 
         with m.If(self.start & ~self.busy):
             m.d.sync += [
-                heading.eq(1), broken.eq(1), left.eq(self.count), last.eq(self.count == 1), done.eq(0),
-                number.eq(0), place.eq(0),
+                heading.eq(1), broken.eq(1), done.eq(0), number.eq(0),
             ]
         with m.Elif(heading & self.i.valid):
-            m.d.comb += self.i.ready.eq(place == words - 1)
-            m.d.sync += [number.eq(number + 1), place.eq(place + 1)]
+            m.d.sync += number.eq(number + 1)
             with m.If(beat.error):
-                m.d.sync += [heading.eq(0), error.valid.eq(1), error.code.eq(EMB.code("READ_ERROR")),
-                             error.index.eq(done), error.detail.eq(INPUTS)]
+                m.d.sync += [heading.eq(0), error.valid.eq(1), unread.eq(1)]
             with m.Elif(number == HEADERS - 1):
                 m.d.sync += [heading.eq(0), passing.eq(1), ready.eq(0)]
 
@@ -121,21 +118,20 @@ class Loader(wiring.Component):
             self.o_load.payload.address.eq(header.address), self.o_load.payload.flip.eq(header.flip),
             self.o_load.payload.data.eq(beat.data),
         ]
-        wrong = Signal(32, reset_less=True)
+        m.d.comb += [
+            error.index.eq(done), error.detail.eq(Mux(unread, INPUTS, wrong)),
+            error.code.eq(Mux(unread, EMB.code("READ_ERROR"), EMB.code("BAD_INSTRUCTION"))),
+        ]
         with m.If(passing & ~ready):
             m.d.sync += [header.eq(next_header), wrong.eq(raw), number.eq(number + 1), ready.eq(1),
-                         sound.eq(inside & (raw[HEADER.size:] == 0))]
+                         sound.eq(inside & (raw[HEADER.size:] == 0)), last.eq(done == self.less_one)]
         with m.If(passing & ready & self.i.valid):
             with m.If(beat.error | ~sound):
-                m.d.sync += [passing.eq(0), error.valid.eq(1), error.index.eq(done)]
-                with m.If(beat.error):
-                    m.d.sync += [error.code.eq(EMB.code("READ_ERROR")), error.detail.eq(INPUTS)]
-                with m.Else():
-                    m.d.sync += [error.code.eq(EMB.code("BAD_INSTRUCTION")), error.detail.eq(wrong)]
+                m.d.sync += [passing.eq(0), error.valid.eq(1), unread.eq(beat.error)]
             with m.Else():
                 m.d.comb += [self.o_load.valid.eq(1), self.i.ready.eq(self.o_load.ready)]
                 with m.If(self.o_load.ready):
-                    m.d.sync += [ready.eq(0), left.eq(left - 1), last.eq(left == 2), done.eq(done + 1)]
+                    m.d.sync += [ready.eq(0), done.eq(done + 1)]
                     with m.If(last):
                         m.d.sync += [passing.eq(0), broken.eq(0)]
                     with m.Elif(number == 0):

@@ -48,12 +48,12 @@ class Program(wiring.Component):
                 chunk
     Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; i: In(stream of
                 hw.axi.bus.read_layout), instructions; o_regions: Out(stream of hw.emb.regions.region_layout);
-                o_jobs: Out(stream of hw.emb.tokens.job_layout); load_start, load_count: Out, load_busy: In, the
-                loader; loading: Out, the words of the client `indices` are the loader's; table: Out, loaded: In, a
-                cycle later; bags_done, row_done: In, pulses: the bags of an instruction, a row of a FILL are in
-                memory; flush_window, flush_tt: Out, pulses: rows in card memory, tables have changed; released,
-                finished: Out, progress; finish: Out, a pulse, instructions finished; done: Out, all of them, until
-                reset or `start`; error: Out, of hw.emb.tokens.error_layout
+                o_jobs: Out(stream of hw.emb.tokens.job_layout); load_start, load_less_one: Out, load_busy: In, the
+                loader; table: Out, loaded: In, a cycle later; ring_mask: Out, ring_beats - 1; number_now: Out, the
+                instruction that is looked at; bags_done, row_done: In, pulses: the bags of an instruction, a row of
+                a FILL are in memory; flush_window, flush_tt: Out, pulses: rows in card memory, tables have changed;
+                released, finished: Out, progress; finish: Out, a pulse, an instruction has finished; done: Out, all
+                have, until reset or `start`; error: Out, of hw.emb.tokens.error_layout
     Timing      about 20 cycles an instruction, while those before are carried out
     Handshake   streams from registers
     Reset       drops everything; progress is zero again with `start`
@@ -72,8 +72,8 @@ class Program(wiring.Component):
             "i": In(stream.Signature(read_layout(beat_bytes))),
             "o_regions": Out(stream.Signature(region_layout())),
             "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max))),
-            "load_start": Out(1), "load_count": Out(32), "load_busy": In(1), "loading": Out(1),
-            "table": Out(16), "loaded": In(1), "number_now": Out(32),
+            "load_start": Out(1), "load_less_one": Out(32), "load_busy": In(1),
+            "table": Out(16), "loaded": In(1), "number_now": Out(32), "ring_mask": Out(32),
             "bags_done": In(1), "row_done": In(1),
             "flush_window": Out(1), "flush_tt": Out(1),
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
@@ -170,7 +170,7 @@ class Program(wiring.Component):
         ring_odd = Signal(reset_less=True)
         tt_many = item.tt_rows > (1 << self.index_bits)
         m.d.sync += [
-            ring_odd.eq((ring & (ring - 1)) != 0),
+            self.ring_mask.eq(ring - 1), ring_odd.eq((ring & self.ring_mask) != 0),
             mapped.eq(item.opcode != LOAD), bags.eq(item.opcode == BAGS),
             # All instructions.
             wrong[0].eq(~((item.opcode == LOAD) | (item.opcode == BAGS) | (item.opcode == FILL))),
@@ -204,6 +204,7 @@ class Program(wiring.Component):
         carry, shifts = Signal(reset_less=True), Signal(reset_less=True)
         less_one = Signal(32, reset_less=True)
         m.d.sync += less_one.eq(item.count - 1)
+        m.d.comb += self.load_less_one.eq(less_one)
 
         def whole(value, unit_log2):
             """value in units, rounded up: the part above, and one more if there is a rest."""
@@ -287,7 +288,6 @@ class Program(wiring.Component):
             m.d.sync += region_valid.eq(0)
         with m.If(self.row_done):
             m.d.sync += [rows_left.eq(rows_left - 1), last_row.eq(rows_left == 2)]
-        m.d.comb += [self.load_count.eq(item.count)]
         m.d.sync += wait.eq(0)
 
         fetched = Signal(range(beats + 1))
@@ -371,7 +371,6 @@ class Program(wiring.Component):
                     m.d.comb += [self.flush_window.eq(1), self.retire.eq(1)]
                     m.next = "STEP"
             with m.State("LOAD"):
-                m.d.comb += self.loading.eq(1)
                 m.d.sync += wait.eq(1)
                 with m.If((wait == 1) & ~self.load_busy):
                     m.d.comb += [self.flush_tt.eq(1), self.retire.eq(1)]

@@ -1,7 +1,7 @@
 """Asks the read port for the regions that a program names, piece by piece."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import request_layout
@@ -52,10 +52,12 @@ class Regions(wiring.Component):
         bits = (self.piece_beats - 1).bit_length()
         shift = (self.beat_bytes - 1).bit_length()
 
-        begins = [Signal(32, name=f"begin_{at}", reset_less=True) for at in clients]
-        ends = [Signal(32, name=f"end_{at}", reset_less=True) for at in clients]
+        stores = {}
+        for name in ("begin", "end"):
+            store = memory.Memory(shape=32, depth=len(CLIENTS), init=[], attrs={"ram_style": "distributed"})
+            m.submodules[f"{name}s"] = store
+            stores[name] = store.write_port(), store.read_port(domain="comb")
         busy = Signal(len(CLIENTS))     # a client's region is not all asked for
-        m.d.comb += self.i.ready.eq(~Array(busy)[self.i.payload.client])
 
         # One client at a time: pick, compare, ask, step on.
         turn = Signal(range(len(CLIENTS)))
@@ -66,12 +68,25 @@ class Regions(wiring.Component):
         beats = Signal(bits + 1, reset_less=True)
         following = Signal(32, reset_less=True)
         valid = Array([port.valid for port in self.o_requests])
+        entry, moves = Signal(), Signal()
+        m.d.comb += [
+            # The last step may write a begin itself.
+            self.i.ready.eq(~Array(busy)[self.i.payload.client] & (step != 3)),
+            entry.eq(self.i.valid & self.i.ready), moves.eq((step == 3) & some),
+        ]
+        for write, read in stores.values():
+            m.d.comb += [read.addr.eq(turn), write.addr.eq(Mux(moves, turn, self.i.payload.client))]
+        m.d.comb += [
+            stores["begin"][0].data.eq(Mux(moves, following, self.i.payload.begin)),
+            stores["end"][0].data.eq(self.i.payload.end),
+            stores["begin"][0].en.eq(entry | moves), stores["end"][0].en.eq(entry),
+        ]
         base = Mux(turn == PROGRAM, self.program, self.inputs)
         m.d.sync += step.eq(step + 1)
         with m.Switch(step):
             with m.Case(0):
                 m.d.sync += [
-                    begin.eq(Array(begins)[turn]), end.eq(Array(ends)[turn]),
+                    begin.eq(stores["begin"][1].data), end.eq(stores["end"][1].data),
                     some.eq(Array(busy)[turn] & ~valid[turn]),
                 ]
             with m.Case(1):
@@ -90,11 +105,11 @@ class Regions(wiring.Component):
                             self.o_requests[at].payload.address.eq(address),
                             self.o_requests[at].payload.beats.eq(beats),
                             self.o_requests[at].valid.eq(beats != 0),
-                            begins[at].eq(following), busy[at].eq(~same),
+                            busy[at].eq(~same),
                         ]
         for at in clients:
             with m.If(self.o_requests[at].valid & self.o_requests[at].ready):
                 m.d.sync += self.o_requests[at].valid.eq(0)
-            with m.If(self.i.valid & self.i.ready & (self.i.payload.client == at)):
-                m.d.sync += [begins[at].eq(self.i.payload.begin), ends[at].eq(self.i.payload.end), busy[at].eq(1)]
+            with m.If(entry & (self.i.payload.client == at)):
+                m.d.sync += busy[at].eq(1)
         return m

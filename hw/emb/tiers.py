@@ -79,7 +79,7 @@ class Tiers(wiring.Component):
             m.submodules[f"{name}_queue"] = outlets[name] = outlet
             wiring.connect(m, outlet.o, wiring.flipped(port))
             m.d.comb += self.full[name].eq(~outlet.open)
-        m.d.comb += self.open.eq(~self.full.as_value().any())
+        m.d.sync += self.open.eq(~self.full.as_value().any())
 
         # The bag that is under way, and whether its last token came in the cycle before.
         ended = Signal()
