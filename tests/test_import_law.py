@@ -13,7 +13,8 @@ LAW = {
     "golden": ((), ("numpy", "numba", "tensorly")),
     "hw": ((), ("amaranth",)),
     "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "pyosys", "matplotlib")),
-    "verif": (("gen", "hw", "golden"), ("amaranth", "cocotb", "cocotb_tools", "find_libpython", "numpy", "pytest")),
+    "verif": (("gen", "hw", "golden"),
+              ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
     "fpga": (("gen",), ("numpy", "torch")),
     "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "matplotlib", "numpy")),
     # The figures need the simulator and the oracle side by side: bench may use every room but the command's.
