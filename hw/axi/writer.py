@@ -20,7 +20,7 @@ class WritePort(wiring.Component):
     memory[address, address + beats * beat_bytes) = the client's next `beats` beats       Source: AXI4 (ARM IHI 0022)
 
     Parameters  beat_bytes: 4 to 64; clients: depth of each client's data queue in beats, powers of two; outstanding:
-                bursts that wait for their response, a power of two from 2 to 64
+                bursts that wait for their response, a power of two from 2 to 1024
     Members     i_requests[k]: In(stream) {address, beats}, beats at most the queue's depth; i_data[k]: In(stream)
                 {data}, before or after its request; done[k]: Out, a pulse for each request, in order, when the slave
                 has answered all its bursts; error[k]: Out, with done: one of them was answered SLVERR or DECERR;
