@@ -21,7 +21,8 @@ _HORIZON = 4096
 class Timing:
     """Cycles from the first lookup's acceptance on, and what the unit's counters say at the end.
 
-    taken_at, last_at: (N,) int64, the cycle a lookup is accepted and that of its vector's last beat.
+    taken_at, last_at: (N,) int64, the cycle a lookup is accepted and that of its vector's last beat; with pooling
+    last_at is (M,), a cycle a chunk.
     """
 
     taken_at: np.ndarray
@@ -38,13 +39,15 @@ def grid_latency(grid_log2: int) -> int:
 
 def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: int, t_middle_lines: int,
            reuse_entries: int, in_flight: int, output_beats: int, latency: int | None = None,
-           gaps=None, ready=None) -> Timing:
+           gaps=None, ready=None, offsets=None, vectors: int | None = None) -> Timing:
     """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
 
     lanes .. output_beats: as in a preset. gaps: (N,) cycles for which the source pauses before it offers a lookup,
     once the one before is taken (default 0). ready: (lanes, cycles) whether the consumer takes a beat,
     repeated (default: always).
     latency: the grid's, default `grid_latency`.
+    offsets: (M + 1,) where the chunks of a unit with pooling begin and end, of up to 8 rows each; vectors: how many
+    sums a lane of that unit holds (in place of output_beats); ready is (1, cycles) then.
     """
     tables = np.asarray(tables, dtype=np.int64)
     indices = np.asarray(indices, dtype=np.int64)
@@ -56,39 +59,51 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
         inside = np.where((indices[mine] >= 0) & (indices[mine] < layout.rows), indices[mine], 0)
         tail = int(np.prod(layout.modes[2:])) if len(layout.modes) > 2 else 1
         keys[mine] = (inside // tail) * len(layouts) + number
+    pooled = offsets is not None
+    offsets = np.arange(count + 1) if offsets is None else np.asarray(offsets, dtype=np.int64)
+    chunk = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    if pooled:
+        if vectors is None:
+            raise ValueError("with offsets the number of vectors that a lane holds must be given")
+        for number, layout in enumerate(layouts):
+            shape[number, _BEATS] = -(-layout.dim // (1 << 2 * layout.grid_log2))
     if latency is None:
         latency = grid_latency(layouts[0].grid_log2) if len(layouts) else 0
     gaps = np.zeros(count, np.int64) if gaps is None else np.asarray(gaps, dtype=np.int64)
-    ready = np.ones((lanes, 1), np.bool_) if ready is None else np.asarray(ready, dtype=np.bool_)
+    ready = np.ones((1 if pooled else lanes, 1), np.bool_) if ready is None else np.asarray(ready, dtype=np.bool_)
     taken, last, totals = _run(shape, tables, keys, lanes, 3 * index_bits + 5, latency, t_lines, t_middle_lines,
-                               reuse_entries, in_flight, output_beats, gaps, ready)
+                               reuse_entries, in_flight, vectors if pooled else output_beats, gaps, ready, pooled,
+                               offsets, chunk, 1 << (layouts[0].grid_log2 if len(layouts) else 1))
     return Timing(taken, last, *(int(total) for total in totals))
 
 
 # Columns of a table's numbers.
-_FIRST_TILES, _FIRST_BEATS, _MIDDLE_TILES, _MIDDLE_BEATS, _LAST_TILES, _LAST_BEATS, _TURNED, _BEATS = range(8)
+(_FIRST_TILES, _FIRST_BEATS, _MIDDLE_TILES, _MIDDLE_BEATS, _LAST_TILES, _LAST_BEATS, _TURNED, _BEATS,
+ _LAST_LINES) = range(9)
 
 
 def _numbers(layout: Layout):
     first, middle, last = layout.first, layout.middle, layout.last
     return (first.tiles if first else 0, first.beats if first else 0,
             middle.tiles if middle else 0, middle.beats if middle else 0,
-            last.tiles, last.beats, layout.turned, len(keep_masks(layout)))
+            last.tiles, last.beats, layout.turned, len(keep_masks(layout)), last.lines)
 
 
 @njit(cache=False)
 def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight, output_beats,
-         gaps, ready):
+         gaps, ready, pooled, offsets, chunk, side):
     count = len(tables)
+    results = len(offsets) - 1
     taken = np.full(count, -1, np.int64)
-    last_at = np.full(count, -1, np.int64)
+    last_at = np.full(results, -1, np.int64)
     computed, reused, slots = 0, 0, 0
     # Slot that ends a product to first slot that reads it; the stages between take three of these cycles.
     delay = grid + 5 - 3
 
     waiting = np.zeros(lanes, np.int64)
     turn, next_in, pause = 0, 0, 0
-    fetch_at = np.arange(lanes)                     # next lookup to leave the lane's queue
+    dealt = np.full((lanes, count + 1), -1, np.int64)   # a lane's lookups, how many they are and which leaves next
+    dealt_count, fetch_at = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
     fetched = np.full(lanes, -1, np.int64)
     asking = np.full(lanes, -1, np.int64)
     pending = np.full(lanes, -1, np.int64)
@@ -120,9 +135,6 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     ripening = np.zeros((lanes, 2, _HORIZON), np.int64)
     begun = np.zeros((lanes, 2), np.int64)
     done_order = np.zeros((lanes, 2), np.int64)     # next lookup to be taken from either queue
-    for lane in range(lanes):
-        done_order[lane, 0] = lane
-        done_order[lane, 1] = lane
     waits = np.full((lanes, 2), -1, np.int64)       # registers before the middle and the last machine
     middle_until = np.full(lanes, -1, np.int64)
     ring_free = np.full(lanes, ring_lines, np.int64)
@@ -138,20 +150,60 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     shown = np.full(lanes, -1, np.int64)            # the beat on o
     number = np.zeros(lanes, np.int64)
     second = np.zeros(lanes, np.bool_)
+    # With pooling: chunks (by their first lookup) before the last machine, tiles that keep their distance,
+    crowded, gathered = np.zeros(lanes, np.bool_), np.full(lanes, -1, np.int64)
+    rows, rest = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    # whole vectors of a lane, the order of the lanes, and the vector that is read: its chunk, its beats,
+    whole = np.zeros((lanes, _HORIZON), np.int64)
+    level_of, lane_of = np.zeros(lanes, np.int64), np.zeros(results + 1, np.int64)
+    order_in, order_out, order_room, reading, beats_left = 0, 0, True, -1, 0
+    # the beat that the memories give and the one that is shown: the chunk if it is its last, else -2; -1 for none.
+    given, offered = -1, -1
+    inside_chunk, turn_before = False, 1
 
     finished, cycle, idle = 0, 0, 0
-    while finished < count and idle < 100000:
+    while finished < results and idle < 100000:
         now = cycle % _HORIZON
         idle += 1
         # Input.
         accept = -1
-        if next_in < count and pause == 0 and waiting[turn] != in_flight:
+        if next_in < count and pause == 0 and waiting[turn] != in_flight and (not pooled or order_room):
             accept = next_in
+        waiting_0, waiting_1 = waiting[0], waiting[lanes - 1]
         if pause > 0:
             pause -= 1
+        if pooled:
+            goes = ready[0, cycle % ready.shape[1]]
+            free_2 = offered == -1 or goes
+            step = reading >= 0 and (given == -1 or free_2)
+            last_step = step and beats_left == 1
+            if offered >= 0 and goes:
+                last_at[offered] = cycle
+                finished += 1
+                idle = 0
+            for lane in range(lanes):
+                level_of[lane] += whole[lane, now]
+                whole[lane, now] = 0
+            starts = order_out < order_in and level_of[lane_of[order_out]] > 0 and (reading < 0 or last_step)
+            order_room_next = order_in - order_out < 4 * in_flight * lanes - 4
+            # The edge.
+            if last_step:
+                returning[lane_of[reading], (cycle + 2) % _HORIZON] += 1
+            if free_2:
+                offered, given = given, -1
+            if step:
+                given = reading if last_step else -2
+                beats_left -= 1
+                if last_step:
+                    reading = -1
+            if starts:
+                level_of[lane_of[order_out]] -= 1
+                reading = order_out
+                beats_left = shape[tables[offsets[reading]], _BEATS]
+                order_out += 1
         for lane in range(lanes):
             # Output: what the consumer sees this cycle.
-            goes = ready[lane, cycle % ready.shape[1]]
+            goes = ready[0 if pooled else lane, cycle % ready.shape[1]]
             leaves = shown[lane] != -1 and goes
             fetches = level[lane] > 0 and (shown[lane] == -1 or goes)
             if leaves and shown[lane] >= 0:
@@ -169,7 +221,12 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             # Grant.
             current = job[lane, 2]
             turned = current >= 0 and shape[tables[current], _TURNED] == 1
-            wants_last = current >= 0 and has_credit[lane] and not (pair_ends[lane] and not turned)
+            if pooled:
+                lines = shape[tables[current], _LAST_LINES] if current >= 0 else 0
+                long = rows[lane] >= side or lines >= side or (rows[lane] > 1 and lines > 1)
+                wants_last = current >= 0 and (rest[lane] == 0 or long)
+            else:
+                wants_last = current >= 0 and has_credit[lane] and not (pair_ends[lane] and not turned)
             choice = -1
             if inside[lane]:
                 choice = owner[lane]
@@ -189,8 +246,15 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             middle_done = job[lane, 1] >= 0 and ((skips[lane, 1] and cycle > middle_until[lane]) or done[1])
             last_done = done[2]
 
-            begin_last = waits[lane, 1] >= 0 and (current < 0 or last_done)
-            take_last = ripe[lane, 1] > 0 and waits[lane, 1] < 0
+            one_row = waits[lane, 1]
+            ends_chunk = pooled and one_row >= 0 and one_row == offsets[chunk[one_row] + 1] - 1
+            moves = pooled and one_row >= 0 and not (ends_chunk and gathered[lane] >= 0)
+            if pooled:
+                begin_last = gathered[lane] >= 0 and has_credit[lane] and (current < 0 or last_done)
+                take_last = ripe[lane, 1] > 0 and (one_row < 0 or moves)
+            else:
+                begin_last = one_row >= 0 and (current < 0 or last_done)
+                take_last = ripe[lane, 1] > 0 and one_row < 0
             waiting_one = waits[lane, 0]
             need = shape[tables[waiting_one], _MIDDLE_TILES] if waiting_one >= 0 else 0
             begin_middle = (waiting_one >= 0 and job[lane, 1] < 0
@@ -211,21 +275,21 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             make = take and found < 0
             ages = wish[lane] and not aged[lane] and not take
             drop = tail_idle[lane] and old[lane] and not dropped[lane] and not make
-            ask = fetched[lane] >= 0 and one < 0
-            waits_first = fetch_at[lane]
-            fetch = (waits_first < count and taken[waits_first] >= 0
-                     and taken[waits_first] + split_latency < cycle and fetched[lane] < 0)
+            ask = fetched[lane] >= 0 and one < 0 and not crowded[lane]
+            waits_first = dealt[lane, fetch_at[lane]]
+            fetch = (waits_first >= 0 and taken[waits_first] + split_latency < cycle and fetched[lane] < 0)
             # Registers that say a cycle later what is true now.
             wish[lane] = (findable[lane] > entries // 2 or findable_lines[lane] > t_lines // 2
                           or (stuck[lane] and findable[lane] > 0))
+            crowded[lane] = pooled and findable_lines[lane] > t_lines // 2
             aged[lane] = ages
             stuck[lane] = one >= 0 and present and found < 0 and not room
             tail_idle[lane] = entry_users[lane, tail[lane]] == 0 and tail[lane] != found
             old[lane] = held[lane] != findable[lane]
             dropped[lane] = drop
-            waits_next = done_order[lane, 0] if take_middle else waiting_one
+            waits_next = dealt[lane, done_order[lane, 0]] if take_middle else waiting_one
             ring_room[lane] = waits_next >= 0 and ring_free[lane] >= shape[tables[waits_next], _MIDDLE_TILES]
-            has_credit[lane] = credits[lane] > 1
+            has_credit[lane] = credits[lane] > (0 if pooled else 1)
             asks_next = fetched[lane] if ask else one
             has_room[lane] = asks_next >= 0 and held[lane] < entries and (
                 free_lines[lane] >= shape[tables[asks_next], _FIRST_TILES])
@@ -253,11 +317,20 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
 
             # Machines.
             if choice >= 0:
-                if not inside[lane] and choice == 2:
+                if not inside[lane] and choice == 2 and not pooled:
                     credits[lane] -= 1
                 inside[lane] = not tile_ends
                 owner[lane] = choice
-                if choice == 2 and tile_ends:
+                if choice == 2 and pooled:
+                    if tiles[lane, 2] == 1 and left[lane, 2] <= rows[lane]:
+                        # The last slot that reads this row's lines.
+                        one_row_done = current + rows[lane] - left[lane, 2]
+                        freed[lane] = shape[tables[current], _MIDDLE_TILES]
+                        if shape[tables[current], _FIRST_TILES] > 0:
+                            leaving[lane] = entry_of[one_row_done]
+                    if last_done:
+                        whole[lane, (cycle + grid + 7 + side + 3) % _HORIZON] += 1
+                elif choice == 2 and tile_ends:
                     arrives = cycle + _TO_QUEUE + grid
                     vector_beats = shape[tables[current], _BEATS]
                     emitted = 1
@@ -277,19 +350,36 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                 else:
                     left[lane, choice] -= 1
             pair_ends[lane] = last_done and turned
+            if choice == 2 and tile_ends:
+                rest[lane] = side - 1
+            elif rest[lane] > 0:
+                rest[lane] -= 1
 
             if last_done:
-                freed[lane] = shape[tables[current], _MIDDLE_TILES]
-                if shape[tables[current], _FIRST_TILES] > 0:
-                    leaving[lane] = entry_of[current]
+                if not pooled:
+                    freed[lane] = shape[tables[current], _MIDDLE_TILES]
+                    if shape[tables[current], _FIRST_TILES] > 0:
+                        leaving[lane] = entry_of[current]
                 job[lane, 2] = -1
                 number[lane] = 0
             if begin_last:
-                _begin(job, tiles, beats, left, skips, lane, 2, waits[lane, 1], shape[tables[waits[lane, 1]]])
+                begins = gathered[lane] if pooled else one_row
+                _begin(job, tiles, beats, left, skips, lane, 2, begins, shape[tables[begins]])
+                if pooled:
+                    rows[lane] = offsets[chunk[begins] + 1] - begins
+                    beats[lane, 2] *= rows[lane]
+                    left[lane, 2] = beats[lane, 2]
+                    gathered[lane] = -1
+                    credits[lane] -= 1
+                else:
+                    waits[lane, 1] = -1
+            if moves:
+                if ends_chunk:
+                    gathered[lane] = offsets[chunk[one_row]]
                 waits[lane, 1] = -1
             if take_last:
-                waits[lane, 1] = done_order[lane, 1]
-                done_order[lane, 1] += lanes
+                waits[lane, 1] = dealt[lane, done_order[lane, 1]]
+                done_order[lane, 1] += 1
                 ripe[lane, 1] -= 1
                 begun[lane, 1] -= 1
             if middle_done:
@@ -305,8 +395,8 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                 begun[lane, 1] += 1
                 waits[lane, 0] = -1
             if take_middle:
-                waits[lane, 0] = done_order[lane, 0]
-                done_order[lane, 0] += lanes
+                waits[lane, 0] = dealt[lane, done_order[lane, 0]]
+                done_order[lane, 0] += 1
                 ripe[lane, 0] -= 1
                 begun[lane, 0] -= 1
             if first_done:
@@ -361,16 +451,33 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                         matched[lane] = entry
             if fetch:
                 fetched[lane] = waits_first
-                fetch_at[lane] += lanes
+                fetch_at[lane] += 1
                 taken_before[lane] = 1
         if accept >= 0:
             taken[accept] = cycle
             waiting[turn] += 1
-            turn = (turn + 1) % lanes
+            dealt[turn, dealt_count[turn]] = accept
+            dealt_count[turn] += 1
+            if not pooled:
+                turn = (turn + 1) % lanes
             next_in += 1
             idle = 0
             if next_in < count:
                 pause = gaps[next_in]
+        if pooled:
+            order_room = order_room_next
+            if accept >= 0 and accept == offsets[chunk[accept]]:
+                lane_of[order_in] = turn
+                order_in += 1
+            ends_now = accept >= 0 and accept == offsets[chunk[accept] + 1] - 1
+            dealt_now = turn
+            if lanes == 2 and (ends_now if accept >= 0 else not inside_chunk):
+                if waiting_0 == waiting_1:
+                    turn = 1 - (turn if accept >= 0 else turn_before)
+                else:
+                    turn = 1 if waiting_1 < waiting_0 else 0
+            if accept >= 0:
+                inside_chunk, turn_before = not ends_now, dealt_now
         cycle += 1
     return taken, last_at, (computed, reused, slots)
 

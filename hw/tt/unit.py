@@ -159,7 +159,7 @@ class TTUnit(wiring.Component):
         Returns the lane of the lookup that leaves the splitter.
         """
         # Between chunks the choice is looked over every cycle.
-        inside, before = Signal(), Signal()
+        inside, before = Signal(), Signal(init=1)
         with m.If(accept):
             m.d.sync += [inside.eq(~self.i_lookups.payload.end), before.eq(turn)]
         with m.If(Mux(accept, self.i_lookups.payload.end, ~inside)):
