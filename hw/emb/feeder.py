@@ -28,12 +28,15 @@ def _word(port, place):
 class _Cursor:
     """Where in a stream's beat its next word is. The beat goes when its last word, or a region's, is taken."""
 
-    def __init__(self, m: Module, name: str, port, *, take, finish):
-        """`take`: a word is taken; `finish`: the region ends, with this word if one is taken."""
+    def __init__(self, m: Module, name: str, port, *, take, last, skip=0):
+        """`take`: a word is taken, the region's last if `last`; `skip`: the region ends without one.
+
+        Written so that `take`, which comes late, passes one LUT on its way to the queue behind the stream.
+        """
         words = len(port.payload.data) // 32
         self.place = place = Signal(range(words), name=f"{name}_place")
-        m.d.comb += port.ready.eq(Mux(finish, take | (place != 0), take & (place == words - 1)))
-        with m.If(finish):
+        m.d.comb += port.ready.eq((take & ((place == words - 1) | last)) | (skip & (place != 0)))
+        with m.If((take & last) | skip):
             m.d.sync += place.eq(0)
         with m.Elif(take):
             m.d.sync += place.eq(place + 1)
@@ -54,8 +57,8 @@ class Feeder(wiring.Component):
     Members     i_jobs: In(stream of hw.emb.tokens.job_layout); i_lengths, i_indices, i_weights: In(stream of
                 hw.axi.bus.read_layout), whole beats, what follows an instruction's last word in its beat is
                 dropped; ring_beats, ring_mask: In, a power of two if any job has a ring, and one less; step: In, while
-                no bag is under way: goes on to the next word of `i_indices`, the one that word_now: Out shows; open:
-                In, tokens can be taken; o_valid, o: Out, hw.emb.tokens.token_layout; error: Out, of
+                no bag is under way: takes the words of `i_indices` that word_now: Out shows, as they come; open: In,
+                tokens can be taken; o_valid, o: Out, hw.emb.tokens.token_layout; error: Out, of
                 hw.emb.tokens.error_layout; stall: Out, there is room for a token and work, but a length, an index
                 or a weight has not come
     Shapes      n indices or one empty bag -> max(n, 1) tokens
@@ -126,7 +129,7 @@ class Feeder(wiring.Component):
         room = Signal(range(BAGS_AHEAD + 1), init=BAGS_AHEAD)
         take = Signal()
         m.d.comb += take.eq(self.reading & (room != 0) & (self.i_lengths.valid | job.copy))
-        cursor = _Cursor(m, "lengths", self.i_lengths, take=take & ~job.copy, finish=take & last & ~job.copy)
+        cursor = _Cursor(m, "lengths", self.i_lengths, take=take & ~job.copy, last=last)
         with m.If(self.accept):
             m.d.sync += [
                 left.eq(self.i_jobs.payload.count), last.eq(self.i_jobs.payload.count == 1), first.eq(1),
@@ -193,19 +196,22 @@ class Feeder(wiring.Component):
         needs = Signal()  # an index
         length, left = Signal(32, name="bag_length", reset_less=True), Signal(LENGTH_BITS, reset_less=True)
         take, ends, load, taken = Signal(), Signal(), Signal(), Signal()
-        ready = Signal()
+        ready, skip, closes = Signal(), Signal(), Signal()
         m.d.comb += [
             ready.eq(~needs | (self.i_indices.valid & (self.i_weights.valid | ~weighted))),
-            take.eq(some & self.open & ready),
-            taken.eq(take & needs),
+            taken.eq(some & needs & self.open & self.i_indices.valid & (self.i_weights.valid | ~weighted)),
+            take.eq(taken | (some & ~needs & self.open)),
+            closes.eq(some & one & last),
+            skip.eq(some & ~needs & self.open & last),
             ends.eq(take & one),
             load.eq(self.bag_valid & (~some | ends)),
             self.bag_pop.eq(load), self.start[0].eq(load & self.bag.first),
             self.stall.eq(self.open & Mux(some, ~ready, self.reading)),
         ]
-        indices = _Cursor(m, "indices", self.i_indices, take=taken | self.step, finish=ends & last)
+        indices = _Cursor(m, "indices", self.i_indices, take=taken | (self.step & self.i_indices.valid),
+                          last=closes, skip=skip)
         m.d.comb += self.word_now.eq(indices.word)
-        weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, finish=ends & last)
+        weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, last=closes, skip=skip)
         with m.If(load):
             m.d.sync += [
                 some.eq(1), length.eq(self.bag.length), left.eq(self.bag.length), last.eq(self.bag.last),

@@ -27,8 +27,8 @@ class Loader(wiring.Component):
     Parameters  config: TTConfig
     Members     start: In, a pulse while `busy` is low; less_one: In, load beats less one, until the end; busy: Out;
                 i: In(stream of hw.axi.bus.read_layout), the image: in turn a block of 16 headers and 16 load beats;
-                word: In, the word of its beat that `step` steps along, Out: the feeder's, which does the same for
-                bags; o_load: Out(stream), the unit's load; error: Out {valid, code, index, detail},
+                word: In, the next word of its beat, step: Out, takes it: the feeder's multiplexer does this
+                for both; o_load: Out(stream), the unit's load; error: Out {valid, code, index, detail},
                 READ_ERROR or BAD_INSTRUCTION with the load beat, valid until reset; table, loaded: In, Out, whether
                 a table is loaded, a cycle later
     Timing      16 cycles for a block of headers, two a load beat; ready `tables` cycles after a broken load
@@ -70,7 +70,7 @@ class Loader(wiring.Component):
         m.d.comb += [
             to_headers.addr.eq(number), from_headers.addr.eq(number),
             to_headers.data.eq(self.word), to_headers.en.eq(heading & self.i.valid),
-            self.step.eq(heading & self.i.valid),
+            self.step.eq(heading),
         ]
 
         # A bit a table, in a memory that a reset leaves alone like the unit's; swept after a broken load.

@@ -1,6 +1,6 @@
 """Fetches and checks instructions, and sends what they say on its way."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -126,12 +126,17 @@ class Program(wiring.Component):
         # How many positions a row may begin at; worked out while the sums are.
         span = Signal(33, reset_less=True)
         self.fill = fill = Signal(reset_less=True)
-        m.d.sync += [span.eq(item.ring_count - item.row_beats), fill.eq(item.opcode == FILL)]
+        # In two steps, or synthesis puts one subtraction of row_beats behind the other.
+        less_one = Signal(len(job_write.data.beats), name="beats_less_one", reset_less=True)
+        inverted = Signal(33)
+        m.d.comb += inverted.eq(~Cat(less_one, Const(0, 33 - len(less_one))))
+        m.d.sync += [
+            less_one.eq(item.row_beats - 1), span.eq(item.ring_count + inverted), fill.eq(item.opcode == FILL)]
         job = job_write.data
         m.d.comb += [
             self.table.eq(item.tt_table), self.number_now.eq(self.number),
             job.number.eq(self.number), job.copy.eq(fill), job.mode.eq(Mux(fill, SUM, item.mode)),
-            job.weighted.eq(item.weighted & ~fill), job.beats.eq(item.row_beats - 1), job.table.eq(item.tt_table),
+            job.weighted.eq(item.weighted & ~fill), job.beats.eq(less_one), job.table.eq(item.tt_table),
             job.loaded.eq(self.loaded), job.chunk.eq(item.chunk_rows - 1), job.count.eq(item.count),
             job.indices.eq(Mux(fill, Cat(0, item.count), item.indices_count)),
             job.dram_base.eq(item.dram_base), job.dram_rows.eq(item.dram_rows), job.tt_rows.eq(item.tt_rows),
