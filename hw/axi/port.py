@@ -13,13 +13,14 @@ from hw.queue import BlockQueue
 __all__ = ["ReadPort", "check_clients"]
 
 
-def check_clients(clients: tuple[int, ...]) -> None:
+def check_clients(clients: tuple[int, ...], *, least: int = 1) -> None:
     """Raises ValueError unless it is a tuple of queue depths."""
     if not 1 <= len(clients) <= 8:
         raise ValueError(f"clients must be 1 to 8 queue depths, not {len(clients)}")
     for depth in clients:
-        if type(depth) is not int or not 2 <= depth <= 4096 or depth & (depth - 1):
-            raise ValueError(f"a client's queue must be a power of two from 2 to 4096 beats deep, not {depth!r}")
+        if type(depth) is not int or not least <= depth <= 4096 or depth & (depth - 1):
+            raise ValueError(
+                f"a client's queue must be a power of two from {least} to 4096 beats deep, not {depth!r}")
 
 
 class ReadPort(wiring.Component):
@@ -27,15 +28,15 @@ class ReadPort(wiring.Component):
 
     o[k] = memory[address, address + beats * beat_bytes) of client k's requests, in their order
 
-    Parameters  beat_bytes: 4 to 64; clients: depth of each client's queue in beats, powers of two; outstanding:
-                bursts in flight, a power of two from 2 to 1024
+    Parameters  beat_bytes: 4 to 64; clients: depth of each client's queue in beats, powers of two (1 is a register,
+                for who asks now and then); outstanding: bursts in flight, a power of two from 2 to 1024
     Members     i_requests[k]: In(stream) {address, beats}; o[k]: Out(stream) {data, error, last}; bus: Out(AXI4
                 without the write channels); stop: In; idle: Out, nothing is under way on the bus or inside
     Shapes      a request of n beats is n beats of o[k], the last one marked
-    Timing      3 cycles from a request to its address, 3 from the bus to o[k]; a burst in 4 cycles, so that bursts
-                of 4 beats keep the port busy (a burst of a client whose queue has no room for two takes 5). A burst
-                of client k has at most a quarter of its queue's beats and ends at their multiples. A client in want
-                of full rate has a queue of twice the memory's latency. `idle` is a cycle late
+    Timing      3 cycles from a request to its address, 3 from the bus to o[k], 2 to a register; a burst in 4 cycles,
+                so that bursts of 4 beats keep the port busy (a burst of a client whose queue has no room for two
+                takes 5). A burst of client k has at most a quarter of its queue's beats and ends at their multiples.
+                A client in want of full rate has a queue of twice the memory's latency. `idle` is a cycle late
     Handshake   a burst is asked for only when its client's queue has room for all of it: rready is always high and
                 no client waits for another. Turns go round among those who have something to ask and room for it.
                 All outputs of the bus, i_requests[k].ready and o[k].valid come from registers
@@ -164,13 +165,20 @@ class ReadPort(wiring.Component):
             beat.data.eq(bus.rdata), beat.error.eq(bus.rresp[1] | tracker.wrong), beat.last.eq(tracker.last),
         ]
         for k, depth in enumerate(self.clients):
-            queue = BlockQueue(read_layout(self.beat_bytes), depth=depth)
-            m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
             o = self.o[k]
-            m.d.comb += [
-                queue.i.valid.eq(arrived[k]), queue.i.payload.eq(beat),
-                o.valid.eq(queue.o.valid), o.payload.eq(queue.o.payload), queue.o.ready.eq(o.ready),
-            ]
+            if depth == 1:
+                only = Signal(read_layout(self.beat_bytes), reset_less=True, name=f"only_{k}")
+                m.d.comb += o.payload.eq(only)
+                m.d.sync += o.valid.eq((arrived[k] | (o.valid & ~o.ready)) & ~self.stop)
+                with m.If(arrived[k]):
+                    m.d.sync += only.eq(beat)
+            else:
+                queue = BlockQueue(read_layout(self.beat_bytes), depth=depth)
+                m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
+                m.d.comb += [
+                    queue.i.valid.eq(arrived[k]), queue.i.payload.eq(beat),
+                    o.valid.eq(queue.o.valid), o.payload.eq(queue.o.payload), queue.o.ready.eq(o.ready),
+                ]
             # Beats that may still be asked for. A burst takes cut.len + 1 of them: adding the complement does that,
             # and the beat that leaves is the carry.
             bits = depth.bit_length()

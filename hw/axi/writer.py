@@ -40,7 +40,7 @@ class WritePort(wiring.Component):
 
     def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int = 32):
         check_beat_bytes(beat_bytes)
-        check_clients(clients)
+        check_clients(clients, least=2)
         check_outstanding(outstanding)
         self.beat_bytes = beat_bytes
         self.clients = tuple(clients)
