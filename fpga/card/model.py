@@ -123,7 +123,7 @@ def _binding(found: Ports) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def build(component: Any, name: str, *, opt: str = "-O3", fresh: bool = False) -> Model:
+def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -> Model:
     """The library of a component, from the cache when the same one was built before.
 
     Parameters  component: with ports m##_axi, s_axi_control and interrupt, whatever of them it has; name: for

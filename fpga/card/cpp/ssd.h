@@ -37,7 +37,7 @@ class Ssd {
         progress = progress_at;
         doorbell = doorbell_at;
         beat = beat_bytes;
-        m->empty.clear();
+        stop_run();
     }
 
     // A run begins: nothing has been brought and nothing consumed.
