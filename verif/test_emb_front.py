@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden import emb_tokens
+from golden import emb_front, emb_tokens
 from golden.emb import Emb, Memory
 from hw.emb.config import EmbConfig
 from hw.emb.front import Front
@@ -20,6 +20,7 @@ from hw.emb.regions import CLIENTS
 from hw.isa import EMB
 from hw.tt.config import TTConfig
 from verif.bench import report, reset, rng, start
+from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, Source, bursty, sometimes
 
@@ -282,6 +283,12 @@ class Bench:
                 self.stalls[name] = self.stalls.get(name, 0) + (stall >> at & 1)
 
     async def begin(self) -> None:
+        self.arguments()
+        self.dut.start.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.start.value = 0
+
+    def arguments(self) -> None:
         dut, plan = self.dut, self.plan
         values = {"program": PROGRAM, "program_count": len(plan.items), "inputs": INPUTS,
                   "inputs_beats": len(plan.inputs) // plan.words, "outputs": 0x41 << 32,
@@ -292,9 +299,6 @@ class Bench:
             word |= values[argument.name] << at
             at += argument.bits
         dut.arguments.value = word
-        dut.start.value = 1
-        await RisingEdge(dut.clk)
-        dut.start.value = 0
 
     def error(self) -> dict[str, int] | None:
         value, at, found = int(self.dut.error.value), 0, {}
@@ -487,6 +491,100 @@ async def latency_and_rate_as_documented(dut):
     assert min(figures["ones"], figures["empty"]) > 0.997, figures
     # An instruction takes about 20 cycles to check, during those before it: 24 tokens hide most of that.
     assert figures["small"] > 0.6, figures
+
+
+@cocotb.test()
+async def cycles_as_golden(dut):
+    """Every registered output, cycle by cycle, and every word taken, under any pattern of data and room."""
+    unit = await _start(dut)
+    words, edge = unit.words, RisingEdge(dut.clk)
+    queues = {"dram": unit.dram_queue, "ssd": unit.ssd_queue, "tt": unit.tt_queue, "steps": unit.bag_queue}
+    outputs = {"dram": "o_dram", "ssd": "o_ssd", "lookups": "o_lookups", "steps": "o_steps"}
+    layouts = {name: layout_of(f"{port}__payload") for name, port in outputs.items()}
+    request = layout_of("o_requests__0__payload")
+    cycles = 0
+    for number in range(6):
+        r = rng(f"cycles {number}")
+        plan = Plan(unit, r)
+        loader = Plan(unit, r)
+        loader.load(range(unit.tt.tables))
+        await _carry_out(dut, unit, loader)
+        plan.loaded = set(loader.loaded)
+        for _ in range(r.choice([3, 30, 80])):
+            weighted = r.randrange(2)
+            plan.bags(_lengths(r, r.choice([1, 3, 20]), r.choice([2, 40])), weighted=weighted,
+                      mode=SUM if weighted else r.choice([SUM, MEAN, MAX]))
+        arena = {False: plan.inputs, True: [word for item in plan.items for word in encode(item)]}
+        bench = Bench(dut, unit, plan, random_=r)
+        bench.stop()    # what follows drives the ports itself
+        await reset(dut)
+        model = emb_front.Front(
+            emb_front.Arguments(PROGRAM // unit.beat_bytes, len(plan.items), INPUTS // unit.beat_bytes),
+            words=words, input_beats=unit.input_beats, queues=queues)
+        coming: list[deque] = [deque() for _ in CLIENTS]
+        latency = r.choice([1, 10, 70])
+        room, flow = r.choice([1.0, 0.7, 0.3]), r.choice([1.0, 0.8])
+        standing: list[Any] = [None] * len(CLIENTS)
+        finishing, cycle, start_at = 0, 0, r.randrange(1, 9)
+        bench.arguments()
+        while not (model.done and cycle > start_at + 2):
+            begin = cycle == start_at
+            dut.start.value = begin
+            data = []
+            for k, waiting in enumerate(coming):
+                if standing[k] is None and waiting and waiting[0][0] <= cycle and r.random() < flow:
+                    standing[k] = waiting.popleft()[1]
+                data.append(standing[k])
+                getattr(dut, f"i__{k}__valid").value = standing[k] is not None
+                if standing[k] is not None:
+                    getattr(dut, f"i__{k}__payload").value = sum(w << 32 * i for i, w in enumerate(standing[k]))
+            asked = [r.random() < room for _ in CLIENTS]
+            for k, ready in enumerate(asked):
+                getattr(dut, f"o_requests__{k}__ready").value = ready
+            takes = {name: r.random() < room for name in outputs}
+            for name, port in outputs.items():
+                getattr(dut, f"{port}__ready").value = takes[name]
+            done = finishing > 0 and r.random() < 0.2
+            finishing -= done
+            dut.bags_done.value = done
+            await edge
+            where = f"program {number}, cycle {cycle}"
+            for k, wanted in enumerate(model.requests):
+                valid = getattr(dut, f"o_requests__{k}__valid").value == 1
+                assert valid == (wanted is not None), f"{where}: request {CLIENTS[k]}: {valid}, golden {wanted}"
+                if wanted is not None:
+                    shown_ = request.unpack(int(getattr(dut, f"o_requests__{k}__payload").value))
+                    assert (shown_["address"] // unit.beat_bytes, shown_["beats"]) == wanted, where
+                    if asked[k]:
+                        first = wanted[0] - (PROGRAM if k == 0 else INPUTS) // unit.beat_bytes
+                        for at in range(first, first + wanted[1]):
+                            coming[k].append((cycle + latency, tuple(arena[k == 0][at * words:(at + 1) * words])))
+            for name, port in outputs.items():
+                wanted = getattr(model, name)
+                valid = getattr(dut, f"{port}__valid").value == 1
+                assert valid == (wanted is not None), f"{where}: {port} valid is {valid}, golden {wanted}"
+                if wanted is not None:
+                    found = shown(port, layouts[name].unpack(int(getattr(dut, f"{port}__payload").value)), 1)
+                    assert found == (counted(wanted) if name == "steps" else wanted), f"{where}: {port}: {found}, {wanted}"
+                    if name == "steps" and takes[name] and wanted.last:
+                        finishing += 1
+            assert (int(dut.finished.value), dut.done.value == 1) == (model.finished, model.done), where
+            ready = [standing[k] is not None and getattr(dut, f"i__{k}__ready").value == 1 for k in range(len(CLIENTS))]
+            taken = model.step(
+                start=begin, data=data, requests_taken=[a and q is not None for a, q in zip(asked, model.requests)],
+                **{f"{name}_taken": take and getattr(model, name) is not None for name, take in takes.items()},
+                bags_done=bool(done))
+            assert ready == taken, f"{where}: words taken of {ready}, golden {taken}"
+            for k, gone in enumerate(taken):
+                if gone:
+                    standing[k] = None
+            cycle += 1
+            assert cycle < 100_000
+        cycles += cycle
+        for name in ("start", "bags_done"):
+            getattr(dut, name).value = 0
+        await reset(dut)
+    report(cycles_compared=cycles)
 
 
 @cocotb.test()
@@ -798,4 +896,4 @@ async def empty_program(dut):
 @pytest.mark.parametrize("words", [4, 16])
 @pytest.mark.parametrize("number", seeds())
 def test_emb_front(number, words):
-    simulate(Front(config(words)), "verif.test_emb_front", name=f"emb_front_{words}", tests=11, seed=number)
+    simulate(Front(config(words)), "verif.test_emb_front", name=f"emb_front_{words}", tests=12, seed=number)

@@ -5,7 +5,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
-from hw.emb.tokens import POSITION_BITS, error_layout, job_layout, token_layout
+from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout, token_layout
 from hw.isa import EMB, LONGEST_BAG
 
 __all__ = ["Feeder"]
@@ -163,7 +163,7 @@ class Feeder(wiring.Component):
         m.d.sync += [
             entry.length.eq(after), entry.none.eq(after == 0), entry.one.eq(after == 1),
             entry.first.eq(after_first), entry.last.eq(after_last), entry.error.eq(after_error),
-            entry.wrong.eq(remains[32] | (after > LONGEST_BAG)), leaves.eq(after_last & (remains[:32] != 0)),
+            entry.wrong.eq(remains[32] | above(after, LONGEST_BAG)), leaves.eq(after_last & (remains[:32] != 0)),
         ]
         store = memory.Memory(shape=entry.shape(), depth=BAGS_AHEAD, init=[], attrs={"ram_style": "distributed"})
         m.submodules.bags = store

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.emb.regions import CLIENTS, region_layout
-from hw.emb.tokens import POSITION_BITS, error_layout, job_layout
+from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
 from hw.layouts import arguments_layout, instruction_layout
 
@@ -173,7 +173,7 @@ class Program(wiring.Component):
         self.bags = bags = Signal(reset_less=True)
         many = self.item.chunk_rows
         ring_odd = Signal(reset_less=True)
-        tt_many = item.tt_rows > (1 << self.index_bits)
+        tt_many = above(item.tt_rows, 1 << self.index_bits)
         m.d.sync += [
             self.ring_mask.eq(ring - 1), ring_odd.eq((ring & self.ring_mask) != 0),
             mapped.eq(item.opcode != LOAD), bags.eq(item.opcode == BAGS),
@@ -184,7 +184,7 @@ class Program(wiring.Component):
             wrong[3].eq(item.release >> POSITION_BITS != 0),
             # Those with rows.
             wrong[4].eq(item.row_beats == 0),
-            wrong[5].eq(item.row_beats > self.row_beats_max),
+            wrong[5].eq(above(item.row_beats, self.row_beats_max)),
             wrong[6].eq(item.ring_first >> POSITION_BITS != 0),
             wrong[7].eq((item.ring_count != 0) & ring_odd),
             # BAGS.

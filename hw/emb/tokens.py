@@ -1,11 +1,13 @@
 """What the parts that read a program hand to one another: jobs, tokens, errors."""
 
+from amaranth.hdl import Value
 from amaranth.lib import data
 
 from hw.emb.rows import beats_bits
 from hw.isa import EMB
 
-__all__ = ["CHUNK_BITS", "OPEN_SLACK", "POSITION_BITS", "error_layout", "job_layout", "table_bits", "token_layout"]
+__all__ = ["CHUNK_BITS", "OPEN_SLACK", "POSITION_BITS", "above", "error_layout", "job_layout", "table_bits",
+           "token_layout"]
 
 # Rows of a chunk, less one: as many bits as the instruction's largest chunk needs.
 CHUNK_BITS = (EMB.field("chunk_rows").highest - 1).bit_length()
@@ -19,6 +21,12 @@ OPEN_SLACK = 14
 def table_bits(tables: int) -> int:
     """Bits of a tensor-train table's number."""
     return max(1, (tables - 1).bit_length())
+
+
+def above(value: Value, power: int) -> Value:
+    """value > power, a power of two, without a carry chain that synthesis would hang behind another."""
+    bit = power.bit_length() - 1
+    return value[bit + 1:].any() | (value[bit] & value[:bit].any())
 
 
 def job_layout(*, row_beats_max: int) -> data.StructLayout:
