@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.dot import FusedDot
 from hw.fp.logic import named
 from hw.fp.operand import Operand, delay, unpack
+from hw.fp.running import RunningSums
 from hw.place import place
 
 __all__ = ["PoolingUnit", "pooled_layout", "pooling_layout"]
@@ -32,31 +32,31 @@ def pooled_layout(words: int, tag_bits: int) -> data.StructLayout:
 
 
 class PoolingLane(wiring.Component):
-    """One word of a pooling unit: a fused dot product whose sum, for a maximum, a larger word replaces.
+    """One word of a pooling unit: running sums that, for a maximum, a larger word replaces.
 
     Parameters  as of PoolingUnit
     Members     word: a row's, a cycle ahead of what goes with it: weight: unpacked; context, first, maximum: of its
                 beat; valid: there is one; o: word
     Timing      `latency` cycles from word to o, a beat a cycle
-    Numerics    a maximum starts the dot product anew with every word above those so far, as a product with 1.0, and
-                passes the others over; a NaN counts as positive, which puts it above infinity
+    Numerics    a maximum starts its sum anew with every word above those so far, as a product with 1.0, and passes the
+                others over; a NaN counts as positive, which puts it above infinity
     Reset       contexts survive
     """
 
-    def __init__(self, *, contexts_log2: int, terms_log2: int, lut_products: int):
+    def __init__(self, *, contexts_log2: int, terms_log2: int, lut_product: bool):
         self.contexts_log2 = contexts_log2
-        self._dot = FusedDot(width=1, terms_log2=terms_log2, lut_products=lut_products, contexts_log2=contexts_log2)
-        self.latency = 1 + self._dot.latency
+        self._sums = RunningSums(contexts_log2=contexts_log2, terms_log2=terms_log2, lut_product=lut_product)
+        self.latency = 1 + self._sums.latency
         super().__init__({
             "word": In(32), "weight": In(Operand), "context": In(contexts_log2), "first": In(1), "maximum": In(1),
             "valid": In(1), "o": Out(32)})
 
     def key(self) -> str:
-        return f"PoolingLane_{self._dot.key()}"
+        return f"PoolingLane_{self._sums.key()}"
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.dot = dot = self._dot
+        m.submodules.sums = sums = self._sums
 
         word = Signal(32, reset_less=True)
         zero, special, nan, negative = (Signal(name=name, reset_less=True)
@@ -81,16 +81,16 @@ class PoolingLane(wiring.Component):
         ]
 
         skip = named(m, "skip", ~self.valid | (self.maximum & ~take))
-        x = dot.x[0]
+        x = sums.x
         m.d.comb += [
             # Only the flag counts of a zero's or subnormal's bits.
             x.mant.eq(Cat(word[:22], Mux(special, nan, word[22]))),
             x.exp.eq(word[23:31]), x.sign.eq(word[31]),
             x.zero.eq(zero | skip), x.special.eq(special | skip),
-            dot.y[0].eq(self.weight),
-            dot.context.eq(self.context), dot.first.eq(self.valid & Mux(self.maximum, take, self.first)),
-            dot.copy.eq(self.maximum),
-            self.o.eq(dot.o[0]),
+            sums.y.eq(self.weight),
+            sums.context.eq(self.context), sums.first.eq(self.valid & Mux(self.maximum, take, self.first)),
+            sums.copy.eq(self.maximum),
+            self.o.eq(sums.o),
         ]
         return m
 
@@ -137,13 +137,13 @@ class PoolingUnit(wiring.Component):
         return (f"PoolingUnit_words{self.words}_contexts{self.contexts_log2}_tag{self.tag_bits}"
                 f"_terms{self.terms_log2}_lut{self.lut_products}")
 
-    def _lane(self, lut_products: int) -> PoolingLane:
-        return PoolingLane(contexts_log2=self.contexts_log2, terms_log2=self.terms_log2, lut_products=lut_products)
+    def _lane(self, lut_product: bool) -> PoolingLane:
+        return PoolingLane(contexts_log2=self.contexts_log2, terms_log2=self.terms_log2, lut_product=lut_product)
 
     @property
     def latency(self) -> int:
         """Cycles from the beat with `last` to its vector's beat at `o`."""
-        return 1 + max(self._lane(slow).latency for slow in {self.lut_products > 0, self.lut_products == self.words})
+        return 1 + self._lane(self.lut_products > 0).latency
 
     def elaborate(self, platform):
         m = Module()
@@ -163,7 +163,7 @@ class PoolingUnit(wiring.Component):
             weight.eq(unpack(pattern)),
         ]
         for k in range(self.words):
-            lane = self._lane(int(k < self.lut_products))
+            lane = self._lane(k < self.lut_products)
             place(m, platform, f"lane{k}", lane)
             late = self.latency - 1 - lane.latency
             m.d.comb += [

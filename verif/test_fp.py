@@ -380,8 +380,6 @@ def test_dot_vectors(name, tmp_path):
     (dict(width=1, terms_log2=17), "terms_log2 is 17, must be 0 to 16 for 1 terms a beat"),
     (dict(width=2, terms_log2=6, lut_products=3), "lut_products is 3, must be 0 to 2 for 2 terms a beat"),
     (dict(width=1, terms_log2=6, lut_products=1), "lut_products is 1, must be 0 to 0 for 1 terms a beat"),
-    (dict(width=1, terms_log2=6, contexts_log2=9), "contexts_log2 is 9, must be 0 to 8 for 1 groups"),
-    (dict(width=1, subs=2, terms_log2=6, contexts_log2=1), "contexts_log2 is 1, must be 0 to 0 for 2 groups"),
 ])
 def test_illegal_dot_wrong(parameters, sentence):
     with pytest.raises(ValueError) as caught:

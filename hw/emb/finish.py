@@ -15,7 +15,7 @@ from hw.pooling import ONE, PoolingUnit
 __all__ = ["Finish", "fault_layout", "partial_layout", "step_layout", "vector_layout"]
 
 SUM, MEAN, MAXIMUM = range(3)
-BAGS = 64  # that wait for their write: what a LUT memory holds
+BAGS = 64  # that wait for their write, at least: what a LUT memory holds
 
 
 class From(enum.Enum, shape=2):
@@ -73,7 +73,7 @@ class Finish(wiring.Component):
                 indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is
                 PoolingUnit.latency cycles behind the beat that ends a bag
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
-                that depth behind it is always ready. The inputs' ready depends on their valid and on i_steps' state
+                that depth behind it is always ready; the bags under way are at most twice writes_in_flight or BAGS. The inputs' ready depends on their valid and on i_steps' state
     Numerics    golden.pooling.combine: f = 1, golden.fp32.div(1, n) for a mean, or a tensor-train row's weight; a bag
                 of no vectors is +0. Bit-exact
     Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is; BAD_INSTRUCTION: the tensor
@@ -217,8 +217,9 @@ class Finish(wiring.Component):
         """Requests, what waits to be written, and the room for it."""
         beats_bits = len(step.beats)
         depth = self.config.output_beats
-        waiting = BurstQueue(data.StructLayout({"out": 32, "beats": beats_bits}), depth=BAGS)
-        under_way = BurstQueue(data.StructLayout({"beats": beats_bits, "last": 1}), depth=BAGS)
+        most = max(BAGS, 2 * self.config.writes_in_flight)
+        waiting = BurstQueue(data.StructLayout({"out": 32, "beats": beats_bits}), depth=most)
+        under_way = BurstQueue(data.StructLayout({"beats": beats_bits, "last": 1}), depth=most)
         m.submodules.waiting, m.submodules.under_way = waiting, under_way
         shift = self.config.beat_log2
         # Room in both was seen before the bag's last beat went.
@@ -231,7 +232,7 @@ class Finish(wiring.Component):
             self.o_requests.payload.beats.eq(waiting.o.payload.beats + 1),
             under_way.o.ready.eq(self.written),
         ]
-        bags, credits = Signal(range(BAGS + 1)), Signal(range(depth + 1), init=depth)
+        bags, credits = Signal(range(most + 1)), Signal(range(depth + 1), init=depth)
         back, back_less = Signal(beats_bits + 1), Signal(signed(beats_bits + 2), init=-1)
         m.d.sync += [
             self.done.eq(self.written), self.instruction_done.eq(self.written & under_way.o.payload.last),
@@ -242,7 +243,7 @@ class Finish(wiring.Component):
             credits.eq(credits + Mux(used, back_less, back)),
             # Room for another beat behind this one. What comes back in this cycle counts from the next on, and a bag
             # that ends in this cycle does not count yet: one bag of room is kept for it.
-            may.eq(((credits[1:] != 0) | (credits[0] & ~used)) & (bags < BAGS - 1)),
+            may.eq(((credits[1:] != 0) | (credits[0] & ~used)) & (bags < most - 1)),
         ]
 
     def _fault(self, m: Module, step, source, fire, final, misshapen, bag_ends) -> None:

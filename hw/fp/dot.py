@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .logic import add, is_power_of_two, largest, largest_of_four, log2, named, shift_level
@@ -18,26 +18,6 @@ class _Sum:
         self.carry = carry
 
 
-class _Contexts:
-    """The running values of many sums: a LUT memory for each, read and written at one address in one cycle, so
-    that a beat of the same context right behind sees what this one wrote.
-    """
-
-    def __init__(self, m: Module, context0: Value, first0: Value, contexts_log2: int):
-        self._m, self._context0, self._first0, self._log2 = m, context0, first0, contexts_log2
-
-    def state(self, name: str, stage: int, width: int) -> tuple[Value, Signal, Value]:
-        """For the beat at `stage`: what its context holds, a wire for what it is to hold, and whether this beat is
-        the context's first."""
-        store = memory.Memory(shape=width, depth=1 << self._log2, init=[], attrs={"ram_style": "distributed"})
-        self._m.submodules[f"{name}_store"] = store
-        read, write = store.read_port(domain="comb"), store.write_port()
-        context = delay(self._m, f"context_{name}", self._context0, stage)
-        following = Signal(width, name=f"{name}_following")
-        self._m.d.comb += [read.addr.eq(context), write.addr.eq(context), write.en.eq(1), write.data.eq(following)]
-        return read.data, following, delay(self._m, f"first_{name}", self._first0, stage)
-
-
 class FusedDot(wiring.Component):
     """Adds up dot products of FP32 operands, rounding once.
 
@@ -48,30 +28,25 @@ class FusedDot(wiring.Component):
                 terms_log2: at most 2^terms_log2 terms are added before the next `first`,
                 log2(width * subs)..16;
                 lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs,
-                none for a single term without contexts; contexts_log2: 2^contexts_log2 sums are under way at a
-                time, in LUT memory, for subs = 1; 0 for one
+                none for a single term
     Members     x, y: Operand of every term, index s * width + w; first: this beat begins a new sum;
                 combine: 0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest
-                of them and the others give +0; o: binary32 words; with contexts also context: the sum that the
-                beat is part of, and copy: the sum so far is this beat's only product, and if that is -0 it stays so
+                of them and the others give +0; o: binary32 words
     Shapes      x (subs * width,), y (subs * width,) a beat -> o (subs,)
     Timing      `latency` cycles from the beat that brings the last term to o; a beat every cycle; no stall:
-                what is presented after the last term does not disturb a result, `first` starts anew. With
-                contexts every beat counts: a beat of padding without `first` leaves its context as it is, and
-                the same context may come in every cycle
+                what is presented after the last term does not disturb a result, `first` starts anew
     Handshake   none
     Numerics    per beat: running maximum of the products' exponents; products cut to their upper 31 bits
                 and shifted right to it (magnitudes, floor), accumulator likewise (floor); added exactly;
                 after the last beat one rounding to nearest even; NaN for any NaN, 0 * inf and inf - inf; an
                 exact zero is +0; subnormal results flushed after rounding; an operand with both `zero` and
                 `special` is padding, whose product is zero whatever it meets. Against golden: bit-exact
-    Reset       nothing needs it: the first beat with `first` set clears a sum; contexts survive
+    Reset       nothing needs it: the first beat with `first` set clears a sum
     Raises      ValueError for a parameter outside its range
     Golden      golden.fp32.dot          Tests  verif/test_fp.py
     """
 
-    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, lut_products: int = 0,
-                 contexts_log2: int = 0):
+    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, lut_products: int = 0):
         if not is_power_of_two(width) or width > 8:
             raise ValueError(f"width is {width}, must be 1, 2, 4 or 8")
         if not is_power_of_two(subs) or subs > 4:
@@ -80,44 +55,33 @@ class FusedDot(wiring.Component):
         if not log2(terms) <= terms_log2 <= 16:
             raise ValueError(f"terms_log2 is {terms_log2}, must be {log2(terms)} to 16 "
                              f"for {terms} terms a beat")
-        if not 0 <= contexts_log2 <= (8 if subs == 1 else 0):
-            raise ValueError(f"contexts_log2 is {contexts_log2}, must be 0 to {8 if subs == 1 else 0} "
-                             f"for {subs} groups")
-        # A single term's exponents arrive before a product made of LUTs could; with contexts they are held back.
-        most = terms if terms > 1 or contexts_log2 else 0
-        if not 0 <= lut_products <= most:
-            raise ValueError(f"lut_products is {lut_products}, must be 0 to {most} for {terms} terms a beat")
+        if not 0 <= lut_products <= (terms if terms > 1 else 0):
+            # A single term's exponents arrive before a product made of LUTs could.
+            raise ValueError(f"lut_products is {lut_products}, must be 0 to {terms if terms > 1 else 0} "
+                             f"for {terms} terms a beat")
         self.width = width
         self.subs = subs
         self.terms_log2 = terms_log2
         self.lut_products = lut_products
-        self.contexts_log2 = contexts_log2
         self._levels = log2(subs)
         super().__init__({
             "x": In(data.ArrayLayout(Operand, terms)),
             "y": In(data.ArrayLayout(Operand, terms)),
             "first": In(1),
             "combine": In(range(self._levels + 1)),
-            **({"context": In(contexts_log2), "copy": In(1)} if contexts_log2 else {}),
             "o": Out(data.ArrayLayout(32, subs)),
         })
 
     def key(self) -> str:
-        contexts = f"_contexts{self.contexts_log2}" if self.contexts_log2 else ""
         return (f"FusedDot_width{self.width}_subs{self.subs}_terms{self.terms_log2}"
-                f"_lut{self.lut_products}{contexts}")
+                f"_lut{self.lut_products}")
 
     # Pipeline stages: a value "of stage n" is in a register whose content is n + 1 edges old. Stage 0 holds
     # the operands. A stage finds the largest of four exponents.
     @property
     def _peak_stage(self) -> int:
         """The largest exponent of the beat."""
-        return 1 + self._held_back + (log2(self.width) + 1) // 2 + (self._levels + 1) // 2
-
-    @property
-    def _held_back(self) -> int:
-        """Cycles that exponents wait for products."""
-        return int(self.width == self.subs == 1 and self.lut_products > 0)
+        return 1 + (log2(self.width) + 1) // 2 + (self._levels + 1) // 2
 
     @property
     def _shift_stage(self) -> int:
@@ -156,15 +120,7 @@ class FusedDot(wiring.Component):
         def joined_at(name: str, stage: int) -> Value:
             return delay(m, f"joined_{name}", joined0, stage)
 
-        contexts = copy0 = None
-        if self.contexts_log2:
-            context0, copy0 = Signal(self.contexts_log2, reset_less=True), Signal(reset_less=True)
-            m.d.sync += [context0.eq(self.context), copy0.eq(self.copy)]
-            contexts = _Contexts(m, context0, first0, self.contexts_log2)
-
-        exponents, kinds = zip(*(classify(m, i, x[i], y[i], copy0) for i in range(terms)))
-        if self._held_back:
-            exponents = [delay(m, "exponent_held", exponents[0], 1)]
+        exponents, kinds = zip(*(classify(m, i, x[i], y[i]) for i in range(terms)))
         signs = Signal(terms, reset_less=True, attrs={"keep": 1})
         zeros = Signal(terms, reset_less=True)
         m.d.sync += [
@@ -174,10 +130,10 @@ class FusedDot(wiring.Component):
         products = multiply(m, x, y, zeros, self.lut_products)
 
         peaks = self._beat_peaks(m, exponents, joined_at)
-        tops, shifts = self._align(m, peaks, first0, exponents, joined_at, contexts)
+        tops, shifts = self._align(m, peaks, first0, exponents, joined_at)
         sums = self._sum(m, products, shifts, signs, joined_at)
-        totals = self._accumulate(m, sums, shifts, first0, contexts)
-        flags = self._specials(m, kinds, first0, joined_at, contexts)
+        totals = self._accumulate(m, sums, shifts, first0)
+        flags = self._specials(m, kinds, first0, joined_at)
         for s in range(subs):
             owned = joined_at(f"owner{s}", self._total_stage + 5)
             foreign = Const(0, 1)
@@ -219,32 +175,25 @@ class FusedDot(wiring.Component):
         m.d.sync += [r.eq(p) for r, p in zip(registers, peaks)]
         return registers
 
-    def _align(self, m: Module, peaks: list[Value], first0: Value, exponents: Sequence[Value], joined_at,
-               contexts: _Contexts | None):
+    def _align(self, m: Module, peaks: list[Value], first0: Value, exponents: Sequence[Value], joined_at):
         """Running maximum, then each term's and each accumulator's shift to it.
 
         Distances are held as their complements, ~(a - b) = ~a + b: without a carry in, the lowest sum bit is
         the carry chain's own LUT, and the shifters take the complement in.
         """
         stage = self._peak_stage
-        first = Const(0, 1) if contexts else delay(m, "first_peak", first0, stage - 1)
+        first = delay(m, "first_peak", first0, stage - 1)
         tops, gaps = [], []
         for s, peak in enumerate(peaks):
             top = Signal(EXPONENT_BITS, name=f"top{s}", reset_less=True)
             before = Signal(EXPONENT_BITS, name=f"before{s}", reset_less=True)
             gap = Signal(EXPONENT_BITS, name=f"gap{s}", reset_less=True, attrs={"keep": 1})
-            if contexts:
-                # Of a first beat the gap does not matter.
-                running, following, begins = contexts.state("peak", stage, EXPONENT_BITS)
-                take = named(m, f"largest{s}_take", begins | (peak > running))
-                m.d.comb += following.eq(Mux(take, peak, running))
-            else:
-                running = Signal(EXPONENT_BITS, name=f"running{s}", reset_less=True)
-                following = largest(m, f"largest{s}", peak, running)
-                m.d.sync += running.eq(following)
-                with m.If(first):
-                    # The beat behind this one starts anew. `top` keeps what `running` forgets.
-                    m.d.sync += running.eq(0)
+            running = Signal(EXPONENT_BITS, name=f"running{s}", reset_less=True)
+            following = largest(m, f"largest{s}", peak, running)
+            m.d.sync += running.eq(following)
+            with m.If(first):
+                # The beat behind this one starts anew. `top` keeps what `running` forgets.
+                m.d.sync += running.eq(0)
             m.d.sync += [top.eq(following), before.eq(running),
                          gap.eq(add(before, ~top, Const(0, 1), EXPONENT_BITS))]
             tops.append(top)
@@ -258,7 +207,7 @@ class FusedDot(wiring.Component):
         shifts = []
         for i, exponent in enumerate(exponents):
             shift = Signal(6, name=f"shift{i}", reset_less=True)
-            aligned = delay(m, f"exponent_line{i}", exponent, stage - self._held_back)
+            aligned = delay(m, f"exponent_line{i}", exponent, stage)
             distance = named(m, f"distance{i}", add(aligned, ~owned[i // self.width], Const(0, 1), EXPONENT_BITS))
             # Its initial value alone keeps the twin from being merged with `shift`.
             twin = Signal(5, name=f"shift_twin{i}", reset_less=True, init=31)
@@ -288,7 +237,7 @@ class FusedDot(wiring.Component):
 
             later = Signal(name=f"negative{i}", reset_less=True)
             m.d.sync += later.eq(sign)
-            if i % 2 == 0 and not (self.contexts_log2 and self.width == 1):
+            if i % 2 == 0 or self.width == 1:
                 aligned = Signal(PRODUCT_BITS + 1, name=f"aligned{i}", reset_less=True)
                 m.d.sync += aligned.eq(finish(near, ~shift[2], sign))
                 partial.append(_Sum(aligned, later))
@@ -329,11 +278,9 @@ class FusedDot(wiring.Component):
             partial = following
         return partial
 
-    def _accumulate(self, m: Module, sums: list[_Sum], shifts, first0: Value,
-                    contexts: _Contexts | None) -> list[Value]:
+    def _accumulate(self, m: Module, sums: list[_Sum], shifts, first0: Value) -> list[Value]:
         stage = self._sum_stage
         width = PRODUCT_BITS + 1 + self.terms_log2
-        # For contexts one stage before their memory is read.
         first = delay(m, "first_sum", first0, stage - 1)
         totals = []
         for s, part in enumerate(sums):
@@ -341,39 +288,22 @@ class FusedDot(wiring.Component):
             fine = Signal(4, name=f"gap_fine{s}", reset_less=True)
             coarse = Signal(2, name=f"gap_coarse{s}", reset_less=True)
             twin = Signal(4, name=f"gap_twin{s}", reset_less=True, init=15)
-            near_enough = gap[6:].all() & ~first if contexts else gap[6:].all()
-            m.d.sync += [fine.eq(gap[:4]), twin.eq(gap[:4]), coarse.eq(Mux(near_enough, ~gap[4:6], 3))]
+            m.d.sync += [fine.eq(gap[:4]), twin.eq(gap[:4]), coarse.eq(Mux(gap[6:].all(), ~gap[4:6], 3))]
             total = Signal(width, name=f"total{s}", reset_less=True)
-            if contexts:
-                running, following, begins = contexts.state("sum", stage, width)
-            else:
-                running = Signal(width, name=f"sum_running{s}", reset_less=True)
+            running = Signal(width, name=f"sum_running{s}", reset_less=True)
             near = shift_level(m, f"sum_near_fine{s}", running.as_signed(),
                                ~Cat(fine[1], fine[3]), ~Cat(twin[1], twin[3]), (2, 8))
             near = shift_level(m, f"sum_near{s}", near,
                                ~Cat(fine[0], fine[2]), ~Cat(twin[0], twin[2]), (1, 4))
-            if contexts:
-                # A first beat shifts everything out, and what comes in is not the sign but 0: no LUT a bit for it.
-                # The adder's own LUTs take in the last level of the product's shifter instead of this one's.
-                fill = named(m, f"sum_fill{s}", running[-1] & ~begins)
-                coarse_twin = Signal(2, name=f"gap_coarse_twin{s}", reset_less=True, init=3)
-                m.d.sync += coarse_twin.eq(Mux(near_enough, ~gap[4:6], 3))
-                far = shift_level(m, f"sum_far{s}", Cat(near, fill).as_signed(), coarse, coarse_twin, (16, 32))
-                far = named(m, f"sum_far_node{s}", far[:width], node=True)
-                added = named(m, f"added{s}", add(far, part.bits, part.carry, width))
-                m.d.comb += following.eq(added)
-            else:
-                far = near >> Cat(Const(0, 4), coarse)
-                added = named(m, f"added{s}", add(part.bits, far, part.carry, width))
-                m.d.sync += running.eq(added)
-                with m.If(first):
-                    m.d.sync += running.eq(0)
-            m.d.sync += total.eq(added)
+            far = near >> Cat(Const(0, 4), coarse)
+            added = named(m, f"added{s}", add(part.bits, far, part.carry, width))
+            m.d.sync += [running.eq(added), total.eq(added)]
+            with m.If(first):
+                m.d.sync += running.eq(0)
             totals.append(total)
         return totals
 
-    def _specials(self, m: Module, kinds: Sequence[Value], first0: Value, joined_at,
-                  contexts: _Contexts | None) -> list[Value]:
+    def _specials(self, m: Module, kinds: Sequence[Value], first0: Value, joined_at) -> list[Value]:
         """Per group, at the stage of the rounded result: what the bits of `classify` say of the sum."""
         groups = []
         bits = len(kinds[0])
@@ -392,12 +322,6 @@ class FusedDot(wiring.Component):
         for s, group in enumerate(groups):
             beat = Signal(bits, name=f"beat_kinds{s}", reset_less=True)
             running = Signal(bits, name=f"running_kinds{s}", reset_less=True)
-            m.d.sync += beat.eq(group)
-            if contexts:
-                before, following, _ = contexts.state("kinds", 3, bits)
-                m.d.comb += following.eq(beat | Mux(first, 0, before))
-                m.d.sync += running.eq(following)
-            else:
-                m.d.sync += running.eq(beat | Mux(first, 0, running))
+            m.d.sync += [beat.eq(group), running.eq(beat | Mux(first, 0, running))]
             flags.append(delay(m, f"kinds_line{s}", running, self._total_stage + 5 - 4))
         return flags

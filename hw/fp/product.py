@@ -12,7 +12,7 @@ PRODUCT_BITS = 31  # of a 48-bit product, what lies above bit 17
 EXPONENT_BITS = 9  # the sum of two biased exponents
 
 
-def classify(m: Module, i: int, x: data.View, y: data.View, copy: Value | None) -> tuple[Value, Value]:
+def classify(m: Module, i: int, x: data.View, y: data.View, copy: Value | None = None) -> tuple[Value, Value]:
     """Stage 1: a product's exponent and kind: +inf or NaN (bit 0), -inf or NaN (bit 1) and, where there is a `copy`,
     -0 that is to stay so (bit 2).
     """
