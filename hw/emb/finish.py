@@ -73,7 +73,8 @@ class Finish(wiring.Component):
                 indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is
                 PoolingUnit.latency cycles behind the beat that ends a bag
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
-                that depth behind it is always ready; the bags under way are at most twice writes_in_flight or BAGS. The inputs' ready depends on their valid and on i_steps' state
+                that depth behind it is always ready; the bags under way are at most twice writes_in_flight or BAGS.
+                The inputs' ready depends on their valid and on i_steps' state
     Numerics    golden.pooling.combine: f = 1, golden.fp32.div(1, n) for a mean, or a tensor-train row's weight; a bag
                 of no vectors is +0. Bit-exact
     Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is; BAD_INSTRUCTION: the tensor
