@@ -249,7 +249,7 @@ class EmbCore(wiring.Component):
             events.cache_fills.eq(self._writes.done[COPIES]),
         ]
         for name in ("dram", "tt", "ssd", "write", "feeder"):
-            m.d.comb += events[f"stall_{name}"].eq(front.stall[name])
+            m.d.comb += events[f"stall_{name}"].eq(front.stall[name] & ~self._flush)
         # The unit tells totals since its reset; what they have grown by is counted on.
         for name, total in TT_COUNTS.items():
             before, grown = Signal(TT_COUNT_BITS, name=f"{name}_before"), Signal(TT_COUNT_BITS, name=f"{name}_grown")
