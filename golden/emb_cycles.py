@@ -34,17 +34,16 @@ class RowFetch:
         self.out: Any = None                            # (row, beat) at the pooling unit
         self.head = self.ahead = self.refund = 0
         self.gate = self.slow = False
-        self.cycle, self.ready_from = 0, sets
+        self.cycle, self.clear_until = 0, sets
+        self.ready = False
         self.waiting = self.arrived = self.beat = 0
         self.found_rows = 0
 
-    @property
-    def ready(self) -> bool:
-        near = self.gate and self.ahead % self.size >= self.size - self.longest
-        return (self.cycle >= self.ready_from and not near and not (self.slow and self.stages != [None, None])
-                and self.waiting < self.rows and len(self.asks) < REQUESTS)
-
     def step(self, row: Any, data: bool, request_taken: bool) -> None:
+        near = self.gate and self.ahead % self.size >= self.size - 2 * self.longest
+        under_way = row is not None or self.stages != [None, None]
+        self.ready = (self.cycle >= self.clear_until and not near and not (self.slow and under_way)
+                      and self.waiting < self.rows and len(self.asks) < REQUESTS)
         entry = self.queue.o
         goes = entry is not None and (entry[1] or self.arrived > 0)
         served = goes and self.beat == entry[0].beats
@@ -76,7 +75,7 @@ class RowFetch:
                 self.gate = True
                 if self.head // self.size % self.turns == 0:
                     self.table.clear()
-                    self.ready_from = self.cycle + 1 + self.sets
+                    self.clear_until = self.cycle + 1 + self.sets
         self.queue.step(push, served)
         self.stages = [row, self.stages[0]]
         self.waiting += (row is not None) - served
@@ -103,6 +102,7 @@ class Arbiter:
     def __init__(self, *, row_beats_max: int, partial_beats: int, copy_beats: int, ring_beats: int):
         self.longest, self.ring = row_beats_max, ring_beats
         self.free = {"dram": partial_beats, "ssd": partial_beats, "copy": copy_beats}
+        self.room = dict.fromkeys(self.free, False)     # what was known of it a cycle ago
         self.o: Any = None
         self.row: Any = None                            # of the SSD
         self.landed = self.ssd_turn = self.waiting = False
@@ -112,10 +112,10 @@ class Arbiter:
     def decide(self, dram: Any, ready: bool) -> tuple[bool, bool]:
         """Whether the row of card memory is taken, and the SSD's may come."""
         move = ready or self.o is None
-        dram_can = dram is not None and (not dram.last or self.free["dram"] >= self.longest)
+        dram_can = dram is not None and (not dram.last or self.room["dram"])
         ssd_can = self.landed
         if self.landed and (self.row.copy or self.row.last):
-            ssd_can = self.free["copy" if self.row.copy else "ssd"] >= self.longest
+            ssd_can = self.room["copy" if self.row.copy else "ssd"]
         ssd_goes = move and ssd_can and (self.ssd_turn or not dram_can)
         dram_goes = move and dram_can and not ssd_goes
         self._now = move, dram_goes, ssd_goes
@@ -129,6 +129,7 @@ class Arbiter:
         stays = self.row is not None and not ssd_goes
         self.waiting = stays and not self.landed and not there
         self.landed = stays and there
+        self.room = {name: free >= 2 * self.longest for name, free in self.free.items()}
         self.free["dram"] += dram_returned - (dram.beats + 1 if dram_goes and dram.last else 0)
         self.free["ssd"] += ssd_returned
         self.free["copy"] += self.copied * copy_written

@@ -96,14 +96,15 @@ def fetch(
     begun, placed, out, beat, leaving = 0, 0, 0, 0, 0  # rows taken, placed, served; beats of the next, of all
     ahead, refund, refunded = 0, 0, 0  # the ring's head if no row under way were found; beats that were
     gate, marked = False, -1  # the row that entered a quarter last waits: no row may enter another
-    slow, ready_from = False, sets
+    slow, clear_until, is_open = False, sets, False
     cycle = 0
     while out < rows:
         # What registers hold in this cycle.
         quarter_now = quarter[placed - 1] if placed else 0
-        blocked = gate and ahead % size >= size - row_beats_max
-        accepts = (begun < rows and offered[begun] <= cycle and cycle >= ready_from and not blocked
-                   and not (slow and begun > placed) and begun - out < delivery_rows)
+        accepts = is_open and begun < rows and offered[begun] <= cycle
+        # Whether one is taken in the next cycle is decided from what is known in this one.
+        is_open = (cycle >= clear_until and not (gate and ahead % size >= size - 2 * row_beats_max)
+                   and not (slow and (accepts or begun > placed)) and begun - out < delivery_rows)
 
         # The row at the queue's front reads a beat, which leaves a cycle later.
         serves = False
@@ -133,7 +134,7 @@ def fetch(
         if enters:
             gate, marked = True, placed - 1
             if quarter[placed - 1] % turns == 0:
-                ready_from = cycle + 1 + sets
+                clear_until = cycle + 1 + sets
         ahead -= refunded
         refunded = refund
         if accepts:
@@ -164,16 +165,16 @@ def arbitrate(
     ssd_taken = np.full(len(ssd_offered), -1, np.int64)
     waiting = np.zeros(cycles, np.bool_)
     free = np.array([partial_beats, partial_beats, copy_beats])
+    room = np.zeros(3, np.bool_)  # what was known of it a cycle ago
     dram, ssd, copied = 0, 0, 0  # the next row of either tier; beats of the last copy
     held, landed, ssd_turn, valid = False, False, False, False
     for cycle in range(cycles):
         move = ready[cycle] or not valid
         dram_can = (dram < len(offered) and offered[dram] <= cycle
-                    and (not last[dram] or free[0] >= row_beats_max))
+                    and (not last[dram] or room[0]))
         ssd_can, there = False, False
         if held:
-            room = 2 if ssd_copy[ssd] else 1
-            ssd_can = landed and (not (ssd_copy[ssd] or ssd_last[ssd]) or free[room] >= row_beats_max)
+            ssd_can = landed and (not (ssd_copy[ssd] or ssd_last[ssd]) or room[2 if ssd_copy[ssd] else 1])
             there = (filled[cycle] - ssd_position[ssd] - ssd_beats[ssd]) % (1 << 30) < ring_beats
         ssd_goes = move and ssd_can and (ssd_turn or not dram_can)
         dram_goes = move and dram_can and not ssd_goes
@@ -181,6 +182,7 @@ def arbitrate(
         if cycle + 1 < cycles:
             waiting[cycle + 1] = held and not ssd_goes and not landed and not there
         landed = held and not ssd_goes and there
+        room[:] = free >= 2 * row_beats_max
         free += returned[cycle] * np.array([1, 1, copied])
         if move:
             valid = dram_goes or ssd_goes

@@ -16,7 +16,7 @@ class TierArbiter(wiring.Component):
 
     A row of the SSD waits until the host says that it has landed; rows of card memory pass it meanwhile. A bag's
     last row makes a pooled vector of as many beats, which needs room in its tier's queue of vectors; a row to copy
-    needs room in the queue of copies. If rows of both tiers can go, they take turns.
+    needs room in the queue of copies: in either case it waits until two longest rows would fit. If rows of both tiers can go, they take turns.
     Source: SCRec §III.D, Fig. 7a (rows of the SSD by P2P, tiers side by side)
 
     Parameters  row_beats_max: a power of two; partial_beats: of each tier's queue of vectors; copy_beats: of the
@@ -101,7 +101,7 @@ class TierArbiter(wiring.Component):
                 end.eq(self.i_ssd.payload.offset + self.i_ssd.payload.beats),
             ]
 
-        # Room: at least one longest row's, so that no row's own length is in the way.
+        # Room: two longest rows' a cycle ago, so one's now; so neither a row's own length is in the way nor the sum.
         dram = self.i_dram.payload
         taken = {name: Signal(name=f"{name}_taken") for name in ("dram", "ssd", "copy")}
         copied = Signal(len(ssd.beats), reset_less=True)
@@ -119,7 +119,8 @@ class TierArbiter(wiring.Component):
                     m.d.sync += free.eq(free + Mux(taken[name], less, copied) + ~taken[name])
             else:
                 m.d.sync += free.eq(free + Mux(taken[name], less, 0) + getattr(self, f"{name}_returned"))
-            room[name] = free[(self.row_beats_max - 1).bit_length():].any()
+            room[name] = Signal(name=f"{name}_room")
+            m.d.sync += room[name].eq(free[(self.row_beats_max - 1).bit_length() + 1:].any())
 
         # Turns, where both can go.
         dram_can, ssd_can, ssd_turn, ssd_goes, move = (Signal(name=name) for name in (

@@ -64,7 +64,7 @@ class RowFetch(wiring.Component):
     Timing      a row a cycle into the window, its request 4 cycles after it was taken; a beat a cycle out, 1 cycle
                 after it is read from the ring, which is 1 cycle after it arrived or later; 5 cycles from a found
                 row taken to its first beat. See RowWindow for its pauses
-    Handshake   i.ready comes from registers; i_data is never held back
+    Handshake   i.ready is a register; i_data is never held back
     Numerics    none: words pass unchanged. A row answered with an error carries it again whenever it is found
     Reset       drops all rows and forgets the window; data of requests before it must not reach i_data any more
     Raises      ValueError: sizes out of range
@@ -105,11 +105,12 @@ class RowFetch(wiring.Component):
         b_bits, position_bits = beats_bits(self.row_beats_max), window.position_bits
         i = self.i.payload
 
-        # A row is taken only when the queues have room for it and for those on their way to them.
+        # A row is taken only when the queues have room for it and for those on their way to them. The queue of rows
+        # holds one more than its depth, for the row that is taken before `hold` is heeded.
         waiting, requests = Signal(range(2 * self.delivery_rows)), Signal(range(REQUESTS + 1))
         take, served = Signal(), Signal()
         m.d.comb += [
-            self.i.ready.eq(window.ready & ~waiting[-1] & ~requests[-2:].any()),
+            window.hold.eq(waiting[-1] | requests[-2:].any()), self.i.ready.eq(window.ready),
             take.eq(self.i.valid & self.i.ready),
             window.valid.eq(take), window.offset.eq(i.offset), window.beats.eq(i.beats),
             window.shared.eq(~i.ring & ~i.copy), window.flush.eq(self.flush_window),

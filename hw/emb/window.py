@@ -16,7 +16,7 @@ def check_window(*, row_beats_max: int, window_beats: int, window_sets: int, lap
     for name, value, low in (("row_beats_max", row_beats_max, 1), ("window_sets", window_sets, 2),
                              ("window_beats", window_beats, 16 * row_beats_max)):
         if type(value) is not int or value < low or value & (value - 1):
-            # Up to three rows are accepted before the first of them is known to have entered a new quarter.
+            # Up to four rows are accepted before the first of them is known to have entered a new quarter.
             reason = " (16 rows of row_beats_max)" if name == "window_beats" else ""
             raise ValueError(f"{name} must be a power of two of at least {low}{reason}, not {value!r}")
     if window_sets > 65536:
@@ -37,13 +37,13 @@ class RowWindow(wiring.Component):
     Parameters  row_beats_max: longest row, in beats; beats: of the ring, at least 16 such rows; sets: of two rows in
                 the table; lap_bits: the table is cleared whenever the ring has gone round 2**lap_bits - 1 times
                 (all powers of two, but lap_bits)
-    Members     ready: Out, a row can be taken; valid: In, it is taken (only while ready); offset: In(32), beats: In,
-                less one, identify it; shared: In, it may be found, and found again;
-                o_valid, hit, position, mark: Out, its place, and whether it enters a new quarter;
-                reached: In, the marked row has been served, and so have all before it; flush: In, forget all rows (only when
-                no row is under way)
-    Timing      a row a cycle; its place shows 2 cycles later. `sets` cycles of pause after a reset and at a clear;
-                in the last quarter before a clear a row every third cycle, so that none is under way at the clear
+    Members     hold: In, no rows from the next cycle on; ready: Out, a row can be taken; valid: In, it is taken
+                (only while ready); offset: In(32), beats: In, less one, identify it; shared: In, it may be found, and
+                found again; o_valid, hit, position, mark: Out, its place, and whether it enters a new quarter;
+                reached: In, the marked row has been served, and so have all before it; flush: In, forget all rows
+                (only when no row is under way)
+    Timing      a row a cycle; its place shows 2 cycles later. `sets` + 1 cycles of pause after a reset and at a
+                clear; in the last quarter before a clear a row every fourth cycle, so that none is under way then
     Numerics    none; the table's tag is exact
     Reset       forgets all rows
     Raises      ValueError: sizes out of range
@@ -59,6 +59,7 @@ class RowWindow(wiring.Component):
         self.set_bits = (sets - 1).bit_length()
         self.beats_bits = max(1, self.row_log2)
         super().__init__({
+            "hold": In(1),
             "ready": Out(1),
             "valid": In(1),
             "offset": In(OFFSET_BITS),
@@ -96,13 +97,16 @@ class RowWindow(wiring.Component):
         ahead = Signal(within_bits)
         gate = Signal()  # a row that entered a quarter still waits: no row may enter another
         last_lap = (1 << self.lap_bits) - 1
-        near, slow = Signal(), Signal()
+        near, slow = Signal(), Signal()  # another quarter might be entered; the last before the table is cleared
         clearing, cleared = Signal(init=1), Signal(self.set_bits)
-        valid_1, valid_2 = Signal(), Signal()
+        valid_1, valid_2, under_way = Signal(), Signal(), Signal()
         m.d.comb += [
-            near.eq(ahead[self.row_log2:].all()),
-            self.ready.eq(~clearing & ~(near & gate) & ~(slow & (valid_1 | valid_2))),
+            near.eq(ahead[self.row_log2 + 1:].all()),
+            under_way.eq(self.valid | valid_1 | valid_2),
         ]
+        # Decided a cycle ahead, so a row that is taken meanwhile must still find room: two rows are near the end.
+        m.d.sync += self.ready.eq(
+            ~self.hold & ~clearing & ~self.flush & ~(near & gate) & ~(slow & under_way))
 
         # Cycle 0: the table is asked.
         ways = []
@@ -125,46 +129,54 @@ class RowWindow(wiring.Component):
         ]
 
         # Cycle 1: compared with the two rows of the set, and with the two rows before, whose entries the table may
-        # not have had yet. The age in quarters may grow by one in this very cycle.
+        # not have had yet. What the row before the last did is known; the last is in cycle 2. The age in quarters
+        # may grow by one in this very cycle.
         now = Cat(head[within_bits:], lap)
-        found_young, found_old = Signal(WAYS), Signal(WAYS)
+        entered = Signal(WAYS)  # by the row that was placed in the cycle before, in one of the ways
+        entered_turn = Signal()
+        entered_place, earlier_place = (Signal(self.position_bits, name=f"{name}_place", reset_less=True)
+                                        for name in ("entered", "earlier"))
+        found_young, found_old, barred = Signal(WAYS), Signal(WAYS), Signal(WAYS)
         places = [Signal(self.position_bits, name=f"place_{way}", reset_less=True) for way in range(WAYS)]
         turns = Signal(WAYS)
+        same_set = Signal()
+        m.d.comb += same_set.eq(set_1 == set_3)
         for way, (_, read) in enumerate(ways):
             entry = read.data
             same, age = Signal(name=f"same_{way}"), Signal(len(now), name=f"age_{way}")
+            newer = same_set & entered[way]
             m.d.comb += [
-                same.eq((Cat(entry.tag, entry.beats) == Cat(key_1.offset[self.set_bits:], key_1.beats)) & shared_1),
+                same.eq(Cat(entry.tag, entry.beats) == Cat(key_1.offset[self.set_bits:], key_1.beats)),
                 age.eq(now - Cat(entry.position[within_bits:], entry.lap)),
             ]
             m.d.sync += [
                 found_young[way].eq(same & (age[1:] == 0)), found_old[way].eq(same & (age == 2)),
-                places[way].eq(entry.position), turns[way].eq(entry.turn),
+                barred[way].eq(newer | ~shared_1), places[way].eq(entry.position), turns[way].eq(Mux(newer, entered_turn, entry.turn)),
             ]
-        same_set_2, same_set_3, same_row_2, same_row_3 = Signal(), Signal(), Signal(), Signal()
+        last_set, last_row, earlier = Signal(), Signal(), Signal()
         m.d.sync += [
-            same_set_2.eq(set_1 == set_2), same_set_3.eq(set_1 == set_3),
-            same_row_2.eq((key_1.as_value() == key_2.as_value()) & shared_1),
-            same_row_3.eq((key_1.as_value() == key_3.as_value()) & shared_1),
+            last_set.eq(set_1 == set_2),
+            last_row.eq((key_1.as_value() == key_2.as_value()) & shared_1),
+            earlier.eq((key_1.as_value() == key_3.as_value()) & shared_1 & entered.any()),
+            earlier_place.eq(entered_place),
         ]
 
-        # Cycle 2: found, or given the ring's next beats and entered. `wrote`: the two rows before did the latter.
-        wrote, ways_of, turns_of = ([Signal(name=f"{name}_{i}") for i in (3, 4)] for name in ("wrote", "way", "turn"))
-        place_of = [Signal(self.position_bits, name=f"position_{i}", reset_less=True) for i in (3, 4)]
+        # Cycle 2: found, or given the ring's next beats and entered.
         crossed = Signal()
-        recent = Cat(same_row_2 & wrote[0], same_row_3 & wrote[1])
+        last = Signal()
         live, turn = Signal(WAYS), Signal(WAYS)
+        m.d.comb += last.eq(last_row & entered.any())
         for way in range(WAYS):
-            newer = [same & wrote[i] & (ways_of[i] == way) for i, same in enumerate((same_set_2, same_set_3))]
+            newer = last_set & entered[way]
             m.d.comb += [
-                live[way].eq((found_young[way] | (found_old[way] & ~crossed)) & ~newer[0] & ~newer[1]),
-                turn[way].eq(Mux(newer[0], turns_of[0], Mux(newer[1], turns_of[1], turns[way]))),
+                live[way].eq((found_young[way] | (found_old[way] & ~crossed)) & ~newer & ~barred[way]),
+                turn[way].eq(Mux(newer, entered_turn, turns[way])),
             ]
         hit, miss, enter, victim = Signal(), Signal(), Signal(), Signal()
         after = Signal(self.position_bits)
         crosses = Signal()
         m.d.comb += [
-            hit.eq(recent.any() | live.any()),
+            hit.eq(last | earlier | live.any()),
             miss.eq(valid_2 & ~hit),
             enter.eq(miss & shared_2),
             victim.eq(turn.xor()),  # the way that was not written last
@@ -175,7 +187,7 @@ class RowWindow(wiring.Component):
             self.mark.eq(crosses & ~hit),
             # At most one of the four can be: a row that is in the table is not entered again.
             self.position.eq(
-                _only(recent[0], place_of[0]) | _only(recent[1], place_of[1]) | _only(live[0], places[0])
+                _only(last, entered_place) | _only(earlier, earlier_place) | _only(live[0], places[0])
                 | _only(live[1], places[1]) | _only(~hit, head)),
         ]
         entry = Signal(entry_layout)
@@ -191,8 +203,7 @@ class RowWindow(wiring.Component):
                 write.en.eq(clearing | (enter & (victim == way))),
             ]
         m.d.sync += [
-            wrote[0].eq(enter), ways_of[0].eq(victim), turns_of[0].eq(entry.turn), place_of[0].eq(head),
-            wrote[1].eq(wrote[0]), ways_of[1].eq(ways_of[0]), turns_of[1].eq(turns_of[0]), place_of[1].eq(place_of[0]),
+            entered.eq(Cat(enter & ~victim, enter & victim)), entered_turn.eq(entry.turn), entered_place.eq(head),
             crossed.eq(miss & crosses),
         ]
 
