@@ -14,6 +14,7 @@ MEAN, MAX = 1, 2
 DRAM, TT, SSD = range(3)
 INDEX_DEVICE, INDEX_RANGE, LENGTHS, TT_TABLE = 3, 4, 5, 11
 POSITIONS = 1 << 30
+LONGEST_BAG = 1 << 16
 ONE = 0x3F800000
 
 
@@ -125,7 +126,7 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, number: 
     weights = region("weights", total) if item["weighted"] else None
     at = 0
     for bag, length in enumerate(lengths):
-        if length > total - at or (bag == item["count"] - 1 and length != total - at):
+        if length > LONGEST_BAG or length > total - at or (bag == item["count"] - 1 and length != total - at):
             dealt.fault = Fault(LENGTHS, bag, at, length)
             return dealt
         rows: dict[int, list[tuple[int, int]]] = {DRAM: [], TT: [], SSD: []}

@@ -15,9 +15,12 @@ from cocotb.triggers import RisingEdge
 from golden import emb_front, emb_tokens
 from golden.emb import Emb, Memory
 from hw.emb.config import EmbConfig
+from hw.emb.feeder import Feeder
 from hw.emb.front import Front
-from hw.emb.regions import CLIENTS
-from hw.isa import EMB
+from hw.emb.outlet import Outlet
+from hw.emb.program import Program
+from hw.emb.regions import CLIENTS, Regions
+from hw.isa import EMB, LONGEST_BAG
 from hw.tt.config import TTConfig
 from verif.bench import report, reset, rng, start
 from verif.bench.pack import layout_of
@@ -459,7 +462,7 @@ async def corner_values(dut):
     for chunk in range(1, 9):
         plan.bags([chunk - 1, chunk, chunk + 1, 3 * chunk], chunk=chunk, devices=(1,))
         plan.bags([40, 0, 41], chunk=chunk)
-    plan.bags([0, 25_000, 1], chunk=8)
+    plan.bags([0, LONGEST_BAG, 1], chunk=8)
     plan.bags([12_000], devices=(1,), chunk=8, mode=MEAN)
     plan.fill(1)
     plan.fill(words)
@@ -565,16 +568,17 @@ async def cycles_as_golden(dut):
                 assert valid == (wanted is not None), f"{where}: {port} valid is {valid}, golden {wanted}"
                 if wanted is not None:
                     found = shown(port, layouts[name].unpack(int(getattr(dut, f"{port}__payload").value)), 1)
-                    assert found == (counted(wanted) if name == "steps" else wanted), f"{where}: {port}: {found}, {wanted}"
+                    golden = counted(wanted) if name == "steps" else wanted
+                    assert found == golden, f"{where}: {port}: {found}, {golden}"
                     if name == "steps" and takes[name] and wanted.last:
                         finishing += 1
             assert (int(dut.finished.value), dut.done.value == 1) == (model.finished, model.done), where
-            ready = [standing[k] is not None and getattr(dut, f"i__{k}__ready").value == 1 for k in range(len(CLIENTS))]
+            offered = [standing[k] is not None and getattr(dut, f"i__{k}__ready").value == 1 for k in range(len(CLIENTS))]
             taken = model.step(
                 start=begin, data=data, requests_taken=[a and q is not None for a, q in zip(asked, model.requests)],
                 **{f"{name}_taken": take and getattr(model, name) is not None for name, take in takes.items()},
                 bags_done=bool(done))
-            assert ready == taken, f"{where}: words taken of {ready}, golden {taken}"
+            assert offered == taken, f"{where}: words taken of {offered}, golden {taken}"
             for k, gone in enumerate(taken):
                 if gone:
                     standing[k] = None
@@ -732,7 +736,7 @@ async def bad_indices(dut):
         plan.load(r.sample(range(1, unit.tt.tables), 3))
         for _ in range(r.randrange(3)):
             plan.bags(_lengths(r, 8, 20), devices=(0, 1, 2))
-        kind = number % 12
+        kind = number % 13
         if kind < 3:
             item = plan.fill(r.randint(1, 40))
             at = r.randrange(item["count"])
@@ -772,6 +776,10 @@ async def bad_indices(dut):
             elif kind == 9:
                 where = item["lengths"] * unit.words + r.randrange(item["count"])
                 plan.inputs[where] = r.choice([0xFFFFFFFF, plan.inputs[where] + item["indices_count"] + 1])
+            elif kind == 12:
+                item["indices_count"] += LONGEST_BAG + 1
+                plan.inputs += [0] * (LONGEST_BAG + 1 + 2 * unit.words)
+                plan.inputs[item["lengths"] * unit.words + r.randrange(item["count"])] = LONGEST_BAG + 1
             elif kind == 10:
                 item["indices_count"] += 1
                 plan.inputs += [0] * unit.words
@@ -891,6 +899,20 @@ async def empty_program(dut):
     plan = Plan(unit, rng("empty"))
     plan.region([1])
     await _carry_out(dut, unit, plan)
+
+
+def test_illegal_config_wrong():
+    good = config(4)
+    with pytest.raises(ValueError, match="the queue of dram must be a power of two of at least 32 deep, not 16"):
+        Front(replace(good, dram_queue=16)).elaborate(None)
+    with pytest.raises(ValueError, match="index_bits must be from 1 to 30, not 31"):
+        Feeder(beat_bytes=16, row_beats_max=4, tables=8, index_bits=31)
+    with pytest.raises(ValueError, match="chunk_rows must be from 1 to 8, not 16"):
+        Program(beat_bytes=16, row_beats_max=4, tables=8, index_bits=20, chunk_rows=16)
+    with pytest.raises(ValueError, match="piece_beats must be a power of two of at least 2, not 3"):
+        Regions(beat_bytes=16, piece_beats=3)
+    with pytest.raises(ValueError, match="depth must be a power of two of at least 32, not 48"):
+        Outlet(8, depth=48)
 
 
 @pytest.mark.parametrize("words", [4, 16])

@@ -69,7 +69,7 @@ class Feeder(wiring.Component):
     Errors      the first bad word stops the tokens for good: INDEX_DEVICE, INDEX_RANGE, LENGTHS, READ_ERROR,
                 TT_TABLE, in the order of the program
     Reset       drops everything
-    Golden      golden.emb_tokens          Tests  verif/test_emb_feeder.py
+    Golden      golden.emb_tokens          Tests  verif/test_emb_front.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int):

@@ -43,7 +43,7 @@ class Front(wiring.Component):
                 cycle and how long a row is, less one
     Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers
     Reset       drops everything but which tables are loaded
-    Golden      golden.emb_tokens          Tests  verif/test_emb_front.py
+    Golden      golden.emb_tokens, golden.emb_front          Tests  verif/test_emb_front.py
     """
 
     def __init__(self, config: EmbConfig):

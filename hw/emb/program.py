@@ -1,6 +1,6 @@
 """Fetches and checks instructions, and sends what they say on its way."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -36,6 +36,10 @@ class Check(enum.Enum, shape=4):
     DONE = 10
 
 
+# The buffers that sums other than those of inputs stay in.
+BUFFERS = {Check.RING: RING, Check.ROWS: ROWS, Check.VECTOR: OUTPUTS, Check.BAGS: OUTPUTS}
+
+
 class Program(wiring.Component):
     """Carries a program out: checks each instruction, asks for what it reads, and hands it to feeder or loader.
 
@@ -57,7 +61,7 @@ class Program(wiring.Component):
     Timing      about 20 cycles an instruction, while those before are carried out
     Handshake   streams from registers
     Reset       drops everything; progress is zero again with `start`
-    Golden      golden.emb          Tests  verif/test_emb_program.py
+    Golden      golden.emb          Tests  verif/test_emb_front.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int, chunk_rows: int = 8):
@@ -229,8 +233,18 @@ class Program(wiring.Component):
             Check.IMAGE: (item.indices, item.count, 0, 1, 0),
             Check.HEADERS: (None, *whole(item.count, 4), (1 << blocks) - 1, 0),
         }
-        limit = Signal(32, reset_less=True)
+        # Whose size it is compared with: two bits from registers, and a register for what they choose.
+        limit, buffer = Signal(32, reset_less=True), Signal(2, reset_less=True)
+        self.buffer = buffer
+        m.d.sync += limit.eq(Array([arguments.inputs_beats, arguments.outputs_beats, arguments.rows_beats,
+                                    arguments.ring_beats])[buffer])
         with m.If(self.load):
+            with m.Switch(check):
+                for name, number in BUFFERS.items():
+                    with m.Case(name):
+                        m.d.sync += buffer.eq(number)
+                with m.Default():
+                    m.d.sync += buffer.eq(INPUTS)
             m.d.sync += [lost.eq(0)]
             with m.Switch(check):
                 for name, (begin, multiplicand, more, multiplier, doubles) in cases.items():
@@ -240,15 +254,6 @@ class Program(wiring.Component):
                         ]
                         if begin is not None:
                             m.d.sync += [self.begin.eq(begin), total.eq(begin), over.eq(0)]
-            with m.Switch(check):
-                with m.Case(Check.ROWS):
-                    m.d.sync += limit.eq(arguments.rows_beats)
-                with m.Case(Check.RING):
-                    m.d.sync += limit.eq(arguments.ring_beats)
-                with m.Case(Check.VECTOR, Check.BAGS):
-                    m.d.sync += limit.eq(arguments.outputs_beats)
-                with m.Default():
-                    m.d.sync += limit.eq(arguments.inputs_beats)
         with m.Elif(bits != 0):
             m.d.sync += [bits.eq(bits >> 1)]
             with m.If(shifts):
@@ -264,7 +269,6 @@ class Program(wiring.Component):
     def _sequence(self, m: Module) -> None:
         item, arguments, check = self.item, self.arguments, self.check
         beats = max(1, EMB.words // self.words)     # of an instruction
-        left = Signal(32, reset_less=True)          # instructions
         error = self.error
         rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
         code, detail = Signal(8, reset_less=True), Signal(32, reset_less=True)
@@ -287,7 +291,6 @@ class Program(wiring.Component):
         }
         reads = {Check.LENGTHS: "lengths", Check.INDICES: "indices", Check.WEIGHTS: "weights",
                  Check.PAIRS: "indices", Check.HEADERS: "indices"}
-        details = {Check.RING: RING, Check.ROWS: ROWS, Check.VECTOR: OUTPUTS, Check.BAGS: OUTPUTS}
 
         with m.If(region_valid & self.o_regions.ready):
             m.d.sync += region_valid.eq(0)
@@ -303,12 +306,12 @@ class Program(wiring.Component):
                     longest = (1 << 32) // beats - 1
                     span = Mux(arguments.program_count > longest, longest, arguments.program_count)
                     m.d.sync += [
-                        left.eq(arguments.program_count), self.number.eq(0), fetched.eq(0), self.done.eq(0),
+                        self.number.eq(0), fetched.eq(0), self.done.eq(0),
                         *ask("program", 0, span * beats if beats == 1 else Cat(*[0] * (beats - 1).bit_length(), span)),
                     ]
                     m.next = "NEXT"
             with m.State("NEXT"):
-                with m.If(left == 0):
+                with m.If(self.number == arguments.program_count):
                     m.next = "DRAIN"
                 with m.Elif(self.i.valid):
                     m.d.comb += self.i.ready.eq(1)
@@ -344,11 +347,7 @@ class Program(wiring.Component):
             with m.State("COMPARE"):
                 with m.If(~region_valid):
                     with m.If(self.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
-                        m.d.sync += [code.eq(EMB.code("BOUNDS")), detail.eq(INPUTS)]
-                        with m.Switch(check):
-                            for name, what in details.items():
-                                with m.Case(name):
-                                    m.d.sync += detail.eq(what)
+                        m.d.sync += [code.eq(EMB.code("BOUNDS")), detail.eq(self.buffer)]
                         m.next = "REFUSE"
                     with m.Else():
                         with m.Switch(check):
@@ -381,7 +380,7 @@ class Program(wiring.Component):
                     m.d.comb += [self.flush_tt.eq(1), self.retire.eq(1)]
                     m.next = "STEP"
             with m.State("STEP"):
-                m.d.sync += [left.eq(left - 1), self.number.eq(self.number + 1)]
+                m.d.sync += self.number.eq(self.number + 1)
                 m.next = "NEXT"
             with m.State("DRAIN"):
                 with m.If(self.quiet):
