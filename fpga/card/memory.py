@@ -1,4 +1,4 @@
-"""The DDR4 model by itself: what random rows of a size can come to, with no core in the way."""
+"""The models of memory and drive by themselves: what they can give, with no core in the way."""
 
 import ctypes
 import hashlib
@@ -14,7 +14,7 @@ from fpga.card.device import Device
 from gen.tools import versions
 from gen.verilator import CACHE
 
-__all__ = ["RowRate", "library", "random_rows", "rows"]
+__all__ = ["RowRate", "library", "pages", "random_rows", "rows"]
 
 SOURCES = Path(__file__).parent / "cpp"
 LINE_BYTES = 64
@@ -23,6 +23,7 @@ DDR_COUNTERS = ("row_hits", "row_misses", "row_conflicts", "activates", "refresh
 TIMING = ("banks", "groups", "cl", "cwl", "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr",
           "twtr_s", "twtr_l", "trtp", "trefi", "trfc", "bl2", "read_queue", "write_queue", "write_high", "write_low",
           "age_limit", "close_page", "mhz", "kernel_mhz")
+SSD_TIMING = ("tr", "channels", "dies", "flash_page", "bus", "link", "depth", "submit", "complete", "poll", "doorbell")
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,17 @@ COMMAND = np.dtype([("clock", np.int64), *((name, np.int32) for name in ("kind",
 
 @cache
 def library() -> Path:
-    """The model as a shared library, compiled once for the same sources and compiler."""
-    texts = {name: (SOURCES / name).read_text() for name in ("direct.cpp", "port.h", "ddr.h", "store.h")}
+    """The models as a shared library, compiled once for the same sources and compiler."""
+    texts = {name: (SOURCES / name).read_text() for name in ("direct.cpp", "port.h", "ssd.h", "ddr.h", "store.h")}
     digest = hashlib.sha256(repr((sorted(texts.items()), versions())).encode()).hexdigest()[:16]
-    path = CACHE / f"ddr4-{digest}.so"
+    path = CACHE / f"direct-{digest}.so"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         staged = path.with_suffix(f".{os.getpid()}")
         command = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", str(SOURCES / "direct.cpp"), "-o", str(staged)]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
-            raise RuntimeError(f"compiling the DDR4 model failed:\n{run.stderr[-2000:]}")
+            raise RuntimeError(f"compiling the memory models failed:\n{run.stderr[-2000:]}")
         staged.rename(path)
     return path
 
@@ -105,3 +106,29 @@ def random_rows(device: "Device | str", row_bytes: int, *, count: int = 20_000, 
     device = Device.load(device)
     draw = np.random.default_rng(seed)
     return rows(device, draw.integers(0, device.memory.bytes // row_bytes, count) * row_bytes, row_bytes)
+
+
+def pages(device: "Device | str", numbers: np.ndarray, page_bytes: int, *, ring_pages: int = 64) -> float:
+    """Seconds until pages of the drive, asked for in this order, have landed in a ring that is read at once.
+
+    Parameters  numbers: (N,) page numbers; page_bytes: of a request, 4096 or 16384; ring_pages: that fit the ring
+    Raises      ValueError: no pages, or another size
+    """
+    device = Device.load(device)
+    which = np.asarray(numbers, dtype=np.uint64)
+    if page_bytes not in (4096, 16384):
+        raise ValueError(f"page_bytes must be 4096 or 16384, not {page_bytes}")
+    if which.ndim != 1 or not which.size or ring_pages < 1:
+        raise ValueError("at least one page and a ring of at least one page are needed")
+    options = device.options()
+    timing = np.array([options[f"ssd.{name}"] for name in SSD_TIMING], dtype=np.int64)
+    beats = page_bytes // LINE_BYTES
+    same, transfers = np.zeros((int(which.max()) + 1) * page_bytes, np.uint8), np.zeros((which.size, 2), np.uint64)
+    transfers[:, 0], transfers[:, 1] = which, np.arange(which.size) * beats % (1 << 30)
+    call = ctypes.CDLL(str(library())).direct_pages
+    call.restype = ctypes.c_uint64
+    pointer, number = ctypes.c_void_p, ctypes.c_uint64
+    cycles = call(pointer(timing.ctypes.data), pointer(same.ctypes.data), number(page_bytes),
+                  pointer(transfers.ctypes.data), number(which.size), number(ring_pages * page_bytes),
+                  number(1 << 40))
+    return cycles / (device.kernel_mhz * 1e6)

@@ -1,10 +1,10 @@
-"""The DDR4 model against the standard's rules, one by one, and against what the rules leave of the bandwidth."""
+"""The DDR4 model against the standard's rules, one by one, and what they leave of the bandwidth; the drive's times."""
 
 import numpy as np
 import pytest
 
 from fpga.card import Device
-from fpga.card.memory import random_rows, rows
+from fpga.card.memory import pages, random_rows, rows
 from gen.config import ConfigError
 
 SMARTSSD = Device.load("smartssd")
@@ -149,6 +149,37 @@ def test_random_rows(row_bytes, bound):
     rate = random_rows(SMARTSSD, row_bytes, count=4000).rows_per_s / 1e6
     assert 0.85 * bound < rate <= bound
     assert random_rows(SMARTSSD, row_bytes, count=500, seed=2) == random_rows(SMARTSSD, row_bytes, count=500, seed=2)
+
+
+@pytest.mark.parametrize("page_bytes", [4096, 16384])
+def test_one_page_at_a_time(page_bytes):
+    """Each way in turn: the host, the flash, its bus, the link, the host."""
+    alone = SMARTSSD.replace("ssd", queue_depth=1)
+    drive, host, n = alone.ssd, alone.host, 50
+    step = (host.submit_us + drive.read_us + host.complete_us
+            + page_bytes / 1000 * (1 / drive.bus_gb_s + 1 / (drive.link_gb_s * drive.link_efficiency)))
+    # Far apart, so that no page lies in a die's register already.
+    taken = 1e6 * pages(alone, np.arange(n) * 4 * 37 % 4000, page_bytes)
+    assert taken == pytest.approx(n * step + host.doorbell_us, rel=0.01)
+
+
+def test_many_pages_at_a_time():
+    """The link is the limit where requests are many and large, the dies where they are small and at random."""
+    drive, n = SMARTSSD.ssd, 2000
+    link = drive.link_gb_s * drive.link_efficiency * 1e9
+    in_order = n * 16384 / pages(SMARTSSD, np.arange(n), 16384, ring_pages=256)
+    assert 0.95 * link < in_order < link
+    dies = drive.channels * drive.dies / (drive.read_us * 1e-6) * 4096
+    # Four pages of 4 KB share one of the flash: asked for far apart, each costs a read of it.
+    at_random = n * 4096 / pages(SMARTSSD, np.random.default_rng(1).integers(0, 40_000, n), 4096, ring_pages=256)
+    assert 0.5 * dies < at_random < dies
+    assert n * 4096 / pages(SMARTSSD, np.arange(n), 4096, ring_pages=256) > 0.9 * link
+
+
+def test_a_small_ring_holds_the_drive_back():
+    n = 200
+    taken = [pages(SMARTSSD, np.arange(n), 16384, ring_pages=ring) for ring in (1, 2, 8, 64)]
+    assert taken[0] > 1.8 * taken[1] > 3 * taken[2] > 3 * taken[3]
 
 
 @pytest.mark.parametrize("change, sentence", [

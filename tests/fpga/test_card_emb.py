@@ -183,8 +183,8 @@ def benches(request):
     for bench in made.values():
         bench.card.close()
     text = ", ".join(f"{count} {kind}" for kind, count in tried.items())
-    if terminal := request.config.pluginmanager.get_plugin("terminalreporter"):
-        terminal.write_line(f"\nEMB core: {sum(tried.values())} faults tried: {text}")
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print(f"\nEMB core: {sum(tried.values())} faults tried: {text}")
     if path := os.environ.get("HOTRAIL_FAULTS"):
         Path(path).write_text(json.dumps(tried))
 

@@ -1,7 +1,8 @@
-// The DDR4 model alone, read by a port that always has the next row ready: what a core could reach at best.
+// The models alone, with a reader that always keeps up: what a core could reach at best.
 #include <cstdint>
 
 #include "port.h"
+#include "ssd.h"
 
 namespace {
 struct Direct {
@@ -70,6 +71,38 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
     }
     uint64_t cycles = d->cycle;
     delete d;
+    return cycles;
+}
+
+// Brings `count` pages of the drive through a ring whose reader releases each page at once; returns the cycles until
+// the last one is announced, 0 when that takes more than `limit`. timing: the fields of SsdTiming in the order of
+// fpga.card.memory.SSD_TIMING; transfers: page and position of each, positions in beats of 64 bytes.
+__attribute__((visibility("default"))) uint64_t direct_pages(const int64_t* timing, const uint8_t* data, uint64_t page_bytes,
+                                                             const uint64_t* transfers, uint64_t count,
+                                                             uint64_t ring_bytes, uint64_t limit) {
+    Store store(0, ring_bytes + 2 * Store::PAGE);
+    if (!store.sound()) return 0;
+    auto m = new Memory;
+    m->store = &store;
+    Ssd ssd;
+    SsdTiming& t = ssd.t;
+    for (int64_t* v : {&t.tr, &t.channels, &t.dies, &t.flash_page, &t.bus, &t.link, &t.depth, &t.submit, &t.complete,
+                       &t.poll, &t.doorbell})
+        *v = *timing++;
+    ssd.attach(m);
+    const uint64_t progress = ring_bytes, doorbell = ring_bytes + Store::PAGE;
+    ssd.stream(data, 0, page_bytes, transfers, count, 0, ring_bytes, progress, doorbell, LINE);
+    ssd.start();
+    const uint32_t end = uint32_t(transfers[2 * count - 1] + page_bytes / LINE) & ((1u << 30) - 1);
+    while (m->cycle < limit && store.word(doorbell) != end) {
+        m->cycle++;
+        ssd.tick();
+        ssd.to_write.clear();
+        uint32_t filled = store.word(doorbell);
+        store.write(progress, &filled, 4);
+    }
+    uint64_t cycles = store.word(doorbell) == end ? m->cycle : 0;
+    delete m;
     return cycles;
 }
 }

@@ -47,6 +47,7 @@ class Ssd {
         flights.clear();
         done.assign(count, 0);
         bells.clear();
+        closing.clear();
         to_write.clear();
         link_free = 0;
         on_link = -1;
@@ -82,7 +83,8 @@ class Ssd {
             put(doorbell, bells.front().position);
             bells.erase(bells.begin());
         }
-        if (next < count && int64_t(flights.size()) < t.depth) {
+        while (!closing.empty() && closing.front() <= now) closing.pop_front();
+        if (next < count && int64_t(flights.size() + closing.size()) < t.depth) {
             if (room())
                 issue();
             else
@@ -124,6 +126,7 @@ class Ssd {
     std::vector<Flight> flights;
     std::vector<uint8_t> done;
     std::vector<Bell> bells;
+    std::deque<uint64_t> closing;  // landed requests whose completion the host has not seen yet
     std::vector<uint64_t> die_free, die_page, channel_free;
 
     void put(uint64_t at, uint32_t value) { m->store->write(at, &value, 4); }
@@ -163,6 +166,7 @@ class Ssd {
     }
     void land() {
         uint64_t number = flights[on_link].number;
+        closing.push_back(m->cycle + uint64_t(t.complete));
         flights.erase(flights.begin() + on_link);
         on_link = -1;
         if (number < lost.size() && lost[number]) return;
