@@ -58,7 +58,6 @@ class ControlSlave(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bus, kernel = self.bus, self.kernel
-        words_log2 = (kernel.control_bytes // 4 - 1).bit_length()
 
         # -- Writes: address and data in any order, then both at once.
         address, value, strobe = Signal(12), Signal(32), Signal(4)
@@ -79,7 +78,7 @@ class ControlSlave(wiring.Component):
         def written(offset):
             return write & (address[2:] == offset // 4)
 
-        # -- Reads: the address, the groups of four words, the word.
+        # -- Reads: the address, a word of each group, the word.
         wanted, reading, grouped = Signal(12), Signal(), Signal()
         clear = Signal()  # CTRL is read: ap_done and ap_ready go
         m.d.comb += [bus.arready.eq(~reading & ~grouped & ~bus.rvalid), bus.rresp.eq(0),
@@ -133,22 +132,27 @@ class ControlSlave(wiring.Component):
                         m.d.sync += word[8 * byte:8 * byte + 8].eq(value[8 * byte:8 * byte + 8])
         m.d.sync += self.abort.eq(written(kernel.register("abort").offset) & low & value[0])
 
-        groups = []
-        for first in range(0, 1 << words_log2, 4):
-            some = {k: words[4 * (first + k)] for k in range(4) if 4 * (first + k) in words}
-            group = Signal(32, name=f"group_{first // 4}", reset_less=True)
-            with m.Switch(wanted[2:4]):
-                for k, word in some.items():
-                    with m.Case(k):
-                        m.d.sync += group.eq(word)
-                with m.Default():
-                    m.d.sync += group.eq(0)
-            groups.append(group)
+        # Four words a group, without regard to the gaps between their addresses, and a last group for all others.
+        known = list(words.items())
+        count = -(-len(known) // 4)
+        slot, place, group = Signal(2), Signal(range(count + 1)), Signal(range(count + 1))
+        m.d.comb += place.eq(count)
+        with m.Switch(wanted[2:]):
+            for number, (offset, _) in enumerate(known):
+                with m.Case(offset // 4):
+                    m.d.comb += [slot.eq(number % 4), place.eq(number // 4)]
+        m.d.sync += group.eq(place)
+        read = [Signal(32, name=f"group_{number}", reset_less=True) for number in range(count)]
+        for number, word in enumerate(read):
+            with m.Switch(slot):
+                for at, (_, value_there) in enumerate(known[4 * number:4 * number + 4]):
+                    with m.Case(at):
+                        m.d.sync += word.eq(value_there)
         with m.If(grouped):
-            with m.Switch(wanted[4:]):
-                for k, group in enumerate(groups):
-                    with m.Case(k):
-                        m.d.sync += bus.rdata.eq(group)
+            with m.Switch(group):
+                for number, word in enumerate(read):
+                    with m.Case(number):
+                        m.d.sync += bus.rdata.eq(word)
                 with m.Default():
                     m.d.sync += bus.rdata.eq(0)
         return m
