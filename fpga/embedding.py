@@ -25,6 +25,7 @@ __all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
 
 KERNEL = KERNELS["emb"]
 TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
+LIMIT_CYCLES = 1_000_000_000
 
 
 class RunError(CardError):
@@ -43,7 +44,7 @@ class EmbeddingBags:
     tables: names differ. card: "sim" opens the simulated one, else an open card whose core is that of `preset`,
     which is then not closed here. preset: a name or path, or the core's configuration itself. page_bytes: of the
     SSD. ring_bytes: where its pages land, a power of two. cache_rows: rows of card memory, by table, that hold its
-    hottest SSD rows. timeout_cycles: of a row's landing. options: for fpga.card.open.
+    hottest SSD rows. timeout_cycles: of a row's landing. limit_cycles: of a run. options: for fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
     `program` what was run.
@@ -52,12 +53,12 @@ class EmbeddingBags:
 
     def __init__(self, tables: Sequence[Table], *, card: "str | Card" = "sim", preset: Any = "smartssd",
                  page_bytes: int = 4096, ring_bytes: int = 1 << 20, cache_rows: Mapping[str, int] | None = None,
-                 timeout_cycles: int = TIMEOUT_CYCLES, **options: Any):
+                 timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES, **options: Any):
         config = load(preset).cores["emb"] if isinstance(preset, str) else preset
         self.bundle = Bundle(tables, config, page_bytes, dict(cache_rows or {}))
         beat = 4 * self.bundle.words
         self.compiler = Compiler(self.bundle, ring_beats=ring_bytes // beat if len(self.bundle.pages) else 0)
-        self.timeout_cycles = timeout_cycles
+        self.timeout_cycles, self.limit_cycles = timeout_cycles, limit_cycles
         self.last: dict[str, int] = {}
         self.program: Program | None = None
         self._owned = isinstance(card, str)
@@ -187,7 +188,7 @@ class EmbeddingBags:
             result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
             4 * words))
         self.card.run(arguments)
-        self.card.wait()
+        self.card.wait(self.limit_cycles)
         block = self.card.read(result, np.uint32)
         self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
                      for value in KERNEL.result}

@@ -1,0 +1,45 @@
+"""Runs bags on a card and on the oracle side by side, and compares every word and what is counted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fpga.embedding import EmbeddingBags
+from gen.compile import Bags
+from golden.emb import Emb, Memory
+
+# What the core counts by the word and not by time.
+COUNTED = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_rows", "tt_bytes", "ssd_rows",
+           "ssd_bytes", "cache_fills")
+
+
+class Twin:
+    """The oracle of one EmbeddingBags, with card memory of its own."""
+
+    def __init__(self, bags: EmbeddingBags):
+        self.bags = bags
+        bundle, unit = bags.bundle, bags.bundle.config.tt
+        self.core = Emb(words=bundle.words, row_beats_max=bundle.row_beats_max, tables=bundle.cores,
+                        grid_log2=unit.grid_log2, index_bits=unit.index_bits)
+        self.rows = bundle.rows.reshape(-1).copy()
+        self._carry_out(bags.compiler.load())
+
+    def _carry_out(self, program):
+        bundle = self.bags.bundle
+        outputs = np.zeros(program.outputs_beats * bundle.words, np.uint32)
+        memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, self.rows,
+                        bundle.pages[program.pages].reshape(-1), 0, self.bags.compiler.ring_beats)
+        result = self.core.run(memory)
+        assert result.code == 0, result
+        return program.vectors(outputs), result.counters
+
+    def batch(self, requests: Sequence[Bags]) -> list[np.ndarray]:
+        """What the card gives for a batch; AssertionError where the oracle gives something else."""
+        found = self.bags.batch(requests)
+        wanted, counters = self._carry_out(self.bags.program)
+        for number, (vectors, want) in enumerate(zip(found, wanted, strict=True)):
+            different = np.flatnonzero((vectors.view(np.uint32) != want.view(np.uint32)).any(axis=1))
+            assert not len(different), f"request {number}: {len(different)} bags differ, the first is {different[0]}"
+        if self.bags.program.count:
+            assert {name: self.bags.last[name] for name in COUNTED} == {name: counters[name] for name in COUNTED}
+        return found
