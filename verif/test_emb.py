@@ -5,6 +5,7 @@ five channels of the ports stall at random, and cocotbext-axi gives a second opi
 """
 
 import warnings
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -345,3 +346,22 @@ async def abort_and_errors(dut):
 @pytest.mark.parametrize("number", seeds())
 def test_emb(number):
     simulate(EmbCore(load(PRESET).cores["emb"]), "verif.test_emb", name="emb_tiny", tests=5, seed=number)
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"row_beats_max": 12}, "row_beats_max must be a power of two from 1 to 64, not 12"),
+    ({"partial_beats": 16}, "partial_beats must be at least 2 times row_beats_max = 16, not 16"),
+    ({"output_beats": 16}, "output_beats must be at least 2 times row_beats_max = 16, not 16"),
+    ({"window_beats": 128}, "window_beats must be at least 16 times row_beats_max = 16, not 128"),
+    ({"ssd_queue": 16}, "ssd_queue must be at least 32, .*, not 16"),
+    ({"writes_in_flight": 0}, "writes_in_flight must be a power of two from 2 to .*, not 0"),
+])
+def test_illegal_config_wrong(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(load(PRESET).cores["emb"], **changes)
+
+
+def test_illegal_unit_wrong():
+    core = load(PRESET).cores["emb"]
+    with pytest.raises(ValueError, match="tt.pool_log2 must be at least 1"):
+        replace(core, tt=replace(core.tt, pool_log2=0))
