@@ -22,7 +22,7 @@ class EmbConfig(Config):
     delivery_rows: int = whole(8, 1024, "rows that wait for their beats", power_of_two=True)
     rows_in_flight: int = whole(4, 256, "bursts that the row port has outstanding", power_of_two=True)
     reads_in_flight: int = whole(2, 256, "bursts that the program port has outstanding", power_of_two=True)
-    writes_in_flight: int = whole(2, 64, "bursts that wait for their write response", power_of_two=True)
+    writes_in_flight: int = whole(2, 256, "bursts that wait for their write response", power_of_two=True)
     dram_queue: int = whole(2, 1024, "rows of card memory that wait for the port", power_of_two=True)
     ssd_queue: int = whole(2, 4096, "rows from the SSD that wait to land", power_of_two=True)
     tt_queue: int = whole(2, 1024, "vectors of the TT unit under way", power_of_two=True)

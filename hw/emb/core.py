@@ -113,7 +113,7 @@ class EmbCore(wiring.Component):
         block = 1 << (self._reporter.beats - 1).bit_length()
         self._reads = ReadPort(
             beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
-            clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 2))
+            clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 1))
         self._writes = WritePort(
             beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
             clients=(config.output_beats, config.output_beats, block))
@@ -153,7 +153,7 @@ class EmbCore(wiring.Component):
             fetch.rows.eq(arguments.rows), fetch.ring.eq(arguments.ring),
             fetch.flush_window.eq(front.flush_window),
             arbiter.ring_beats.eq(arguments.ring_beats), arbiter.timeout.eq(arguments.timeout),
-            arbiter.released.eq(front.released),
+            arbiter.released.eq(front.released), arbiter.copy_written.eq(self._writes.done[COPIES]),
             pool.i_valid.eq(fetch.o_valid), pool.i.eq(fetch.o.as_value()),
         ]
         tag = Signal(self._fetch.o.tag.shape())
