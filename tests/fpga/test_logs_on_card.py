@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.twin import Twin
 from fpga.card import Device
 from fpga.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from gen import learn, reorder, shapes
 from gen.trace import movielens, read
 from tests import emb_tables as make
-from tests.emb_twin import Twin
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = 6000 if os.environ.get("HOTRAIL_REGRESS") else 900

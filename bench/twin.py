@@ -1,11 +1,12 @@
 """Runs bags on a card and on the oracle side by side, and compares every word and what is counted."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from fpga.embedding import EmbeddingBags
-from gen.compile import Bags
+from gen.compile import Bags, Program
 from golden.emb import Emb, Memory
 
 # What the core counts by the word and not by time.
@@ -18,13 +19,14 @@ class Twin:
 
     def __init__(self, bags: EmbeddingBags):
         self.bags = bags
-        bundle, unit = bags.bundle, bags.bundle.config.tt
+        bundle: Any = bags.bundle
+        unit = bundle.config.tt
         self.core = Emb(words=bundle.words, row_beats_max=bundle.row_beats_max, tables=bundle.cores,
                         grid_log2=unit.grid_log2, index_bits=unit.index_bits)
         self.rows = bundle.rows.reshape(-1).copy()
         self._carry_out(bags.compiler.load())
 
-    def _carry_out(self, program):
+    def _carry_out(self, program: Program) -> tuple[list[np.ndarray], dict[str, int]]:
         bundle = self.bags.bundle
         outputs = np.zeros(program.outputs_beats * bundle.words, np.uint32)
         memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, self.rows,
@@ -36,10 +38,12 @@ class Twin:
     def batch(self, requests: Sequence[Bags]) -> list[np.ndarray]:
         """What the card gives for a batch; AssertionError where the oracle gives something else."""
         found = self.bags.batch(requests)
-        wanted, counters = self._carry_out(self.bags.program)
+        program = self.bags.program
+        assert program is not None
+        wanted, counters = self._carry_out(program)
         for number, (vectors, want) in enumerate(zip(found, wanted, strict=True)):
             different = np.flatnonzero((vectors.view(np.uint32) != want.view(np.uint32)).any(axis=1))
             assert not len(different), f"request {number}: {len(different)} bags differ, the first is {different[0]}"
-        if self.bags.program.count:
+        if program.count:
             assert {name: self.bags.last[name] for name in COUNTED} == {name: counters[name] for name in COUNTED}
         return found
