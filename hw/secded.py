@@ -18,17 +18,11 @@ CHECK_BITS = 8
 WORD_BITS = DATA_BITS + CHECK_BITS
 
 
-def _columns() -> tuple[int, ...]:
-    light = [byte for byte in range(256) if byte.bit_count() == 3]
-    heavy = [(0b11111 << turn | 0b11111 >> (8 - turn)) & 0xFF for turn in range(8)]
-    return tuple(light + heavy)
-
+_LIGHT = tuple(byte for byte in range(256) if byte.bit_count() == 3)
+_HEAVY = tuple((0b11111 << turn | 0b11111 >> (8 - turn)) & 0xFF for turn in range(8))
 
 #: The syndrome that a flip of data bit i leaves. A flip of check bit j leaves ``1 << j``.
-COLUMNS = _columns()
-
-#: The odd syndromes that no single flip leaves: three flips or more.
-_NO_COLUMN = tuple(byte for byte in range(256) if byte.bit_count() in (5, 7) and byte not in COLUMNS)
+COLUMNS = _LIGHT + _HEAVY
 
 #: The data bits that check bit j covers.
 MASKS = tuple(
@@ -57,7 +51,7 @@ class Decoder(wiring.Component):
                 corrected: Out(1) one bit of the codeword, data or check, was flipped;
                 uncorrectable: Out(1) two flips, or more that look like no single one: data is
                 handed on as it was read
-    Timing      latency 2 cycles, one word a cycle; three LUT levels before either register; 161 LUT
+    Timing      latency 2 cycles, one word a cycle; four LUT levels before either register; 149 LUT
     Handshake   none: it follows a memory's read port, and whoever asked for the word qualifies the flags
     Numerics    three or more flips may pass for a single one, as with any code of this distance
     Reset       nothing is kept but the two words on their way, which a reset does not touch
@@ -82,22 +76,25 @@ class Decoder(wiring.Component):
         syndrome = Signal(CHECK_BITS, reset_less=True)
         m.d.sync += [word.eq(read), syndrome.eq(encode(read) ^ check)]
 
-        # A bit's comparison is one half matching and the other half matching; all bits share the halves.
-        # It stands under a condition so that a simulator steps over it for every good word.
-        low, high = Signal(16), Signal(16)
+        # A light column is met where its three bits are set and no others: that there are just three is found
+        # once for all. Nets of their own, or the mapper takes them apart again.
+        node = {"keep": 1}
+        wrong, light = Signal(attrs=node), Signal(attrs=node)
+        heavy = Signal(len(_HEAVY), attrs=node)
+        check_bit = Signal()
+        m.d.comb += [wrong.eq(syndrome != 0), heavy.eq(Cat(syndrome == column for column in _HEAVY))]
+        with m.Switch(syndrome):
+            with m.Case(*_LIGHT):
+                m.d.comb += light.eq(1)
+            with m.Case(*(1 << row for row in range(CHECK_BITS))):
+                m.d.comb += check_bit.eq(1)
         flip = Signal(DATA_BITS)
-        single = Signal()
-        with m.If(syndrome != 0):
-            m.d.comb += [
-                low.eq(Cat(syndrome[:4] == half for half in range(16))),
-                high.eq(Cat(syndrome[4:] == half for half in range(16))),
-                flip.eq(Cat(low[column & 15] & high[column >> 4] for column in COLUMNS)),
-            ]
-            with m.Switch(syndrome):
-                with m.Case(*_NO_COLUMN):
-                    pass
-                with m.Default():
-                    m.d.comb += single.eq(syndrome.xor())
+        # Under a condition so that a simulator steps over it for every good word.
+        with m.If(wrong):
+            m.d.comb += flip.eq(Cat(
+                *(Cat(syndrome[row] for row in range(CHECK_BITS) if column >> row & 1).all() & light
+                  for column in _LIGHT), heavy))
+        single = light | heavy.any() | check_bit
 
         fixed = Signal(DATA_BITS, reset_less=True)
         corrected = Signal(reset_less=True)
@@ -105,7 +102,7 @@ class Decoder(wiring.Component):
         m.d.sync += [
             fixed.eq(word ^ flip),
             corrected.eq(single),
-            uncorrectable.eq((syndrome != 0) & ~single),
+            uncorrectable.eq(wrong & ~single),
         ]
         m.d.comb += [
             self.data.eq(fixed), self.corrected.eq(corrected), self.uncorrectable.eq(uncorrectable),

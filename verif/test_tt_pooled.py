@@ -237,7 +237,9 @@ async def latency_and_rate_as_documented(dut):
             steady = (timing.last_at[-1] - timing.last_at[half]) / (len(chunks) - 1 - half) / size
             if timing.reused == 0:
                 beats = -(-layout.dim // config.beat_words)
-                expected = max(1, layout.slots / config.lanes, beats / size)
+                # A lookup is on its way through the splitter for so long; so many may be under way.
+                split = (3 * config.index_bits + 9) / config.in_flight / config.lanes
+                expected = max(1, split, layout.slots / config.lanes, beats / size)
                 assert steady <= 1.06 * expected, f"rank {layout.ranks[1]}, {size} rows: {steady} cycles a row"
     # A lone row in an idle unit.
     bench.stop()
@@ -420,13 +422,13 @@ def test_chunk_rows():
     assert rows((8, 8, 8), 32, 32) == 2
     assert rows((8, 8, 8), 64, 64) == 1
     # The intermediate products of a chunk take a quarter of T at most, beside the first row's.
-    assert rows((16, 16, 2), 4, 4) == 5
+    assert rows((16, 8, 4), 8, 8) == 5
 
 
 @pytest.mark.parametrize(("shape", "sentence"), [
     (((2, 2, 2), (3, 3, 3), (2, 2)), "column modes (3, 3, 3) and ranks (1, 2, 2, 1) leave holes inside a vector, "
                                      "which a unit that adds up rows cannot close"),
-    (((2, 2, 2), (16, 16, 2), (8, 64)), "the first product takes 256 lines of the intermediate buffer, "
+    (((2, 2, 2), (16, 8, 4), (8, 64)), "the first product takes 128 lines of the intermediate buffer, "
                                         "a unit that adds up rows has 64 a row"),
 ])
 def test_table_wrong(shape, sentence):

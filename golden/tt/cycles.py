@@ -15,6 +15,10 @@ from golden.tt.load import keep_masks
 # Decision of a slot to the beat's entry in the output queue, the grid's latency aside; see hw.tt.unit.
 _TO_QUEUE = 10
 _HORIZON = 4096
+# What the steps and who drives them say to one another, by number.
+_ROOM, _OFFERED, _LOOKUP, _GOES, _PORT = 0, 1, 2, 3, 4
+# Rows that wait for the first machine, with pooling.
+_SERVED = 8
 
 
 @dataclass(frozen=True)
@@ -90,24 +94,33 @@ def _numbers(layout: Layout):
 
 
 @njit(cache=False)
-def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight, output_beats,
-         gaps, ready, pooled, offsets, chunk, side):
+def _machine(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight, output_beats,
+             gaps, ready, pooled, offsets, chunk, side, port, taken, last_at, totals):
+    """Steps through the cycles; a generator that fills the last three arguments.
+
+    With len(port) == 0 it runs through at once, by gaps and ready. Else it yields the number of each cycle, when
+    `port` says whether a lookup can be taken (_ROOM) and, with pooling, what is offered (_OFFERED: 0 nothing, 1 a
+    beat, 2 a last one), and goes on with port[_LOOKUP], whether there is a lookup, and port[_GOES], whether a beat is
+    taken. (What is alive at a yield is stored and loaded there: it costs ten times as much as the cycle itself.)
+    """
     count = len(tables)
     results = len(offsets) - 1
-    taken = np.full(count, -1, np.int64)
-    last_at = np.full(results, -1, np.int64)
     computed, reused, slots = 0, 0, 0
     # Slot that ends a product to first slot that reads it; the stages between take three of these cycles.
     delay = grid + 5 - 3
 
     waiting = np.zeros(lanes, np.int64)
     turn, next_in, pause = 0, 0, 0
+    steps, offers = len(port) > 0, True
     dealt = np.full((lanes, count + 1), -1, np.int64)   # a lane's lookups, how many they are and which leaves next
     dealt_count, fetch_at = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
     fetched = np.full(lanes, -1, np.int64)
     asking = np.full(lanes, -1, np.int64)
     pending = np.full(lanes, -1, np.int64)
     pending_skips = np.zeros(lanes, np.bool_)
+    served = np.zeros((lanes, _SERVED), np.int64)       # with pooling: between asking and pending
+    served_skips = np.zeros((lanes, _SERVED), np.bool_)
+    served_level = np.zeros(lanes, np.int64)
     entry_key = np.full((lanes, entries), -1, np.int64)
     entry_valid = np.zeros((lanes, entries), np.bool_)
     entry_users = np.zeros((lanes, entries), np.int64)
@@ -156,7 +169,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     # whole vectors of a lane, the order of the lanes, and the vector that is read: its chunk, its beats,
     whole = np.zeros((lanes, _HORIZON), np.int64)
     level_of, lane_of = np.zeros(lanes, np.int64), np.zeros(results + 1, np.int64)
-    order_in, order_out, order_room, reading, beats_left = 0, 0, True, -1, 0
+    order_in, order_out, order_room, following, reading, beats_left = 0, 0, True, 0, -1, 0
     # the beat that the memories give and the one that is shown: the chunk if it is its last, else -2; -1 for none.
     given, offered = -1, -1
     inside_chunk, turn_before = False, 1
@@ -167,13 +180,21 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
         idle += 1
         # Input.
         accept = -1
-        if next_in < count and pause == 0 and waiting[turn] != in_flight and (not pooled or order_room):
+        if next_in < count and waiting[turn] != in_flight and (not pooled or order_room):
             accept = next_in
-        waiting_0, waiting_1 = waiting[0], waiting[lanes - 1]
+        offers = pause == 0
         if pause > 0:
             pause -= 1
+        if steps:
+            port[_ROOM] = accept >= 0
+            port[_OFFERED] = 0 if offered == -1 else 1 if offered < 0 else 2
+            yield cycle
+            offers = port[_LOOKUP] != 0
+        if not offers:
+            accept = -1
+        waiting_0, waiting_1 = waiting[0], waiting[lanes - 1]
         if pooled:
-            goes = ready[0, cycle % ready.shape[1]]
+            goes = port[_GOES] != 0 if steps else ready[0, cycle % ready.shape[1]]
             free_2 = offered == -1 or goes
             step = reading >= 0 and (given == -1 or free_2)
             last_step = step and beats_left == 1
@@ -184,8 +205,12 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             for lane in range(lanes):
                 level_of[lane] += whole[lane, now]
                 whole[lane, now] = 0
-            starts = order_out < order_in and level_of[lane_of[order_out]] > 0 and (reading < 0 or last_step)
-            order_room_next = order_in - order_out < 4 * in_flight * lanes - 4
+            starts = following and level_of[lane_of[order_out]] > 0 and (reading < 0 or last_step)
+            # The next vector's lane waits in a register before the queue.
+            queued = order_in - order_out - following
+            refills = queued > 0 and (not following or starts)
+            order_room_next = queued < 4 * in_flight * lanes - 4
+            following = 1 if refills or (following and not starts) else 0
             # The edge.
             if last_step:
                 returning[lane_of[reading], (cycle + 2) % _HORIZON] += 1
@@ -203,7 +228,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                 order_out += 1
         for lane in range(lanes):
             # Output: what the consumer sees this cycle.
-            goes = ready[0 if pooled else lane, cycle % ready.shape[1]]
+            goes = not steps and ready[0 if pooled else lane, cycle % ready.shape[1]]
             leaves = shown[lane] != -1 and goes
             fetches = level[lane] > 0 and (shown[lane] == -1 or goes)
             if leaves and shown[lane] >= 0:
@@ -269,7 +294,9 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                 present = shape[tables[one], _FIRST_TILES] > 0
                 room = has_room[lane]
             begin_first = pending[lane] >= 0 and (job[lane, 0] < 0 or first_done)
-            serve = (one >= 0 and pending[lane] < 0 and begun[lane, 0] != in_flight
+            first_free = served_level[lane] < _SERVED if pooled else pending[lane] < 0
+            to_pending = served_level[lane] > 0 and (pending[lane] < 0 or begin_first)
+            serve = (one >= 0 and first_free and begun[lane, 0] != in_flight
                      and (not present or found >= 0 or room))
             take = serve and present
             make = take and found < 0
@@ -407,6 +434,13 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                 _begin(job, tiles, beats, left, skips, lane, 0, one_first, shape[tables[one_first]])
                 skips[lane, 0] = pending_skips[lane]
                 pending[lane] = -1
+            if to_pending:
+                pending[lane] = served[lane, 0]
+                pending_skips[lane] = served_skips[lane, 0]
+                served_level[lane] -= 1
+                for at in range(served_level[lane]):
+                    served[lane, at] = served[lane, at + 1]
+                    served_skips[lane, at] = served_skips[lane, at + 1]
             valid_before = entry_valid[lane].copy()
             if ages:
                 at = oldest[lane]
@@ -415,13 +449,18 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
                 findable_lines[lane] -= entry_size[lane, at]
                 oldest[lane] = (at + 1) % entries
             if serve:
-                pending[lane] = one
-                pending_skips[lane] = not present
+                serve_skips = not present or found >= 0
+                if pooled:
+                    served[lane, served_level[lane]] = one
+                    served_skips[lane, served_level[lane]] = serve_skips
+                    served_level[lane] += 1
+                else:
+                    pending[lane] = one
+                    pending_skips[lane] = serve_skips
                 begun[lane, 0] += 1
                 if present:
                     if found >= 0:
                         reused += 1
-                        pending_skips[lane] = True
                         entry_of[one] = found
                     else:
                         computed += 1
@@ -479,7 +518,19 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
             if accept >= 0:
                 inside_chunk, turn_before = not ends_now, dealt_now
         cycle += 1
-    return taken, last_at, (computed, reused, slots)
+    totals[:] = computed, reused, slots
+
+
+@njit(cache=False)
+def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight, output_beats,
+         gaps, ready, pooled, offsets, chunk, side):
+    taken, last_at = np.full(len(tables), -1, np.int64), np.full(len(offsets) - 1, -1, np.int64)
+    totals = np.zeros(3, np.int64)
+    for _ in _machine(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight,
+                      output_beats, gaps, ready, pooled, offsets, chunk, side, np.zeros(0, np.int64), taken, last_at,
+                      totals):
+        pass
+    return taken, last_at, totals
 
 
 @njit(cache=False)

@@ -78,7 +78,13 @@ class ReuseTable(wiring.Component):
         matches = Signal(entries)
         fours, odd, upper = (Signal(entries // 4, name=name) for name in ("fours", "odd", "upper"))
         equal = Signal(entries)
-        m.d.comb += equal.eq(Cat((key == self.next_key) & valid[i] for i, key in enumerate(keys)))
+        for i, key in enumerate(keys):
+            # Three bits a LUT, and nets of their own, or the mapper makes the path longer.
+            same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs={"keep": 1})
+            m.d.comb += [
+                same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3))),
+                equal[i].eq(same.all() & valid[i]),
+            ]
         with m.If(self.advance):
             starts = range(0, entries, 4)
             m.d.sync += [
@@ -92,10 +98,12 @@ class ReuseTable(wiring.Component):
 
         # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
         found, room, make = Signal(), Signal(), Signal()
+        some = Signal(-(-entries // 24), attrs={"keep": 1})
         m.d.sync += room.eq(~held[entry_bits] & (
             free_lines > Mux(self.advance, self.next_need, self.need_less_one)))
         m.d.comb += [
-            found.eq(fours.any()),
+            some.eq(Cat(fours[at:at + 6].any() for at in range(0, entries // 4, 6))),
+            found.eq(some.any()),
             self.hit.eq(found),
             self.grant.eq(found | room),
             make.eq(self.take & ~found),

@@ -166,7 +166,7 @@ class Sequencer(wiring.Component):
             # A chunk's rows keep what they found until the chunk's end: enough lines have to be left for all.
             m.d.comb += crowded.eq(reuse.crowded)
         present = asking_plan.first.present
-        first_free, first_room = Signal(), Signal()
+        first_free, first_room, may_serve = Signal(), Signal(), Signal(attrs={"keep": 1})
         m.d.comb += [
             reuse.next_key.eq(key_of(fetched)),
             reuse.advance.eq(ask),
@@ -174,7 +174,8 @@ class Sequencer(wiring.Component):
             reuse.need_less_one.eq(asking_plan.first.tiles),
             reuse.next_need.eq(fetched_plan.first.tiles),
             reuse.ask.eq(asking_valid & present),
-            serve.eq(asking_valid & first_free & first_room & (~present | reuse.grant)),
+            may_serve.eq(asking_valid & first_free & first_room),
+            serve.eq(may_serve & (~present | reuse.grant)),
             reuse.take.eq(serve & present),
             self.computed.eq(serve & present & ~reuse.hit),
             self.reused.eq(serve & present & reuse.hit),
@@ -202,25 +203,37 @@ class Sequencer(wiring.Component):
         served = data.StructLayout({"token": token, "plan": asking_plan.first.shape(),
                                     "skips": 1, "held": config.x_bits})
         pending, pending_valid = Signal(served), Signal()
-        m.d.comb += first_free.eq(~pending_valid)
-        begin_first = Signal()
-        m.d.sync += pending_valid.eq(serve | (pending_valid & ~begin_first))
-        with m.If(serve):
-            m.d.sync += [
-                pending.plan.eq(asking_plan.first),
-                pending.skips.eq(~present | reuse.hit),
-                pending.held.eq(asking.first),
-                pending.token.table.eq(asking.table),
-                pending.token.outside.eq(asking.outside),
-                pending.token.buffered.eq(present),
-                pending.token.entry.eq(reuse.entry),
-                pending.token.base.eq(reuse.base),
-                pending.token.middle.eq(asking.middle),
-                pending.token.last.eq(asking.last),
-                pending.token.second.eq(asking.second),
+        comes = Signal(served)
+        begin_first, to_pending = Signal(), Signal()
+        m.d.comb += [
+            comes.plan.eq(asking_plan.first),
+            comes.skips.eq(~present | reuse.hit),
+            comes.held.eq(asking.first),
+            comes.token.table.eq(asking.table),
+            comes.token.outside.eq(asking.outside),
+            comes.token.buffered.eq(present),
+            comes.token.entry.eq(reuse.entry),
+            comes.token.base.eq(reuse.base),
+            comes.token.middle.eq(asking.middle),
+            comes.token.last.eq(asking.last),
+            comes.token.second.eq(asking.second),
+        ]
+        if config.pool_log2:
+            # While the array is with a chunk's tile, which nothing interrupts, the rows behind it are served, so that
+            # their first products follow each other without a gap.
+            m.submodules.served = queue = fifo.SyncFIFO(width=served.size, depth=1 << config.pool_log2)
+            m.d.comb += [
+                comes.token.end.eq(asking.end),
+                queue.w_data.eq(comes), queue.w_en.eq(serve), first_free.eq(queue.w_rdy),
+                to_pending.eq(queue.r_rdy & (~pending_valid | begin_first)), queue.r_en.eq(to_pending),
             ]
-            if config.pool_log2:
-                m.d.sync += pending.token.end.eq(asking.end)
+            following = data.View(served, queue.r_data)
+        else:
+            m.d.comb += [first_free.eq(~pending_valid), to_pending.eq(serve)]
+            following = comes
+        m.d.sync += pending_valid.eq(to_pending | (pending_valid & ~begin_first))
+        with m.If(to_pending):
+            m.d.sync += pending.eq(following)
 
         first_token, first_valid, first_skips = Signal(token), Signal(), Signal()
         first_paired, first_swap, first_wide = Signal(), Signal(), Signal()

@@ -223,9 +223,18 @@ class SumStream(wiring.Component):
         depth = 4 * config.in_flight * config.lanes
         m.submodules.order = order = fifo.SyncFIFO(width=1, depth=depth)
         count = Signal(range(depth + 1))
-        start = Signal()
-        m.d.comb += [order.w_data.eq(self.lane), order.w_en.eq(self.push), order.r_en.eq(start)]
-        m.d.sync += [count.eq(count + self.push - start), self.room.eq(count < depth - 4)]
+        start, refill = Signal(), Signal()
+        following, following_valid = Signal(), Signal()         # the next vector's lane
+        m.d.comb += [
+            order.w_data.eq(self.lane), order.w_en.eq(self.push),
+            refill.eq(order.r_rdy & (~following_valid | start)), order.r_en.eq(refill),
+        ]
+        m.d.sync += [
+            count.eq(count + self.push - refill), self.room.eq(count < depth - 4),
+            following_valid.eq(refill | (following_valid & ~start)),
+        ]
+        with m.If(refill):
+            m.d.sync += following.eq(order.r_data)
 
         # -- The vector that is being read.
         busy, lane, last, error = Signal(), Signal(), Signal(), Signal()
@@ -233,24 +242,24 @@ class SumStream(wiring.Component):
         step, free_1, free_2 = Signal(), Signal(), Signal()
         valid = Signal()
         about = self.about[0] if config.lanes == 1 else data.View(
-            about_layout(config), Mux(order.r_data, self.about[1].as_value(), self.about[0].as_value()))
-        ready = self.ready[0] if config.lanes == 1 else Mux(order.r_data, self.ready[1], self.ready[0])
+            about_layout(config), Mux(following, self.about[1].as_value(), self.about[0].as_value()))
+        ready = self.ready[0] if config.lanes == 1 else Mux(following, self.ready[1], self.ready[0])
         m.d.comb += [
             free_2.eq(~self.o.valid | self.o.ready), free_1.eq(~valid | free_2),
             step.eq(busy & free_1), self.fetch.eq(step),
-            start.eq(order.r_rdy & ready & (~busy | (step & last))),
+            start.eq(following_valid & ready & (~busy | (step & last))),
         ]
         m.d.sync += busy.eq(start | (busy & ~(step & last)))
         with m.If(start):
             m.d.sync += [self.beat.eq(0), left.eq(about.beats), last.eq(about.beats == 0), tail.eq(about.tail),
                          error.eq(about.error)]
             if config.lanes == 2:
-                m.d.sync += lane.eq(order.r_data)
+                m.d.sync += lane.eq(following)
         with m.Elif(step):
             m.d.sync += [self.beat.eq(self.beat + 1), left.eq(left - 1), last.eq(left == 1)]
         for at in lanes:
             mine = (lane == at) if config.lanes == 2 else 1
-            m.d.comb += self.pop[at].eq(start & (order.r_data == at if config.lanes == 2 else 1))
+            m.d.comb += self.pop[at].eq(start & (following == at if config.lanes == 2 else 1))
             m.d.sync += self.popped[at].eq(step & last & mine)
             with m.If(step & last & mine):
                 m.d.sync += self.vector[at].eq(self.vector[at] + 1)
