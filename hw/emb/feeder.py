@@ -31,15 +31,16 @@ class _Cursor:
     def __init__(self, m: Module, name: str, port, *, take, last, skip=0):
         """`take`: a word is taken, the region's last if `last`; `skip`: the region ends without one.
 
-        Written so that `take`, which comes late, passes one LUT on its way to the queue behind the stream.
+        `take` comes late and goes on to the queue behind the stream, so all else is in registers.
         """
         words = len(port.payload.data) // 32
-        self.place = place = Signal(range(words), name=f"{name}_place")
-        m.d.comb += port.ready.eq((take & ((place == words - 1) | last)) | (skip & (place != 0)))
+        place = Signal(range(words), name=f"{name}_place")
+        at_end, begun = Signal(name=f"{name}_at_end"), Signal(name=f"{name}_begun")     # the beat's last word, or not
+        m.d.comb += port.ready.eq((take & (at_end | last)) | (skip & begun))            # its first one
         with m.If((take & last) | skip):
-            m.d.sync += place.eq(0)
+            m.d.sync += [place.eq(0), at_end.eq(0), begun.eq(0)]
         with m.Elif(take):
-            m.d.sync += place.eq(place + 1)
+            m.d.sync += [place.eq(place + 1), at_end.eq(place == words - 2), begun.eq(~at_end)]
         self.word = _word(port, place)
 
 
@@ -191,39 +192,40 @@ class Feeder(wiring.Component):
         job = self.job
         # What the stage needs of the job whose bag it is at.
         weighted, mean = Signal(reset_less=True), Signal(reset_less=True)
-        some, one, last, wrong, error = (Signal(name=f"bag_{name}") for name in
-                                         ("some", "one", "last", "wrong", "error"))
-        needs = Signal()  # an index
+        one, last, wrong, error = (Signal(name=f"bag_{name}", reset_less=True) for name in
+                                   ("one", "last", "wrong", "error"))
+        # A bag is under way and needs an index, or has none and is but a token; the index is its instruction's
+        # last one, or the token is.
+        needs, hollow, closes, closes_hollow = Signal(), Signal(), Signal(), Signal()
+        some = needs | hollow
         length, left = Signal(32, name="bag_length", reset_less=True), Signal(LENGTH_BITS, reset_less=True)
         take, ends, load, taken = Signal(), Signal(), Signal(), Signal()
-        ready, skip, closes = Signal(), Signal(), Signal()
+        skip, no_index = Signal(), Signal()
         m.d.comb += [
-            ready.eq(~needs | (self.i_indices.valid & (self.i_weights.valid | ~weighted))),
-            taken.eq(some & needs & self.open & self.i_indices.valid & (self.i_weights.valid | ~weighted)),
-            take.eq(taken | (some & ~needs & self.open)),
-            closes.eq(some & one & last),
-            skip.eq(some & ~needs & self.open & last),
+            taken.eq(needs & self.open & self.i_indices.valid & (self.i_weights.valid | ~weighted)),
+            take.eq(taken | (hollow & self.open)),
+            skip.eq(closes_hollow & self.open),
             ends.eq(take & one),
             load.eq(self.bag_valid & (~some | ends)),
             self.bag_pop.eq(load), self.start[0].eq(load & self.bag.first),
-            self.stall.eq(self.open & Mux(some, ~ready, self.reading)),
+            no_index.eq(self.bag.none | self.bag.wrong | self.bag.error),
         ]
+        m.d.sync += self.stall.eq(self.open & ~take & (some | self.reading))
         indices = _Cursor(m, "indices", self.i_indices, take=taken | (self.step & self.i_indices.valid),
                           last=closes, skip=skip)
         m.d.comb += self.word_now.eq(indices.word)
         weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, last=closes, skip=skip)
         with m.If(load):
             m.d.sync += [
-                some.eq(1), length.eq(self.bag.length), left.eq(self.bag.length), last.eq(self.bag.last),
+                length.eq(self.bag.length), left.eq(self.bag.length), last.eq(self.bag.last),
                 wrong.eq(self.bag.wrong), error.eq(self.bag.error),
-                needs.eq(~(self.bag.none | self.bag.wrong | self.bag.error)),
-                # A bag that takes no index ends with its only token.
-                one.eq(self.bag.one | self.bag.none | self.bag.wrong | self.bag.error),
+                needs.eq(~no_index), hollow.eq(no_index), one.eq(self.bag.one | no_index),
+                closes.eq(self.bag.one & ~no_index & self.bag.last), closes_hollow.eq(no_index & self.bag.last),
             ]
         with m.Elif(ends):
-            m.d.sync += some.eq(0)
+            m.d.sync += [needs.eq(0), hollow.eq(0), closes.eq(0), closes_hollow.eq(0)]
         with m.Elif(take):
-            m.d.sync += [left.eq(left - 1), one.eq(left == 2)]
+            m.d.sync += [left.eq(left - 1), one.eq(left == 2), closes.eq((left == 2) & last)]
         with m.If(self.start[0]):
             m.d.sync += [weighted.eq(job.weighted), mean.eq(job.mode == MEAN)]
 

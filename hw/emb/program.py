@@ -269,6 +269,9 @@ class Program(wiring.Component):
     def _sequence(self, m: Module) -> None:
         item, arguments, check = self.item, self.arguments, self.check
         beats = max(1, EMB.words // self.words)     # of an instruction
+        next_number = Signal(32, reset_less=True)   # the next instruction's number
+        last, more = Signal(reset_less=True), Signal()
+        m.d.sync += [next_number.eq(self.number + 1), last.eq(next_number == arguments.program_count)]
         error = self.error
         rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
         code, detail = Signal(8, reset_less=True), Signal(32, reset_less=True)
@@ -306,12 +309,12 @@ class Program(wiring.Component):
                     longest = (1 << 32) // beats - 1
                     span = Mux(arguments.program_count > longest, longest, arguments.program_count)
                     m.d.sync += [
-                        self.number.eq(0), fetched.eq(0), self.done.eq(0),
+                        self.number.eq(0), more.eq(arguments.program_count != 0), fetched.eq(0), self.done.eq(0),
                         *ask("program", 0, span * beats if beats == 1 else Cat(*[0] * (beats - 1).bit_length(), span)),
                     ]
                     m.next = "NEXT"
             with m.State("NEXT"):
-                with m.If(self.number == arguments.program_count):
+                with m.If(~more):
                     m.next = "DRAIN"
                 with m.Elif(self.i.valid):
                     m.d.comb += self.i.ready.eq(1)
@@ -380,7 +383,7 @@ class Program(wiring.Component):
                     m.d.comb += [self.flush_tt.eq(1), self.retire.eq(1)]
                     m.next = "STEP"
             with m.State("STEP"):
-                m.d.sync += self.number.eq(self.number + 1)
+                m.d.sync += [self.number.eq(next_number), more.eq(~last)]
                 m.next = "NEXT"
             with m.State("DRAIN"):
                 with m.If(self.quiet):
