@@ -15,7 +15,7 @@ import pytest
 
 from fpga import card
 from fpga.card import CardHang, CardViolation, Device, ErrorResponse, Faults, SsdStream
-from gen.compile import Bags, Compiler
+from gen.compile import Bags, Compiler, encode
 from gen.config import load
 from gen.tables import Bundle
 from golden.emb import Emb, Memory
@@ -54,9 +54,9 @@ def run_of(program):
 class Bench:
     """A card with tables on it and the oracle beside it."""
 
-    def __init__(self, memory, device=QUICK, ring_pages=8, cache=40):
+    def __init__(self, memory, device=QUICK, ring_pages=8, cache=40, process=False, seed=11):
         self.config = load("tiny").cores["emb"]
-        self.draw = np.random.default_rng(11)
+        self.draw = np.random.default_rng(seed)
         self.tables = [make.mixed(self.draw, "items"), make.mixed(self.draw, "shops", rows=120, columns=(2, 4, 8)),
                        make.only(self.draw, "users", make.SSD, 400, 20), make.only(self.draw, "ads", make.DRAM, 90, 64)]
         self.bundle = Bundle(self.tables, self.config, PAGE, {"items": cache} if cache else {})
@@ -67,9 +67,10 @@ class Bench:
                           grid_log2=unit.grid_log2, index_bits=unit.index_bits,
                           lines=(unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
         self.rows = self.bundle.rows.reshape(-1).copy()     # of card memory, as the oracle has it
-        self.card = card.open("sim", device=device, core="emb", preset="tiny", memory=memory)
+        self.card = card.open("sim", device=device, core="emb", preset="tiny", memory=memory, process=process)
         self.beat = self.config.beat_bytes
         self.buffers = {}
+        self.busy = False
         self.place("rows", self.bundle.rows)
         self.place("ring", np.zeros(self.ring_beats * self.config.words, np.uint32))
         self.loading = run_of(self.compiler.load())
@@ -99,6 +100,7 @@ class Bench:
 
     def start(self, run):
         card, beat = self.card, self.beat
+        self.busy = True
         block = np.full(EMB.result_words, UNSET, np.uint32)
         block[[EMB.value("released").word, EMB.value("filled").word]] = 0
         result = self.place("result", block)
@@ -118,6 +120,10 @@ class Bench:
     def finish(self, run, cycles=200_000):
         """Waits; the result block by name, and the outputs."""
         self.card.wait(cycles)
+        return self.collect(run)
+
+    def collect(self, run):
+        self.busy = False
         block = self.card.read(self.buffers["result"], np.uint32)
         told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0) for v in EMB.result}
         outputs = self.card.read(self.buffers["outputs"], np.uint32)[:run.outputs_beats * self.config.words]
@@ -136,7 +142,9 @@ class Bench:
     def same(self, run):
         """Runs it on both; words, functional counters and card memory are the same. Returns the cycles."""
         self.start(run)
-        told, outputs = self.finish(run)
+        return self.compare(run, *self.finish(run))
+
+    def compare(self, run, told, outputs):
         result, wanted = self.expected(run)
         assert (told["code"], result.code) == (0, 0), told
         different = np.flatnonzero(outputs != wanted)
@@ -153,6 +161,14 @@ class Bench:
         untouched = (beats == FILL * 0x01010101).all(axis=1)
         assert (untouched | (beats == right).all(axis=1)).all()
         return untouched
+
+    def clean(self):
+        """Whatever a test that failed has left behind."""
+        if self.busy:
+            self.card.reset()
+            self.busy = False
+        self.card.set_faults(Faults())
+        self.card.clear()
 
     def mend(self, run, loading=False):
         """Nothing is left of a fault: the next run is right."""
@@ -177,6 +193,7 @@ def benches(request):
         key = (memory, *sorted(options.items()))
         if key not in made:
             made[key] = Bench(memory, **options)
+        made[key].clean()
         return made[key]
 
     yield get
@@ -232,6 +249,42 @@ def test_nothing_to_do(bench, standing):
     told, outputs = bench.finish(run)
     assert told["code"] == 0 and (outputs == FILL * 0x01010101).all()
     bench.mend(run)
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+def test_long_fill(benches, memory):
+    """Rows into the row cache, many times more than the core keeps on their way; then again what they were."""
+    bench = benches(memory)
+    before = bench.rows.copy()
+    placed = bench.bundle.placed["items"]
+    count, b = 100, placed.row_beats
+    pairs = np.zeros((count, 2), np.uint32)
+    pairs[:, 0] = bench.draw.integers(0, bench.bundle.page_beats // b, count) * b
+    pairs[:, 1] = placed.own_rows + bench.draw.integers(0, placed.cache_rows, count)
+    words = encode("FILL", {"count": count, "indices": 0, "dram_base": placed.dram_base, "dram_rows": placed.dram_rows,
+                            "row_beats": b, "ring_first": 0, "ring_count": bench.bundle.page_beats,
+                            "release": bench.bundle.page_beats})
+    bench.same(Run(np.stack([words]), pairs.reshape(-1, bench.config.words), 0,
+                   np.array([placed.first_page]), np.array([[placed.first_page, 0]])))
+    assert (bench.rows != before).any()
+    bench.rows[:] = before
+    bench.card.write(bench.buffers["rows"], before)
+
+
+def test_cards_side_by_side():
+    """Two cards in processes of their own, at work at the same time on tables of their own."""
+    pair = [Bench("ideal", process=True, seed=seed) for seed in (1, 2)]
+    try:
+        runs = [(bench, bench.batch(8)) for bench in pair]
+        for bench, run in runs:
+            bench.start(run)
+            bench.card.begin_wait(200_000)
+        for bench, run in runs:
+            bench.card.end_wait()
+            bench.compare(run, *bench.collect(run))
+    finally:
+        for bench in pair:
+            bench.card.close()
 
 
 # Stalls
