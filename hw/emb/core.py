@@ -128,10 +128,10 @@ class EmbCore(wiring.Component):
 
         flush, ports = self._flush, self._reset_ports
         for name, part, reset in (
-            ("control", self._control, None), ("counters", self._counters, None), ("reporter", self._reporter, None),
+            ("control", self._control, None), ("totals", self._counters, None), ("reporter", self._reporter, None),
             ("reads", self._reads, ports), ("writes", self._writes, ports), ("rows_port", self._rows_port, ports),
             ("front", self._front, flush), ("arbiter", self._arbiter, flush), ("fetch", self._fetch, flush),
-            ("pool", self._pool, flush), ("finish", self._finish, flush),
+            ("pool", self._pool, flush), ("post_pool", self._finish, flush),
             # Tables that changed: products of the old ones are forgotten.
             ("tt", self._tt, flush | self._front.flush_tt),
         ):
