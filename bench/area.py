@@ -70,5 +70,16 @@ def area() -> Iterator[Row]:
             "LUT",
             280,
         )
+        texts, _ = convert(CORES["tt"].unit(config.load("smartssd").cores["tt"]), "hotrail_tt")
+        packed = sum(
+            synthesise(texts, n, cache=build_folder() / "synth", pack_products=True).total.lut * c
+            for n, _, c in cells
+        )
+        yield figure(
+            "mac.lut.packed",
+            "the same with products' registers and adders in their DSP slices",
+            round(packed / macs, 1),
+            "LUT",
+        )
         yield at_most("mac.dsp", "the same", round(dsps / macs, 3), "DSP48E2", 2)
         yield at_least("area.tt.macs", "multiply-accumulates a cycle", macs, "MAC", 512)

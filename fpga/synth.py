@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fpga import dsp
 from fpga.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
 from gen.tools import yosys
 from gen.verilog import children, interface
@@ -93,11 +94,14 @@ class Report:
 # ---- mapping ----
 
 
-def _map(name: str, texts: Mapping[str, str], parts: Iterable[str], cache: Path) -> dict[str, Any]:
+def _map(
+    name: str, texts: Mapping[str, str], parts: Iterable[str], cache: Path, pack_products: bool
+) -> dict[str, Any]:
     """The mapped netlist of one module as Yosys' JSON describes it, with its parts as black boxes."""
     own = texts[name]
     boxes = [interface(texts[part]) for part in sorted(parts)]
-    digest = hashlib.sha256(json.dumps([own, boxes, FLOW, _yosys_version()]).encode()).hexdigest()[:16]
+    packed = [dsp.PATTERN, dsp.MAPPING, dsp.PREPARE] if pack_products and dsp.has_product(own) else []
+    digest = hashlib.sha256(json.dumps([own, boxes, FLOW, _yosys_version(), *packed]).encode()).hexdigest()[:16]
     path = cache / f"{name}-{digest}.json"
     if not path.exists():
         work = cache / f"{name}-{digest}-{os.getpid()}"
@@ -105,7 +109,12 @@ def _map(name: str, texts: Mapping[str, str], parts: Iterable[str], cache: Path)
         (work / "own.v").write_text(own)
         (work / "parts.v").write_text("".join(boxes))
         map_it = f"{FLOW} -top {name} -json mapped.json"
-        log = yosys(["read_verilog own.v", "read_verilog -lib parts.v", map_it], cwd=work)
+        read = ["read_verilog own.v", "read_verilog -lib parts.v"]
+        if packed:
+            (work / "pattern.v").write_text(dsp.PATTERN)
+            (work / "mapping.v").write_text(dsp.MAPPING)
+            read = dsp.steps(read, name)
+        log = yosys([*read, map_it], cwd=work)
         path.with_suffix(".log").write_text(log)
         (work / "mapped.json").replace(path)
         shutil.rmtree(work)
@@ -147,11 +156,14 @@ def _area(cells: Mapping[str, Any]) -> Area:
 # ---- a core ----
 
 
-def synthesise(texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth") -> Report:
+def synthesise(
+    texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth", pack_products: bool = False
+) -> Report:
     """Maps the Verilog of a core and adds up area and depth.
 
     Parameters  texts: file name -> Verilog, one module a file, as `gen.verilog.convert` gives; top: module
-                name
+                name; pack_products: put the registers and the adder of floating-point products into their DSP
+                slices, which Yosys leaves in the fabric; see fpga.dsp
     Raises      ValueError: a combinational loop, or a cell that is not known; RuntimeError: Yosys failed
     """
     folder = Path(cache)
@@ -165,7 +177,7 @@ def synthesise(texts: Mapping[str, str], top: str, *, cache: Path | str = "build
     notes: list[str] = []
     edge = Depth(0, 0)
     for name in _leaves_first(top, modules):
-        netlist = _map(name, modules, children(modules[name], modules), folder)
+        netlist = _map(name, modules, children(modules[name], modules), folder, pack_products)
         uses[name] = defaultdict(int)
         for cell in netlist["cells"].values():
             if cell["type"] in modules:
