@@ -29,7 +29,7 @@ QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
 
 def opened(tables, **options):
     return EmbeddingBags(tables, preset="tiny", device=QUICK, memory="ideal", ring_bytes=1 << 18,
-                         limit_cycles=5_000_000, **options)
+                         limit_cycles=500_000, **options)
 
 
 def placed(random, name, indices, rows):
