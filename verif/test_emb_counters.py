@@ -91,7 +91,10 @@ async def latency_and_rate_as_documented(dut):
 async def clear_and_reset_midstream(dut):
     await _begin(dut)
     random = rng()
-    draw = lambda: {k: random.getrandbits(b) for k, b in EVENTS.items()}  # noqa: E731
+
+    def draw():
+        return {k: random.getrandbits(b) for k, b in EVENTS.items()}
+
     await _feed(dut, draw, 100)
     await reset(dut)
     await _clear(dut)
