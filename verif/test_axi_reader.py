@@ -203,8 +203,9 @@ async def stop_at_any_cycle(dut):
         bench.sink.stop()
         dut.o__ready.value = 0  # a consumer that is gone
         await RisingEdge(dut.clk)
-        for _ in range(2000):
+        for number in range(2000):
             await RisingEdge(dut.clk)
+            assert not number or dut.o__valid.value == 0, "beats after a stop"
             if dut.idle.value == 1:
                 break
         else:
@@ -269,6 +270,9 @@ async def corner_values(dut):
     dut.bus__rvalid.value = 0
     await ClockCycles(dut.clk, 2)
     assert dut.o__valid.value == 0 and dut.idle.value == 1
+    bench = Bench(dut)  # no reset: the stray beats must not have been counted
+    bench.ask(2, 9)
+    await bench.finish()
 
 
 @pytest.mark.parametrize("beat_bytes", [16, 64])

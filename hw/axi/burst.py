@@ -75,9 +75,9 @@ class Splitter(wiring.Component):
         go, load = Signal(), Signal()
         m.d.comb += [
             through.eq(less_one + at[:inside]),
-            go.eq(ready & self.room & ahead.i.ready & ~self.drop),
+            go.eq(ready & self.room & ahead.i.ready),
             load.eq(~ready | (go & final)),
-            self.i.ready.eq(~taken | load | self.drop),
+            self.i.ready.eq(~taken | load),
         ]
         with m.If(~taken | load):
             m.d.sync += [
