@@ -24,16 +24,18 @@ def report(preset: str, core: str) -> Report:
 
 @bench("area")
 def area() -> Iterator[Row]:
-    """Area of the shipping core against the standard shell, and logic depth of every core."""
-    shipping = report("smartssd", "tt")
-    for key, value in shipping.total.as_dict().items():
-        if key in SHELL:
-            limit = int(SHELL[key] * SHARE / 100)
-            yield at_most(
-                f"area.tt.{key}", f"TT unit of smartssd; {SHARE} % of the shell's", value, UNITS[key], limit
-            )
-    for preset, core in (("smartssd", "tt"), ("tiny", "tt"), ("screc", "serial")):
-        known = shipping if preset == "smartssd" else report(preset, core)
+    """Area of the shipping cores against the standard shell, and logic depth of every core."""
+    reports = {("smartssd", core): report("smartssd", core) for core in ("emb", "tt")}
+    shipping = reports["smartssd", "tt"]
+    for core, what in (("emb", "EMB core"), ("tt", "TT unit by itself")):
+        for key, value in reports["smartssd", core].total.as_dict().items():
+            if key in SHELL:
+                limit = int(SHELL[key] * SHARE / 100)
+                yield at_most(
+                    f"area.{core}.{key}", f"{what} of smartssd; {SHARE} % of the shell's", value, UNITS[key], limit
+                )
+    for preset, core in (("smartssd", "emb"), ("smartssd", "tt"), ("tiny", "emb"), ("tiny", "tt"), ("screc", "serial")):
+        known = reports.get((preset, core)) or report(preset, core)
         name = core if preset == "smartssd" else f"{core}.{preset}"
         where = known.worst.path[0].removeprefix("in ") if known.worst.path else "no logic"
         yield at_most(
