@@ -238,7 +238,7 @@ async def latency_and_rate_as_documented(dut):
             if timing.reused == 0:
                 beats = -(-layout.dim // config.beat_words)
                 # A lookup is on its way through the splitter for so long; so many may be under way.
-                split = (3 * config.index_bits + 9) / config.in_flight / config.lanes
+                split = (3 * config.index_bits + 14) / config.in_flight / config.lanes
                 expected = max(1, split, layout.slots / config.lanes, beats / size)
                 assert steady <= 1.06 * expected, f"rank {layout.ranks[1]}, {size} rows: {steady} cycles a row"
     # A lone row in an idle unit.

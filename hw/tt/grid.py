@@ -1,8 +1,5 @@
 """A lane's grid of cells, and the multiplexers that bring a line's words to the sub-dots that need them."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -134,6 +131,8 @@ class Grid(wiring.Component):
 
 
 def _pick(values, number):
-    """values[number], as a sum of products: as a tree of two-way choices, subs would share the lower choices, and
-    the mapper then takes two LUTs a bit where one does it."""
-    return reduce(or_, (Mux(number == at, value, 0) for at, value in enumerate(values)))
+    """values[number], as a tree of two-way choices: cheap to map and to simulate."""
+    values = list(values)
+    for bit in number:
+        values = [Mux(bit, values[at + 1], values[at]) for at in range(0, len(values), 2)]
+    return values[0]

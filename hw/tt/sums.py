@@ -271,7 +271,7 @@ class SumStream(wiring.Component):
         with m.If(step):
             m.d.sync += [
                 now_lane.eq(lane), now_last.eq(last), now_error.eq(last & error),
-                blank.eq(Cat(last & (tail < at) for at in range(config.beat_words))),
+                blank.eq(Cat(Const(0, 1), *(last & (tail < at) for at in range(1, config.beat_words)))),
             ]
         words = Signal(data.ArrayLayout(32, config.beat_words), reset_less=True)
         m.d.sync += self.o.valid.eq(valid | (self.o.valid & ~self.o.ready))
