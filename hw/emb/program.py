@@ -307,10 +307,12 @@ class Program(wiring.Component):
                 with m.If(self.start):
                     # A program longer than a region can be ends in a read error at its far end.
                     longest = (1 << 32) // beats - 1
-                    span = Mux(arguments.program_count > longest, longest, arguments.program_count)
+                    span = arguments.program_count
+                    if beats > 1:
+                        span = Mux(span > longest, longest, span)
                     m.d.sync += [
                         self.number.eq(0), more.eq(arguments.program_count != 0), fetched.eq(0), self.done.eq(0),
-                        *ask("program", 0, span * beats if beats == 1 else Cat(*[0] * (beats - 1).bit_length(), span)),
+                        *ask("program", 0, Cat(Const(0, (beats - 1).bit_length()), span)),
                     ]
                     m.next = "NEXT"
             with m.State("NEXT"):
