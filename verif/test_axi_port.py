@@ -1,5 +1,7 @@
 """The read port of several clients: each one's beats, fairness, room, faults, and what a stop leaves."""
 
+import os
+
 import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
@@ -301,10 +303,11 @@ async def corner_values(dut):
     await bench.finish()
     bench.end()
     bench = await _begin(dut)
-    bench.sources[1].put({"address": bench.buffer.address, "beats": 65_535})
-    got = await bench.sinks[1].wait(65_535, cycles=90_000)
-    assert [beat["error"] for beat in got] == [0] * bench.beats + [1] * (65_535 - bench.beats)
-    assert [k for k, beat in enumerate(got) if beat["last"]] == [65_534]
+    many = 65_535 if REGRESS else 9_999
+    bench.sources[1].put({"address": bench.buffer.address, "beats": many})
+    got = await bench.sinks[1].wait(many, cycles=90_000)
+    assert [beat["error"] for beat in got] == [0] * bench.beats + [1] * (many - bench.beats)
+    assert [k for k, beat in enumerate(got) if beat["last"]] == [many - 1]
     bench.end()
     dut.bus__rvalid.value = 1
     await ClockCycles(dut.clk, 5)
@@ -316,11 +319,18 @@ async def corner_values(dut):
     await bench.finish()
 
 
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
+# What the shipping width is tried on in every run; `make regress` tries all of it.
+SHIPPED = (r"\.(smoke|random_match_golden|backpressure_both_sides|latency_and_rate_as_documented|"
+           r"pages_are_never_crossed|reset_midstream)$")
+
+
 @pytest.mark.parametrize("beat_bytes", [16, 64])
 @pytest.mark.parametrize("number", seeds())
 def test_read_port(beat_bytes, number):
     simulate(ReadPort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=32), "verif.test_axi_port",
-             name=f"axi_port_{beat_bytes}", tests=11, seed=number)
+             name=f"axi_port_{beat_bytes}", seed=number,
+             **({"tests": 11} if beat_bytes == 16 or REGRESS else {"tests": 6, "only": SHIPPED}))
 
 
 def test_illegal_config_wrong():
