@@ -113,3 +113,37 @@ def _real(config: Any) -> Iterator[Row]:
     yield figure("tt.reuse.d64r4.real", "first products found again, MovieLens-100K as it comes",
                  round(100 * share, 1), "%")
 
+
+
+# Rows of a chunk: full ones, and what bags of mixed lengths leave, two short ones among five.
+CHUNKS: dict[str, tuple[int, ...]] = {"8": (8,), "4": (4,), "mixed": (8, 1, 8, 2, 8), "1": (1,)}
+
+
+def pooled_rate(config: Any, columns: tuple[int, ...], rank: int, sizes: tuple[int, ...]) -> float:
+    """Rows a cycle in steady state of chunks of `sizes`, over and over, nothing reused.
+
+    By the cycle model, which verif/test_tt_pooled.py holds to the RTL, cycle for cycle.
+    """
+    layout = tt.plan((64, 64, 16), columns, (1, rank, rank, 1), grid_log2=config.grid_log2)
+    offsets = np.concatenate([[0], np.cumsum(np.resize(sizes, 3000 // int(np.mean(sizes))))])
+    count = int(offsets[-1])
+    # A pair of leading indices comes back after all 4,096.
+    indices = np.arange(count) * 97 % 4096 * 16 + np.arange(count) % 16
+    names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "output_beats")
+    timing = tt.cycles([layout], np.zeros(count, int), indices, offsets=offsets, vectors=config.vectors,
+                       **{name: getattr(config, name) for name in names})
+    assert timing.reused == 0
+    begin, end = len(offsets) // 4, 3 * len(offsets) // 4
+    return float((offsets[end] - offsets[begin]) / (timing.last_at[end - 1] - timing.last_at[begin - 1]))
+
+
+@bench("tt_pooled")
+def sums() -> Iterator[Row]:
+    """Rows a cycle where the array adds them up, by chunk sizes; the consumer takes a beat a cycle."""
+    config = load("smartssd").cores["emb"].tt
+    for name, sizes in CHUNKS.items():
+        rate = round(pooled_rate(config, (4, 4, 4), 4, sizes), 4)
+        what = f"rows a cycle added up, D 64 as (4, 4, 4), rank 4, chunks of {', '.join(map(str, sizes))} rows"
+        target = {"8": 0.99, "4": 0.99, "mixed": 0.9}.get(name)
+        known = f"tt.pooled_rows_per_cycle.d64r4.chunks_{name}"
+        yield figure(known, what, rate, "rows") if target is None else at_least(known, what, rate, "rows", target)
