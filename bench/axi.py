@@ -27,9 +27,9 @@ def _engines() -> dict[str, tuple[str, Any]]:
     return {
         "reader": (f"row port, {emb.rows_in_flight} bursts in flight",
                    Reader(beat_bytes=beat, outstanding=emb.rows_in_flight)),
-        "port": ("read port of four clients",
+        "port": ("read port of five clients",
                  ReadPort(beat_bytes=beat, outstanding=emb.reads_in_flight,
-                          clients=(emb.program_beats, *[emb.input_beats] * 3))),
+                          clients=(emb.program_beats, *[emb.input_beats] * 3, 1))),
         "writer": ("write port of three clients, 512-bit selection included",
                    WritePort(beat_bytes=beat, outstanding=emb.writes_in_flight, clients=(emb.output_beats,) * 3)),
         "control": ("control slave", ControlSlave(kernel=EMB)),
