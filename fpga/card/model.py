@@ -1,8 +1,10 @@
 """Turns a core into a shared library: its Verilated model with the harness in fpga/card/cpp around it."""
 
+import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +125,19 @@ def _binding(found: Ports) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -> Model:
+@cache
+def _instructions() -> tuple[str, ...]:
+    """Flags for instructions of this machine that a model gains from: counting and picking bits, wide moves."""
+    wanted = {"popcnt": "-mpopcnt", "bmi1": "-mbmi", "bmi2": "-mbmi2", "avx2": "-mavx2"}
+    cpu = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not cpu.exists():
+        return ()
+    found = re.search(r"(?m)^flags\s*:(.*)$", cpu.read_text())
+    has = set(found.group(1).split()) if found else set()
+    return tuple(wanted.values()) if has >= set(wanted) else ()
+
+
+def build(component: Any, name: str, *, opt: str = "-O2", fresh: bool = False) -> Model:
     """The library of a component, from the cache when the same one was built before.
 
     Parameters  component: with ports m##_axi, s_axi_control and interrupt, whatever of them it has; name: for
@@ -139,7 +153,7 @@ def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -
         arguments=("--x-assign", "fast", "--x-initial", "fast"),
         sources=sources,
         # Several cores live in one process: none may see the other's symbols.
-        cflags="-fPIC -fvisibility=hidden -fno-gnu-unique -fno-semantic-interposition",
+        cflags=" ".join(["-fPIC -fvisibility=hidden -fno-gnu-unique -fno-semantic-interposition", *_instructions()]),
         ldflags="-shared -Wl,-Bsymbolic -Wl,--no-undefined -pthread",
         opt=opt, fresh=fresh,
     )
