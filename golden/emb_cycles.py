@@ -14,14 +14,24 @@ __all__ = ["Arbiter", "Finish", "RowFetch", "Sizes", "cycles"]
 
 POSITIONS = 1 << 30
 POLL = 64           # cycles between two looks at the doorbell
-BAGS = 64           # bags that wait for their write
 KNOWN = 64          # means of fewer indices have their factor at once
 REQUESTS = 16       # rows that wait for the reader before no more are taken
 MEAN = 1
 
 
+class Fetched(NamedTuple):
+    """A row on its way to the row fetch: its place in its arena, beats less one, whether it is its bag's last, goes
+    to be copied, lies in the ring."""
+
+    offset: int
+    beats: int
+    last: int
+    copy: int
+    ring: bool
+
+
 class RowFetch:
-    """golden.emb_rows.fetch with a memory that may be any: rows (offset, beats less one, first, last, .., ring)."""
+    """golden.emb_rows.fetch with a memory that may be any."""
 
     def __init__(self, *, window_beats: int, sets: int, row_beats_max: int, delivery_rows: int, lap_bits: int = 8):
         self.size, self.sets, self.longest, self.rows = window_beats // 4, sets, row_beats_max, delivery_rows
@@ -143,9 +153,11 @@ class Arbiter:
         if move:
             self.o = None
             if ssd_goes:
-                self.o, self.ssd_turn = self.row._replace(offset=self.row.offset % self.ring), False
+                row = self.row
+                self.o = Fetched(row.offset % self.ring, row.beats, row.last, row.copy, True)
+                self.ssd_turn = False
             elif dram_goes:
-                self.o, self.ssd_turn = dram, True
+                self.o, self.ssd_turn = Fetched(dram.offset, dram.beats, dram.last, 0, False), True
         if self.row is None or ssd_goes:
             self.row = ssd
 
@@ -153,14 +165,15 @@ class Arbiter:
 class Finish:
     """Puts a bag's vectors together: a beat a cycle, as far as there is room for what comes out."""
 
-    def __init__(self, *, output_beats: int, pool_latency: int):
+    def __init__(self, *, output_beats: int, writes_in_flight: int, pool_latency: int):
         self.following: Any = None
         self.current: Any = None                        # the step under way
         self.sources: list[str] = []                    # vectors it still takes, the one under way first
         self.beat = 0
         self.may = False
         self.credits, self.bags, self.back = output_beats, 0, 0
-        self.requests, self.under_way = Queue(BAGS), Queue(BAGS)
+        self.most = max(64, 2 * writes_in_flight)       # bags that wait for their write
+        self.requests, self.under_way = Queue(self.most), Queue(self.most)
         self.pool: deque[bool] = deque([False] * pool_latency)
         self.divided = 0                                # the cycle in which the factor is there; 0: not asked for
         self.cycle = 0
@@ -195,7 +208,7 @@ class Finish:
         move = ready and free
         taken["steps"] = (ahead is None or move) and steps is not None
 
-        self.may = (self.credits > 1 or (self.credits == 1 and not used)) and self.bags < BAGS - 1
+        self.may = (self.credits > 1 or (self.credits == 1 and not used)) and self.bags < self.most - 1
         self.credits += self.back - used
         self.bags += bag_ends - written
         self.back = self.under_way.o[0] if written else 0
@@ -275,17 +288,18 @@ class Sizes(NamedTuple):
 
 
 def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outputs: int, result: int,
-           ring_beats: int, filled: int, latency: int, most: int = 1_000_000) -> dict[str, int]:
-    """The counters of a run that only reads rows of card memory and of the ring.
+           ring_beats: int = 0, filled: int = 0, trains: Any = None, latency: int = 100,
+           most: int = 200_000) -> dict[str, int]:
+    """How long a program of BAGS without faults takes, and what it fetches.
 
     front: golden.emb_front.Front with its arguments set; inputs: gives the words of a beat of the inputs' memory;
     rows, ring, outputs, result: addresses of the arenas, in beats; filled: what the doorbell says from the start on;
-    latency: of the memories
+    trains: golden.tt.cycles.Steps of all the program's lookups; latency: of the memories
     """
     block = min(4096 // (4 * sizes.words), 256)
     beats = -(-(16 + 2 * sizes.counters) // sizes.words)
     clients = (sizes.program_beats, *[sizes.input_beats] * 3)
-    reads = ReadPort(Memory(inputs, latency), block=block, outstanding=sizes.reads_in_flight, clients=(*clients, 2))
+    reads = ReadPort(Memory(inputs, latency), block=block, outstanding=sizes.reads_in_flight, clients=(*clients, 1))
     writes = WritePort(Memory(inputs, latency), block=block, outstanding=sizes.writes_in_flight,
                        clients=(sizes.output_beats, sizes.output_beats, 1 << (beats - 1).bit_length()))
     port = Reader(Memory(lambda _: True, latency), block=block, outstanding=sizes.rows_in_flight)
@@ -295,7 +309,8 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
                       copy_beats=sizes.output_beats, ring_beats=ring_beats)
     pool: deque[Any] = deque([None] * sizes.pool_latency)
     partials = {name: Queue(sizes.partial_beats) for name in ("dram", "ssd")}
-    finish = Finish(output_beats=sizes.output_beats, pool_latency=sizes.pool_latency)
+    finish = Finish(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
+                    pool_latency=sizes.pool_latency)
     reporter, doorbell = _Reporter(), _Doorbell(filled)
     told = settling = False
 
@@ -326,8 +341,12 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
         ends = settling and not (reporter.tell or reporter.writing or told)
         settling = front.done and cycle > 0
         # The edge.
-        used = finish.step(steps=front.steps, tt=None, dram=partials["dram"].o, ssd=partials["ssd"].o,
+        lookup, vector = front.lookups, None if trains is None else trains.offered
+        lookup_taken = lookup is not None and trains.room
+        used = finish.step(steps=front.steps, tt=vector or None, dram=partials["dram"].o, ssd=partials["ssd"].o,
                            request_taken=asked[0] is not None and granted[0], written=written[0])
+        if trains is not None:
+            trains.step(lookup is not None, used["tt"])
         for number, (name, queue) in enumerate(partials.items()):
             queue.step(True if pooled == number else None, used[name])
         arbiter.step(dram, ssd, filled=doorbell.filled, dram_returned=used["dram"], ssd_returned=used["ssd"],
@@ -336,7 +355,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
         port.step(fetched)
         consumed = front.step(
             start=cycle == 0, data=data[:4], requests_taken=accepted[:4], dram_taken=dram_taken,
-            ssd_taken=ssd_taken, lookups_taken=False, steps_taken=used["steps"], bags_done=bags_done)
+            ssd_taken=ssd_taken, lookups_taken=lookup_taken, steps_taken=used["steps"], bags_done=bags_done)
         reads.step(requests, [*(beat is not None and use for beat, use in zip(data, consumed)), data[4] is not None])
         doorbell.step(arbiter.waiting, accepted[4], data[4] is not None)
         reporter.step(told, request_taken=asked[2] is not None and granted[2], data_taken=taken[2], written=written[2])

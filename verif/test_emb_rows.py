@@ -379,7 +379,8 @@ def test_row_fetch(number):
 def test_row_fetch_shipped(number):
     """At the shipping card's size: beats a cycle by row size at a latency of 100 cycles."""
     result = simulate(RowFetch(**SHIPPED), "verif.test_emb_rows", name="row_fetch_shipped", tests=4, seed=number,
-                      env={"ROWS": "shipped"}, only="smoke|latency_and_rate_as_documented|flush_window|backpressure_both_sides")
+                      env={"ROWS": "shipped"},
+                      only="smoke|latency_and_rate_as_documented|flush_window|backpressure_both_sides")
     assert len(result.values["rates"]) == 8
 
 

@@ -53,24 +53,11 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
     offsets: (M + 1,) where the chunks of a unit with pooling begin and end, of up to 8 rows each; vectors: how many
     sums a lane of that unit holds (in place of output_beats); ready is (1, cycles) then.
     """
-    tables = np.asarray(tables, dtype=np.int64)
-    indices = np.asarray(indices, dtype=np.int64)
-    count = len(tables)
-    shape = np.array([_numbers(layout) for layout in layouts], dtype=np.int64)
-    keys = np.zeros(count, dtype=np.int64)
-    for number, layout in enumerate(layouts):
-        mine = tables == number
-        inside = np.where((indices[mine] >= 0) & (indices[mine] < layout.rows), indices[mine], 0)
-        tail = int(np.prod(layout.modes[2:])) if len(layout.modes) > 2 else 1
-        keys[mine] = (inside // tail) * len(layouts) + number
     pooled = offsets is not None
-    offsets = np.arange(count + 1) if offsets is None else np.asarray(offsets, dtype=np.int64)
-    chunk = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    if pooled:
-        if vectors is None:
-            raise ValueError("with offsets the number of vectors that a lane holds must be given")
-        for number, layout in enumerate(layouts):
-            shape[number, _BEATS] = -(-layout.dim // (1 << 2 * layout.grid_log2))
+    if pooled and vectors is None:
+        raise ValueError("with offsets the number of vectors that a lane holds must be given")
+    shape, tables, keys, offsets, chunk = _arrays(layouts, tables, indices, offsets)
+    count = len(tables)
     if latency is None:
         latency = grid_latency(layouts[0].grid_log2) if len(layouts) else 0
     gaps = np.zeros(count, np.int64) if gaps is None else np.asarray(gaps, dtype=np.int64)
@@ -84,6 +71,56 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
 # Columns of a table's numbers.
 (_FIRST_TILES, _FIRST_BEATS, _MIDDLE_TILES, _MIDDLE_BEATS, _LAST_TILES, _LAST_BEATS, _TURNED, _BEATS,
  _LAST_LINES) = range(9)
+
+
+class Steps:
+    """The unit with pooling, a cycle at a time: `room` for a lookup, `offered` (0 nothing, 1 a beat, 2 the last of a
+    vector) in the present cycle; `step` ends it. All lookups are known beforehand; arguments as those of `cycles`."""
+
+    def __init__(self, layouts, tables, indices, offsets, *, lanes: int, index_bits: int, t_lines: int,
+                 t_middle_lines: int, reuse_entries: int, in_flight: int, vectors: int):
+        shape, tables, keys, offsets, chunk = _arrays(layouts, tables, indices, offsets)
+        self._port = np.zeros(_PORT, np.int64)
+        self._steps = _machine(
+            shape, tables, keys, lanes, 3 * index_bits + 5, grid_latency(layouts[0].grid_log2), t_lines,
+            t_middle_lines, reuse_entries, in_flight, vectors, np.zeros(len(tables), np.int64),
+            np.ones((1, 1), np.bool_), True, offsets, chunk, 1 << layouts[0].grid_log2, self._port,
+            np.full(len(tables), -1, np.int64), np.full(len(offsets) - 1, -1, np.int64), np.zeros(3, np.int64))
+        next(self._steps)
+
+    @property
+    def room(self) -> bool:
+        return bool(self._port[_ROOM])
+
+    @property
+    def offered(self) -> int:
+        return int(self._port[_OFFERED])
+
+    def step(self, lookup: bool, goes: bool) -> None:
+        """lookup: there is one; goes: a beat would be taken."""
+        self._port[_LOOKUP], self._port[_GOES] = lookup, goes
+        if next(self._steps, None) is None:
+            self._port[:] = 0
+
+
+def _arrays(layouts, tables, indices, offsets):
+    """(shape, tables, keys, offsets, chunk) as the steps take them."""
+    tables = np.asarray(tables, dtype=np.int64)
+    indices = np.asarray(indices, dtype=np.int64)
+    count = len(tables)
+    shape = np.array([_numbers(layout) for layout in layouts], dtype=np.int64)
+    keys = np.zeros(count, dtype=np.int64)
+    for number, layout in enumerate(layouts):
+        mine = tables == number
+        inside = np.where((indices[mine] >= 0) & (indices[mine] < layout.rows), indices[mine], 0)
+        tail = int(np.prod(layout.modes[2:])) if len(layout.modes) > 2 else 1
+        keys[mine] = (inside // tail) * len(layouts) + number
+    if offsets is None:
+        return shape, tables, keys, np.arange(count + 1), np.arange(count)
+    for number, layout in enumerate(layouts):
+        shape[number, _BEATS] = -(-layout.dim // (1 << 2 * layout.grid_log2))
+    offsets = np.asarray(offsets, dtype=np.int64)
+    return shape, tables, keys, offsets, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
 def _numbers(layout: Layout):

@@ -16,7 +16,8 @@ class TierArbiter(wiring.Component):
 
     A row of the SSD waits until the host says that it has landed; rows of card memory pass it meanwhile. A bag's
     last row makes a pooled vector of as many beats, which needs room in its tier's queue of vectors; a row to copy
-    needs room in the queue of copies: in either case it waits until two longest rows would fit. If rows of both tiers can go, they take turns.
+    needs room in the queue of copies: in either case it waits until two longest rows would fit. If rows of both
+    tiers can go, they take turns.
     Source: SCRec §III.D, Fig. 7a (rows of the SSD by P2P, tiers side by side)
 
     Parameters  row_beats_max: a power of two; partial_beats: of each tier's queue of vectors; copy_beats: of the

@@ -151,7 +151,8 @@ class RowWindow(wiring.Component):
             ]
             m.d.sync += [
                 found_young[way].eq(same & (age[1:] == 0)), found_old[way].eq(same & (age == 2)),
-                barred[way].eq(newer | ~shared_1), places[way].eq(entry.position), turns[way].eq(Mux(newer, entered_turn, entry.turn)),
+                barred[way].eq(newer | ~shared_1),
+                places[way].eq(entry.position), turns[way].eq(Mux(newer, entered_turn, entry.turn)),
             ]
         last_set, last_row, earlier = Signal(), Signal(), Signal()
         m.d.sync += [
