@@ -35,8 +35,9 @@ class _Cursor:
         """
         words = len(port.payload.data) // 32
         place = Signal(range(words), name=f"{name}_place")
-        at_end, begun = Signal(name=f"{name}_at_end"), Signal(name=f"{name}_begun")     # the beat's last word, or not
-        m.d.comb += port.ready.eq((take & (at_end | last)) | (skip & begun))            # its first one
+        # The word is its beat's last one; it is not its first one.
+        at_end, begun = Signal(name=f"{name}_at_end"), Signal(name=f"{name}_begun")
+        m.d.comb += port.ready.eq((take & (at_end | last)) | (skip & begun))
         with m.If((take & last) | skip):
             m.d.sync += [place.eq(0), at_end.eq(0), begun.eq(0)]
         with m.Elif(take):
@@ -63,14 +64,16 @@ class Feeder(wiring.Component):
                 hw.emb.tokens.error_layout; stall: Out, there is room for a token and work, but a length, an index
                 or a weight has not come
     Shapes      n indices or one empty bag -> max(n, 1) tokens
-    Timing      one token a cycle, over bags and instructions; 6 cycles from the cycle that takes an index to its
-                token; an instruction of fewer than 8 tokens takes 8 cycles
+    Timing      one token a cycle, over bags and instructions, but a cycle more from one instruction to the next
+                where no bag has more than an index, so that lengths cannot get ahead; 6 cycles from the cycle that
+                takes an index to its token; an instruction of fewer than 8 tokens takes 8 cycles
     Handshake   o cannot be refused: `open` stops it before its queues are full
     Numerics    offsets modulo 2**32, which the program's bounds keep them below
     Errors      the first bad word stops the tokens for good: INDEX_DEVICE, INDEX_RANGE, LENGTHS, READ_ERROR,
-                TT_TABLE, in the order of the program
+                TT_TABLE, in the order of the program; error.bag and error.index count until then and stand still after
     Reset       drops everything
-    Golden      golden.emb_tokens          Tests  verif/test_emb_front.py
+    Raises      ValueError: index_bits out of range
+    Golden      golden.emb_tokens, golden.emb_front          Tests  verif/test_emb_front.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int):

@@ -39,7 +39,8 @@ class Tiers(wiring.Component):
                 as the last or not; a bag's end is known a cycle after its last token
     Handshake   outputs are streams from registers
     Reset       drops everything
-    Golden      golden.emb_tokens          Tests  verif/test_emb_front.py
+    Raises      ValueError: a queue's depth
+    Golden      golden.emb_tokens, golden.emb_front          Tests  verif/test_emb_front.py
     """
 
     def __init__(self, *, row_beats_max: int, tables: int, lookups, steps, dram_queue: int, ssd_queue: int,
