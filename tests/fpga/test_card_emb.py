@@ -208,13 +208,14 @@ def benches(request):
 
 @pytest.fixture
 def bench(benches):
-    return benches()
+    """The card that faults are tried on; nothing else draws from its generator, so its batch is always the same."""
+    return benches(seed=5)
 
 
 @pytest.fixture(scope="module")
 def standing(benches):
     """One batch with all modes, all memories and a fill, which the faults are tried on, and its cycles."""
-    bench = benches()
+    bench = benches(seed=5)
     for _ in range(20):
         run = bench.batch(8)
         cycles = bench.same(run)
@@ -254,13 +255,13 @@ def test_nothing_to_do(bench, standing):
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 def test_long_fill(benches, memory):
     """Rows into the row cache, many times more than the core keeps on their way; then again what they were."""
-    bench = benches(memory)
+    bench, draw = benches(memory, seed=5), np.random.default_rng(3)
     before = bench.rows.copy()
     placed = bench.bundle.placed["items"]
     count, b = 100, placed.row_beats
     pairs = np.zeros((count, 2), np.uint32)
-    pairs[:, 0] = bench.draw.integers(0, bench.bundle.page_beats // b, count) * b
-    pairs[:, 1] = placed.own_rows + bench.draw.integers(0, placed.cache_rows, count)
+    pairs[:, 0] = draw.integers(0, bench.bundle.page_beats // b, count) * b
+    pairs[:, 1] = placed.own_rows + draw.integers(0, placed.cache_rows, count)
     words = encode("FILL", {"count": count, "indices": 0, "dram_base": placed.dram_base, "dram_rows": placed.dram_rows,
                             "row_beats": b, "ring_first": 0, "ring_count": bench.bundle.page_beats,
                             "release": bench.bundle.page_beats})
@@ -585,7 +586,7 @@ def test_reset_and_abort_while_loading(bench, standing):
 
 def test_faults_with_the_ddr4_memory(benches):
     """The same kinds of faults with times that vary: a few of each."""
-    bench = benches("ddr4")
+    bench = benches("ddr4", seed=5)
     run = bench.batch(8)
     cycles = bench.same(run)
     for at in np.linspace(1, cycles, count_of(6)).astype(int):
