@@ -42,6 +42,9 @@ class TTUnit(wiring.Component):
     Members     i_lookups: In(stream) {table, index}; o_vectors: Out(stream), one a lane: lookup k leaves on lane
                 k mod lanes, in order; i_load: In(stream), cores, descriptors and keep masks (hw.tt.descriptor);
                 counters: Out
+                With config.pool_log2: lookups carry {begin, end} of a chunk of up to 8 rows of one table, as many as
+                golden.tt.chunk_rows says (more may lock up); o_vectors is one stream of sums, in chunk order
+                (hw.tt.sums.sum_layout), in beats of n**2 words
     Shapes      a row of D words leaves as ceil(D / n**3) beats of n**3 words, d ascending; for column modes
                 that the lane has to pad, `keep` marks the words
     Timing      a lookup takes golden.tt.layout.plan(..).slots issue slots, its first product's fewer when that
@@ -57,7 +60,7 @@ class TTUnit(wiring.Component):
                 anew while lookups of it are under way is undefined; reset or drain first, since first products
                 of the old cores may be reused
     Raises      ValueError: see TTConfig
-    Golden      golden.tt.rows, golden.tt.cycles          Tests  verif/test_tt.py
+    Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/test_tt.py, verif/test_tt_pooled.py
     """
 
     def __init__(self, config: TTConfig):
