@@ -27,7 +27,8 @@ __all__ = ["EmbCore"]
 
 DOORBELL = len(CLIENTS)         # client of the read port
 OUTPUTS, COPIES, STATUS = range(3)  # clients of the write port
-POLL_CYCLES = 64                # between two looks at the doorbell
+POLL_CYCLES = 64                # between two looks at the doorbell while a row is waited for
+GLANCE_CYCLES = 256             # and while none is: a row that has landed in time is never waited for
 IDLE, RUNNING, DRAINING, REPORTING = range(len(EMB.states))
 ROWS, HOST = 2, 3               # detail of READ_ERROR
 TT_COUNTS = {"tt_computed": "computed", "tt_reused": "reused", "tt_slots": "slots", "corrected": "corrected",
@@ -207,11 +208,13 @@ class EmbCore(wiring.Component):
         m.d.comb += reporter.tell.eq(tell & ~self._flush)
 
     def _doorbell(self, m: Module) -> None:
-        """Looks how far the host has filled the ring, but only while a row is waited for."""
+        """Looks how far the host has filled the ring: now and then, and often while a row is waited for."""
         arbiter, reads = self._arbiter, self._reads
         request, answer = reads.i_requests[DOORBELL], reads.o[DOORBELL]
-        asked, pause = Signal(), Signal(range(POLL_CYCLES))
+        asked, pause = Signal(), Signal(range(GLANCE_CYCLES))
         filled, polled, failed = Signal(len(arbiter.filled)), Signal(), Signal()
+        ring = Signal()
+        m.d.sync += ring.eq(self._control.arguments.ring_beats != 0)
         m.d.comb += [
             request.payload.address.eq(self._control.arguments.result + 4 * EMB.value("filled").word),
             request.payload.beats.eq(1),
@@ -226,10 +229,10 @@ class EmbCore(wiring.Component):
                 m.d.sync += request.valid.eq(0)
             with m.If(answer.valid):
                 m.d.sync += [asked.eq(0), polled.eq(~answer.payload.error), failed.eq(answer.payload.error),
-                             filled.eq(answer.payload.data), pause.eq(POLL_CYCLES - 1)]
-        with m.Elif(pause != 0):
+                             filled.eq(answer.payload.data), pause.eq(GLANCE_CYCLES - 1)]
+        with m.Elif((pause != 0) & ~(arbiter.waiting & (pause < GLANCE_CYCLES - POLL_CYCLES))):
             m.d.sync += pause.eq(pause - 1)
-        with m.Elif(arbiter.waiting):
+        with m.Elif(ring):
             m.d.sync += [asked.eq(1), request.valid.eq(1)]
         self._doorbell_failed = failed
 
@@ -277,14 +280,16 @@ class EmbCore(wiring.Component):
             reporter.header.eq(Cat(header)),
             self._flush.eq(1),
         ]
-        unwritten = writes.error[OUTPUTS] | writes.error[COPIES]
+        # Of the port's clients; `running` keeps the final report's out, which could not be told any more.
+        unwritten = writes.error[OUTPUTS] | writes.error[COPIES] | writes.error[STATUS]
         failed = (
             (front.error.valid, front.error.code, front.error.instruction, front.error.bag, front.error.index,
              front.error.detail),
             (finish.fault_valid, finish.fault.code, finish.fault.instruction, finish.fault.bag, 0,
              Mux(finish.fault.code == EMB.code("READ_ERROR"), ROWS, 0)),
             (self._fetch.copy_valid & self._fetch.o_copy.error, EMB.code("READ_ERROR"), front.finished, 0, 0, ROWS),
-            (unwritten, EMB.code("WRITE_ERROR"), front.finished, 0, 0, writes.error[COPIES]),
+            (unwritten, EMB.code("WRITE_ERROR"), front.finished, 0, 0,
+             Cat(writes.error[COPIES], writes.error[STATUS])),
             (self._doorbell_failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
             (arbiter.timed_out, EMB.code("TIMEOUT"), front.finished, 0, 0, arbiter.position),
             (arbiter.overflow, EMB.code("RING_OVERFLOW"), front.finished, 0, 0, arbiter.filled),
