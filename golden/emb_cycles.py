@@ -13,7 +13,8 @@ from golden.emb_rows import set_of
 __all__ = ["Arbiter", "Finish", "RowFetch", "Sizes", "cycles"]
 
 POSITIONS = 1 << 30
-POLL = 64           # cycles between two looks at the doorbell
+POLL = 64           # cycles between two looks at the doorbell while a row is waited for
+GLANCE = 256        # and while none is
 KNOWN = 64          # means of fewer indices have their factor at once
 REQUESTS = 16       # rows that wait for the reader before no more are taken
 MEAN = 1
@@ -249,11 +250,28 @@ class _Reporter:
         self.writing = begins or (self.writing and not written)
 
 
-class _Doorbell:
-    """Looks how far the ring has been filled while a row is waited for."""
+class _Skid:
+    """A stream's two registers; `o` is what stands at the output."""
 
-    def __init__(self, filled: int):
-        self.value, self.filled = filled, 0
+    def __init__(self) -> None:
+        self.o: Any = None
+        self.held: Any = None
+
+    def step(self, offered: Any, taken: bool) -> bool:
+        """The edge; whether what was offered has been taken."""
+        arrives = offered is not None and self.held is None
+        if self.o is None or taken:
+            self.o, self.held = (offered, None) if self.held is None else (self.held, None)
+        elif arrives:
+            self.held = offered
+        return arrives
+
+
+class _Doorbell:
+    """Looks how far the ring has been filled: now and then, and often while a row is waited for."""
+
+    def __init__(self, filled: int, ring: bool):
+        self.value, self.filled, self.ring = filled, 0, ring
         self.request = self.asked = False
         self.pause = 0
 
@@ -261,10 +279,10 @@ class _Doorbell:
         if self.asked:
             self.request = self.request and not request_taken
             if answered:
-                self.asked, self.filled, self.pause = False, self.value, POLL - 1
-        elif self.pause:
+                self.asked, self.filled, self.pause = False, self.value, GLANCE - 1
+        elif self.pause and not (waiting and self.pause < GLANCE - POLL):
             self.pause -= 1
-        elif waiting:
+        elif self.ring:
             self.asked = self.request = True
 
 
@@ -311,12 +329,13 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
     partials = {name: Queue(sizes.partial_beats) for name in ("dram", "ssd")}
     finish = Finish(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
                     pool_latency=sizes.pool_latency)
-    reporter, doorbell = _Reporter(), _Doorbell(filled)
+    reporter, doorbell = _Reporter(), _Doorbell(filled, ring_beats != 0)
+    vectors, asks = _Skid(), _Skid()
     told = settling = False
 
     for cycle in range(most):
         # What stands at the write port's clients, and what is taken of it.
-        asked = [None if finish.request is None else (outputs + finish.request[0], finish.request[1]), None,
+        asked = [None if asks.o is None else (outputs + asks.o[0], asks.o[1]), None,
                  (result + 192 // sizes.words, 1) if reporter.request else None]
         offered = [finish.data, False, reporter.data]
         granted, room = writes.ready, writes.room
@@ -343,10 +362,14 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
         # The edge.
         lookup, vector = front.lookups, None if trains is None else trains.offered
         lookup_taken = lookup is not None and trains.room
-        used = finish.step(steps=front.steps, tt=vector or None, dram=partials["dram"].o, ssd=partials["ssd"].o,
-                           request_taken=asked[0] is not None and granted[0], written=written[0])
+        asking = finish.request
+        used = finish.step(steps=front.steps, tt=vectors.o, dram=partials["dram"].o, ssd=partials["ssd"].o,
+                           request_taken=asking is not None and asks.held is None, written=written[0])
+        asks.step(asking, asked[0] is not None and granted[0])
+        room_for_vector = vectors.held is None
+        vectors.step(vector or None, used["tt"])
         if trains is not None:
-            trains.step(lookup is not None, used["tt"])
+            trains.step(lookup is not None, room_for_vector)
         for number, (name, queue) in enumerate(partials.items()):
             queue.step(True if pooled == number else None, used[name])
         arbiter.step(dram, ssd, filled=doorbell.filled, dram_returned=used["dram"], ssd_returned=used["ssd"],

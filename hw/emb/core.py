@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.bus import AXI4, AXI4Lite, attach
+from hw.axi.bus import AXI4, AXI4Lite, attach, request_layout
 from hw.axi.control import ControlSlave
 from hw.axi.port import ReadPort
 from hw.axi.reader import Reader
@@ -21,6 +21,8 @@ from hw.isa import EMB
 from hw.place import place
 from hw.pooling import PoolingUnit
 from hw.queue import BlockQueue
+from hw.stream import SkidBuffer
+from hw.tt.sums import sum_layout
 from hw.tt.unit import TTUnit
 
 __all__ = ["EmbCore"]
@@ -178,15 +180,23 @@ class EmbCore(wiring.Component):
         front, tt = self._front, self._tt
         wiring.connect(m, front.o_lookups, tt.i_lookups)
         wiring.connect(m, front.o_load, tt.i_load)
-        wiring.connect(m, tt.o_vectors, self._finish.i_tt)
+        # Registers both ways between two parts whose own paths end at their ports.
+        vectors = SkidBuffer(sum_layout(self.config.tt))
+        m.submodules.vectors = self._flushed(vectors)
+        wiring.connect(m, tt.o_vectors, vectors.i)
+        wiring.connect(m, vectors.o, self._finish.i_tt)
 
     def _results(self, m: Module) -> None:
         """Vectors, cache fills and the blocks out."""
         front, finish, writes, fetch = self._front, self._finish, self._writes, self._fetch
         reporter = self._reporter
         wiring.connect(m, front.o_steps, finish.i_steps)
-        for client, part in ((OUTPUTS, finish), (STATUS, reporter)):
-            wiring.connect(m, part.o_requests, writes.i_requests[client])
+        # The request's address is the end of an adder, and the port compares it with what it holds.
+        requests = SkidBuffer(request_layout())
+        m.submodules.requests = self._flushed(requests)
+        wiring.connect(m, finish.o_requests, requests.i)
+        for client, part, asks in ((OUTPUTS, finish, requests.o), (STATUS, reporter, reporter.o_requests)):
+            wiring.connect(m, asks, writes.i_requests[client])
             m.d.comb += [
                 writes.i_data[client].valid.eq(part.o_data.valid),
                 writes.i_data[client].payload.eq(Cat(part.o_data.payload)),
