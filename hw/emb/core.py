@@ -77,7 +77,8 @@ class EmbCore(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._flush, self._reset_ports = Signal(), Signal()     # of the parts; of the ports, when they are quiet
+        self._flush = Signal(init=1)        # of the parts
+        self._reset_ports = Signal()        # when they are quiet
         self._stop = Signal()
         self._parts(m, platform)
         self._rows(m)
@@ -202,7 +203,10 @@ class EmbCore(wiring.Component):
                 writes.i_data[client].payload.eq(Cat(part.o_data.payload)),
                 part.o_data.ready.eq(writes.i_data[client].ready),
             ]
-        wiring.connect(m, front.o_copies, writes.i_requests[COPIES])
+        copies = SkidBuffer(request_layout())
+        m.submodules.copies = self._flushed(copies)
+        wiring.connect(m, front.o_copies, copies.i)
+        wiring.connect(m, copies.o, writes.i_requests[COPIES])
         m.d.comb += [
             finish.outputs.eq(self._control.arguments.outputs),
             finish.written.eq(writes.done[OUTPUTS]),
@@ -252,8 +256,8 @@ class EmbCore(wiring.Component):
         row, moved = front.row, fetch.events
         beat = self.config.beat_bytes
         beats = Signal(range(self.config.row_beats_max + 1))
+        m.d.sync += beats.eq(Mux(row.tt, row.beats + 1, 0))
         m.d.comb += [
-            beats.eq(Mux(row.tt, row.beats + 1, 0)),
             events.instructions.eq(front.finish), events.bags.eq(self._finish.done), events.indices.eq(row.index),
             events.dram_rows.eq(moved.dram_row), events.dram_bytes.eq(Mux(moved.dram_beat, beat, 0)),
             events.ssd_rows.eq(moved.ssd_row), events.ssd_bytes.eq(Mux(moved.ssd_beat, beat, 0)),
@@ -288,8 +292,10 @@ class EmbCore(wiring.Component):
         m.d.comb += [
             self._counters.events.cycles.eq(running),
             reporter.header.eq(Cat(header)),
-            self._flush.eq(1),
         ]
+        # Registers, set by the state before: they reach everything.
+        flush, stop = self._flush, self._stop
+        m.d.sync += [flush.eq(1), stop.eq(0)]
         # Of the port's clients; `running` keeps the final report's out, which could not be told any more.
         unwritten = writes.error[OUTPUTS] | writes.error[COPIES] | writes.error[STATUS]
         failed = (
@@ -324,29 +330,34 @@ class EmbCore(wiring.Component):
                 m.d.comb += [control.status.eq(RUNNING), self._counters.clear.eq(1)]
                 m.d.sync += wait.eq(wait - 1)
                 with m.If(wait == 0):
+                    m.d.sync += flush.eq(0)
                     m.next = "START"
             with m.State("START"):
-                m.d.comb += [control.status.eq(RUNNING), self._flush.eq(0), front.start.eq(1), running.eq(1)]
+                m.d.comb += [control.status.eq(RUNNING), front.start.eq(1), running.eq(1)]
+                m.d.sync += flush.eq(0)
                 m.next = "RUN"
             with m.State("RUN"):
-                m.d.comb += [control.status.eq(RUNNING), self._flush.eq(0), running.eq(1)]
+                m.d.comb += [control.status.eq(RUNNING), running.eq(1)]
+                m.d.sync += flush.eq(0)
                 with m.If(noted | front.done):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
                 # Progress that was begun to be told is told.
-                m.d.comb += [control.status.eq(DRAINING), self._flush.eq(0), running.eq(1)]
-                m.d.sync += wait.eq(8)
+                m.d.comb += [control.status.eq(DRAINING), running.eq(1)]
+                m.d.sync += [wait.eq(8), flush.eq(0)]
                 with m.If(~reporter.busy & ~reporter.tell):
+                    m.d.sync += [flush.eq(1), stop.eq(1)]
                     m.next = "STOP"
             with m.State("STOP"):
-                m.d.comb += [control.status.eq(DRAINING), self._stop.eq(1)]
+                m.d.comb += control.status.eq(DRAINING)
+                m.d.sync += stop.eq(1)
                 # The ports say that they are idle some cycles late.
                 with m.If(wait != 0):
                     m.d.sync += wait.eq(wait - 1)
                 with m.Elif(Cat(port.idle for port in ports).all()):
                     m.next = "CLEAN"
             with m.State("CLEAN"):
-                m.d.comb += [control.status.eq(DRAINING), self._stop.eq(1), self._reset_ports.eq(1)]
+                m.d.comb += [control.status.eq(DRAINING), self._reset_ports.eq(1)]
                 m.d.sync += wait.eq(2 * self._counters.period)
                 m.next = "TOTAL"
             with m.State("TOTAL"):
