@@ -71,7 +71,9 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
         high = cut - 3 - 4 * k
         if high > 0:
             # The lowest block is all that is left, however wide the sum.
-            below = below | (coarse_held[max(high - 4, 0) if k < 3 else 0:high].any() & (by4 <= k))
+            # by4 is at most 3, so the lowest bits count whatever it is.
+            within = by4 <= k if k < 3 else Const(1, 1)
+            below = below | (coarse_held[max(high - 4, 0) if k < 3 else 0:high].any() & within)
     m.d.sync += [by1.eq(by1_next), by1_twin.eq(by1_next), middle.eq(moved[cut - 3:]),
                  by4_held.eq(by4), lost.eq(below)]
 
