@@ -1,6 +1,6 @@
 """Configuration of units: frozen dataclasses whose fields say what they allow.
 
-A unit's configuration derives from `Config` and declares each key with `whole`, `choice` or `flag`; what a
+A unit's configuration derives from `Config` and declares each key with `whole`, `choice`, `flag` or `part`; what a
 field allows is checked when the object is made, `check` adds what concerns several fields. The preset loader
 and the reference documentation read the same declarations.
 """
@@ -8,7 +8,7 @@ and the reference documentation read the same declarations.
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-__all__ = ["Config", "choice", "flag", "whole"]
+__all__ = ["Config", "choice", "flag", "part", "whole"]
 
 
 def whole(low: int, high: int, about: str, *, power_of_two: bool = False) -> Any:
@@ -38,6 +38,11 @@ def flag(about: str) -> Any:
     return field(
         metadata={"about": about, "allowed": "true or false", "fits": lambda value: type(value) is bool}
     )
+
+
+def part(about: str) -> Any:
+    """A key that holds the configuration of a unit inside this one: a table within the table."""
+    return field(metadata={"about": about, "allowed": "a table"})
 
 
 @dataclass(frozen=True, kw_only=True)

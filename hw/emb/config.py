@@ -1,8 +1,8 @@
 """Sizes of an EMB core."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from hw.config import Config, whole
+from hw.config import Config, part, whole
 from hw.tt.config import TTConfig
 
 __all__ = ["EmbConfig"]
@@ -15,7 +15,7 @@ class EmbConfig(Config):
     Raises      ValueError: names the key, its value and what is allowed
     """
 
-    tt: TTConfig = field(metadata={"about": "the tensor-train unit, whose side squared is the words of a beat"})
+    tt: TTConfig = part("the tensor-train unit, whose side squared is the words of a beat")
     row_beats_max: int = whole(1, 64, "longest row, in beats", power_of_two=True)
     window_beats: int = whole(16, 4096, "beats of rows that the coalescing window keeps", power_of_two=True)
     window_sets: int = whole(4, 4096, "sets of two rows in the window's tag table", power_of_two=True)

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from fpga.depth import Depth
 from fpga.synth import Area, Report
+from gen.config import load
 from hotrail.__main__ import main
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +25,10 @@ def test_verilog_is_the_same_twice(tmp_path):
         assert done.exit_code == 0, done.output
     first = {p.name: p.read_bytes() for p in (tmp_path / "a" / "tiny").iterdir()}
     assert first == {p.name: p.read_bytes() for p in (tmp_path / "b" / "tiny").iterdir()}
-    metadata = json.loads(first["hotrail_tt.json"])
-    assert set(metadata["files"]) == {name for name in first if name.endswith(".v")}
+    cores = {name: json.loads(text) for name, text in first.items() if name.endswith(".json")}
+    assert set(cores) == {f"hotrail_{name}.json" for name in load("tiny").cores}
+    assert set().union(*(core["files"] for core in cores.values())) == {n for n in first if n.endswith(".v")}
+    metadata = cores["hotrail_tt.json"]
     assert metadata["config"]["lanes"] == 1
     assert {s["name"] for s in metadata["streams"]} >= {"i_lookups", "i_load"}
 
