@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from hw.isa import EMB, WORD_BITS, Field, Kernel
+from hw.isa import EMB, MLP, WORD_BITS, Field, Kernel
 
 __all__ = ["KERNELS", "c_header", "python_header", "reference", "write"]
 
-KERNELS: Mapping[str, Kernel] = {EMB.name: EMB}
+KERNELS: Mapping[str, Kernel] = {kernel.name: kernel for kernel in (EMB, MLP)}
 
 
 def write(kernel: Kernel, folder: Path) -> list[Path]:
@@ -31,7 +31,7 @@ def c_header(kernel: Kernel) -> str:
     core = f"HOTRAIL_{kernel.name.upper()}"
     guard = f"{core}_H"
     lower = f"hotrail_{kernel.name}"
-    out = [f"/* {kernel.about} Generated from hw/isa.py: do not edit. */", f"#ifndef {guard}", f"#define {guard}", "",
+    out = [f"/* {kernel.about} Generated from hw/isa: do not edit. */", f"#ifndef {guard}", f"#define {guard}", "",
            "#include <stdint.h>", ""]
 
     def define(name: str, value: str, about: str = "") -> None:
@@ -88,7 +88,7 @@ def python_header(kernel: Kernel) -> str:
     def block(name: str, items: Mapping, about: str) -> list[str]:
         return ["", f"# {about}", f"{name} = {{", *(f"    {key!r}: {value!r}," for key, value in items.items()), "}"]
 
-    out = [f'"""{kernel.about} Generated from hw/isa.py: do not edit."""']
+    out = [f'"""{kernel.about} Generated from hw/isa: do not edit."""']
     out += block("ARGUMENTS", {a.name: (a.offset, a.bits) for a in kernel.arguments},
                  "Byte offset in the control slave and bits.")
     out += block("REGISTERS", {r.name: r.offset for r in kernel.registers}, "Byte offsets behind the arguments.")
@@ -116,7 +116,7 @@ def reference(kernel: Kernel) -> str:
         return ["", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
 
     out = [f"# Reference: the {kernel.name.upper()} core", "",
-           f"{kernel.about} This page is read off `hw/isa.py`; the decoder, the headers and the compiler are too.", "",
+           f"{kernel.about} This page is read off `hw/isa`; the decoder, the headers and the compiler are too.", "",
            "All words are little-endian. Offsets into buffers count beats of the core's ports.", "",
            "## Arguments", "",
            "`ap_ctrl_hs` from 0x00; a pointer is two words, the low one first."]

@@ -1,0 +1,138 @@
+"""What software and the EMB core agree on."""
+
+from hw.isa.kernel import OK, Argument, Code, Field, Instruction, Kernel, Register, Use, Value, counters
+
+__all__ = ["EMB", "LONGEST_BAG"]
+
+LONGEST_BAG = 1 << 16       # indices: what sums keep room for
+_PLACE = ("instruction", "bag", "index")
+
+EMB = Kernel(
+    name="emb",
+    about="Embedding bags pooled from card memory, tensor-train tables and SSD pages.",
+    arguments=(
+        Argument("program", "pointer", "m00", "instructions of 64 bytes, one after the other"),
+        Argument("program_count", "scalar", "", "instructions"),
+        Argument("inputs", "pointer", "m00", "lengths, indices, weights and load images"),
+        Argument("inputs_beats", "scalar", "", "beats of the inputs' buffer"),
+        Argument("outputs", "pointer", "m00", "pooled vectors"),
+        Argument("outputs_beats", "scalar", "", "beats of the outputs' buffer"),
+        Argument("rows", "pointer", "m01", "rows of tables in card memory, and the row cache"),
+        Argument("rows_beats", "scalar", "", "beats of the rows' buffer"),
+        Argument("ring", "pointer", "m01", "where rows from the SSD land"),
+        Argument("ring_beats", "scalar", "", "beats of the ring: a power of two, or 0 for none"),
+        Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
+        Argument("timeout", "scalar", "", "cycles that an SSD row may be waited for"),
+    ),
+    registers=(
+        Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
+        Register("status", "read", "what the core does: the number of one of its states"),
+    ),
+    words=16,
+    fields=(
+        Field("opcode", 0, 0, 8, "which instruction"),
+        Field("mode", 0, 8, 2, "how a bag is pooled: 0 sum, 1 mean, 2 max", maximum=2),
+        Field("weighted", 0, 10, 1, "each index has a weight; with sum alone"),
+        Field("count", 1, 0, 32, "bags, load beats or rows", minimum=1),
+        Field("lengths", 2, 0, 32, f"inputs offset of u32[count]: indices of each bag, at most {LONGEST_BAG}"),
+        Field("indices", 3, 0, 32, "inputs offset of the index words"),
+        Field("weights", 4, 0, 32, "inputs offset of f32[indices_count]"),
+        Field("indices_count", 5, 0, 32, "indices of all bags: the sum of the lengths"),
+        Field("dram_base", 6, 0, 32, "rows offset of the table's row 0 in card memory"),
+        Field("dram_rows", 7, 0, 32, "rows of the table in card memory"),
+        Field("row_beats", 8, 0, 32, "beats of a row", minimum=1, limit="row_beats_max"),
+        Field("tt_table", 9, 0, 16, "number of the table in the tensor-train unit"),
+        Field("chunk_rows", 9, 16, 4, "rows that the tensor-train unit adds up at once; 1 with weights or max",
+              minimum=1, maximum=8),
+        Field("tt_rows", 10, 0, 32, "rows of the tensor-train table"),
+        Field("out", 11, 0, 32, "outputs offset of bag 0"),
+        Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),
+        Field("ring_first", 13, 0, 32, "first ring position that the instruction may read", maximum=(1 << 30) - 1),
+        Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on"),
+        Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done",
+              maximum=(1 << 30) - 1),
+    ),
+    instructions=(
+        Instruction(1, "LOAD", "Writes cores, descriptors and keep masks into the tensor-train unit.", (
+            Use("count", "load beats"),
+            Use("indices", "inputs offset of the image: groups of a block of 16 header words and 16 load beats; "
+                           "header = {flip[21:20], part[19:18], target[17:16], address[15:0]}"),
+            Use("release"),
+        ), fence=True),
+        Instruction(2, "BAGS", "Pools bags of one table and writes one vector a bag.", tuple(Use(name) for name in (
+            "mode", "weighted", "count", "lengths", "indices", "weights", "indices_count", "dram_base", "dram_rows",
+            "row_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride", "ring_first", "ring_count",
+            "release"))),
+        Instruction(3, "FILL", "Copies rows that have landed in the ring into card memory (the row cache).", (
+            Use("count", "rows"),
+            Use("indices", "inputs offset of u32 pairs {ring position, row}"),
+            Use("dram_base"), Use("dram_rows", "rows that may be written, from dram_base on"), Use("row_beats"),
+            Use("ring_first"), Use("ring_count"), Use("release"),
+        ), fence=True),
+    ),
+    modes=("sum", "mean", "max"),
+    devices=("dram", "tt", "ssd"),
+    states=("idle", "running", "draining", "reporting"),
+    codes=(
+        Code(OK, "OK", "all instructions were carried out"),
+        Code(1, "ABORTED", "the host asked the core to stop", ("instruction",)),
+        Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit, a value or a load header that is not allowed; detail: "
+                                   "word 0 or the header", ("instruction", "index")),
+        Code(3, "INDEX_DEVICE", "an index word names device 3; detail: the index word", _PLACE),
+        Code(4, "INDEX_RANGE", "a row number is not below its table's rows, or a ring position is not one of the "
+                               "instruction's; detail: the index word", _PLACE),
+        Code(5, "LENGTHS", "the lengths add up to something else than indices_count, or a bag is too long; "
+                         "detail: the length",
+             ("instruction", "bag")),
+        Code(6, "BOUNDS", "an offset and size pass the end of a buffer; detail: 0 inputs, 1 outputs, 2 rows, 3 ring",
+             _PLACE),
+        Code(7, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 rows, "
+                              "3 doorbell", _PLACE),
+        Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: the port's client",
+             ("instruction",)),
+        Code(9, "TIMEOUT", "a row from the SSD has not landed in time; detail: its ring position", ("instruction",)),
+        Code(10, "RING_OVERFLOW", "the host filled more of the ring than was free; detail: the filled position",
+             ("instruction",)),
+        Code(11, "TT_TABLE", "an index goes to a tensor-train table that was never loaded; detail: the table", _PLACE),
+        Code(12, "TT_MEMORY", "a vector was made from a memory line with an uncorrectable error", _PLACE),
+    ),
+    result_words=256,
+    final_words=192,
+    result=(
+        Value("code", 0, 32, "status", "how the run ended"),
+        Value("instruction", 1, 32, "status", "number of the instruction, from 0"),
+        Value("bag", 2, 32, "status", "number of the bag in the instruction"),
+        Value("index", 3, 32, "status", "number of the index word in the instruction; LOAD: of the load beat"),
+        Value("detail", 4, 32, "status", "what the code says more"),
+        Value("state", 5, 32, "status", "what the core was doing when the code arose"),
+        *counters(
+            16,
+            ("cycles", "cycles from start to the end of the last write"),
+            ("instructions", "instructions carried out"),
+            ("bags", "bags written"),
+            ("indices", "indices of these bags"),
+            ("dram_rows", "rows from card memory, those of the row cache included"),
+            ("dram_bytes", "bytes of these rows"),
+            ("tt_rows", "rows from the tensor-train unit"),
+            ("tt_bytes", "bytes of these rows"),
+            ("ssd_rows", "rows read from the ring, fills included"),
+            ("ssd_bytes", "bytes of these rows"),
+            ("coalesced_rows", "rows that another fetch of the same row served"),
+            ("beats_fetched", "beats of rows that were fetched"),
+            ("stall_dram", "cycles in which the bags waited for rows from card memory"),
+            ("stall_tt", "cycles in which the bags waited for the tensor-train unit"),
+            ("stall_ssd", "cycles in which the bags waited for rows that have not landed"),
+            ("stall_write", "cycles in which the bags waited for room for their vectors"),
+            ("stall_feeder", "cycles in which all tiers waited for lengths, indices or weights"),
+            ("tt_computed", "first products that the tensor-train unit computed"),
+            ("tt_reused", "first products that it remembered"),
+            ("tt_slots", "issue slots that it used"),
+            ("corrected", "memory errors that were corrected"),
+            ("uncorrectable", "memory errors that could not be"),
+            ("cache_fills", "rows copied into the row cache"),
+        ),
+        Value("released", 192, 32, "progress", "ring position up to which the host may fill again"),
+        Value("instructions_done", 193, 32, "progress", "instructions carried out so far"),
+        Value("filled", 208, 32, "doorbell", "ring position up to which all rows have landed"),
+    ),
+)

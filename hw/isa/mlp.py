@@ -1,0 +1,123 @@
+"""What software and the MLP core agree on."""
+
+from hw.isa.kernel import OK, Argument, Code, Field, Instruction, Kernel, Register, Use, Value, counters
+
+__all__ = ["MLP"]
+
+_AFTER = tuple(Use(name) for name in ("after_rows", "after_weights", "after_layers"))
+
+MLP = Kernel(
+    name="mlp",
+    about="Networks of fully connected layers and feature interactions, batches of rows at a time.",
+    arguments=(
+        Argument("program", "pointer", "m00", "instructions of 64 bytes, one after the other"),
+        Argument("program_count", "scalar", "", "instructions"),
+        Argument("inputs", "pointer", "m00", "rows that layers and interactions begin from"),
+        Argument("inputs_beats", "scalar", "", "beats of the inputs' buffer"),
+        Argument("outputs", "pointer", "m00", "rows of the layers that write to memory"),
+        Argument("outputs_beats", "scalar", "", "beats of the outputs' buffer"),
+        Argument("weights", "pointer", "m01", "images of weights and addends"),
+        Argument("weights_beats", "scalar", "", "beats of the weights' buffer"),
+        Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
+    ),
+    registers=(
+        Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
+        Register("status", "read", "what the core does: the number of one of its states"),
+    ),
+    words=16,
+    fields=(
+        Field("opcode", 0, 0, 8, "which instruction"),
+        Field("mode", 0, 8, 1, "0 throughput: units have rows of their own and share weights; 1 latency: they share "
+                               "rows and have weights of their own"),
+        Field("addend", 0, 9, 2, "what is added to a dot product: 0 nothing, 1 a bias, 2 the partial of the result "
+                                 "before", maximum=2),
+        Field("target", 0, 11, 2, "where results go: 0 rows on chip, 1 one feature of rows on chip, 2 partials, "
+                                  "3 memory"),
+        Field("activation", 0, 13, 2, "0 none, 1 ReLU, 2 sigmoid (to memory alone); partials have none", maximum=2),
+        Field("features_in", 0, 15, 1, "rows are features of samples, not samples"),
+        Field("count", 1, 0, 32, "samples, column groups or lines", minimum=1, maximum=(1 << 20) - 1),
+        Field("source", 2, 0, 32, "offset in the inputs or the weights, in beats"),
+        Field("stride", 3, 0, 32, "beats from a row to the next in the inputs"),
+        Field("row_beats", 4, 0, 16, "beats of a row or of a feature", minimum=1, maximum=(1 << 12) - 1),
+        Field("features", 4, 16, 8, "features of a sample", minimum=1),
+        Field("feature", 4, 24, 8, "number of the feature that is written, or of the first that is loaded"),
+        Field("line", 5, 0, 16, "line of the rows' memory that is read, or loaded, first"),
+        Field("apart", 5, 16, 16, "lines from a beat of a row to its next; with features: from a sample to the next"),
+        Field("steps", 6, 0, 16, "beats of the array that a dot product takes", minimum=1, maximum=(1 << 12) - 1),
+        Field("groups", 6, 16, 16, "column groups of the result", minimum=1, maximum=(1 << 12) - 1),
+        Field("weight_line", 7, 0, 16, "first line of the weights' memory"),
+        Field("tail", 7, 16, 8, "columns of the last group that count; the others become +0", minimum=1),
+        Field("addend_line", 8, 0, 16, "first line of the addends' memory that is read, or loaded"),
+        Field("to_line", 9, 0, 16, "first line that is written, of the rows' or the addends' memory"),
+        Field("to_apart", 9, 16, 16, "lines from a beat of a row to its next; features: from a sample to the next"),
+        Field("out", 10, 0, 32, "outputs offset of sample 0, in beats"),
+        Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs"),
+        Field("lag", 12, 0, 32, "tiles that may be under way when a tile of the first pass over the samples begins; "
+                                "with partials: any tile"),
+        Field("after_rows", 13, 0, 32, "LOAD_ROWS that must be done before"),
+        Field("after_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before"),
+        Field("after_layers", 15, 0, 32, "LAYER and INTERACT that must have read all their operands before"),
+    ),
+    instructions=(
+        Instruction(1, "LOAD_ROWS", "Brings rows from the inputs into the rows' memory.", (
+            Use("features_in"), Use("count", "samples"), Use("source"), Use("stride"), Use("row_beats"),
+            Use("features", "features loaded of each sample, one row each; 1 if rows are samples"), Use("feature"),
+            Use("line"), Use("apart"), *_AFTER)),
+        Instruction(2, "LOAD_WEIGHTS", "Brings column groups of weights, one behind the other, `steps` lines each.", (
+            Use("count", "column groups"), Use("source"), Use("steps"), Use("weight_line"), *_AFTER)),
+        Instruction(3, "LOAD_ADDENDS", "Brings lines of addends, a column group each, to every unit.", (
+            Use("count", "lines"), Use("source"), Use("addend_line"), *_AFTER)),
+        Instruction(4, "LAYER", "activation(rows x weights + addend).", (
+            Use("mode"), Use("addend"), Use("target"), Use("activation"), Use("count", "samples"), Use("feature"),
+            Use("line"), Use("apart"), Use("steps"), Use("groups"), Use("weight_line"), Use("tail"),
+            Use("addend_line"), Use("to_line"), Use("to_apart"), Use("out"), Use("out_stride"), Use("lag"), *_AFTER)),
+        Instruction(5, "INTERACT", "Dot products of all pairs of a sample's features.", (
+            Use("count", "samples"), Use("row_beats"), Use("features"), Use("line"), Use("apart"), Use("to_line"),
+            Use("to_apart"), Use("lag", "under way when the first tile begins"), *_AFTER)),
+    ),
+    modes=("throughput", "latency"),
+    devices=(),
+    states=("idle", "running", "draining", "reporting"),
+    codes=(
+        Code(OK, "OK", "all instructions were carried out"),
+        Code(1, "ABORTED", "the host asked the core to stop", ("instruction",)),
+        Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit or a value that is not allowed; detail: word 0",
+             ("instruction",)),
+        Code(3, "BAD_ORDER", "an instruction waits for more than comes before it; detail: what it waits for: 0 rows, "
+                             "1 weights, 2 layers", ("instruction",)),
+        Code(4, "BOUNDS", "an offset and size pass the end of a buffer; detail: 0 inputs, 1 outputs, 2 weights",
+             ("instruction",)),
+        Code(5, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 weights",
+             ("instruction",)),
+        Code(6, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: the port's client",
+             ("instruction",)),
+        Code(7, "MEMORY", "an operand had a memory error that could not be corrected; detail: 0 rows, 1 weights, "
+                          "2 addends", ("instruction",)),
+    ),
+    result_words=256,
+    final_words=192,
+    result=(
+        Value("code", 0, 32, "status", "how the run ended"),
+        Value("instruction", 1, 32, "status", "number of the instruction, from 0; of those under way the first"),
+        Value("detail", 2, 32, "status", "what the code says more"),
+        Value("state", 3, 32, "status", "what the core was doing when the code arose"),
+        *counters(
+            16,
+            ("cycles", "cycles from start to the end of the last write"),
+            ("instructions", "instructions carried out"),
+            ("rows_beats", "beats of rows that were loaded"),
+            ("weights_beats", "beats of weights and addends that were loaded"),
+            ("outputs_beats", "beats of results that were written"),
+            ("tiles", "tiles of results"),
+            ("slots", "cycles in which the array took operands"),
+            ("stall_rows", "cycles in which the array waited for rows to be loaded"),
+            ("stall_weights", "cycles in which the array waited for weights or addends to be loaded"),
+            ("stall_lag", "cycles in which the array waited for results under way"),
+            ("stall_write", "cycles in which the array waited for room for results on their way to memory"),
+            ("stall_program", "cycles in which the array had no instruction"),
+            ("corrected", "memory errors that were corrected"),
+            ("uncorrectable", "memory errors that could not be"),
+        ),
+        Value("instructions_done", 192, 32, "progress", "instructions carried out so far"),
+    ),
+)

@@ -1,0 +1,91 @@
+"""Sizes of an MLP core."""
+
+from dataclasses import dataclass
+
+from hw.config import Config, choice, whole
+
+__all__ = ["MlpConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpConfig(Config):
+    """One MLP core; see hw.mlp.core. Every key is set by a preset.
+
+    Raises      ValueError: names the key, its value and what is allowed
+    """
+
+    units: int = choice(2, 4, about="compute units")
+    rows: int = choice(2, 4, 8, about="rows of a unit's array; it has twice as many columns")
+    width: int = choice(1, 2, 4, about="terms that a cell takes a beat")
+    words: int = choice(8, 16, about="FP32 words of a beat of the ports")
+    lut_products: int = whole(0, 4, "multipliers made of LUTs in each cell of a row's first column")
+    row_lines: int = whole(64, 4096, "lines of the rows' memory", power_of_two=True)
+    weight_lines: int = whole(64, 4096, "lines of a unit's part of the weights' memory", power_of_two=True)
+    addend_lines: int = whole(32, 4096, "lines of the addends' memory", power_of_two=True)
+    reads_in_flight: int = whole(2, 256, "bursts that a read port has outstanding", power_of_two=True)
+    writes_in_flight: int = whole(2, 256, "bursts that wait for their write response", power_of_two=True)
+    program_beats: int = whole(4, 512, "beats of instructions fetched ahead", power_of_two=True)
+    load_beats: int = whole(16, 1024, "beats of rows and of weights fetched ahead", power_of_two=True)
+    output_beats: int = whole(16, 1024, "beats of results that wait for the port", power_of_two=True)
+    staged_tiles: int = whole(4, 128, "tiles of results on their way to memory", power_of_two=True)
+
+    def check(self) -> None:
+        if self.columns > self.words:
+            raise ValueError(f"rows must be at most {self.words // 2}, half the words of a beat, not {self.rows}")
+        if self.columns * self.width < self.words:
+            raise ValueError(f"width must be at least {self.words // self.columns}, so that a line of weights is a "
+                             f"beat or more, not {self.width}")
+        if self.units < self.halves:
+            raise ValueError(f"units must be at least {self.halves}, the column groups of a beat, not {self.units}")
+
+    @property
+    def columns(self) -> int:
+        """Columns of a unit's array, results of a column group."""
+        return 2 * self.rows
+
+    @property
+    def macs(self) -> int:
+        return self.units * self.rows * self.columns * self.width
+
+    @property
+    def samples(self) -> int:
+        """Samples that the units take at once with rows of their own."""
+        return self.units * self.rows
+
+    @property
+    def piece(self) -> int:
+        """Words that a bank of the rows' memory holds in a line: a part of a beat."""
+        return max(2, self.width)
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of a beat, and banks of a row."""
+        return self.words // self.piece
+
+    @property
+    def parts(self) -> int:
+        """Beats of the array that a piece makes."""
+        return self.piece // self.width
+
+    @property
+    def halves(self) -> int:
+        """Column groups of a beat: 1 or more."""
+        return self.words // self.columns
+
+    @property
+    def line_words(self) -> int:
+        """Words of a line of weights: a column group's terms of one beat of the array."""
+        return self.columns * self.width
+
+    @property
+    def line_beats(self) -> int:
+        return self.line_words // self.words
+
+    @property
+    def beat_bytes(self) -> int:
+        return 4 * self.words
+
+    @property
+    def terms_log2(self) -> int:
+        """log2 of the terms of the longest dot product: 2**12 steps."""
+        return 12 + (self.width - 1).bit_length()
