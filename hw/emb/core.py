@@ -10,14 +10,15 @@ from hw.axi.port import ReadPort
 from hw.axi.reader import Reader
 from hw.axi.writer import WritePort
 from hw.emb.config import EmbConfig
-from hw.emb.counters import CounterFile
 from hw.emb.finish import Finish, partial_layout
 from hw.emb.front import Front
 from hw.emb.landing import TierArbiter
 from hw.emb.regions import CLIENTS
-from hw.emb.report import Reporter
 from hw.emb.rows import RowFetch
 from hw.isa import EMB
+from hw.kernel.counters import CounterFile
+from hw.kernel.report import Reporter
+from hw.kernel.run import RunControl, told_layout
 from hw.place import place
 from hw.pooling import PoolingUnit
 from hw.queue import BlockQueue
@@ -31,7 +32,6 @@ DOORBELL = len(CLIENTS)         # client of the read port
 OUTPUTS, COPIES, STATUS = range(3)  # clients of the write port
 POLL_CYCLES = 64                # between two looks at the doorbell while a row is waited for
 GLANCE_CYCLES = 256             # and while none is: a row that has landed in time is never waited for
-IDLE, RUNNING, DRAINING, REPORTING = range(len(EMB.states))
 ROWS, HOST = 2, 3               # detail of READ_ERROR
 TT_COUNTS = {"tt_computed": "computed", "tt_reused": "reused", "tt_slots": "slots", "corrected": "corrected",
              "uncorrectable": "uncorrectable"}
@@ -77,9 +77,6 @@ class EmbCore(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._flush = Signal(init=1)        # of the parts
-        self._reset_ports = Signal()        # when they are quiet
-        self._stop = Signal()
         self._parts(m, platform)
         self._rows(m)
         self._tensor_trains(m)
@@ -129,10 +126,13 @@ class EmbCore(wiring.Component):
         self._pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
         self._tt = TTUnit(config.tt)
         self._finish = Finish(config)
+        self._run_control = RunControl(kernel=EMB, period=self._counters.period)
 
-        flush, ports = self._flush, self._reset_ports
+        flush, ports = self._run_control.flush, self._run_control.clean
+        self._flush = flush
         for name, part, reset in (
-            ("control", self._control, None), ("totals", self._counters, None), ("reporter", self._reporter, None),
+            ("control", self._control, None), ("run", self._run_control, None), ("totals", self._counters, None),
+            ("reporter", self._reporter, None),
             ("reads", self._reads, ports), ("writes", self._writes, ports), ("rows_port", self._rows_port, ports),
             ("front", self._front, flush), ("arbiter", self._arbiter, flush), ("fetch", self._fetch, flush),
             ("pool", self._pool, flush), ("post_pool", self._finish, flush),
@@ -140,7 +140,7 @@ class EmbCore(wiring.Component):
             ("tt", self._tt, flush | self._front.flush_tt),
         ):
             place(m, platform, name, part, reset=reset)
-        m.d.comb += [port.stop.eq(self._stop) for port in (self._reads, self._writes, self._rows_port)]
+        m.d.comb += [port.stop.eq(self._run_control.stop) for port in (self._reads, self._writes, self._rows_port)]
 
     def _rows(self, m: Module) -> None:
         """Rows of card memory and of the ring, up to their tiers' partial vectors."""
@@ -215,7 +215,7 @@ class EmbCore(wiring.Component):
             front.bags_done.eq(finish.instruction_done), front.row_done.eq(writes.done[COPIES]),
             reporter.done.eq(writes.done[STATUS]),
             reporter.number.eq(self._counters.number), reporter.total.eq(self._counters.total),
-            reporter.progress.released.eq(front.released), reporter.progress.instructions.eq(front.finished),
+            reporter.progress.released.eq(front.released), reporter.progress.instructions_done.eq(front.finished),
         ]
         tell = Signal()
         m.d.sync += tell.eq(front.finish)
@@ -278,25 +278,9 @@ class EmbCore(wiring.Component):
 
     def _run(self, m: Module) -> None:
         """From start to done."""
-        control, front, finish, arbiter = self._control, self._front, self._finish, self._arbiter
-        reporter, writes = self._reporter, self._writes
-        # The result block's words before the counters, as far as they are ever set.
-        header = [Signal(32, name=f"header_{value.name}") for value in EMB.result if value.kind == "status"]
-        ports = (self._reads, self._writes, self._rows_port)
-
-        wait = Signal(range(2 * self._counters.period + 1))
-        running = Signal()
-        aborted = Signal()
-        with m.If(control.abort):
-            m.d.sync += aborted.eq(1)
-        m.d.comb += [
-            self._counters.events.cycles.eq(running),
-            reporter.header.eq(Cat(header)),
-        ]
-        # Registers, set by the state before: they reach everything.
-        flush, stop = self._flush, self._stop
-        m.d.sync += [flush.eq(1), stop.eq(0)]
-        # Of the port's clients; `running` keeps the final report's out, which could not be told any more.
+        run, control, reporter, writes = self._run_control, self._control, self._reporter, self._writes
+        front, finish, arbiter = self._front, self._finish, self._arbiter
+        # Of the port's clients; the run control keeps the final report's out, which could not be told any more.
         unwritten = writes.error[OUTPUTS] | writes.error[COPIES] | writes.error[STATUS]
         failed = (
             (front.error.valid, front.error.code, front.error.instruction, front.error.bag, front.error.index,
@@ -309,66 +293,19 @@ class EmbCore(wiring.Component):
             (self._doorbell_failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
             (arbiter.timed_out, EMB.code("TIMEOUT"), front.finished, 0, 0, arbiter.position),
             (arbiter.overflow, EMB.code("RING_OVERFLOW"), front.finished, 0, 0, arbiter.filled),
-            (aborted, EMB.code("ABORTED"), front.finished, 0, 0, 0),
         )
-        # What happened, a cycle before it is acted upon: the flush must not take it away.
-        noted = Signal()
-        with m.If(running & ~noted):
-            for happens, code, *told in reversed(failed):
-                with m.If(happens):
-                    m.d.sync += [word.eq(value) for word, value in zip(header, (code, *told, RUNNING), strict=True)]
-                    m.d.sync += noted.eq(1)
-
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.comb += control.status.eq(IDLE)
-                m.d.sync += [wait.eq(2 * self._counters.period), aborted.eq(0), noted.eq(0)]
-                with m.If(control.start):
-                    m.d.sync += [word.eq(0) for word in header]
-                    m.next = "CLEAR"
-            with m.State("CLEAR"):
-                m.d.comb += [control.status.eq(RUNNING), self._counters.clear.eq(1)]
-                m.d.sync += wait.eq(wait - 1)
-                with m.If(wait == 0):
-                    m.d.sync += flush.eq(0)
-                    m.next = "START"
-            with m.State("START"):
-                m.d.comb += [control.status.eq(RUNNING), front.start.eq(1), running.eq(1)]
-                m.d.sync += flush.eq(0)
-                m.next = "RUN"
-            with m.State("RUN"):
-                m.d.comb += [control.status.eq(RUNNING), running.eq(1)]
-                m.d.sync += flush.eq(0)
-                with m.If(noted | front.done):
-                    m.next = "SETTLE"
-            with m.State("SETTLE"):
-                # Progress that was begun to be told is told.
-                m.d.comb += [control.status.eq(DRAINING), running.eq(1)]
-                m.d.sync += [wait.eq(8), flush.eq(0)]
-                with m.If(~reporter.busy & ~reporter.tell):
-                    m.d.sync += [flush.eq(1), stop.eq(1)]
-                    m.next = "STOP"
-            with m.State("STOP"):
-                m.d.comb += control.status.eq(DRAINING)
-                m.d.sync += stop.eq(1)
-                # The ports say that they are idle some cycles late.
-                with m.If(wait != 0):
-                    m.d.sync += wait.eq(wait - 1)
-                with m.Elif(Cat(port.idle for port in ports).all()):
-                    m.next = "CLEAN"
-            with m.State("CLEAN"):
-                m.d.comb += [control.status.eq(DRAINING), self._reset_ports.eq(1)]
-                m.d.sync += wait.eq(2 * self._counters.period)
-                m.next = "TOTAL"
-            with m.State("TOTAL"):
-                # The last events reach their totals.
-                m.d.comb += control.status.eq(REPORTING)
-                m.d.sync += wait.eq(wait - 1)
-                with m.If(wait == 0):
-                    m.d.comb += reporter.finish.eq(1)
-                    m.next = "REPORT"
-            with m.State("REPORT"):
-                m.d.comb += control.status.eq(REPORTING)
-                with m.If(reporter.finished):
-                    m.d.comb += control.done.eq(1)
-                    m.next = "IDLE"
+        fault = run.fault
+        for happens, *told in reversed(failed):
+            with m.If(happens):
+                m.d.comb += fault.valid.eq(1)
+                m.d.comb += [fault.told[name].eq(value)
+                             for name, value in zip(told_layout(EMB).members, told, strict=True)]
+        ports = (self._reads, self._writes, self._rows_port)
+        m.d.comb += [
+            run.start.eq(control.start), run.abort.eq(control.abort), run.over.eq(front.done),
+            run.at.eq(front.finished), run.telling.eq(reporter.busy | reporter.tell),
+            run.quiet.eq(Cat(port.idle for port in ports).all()), run.reported.eq(reporter.finished),
+            control.status.eq(run.status), control.done.eq(run.ends), front.start.eq(run.begin),
+            reporter.finish.eq(run.report), reporter.header.eq(run.header.as_value()),
+            self._counters.clear.eq(run.clear), self._counters.events.cycles.eq(run.running),
+        ]

@@ -4,8 +4,8 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from hw.emb.report import HEADER_WORDS, Reporter
 from hw.isa import EMB
+from hw.kernel.report import HEADER_WORDS, Reporter
 from verif.bench import reset, rng, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, bursty
@@ -137,8 +137,8 @@ async def reset_midstream(dut):
 @pytest.mark.parametrize("words", [4, 8, 16])
 @pytest.mark.parametrize("seed", seeds(1))
 def test_report(words, seed):
-    simulate(Reporter(words=words, counters=COUNTERS, kernel=EMB), "verif.test_emb_report",
-             name=f"emb_report_{words}", tests=4, seed=seed)
+    simulate(Reporter(words=words, counters=COUNTERS, kernel=EMB), "verif.test_kernel_report",
+             name=f"kernel_report_{words}", tests=4, seed=seed)
 
 
 @pytest.mark.parametrize(("parameters", "sentence"), [

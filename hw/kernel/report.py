@@ -4,8 +4,8 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.emb.counters import TOTAL_BITS
 from hw.isa import Kernel
+from hw.kernel.counters import TOTAL_BITS
 
 __all__ = ["Reporter", "HEADER_WORDS"]
 
@@ -21,7 +21,7 @@ class Reporter(wiring.Component):
                 kernel: describes the block
     Members     base: In, byte address of the block; header: In; number, total: In, from the counter file;
                 finish: In, a pulse that asks for the block; finished: Out, a pulse once it is written;
-                progress: In, what to tell, {released, instructions}; tell: In, a pulse that asks for it; busy: Out,
+                progress: In, the block's words of that kind; tell: In, a pulse that asks for them; busy: Out,
                 something is asked for and not yet written; o_requests {address, beats}, o_data: Out(stream), a
                 client of the write port; done: In, its pulse
     Timing      the block takes 8 cycles for the header, up to a round until the first total comes by and a
@@ -29,7 +29,7 @@ class Reporter(wiring.Component):
     Handshake   o_data is always taken at once if the queue has room for the block, which the core provides
     Reset       forgets what was asked for
     Raises      ValueError: words or counters out of range
-    Golden      hw.isa describes the words          Tests  verif/test_emb_report.py
+    Golden      hw.isa describes the words          Tests  verif/test_kernel_report.py
     """
 
     def __init__(self, *, words: int, counters: int, kernel: Kernel):
@@ -40,6 +40,7 @@ class Reporter(wiring.Component):
         self.words = words
         self.counters = counters
         self.kernel = kernel
+        self._progress = [value for value in kernel.result if value.kind == "progress"]
         super().__init__({
             "base": In(64),
             "header": In(data.ArrayLayout(32, HEADER_WORDS)),
@@ -47,7 +48,7 @@ class Reporter(wiring.Component):
             "total": In(TOTAL_BITS),
             "finish": In(1),
             "finished": Out(1),
-            "progress": In(data.StructLayout({"released": 32, "instructions": 32})),
+            "progress": In(data.StructLayout(dict.fromkeys((value.name for value in self._progress), 32))),
             "tell": In(1),
             "busy": Out(1),
             "o_requests": Out(stream.Signature(data.StructLayout({"address": 64, "beats": 16}))),
@@ -100,7 +101,7 @@ class Reporter(wiring.Component):
                 m.d.sync += [filled.eq(0), at.eq(0)]
                 # What the run has still to tell goes first, so that the block is the last word.
                 with m.If(tell):
-                    m.d.sync += [address.eq(self.base + 4 * self.kernel.value("released").word),
+                    m.d.sync += [address.eq(self.base + 4 * self._progress[0].word),
                                  beat.as_value().eq(Cat(self.progress.as_value())), tell.eq(self.tell), push.eq(1)]
                     m.next = "TELL"
                 with m.Elif(finish):

@@ -4,7 +4,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from hw.emb.counters import CounterFile
+from hw.kernel.counters import CounterFile
 from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
@@ -104,7 +104,7 @@ async def clear_and_reset_midstream(dut):
 
 @pytest.mark.parametrize("seed", seeds(1))
 def test_counters(seed):
-    simulate(CounterFile(EVENTS), "verif.test_emb_counters", name="emb_counters", tests=5, seed=seed)
+    simulate(CounterFile(EVENTS), "verif.test_kernel_counters", name="kernel_counters", tests=5, seed=seed)
 
 
 @pytest.mark.parametrize(("events", "sentence"), [
