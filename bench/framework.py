@@ -10,7 +10,7 @@ import json
 import pkgutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Row:
     unit: str
     target: str = ""
     met: bool | None = None
+    bench: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,14 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
     new: set[str] = set()
     try:
         for name in chosen:
+            own = {id for id, row in rows.items() if row.bench == name}
             for row in _measure(known[name], echo):
                 if row.id in new:
                     raise ValueError(f"bench {name} gives a second row {row.id}")
                 new.add(row.id)
-                rows[row.id] = row
+                rows[row.id] = replace(row, bench=name)
+            for id in own - new:    # what it measures no more
+                del rows[id]
     finally:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([_plain(row) for row in rows.values()], indent=1) + "\n")

@@ -45,7 +45,20 @@ def test_runs_and_keeps(benches, tmp_path):
     rows = framework.run(["one"], path=path, echo=quiet)
     assert [(row.id, row.value) for row in rows] == [("one.count", 3), ("two.count", 2)]
     assert json.loads(path.read_text())[1] == {
-        "id": "two.count", "what": "count", "value": 2, "unit": "", "target": ">= 5", "met": False}
+        "id": "two.count", "what": "count", "value": 2, "unit": "", "target": ">= 5", "met": False, "bench": "two"}
+
+
+def test_a_row_that_a_bench_gives_no_more_goes(benches, tmp_path):
+    names = iter(["one.a", "one.b"])
+
+    @framework.bench("one")
+    def one():
+        """Changes its mind."""
+        yield figure(next(names), "a", 1, "")
+
+    path = tmp_path / "bench.json"
+    framework.run(["one"], path=path, echo=quiet)
+    assert [row.id for row in framework.run(["one"], path=path, echo=quiet)] == ["one.b"]
 
 
 def test_failure_keeps_what_came_before(benches, tmp_path):
