@@ -199,10 +199,12 @@ async def corner_values(dut):
     _check(tiles[-1:], await _run(dut, shape, tiles[-1:]))
 
 
-def _simulate(rows, columns, width, aligned, number):
-    array = SystolicArray(rows=rows, columns=columns, width=width, terms_log2=10, aligned=aligned)
-    simulate(array, "verif.test_systolic", name=f"systolic_{rows}x{columns}w{width}{'a' * aligned}", tests=6,
-             seed=number, env={"ARRAY": f"{rows} {columns} {width} {int(aligned)}"})
+def _simulate(rows, columns, width, aligned, number, lut_products=0):
+    array = SystolicArray(rows=rows, columns=columns, width=width, terms_log2=10, aligned=aligned,
+                          lut_products=lut_products)
+    name = f"systolic_{rows}x{columns}w{width}{'a' * aligned}{f'l{lut_products}' if lut_products else ''}"
+    simulate(array, "verif.test_systolic", name=name, tests=6, seed=number,
+             env={"ARRAY": f"{rows} {columns} {width} {int(aligned)}"})
 
 
 @pytest.mark.parametrize("number", seeds())
@@ -214,9 +216,18 @@ def test_systolic(rows, columns, width, aligned, number):
     _simulate(rows, columns, width, aligned, number)
 
 
+@pytest.mark.parametrize("number", seeds())
+@pytest.mark.parametrize(("width", "lut_products"), [(2, 2), (4, 1)])
+def test_products_made_of_luts(width, lut_products, number):
+    """In the first column alone, with the same results in the same cycles."""
+    _simulate(2, 3, width, True, number, lut_products)
+
+
 def test_golden_latency_is_the_cells():
     for width in (1, 2, 4, 8):
-        assert systolic.pe_latency(width) == ProcessingElement(width=width, terms_log2=10).latency
+        for lut_products in {0, width - width % 2}:
+            cell = ProcessingElement(width=width, terms_log2=10, lut_products=lut_products)
+            assert systolic.pe_latency(width) == cell.latency
 
 
 @pytest.mark.parametrize(("parameters", "sentence"), [
@@ -225,6 +236,10 @@ def test_golden_latency_is_the_cells():
     ({"rows": 1, "columns": 1, "width": 3, "terms_log2": 4}, "width is 3, must be 1, 2, 4 or 8"),
     ({"rows": 1, "columns": 1, "width": 4, "terms_log2": 1},
      "terms_log2 is 1, must be 2 to 16 for 4 terms a beat"),
+    ({"rows": 1, "columns": 1, "width": 1, "terms_log2": 4, "lut_products": 1},
+     "lut_products is 1, must be 0 to 0 for 1 terms a beat"),
+    ({"rows": 1, "columns": 1, "width": 2, "terms_log2": 4, "lut_products": 3},
+     "lut_products is 3, must be 0 to 2 for 2 terms a beat"),
 ])
 def test_illegal_config_wrong(parameters, sentence):
     with pytest.raises(ValueError) as error:

@@ -27,9 +27,9 @@ def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool 
 class _Row(wiring.Component):
     """A row of cells: one part, so that an array of any height is written and simulated as a few rows."""
 
-    def __init__(self, *, columns: int, width: int, terms_log2: int):
-        self.columns, self.width, self.terms_log2 = columns, width, terms_log2
-        self._corner = ProcessingElement(width=width, terms_log2=terms_log2)
+    def __init__(self, *, columns: int, width: int, terms_log2: int, lut_products: int):
+        self.columns, self.width, self.terms_log2, self.lut_products = columns, width, terms_log2, lut_products
+        self._corner = ProcessingElement(width=width, terms_log2=terms_log2, lut_products=lut_products)
         operands, row = data.ArrayLayout(Operand, width), data.ArrayLayout(Operand, columns * width)
         words = data.ArrayLayout(32, columns)
         super().__init__({
@@ -39,7 +39,8 @@ class _Row(wiring.Component):
         })
 
     def key(self) -> str:
-        return f"SystolicRow(columns={self.columns}, width={self.width}, terms_log2={self.terms_log2})"
+        return (f"SystolicRow(columns={self.columns}, width={self.width}, terms_log2={self.terms_log2}, "
+                f"lut_products={self.lut_products})")
 
     @property
     def latency(self) -> int:
@@ -70,7 +71,9 @@ class SystolicArray(wiring.Component):
 
     Parameters  rows, columns: of cells, at least 1; width: terms a cell takes a beat (1, 2, 4 or 8);
                 terms_log2: a tile has at most 2^terms_log2 terms;
-                aligned: delay the columns' results so that a row of results comes out whole
+                aligned: delay the columns' results so that a row of results comes out whole;
+                lut_products: multipliers with one DSP and LUTs instead of two DSPs in each cell of the first
+                column, 0..width, none for a width of 1
     Members     x: In, width words for each row, index r * width + w; y: In, width words for each column,
                 index c * width + w; first, last: In(1) around a tile's beats; live_rows: In, with `last`:
                 how many rows to drain, 1..rows; o: Out, one word a column; o_valid, o_last: Out(1)
@@ -82,17 +85,18 @@ class SystolicArray(wiring.Component):
     Handshake   none: whoever feeds it takes the results when they come; beats outside first..last are ignored
     Numerics    golden.fp32.dot with beat = width; against golden: bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid
-    Raises      ValueError: rows or columns below 1; from FusedDot for width and terms_log2
+    Raises      ValueError: rows or columns below 1; from FusedDot for width, terms_log2, lut_products
     Golden      golden.systolic.tiles, .cycles        Tests  verif/test_systolic.py
     """
 
-    def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, aligned: bool = False):
+    def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, aligned: bool = False,
+                 lut_products: int = 0):
         for name, value in (("rows", rows), ("columns", columns)):
             if value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
         self.rows, self.columns, self.width, self.terms_log2 = rows, columns, width, terms_log2
-        self.aligned = aligned
-        self._top = _Row(columns=columns, width=width, terms_log2=terms_log2)
+        self.aligned, self.lut_products = aligned, lut_products
+        self._top = self._row()
         self._dot_latency = self._top.latency
         super().__init__({
             "x": In(data.ArrayLayout(32, rows * width)),
@@ -103,7 +107,11 @@ class SystolicArray(wiring.Component):
 
     def key(self) -> str:
         return (f"SystolicArray(rows={self.rows}, columns={self.columns}, width={self.width}, "
-                f"terms_log2={self.terms_log2}, aligned={self.aligned})")
+                f"terms_log2={self.terms_log2}, aligned={self.aligned}, lut_products={self.lut_products})")
+
+    def _row(self) -> _Row:
+        return _Row(columns=self.columns, width=self.width, terms_log2=self.terms_log2,
+                    lut_products=self.lut_products)
 
     @property
     def latency(self) -> int:
@@ -116,7 +124,7 @@ class SystolicArray(wiring.Component):
 
         cells = []
         for r in range(rows):
-            row = self._top if r == 0 else _Row(columns=columns, width=width, terms_log2=self.terms_log2)
+            row = self._top if r == 0 else self._row()
             place(m, platform, f"row_{r}", row)
             cells.append(row)
 

@@ -17,7 +17,8 @@ class ProcessingElement(wiring.Component):
 
     held = sum_k x[k] * y[k] over the terms between `first` and `done`.  Source: SCRec §III.E, Fig. 7a
 
-    Parameters  width: terms a beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms
+    Parameters  width: terms a beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms;
+                lut_products: see FusedDot
     Members     x_i, y_i, first_i, done_i: In, from the left, from above, from the left, from the left;
                 x_o, y_o, first_o, done_o: Out, the same one cycle later;
                 load: In(1) the held sum replaces what passes up the column; below: In(32), o: Out(32)
@@ -30,8 +31,8 @@ class ProcessingElement(wiring.Component):
     Golden      golden.systolic.tiles         Tests  verif/test_systolic.py
     """
 
-    def __init__(self, *, width: int, terms_log2: int):
-        self.width, self.terms_log2 = width, terms_log2
+    def __init__(self, *, width: int, terms_log2: int, lut_products: int = 0):
+        self.width, self.terms_log2, self.lut_products = width, terms_log2, lut_products
         operands = data.ArrayLayout(Operand, width)
         super().__init__({
             "x_i": In(operands), "x_o": Out(operands),
@@ -42,12 +43,13 @@ class ProcessingElement(wiring.Component):
         })
 
     def key(self) -> str:
-        return f"ProcessingElement(width={self.width}, terms_log2={self.terms_log2})"
+        return (f"ProcessingElement(width={self.width}, terms_log2={self.terms_log2}, "
+                f"lut_products={self.lut_products})")
 
     @cached_property
     def _dot(self) -> FusedDot:
         # Made when it is asked for: of many equal cells only one is ever elaborated.
-        return FusedDot(width=self.width, terms_log2=self.terms_log2)
+        return FusedDot(width=self.width, terms_log2=self.terms_log2, lut_products=self.lut_products)
 
     @property
     def latency(self) -> int:

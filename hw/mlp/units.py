@@ -1,0 +1,125 @@
+"""The compute units: the arrays of an MLP core in lock step, and the ways of the operands to them."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.mlp.config import MlpConfig
+from hw.mlp.records import LATENCY, SOURCE, result_layout, slot_layout
+from hw.place import place
+from hw.systolic import SystolicArray
+
+__all__ = ["ComputeUnits"]
+
+STAGES = 2  # of registers between the memories and the arrays
+KEEP = {"keep": 1}  # equal registers near what they select
+
+
+def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = True) -> Value:
+    """`value` as it was `cycles` ago, from one packed register."""
+    width = len(value)
+    line = Signal(width * cycles, name=name, reset_less=reset_less)
+    m.d.sync += line.eq(Cat(value, line[:width * (cycles - 1)]))
+    return line[width * (cycles - 1):]
+
+
+class ComputeUnits(wiring.Component):
+    """Takes a slot's operands to the units' arrays and hands on their rows of results.
+
+    Source SHARED: unit u takes its own rows and the weights of the slot's unit; OWN: the rows of the slot's unit and
+    its own weights; FEATURES: its own rows and its own features.            Source: SCRec §III.E, top MLP
+
+    Parameters  config: MlpConfig
+    Members     valid, slot: In, a slot (hw.mlp.records); x: In, the rows' words of every unit, w, f: In, a line of
+                weights and one of features of every unit, index column * width + k, all LATENCY cycles behind their
+                slot; o_valid, o: Out, a row of results of every unit, see `result_layout`
+    Shapes      a tile is x (units, rows, K) times y (units, K, columns), K / width slots from `first` to `last`;
+                blank slots and cycles without a slot count as terms of +0
+    Timing      a slot a cycle; result row r comes `latency + live + r` cycles after the slot with `last`. Tiles may
+                follow each other without a gap under SystolicArray's rule, with the live rows of their last slots
+    Handshake   none: the slots come as they may, results have to be taken
+    Numerics    golden.systolic.tiles, unit by unit; rows from `live` on are not there. Against golden: bit-exact
+    Reset       tiles under way are dropped: none of their results is marked valid
+    Raises      ValueError: from SystolicArray for lut_products
+    Golden      golden.systolic.tiles, .schedule      Tests  verif/test_mlp_units.py
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        line = data.ArrayLayout(data.ArrayLayout(32, config.line_words), config.units)
+        rows = data.ArrayLayout(data.ArrayLayout(data.ArrayLayout(32, config.width), config.rows), config.units)
+        self._arrays = [SystolicArray(rows=config.rows, columns=config.columns, width=config.width,
+                                      terms_log2=config.terms_log2, aligned=True, lut_products=config.lut_products)
+                        for _ in range(config.units)]
+        super().__init__({
+            "valid": In(1), "slot": In(slot_layout(config)), "x": In(rows), "w": In(line), "f": In(line),
+            "o_valid": Out(1), "o": Out(result_layout(config)),
+        })
+
+    def key(self) -> str:
+        return f"ComputeUnits({self.config.key()})"
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a slot with `last` to row 0 of its results, less the live rows."""
+        return LATENCY + STAGES + self._arrays[0].latency
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        for u, array in enumerate(self._arrays):
+            place(m, platform, f"array_{u}", array)
+
+        # -- What a slot asks for, in the cycle of its operands: `at`; and one later, `then`.
+        slot = self.slot
+        marks = Cat(self.valid & slot.first, self.valid & slot.last)
+        marks = _delay(m, "marks", marks, LATENCY + STAGES, reset_less=False)
+        live = _delay(m, "live", slot.live, LATENCY + STAGES)
+        asked = _delay(m, "asked", Cat(
+            slot.unit, slot.source == SOURCE.OWN, slot.source == SOURCE.FEATURES, slot.source == SOURCE.SHARED,
+            self.valid & ~slot.keep, ~self.valid | slot.blank), LATENCY - 1)
+        bits = len(slot.unit)
+        unit, own, features, shared, fresh, blank = asked[:bits], *(asked[bits + k] for k in range(5))
+
+        # -- First registers: the rows that a unit takes, kept when the slot says so; weights of one unit for all.
+        common = [Signal(32, name=f"common_{i}", reset_less=True) for i in range(config.line_words)]
+        chosen = Signal(bits, reset_less=True, attrs=KEEP)
+        m.d.sync += chosen.eq(unit)
+        m.d.sync += [word.eq(Array(line[i] for line in self.w)[chosen]) for i, word in enumerate(common)]
+        for u, array in enumerate(self._arrays):
+            rows_of = Signal(bits, name=f"rows_of_{u}", reset_less=True, attrs=KEEP)
+            take_rows = Signal(name=f"take_rows_{u}", reset_less=True, attrs=KEEP)
+            take_features = Signal(name=f"take_features_{u}", reset_less=True, attrs=KEEP)
+            m.d.sync += [rows_of.eq(Mux(own, unit, u)), take_rows.eq(fresh), take_features.eq(features)]
+            rows = [Signal(32, name=f"rows_{u}_{i}", reset_less=True) for i in range(config.rows * config.width)]
+            with m.If(take_rows):
+                m.d.sync += [word.eq(Array(x[i // config.width][i % config.width] for x in self.x)[rows_of])
+                             for i, word in enumerate(rows)]
+            line = [Signal(32, name=f"line_{u}_{i}", reset_less=True) for i in range(config.line_words)]
+            m.d.sync += [word.eq(Mux(take_features, f, w)) for word, f, w in zip(line, self.f[u], self.w[u])]
+
+            # -- Second registers: nothing, or the one or the other.
+            take_common, nothing = (
+                [Signal(name=f"{name}_{u}_{k}", reset_less=True, attrs=KEEP) for k in range(2)]
+                for name in ("take_common", "nothing"))
+            m.d.sync += [
+                take_common[0].eq(shared), take_common[1].eq(take_common[0]),
+                nothing[0].eq(blank), nothing[1].eq(nothing[0]),
+            ]
+            x = [Signal(32, name=f"x_{u}_{i}", reset_less=True) for i in range(len(rows))]
+            y = [Signal(32, name=f"y_{u}_{i}", reset_less=True) for i in range(len(line))]
+            m.d.sync += [word.eq(row) for word, row in zip(x, rows)]
+            m.d.sync += [word.eq(Mux(take_common[1], a, b)) for word, a, b in zip(y, common, line)]
+            with m.If(nothing[1]):
+                m.d.sync += [word.eq(0) for word in (*x, *y)]
+            m.d.comb += [
+                array.x.eq(Cat(x)), array.y.eq(Cat(y)), Cat(array.first, array.last).eq(marks),
+                array.live_rows.eq(live), self.o.words[u].eq(array.o),
+            ]
+
+        row = Signal.like(self.o.row)
+        first = self._arrays[0]
+        with m.If(first.o_valid):
+            m.d.sync += row.eq(Mux(first.o_last, 0, row + 1))
+        m.d.comb += [self.o_valid.eq(first.o_valid), self.o.last.eq(first.o_last), self.o.row.eq(row)]
+        return m
