@@ -35,6 +35,9 @@ class MlpConfig(Config):
         if self.columns * self.width < self.words:
             raise ValueError(f"width must be at least {self.words // self.columns}, so that a line of weights is a "
                              f"beat or more, not {self.width}")
+        if self.lut_products > (self.width if self.width > 1 else 0):
+            raise ValueError(f"lut_products must be at most {self.width if self.width > 1 else 0} at width "
+                             f"{self.width}, not {self.lut_products}")
         if self.units < self.halves:
             raise ValueError(f"units must be at least {self.halves}, the column groups of a beat, not {self.units}")
 
