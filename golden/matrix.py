@@ -39,6 +39,12 @@ def _operands(words: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 @njit(cache=True)
+def _most(shift):
+    """A 64-bit word is shifted by 63 at most."""
+    return shift if shift < 63 else 63
+
+
+@njit(cache=True)
 def _sums(mx, ex, my, ey, beat):
     """The accumulators and their exponents behind the last beat."""
     terms = mx.shape[1]
@@ -49,15 +55,15 @@ def _sums(mx, ex, my, ey, beat):
             total, peak = np.int64(0), np.int64(0)
             for start in range(0, terms, beat):
                 end = min(start + beat, terms)
-                new: np.int64 = peak
+                new = peak
                 for k in range(start, end):
                     exponent = ex[m, k] + ey[n, k]
                     if exponent > new:
                         new = exponent
-                total >>= min(new - peak, 63)
+                total >>= _most(new - peak)
                 for k in range(start, end):
                     product = mx[m, k] * my[n, k]
-                    shift = min(new - ex[m, k] - ey[n, k], 63)
+                    shift = _most(new - ex[m, k] - ey[n, k])
                     if product < 0:
                         total -= ((-product) >> fp32.DROPPED_BITS) >> shift
                     else:
