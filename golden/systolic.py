@@ -33,7 +33,7 @@ def schedule(beats: Sequence[int], live_rows: Sequence[int], *, columns: int, wi
     """
     out, start = [], 0
     for index, (count, live) in enumerate(zip(beats, live_rows, strict=True)):
-        if index and count + live < 2 * live_rows[index - 1]:
+        if index and count < max(live_rows[index - 1], 2 * live_rows[index - 1] - live):
             raise ValueError(f"tile {index} has {count} beats and {live} live rows: too few for the "
                              f"{live_rows[index - 1]} rows before it to drain")
         start += count

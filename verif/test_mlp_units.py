@@ -77,7 +77,7 @@ def sequence(config, random, count, longest=12, **arguments):
         live = int(random.integers(1, config.rows + 1))
         source = int(random.integers(3))
         double = source == FEATURES and bool(random.integers(2))
-        least = max(1, 2 * before - live, live)
+        least = max(1, before, 2 * before - live)
         steps = int(random.integers(least, least + longest))
         tiles.append(Tile(config, random, steps, live, source, double=double, **arguments))
         before = live
@@ -268,4 +268,4 @@ def test_mlp_units(name, number):
 def test_illegal_config_wrong():
     with pytest.raises(ValueError) as error:
         ComputeUnits(MlpConfig(units=2, rows=2, width=2, words=8, lut_products=3, **MEMORIES))
-    assert str(error.value) == "lut_products is 3, must be 0 to 2 for 2 terms a beat"
+    assert str(error.value) == "lut_products must be at most 2 at width 2, not 3"

@@ -112,7 +112,7 @@ def _sequence(shape, random, count, longest=40):
     tiles, before = [], 0
     for _ in range(count):
         live = int(random.integers(1, shape.rows + 1))
-        least = max(1, 2 * before - live, live)
+        least = max(1, before, 2 * before - live)
         tiles.append(Tile(shape, random, int(random.integers(least, least + longest)), live, mixed))
         before = live
     return tiles

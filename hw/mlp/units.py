@@ -40,7 +40,6 @@ class ComputeUnits(wiring.Component):
     Handshake   none: the slots come as they may, results have to be taken
     Numerics    golden.systolic.tiles, unit by unit; rows from `live` on are not there. Against golden: bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid
-    Raises      ValueError: from SystolicArray for lut_products
     Golden      golden.systolic.tiles, .schedule      Tests  verif/test_mlp_units.py
     """
 

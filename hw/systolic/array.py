@@ -81,7 +81,7 @@ class SystolicArray(wiring.Component):
     Timing      a beat a cycle; result row r comes `latency + live_rows + r` cycles after the beat with
                 `last`, column c of it c cycles later still unless `aligned`, when all come with the last.
                 Tiles follow each other without a gap when each has at least as many beats as the tile before
-                it has live rows (with a changing number of live rows: beats + live >= 2 * live before)
+                it has live rows and, where it has fewer itself, as many more: 2 * live before - live
     Handshake   none: whoever feeds it takes the results when they come; beats outside first..last are ignored
     Numerics    golden.fp32.dot with beat = width; against golden: bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid

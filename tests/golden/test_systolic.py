@@ -36,6 +36,8 @@ def test_schedule_of_one_tile_by_hand():
 def test_tiles_too_short_to_drain_wrong():
     with pytest.raises(ValueError, match="tile 1 has 3 beats and 4 live rows: too few for the 4 rows before"):
         systolic.schedule([9, 3], [4, 4], columns=2, width=1, aligned=False)
+    with pytest.raises(ValueError, match="tile 1 has 1 beats and 4 live rows: too few for the 2 rows before"):
+        systolic.schedule([9, 1], [2, 4], columns=2, width=1, aligned=False)
 
 
 def test_unequal_terms_wrong():
