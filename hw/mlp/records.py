@@ -92,13 +92,14 @@ def result_layout(config: MlpConfig) -> data.StructLayout:
 
 def store_layout(config: MlpConfig) -> data.StructLayout:
     """A row of results of every unit on its way to memory, finished but for the sigmoid; the tile's `out`, `stride`,
-    `half`, `fills`, `sigmoid`, `latency`, `unit`, `outs`, `lanes` with it."""
+    `half`, `fills`, `sigmoid`, `latency`, `unit`, `outs`, `lanes`, `columns`, `idle_units` with it."""
     tile = tile_layout(config)
     return data.StructLayout({
         "words": data.ArrayLayout(data.ArrayLayout(32, config.columns), config.units), "row": _bits(config.rows),
         "last": 1,
         **{name: tile[name].shape for name in (
-            "out", "stride", "half", "fills", "sigmoid", "latency", "unit", "outs", "lanes", "number")},
+            "out", "stride", "half", "fills", "sigmoid", "latency", "unit", "outs", "lanes", "columns", "idle_units",
+            "number")},
     })
 
 
