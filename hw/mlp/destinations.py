@@ -30,8 +30,8 @@ def destination_layout(config: MlpConfig) -> data.StructLayout:
     store = store_layout(config)
     return data.StructLayout({
         "end": _bits(config.rows), "relu": 1, "rows": 1, "partial": 1, "memory": 1,
-        "last_beat": _bits(config.units // config.halves), "last_pieces": range(config.pieces + 1), "line": line, "step": line, "beat_lines": line,
-        "start": _bits(config.pieces), "fixed": 1, "bank": _bits(config.rows),
+        "last_beat": _bits(config.units // config.halves), "last_pieces": range(config.pieces + 1),
+        "line": line, "step": line, "beat_lines": line, "start": _bits(config.pieces), "fixed": 1, "bank": _bits(config.rows),
         "triangle": 1, "near": 1, "far": 1, "take": 1,
         **{name: store[name].shape for name in STORED},
     })
