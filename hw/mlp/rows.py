@@ -1,0 +1,265 @@
+"""The rows' memory: what the arrays take as rows, and as columns when features meet each other."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.mlp.config import MlpConfig
+from hw.mlp.records import LATENCY, SOURCE, load_layout, slot_layout
+from hw.mlp.store import Store, codewords, delayed, gather, rows_layout
+from hw.place import place
+from hw.secded import DATA_BITS, WORD_BITS, Decoder
+
+__all__ = ["RowMemory"]
+
+READS = 3   # of a row's banks in a cycle: as a row, and as a column of either group
+CHOICE = 1 + Store.latency      # cycles from a slot to the choice among the banks' codewords
+assert CHOICE + 1 + Decoder.latency == LATENCY
+
+
+def _pairs(config: MlpConfig) -> int:
+    """Codewords of a bank's line."""
+    return config.piece // 2
+
+
+def _banks_layout(config: MlpConfig) -> data.ArrayLayout:
+    return data.ArrayLayout((config.pieces - 1).bit_length(), READS)
+
+
+class RowLane(wiring.Component):
+    """The banks of one row of a unit.
+
+    Parameters  config: MlpConfig
+    Members     lines: In, of every bank; enable: In, else the lines of before are read again; banks: In, which
+                banks are read, CHOICE - 1 cycles behind `lines`; o: Out, their pieces; row_banks, row_lines, row_words:
+                In, a write of banks, as codewords; load, load_line, load_words: In, of all banks, never
+                in the same cycle; needed: In, which reads count, with `o`; corrected, uncorrectable: Out, of those, a
+                cycle behind `o`
+    Timing      LATENCY cycles from lines to o: address, array, output register, choice of the bank, decoder
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        line = (config.row_lines - 1).bit_length()
+        coded = WORD_BITS * config.words // 2
+        super().__init__({
+            "lines": In(data.ArrayLayout(line, config.pieces)), "enable": In(1),
+            "banks": In(_banks_layout(config)),
+            "o": Out(data.ArrayLayout(32 * config.piece, READS)),
+            "row_banks": In(config.pieces), "row_lines": In(data.ArrayLayout(line, config.pieces)),
+            "row_words": In(coded),
+            "load": In(1), "load_line": In(line), "load_words": In(coded),
+            "needed": In(READS),
+            "corrected": Out(range(READS * _pairs(config) + 1)), "uncorrectable": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"RowLane({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        pairs = _pairs(config)
+        width = WORD_BITS * pairs
+
+        lines = Signal.like(self.lines, reset_less=True)
+        banks = Signal.like(self.banks, reset_less=True)
+        with m.If(self.enable):
+            m.d.sync += lines.eq(self.lines)
+        m.d.sync += banks.eq(self.banks)
+
+        found = []
+        for bank in range(config.pieces):
+            store = Store(depth=config.row_lines, words=pairs, style="block")
+            m.submodules[f"bank_{bank}"] = store
+            m.d.comb += [
+                store.address.eq(lines[bank]),
+                store.write.eq(self.load | self.row_banks[bank]),
+                store.write_address.eq(Mux(self.load, self.load_line, self.row_lines[bank])),
+                store.i.eq(Mux(self.load, self.load_words.word_select(bank, width),
+                               self.row_words.word_select(bank, width))),
+            ]
+            found.append(store.o)
+
+        corrected, uncorrectable = [], []
+        for read in range(READS):
+            # One decoder a read is fewer than one a bank, and the choice is a single level before it.
+            chosen = Signal(width, name=f"chosen_{read}", reset_less=True)
+            with m.Switch(banks[read]):
+                for bank in range(config.pieces):
+                    with m.Case(bank):
+                        m.d.sync += chosen.eq(found[bank])
+            for pair in range(pairs):
+                decoder = Decoder()
+                place(m, platform, f"decoder_{read}_{pair}", decoder)
+                m.d.comb += [
+                    decoder.codeword.eq(chosen.word_select(pair, WORD_BITS)),
+                    self.o[read].word_select(pair, DATA_BITS).eq(decoder.data),
+                ]
+                corrected.append(decoder.corrected & self.needed[read])
+                uncorrectable.append(decoder.uncorrectable & self.needed[read])
+        m.d.sync += [self.corrected.eq(sum(corrected)), self.uncorrectable.eq(Cat(uncorrectable).any())]
+        return m
+
+
+class RowUnit(wiring.Component):
+    """The rows of one unit.
+
+    Parameters  config: MlpConfig
+    Members     lines, enable, banks: In, as of RowLane; part: In, with o; x, f: Out; row_valid, row_lanes, row_banks,
+                row_lines, row_words: In, a write of results; load_lanes: In, one at most, load_line, load_words: In,
+                codewords, a load; needed: In, a lane's reads, with o; corrected, uncorrectable: Out
+    Timing      as of RowLane; a write is in the arrays two cycles later
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        line = (config.row_lines - 1).bit_length()
+        number = range(config.rows * READS * _pairs(config) + 1)
+        super().__init__({
+            "lines": In(data.ArrayLayout(line, config.pieces)), "enable": In(1),
+            "banks": In(_banks_layout(config)), "part": In(max(1, (config.parts - 1).bit_length())),
+            "x": Out(data.ArrayLayout(data.ArrayLayout(32, config.width), config.rows)),
+            "f": Out(data.ArrayLayout(32, config.line_words)),
+            "row_lanes": In(config.rows), "row_banks": In(config.pieces),
+            "row_lines": In(data.ArrayLayout(line, config.pieces)),
+            "row_words": In(data.ArrayLayout(32, config.words)),
+            "load_lanes": In(config.rows), "load_line": In(line), "load_words": In(WORD_BITS * config.words // 2),
+            "needed": In(data.ArrayLayout(READS, config.rows)),
+            "corrected": Out(number), "uncorrectable": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"RowUnit({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+
+        row_banks = Signal.like(self.row_banks, reset_less=True)
+        row_lines = Signal.like(self.row_lines, reset_less=True)
+        row_words = Signal(WORD_BITS * config.words // 2, reset_less=True)
+        row_lanes, load_lanes = Signal(config.rows), Signal(config.rows)
+        load_line = Signal.like(self.load_line, reset_less=True)
+        load_words = Signal.like(self.load_words, reset_less=True)
+        m.d.sync += [
+            row_lanes.eq(self.row_lanes), row_banks.eq(self.row_banks), row_lines.eq(self.row_lines),
+            load_lanes.eq(self.load_lanes), load_line.eq(self.load_line),
+        ]
+        with m.If(self.row_lanes.any()):
+            m.d.sync += row_words.eq(codewords(self.row_words))
+        with m.If(self.load_lanes.any()):
+            m.d.sync += load_words.eq(self.load_words)
+
+        tallies = []
+        for row in range(config.rows):
+            lane = RowLane(config)
+            place(m, platform, f"lane_{row}", lane)
+            m.d.comb += [
+                lane.lines.eq(self.lines), lane.enable.eq(self.enable), lane.banks.eq(self.banks),
+                lane.row_banks.eq(Mux(row_lanes[row], row_banks, 0)), lane.row_lines.eq(row_lines),
+                lane.row_words.eq(row_words),
+                lane.load.eq(load_lanes[row]), lane.load_line.eq(load_line), lane.load_words.eq(load_words),
+                lane.needed.eq(self.needed[row]),
+            ]
+            tallies.append((lane.corrected, lane.uncorrectable))
+            bits = 32 * config.width
+            x, *ys = (lane.o[read].word_select(self.part, bits) if config.parts > 1 else lane.o[read]
+                      for read in range(READS))
+            m.d.comb += self.x[row].eq(x)
+            for group, y in enumerate(ys):
+                column = group * config.rows + row
+                m.d.comb += self.f.as_value().word_select(column, bits).eq(y)
+        number, bad = gather(m, "flags", tallies)
+        m.d.comb += [self.corrected.eq(number), self.uncorrectable.eq(bad)]
+        return m
+
+
+class RowMemory(wiring.Component):
+    """Rows of samples and of features on chip: a piece of every row a cycle, a beat of results or of loads in.
+
+    x[u][r] = part `part` of bank x_bank of row r of unit u at its line, f[u][m * rows + r] the same of y_banks[m].
+
+    Parameters  config: MlpConfig
+    Members     valid, slot: In, see `slot_layout`; x: Out [units][rows][width] words; f: Out [units][line_words]
+                words; i_rows: In, see `rows_layout`, always taken; i_load: In(stream), see `load_layout`;
+                corrected: Out, errors that were put right, of a cycle; uncorrectable: Out
+    Timing      LATENCY cycles from slot to x and f, a slot a cycle; `flag_latency` to the flags. What is written or
+                loaded in a cycle is read by a slot `write_latency` cycles later. A slot of before that gets the line
+                of before, or, on the card alone, anything in the one cycle in which the array is written: who reads
+                it waits. Without `valid` x and f mean nothing
+    Handshake   results go first: i_load.ready is low in the cycles in which i_rows writes the row of its payload,
+                and a lane's choice is all that lies between
+    Faults      single flips of a codeword (two words) are put right in what is read, not in memory. A word counts
+                where it is needed: as a row if its lane is in `lanes` and the slot does not `keep`; as a column if
+                the source is FEATURES, its group in `y_groups`, its unit has a lane in `lanes` and the slot is not
+                `blank`. With a width of 1 a codeword is two steps' operands: it is read in both, and counts in both
+    Reset       contents stay; writes and flags on their way are dropped
+    Golden      golden.mlp_memory.Rows          Tests  verif/test_mlp_rows.py
+    """
+
+    write_latency = 2
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        levels = (config.samples - 1).bit_length()
+        self.flag_latency = LATENCY + 1 + levels
+        super().__init__({
+            "valid": In(1), "slot": In(slot_layout(config)),
+            "x": Out(data.ArrayLayout(data.ArrayLayout(data.ArrayLayout(32, config.width), config.rows),
+                                      config.units)),
+            "f": Out(data.ArrayLayout(data.ArrayLayout(32, config.line_words), config.units)),
+            "i_rows": In(rows_layout(config)), "i_load": In(stream.Signature(load_layout(config))),
+            "corrected": Out(range(config.samples * READS * _pairs(config) + 1)), "uncorrectable": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"RowMemory({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config, slot = self.config, self.slot
+
+        # Results in a register, a load in another; never of the same lane.
+        rows, writes = Signal(rows_layout(config), reset_less=True), Signal()
+        load, loads = Signal(load_layout(config), reset_less=True), Signal(config.samples)
+        payload = self.i_load.payload
+        lane = Cat(payload.row, payload.unit)
+        taken = self.i_load.valid & self.i_load.ready
+        m.d.comb += self.i_load.ready.eq(~(self.i_rows.valid & self.i_rows.lanes.bit_select(lane, 1)))
+        m.d.sync += [writes.eq(self.i_rows.valid), loads.eq(Mux(taken, 1 << lane, 0))]
+        with m.If(self.i_rows.valid):
+            m.d.sync += rows.eq(self.i_rows)
+        with m.If(self.i_load.valid):
+            m.d.sync += load.eq(payload)
+        coded = codewords(load.words)
+        turned = Signal(len(coded))
+        with m.Switch(load.turn):
+            for turn in range(config.pieces):
+                with m.Case(turn):
+                    m.d.comb += turned.eq(coded.rotate_left(turn * len(coded) // config.pieces))
+
+        banks = delayed(m, "banks", Cat(slot.x_bank, slot.y_banks),
+                        CHOICE - 1)
+        part = delayed(m, "part", slot.part, LATENCY)
+        tallies = []
+        for unit in range(config.units):
+            group = RowUnit(config)
+            place(m, platform, f"unit_{unit}", group)
+            own = slot.lanes[unit * config.rows:][:config.rows]
+            columns = (self.valid & (slot.source == SOURCE.FEATURES) & ~slot.blank & own.any()).replicate(2)
+            needed = delayed(m, f"needed_{unit}", Cat(
+                (self.valid & ~slot.keep).replicate(config.rows) & own, columns & slot.y_groups), LATENCY)
+            m.d.comb += [
+                group.lines.eq(slot.lines), group.enable.eq(self.valid), group.banks.eq(banks), group.part.eq(part),
+                self.x[unit].eq(group.x), self.f[unit].eq(group.f),
+                group.row_lanes.eq(Mux(writes, rows.lanes[unit * config.rows:][:config.rows], 0)),
+                group.row_banks.eq(rows.banks), group.row_lines.eq(rows.lines), group.row_words.eq(rows.words[unit]),
+                group.load_lanes.eq(loads[unit * config.rows:][:config.rows]),
+                group.load_line.eq(load.line), group.load_words.eq(turned),
+                *(group.needed[row].eq(Cat(needed[row], needed[config.rows:])) for row in range(config.rows)),
+            ]
+            tallies.append((group.corrected, group.uncorrectable))
+        number, bad = gather(m, "flags", tallies)
+        m.d.comb += [self.corrected.eq(number), self.uncorrectable.eq(bad)]
+        return m

@@ -1,0 +1,291 @@
+"""The addends' memory against golden.mlp_memory: reads, results and loads in every cycle, and flipped bits."""
+import os
+from collections import deque
+
+import cocotb
+import numpy as np
+import pytest
+from cocotb.triggers import RisingEdge
+
+from golden import secded
+from golden.mlp_memory import Addends
+from hw.mlp.addends import AddendMemory
+from hw.mlp.store import codewords
+from verif.bench import reset, seed, start
+from verif.bench.mlp import NARROW, TINY, words_of
+from verif.bench.pack import layout_of
+from verif.bench.runner import seeds, simulate
+
+CONFIGS = {"tiny": TINY, "narrow": NARROW}
+CONFIG = CONFIGS[os.environ.get("HOTRAIL_SHAPE", "tiny")]
+LATENCY, FLAG_LATENCY = AddendMemory.latency, AddendMemory(CONFIG).flag_latency
+PAIRS = CONFIG.columns // 2
+ALL = (1 << CONFIG.units) - 1
+
+
+class Bench:
+    """The unit cycle by cycle; all outputs are judged. What lies in it outlives a test, as it does a reset."""
+
+    model = Addends(units=CONFIG.units, columns=CONFIG.columns, lines=CONFIG.addend_lines)
+
+    def __init__(self, dut):
+        self.dut = dut
+        self.edge = RisingEdge(dut.clk)
+        self.layouts = {name: layout_of(name) for name in ("lines", "i_results", "i_load__payload")}
+        self.cycle = 0
+        self.writes = deque()       # (cycle from which reads see it, units, line, words of each)
+        self.addends = {}           # cycle -> addends
+        self.flags = {}             # cycle -> corrected, uncorrectable
+        self.flipped = {}           # (unit, line, pair) -> bits
+
+    @classmethod
+    async def begin(cls, dut, filled=None):
+        start(dut)
+        bench = cls(dut)
+        bench._idle()
+        await reset(dut)
+        await bench.edge
+        if filled is not None:
+            for line in range(CONFIG.addend_lines):
+                assert await bench.step(load=a_load(filled, line=line))
+            await bench.flush()
+        return bench
+
+    def _idle(self):
+        for name in ("read", "lines", "i_results", "i_load__valid"):
+            getattr(self.dut, name).value = 0
+
+    async def step(self, lines=None, results=None, load=None, read=None):
+        """A cycle; True if the load was taken. read: whether the lines are needed (None: if there are any)."""
+        dut, now = self.dut, self.cycle
+        while self.writes and self.writes[0][0] <= now:
+            _, units, line, words = self.writes.popleft()
+            self.model.write(units, line, words)
+            for key in [key for key in self.flipped if units >> key[0] & 1 and key[1] == line]:
+                del self.flipped[key]
+        read = lines is not None if read is None else read
+        dut.read.value = read
+        if lines is not None:
+            dut.lines.value = self.layouts["lines"].pack(lines)
+            self._expect(lines, read)
+        dut.i_results.value = self.layouts["i_results"].pack({**results, "valid": 1}) if results else 0
+        dut.i_load__valid.value = load is not None
+        if load is not None:
+            dut.i_load__payload.value = self.layouts["i_load__payload"].pack(load)
+        await self.edge
+        taken = load is not None and dut.i_load__ready.value == 1
+        assert load is None or taken == (not results), f"cycle {now}: load taken {taken}, results {results}"
+        due = now + AddendMemory.write_latency
+        if results:
+            self.writes.append((due, results["units"], results["line"], np.array(results["words"])))
+        if taken:
+            self.writes.append((due, ALL, load["line"], np.array([load["words"]] * CONFIG.units)))
+        if now in self.addends:
+            want = self.addends.pop(now)
+            got = words_of(dut.addends.value, want.size)
+            assert got == want.ravel().tolist(), f"cycle {now}: addends of the lines of {now - LATENCY}"
+        told = (int(dut.corrected.value), dut.uncorrectable.value == 1)
+        assert told == self.flags.pop(now, (0, False)), f"cycle {now}: flags {told}"
+        self.cycle += 1
+        return taken
+
+    def _expect(self, lines, read):
+        words = self.model.read(lines)
+        found = []
+        for (unit, line, pair), bits in self.flipped.items():
+            if line != lines[unit]:
+                continue
+            two = words[unit, 2 * pair:2 * pair + 2]
+            right = np.uint64(int(two[0]) | int(two[1]) << 32)
+            data, corrected, bad = secded.decode(right ^ np.uint64(bits & (1 << 64) - 1),
+                                                 secded.encode(right) ^ np.uint8(bits >> 64))
+            two[:] = int(data) & 0xFFFFFFFF, int(data) >> 32
+            if read:
+                found.append((bool(corrected), bool(bad)))
+        self.addends[self.cycle + LATENCY] = words
+        self.flags[self.cycle + FLAG_LATENCY] = (sum(c for c, _ in found), any(b for _, b in found))
+
+    async def flush(self):
+        for _ in range(FLAG_LATENCY + 1):
+            await self.step()
+        assert not self.addends and not self.flags
+
+    def flip(self, unit, line, pair, bits):
+        """Turns bits of a codeword in the array over; when nothing is on its way."""
+        memory = getattr(getattr(self.dut, f"part_{unit}").store, f"store_{pair}")
+        memory[line].value = int(memory[line].value) ^ bits
+        self.flipped[unit, line, pair] = bits
+
+
+def some_lines(random, within=CONFIG.addend_lines):
+    return random.integers(0, within, CONFIG.units).tolist()
+
+
+def some_results(random, within=CONFIG.addend_lines, **fixed):
+    return {"units": int(random.integers(1, ALL + 1)), "line": int(random.integers(within)),
+            "words": random.integers(0, 1 << 32, (CONFIG.units, CONFIG.columns)).tolist(), **fixed}
+
+
+def a_load(random, within=CONFIG.addend_lines, **fixed):
+    return {"line": int(random.integers(within)),
+            "words": random.integers(0, 1 << 32, CONFIG.columns).tolist(), **fixed}
+
+
+async def traffic(bench, random, cycles, *, within, reads=1.0, results=0.5, loads=0.7):
+    """Reads, results and loads at once. Returns how many loads had to wait."""
+    load, waited = None, 0
+    for _ in range(cycles):
+        if load is None and random.random() < loads:
+            load = a_load(random, within)
+        taken = await bench.step(some_lines(random, within) if random.random() < reads else None,
+                                 some_results(random, within) if random.random() < results else None, load)
+        waited += load is not None and not taken
+        load = None if taken else load
+    return waited
+
+
+@cocotb.test()
+async def smoke(dut):
+    """A line loaded into every unit, one written into one, both read."""
+    random = np.random.default_rng(1)
+    bench = await Bench.begin(dut)
+    assert await bench.step(load=a_load(random, line=3))
+    await bench.step(results=some_results(random, units=0b10, line=4))
+    await bench.step()
+    await bench.step()
+    for lines in ([3] * CONFIG.units, [4] * CONFIG.units, [3, 4] * (CONFIG.units // 2)):
+        await bench.step(lines)
+    await bench.flush()
+    assert bench.model.words.any()
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Everything in every cycle, on few lines and on all."""
+    random = np.random.default_rng(seed("traffic"))
+    bench = await Bench.begin(dut, random)
+    await traffic(bench, random, 1000, within=3)
+    await traffic(bench, random, 1000, within=CONFIG.addend_lines, reads=0.6)
+    await bench.flush()
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """A load waits as long as there are results and goes in the first cycle without."""
+    random = np.random.default_rng(seed("arbiter"))
+    bench = await Bench.begin(dut)
+    assert await traffic(bench, random, 300, within=8, results=0.9, loads=1.0) > 150
+    load = a_load(random)
+    for _ in range(20):
+        assert not await bench.step(some_lines(random), some_results(random), load)
+    assert await bench.step(some_lines(random), load=load)
+    await bench.flush()
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """Lines to addends; what is written or loaded is seen `write_latency` later, not before."""
+    random = np.random.default_rng(seed("latency"))
+    bench = await Bench.begin(dut)
+    for way in ("results", "load"):
+        one = a_load(random, line=9) if way == "load" else some_results(random, units=1, line=9)
+        word = one["words"][0] if way == "load" else one["words"][0][0]
+        seen = []
+        for cycle in range(LATENCY + AddendMemory.write_latency + 1):
+            await bench.step([9] * CONFIG.units if cycle <= AddendMemory.write_latency else None,
+                             **({way: one} if cycle == 0 else {}))
+            if cycle >= LATENCY:
+                seen.append(words_of(dut.addends.value, 1)[0] == word)
+        assert seen == [False] * AddendMemory.write_latency + [True]
+    await bench.flush()
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """Contents survive a reset; flags of reads before it do not come out behind it, nor does a write go on."""
+    random = np.random.default_rng(seed("reset"))
+    bench = await Bench.begin(dut, random)
+    bench.flip(0, 5, 0, 0b11)
+    for _ in range(3):
+        await bench.step([5] * CONFIG.units)
+    dut.rst.value = 1
+    dut.i_results.value = bench.layouts["i_results"].pack({**some_results(random, units=ALL), "valid": 1})
+    await bench.edge
+    bench._idle()
+    await bench.edge
+    dut.rst.value = 0
+    bench.addends.clear()
+    bench.flags.clear()
+    bench.cycle += 2
+    assert await bench.step(load=a_load(random, line=5))
+    for line in range(CONFIG.addend_lines):
+        await bench.step([line] * CONFIG.units)
+    await bench.flush()
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """Erased, all ones, one bit, in every word; first and last line."""
+    random = np.random.default_rng(seed("corners"))
+    bench = await Bench.begin(dut)
+    last = CONFIG.addend_lines - 1
+    for value in (0, 0xFFFFFFFF, 1, 0x80000000):
+        for word in range(CONFIG.columns):
+            for unit in range(CONFIG.units):
+                results = some_results(random, units=1 << unit, line=last * (word & 1))
+                results["words"][unit][word] = value
+                await bench.step(results=results)
+            assert await bench.step(load=a_load(random, line=last * (~word & 1), words=[value] * CONFIG.columns))
+            await bench.step()
+            await bench.step()
+            for line in (0, last):
+                await bench.step([line] * CONFIG.units)
+    await bench.flush()
+
+
+@cocotb.test()
+async def flipped_bits(dut):
+    """One flip is put right and counted where the lines are needed, two are told there; none elsewhere."""
+    random = np.random.default_rng(seed("flips"))
+    bench = await Bench.begin(dut, random)
+    for _ in range(12):
+        for _ in range(12):
+            bits = 0
+            while bits.bit_count() < int(random.choice([1, 1, 2])):
+                bits |= 1 << int(random.integers(72))
+            key = int(random.integers(CONFIG.units)), int(random.integers(4)), int(random.integers(PAIRS))
+            if key not in bench.flipped:
+                bench.flip(*key, bits)
+        for _ in range(40):
+            await bench.step(some_lines(random, 4), read=bool(random.integers(2)))
+        # What is written is whole again.
+        for _ in range(2):
+            await bench.step(results=some_results(random, 4))
+            await bench.step(load=a_load(random, 4))
+        await bench.flush()
+
+
+@cocotb.test()
+async def every_word_is_watched(dut):
+    """A flip in every codeword of a line: all count, or none."""
+    random = np.random.default_rng(seed("watched"))
+    bench = await Bench.begin(dut, random)
+    for unit in range(CONFIG.units):
+        for pair in range(PAIRS):
+            bench.flip(unit, 1, pair, 1 << int(random.integers(72)))
+    for read in (True, False):
+        await bench.step([1] * CONFIG.units, read=read)
+        assert bench.flags[bench.cycle - 1 + FLAG_LATENCY][0] == CONFIG.units * PAIRS * read
+    await bench.flush()
+
+
+@pytest.mark.parametrize("shape", CONFIGS)
+@pytest.mark.parametrize("number", seeds())
+def test_addends(number, shape):
+    simulate(AddendMemory(CONFIGS[shape]), "verif.test_mlp_addends", name=f"mlp_addends_{shape}", tests=8,
+             seed=number, env={"HOTRAIL_SHAPE": shape}, extra_args=("--public-flat-rw",))
+
+
+def test_illegal_config_wrong():
+    with pytest.raises(ValueError, match="codewords takes pairs of 32-bit words, not 32 bits"):
+        codewords(AddendMemory(TINY).addends[0][0])
