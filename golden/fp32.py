@@ -7,6 +7,9 @@ Arguments are float32 or uint32 (bit patterns) arrays; results are float32 array
 integers, so that nothing depends on the host's floating-point modes.
 """
 
+import decimal
+import functools
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -191,3 +194,57 @@ def maximum(x: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:
     a, b = _order(x), _order(y)
     word = np.where(a >= b, bits(flush(x)), bits(flush(y)))
     return value(np.where(_unpack(x)[3] | _unpack(y)[3], np.uint32(NAN), word))
+
+
+# e^-a = 2^-(n + f), f in 27 bits: 512 stretches of a second-degree polynomial each.
+_STRETCH_LOG2, _FRACTION_BITS = 9, 27
+_LOG2_E = 198_282_496_599       # log2(e) * 2^37
+_POWER_BITS = 28
+# Bits behind the point of the first and second coefficient.
+_SLOPE_BITS, _BEND_BITS = 22, 12
+
+
+@functools.cache
+def _power_table() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """2^-f around the middle of each stretch, half a unit of f further on: f comes with its lower bits cut off."""
+    with decimal.localcontext(prec=40):
+        two = decimal.Decimal(2)
+        ln2 = two.ln()
+        middle = [two ** -((2 * k + 1) / two ** (_STRETCH_LOG2 + 1) + 1 / two ** (_FRACTION_BITS + 1))
+                  for k in range(1 << _STRETCH_LOG2)]
+        # What is subtracted from the first one is cut off: half a unit too little on average, as this is.
+        base = [int(value * 2 ** _POWER_BITS) for value in middle]
+        slope = [round(value * ln2 * 2 ** _SLOPE_BITS) for value in middle]
+        bend = [round(value * ln2 * ln2 / 2 * 2 ** _BEND_BITS) for value in middle]
+        return np.array(base), np.array(slope), np.array(bend)
+
+
+def sigmoid(x: ArrayLike) -> NDArray[np.float32]:
+    """1 / (1 + e^-x), at most 0.63 ulp from the exact value and monotone; results below 2^-126 are +0."""
+    sign, exponent, mantissa, nan = _unpack(x)
+    # |x| * log2(e), four bits of the mantissa after the other, each time cut off below 2^-30 of the largest.
+    right = 133 - exponent
+    mantissa = np.where(right >= 64, 0, mantissa)
+    product = np.zeros_like(mantissa)
+    for place in range(0, 24, 4):
+        product = (product + ((mantissa >> place) & 15) * _LOG2_E) >> 4
+    scaled = (product >> 3) >> np.clip(right, 0, 63)
+    n = np.where(right < 0, 255, scaled >> _FRACTION_BITS)
+    # 2^-f
+    base, slope, bend = _power_table()
+    within = _FRACTION_BITS - _STRETCH_LOG2
+    stretch = (scaled >> within) & ((1 << _STRETCH_LOG2) - 1)
+    step = (scaled & ((1 << within) - 1)) - (1 << (within - 1))
+    tangent = slope[stretch] - ((bend[stretch] * step) >> (_FRACTION_BITS + _BEND_BITS - _SLOPE_BITS))
+    power = base[stretch] - ((tangent * step) >> (_FRACTION_BITS + _SLOPE_BITS - _POWER_BITS))
+    # 1 / (1 + e^-a) or 2^-f / (1 + e^-a) * 2^-n, 26 bits of a quotient between 1/3 and 1.
+    one = 1 << _POWER_BITS
+    divisor = one + (power >> np.minimum(n, 63))
+    quotient = np.minimum((np.where(sign == 1, power, one) << 26) // divisor, (1 << 26) - 1)
+    upper = quotient >> 25
+    places = 1 + upper
+    fraction = (quotient >> places) & 0x7FFFFF
+    biased = 125 - np.where(sign == 1, n, 0) + upper
+    word = (biased << 23) + fraction + ((quotient >> (places - 1)) & 1)
+    word = np.where(word < 1 << 23, 0, word)
+    return value(np.where(nan, NAN, word))
