@@ -1,0 +1,184 @@
+"""Brings weights and addends into their memories."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import read_layout, request_layout
+from hw.axi.queue import BurstQueue
+from hw.mlp.config import MlpConfig
+from hw.mlp.loader import JOBS, load_error_layout
+from hw.mlp.requests import Requests
+from hw.mlp.store import addend_line_layout, weights_layout
+from hw.place import place
+
+__all__ = ["ParameterLoader", "parameters_job_layout"]
+
+
+def _place_layout() -> data.StructLayout:
+    return data.StructLayout({
+        "addends": 1, "count": 20, "steps": 12, "line": 16, "after_rows": 32, "after_layers": 32, "number": 32})
+
+
+def parameters_job_layout() -> data.StructLayout:
+    """A LOAD_WEIGHTS or, with `addends`, a LOAD_ADDENDS that has been checked: the instruction's fields of those
+    names; line: weight_line or addend_line; end: the beat behind the last; number: of the instruction."""
+    return data.StructLayout({"source": 32, "end": 32, **dict(_place_layout().members)})
+
+
+class ParameterLoader(wiring.Component):
+    """Carries out LOAD_WEIGHTS and LOAD_ADDENDS in order, data fetched ahead of the instructions' waits.
+
+    Line k of column group g of weights: part g % units, line + (g // units) * steps + k. Addends: line + n, for all.
+
+    Parameters  config: MlpConfig
+    Members     i: In(stream of parameters_job_layout); rows_done, layers_done: In(32), loads and layers done in this
+                run; o_requests, i_data: to and from a client of a ReadPort; base: In(64), address of the weights;
+                o_weights: Out, hw.mlp.store.weights_layout; o_addends: Out(stream of addend_line_layout);
+                done: Out, a pulse in the cycle after a load's last line was written; number: Out, the instruction
+                whose beats are looked for; error: Out, see hw.mlp.loader.load_error_layout; idle: Out, no instruction
+                is inside
+    Shapes      line_beats beats make a line of weights, a beat `halves` lines of addends
+    Timing      a beat of weights a cycle, a line of addends a cycle; from i_data to o_weights and o_addends a cycle.
+                Instructions follow one another without a gap if they are weights of 3 beats or more and their waits
+                were over 2 cycles before; a cycle is lost behind addends. Data is asked for as in hw.mlp.loader
+    Handshake   the outputs from registers, i_data.ready from these and o_addends.ready. A load whose wait is not over
+                takes no data
+    Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
+    Reset       forgets everything
+    Golden      golden.mlp_front.ParameterLoader          Tests  verif/test_mlp_front.py
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        super().__init__({
+            "i": In(stream.Signature(parameters_job_layout())),
+            "rows_done": In(32), "layers_done": In(32),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "i_data": In(stream.Signature(read_layout(config.beat_bytes))),
+            "base": In(64),
+            "o_weights": Out(weights_layout(config)),
+            "o_addends": Out(stream.Signature(addend_line_layout(config))),
+            "done": Out(1), "number": Out(32), "error": Out(load_error_layout()), "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"ParameterLoader({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config, job, error = self.config, self.i.payload, self.error
+        requests = Requests(beat_bytes=config.beat_bytes)
+        place(m, platform, "requests", requests)
+        m.submodules.jobs = jobs = BurstQueue(_place_layout(), depth=JOBS)
+        m.d.comb += [
+            self.i.ready.eq(requests.i.ready & jobs.i.ready),
+            requests.i.valid.eq(self.i.valid & jobs.i.ready), jobs.i.valid.eq(self.i.valid & requests.i.ready),
+            requests.base.eq(self.base), requests.hold.eq(error.valid), requests.i.payload.run.eq(1),
+            requests.i.payload.source.eq(job.source), requests.i.payload.end.eq(job.end),
+            *(jobs.i.payload[name].eq(job[name]) for name in _place_layout().members),
+        ]
+        wiring.connect(m, requests.o, wiring.flipped(self.o_requests))
+
+        # The next instruction, and whether its waits are over.
+        new, held, may = Signal(_place_layout(), reset_less=True), Signal(), Signal()
+        one_line, one_group = Signal(reset_less=True), Signal(reset_less=True)
+        active, begin = Signal(), Signal()
+        m.d.comb += jobs.o.ready.eq(~held)
+        with m.If(~held):
+            m.d.sync += [new.eq(jobs.o.payload), held.eq(jobs.o.valid)]
+        with m.If(begin):
+            m.d.sync += held.eq(0)
+        m.d.sync += [
+            may.eq(held & ~begin & (self.rows_done >= new.after_rows) & (self.layers_done >= new.after_layers)),
+            one_line.eq(new.steps == 1), one_group.eq(new.count == 1),
+        ]
+
+        beat, bad = self.i_data.payload.data, self.i_data.payload.error
+        going = Signal()
+        m.d.comb += going.eq(active & self.i_data.valid & ~error.valid)
+        now = Signal(_place_layout(), name="now", reset_less=True)
+        with m.If(begin):
+            m.d.sync += now.eq(new)
+        m.d.comb += self.number.eq(now.number)
+
+        # -- Weights: lines are put together in a register.
+        parts = config.line_beats
+        part = Signal(range(parts))
+        line_ends, lines_end = Signal(), Signal(reset_less=True)    # the last beat of a line, the last line of a group
+        groups_end = Signal(reset_less=True)                        # the last group, or the last line of addends
+        take = Signal()
+        line, base = Signal(16, reset_less=True), Signal(16, reset_less=True)
+        unit = Signal(range(config.units), reset_less=True)
+        lines_left, groups_left = Signal(12, reset_less=True), Signal(20, reset_less=True)
+        steps_on, next_group = Signal(), Signal()
+        weights, final = self.o_weights, Signal(reset_less=True)
+        m.d.comb += [take.eq(going & ~now.addends), line_ends.eq(take & (part == parts - 1))]
+        with m.If(take):
+            m.d.sync += part.eq(Mux(part == parts - 1, 0, part + 1))
+            for at in range(parts):
+                with m.If(part == at):
+                    for word in range(config.words):
+                        m.d.sync += weights.words[at * config.words + word].eq(beat.word_select(word, 32))
+        m.d.sync += [
+            weights.valid.eq(line_ends & ~bad), weights.unit.eq(unit), weights.line.eq(line),
+            final.eq(lines_end & groups_end),
+        ]
+
+        # -- Addends: a beat in a register, line by line.
+        held_beat = Signal(32 * config.words, reset_less=True)
+        some, half, half_ends = Signal(), Signal(range(max(2, config.halves))), Signal()
+        give, fetch = Signal(), Signal()
+        addends = self.o_addends
+        columns = 32 * config.columns
+        m.d.comb += [
+            give.eq(some & addends.ready), half_ends.eq(half == config.halves - 1),
+            fetch.eq(going & now.addends & (~some | (addends.ready & half_ends & ~groups_end))),
+            addends.valid.eq(some), addends.payload.line.eq(line),
+            addends.payload.words.eq(held_beat.word_select(half, columns) if config.halves > 1 else held_beat),
+        ]
+        with m.If(give):
+            m.d.sync += [some.eq(0), half.eq(Mux(half_ends | groups_end, 0, half + 1))]
+            with m.If(~half_ends & ~groups_end):
+                m.d.sync += some.eq(1)
+        with m.If(fetch):
+            m.d.sync += [held_beat.eq(beat), some.eq(~bad)]
+
+        # -- Both.
+        ends = Signal()
+        m.d.comb += [
+            self.i_data.ready.eq(take | fetch),
+            next_group.eq(give | (line_ends & lines_end)), steps_on.eq(give | line_ends),
+            ends.eq(next_group & groups_end),
+            begin.eq(may & (~active | ends)),
+            self.idle.eq(requests.idle & ~jobs.held & ~held & ~active & ~weights.valid),
+        ]
+        m.d.sync += self.done.eq((weights.valid & final) | (give & groups_end))
+        with m.If((take | fetch) & bad):
+            m.d.sync += [error.valid.eq(1), error.instruction.eq(self.number)]
+        with m.If(begin):
+            m.d.sync += active.eq(1)
+        with m.Elif(ends):
+            m.d.sync += active.eq(0)
+
+        one_line_now, one_group_now = Signal(reset_less=True), Signal(reset_less=True)
+        with m.If(begin):
+            m.d.sync += [
+                unit.eq(0), line.eq(new.line), base.eq(new.line),
+                lines_left.eq(new.steps), lines_end.eq(one_line), one_line_now.eq(one_line),
+                groups_left.eq(new.count), groups_end.eq(one_group), one_group_now.eq(one_group),
+            ]
+        with m.Else():
+            wraps = unit == config.units - 1
+            with m.If(line_ends):
+                m.d.sync += [
+                    lines_left.eq(Mux(lines_end, now.steps, lines_left - 1)),
+                    lines_end.eq(Mux(lines_end, one_line_now, lines_left == 2)),
+                ]
+            with m.If(next_group):
+                m.d.sync += [groups_left.eq(groups_left - 1), groups_end.eq(groups_left == 2), unit.eq(unit + 1)]
+            with m.If(steps_on):
+                m.d.sync += line.eq(Mux(~now.addends & lines_end & ~wraps, base, line + 1))
+            with m.If(line_ends & lines_end & wraps):
+                m.d.sync += base.eq(line + 1)
+        return m

@@ -1,0 +1,297 @@
+"""Fetches and checks instructions, and deals them to the engines that carry them out."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import read_layout, request_layout
+from hw.axi.queue import BurstQueue
+from hw.isa import MLP, WORD_BITS
+from hw.kernel.bounds import BoundedSum, Term
+from hw.layouts import arguments_layout, instruction_layout
+from hw.mlp.config import MlpConfig
+from hw.mlp.loader import rows_job_layout
+from hw.mlp.parameters import parameters_job_layout
+from hw.mlp.records import TARGET, layer_layout
+from hw.mlp.requests import PIECE_LOG2
+
+__all__ = ["QUEUE", "Program", "program_error_layout"]
+
+QUEUE = 32      # instructions that wait for an engine: as many as LUT memory holds
+SIGMOID = 2
+KINDS = tuple(instruction.name for instruction in MLP.instructions)
+LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(len(KINDS))
+INPUTS, OUTPUTS, WEIGHTS = range(3)     # detail of BOUNDS
+AFTER = ("after_rows", "after_weights", "after_layers")     # by detail of BAD_ORDER
+assert MLP.fields[0].name == "opcode" and not MLP.fields[0].offset
+
+
+class Check(enum.Enum, shape=3):
+    """A sum; all but the first two must stay within a buffer."""
+
+    FEATURES = 0    # line of the first feature that is loaded
+    ROWS = 1        # how many rows
+    INPUTS = 2
+    WEIGHTS = 3
+    ADDENDS = 4
+    OUTPUTS = 5
+
+
+def program_error_layout() -> data.StructLayout:
+    """The instruction that was refused, as the result block tells it; valid stays until reset."""
+    return data.StructLayout({"valid": 1, "code": 8, "instruction": 32, "detail": 32})
+
+
+class Program(wiring.Component):
+    """Reads a program, checks each instruction, and hands it to the engine that it is for.
+
+    Source: hw.isa, golden.mlp for what is checked
+
+    Parameters  config: MlpConfig
+    Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; o_requests, i: to and from a client
+                of a ReadPort; o_rows: Out(stream of hw.mlp.loader.rows_job_layout); o_parameters: Out(stream of
+                hw.mlp.parameters.parameters_job_layout); o_layers: Out(stream of hw.mlp.records.layer_layout);
+                number: Out, the instruction that is looked at; error: Out, see program_error_layout; done: Out, all
+                instructions, or all before one that is refused, have been taken from the streams, until reset or,
+                without an error, the next start
+    Timing      from the last beat of an instruction to the next's first, and 3 more to its stream: 4 cycles without
+                sums; LOAD_ADDENDS 9, LOAD_WEIGHTS 8 + bits of steps, LAYER to memory 8 + bits of out_stride,
+                LOAD_ROWS 10 + bits of features and of stride, and with feature >= rows 2 + bits of feature // rows
+                more: at most 59 (bits of 0: none). QUEUE instructions and one more wait for each engine; a full queue
+                holds up all
+    Handshake   streams from registers
+    Reset       drops everything
+    Golden      golden.mlp_front.Program          Tests  verif/test_mlp_front.py
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        super().__init__({
+            "start": In(1),
+            "arguments": In(arguments_layout(MLP)),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "i": In(stream.Signature(read_layout(config.beat_bytes))),
+            "o_rows": Out(stream.Signature(rows_job_layout())),
+            "o_parameters": Out(stream.Signature(parameters_job_layout())),
+            "o_layers": Out(stream.Signature(layer_layout(config))),
+            "number": Out(32), "error": Out(program_error_layout()), "done": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Program({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        self.beats = MLP.words // self.config.words     # of an instruction
+        self.item = Signal(instruction_layout(MLP), reset_less=True)
+        self._request(m)
+        self._allowed(m)
+        self._sums(m)
+        self._queues(m)
+        self._sequence(m)
+        return m
+
+    def _request(self, m: Module) -> None:
+        """Asks for the program, in pieces."""
+        o = self.o_requests
+        span = Cat(Const(0, (self.beats - 1).bit_length()), self.arguments.program_count)
+        rest, pieces = Signal(PIECE_LOG2, reset_less=True), Signal(len(span) - PIECE_LOG2, reset_less=True)
+        address, asking = Signal(64, reset_less=True), Signal()
+        whole = pieces != 0
+        with m.If(self.o_requests.ready):
+            m.d.sync += o.valid.eq(0)
+        with m.If(self.start):
+            m.d.sync += [Cat(rest, pieces).eq(span), address.eq(self.arguments.program), asking.eq(1)]
+        with m.Elif(asking & (~o.valid | o.ready)):
+            m.d.sync += [
+                o.valid.eq(whole | (rest != 0)), o.payload.address.eq(address),
+                o.payload.beats.eq(Mux(whole, 1 << PIECE_LOG2, rest)),
+                address.eq(address + (self.config.beat_bytes << PIECE_LOG2)),
+                pieces.eq(pieces - 1), asking.eq(whole),
+            ]
+
+    def _allowed(self, m: Module) -> None:
+        """What an instruction must keep to by itself and in its place. Registers: `refused` two cycles after the
+        instruction is there, `kind` and `early` one."""
+        item, config = self.item, self.config
+        self.kind = kind = Signal(len(KINDS), reset_less=True)
+        wrong: list[tuple[Value, set[int]]] = []        # what must not be, and of which kinds
+        for field in MLP.fields:
+            users = {at for at, instruction in enumerate(MLP.instructions)
+                     if field.name in {use.field for use in instruction.uses}}
+            value = item[field.name]
+            if field.minimum:
+                assert field.minimum == 1
+                wrong.append((value == 0, users))
+            if field.highest != (1 << field.bits) - 1:
+                above = field.highest + 1
+                # By the high bits alone where that will do: no chain of carries.
+                wrong.append((value >> above.bit_length() - 1 != 0 if not above & above - 1 else value >= above, users))
+        activation = item.activation
+        wrong += [
+            (~item.features_in & (item.features != 1), {LOAD_ROWS}),
+            (item.tail > config.columns, {LAYER}),
+            ((activation == SIGMOID) & (item.target != TARGET.MEMORY), {LAYER}),
+            ((activation != 0) & (item.target == TARGET.PARTIAL), {LAYER}),
+            (item.features == 1, {INTERACT}),
+        ]
+        flags = Signal(len(wrong), reset_less=True)
+        unknown, reserved = Signal(reset_less=True), Signal(reset_less=True)
+        self.refused = Signal(reset_less=True)
+        opcodes = [instruction.opcode for instruction in MLP.instructions]
+        m.d.sync += [
+            kind.eq(Cat(item.opcode == opcode for opcode in opcodes)),
+            unknown.eq((item.opcode < min(opcodes)) | (item.opcode > max(opcodes))),
+            reserved.eq((item.as_value()[:WORD_BITS] & MLP.reserved(0)).any()),
+            *(flags[at].eq(value) for at, (value, _) in enumerate(wrong)),
+            self.refused.eq(unknown | reserved | Cat(
+                flags[at] & Cat(kind[user] for user in sorted(users)).any()
+                for at, (_, users) in enumerate(wrong)).any()),
+        ]
+        # How many loads and layers came before, and whether an instruction waits for more.
+        self.before = before = [Signal(32, name=f"before_{name}", reset_less=True) for name in AFTER]
+        self.early = Signal(len(AFTER), reset_less=True)
+        m.d.sync += self.early.eq(Cat(item[name] > count for name, count in zip(AFTER, before, strict=True)))
+
+    def _sums(self, m: Module) -> None:
+        item, arguments, config = self.item, self.arguments, self.config
+        self.check = Signal(Check)
+        less_one = Signal(32, reset_less=True)      # rows less one
+        before_last = Signal(20, reset_less=True)   # samples less one
+        row_end, out_end = Signal(33, reset_less=True), Signal(33, reset_less=True)
+        self.group = item.feature >> (config.rows - 1).bit_length()
+        halves_log2 = (config.halves - 1).bit_length()
+        out_beats = Signal(16, reset_less=True)     # of a sample
+        # What is added besides the product; in registers before the sum begins.
+        m.d.sync += [
+            before_last.eq(item.count - 1), row_end.eq(item.source + item.row_beats),
+            out_beats.eq((item.groups + config.halves - 1)[halves_log2:]), out_end.eq(item.out + out_beats),
+        ]
+        lines_log2 = (config.line_beats - 1).bit_length()
+        terms = {
+            Check.FEATURES: Term(item.line, item.row_beats, self.group),
+            Check.ROWS: Term(0, item.count[:20], item.features),
+            Check.INPUTS: Term(row_end, less_one, item.stride),
+            Check.WEIGHTS: Term(item.source, item.count[:20] << lines_log2, item.steps),
+            Check.ADDENDS: Term(item.source, item.count[halves_log2:20], 1, more=item.count[:halves_log2].any(),
+                                doubles=False),
+            Check.OUTPUTS: Term(out_end, before_last, item.out_stride),
+        }
+        self.sum = BoundedSum(
+            m, self.check, terms, sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.weights_beats],
+            buffers={Check.INPUTS: INPUTS, Check.OUTPUTS: OUTPUTS, Check.WEIGHTS: WEIGHTS, Check.ADDENDS: WEIGHTS})
+        m.d.sync += less_one.eq(self.sum.total - 1)
+        self.less_one = less_one
+
+    def _queues(self, m: Module) -> None:
+        """An engine's instructions each."""
+        item, kind = self.item, self.kind
+        self.line, self.rows_less_one = Signal(16, name="line", reset_less=True), Signal(28, reset_less=True)
+        run = Signal(reset_less=True)
+        m.d.sync += run.eq(item.stride == item.row_beats)
+        self.queues = []
+        own = {
+            "o_rows": {"line": self.line, "less_one": self.rows_less_one, "run": run},
+            "o_parameters": {"addends": kind[LOAD_ADDENDS],
+                             "line": Mux(kind[LOAD_ADDENDS], item.addend_line, item.weight_line)},
+            "o_layers": {"interact": kind[INTERACT]},
+        }
+        for name, fields in own.items():
+            port = getattr(self, name)
+            fields |= {"end": self.sum.total[:32], "number": self.number}
+            queue = BurstQueue(port.payload.shape(), depth=QUEUE)
+            m.submodules[name[2:]] = queue
+            m.d.comb += [queue.i.payload[field].eq(fields[field] if field in fields else item[field])
+                         for field in port.payload.shape().members]
+            wiring.connect(m, queue.o, wiring.flipped(port))
+            self.queues.append(queue)
+
+    def _sequence(self, m: Module) -> None:
+        item, kind, check, sums, error = self.item, self.kind, self.check, self.sum, self.error
+        following = Signal(32, reset_less=True)
+        last, more = Signal(reset_less=True), Signal()
+        m.d.sync += [following.eq(self.number + 1), last.eq(following == self.arguments.program_count)]
+        fetched, wait = Signal(range(max(2, self.beats))), Signal(2)
+        groups = [kind[LOAD_ROWS], kind[LOAD_WEIGHTS] | kind[LOAD_ADDENDS], kind[LAYER] | kind[INTERACT]]
+        send, ready = Signal(), Signal()
+        m.d.comb += ready.eq(Cat(queue.i.ready & group for queue, group in zip(self.queues, groups, strict=True)).any())
+        for queue, group, before in zip(self.queues, groups, self.before, strict=True):
+            m.d.comb += queue.i.valid.eq(send & group)
+            with m.If(self.start):
+                m.d.sync += before.eq(0)
+            with m.Elif(send & group & queue.i.ready):
+                m.d.sync += before.eq(before + 1)
+
+        def refuse(code: str, detail):
+            m.d.sync += [error.valid.eq(1), error.code.eq(MLP.code(code)), error.detail.eq(detail),
+                         error.instruction.eq(self.number)]
+            m.next = "DRAIN"
+
+        m.d.sync += wait.eq(0)
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.d.sync += [
+                        self.number.eq(0), more.eq(self.arguments.program_count != 0), fetched.eq(0), self.done.eq(0)]
+                    m.next = "NEXT"
+            with m.State("NEXT"):
+                with m.If(~more):
+                    m.next = "DRAIN"
+                with m.Elif(self.i.valid):
+                    m.d.comb += self.i.ready.eq(1)
+                    beat = self.i.payload.data
+                    m.d.sync += [
+                        item.eq(Cat(item.as_value()[len(beat):], beat) if self.beats > 1 else beat),
+                        fetched.eq(fetched + 1),
+                    ]
+                    with m.If(self.i.payload.error):
+                        refuse("READ_ERROR", 0)
+                    with m.Elif(fetched == self.beats - 1):
+                        m.d.sync += fetched.eq(0)
+                        m.next = "ALLOWED"
+            with m.State("ALLOWED"):
+                m.d.sync += [wait.eq(wait + 1), self.line.eq(item.line)]
+                m.d.sync += check.eq(Mux(
+                    kind[LOAD_ROWS], Mux(item.features_in & (self.group != 0), Check.FEATURES, Check.ROWS),
+                    Mux(kind[LOAD_WEIGHTS], Check.WEIGHTS, Mux(kind[LOAD_ADDENDS], Check.ADDENDS, Check.OUTPUTS))))
+                with m.If(wait == 2):
+                    with m.If(self.refused):
+                        refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
+                    with m.Elif(self.early.any()):
+                        refuse("BAD_ORDER", Mux(self.early[0], 0, Mux(self.early[1], 1, 2)))
+                    with m.Elif(kind[INTERACT] | (kind[LAYER] & (item.target != TARGET.MEMORY))):
+                        m.next = "SEND"
+                    with m.Else():
+                        m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.comb += sums.load.eq(1)
+                m.next = "ADD"
+            with m.State("ADD"):
+                with m.If(sums.summed):
+                    with m.If(check == Check.FEATURES):
+                        m.d.sync += [self.line.eq(sums.total), check.eq(Check.ROWS)]
+                        m.next = "LOAD"
+                    with m.Elif(check == Check.ROWS):
+                        m.d.sync += check.eq(Check.INPUTS)
+                        m.next = "LOAD"
+                    with m.Else():
+                        m.next = "COMPARE"
+            with m.State("COMPARE"):
+                with m.If(sums.outside):
+                    refuse("BOUNDS", sums.buffer)
+                with m.Else():
+                    m.next = "SEND"
+            with m.State("SEND"):
+                m.d.comb += send.eq(1)
+                with m.If(ready):
+                    m.d.sync += [self.number.eq(following), more.eq(~last)]
+                    m.next = "NEXT"
+            with m.State("DRAIN"):
+                with m.If(~Cat(queue.held for queue in self.queues).any()):
+                    m.d.sync += self.done.eq(1)
+                    with m.If(~error.valid):
+                        m.next = "IDLE"
+        # The rows are counted when the check of their addresses begins.
+        with m.If(sums.load & (check == Check.INPUTS)):
+            m.d.sync += self.rows_less_one.eq(self.less_one)
+
