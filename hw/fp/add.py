@@ -86,16 +86,19 @@ class Add(Unit):
         """value * 8 >> distance in 27 bits, the lowest of which also says whether any bit fell out."""
         one = value[23]  # the hidden bit: set unless all bits are zero
         value = Cat(Const(0, 3), value)
-        lost = Const(0, 1)
+        # What falls out is told from the distance beside the shift, not level by level behind it.
+        below = Signal(len(value))
+        with m.Switch(distance):
+            for number in range(1, 1 << len(distance)):
+                with m.Case(number):
+                    m.d.comb += below.eq((1 << min(number, len(value))) - 1)
+        lost = (value & below).any()
         for level, step in enumerate((1, 4)):
             amount = distance[2 * level:2 * level + 2]
             moved = Signal(27, name=f"moved{step}")
             m.d.comb += moved.eq(Mux(amount[1], Mux(amount[0], value >> 3 * step, value >> 2 * step),
                                      Mux(amount[0], value >> step, value)))
-            lost = lost | (amount[0] & value[:step].any()) | (amount[1] & Mux(
-                amount[0], value[:3 * step].any(), value[:2 * step].any()))
             value = moved
-        lost = lost | (distance[4] & value[:16].any())
         kept = Mux(distance[4], value >> 16, value)
         return Mux(far, one, Cat(kept[0] | lost, kept[1:27]))
 
