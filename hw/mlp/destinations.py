@@ -1,6 +1,8 @@
 """Where rows of results go: contexts of the tiles, masks, lines and banks, and the packing of triangles."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,8 +10,9 @@ from hw.axi.queue import BurstQueue
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import TARGET, store_layout
 
-__all__ = ["Destinations", "STORED", "delayed", "destination_layout"]
+__all__ = ["Destinations", "KEEP", "STORED", "choose", "delayed", "destination_layout"]
 
+KEEP = {"keep": 1}  # equal registers near what they select
 STORED = ("out", "stride", "half", "fills", "sigmoid", "latency", "unit", "outs", "lanes", "columns", "idle_units",
           "number")
 
@@ -31,10 +34,28 @@ def destination_layout(config: MlpConfig) -> data.StructLayout:
     return data.StructLayout({
         "end": _bits(config.rows), "relu": 1, "rows": 1, "partial": 1, "memory": 1,
         "last_beat": _bits(config.units // config.halves), "last_pieces": range(config.pieces + 1),
-        "line": line, "step": line, "beat_lines": line, "start": _bits(config.pieces), "fixed": 1, "bank": _bits(config.rows),
-        "triangle": 1, "near": 1, "far": 1, "take": 1,
+        "line": line, "step": line, "beat_lines": line, "start": _bits(config.pieces), "fixed": 1,
+        "bank": _bits(config.rows), "triangle": 1, "near": 1, "far": 1, "take": 1,
         **{name: store[name].shape for name in STORED},
     })
+
+
+def choose(select: Value, values: Sequence[Value]) -> Value:
+    """values[select]; their number is a power of two."""
+    if len(values) == 1:
+        return values[0]
+    half, top = len(values) // 2, (len(values) - 1).bit_length() - 1
+    return Mux(select[top], choose(select[:top], values[half:]), choose(select[:top], values[:half]))
+
+
+def _sum(a: Value, b: Value) -> Value:
+    """a + b of few bits, without a carry chain: one follows."""
+    total, carry = [], Const(0, 1)
+    for k in range(max(len(a), len(b))):
+        x, y = (value[k] if k < len(value) else Const(0, 1) for value in (a, b))
+        total.append(x ^ y ^ carry)
+        carry = (x & y) | (carry & (x ^ y))
+    return Cat(*total, carry)
 
 
 def delayed(m: Module, name: str, valid: Value, cycles: int) -> Value:
@@ -54,10 +75,10 @@ class Destinations(wiring.Component):
     Parameters  config: MlpConfig
     Members     i: In(stream) the tiles, see `destination_layout`, in the order of their rows; go: In, a row comes, of
                 a row of `last_beat` beats as many cycles before the next; with GO the cycle of `go`:
-                load, relu, zero: Out, in GO + 2, the row's words are there, which of them become +0;
+                load, relu, zero: Out, in GO + 2, unit by unit: the row's words are there, which of them become +0;
                 store_valid, store, addends_valid, addends_units, addends_line: Out, GO + 3, a write of a whole row;
-                beat, turn, shared: Out, GO + 3, of the beat's words: which beat of all units' words (shared), or each
-                unit's own, turned by `turn` pieces;
+                shared, beat, turn: Out, GO + 3, of the beat's words: of all units' words (shared) beat `beat`, or each
+                unit's own, turned by `turn` pieces, which is said to each unit and once more;
                 rows_valid, lanes, banks, lines: Out, GO + 4, its write; written: Out, GO + 5, a tile is done
     Timing      as above; a row a cycle. A triangle's piece begins where the row before ended, be it of the cycle before
     Handshake   none: a row's tile has to be in the queue when it comes; `depth` of them fit
@@ -73,11 +94,13 @@ class Destinations(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(self._layout)),
             "go": In(1),
-            "load": Out(1), "relu": Out(1), "zero": Out(data.ArrayLayout(config.columns, config.units)),
+            "load": Out(config.units), "relu": Out(config.units),
+            "zero": Out(data.ArrayLayout(config.columns, config.units)),
             "store_valid": Out(1), "store": Out(_like(self._layout, STORED, row=_bits(config.rows), last=1)),
             "addends_valid": Out(1), "addends_units": Out(config.units),
             "addends_line": Out(_bits(config.addend_lines)),
-            "beat": Out(_bits(config.units // config.halves)), "turn": Out(_bits(config.pieces)), "shared": Out(1),
+            "beat": Out(_bits(config.units // config.halves)), "shared": Out(config.units),
+            "turn": Out(data.ArrayLayout(_bits(config.pieces), config.units + 1)),
             "rows_valid": Out(1), "lanes": Out(config.samples), "banks": Out(config.pieces),
             "lines": Out(data.ArrayLayout(line, config.pieces)),
             "written": Out(1),
@@ -109,13 +132,23 @@ class Destinations(wiring.Component):
                        row=_bits(rows), last=1, exist=units)
         o, valid = Signal(layout, name="counted", reset_less=True), Signal(name="counted_valid")
         # Columns are two groups of rows: of a tile on the diagonal as many count as rows lie above.
-        triangle = Mux(tile.far, config.columns, Cat(row, tile.near))
+        above = Cat(row, tile.near)
+        columns, pieces = Signal(range(config.columns + 1)), Signal(range(config.pieces + 1))
+        m.d.comb += [columns.eq(config.columns), pieces.eq(config.columns // config.piece)]
+        with m.If(~tile.far):
+            m.d.comb += columns.eq(above)
+            with m.Switch(above):
+                for number in range(config.columns):
+                    with m.Case(number):
+                        m.d.comb += pieces.eq(-(-number // config.piece))
         exist = Cat(tile.lanes.word_select(u, rows).bit_select(row, 1) & (~tile.latency | (tile.unit == u))
                     for u in range(units))
         m.d.sync += [
             valid.eq(self.go),
-            *(o[name].eq(tile[name]) for name, _ in layout if name not in ("row", "last", "exist", "columns", "take")),
-            o.columns.eq(Mux(tile.triangle, triangle, tile.columns)), o.take.eq(first & tile.take),
+            *(o[name].eq(tile[name]) for name, _ in layout
+              if name not in ("row", "last", "exist", "columns", "last_pieces", "take")),
+            o.columns.eq(Mux(tile.triangle, columns, tile.columns)),
+            o.last_pieces.eq(Mux(tile.triangle, pieces, tile.last_pieces)), o.take.eq(first & tile.take),
             o.row.eq(row), o.last.eq(last), o.exist.eq(exist),
         ]
         return valid, o
@@ -124,39 +157,44 @@ class Destinations(wiring.Component):
         """Line and first bank of the row, from where the row before left them; which words count."""
         config, units, pieces = self.config, self.config.units, self.config.pieces
         line_bits = len(a.line)
-        kept = Signal(range(pieces + 1))    # pieces of the row's last beat
-        m.d.comb += kept.eq(Mux(a.triangle, (a.columns + config.piece - 1) >> (config.piece - 1).bit_length(),
-                                a.last_pieces))
+        kept = a.last_pieces
         next_line, next_bank = Signal(line_bits, reset_less=True), Signal(_bits(pieces), reset_less=True)
-        line, bank, beyond = Signal(line_bits), Signal(_bits(pieces)), Signal(_bits(pieces) + 1)
+        line, bank = Signal(line_bits), Signal(_bits(pieces))
         m.d.comb += [
             line.eq(Mux(a.take, a.line, next_line)),
             bank.eq(Mux(a.triangle & ~a.take, next_bank, a.start)),
-            beyond.eq(bank + kept),
         ]
+        beyond = _sum(bank, kept)   # below 2 * pieces
         with m.If(valid):
             # A triangle's row goes to another line only as it ends a beat.
             m.d.sync += [
-                next_line.eq(line + Mux(~a.triangle | beyond[-1], a.step, 0)), next_bank.eq(beyond[:-1]),
+                next_line.eq(line + Mux(~a.triangle | beyond[len(bank)], a.step, 0)),
+                next_bank.eq(beyond[:len(bank)]),
             ]
 
         layout = _like(self._layout, (
-            "relu", "rows", "partial", "memory", "last_beat", "line", "beat_lines", "bank", "fixed", "triangle",
-            "start", *STORED), row=len(a.row), last=1, exist=units, kept=range(pieces + 1),
+            "rows", "partial", "memory", "last_beat", "line", "beat_lines", "bank", "fixed", "triangle",
+            "start", *STORED), row=len(a.row), last=1, exist=units, kept=pieces,
             zero=data.ArrayLayout(config.columns, units))
         o, late = Signal(layout, name="followed", reset_less=True), Signal(name="followed_valid")
         passed = [name for name, _ in layout if name not in ("line", "start", "kept", "zero")]
         m.d.sync += [
             late.eq(valid), *(o[name].eq(a[name]) for name in passed),
-            o.line.eq(line), o.start.eq(bank), o.kept.eq(kept),
+            o.line.eq(line), o.start.eq(bank),
+            o.kept.eq(Cat(kept.matches(*range(k + 1, pieces + 1)) for k in range(pieces))),
         ]
         for u in range(units):
             # One behind the other, all units but the last have all their columns, and those behind it none.
             before, after = Signal(name=f"before_{u}"), Signal(name=f"after_{u}")
-            m.d.comb += [before.eq(a.latency & (a.idle_units < units - 1 - u)),
-                         after.eq(a.latency & (a.idle_units > units - 1 - u))]
-            m.d.sync += o.zero[u].eq(Cat(after | (~before & (a.columns <= c)) for c in range(config.columns)))
-        m.d.comb += [self.load.eq(late), self.relu.eq(o.relu), self.zero.eq(o.zero)]
+            m.d.comb += [before.eq(a.latency & a.idle_units.matches(*range(units - 1 - u))),
+                         after.eq(a.latency & a.idle_units.matches(*range(units - u, units)))]
+            m.d.sync += o.zero[u].eq(Cat(after | (~before & a.columns.matches(*range(c + 1)))
+                                         for c in range(config.columns)))
+        for u in range(units):
+            load, relu = (Signal(name=f"{name}_{u}", attrs=KEEP) for name in ("load", "relu"))
+            m.d.sync += [load.eq(valid), relu.eq(a.relu)]
+            m.d.comb += [self.load[u].eq(load), self.relu[u].eq(relu)]
+        m.d.comb += self.zero.eq(o.zero)
         return late, o
 
     def _whole(self, m: Module, valid, b) -> None:
@@ -166,7 +204,8 @@ class Destinations(wiring.Component):
             self.store_valid.eq(valid & b.memory), self.addends_valid.eq(valid & b.partial),
             *(self.store[name].eq(b[name]) for name in (*STORED, "row", "last")),
             self.addends_line.eq(b.line),
-            self.addends_units.eq(Mux(b.latency, Cat(b.idle_units < units - u for u in range(units)), b.exist)),
+            self.addends_units.eq(Mux(
+                b.latency, Cat(b.idle_units.matches(*range(units - u)) for u in range(units)), b.exist)),
         ]
 
     def _beats(self, m: Module, valid, b) -> None:
@@ -176,30 +215,33 @@ class Destinations(wiring.Component):
         beat = Signal(_bits(config.units // config.halves), reset_less=True)
         end = Signal.like(beat, reset_less=True)
         ends, last, wraps = (Signal(name=name, reset_less=True) for name in ("ends", "last", "wraps"))
-        shared = Signal(reset_less=True)
+        shared = [Signal(name=f"shared_{u}", reset_less=True, attrs=KEEP) for u in range(config.units)]
+        turns = [Signal(_bits(pieces), name=f"turn_{u}", reset_less=True, attrs=KEEP) for u in range(config.units + 1)]
+        turn = turns[-1]
         line, after, apart = (Signal(len(b.line), name=name, reset_less=True) for name in ("line", "after", "apart"))
-        turn = Signal(_bits(pieces), reset_less=True)
         lanes, banks = Signal(config.samples, reset_less=True), Signal(pieces, reset_less=True)
         is_rows = Signal(reset_less=True)
         row = Mux(b.fixed, b.bank, b.row)
         with m.If(valid):
             m.d.sync += [
                 beat.eq(0), end.eq(b.last_beat), ends.eq(b.last_beat == 0), last.eq(b.last), is_rows.eq(b.rows),
-                wraps.eq(b.triangle), shared.eq(b.latency), turn.eq(b.start),
+                wraps.eq(b.triangle), *(one.eq(b.latency) for one in shared), *(one.eq(b.start) for one in turns),
                 line.eq(b.line), after.eq(b.line + b.beat_lines), apart.eq(b.beat_lines),
                 lanes.eq(Cat(b.exist[lane // rows] & (row == lane % rows) for lane in range(config.samples))),
                 # Banks of the last beat.
-                banks.eq(Cat(((k - b.start)[:_bits(pieces)] < b.kept) for k in range(pieces))),
+                banks.eq(Cat(choose(b.start, [b.kept[(k - first) % pieces] for first in range(pieces)])
+                             for k in range(pieces))),
             ]
         with m.Else():
             m.d.sync += [beat.eq(beat + 1), ends.eq((beat + 1)[:len(beat)] == end), line.eq(after),
                          after.eq(after + apart)]
         m.d.sync += busy.eq(valid | (busy & ~ends))
-        m.d.comb += [self.beat.eq(beat), self.turn.eq(turn), self.shared.eq(shared), done.eq(busy & ends & last)]
+        m.d.comb += [self.beat.eq(beat), self.turn.eq(Cat(turns)), self.shared.eq(Cat(shared)),
+                     done.eq(busy & ends & last)]
         m.d.sync += [
             self.rows_valid.eq(busy & is_rows & (~ends | banks.any())),
             self.lanes.eq(lanes), self.banks.eq(Mux(ends, banks, ~0)),
-            *(self.lines[k].eq(Mux(wraps & (k < turn), after, line)) for k in range(pieces)),
+            *(self.lines[k].eq(Mux(wraps & turn.matches(*range(k + 1, pieces)), after, line)) for k in range(pieces)),
         ]
         m.d.comb += self.written.eq(delayed(m, "done", done, 2))
 

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.queue import BurstQueue
 from hw.fp.add import Add
 from hw.mlp.config import MlpConfig
-from hw.mlp.destinations import STORED, Destinations, delayed, destination_layout
+from hw.mlp.destinations import KEEP, STORED, Destinations, choose, delayed, destination_layout
 from hw.mlp.records import ADDEND, TARGET, result_layout, store_layout, tile_layout
 from hw.mlp.store import addends_layout, rows_layout
 from hw.mlp.units import ComputeUnits
@@ -23,14 +23,6 @@ NOTHING = 1 << 31       # -0, which leaves every sum as it is
 
 def _bits(values: int) -> int:
     return max(1, (values - 1).bit_length())
-
-
-def _choose(select: Value, values: list[Value]) -> Value:
-    """values[select]; their number is a power of two."""
-    if len(values) == 1:
-        return values[0]
-    half, top = len(values) // 2, (len(values) - 1).bit_length() - 1
-    return Mux(select[top], _choose(select[:top], values[half:]), _choose(select[:top], values[:half]))
 
 
 class ResultLane(wiring.Component):
@@ -212,20 +204,23 @@ class Results(wiring.Component):
     def _finish(self, m: Module, platform, turn: Value, plain: Value):
         """The units' words, finished; held until the next row's are."""
         config, there = self.config, self._destinations
-        came, leaves = Signal(), delayed(m, "leaves", turn, READ)
-        to, at = Signal(_bits(self.depth)), Signal(_bits(self.depth))
-        m.d.sync += [came.eq(self.i_valid), to.eq(to + came), at.eq(at + leaves)]
-        m.d.comb += there.go.eq(delayed(m, "go", leaves, ADDED - 2 - READ))
-        plain = delayed(m, "plain", plain, READ + 1)
+        leaves = delayed(m, "leaves", turn, READ - 1)
+        m.d.comb += there.go.eq(delayed(m, "go", leaves, ADDED - 1 - READ))
+        nothing = delayed(m, "plain", plain, READ)
         words = []
         for u in range(config.units):
+            came, leave, no_addend = (
+                Signal(name=f"{name}_{u}", attrs=KEEP) for name in ("came", "leave", "no_addend"))
+            to, at = (Signal(_bits(self.depth), name=f"{name}_{u}", attrs=KEEP) for name in ("to", "at"))
+            m.d.sync += [came.eq(self.i_valid), leave.eq(leaves), no_addend.eq(nothing),
+                         to.eq(to + came), at.eq(at + leave)]
             for c in range(config.columns):
                 lane = ResultLane(depth=self.depth)
                 place(m, platform, f"lane_{u}_{c}", lane)
                 m.d.comb += [
                     lane.i.eq(self.i.words[u][c]), lane.write.eq(came), lane.to.eq(to), lane.at.eq(at),
-                    lane.addend.eq(self.addends[u][c]), lane.plain.eq(plain), lane.load.eq(there.load),
-                    lane.zero.eq(there.zero[u][c]), lane.relu.eq(there.relu),
+                    lane.addend.eq(self.addends[u][c]), lane.plain.eq(no_addend), lane.load.eq(there.load[u]),
+                    lane.zero.eq(there.zero[u][c]), lane.relu.eq(there.relu[u]),
                 ]
                 words.append(lane.o)
         return [words[u * config.columns:(u + 1) * config.columns] for u in range(config.units)]
@@ -251,9 +246,9 @@ class Results(wiring.Component):
             bank, word = divmod(k, piece)
             source = [(bank - turn) % pieces * piece + word for turn in range(pieces)]
             beats = Signal(32, name=f"beats_{k}")
-            m.d.comb += beats.eq(_choose(Cat(there.turn, there.beat), [
+            m.d.comb += beats.eq(choose(Cat(there.turn[config.units], there.beat), [
                 row[beat * config.words + at] for beat in range(self.beats) for at in source]))
             for u in range(config.units):
                 own = source[:pieces // halves]
-                m.d.sync += rows.words[u][k].eq(Mux(there.shared, beats, _choose(there.turn, [
+                m.d.sync += rows.words[u][k].eq(Mux(there.shared[u], beats, choose(there.turn[u], [
                     words[u][at % config.columns] for at in own])))
