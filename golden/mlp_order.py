@@ -1,0 +1,222 @@
+"""In which order the MLP core takes a layer or an interaction: tiles of results, and the slots of each tile.
+
+By the letter of the contract, with products and divisions; instructions are dicts of hw.isa's fields, `interact`
+says which of the two, `number` which of the program.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Shape", "Tile", "slot", "tiles"]
+
+THROUGHPUT, LATENCY = 0, 1
+BIAS, PARTIAL_ADDEND = 1, 2
+ROWS, FEATURE, PARTIAL, MEMORY = range(4)
+RELU, SIGMOID = 1, 2
+SHARED, OWN, FEATURES = range(3)
+
+Item = Mapping[str, int]
+
+
+class Shape(NamedTuple):
+    """Sizes of a core, names as in its preset."""
+
+    units: int
+    rows: int
+    width: int
+    words: int
+    row_lines: int
+    weight_lines: int
+    addend_lines: int
+
+    @property
+    def columns(self) -> int:
+        return 2 * self.rows
+
+    @property
+    def samples(self) -> int:
+        return self.units * self.rows
+
+    @property
+    def piece(self) -> int:
+        return max(2, self.width)
+
+    @property
+    def pieces(self) -> int:
+        return self.words // self.piece
+
+    @property
+    def parts(self) -> int:
+        return self.piece // self.width
+
+    @property
+    def halves(self) -> int:
+        return self.words // self.columns
+
+
+class Tile(NamedTuple):
+    """A tile of results.
+
+    fields: of hw.mlp.records.tile_layout; slots: cycles with operands; need: least cycles from the last slot of the
+    tile before, as far as the tile itself says; lagged: begins only when few enough are under way; new, final: the
+    first and the last of its instruction; place: (group of weights, sample group, unit) or, of an interaction,
+    (sample of the unit, group a, block b); twice: slots a step
+    """
+
+    item: Item
+    fields: dict[str, int]
+    slots: int
+    need: int
+    live: int
+    lagged: bool
+    new: bool
+    final: bool
+    place: tuple[int, int, int]
+    twice: bool = False
+
+
+def tiles(shape: Shape, item: Item) -> Iterator[Tile]:
+    """The tiles of an instruction in their order."""
+    found = _interact(shape, item) if item["interact"] else _layer(shape, item)
+    before, new = next(found), True
+    for tile in found:
+        yield before._replace(new=new)
+        before, new = tile, False
+    yield before._replace(new=new, final=True)
+
+
+def _layer(shape: Shape, item: Item) -> Iterator[Tile]:
+    units, rows, halves = shape.units, shape.rows, shape.halves
+    count, groups = item["count"], item["groups"]
+    sample_groups = -(-count // shape.samples)
+    if item["mode"] == LATENCY:
+        for q in range(-(-groups // units)):
+            for s in range(sample_groups):
+                for c in range(units):
+                    if (s * units + c) * rows < count:
+                        yield _layer_tile(shape, item, q, s, c, sample_groups)
+    else:
+        for q in range(-(-groups // halves)):
+            for s in range(sample_groups):
+                for h in range(halves):
+                    if q * halves + h < groups:
+                        yield _layer_tile(shape, item, q, s, h, sample_groups)
+
+
+def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_groups: int) -> Tile:
+    """inner: the half of the beat, or with LATENCY the unit whose rows are taken."""
+    units, rows, halves, columns = shape.units, shape.rows, shape.halves, shape.columns
+    count, groups, target = item["count"], item["groups"], item["target"]
+    latency = item["mode"] == LATENCY
+    if latency:
+        group, last_group = q * units, groups - 1
+        in_use = min(units, groups - group)
+        last = in_use == groups - group
+        beat, half, fills, unit = q * (units // halves), 0, True, inner
+        lanes = [unit == lane // rows and s * shape.samples + lane < count for lane in range(shape.samples)]
+        live = sum(lanes)
+        partial = ((q * sample_groups + s) * units + inner) * rows
+        need = max(rows, live * (units // halves))
+    else:
+        group, last_group, in_use = q * halves + inner, groups - 1, units
+        last = group == last_group
+        beat, half, fills, unit = q, inner, inner == halves - 1 or last, group % units
+        lanes = [s * shape.samples + lane < count for lane in range(shape.samples)]
+        live = sum(lanes[:rows])
+        partial = (group * sample_groups + s) * rows
+        need = rows
+    start = half * columns // shape.piece
+    row = 0
+    if target == FEATURE:
+        line = item["to_line"] + s * rows * item["to_apart"] + beat
+        row, turn = item["feature"] % rows, item["feature"] // rows
+        start += turn
+    elif target == PARTIAL:
+        line = item["to_line"] + partial
+    else:
+        line = item["to_line"] + beat * item["to_apart"] + s
+    addend_line = item["addend_line"] + (partial if item["addend"] == PARTIAL_ADDEND else group)
+    fields = {
+        "live": live, "latency": int(latency), "unit": unit, "lanes": _mask(lanes),
+        "addend": item["addend"], "addend_line": addend_line % shape.addend_lines,
+        "relu": int(item["activation"] == RELU and target != PARTIAL),
+        "columns": item["tail"] if last else columns, "idle_units": units - in_use,
+        "target": target, "line": line % (1 << 16), "row_lines": item["to_apart"] if target == FEATURE else 0,
+        "beat_lines": 1 if target == FEATURE else item["to_apart"], "start": start % shape.pieces,
+        "fixed": int(target == FEATURE), "bank": row,
+        "triangle": 0, "group": 0, "block": 0, "begin": 0,
+        "out": (item["out"] + s * shape.samples * item["out_stride"] + beat) % (1 << 32),
+        "stride": item["out_stride"], "half": half, "fills": int(fills),
+        "sigmoid": int(item["activation"] == SIGMOID), "outs": -(-in_use // halves),
+        "number": item["number"] % (1 << 16),
+    }
+    lagged = q == 0 or item["addend"] == PARTIAL_ADDEND
+    return Tile(item, fields, item["steps"], need, live, lagged, False, False, (group, s, unit))
+
+
+def _interact(shape: Shape, item: Item) -> Iterator[Tile]:
+    rows, columns = shape.rows, shape.columns
+    count, features = item["count"], item["features"]
+    first = True
+    for s in range(-(-count // shape.samples)):
+        for r in range(rows):
+            if s * shape.samples + r >= count:
+                break
+            for a in range(-(-features // rows)):
+                b = 0
+                while b * columns < min(features, (a + 1) * rows) - 1:
+                    yield _interact_tile(shape, item, s, r, a, b, first)
+                    b, first = b + 1, False
+
+
+def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int, first: bool) -> Tile:
+    rows, pieces = shape.rows, shape.pieces
+    live = min(rows, item["features"] - a * rows)
+    lanes = [s * shape.samples + unit * rows + r < item["count"] and row < live
+             for unit in range(shape.units) for row in range(rows)]
+    present = [group for group in (2 * b, 2 * b + 1) if group <= a]
+    twice = any(group != a and (group - a) % pieces == 0 for group in present)
+    fields = {
+        "live": live, "latency": 0, "unit": 0, "lanes": _mask(lanes), "addend": 0, "addend_line": 0, "relu": 0,
+        "columns": shape.columns, "idle_units": 0,
+        "target": ROWS, "line": (item["to_line"] + s) % (1 << 16), "row_lines": 0, "beat_lines": item["to_apart"],
+        "start": 0, "fixed": 1, "bank": r, "triangle": 1, "group": a, "block": b, "begin": int(a == 0 and b == 0),
+        "out": 0, "stride": 0, "half": 0, "fills": 1, "sigmoid": 0, "outs": shape.units // shape.halves,
+        "number": item["number"] % (1 << 16),
+    }
+    steps = item["row_beats"] * pieces * shape.parts
+    return Tile(item, fields, steps << twice, rows, live, first, False, False, (s * rows + r, a, b), twice)
+
+
+def _mask(bits: list[bool]) -> int:
+    return sum(bit << at for at, bit in enumerate(bits))
+
+
+def slot(shape: Shape, tile: Tile, number: int) -> dict[str, Any]:
+    """Slot `number` of a tile: the fields of hw.mlp.records.slot_layout."""
+    item, pieces = tile.item, shape.pieces
+    k = number // 2 if tile.twice else number
+    blank, keep = tile.twice and number % 2 == 0, tile.twice and number % 2 == 1
+    q, piece, part = k // (pieces * shape.parts), k // shape.parts % pieces, k % shape.parts
+    if item["interact"]:
+        j, a, b = tile.place
+        base = item["line"] + j * item["apart"] + q
+        x_bank, y_banks = (piece + a) % pieces, [(piece + 2 * b) % pieces, (piece + 2 * b + 1) % pieces]
+        lines = [base + a * item["row_beats"]] * pieces
+        if not blank:
+            for m in range(2):
+                lines[y_banks[m]] = base + (2 * b + m) * item["row_beats"]
+        y_groups = 0 if blank else 1 | (2 * b + 1 <= a) << 1
+        weight_line, source, unit = k, FEATURES, 0
+    else:
+        group, s, unit = tile.place
+        x_bank, y_banks, y_groups = piece, [piece, (piece + 1) % pieces], 0
+        lines = [item["line"] + q * item["apart"] + s] * pieces
+        weight_line = item["weight_line"] + group // shape.units * item["steps"] + k
+        source = OWN if item["mode"] == LATENCY else SHARED
+    return {
+        "lines": [line % shape.row_lines for line in lines], "x_bank": x_bank, "part": part, "y_banks": y_banks,
+        "weight_line": weight_line % shape.weight_lines, "source": source, "unit": unit,
+        "keep": int(keep), "blank": int(blank), "lanes": tile.fields["lanes"], "y_groups": y_groups,
+        "first": int(number == 0), "last": int(number == tile.slots - 1), "live": tile.live,
+    }

@@ -1,0 +1,253 @@
+"""Turns layers and interactions into slots for the arrays and tiles for what comes behind them."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.mlp.config import MlpConfig
+from hw.mlp.interact_order import InteractOrder
+from hw.mlp.layer_order import LayerOrder, order_layout
+from hw.mlp.plan import LAG_BITS, SHORT_BITS, Planner, plan_layout, shared_layout
+from hw.mlp.records import TARGET, layer_layout, slot_layout, tile_layout
+
+__all__ = ["STALLS", "Sequencer"]
+
+STALLS = ("rows", "weights", "lag", "write", "program")
+
+
+class Sequencer(wiring.Component):
+    """Issues the slots of layers and interactions, one a cycle, and tells what becomes of each tile's results.
+
+    Instruction by instruction: prepared while the one before is cut into tiles, cut into tiles while those of the one
+    before are issued. Two tiles wait for the one that is issued, so that it can follow at once.
+    Source: SCRec §III.E (the MLP core's instructions)
+
+    Parameters  config: MlpConfig
+    Members     i: In(stream of layer_layout); rows_done, weights_done: In, loads that are done; written: In, a pulse,
+                a tile's results can be read by the slot of the next cycle; room: In, for another tile on its way to
+                memory; valid, slot: Out, of slot_layout; tile_valid, tile: Out, of tile_layout, with a tile's last
+                slot; reserve: Out, with the first slot of a tile for memory; done: Out, with the last slot of an
+                instruction; number: Out, of the instruction that is issued; stall: Out, why no slot went: at most one;
+                idle: Out, nothing is inside and all tiles are written
+    Timing      a slot a cycle. The first slot comes 8 cycles after i. Before a tile lie as many cycles without
+                a slot as its last slot needs to be behind the last one before it: rows; in latency mode the writes of
+                its live rows; what the array needs after a tile of more live rows. From `written` to the slot that
+                waited for it 2 cycles
+    Handshake   all outputs but `idle` come from registers; i.ready does; room has to count a `reserve` in the cycle
+                after it
+    Reset       drops everything
+    Golden      golden.mlp_order, golden.mlp_sequencer          Tests  verif/test_mlp_sequencer.py
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        super().__init__({
+            "i": In(stream.Signature(layer_layout(config))),
+            "rows_done": In(32), "weights_done": In(32), "written": In(1), "room": In(1), "reserve": Out(1),
+            "valid": Out(1), "slot": Out(slot_layout(config)),
+            "tile_valid": Out(1), "tile": Out(tile_layout(config)),
+            "done": Out(1), "number": Out(32),
+            "stall": Out(data.StructLayout(dict.fromkeys(STALLS, 1))), "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Sequencer({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        self.begin = Signal()       # a tile's first slot goes
+        self.end = Signal()         # a tile's last slot does
+        self.under_way = Signal(LAG_BITS)
+        self.empty = Signal()       # no tile waits or is issued
+        self.change = Signal(signed(2))     # of the tiles under way
+        m.d.comb += self.change.eq(self.begin - self.written)
+        m.d.sync += self.under_way.eq(self.under_way + self.change)
+
+        self.current = Signal(data.StructLayout({"order": order_layout(config), "new": 1}), reset_less=True)
+        self.shared = Signal(shared_layout(config), reset_less=True)
+        self._orders(m)
+        self._queue(m)
+        self._may(m)
+        self._slots(m)
+        return m
+
+    def _orders(self, m: Module) -> None:
+        """Cuts instructions into tiles, one every other cycle at most."""
+        config = self.config
+        m.submodules.planner = planner = Planner(config)
+        m.submodules.layer = layer = LayerOrder(config)
+        m.submodules.interact = interact = InteractOrder(config)
+        self.plan = plan = Signal(plan_layout(config), reset_less=True)
+        self.cutting, self.unbegun = Signal(), Signal()     # tiles are left; its first has not begun
+        self.loaded = Signal()      # the plan is new
+        settled, fresh = Signal(), Signal(reset_less=True)
+        self.emit, self.new = Signal(), Signal()
+        self.order, load = Signal(order_layout(config)), Signal()
+        self.first_free = Signal()
+        m.d.comb += [
+            planner.i.payload.eq(self.i.payload), planner.i.valid.eq(self.i.valid), self.i.ready.eq(planner.i.ready),
+            self.order.eq(Mux(plan.interact, interact.o, layer.o)),
+            self.emit.eq(self.cutting & settled & self.first_free), self.new.eq(fresh),
+            load.eq(planner.valid & ~self.unbegun & (~self.cutting | (self.emit & self.order.final))),
+            planner.taken.eq(load),
+            self.idle.eq(planner.empty & ~self.cutting & ~self.unbegun & self.empty & (self.under_way == 0)),
+        ]
+        for part in (layer, interact):
+            m.d.comb += [part.load.eq(load), part.next.eq(planner.plan), part.plan.eq(plan), part.step.eq(self.emit)]
+        m.d.sync += [
+            self.loaded.eq(load), settled.eq(self.cutting & ~self.emit & ~load),
+            self.cutting.eq(load | (self.cutting & ~(self.emit & self.order.final))),
+            self.unbegun.eq(load | (self.unbegun & ~(self.begin & self.current.new))),
+            fresh.eq(load | (fresh & ~self.emit)),
+        ]
+        with m.If(load):
+            m.d.sync += plan.eq(planner.plan)
+
+    def _queue(self, m: Module) -> None:
+        """Two tiles behind the one that is issued. Each place fills when it is empty: no path through all of them."""
+        first, second = (Signal(self.current.shape(), name=name, reset_less=True) for name in ("first", "second"))
+        first_valid, second_valid, self.valid_now = Signal(), Signal(), Signal()
+        move, self.take = Signal(), Signal()
+        m.d.comb += [
+            self.first_free.eq(~first_valid), move.eq(first_valid & ~second_valid),
+            self.take.eq(second_valid & (~self.valid_now | self.end)),
+            self.empty.eq(~(first_valid | second_valid | self.valid_now)),
+        ]
+        m.d.sync += [
+            first_valid.eq(self.emit | (first_valid & ~move)), second_valid.eq(move | (second_valid & ~self.take)),
+            self.valid_now.eq(self.take | (self.valid_now & ~self.end)),
+        ]
+        with m.If(self.emit):
+            m.d.sync += [first.order.eq(self.order), first.new.eq(self.new)]
+        with m.If(move):
+            m.d.sync += second.eq(first)
+        with m.If(self.take):
+            m.d.sync += self.current.eq(second)
+            with m.If(second.new):
+                m.d.sync += self.shared.eq(self.plan.shared)
+        # The tile that is taken, and what its instruction's have in common.
+        self.second, self.second_shared = second.order, Signal(self.shared.shape())
+        m.d.comb += self.second_shared.eq(Mux(second.new, self.plan.shared, self.shared))
+
+        # Cycles from the last slot before to the last one of the tile; those that are then without a slot.
+        live, bits = first.order.live, len(first.order.apart) + 1
+        before, least = Signal(len(live)), Signal(bits, reset_less=True)
+        after = Signal(signed(bits))
+        missing = Signal(signed(max(bits, SHORT_BITS + 1) + 1))
+        pads, self.padded = Signal(bits, reset_less=True), Signal(reset_less=True)
+        m.d.comb += [after.eq((before << 1) - live), missing.eq(least - second.order.short)]
+        with m.If(move):
+            m.d.sync += [
+                before.eq(live), least.eq(Mux(after > first.order.apart, after, first.order.apart))]
+        with m.Elif(self.idle):
+            m.d.sync += before.eq(0)
+        with m.If(self.take):
+            m.d.sync += [pads.eq(missing), self.padded.eq(missing <= 0)]
+        with m.Elif(~self.padded):
+            m.d.sync += [pads.eq(pads - 1), self.padded.eq(pads == 1)]
+
+    def _may(self, m: Module) -> None:
+        """Whether the tile that is next may begin, from registers and `room`."""
+        plan, current, shared = self.plan, self.current, self.shared
+        rows_there, weights_there = Signal(reset_less=True), Signal(reset_less=True)
+        m.d.sync += [
+            rows_there.eq(self.rows_done >= plan.after_rows), weights_there.eq(self.weights_done >= plan.after_weights)]
+        # How many more may be under way: of the instruction that is cut, and of the one that is issued.
+        width = signed(LAG_BITS + 1)
+        coming, margin, difference = (Signal(width, name=name, reset_less=True)
+                                      for name in ("coming_margin", "margin", "difference"))
+        changed = Signal(signed(2), reset_less=True)
+        subtracted = Signal(reset_less=True)
+        begins_new = self.begin & current.new
+        # The difference takes a cycle of its own, and what changes meanwhile is put right behind it.
+        m.d.sync += [
+            subtracted.eq(self.loaded), changed.eq(self.change), difference.eq(plan.lag - self.under_way),
+        ]
+        correction = Signal(signed(3))
+        m.d.comb += correction.eq(self.change + Mux(subtracted, changed, 0))
+        m.d.sync += [
+            coming.eq(Mux(subtracted, difference, coming) - correction),
+            margin.eq(Mux(begins_new, coming, margin) - self.change),
+        ]
+        inside = Signal()
+        self.inside = inside
+        self.go, may = Signal(), Signal()
+        memory = shared.target == TARGET.MEMORY
+        crowded = current.order.lagged & Mux(current.new, coming[-1], margin[-1])
+        full = memory & ~self.room
+        # In the order in which they are told.
+        waits = [current.new & ~rows_there, current.new & ~weights_there, crowded, full]
+        m.d.comb += [
+            may.eq(self.padded & ~Cat(waits).any()),
+            self.go.eq(self.valid_now & (inside | may)), self.begin.eq(self.go & ~inside),
+        ]
+        with m.If(self.go):
+            m.d.sync += inside.eq(~self.end)
+        stopped = self.valid_now & ~inside & self.padded
+        m.d.sync += [
+            self.stall.program.eq(~self.valid_now),
+            *(self.stall[name].eq(stopped & wait & ~Cat(waits[:at]).any())
+              for at, (name, wait) in enumerate(zip(STALLS, waits, strict=False))),
+            self.reserve.eq(self.begin & memory),
+        ]
+
+    def _slots(self, m: Module) -> None:
+        """The slots of a tile, and its record."""
+        config, order, shared = self.config, self.current.order, self.shared
+        coming, coming_shared = self.second, self.second_shared
+        slot, tile = self.slot, self.tile
+        triangle = shared.triangle
+
+        # -- Where the tile is: steps, banks of a beat, parts of a piece; with two slots a step which of them.
+        left, last = Signal(16, reset_less=True), Signal(reset_less=True)
+        part = Signal(len(slot.part), reset_less=True)
+        bank, x_bank, y_bank = (Signal(len(slot.x_bank), name=name, reset_less=True)
+                                for name in ("bank", "x_bank", "y_bank"))
+        again = Signal()
+        step, next_bank, next_beat = Signal(), Signal(), Signal()
+        x_line, weight = Signal(len(coming.x_line), reset_less=True), Signal(len(coming.weight_line), reset_less=True)
+        y_lines = [Signal(len(x_line), name=f"y_line_{k}", reset_less=True) for k in range(2)]
+        m.d.comb += [
+            step.eq(self.go & (again | ~order.twice)), self.end.eq(step & last),
+            next_bank.eq(step & (part == config.parts - 1)), next_beat.eq(next_bank & (bank == config.pieces - 1)),
+        ]
+        with m.If(self.go):
+            m.d.sync += again.eq(order.twice & ~again)
+        with m.If(self.take):
+            m.d.sync += [
+                left.eq(coming_shared.steps_less_one), last.eq(coming_shared.once), part.eq(0), bank.eq(0),
+                x_bank.eq(coming.x_bank), y_bank.eq(coming.y_bank), x_line.eq(coming.x_line),
+                weight.eq(coming.weight_line), *(line.eq(first) for line, first in zip(y_lines, coming.y_lines))]
+        with m.Elif(step):
+            m.d.sync += [left.eq(left - 1), last.eq(left == 1), weight.eq(weight + 1)]
+            m.d.sync += part.eq(Mux(part == config.parts - 1, 0, part + 1))
+            with m.If(next_bank):
+                m.d.sync += [bank.eq(bank + 1), x_bank.eq(x_bank + 1), y_bank.eq(y_bank + 1)]
+            with m.If(next_beat):
+                m.d.sync += [line.eq(line + shared.hop) for line in (x_line, *y_lines)]
+
+        # -- The slot. Columns' banks go before the rows', but for the slot that reads the rows alone.
+        blank, keep = order.twice & ~again, order.twice & again
+        y_next = (y_bank + 1)[:len(y_bank)]
+        m.d.sync += [
+            self.valid.eq(self.go), slot.x_bank.eq(x_bank), slot.part.eq(part),
+            slot.y_banks[0].eq(y_bank), slot.y_banks[1].eq(y_next),
+            slot.weight_line.eq(weight), slot.source.eq(shared.source), slot.unit.eq(order.unit),
+            slot.keep.eq(keep), slot.blank.eq(blank), slot.lanes.eq(order.lanes),
+            slot.y_groups.eq(Mux(blank, 0, order.y_groups)),
+            slot.first.eq(self.begin), slot.last.eq(self.end), slot.live.eq(order.live),
+        ]
+        for k in range(config.pieces):
+            picks = [triangle & ~blank & (number == k) for number in (y_bank, y_next)]
+            m.d.sync += slot.lines[k].eq(Mux(picks[0], y_lines[0], Mux(picks[1], y_lines[1], x_line)))
+
+        # -- The tile.
+        halves_log2 = (config.halves - 1).bit_length()
+        names = tile.shape().members
+        m.d.sync += [
+            self.tile_valid.eq(self.end), self.done.eq(self.end & order.final), self.number.eq(shared.number),
+            *(tile[name].eq(source[name]) for source in (order, shared) for name in source.shape().members
+              if name in names),
+            tile.outs.eq(((~order.idle_units)[:len(order.idle_units)] >> halves_log2) + 1),
+        ]
