@@ -111,12 +111,6 @@ class Instruction:
             *w[10:16])
 
 
-def _sigmoid(y: NDArray[np.float32]) -> NDArray[np.float32]:
-    if not hasattr(fp32, "sigmoid"):
-        raise NotImplementedError("golden.fp32 has no sigmoid yet")
-    return fp32.sigmoid(y)
-
-
 class Mlp:
     """An MLP core with what stays in it from run to run: its memories, here zeros at first.
 
@@ -266,9 +260,9 @@ class Mlp:
             y = fp32.add(y, self.addend_memory[self._partials(item, item.addend_line)])
         if item.activation == RELU:
             y = fp32.maximum(y, np.float32(0))
-        y[:, -1, item.tail:] = 0
         if item.activation == SIGMOID:
-            y = _sigmoid(y)
+            y = fp32.sigmoid(y)
+        y[:, -1, item.tail:] = 0
         self._put(item, fp32.bits(y), memory, counters)
         samples = -(-count // (self.rows * self.units))
         if item.mode == LATENCY:

@@ -12,7 +12,7 @@ ROOMS = ("hw", "golden", "gen", "verif", "fpga", "hotrail", "bench")
 LAW = {
     "golden": ((), ("numpy", "numba", "tensorly")),
     "hw": ((), ("amaranth",)),
-    "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "pyosys", "matplotlib")),
+    "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "matplotlib")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
     "fpga": (("gen",), ("numpy", "torch")),

@@ -1,0 +1,445 @@
+"""Networks of fully connected layers as recommendation models have them.
+
+    dense -> bottom layers -> interaction with the sparse features -> top layers -> prediction
+
+    interaction none    the bottom layers are the whole network
+                concat  top's input = bottom's output, feature 1, .., feature F, one behind the other
+                dot     top's input = bottom's output, then the dot products of all pairs of the features, feature 0
+                        being the bottom's output: (1, 0), (2, 0), (2, 1), (3, 0), .. as torch.tril_indices has them
+
+A network comes from arrays, from a model's TOML in gen/models (sizes; the weights are random) or from an ONNX file.
+Source: SCRec Fig. 9a; Hotline Table 7.1.
+"""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["ACTIVATIONS", "INTERACTIONS", "Layer", "Model", "Network", "models", "read_onnx"]
+
+FOLDER = Path(__file__).parent / "models"
+ACTIVATIONS = ("none", "relu", "sigmoid")
+INTERACTIONS = ("none", "concat", "dot")
+KEYS = ("about", "bottom", "interaction", "features", "dim", "top", "hidden", "last")
+FEATURES_MAX = 255
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """activation(x @ weights + bias): weights (inputs, outputs), bias (outputs,) or None, both float32 and finite.
+
+    Raises      ValueError: a wrong shape, a value that is no finite float32, an activation that there is not
+    """
+
+    weights: NDArray[np.float32]
+    bias: NDArray[np.float32] | None = None
+    activation: str = "none"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _floats("weights", self.weights))
+        if self.weights.ndim != 2 or 0 in self.weights.shape:
+            raise ValueError(f"weights must have the shape (inputs, outputs), not {self.weights.shape}")
+        if self.bias is not None:
+            object.__setattr__(self, "bias", _floats("bias", self.bias))
+            if self.bias.shape != (self.outputs,):
+                raise ValueError(f"bias must have the shape ({self.outputs},), not {self.bias.shape}")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation!r}")
+
+    @property
+    def inputs(self) -> int:
+        return self.weights.shape[0]
+
+    @property
+    def outputs(self) -> int:
+        return self.weights.shape[1]
+
+    def __call__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The layer in float64."""
+        y = x @ self.weights.astype(np.float64)
+        if self.bias is not None:
+            y = y + self.bias
+        if self.activation == "relu":
+            return np.maximum(y, 0)
+        return 1 / (1 + np.exp(-y)) if self.activation == "sigmoid" else y
+
+
+def _floats(what: str, array: ArrayLike) -> NDArray[np.float32]:
+    given = np.asarray(array)
+    if given.dtype.kind not in "fiu":
+        raise ValueError(f"{what} must be numbers, not {given.dtype}")
+    with np.errstate(over="ignore"):
+        words = np.ascontiguousarray(given, np.float32)
+    if not np.isfinite(words).all():
+        at = tuple(int(k) for k in np.argwhere(~np.isfinite(words))[0])
+        raise ValueError(f"{what} must be finite float32 numbers; at {at} stands {given[at]}")
+    return words
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Layers that go together. features, dim: sparse features and words of each, 0 without an interaction.
+
+    Raises      ValueError: one sentence that names the layer: shapes that do not chain, a sigmoid that is not last
+    """
+
+    bottom: Sequence[Layer]
+    interaction: str = "none"
+    features: int = 0
+    dim: int = 0
+    top: Sequence[Layer] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bottom", tuple(self.bottom))
+        object.__setattr__(self, "top", tuple(self.top))
+        _check_shape(self.interaction, self.features, self.dim, len(self.bottom), len(self.top))
+        width = self.bottom[0].inputs
+        for name, layer in self.layers():
+            if name == "top 1":
+                if self.interaction == "dot" and width != self.dim:
+                    raise ValueError(f"the bottom's {width} outputs are a feature among others of {self.dim} words: "
+                                     "they must be as many")
+                width = self.top_inputs
+            if layer.inputs != width:
+                raise ValueError(f"layer {name} has weights for {layer.inputs} inputs, and gets {width}")
+            width = layer.outputs
+            if layer.activation == "sigmoid" and layer is not (self.top or self.bottom)[-1]:
+                raise ValueError(f"layer {name} has a sigmoid; only the network's last layer may")
+
+    def layers(self) -> Iterator[tuple[str, Layer]]:
+        """(name, layer) in order."""
+        for part, layers in (("bottom", self.bottom), ("top", self.top)):
+            for number, layer in enumerate(layers, 1):
+                yield f"{part} {number}", layer
+
+    @property
+    def inputs(self) -> int:
+        """Dense words of a sample."""
+        return self.bottom[0].inputs
+
+    @property
+    def outputs(self) -> int:
+        return (self.top or self.bottom)[-1].outputs
+
+    @property
+    def top_inputs(self) -> int:
+        """Words that the first top layer gets."""
+        return _top_inputs(self.interaction, self.bottom[-1].outputs, self.features, self.dim)
+
+    @property
+    def macs(self) -> int:
+        """Multiplications that a sample asks for: those of the layers and of the pairs of features."""
+        pairs = (self.features + 1) * self.features // 2 if self.interaction == "dot" else 0
+        return sum(layer.weights.size for _, layer in self.layers()) + pairs * self.dim
+
+    def __call__(self, dense: ArrayLike, embeddings: ArrayLike | None = None) -> NDArray[np.float64]:
+        """The predictions in float64."""
+        x = np.asarray(dense, np.float64)
+        for layer in self.bottom:
+            x = layer(x)
+        if self.interaction == "none":
+            return x
+        sparse = np.asarray(embeddings, np.float64).reshape(len(x), self.features, self.dim)
+        if self.interaction == "concat":
+            x = np.concatenate([x, sparse.reshape(len(x), -1)], axis=1)
+        else:
+            vectors = np.concatenate([x[:, None], sparse], axis=1)
+            row, column = np.tril_indices(self.features + 1, -1)
+            x = np.concatenate([x, (vectors @ vectors.swapaxes(1, 2))[:, row, column]], axis=1)
+        for layer in self.top:
+            x = layer(x)
+        return x
+
+    @classmethod
+    def gemm(cls, weights: ArrayLike) -> "Network":
+        """A plain matrix product: x @ weights."""
+        return cls((Layer(np.asarray(weights)),))
+
+    @classmethod
+    def model(cls, name: str, *, dim: int | None = None, seed: int = 0) -> "Network":
+        """A model of gen/models with random weights; dim: of its features, where the model leaves it open."""
+        return Model.load(name, dim=dim).network(seed)
+
+    @classmethod
+    def onnx(cls, path: str | Path) -> "Network":
+        """The network of an ONNX file; see read_onnx."""
+        return read_onnx(path)
+
+
+def _check_shape(interaction: str, features: int, dim: int, bottom: int, top: int) -> None:
+    if interaction not in INTERACTIONS:
+        raise ValueError(f"interaction must be one of {', '.join(INTERACTIONS)}, not {interaction!r}")
+    if not bottom:
+        raise ValueError("a network needs a bottom layer at least")
+    if interaction == "none":
+        if top or features or dim:
+            raise ValueError("a network without an interaction has bottom layers alone, no features and no top")
+        return
+    if not top:
+        raise ValueError(f"interaction {interaction} needs a top layer at least")
+    most = FEATURES_MAX - (interaction == "dot")
+    if not 1 <= features <= most:
+        raise ValueError(f"features must be 1 to {most}, not {features}")
+    if dim < 1:
+        raise ValueError(f"dim must be at least 1, not {dim}")
+
+
+def _top_inputs(interaction: str, bottom: int, features: int, dim: int) -> int:
+    if interaction == "concat":
+        return bottom + features * dim
+    return bottom + (features + 1) * features // 2 if interaction == "dot" else 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """The sizes of a network. bottom: the dense inputs, then the outputs of each layer; top: the outputs of each."""
+
+    name: str
+    about: str
+    bottom: tuple[int, ...]
+    interaction: str
+    features: int
+    dim: int
+    top: tuple[int, ...]
+    hidden: str
+    last: str
+
+    @classmethod
+    def load(cls, name: str | Path, *, dim: int | None = None) -> "Model":
+        """A model by its name in gen/models, or from a path that ends in .toml.
+
+        dim: words of a feature where the file leaves it open ("D" as the bottom's last width).
+        Raises      ValueError: the file, or a key in it, is missing, unknown or impossible
+        """
+        path = Path(name) if str(name).endswith(".toml") else FOLDER / f"{name}.toml"
+        if not path.is_file():
+            raise ValueError(f"there is no model {str(name)!r}; there are {', '.join(models())}, or give the path of "
+                             "a .toml file")
+        try:
+            content: dict[str, Any] = tomllib.loads(path.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path.name}: not valid TOML: {error}") from None
+        for key in content:
+            if key not in KEYS:
+                raise ValueError(f"{path.name}: {key}: unknown key; allowed are {', '.join(KEYS)}")
+        for key in ("about", "bottom", "interaction", "hidden", "last"):
+            if key not in content:
+                raise ValueError(f"{path.name}: {key}: missing key")
+        bottom, top = content["bottom"], content.get("top", [])
+        is_open = isinstance(bottom, list) and bottom[-1:] == ["D"]
+        if is_open:
+            if dim is None:
+                raise ValueError(f"{path.name}: the model leaves the features' dimension open: say dim")
+            bottom = [*bottom[:-1], dim]
+        elif dim is not None and dim != content.get("dim"):
+            raise ValueError(f"{path.name}: the features' dimension is {content.get('dim', 'none')}, not {dim}")
+        for key, widths in (("bottom", bottom), ("top", top)):
+            if not isinstance(widths, list) or not all(type(width) is int and width >= 1 for width in widths):
+                raise ValueError(f"{path.name}: {key} = {widths!r}: must be a list of widths")
+        if len(bottom) < 2:
+            raise ValueError(f"{path.name}: bottom = {bottom!r}: must have the dense inputs and a layer's outputs")
+        for key in ("features", "dim"):
+            if type(content.get(key, 0)) is not int:
+                raise ValueError(f"{path.name}: {key} = {content[key]!r}: must be a whole number")
+        for key in ("hidden", "last"):
+            if content[key] not in ACTIVATIONS:
+                raise ValueError(f"{path.name}: {key} = {content[key]!r}: must be one of {', '.join(ACTIVATIONS)}")
+        words = content.get("dim", dim or 0) if content["interaction"] != "none" else 0
+        try:
+            _check_shape(content["interaction"], content.get("features", 0), words, len(bottom) - 1, len(top))
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from None
+        return cls(path.stem, content["about"], tuple(bottom), content["interaction"], content.get("features", 0),
+                   words, tuple(top), content["hidden"], content["last"])
+
+    def network(self, seed: int = 0) -> Network:
+        """A network of these sizes with random weights that keep the words' size from layer to layer."""
+        random = np.random.default_rng(seed)
+
+        def layers(widths: Sequence[int], is_last: bool) -> list[Layer]:
+            return [Layer(random.standard_normal((k, n), np.float32) * np.float32((2 / k) ** 0.5),
+                          random.standard_normal(n, np.float32) * np.float32(0.1),
+                          self.last if is_last and at == len(widths) - 2 else self.hidden)
+                    for at, (k, n) in enumerate(zip(widths[:-1], widths[1:], strict=True))]
+
+        wide = _top_inputs(self.interaction, self.bottom[-1], self.features, self.dim)
+        return Network(layers(self.bottom, not self.top), self.interaction, self.features, self.dim,
+                       layers((wide, *self.top), True) if self.top else ())
+
+
+def models() -> tuple[str, ...]:
+    """The models that come with the project."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+# ONNX.
+
+
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """Layers that begin at a graph's input (`source`, its name) or at its one Concat (`source` None)."""
+
+    source: str | None
+    layers: tuple[Layer, ...]
+
+
+def read_onnx(path: str | Path) -> Network:
+    """The network of an ONNX file of Gemm (alpha = beta = 1, no transA), MatMul and Add, Relu, Sigmoid, Concat.
+
+    One chain of layers, or a bottom whose output is concatenated (axis 1) with inputs of the graph, the sparse
+    features, all of one width; then the top. The features come in the Concat's order.
+    Raises      ValueError: one sentence that names the node
+    """
+    try:
+        import onnx
+        from onnx import numpy_helper
+    except ImportError:
+        raise ValueError("reading ONNX files needs the package onnx: pip install 'hotrail[onnx]'") from None
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    try:
+        graph = onnx.load(str(path)).graph
+    except Exception as error:      # protobuf's own, of no common class
+        raise ValueError(f"{path.name}: not an ONNX file: {error}") from None
+    try:
+        return _Graph(graph, numpy_helper.to_array).network()
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+
+
+class _Graph:
+    """A graph that is followed from its output to its inputs."""
+
+    def __init__(self, graph: Any, to_array: Any):
+        self.constants = {item.name: to_array(item) for item in graph.initializer}
+        self.made = {name: node for node in graph.node for name in node.output}
+        self.inputs = {item.name: [dim.dim_value for dim in item.type.tensor_type.shape.dim] for item in graph.input
+                       if item.name not in self.constants}
+        self.users: dict[str, int] = {}
+        for node in graph.node:
+            if node.op_type not in ("Gemm", "MatMul", "Add", "Relu", "Sigmoid", "Concat"):
+                raise ValueError(f"node {_name(node)} is a {node.op_type}; supported are Gemm, MatMul with Add, Relu, "
+                                 "Sigmoid and Concat")
+            for name in node.input:
+                self.users[name] = self.users.get(name, 0) + 1
+        if len(graph.output) != 1:
+            raise ValueError(f"the graph has {len(graph.output)} outputs; one is supported")
+        self.output = graph.output[0].name
+
+    def network(self) -> Network:
+        top = self._chain(self.output)
+        if top.source is not None:
+            self._used(1)
+            return Network(top.layers)
+        (join,) = [node for node in self.made.values() if node.op_type == "Concat"]
+        axis = _attributes(join).get("axis", 0)
+        if axis not in (1, -1):
+            raise ValueError(f"node {_name(join)}: Concat along axis {axis} is not supported, only along axis 1")
+        direct = [name in self.inputs for name in join.input]
+        if direct.count(False) != 1 or len(join.input) < 2:
+            raise ValueError(f"node {_name(join)}: Concat needs one chain of layers and inputs of the graph beside it, "
+                             f"not {direct.count(False)} and {direct.count(True)}")
+        place = direct.index(False)
+        bottom = self._chain(join.input[place])
+        if bottom.source is None:
+            raise ValueError(f"node {_name(join)}: only one Concat is supported")
+        names = [name for name in join.input if name in self.inputs]
+        widths = {self._width(name) for name in names}
+        if len(widths) != 1:
+            raise ValueError(f"node {_name(join)}: the sparse features must have one width, not "
+                             f"{', '.join(str(width) for width in sorted(widths))}")
+        self._used(1 + len(names))
+        dim, mine = widths.pop(), bottom.layers[-1].outputs
+        # The bottom's output may stand anywhere; here it comes first.
+        order = np.concatenate([np.arange(place * dim, place * dim + mine), np.arange(place * dim),
+                                np.arange(place * dim + mine, mine + len(names) * dim)])
+        first = top.layers[0]
+        if first.inputs != len(order):
+            raise ValueError(f"layer top 1 has weights for {first.inputs} inputs, and gets {len(order)}")
+        layers = (replace(first, weights=first.weights[order]), *top.layers[1:])
+        return Network(bottom.layers, "concat", len(names), dim, layers)
+
+    def _used(self, count: int) -> None:
+        if len(self.inputs) != count:
+            raise ValueError(f"the graph has {len(self.inputs)} inputs, of which {count} are used")
+
+    def _width(self, name: str) -> int:
+        shape = self.inputs[name]
+        if len(shape) != 2 or shape[1] < 1:
+            raise ValueError(f"input {name} must have the shape (batch, width), not {tuple(shape)}")
+        return shape[1]
+
+    def _chain(self, name: str) -> _Chain:
+        """The layers that lead to a value."""
+        found: list[Layer] = []
+        while name not in self.inputs:
+            if name not in self.made:
+                raise ValueError(f"{name!r} is made by no node and is no input of the graph")
+            node = self.made[name]
+            if node.op_type == "Concat":
+                break
+            if self.users.get(name, 0) > 1:
+                raise ValueError(f"node {_name(node)}: its output is used {self.users[name]} times; once is supported")
+            activation = "none"
+            if node.op_type in ("Relu", "Sigmoid"):
+                activation = node.op_type.lower()
+                before, name = node, node.input[0]
+                node = self.made.get(name)
+                if node is None or node.op_type not in ("Gemm", "MatMul", "Add") or self.users[name] > 1:
+                    raise ValueError(f"node {_name(before)}: {before.op_type} must follow a Gemm, a MatMul or an Add")
+            layer, name = self._linear(node)
+            found.append(replace(layer, activation=activation))
+        if not found:
+            raise ValueError("there is no layer between an input and " + (
+                "the Concat" if name in self.inputs else "the Concat's end"))
+        return _Chain(name if name in self.inputs else None, tuple(found[::-1]))
+
+    def _linear(self, node: Any) -> tuple[Layer, str]:
+        """The layer that ends in a node, and the value that it begins from."""
+        where, bias = f"node {_name(node)}", None
+        if node.op_type == "Add":
+            fixed = [name for name in node.input if name in self.constants]
+            moving = [name for name in node.input if name not in self.constants]
+            before = self.made.get(moving[0]) if len(moving) == 1 else None
+            if len(fixed) != 1 or before is None or before.op_type != "MatMul" or self.users[moving[0]] > 1:
+                raise ValueError(f"{where}: Add must add a constant to a MatMul")
+            bias, node = self.constants[fixed[0]], before
+        if node.op_type not in ("Gemm", "MatMul"):
+            raise ValueError(f"{where}: {node.op_type} must follow a Gemm, a MatMul or an Add")
+        if node.input[1] not in self.constants:
+            raise ValueError(f"node {_name(node)}: {node.op_type} needs weights that are constants of the graph")
+        weights = self.constants[node.input[1]]
+        if node.op_type == "Gemm":
+            given = _attributes(node)
+            for name, wanted in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
+                if given.get(name, wanted) != wanted:
+                    raise ValueError(f"node {_name(node)}: Gemm with {name} = {given[name]} is not supported")
+            if given.get("transB", 0):
+                weights = weights.T
+            if len(node.input) > 2 and node.input[2]:
+                if node.input[2] not in self.constants:
+                    raise ValueError(f"node {_name(node)}: Gemm needs a bias that is a constant of the graph")
+                bias = self.constants[node.input[2]]
+        try:
+            if bias is not None:
+                bias = np.reshape(bias, -1)
+                if weights.ndim == 2 and bias.size == 1 != weights.shape[1]:
+                    bias = np.repeat(bias, weights.shape[1])
+            return Layer(weights, bias), node.input[0]
+        except ValueError as error:
+            raise ValueError(f"node {_name(node)}: {error}") from None
+
+
+def _name(node: Any) -> str:
+    return repr(node.name or node.output[0])
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    from onnx import helper
+    return {item.name: helper.get_attribute_value(item) for item in node.attribute}
