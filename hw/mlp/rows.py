@@ -222,7 +222,8 @@ class RowMemory(wiring.Component):
 
         # Results in a register, a load in another; never of the same lane.
         rows, writes = Signal(rows_layout(config), reset_less=True), Signal()
-        load, loads = Signal(load_layout(config), reset_less=True), Signal(config.samples)
+        loads, load_line = Signal(config.samples), Signal.like(self.i_load.payload.line, reset_less=True)
+        load_words = Signal(32 * config.words, reset_less=True)
         payload = self.i_load.payload
         lane = Cat(payload.row, payload.unit)
         taken = self.i_load.valid & self.i_load.ready
@@ -231,16 +232,15 @@ class RowMemory(wiring.Component):
         with m.If(self.i_rows.valid):
             m.d.sync += rows.eq(self.i_rows)
         with m.If(self.i_load.valid):
-            m.d.sync += load.eq(payload)
-        coded = codewords(load.words)
-        turned = Signal(len(coded))
-        with m.Switch(load.turn):
-            for turn in range(config.pieces):
-                with m.Case(turn):
-                    m.d.comb += turned.eq(coded.rotate_left(turn * len(coded) // config.pieces))
+            m.d.sync += load_line.eq(payload.line)
+            with m.Switch(payload.turn):
+                for turn in range(config.pieces):
+                    with m.Case(turn):
+                        m.d.sync += load_words.eq(
+                            payload.words.as_value().rotate_left(turn * 32 * config.piece))
+        coded = codewords(load_words)
 
-        banks = delayed(m, "banks", Cat(slot.x_bank, slot.y_banks),
-                        CHOICE - 1)
+        banks = delayed(m, "banks", Cat(slot.x_bank, slot.y_banks), CHOICE - 1)
         part = delayed(m, "part", slot.part, LATENCY)
         tallies = []
         for unit in range(config.units):
@@ -256,7 +256,7 @@ class RowMemory(wiring.Component):
                 group.row_lanes.eq(Mux(writes, rows.lanes[unit * config.rows:][:config.rows], 0)),
                 group.row_banks.eq(rows.banks), group.row_lines.eq(rows.lines), group.row_words.eq(rows.words[unit]),
                 group.load_lanes.eq(loads[unit * config.rows:][:config.rows]),
-                group.load_line.eq(load.line), group.load_words.eq(turned),
+                group.load_line.eq(load_line), group.load_words.eq(coded),
                 *(group.needed[row].eq(Cat(needed[row], needed[config.rows:])) for row in range(config.rows)),
             ]
             tallies.append((group.corrected, group.uncorrectable))
