@@ -1,0 +1,261 @@
+"""Stages results on their way to memory and writes them as whole beats."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import data_layout, request_layout
+from hw.axi.queue import BurstQueue
+from hw.fp.sigmoid import Sigmoid
+from hw.mlp.config import MlpConfig
+from hw.mlp.records import store_layout
+from hw.place import place
+
+__all__ = ["Outlet", "groups_of"]
+
+LUT_DEPTH = 64      # as deep as one LUT memory; what is deeper goes to block memory
+REQUESTS = 16       # that run ahead of their beats
+
+
+def groups_of(config: MlpConfig) -> int:
+    """Tiles that are staged whose beats are whole: `halves` tiles of throughput mode share a place."""
+    return max(2, config.staged_tiles // config.halves)
+
+
+class Outlet(wiring.Component):
+    """Stages rows of results of all units and writes whole beats, a tile at a time.
+
+    memory[outputs + (out + lane * stride + b) * beat_bytes] = beat b of the tile's sample in `lane`
+
+    Parameters  config: MlpConfig
+    Members     i_valid, i: In, a row of results of every unit, see `store_layout`, no ready; reserve: In, a pulse for
+                each tile that will come, half by half; room: Out, for a further tile besides those; outputs: In, the
+                outputs' address in bytes; o_requests, o_data: Out(stream), to a client of a WritePort; idle: Out,
+                nothing is inside
+    Shapes      throughput mode: `half` + 1 tiles make one beat of `words` words for each lane (unit * rows + row)
+                that exists, halves behind the last one +0. Latency mode: a tile makes `outs` beats for each of its
+                rows, the lanes of `unit`; units behind the last one that counts are +0
+    Timing      a beat a cycle, without a gap between tiles; 7 cycles from a tile's last row to its first beat, in
+                latency mode `unit` more. With the sigmoid INTERVAL cycles for each word that counts. `room` tells of
+                a reservation in the next cycle, `idle` is a cycle late
+    Handshake   a row is always taken: only tiles that were reserved while there was room come. A reserved tile counts
+                as one that needs a place of its own until it is in. o_requests runs ahead of o_data by up to 17
+                requests. A tile whose samples lie one behind the other is one request, else each sample is. o_data,
+                both valids and room come from registers
+    Numerics    golden.fp32.sigmoid of the words that count, if the tile says so; what does not count is +0. Bit-exact
+    Reset       drops everything
+    Golden      golden.mlp_outlet.Outlet, to the cycle          Tests  verif/test_mlp_outlet.py
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        super().__init__({
+            "i_valid": In(1),
+            "i": In(store_layout(config)),
+            "reserve": In(1),
+            "room": Out(1, init=1),
+            "outputs": In(64),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "o_data": Out(stream.Signature(data_layout(config.beat_bytes))),
+            "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Outlet({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        groups = groups_of(config)
+        bits = (groups - 1).bit_length()
+        samples = config.samples
+        tile_layout = data.StructLayout({
+            "address": 32, "stride": 32, "latency": 1, "sigmoid": 1, "unit": range(config.units),
+            "outs": range(config.units // config.halves + 1), "half": range(config.halves),
+            "columns": range(config.columns),       # less one
+            "count": range(samples + 1),            # of samples
+        })
+
+        # -- Rows come in; a tile that makes its beats whole is told of.
+        i = self.i
+        incoming, opened = Signal(bits), Signal()
+        closes, shares = Signal(), Signal()
+        closed, closing = Signal(tile_layout, reset_less=True), Signal()
+        m.submodules.tiles = tiles = BurstQueue(tile_layout, depth=groups)
+        # Lanes that exist are the first ones; in latency mode all rows that come exist.
+        ends = i.lanes & ~(i.lanes >> 1)
+        number = Cat(Cat(ends[lane] for lane in range(samples) if (lane + 1) >> bit & 1).any()
+                     for bit in range(len(closed.count)))
+        idle_units = i.idle_units
+        m.d.comb += [
+            closes.eq(self.i_valid & i.last & (i.fills | i.latency)),
+            shares.eq(self.i_valid & i.last & (i.half != 0) & ~i.latency),
+            tiles.i.valid.eq(closing), tiles.i.payload.eq(closed),
+        ]
+        m.d.sync += [
+            closing.eq(closes),
+            closed.address.eq(i.out), closed.stride.eq(i.stride), closed.latency.eq(i.latency),
+            closed.sigmoid.eq(i.sigmoid), closed.unit.eq(Mux(i.latency, i.unit, 0)), closed.outs.eq(i.outs),
+            # Units are a multiple of the halves: the last unit's half is what idle units leave of the last one.
+            closed.half.eq(Mux(i.latency, ~idle_units, i.half)),
+            closed.columns.eq(i.columns - 1),
+            closed.count.eq(Mux(i.latency, i.row + 1, number)),
+        ]
+        with m.If(closes):
+            m.d.sync += incoming.eq(incoming + 1)
+        with m.If(self.i_valid):
+            m.d.sync += opened.eq(~closes)
+
+        # -- The next tile: where it begins, and whether it is one run of beats.
+        following = Signal(tile_layout, reset_less=True)
+        run, total = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
+        waiting, ready, load = Signal(), Signal(), Signal()
+        first = tiles.o.payload
+        each = Mux(first.latency, first.outs, 1)
+        m.d.comb += [ready.eq(waiting & (following.unit == 0)), tiles.o.ready.eq(~waiting | load)]
+        with m.If(~waiting | load):
+            m.d.sync += [
+                waiting.eq(tiles.o.valid), following.eq(first), following.outs.eq(each),
+                # Runs have to fit into the port's queue.
+                run.eq((first.stride == each) & (samples <= config.output_beats)),
+                total.eq(Mux(first.latency, first.count[:(config.rows).bit_length()] * first.outs, first.count)),
+            ]
+        with m.Elif(following.unit != 0):
+            m.d.sync += [
+                following.unit.eq(following.unit - 1),
+                following.address.eq(following.address + Cat(Const(0, config.rows.bit_length() - 1), following.stride)),
+            ]
+
+        # -- The tile under way, beat by beat: all of a sample's, sample by sample.
+        tile, held = Signal(tile_layout, reset_less=True), Signal()
+        whole, left = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
+        outgoing = Signal(bits)
+        row, unit = Signal(range(config.rows)), Signal(range(config.units))
+        part = Signal(range(max(2, config.units // config.halves)))
+        begins = Signal()           # the tile's first beat
+        go, move = Signal(), Signal()
+        final, sample_ends, asks = Signal(), Signal(), Signal()
+        m.submodules.requests = requests = BurstQueue(
+            data.StructLayout({"address": 32, "beats": range(samples + 1)}), depth=REQUESTS)
+        there = Signal()
+        m.d.comb += [
+            final.eq(left == 1),
+            sample_ends.eq(~tile.latency | (part + 1 == tile.outs)),
+            asks.eq(Mux(whole, begins, part == 0)),
+            go.eq(held & (~there | move) & (requests.i.ready | ~asks)),
+            load.eq(ready & (~held | (go & final))),
+            requests.i.valid.eq(go & asks),
+            requests.i.payload.address.eq(tile.address),
+            requests.i.payload.beats.eq(Mux(whole, left, tile.outs)),
+        ]
+        with m.If(go):
+            m.d.sync += [
+                left.eq(left - 1), begins.eq(0),
+                part.eq(Mux(sample_ends, 0, part + 1)),
+            ]
+            with m.If(sample_ends):
+                m.d.sync += [tile.address.eq(tile.address + tile.stride), row.eq(row + 1)]
+                with m.If(row == config.rows - 1):
+                    m.d.sync += unit.eq(unit + 1)
+            with m.If(final):
+                m.d.sync += [held.eq(0), outgoing.eq(outgoing + 1)]
+        with m.If(load):
+            m.d.sync += [held.eq(1), tile.eq(following), whole.eq(run), left.eq(total), begins.eq(1), row.eq(0),
+                         unit.eq(0), part.eq(0)]
+
+        # -- Its beat out of the stores: half h from the unit that has it.
+        beat_layout = data.StructLayout({
+            "group": bits, "row": range(config.rows), "units": data.ArrayLayout(range(config.units), config.halves),
+            "counts": config.halves, "last": range(config.words), "sigmoid": 1, "final": 1})
+        beat = Signal(beat_layout, reset_less=True)
+        top = Signal(range(config.halves))
+        m.d.comb += top.eq(Mux(sample_ends, tile.half, config.halves - 1))
+        with m.If(~there | move):
+            m.d.sync += there.eq(go)
+        with m.If(go):
+            m.d.sync += [
+                beat.group.eq(outgoing), beat.row.eq(row), beat.sigmoid.eq(tile.sigmoid), beat.final.eq(final),
+                beat.counts.eq(Cat(top >= half for half in range(config.halves))),
+                beat.last.eq(Cat(Mux(sample_ends, tile.columns, config.columns - 1)[:len(tile.columns)], top)),
+                *(beat.units[half].eq(Mux(tile.latency, part * config.halves + half, unit))
+                  for half in range(config.halves)),
+            ]
+        words = self._stores(m, incoming, Cat(row, outgoing), go, beat)
+
+        # -- To the port, or word by word through the sigmoid, whose results gather in the same register.
+        index_bits = (config.words - 1).bit_length()
+        sigmoid = Sigmoid(tag_bits=index_bits + 1)
+        place(m, platform, "sigmoid", sigmoid)
+        at = Signal(index_bits)
+        take, put, free = Signal(), Signal(), Signal()
+        result = sigmoid.o.payload
+        m.d.comb += [
+            free.eq(~self.o_data.valid | self.o_data.ready),
+            sigmoid.i.valid.eq(there & beat.sigmoid),
+            sigmoid.i.payload.word.eq(Array(words)[at]), sigmoid.i.payload.tag.eq(Cat(at, at == beat.last)),
+            take.eq(there & ~beat.sigmoid & free & ~sigmoid.busy),
+            move.eq(take | (sigmoid.i.valid & sigmoid.i.ready & (at == beat.last))),
+            sigmoid.o.ready.eq(free),
+            put.eq(sigmoid.o.valid & free),
+        ]
+        with m.If(sigmoid.i.valid & sigmoid.i.ready):
+            m.d.sync += at.eq(Mux(at == beat.last, 0, at + 1))
+        index = result.tag[:index_bits]
+        m.d.sync += self.o_data.valid.eq(take | (put & result.tag[-1]) | (self.o_data.valid & ~self.o_data.ready))
+        for k, word in enumerate(words):
+            out = Signal(32, name=f"out_{k}", reset_less=True)
+            with m.If(take | (put & (index == k))):
+                m.d.sync += out.eq(Mux(take, word, result.word))
+            # The first result clears the words that no other will fill.
+            with m.If((take & ~beat.counts[k // config.columns]) | (put & (index == 0) if k else Const(0, 1))):
+                m.d.sync += out.eq(0)
+            m.d.comb += self.o_data.payload.data[32 * k:32 * k + 32].eq(out)
+        shift = (config.beat_bytes - 1).bit_length()
+        m.d.comb += [
+            self.o_requests.valid.eq(requests.o.valid), requests.o.ready.eq(self.o_requests.ready),
+            self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), requests.o.payload.address)),
+            self.o_requests.payload.beats.eq(requests.o.payload.beats),
+        ]
+
+        # -- Places: one for each tile that is reserved, then one for each beat that is or becomes whole.
+        places, after = Signal(range(groups + 1), init=groups), Signal(range(groups + 1))
+        left_place, shared = Signal(), Signal()
+        m.d.comb += after.eq(places + left_place + shared - self.reserve)
+        m.d.sync += [
+            left_place.eq(move & beat.final), shared.eq(shares), places.eq(after), self.room.eq(after != 0),
+            self.idle.eq(~(self.i_valid | opened | closing | tiles.held | waiting | held | there | sigmoid.busy
+                           | self.o_data.valid | requests.held)),
+        ]
+        return m
+
+    def _stores(self, m: Module, incoming: Signal, address, fetch: Signal, beat) -> list:
+        """The words of the beat in `beat`, which was asked for with `address` and `fetch` one cycle before."""
+        config = self.config
+        i = self.i
+        depth = groups_of(config) * config.rows
+        small = depth <= LUT_DEPTH
+        halves: list[list] = [[] for _ in range(config.halves)]
+        for unit in range(config.units):
+            for half in range(config.halves):
+                store = memory.Memory(shape=32 * config.columns, depth=depth, init=[],
+                                      attrs={"ram_style": "distributed" if small else "block"})
+                m.submodules[f"store_{unit}_{half}"] = store
+                write = store.write_port()
+                m.d.comb += [
+                    write.addr.eq(Cat(i.row, incoming)), write.data.eq(i.words[unit].as_value()),
+                    # In latency mode beats lie across units.
+                    write.en.eq(self.i_valid & Mux(i.latency, unit % config.halves == half, i.half == half)),
+                ]
+                if small:
+                    read = store.read_port(domain="comb")
+                    m.d.comb += read.addr.eq(Cat(beat.row, beat.group))
+                else:
+                    read = store.read_port()
+                    m.d.comb += [read.addr.eq(address), read.en.eq(fetch)]
+                halves[half].append(read.data)
+        words = []
+        for half, units in enumerate(halves):
+            picked = Signal(32 * config.columns, name=f"picked_{half}")
+            m.d.comb += picked.eq(Array(units)[beat.units[half]])
+            words += [picked[32 * k:32 * k + 32] for k in range(config.columns)]
+        return words
