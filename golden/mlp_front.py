@@ -9,22 +9,41 @@ from typing import Any, NamedTuple
 
 from golden.emb_ports import Queue
 
-__all__ = ["Addends", "Arguments", "Job", "Load", "ParameterLoader", "Program", "Requests", "RowLoader", "Run",
+__all__ = ["Addends", "Arguments", "Fault", "Job", "Load", "ParameterLoader", "Program", "Requests", "RowLoader", "Run",
            "Weights", "decode"]
 
 QUEUE = 32              # instructions that wait for an engine
 JOBS = 32               # loads whose data has been asked for
 PIECE = 1 << 15         # beats of a request at most
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(1, 6)
-MEMORY = 3              # target of a layer
+PARTIAL, MEMORY = 2, 3  # targets of a layer
+SIGMOID = 2             # activation
+BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR = 2, 3, 4, 5
+# What must not be 0, by opcode, and the most that it may be.
+SIZES = {
+    LOAD_ROWS: ("count", "row_beats", "features"), LOAD_WEIGHTS: ("count", "steps"), LOAD_ADDENDS: ("count",),
+    LAYER: ("count", "steps", "groups", "tail"), INTERACT: ("count", "row_beats", "features"),
+}
+MOST = {"count": (1 << 20) - 1, "row_beats": (1 << 12) - 1, "steps": (1 << 12) - 1, "groups": (1 << 12) - 1}
 Job = Mapping[str, int]
 
 
 class Arguments(NamedTuple):
-    """Where the program lies, in beats from address 0, and how many instructions it has."""
+    """Where the program lies, in beats from address 0, how many instructions it has, and the buffers' sizes."""
 
     program: int
     program_count: int
+    inputs_beats: int = (1 << 32) - 1
+    outputs_beats: int = (1 << 32) - 1
+    weights_beats: int = (1 << 32) - 1
+
+
+class Fault(NamedTuple):
+    """What the program ends with: words of the result block."""
+
+    code: int
+    instruction: int
+    detail: int
 
 
 class Run(NamedTuple):
@@ -126,7 +145,7 @@ class Program:
     """hw.mlp.program.Program: request, rows, parameters, layers are what stands at its streams."""
 
     def __init__(self, *, words: int, rows: int, columns: int, width: int):
-        self.words, self.rows_of_unit = words, rows
+        self.words, self.rows_of_unit, self.columns = words, rows, columns
         self.beats = 16 // words
         self.halves, self.line_beats = words // columns, columns * width // words
         self.state = "IDLE"
@@ -136,9 +155,12 @@ class Program:
         self.left = self.number = self.wait = self.bits = 0
         self.got: list[int] = []
         self.item: dict[str, int] = {}
+        self.word = 0                   # the instruction's first
         self.sums: list[int] = []       # bits of the multipliers that are left
         self.queues = [Queue(QUEUE) for _ in range(3)]
+        self.before = [0, 0, 0]         # rows, weights and layers that have been handed on
         self.done = False
+        self.error: Fault | None = None
 
     @property
     def rows(self) -> Job | None:
@@ -156,28 +178,38 @@ class Program:
         return self.state == "NEXT" and self.left != 0 and data is not None
 
     def step(self, *, start: bool, arguments: Arguments, data: Sequence[int] | None, request_taken: bool,
-             taken: Sequence[bool]) -> None:
-        """data: the words of the beat that stands at the client; taken: of the three streams."""
+             taken: Sequence[bool], bad: bool = False) -> None:
+        """data: the words of the beat that stands at the client, bad: it has an error; taken: of the three streams."""
         self._request(start, arguments, request_taken)
         pushed: list[Job | None] = [None] * 3
         held = any(queue.inside or queue.o is not None for queue in self.queues)
         state = self.state
         if state == "IDLE" and start:
             self.left, self.number, self.got, self.done = arguments.program_count, 0, [], False
+            self.before = [0, 0, 0]
             self.state = "NEXT"
         elif state == "NEXT":
             if not self.left:
                 self.state = "DRAIN"
+            elif data is not None and bad:
+                self._refuse(READ_ERROR, 0)
             elif data is not None:
                 self.got += list(data)
                 if len(self.got) == 16:
-                    self.item, self.got, self.wait = decode(self.got), [], 3
+                    self.item, self.word, self.got, self.wait = decode(self.got), self.got[0], [], 3
                     self.state = "ALLOWED"
         elif state == "ALLOWED":
             self.wait -= 1
             if not self.wait:
-                self.sums = self._sums()
-                self.state = "LOAD" if self.sums else "SEND"
+                early = [kind for kind, (name, before) in enumerate(zip(_AFTER, self.before, strict=True))
+                         if self.item[name] > before]
+                if not self._allowed():
+                    self._refuse(BAD_INSTRUCTION, self.word)
+                elif early:
+                    self._refuse(BAD_ORDER, early[0])
+                else:
+                    self.sums = self._sums()
+                    self.state = "LOAD" if self.sums else "SEND"
         elif state == "LOAD":
             self.bits = self.sums.pop(0)
             self.state = "ADD"
@@ -187,15 +219,20 @@ class Program:
             else:
                 self.state = "LOAD" if self.sums else "COMPARE"
         elif state == "COMPARE":
-            self.state = "SEND"
+            buffer, end = self._end()
+            if end > arguments[2 + buffer]:
+                self._refuse(BOUNDS, buffer)
+            else:
+                self.state = "SEND"
         elif state == "SEND":
             engine = {LOAD_ROWS: 0, LOAD_WEIGHTS: 1, LOAD_ADDENDS: 1}.get(self.item["opcode"], 2)
             if self.queues[engine].ready:
                 pushed[engine] = self._job(engine)
+                self.before[engine] += 1
                 self.left, self.number = self.left - 1, self.number + 1
                 self.state = "NEXT"
         elif state == "DRAIN" and not held:
-            self.done, self.state = True, "IDLE"
+            self.done, self.state = True, "IDLE" if self.error is None else "DRAIN"
         for queue, push, gone in zip(self.queues, pushed, taken, strict=True):
             queue.step(push, gone)
 
@@ -209,6 +246,35 @@ class Program:
             self.asking = self.span >= PIECE
             self.request = (self.address, beats) if beats else None
             self.address, self.span = self.address + PIECE, self.span - beats
+
+    def _refuse(self, code: int, detail: int) -> None:
+        self.error, self.state = Fault(code, self.number, detail), "DRAIN"
+
+    def _allowed(self) -> bool:
+        """What an instruction must keep to by itself."""
+        item = self.item
+        if item["opcode"] not in SIZES or self.word >> 16:
+            return False
+        if any(not 1 <= item[name] <= MOST.get(name, 255) for name in SIZES[item["opcode"]]):
+            return False
+        if item["opcode"] == LOAD_ROWS:
+            return bool(item["features_in"]) or item["features"] == 1
+        if item["opcode"] == LAYER:
+            return (item["addend"] <= 2 and item["activation"] <= SIGMOID and item["tail"] <= self.columns
+                    and (item["activation"] != SIGMOID or item["target"] == MEMORY)
+                    and not (item["activation"] and item["target"] == PARTIAL))
+        return item["opcode"] != INTERACT or item["features"] >= 2
+
+    def _end(self) -> tuple[int, int]:
+        """The buffer that an instruction reaches into, 0 inputs, 1 outputs, 2 weights, and the beat behind it."""
+        item, opcode = self.item, self.item["opcode"]
+        if opcode == LOAD_ROWS:
+            return 0, item["source"] + (item["count"] * item["features"] - 1) * item["stride"] + item["row_beats"]
+        if opcode == LOAD_WEIGHTS:
+            return 2, item["source"] + item["count"] * item["steps"] * self.line_beats
+        if opcode == LOAD_ADDENDS:
+            return 2, item["source"] - (-item["count"] // self.halves)
+        return 1, item["out"] + (item["count"] - 1) * item["out_stride"] - (-item["groups"] // self.halves)
 
     def _sums(self) -> list[int]:
         """Bits of the multiplier of each sum."""
@@ -227,22 +293,19 @@ class Program:
         item = self.item
         job = {name: item[name] for name in _ENGINES[engine]} | {"number": self.number}
         if engine == 0:
-            rows = item["count"] * item["features"]
             group = item["feature"] // self.rows_of_unit if item["features_in"] else 0
-            job |= {"run": int(item["stride"] == item["row_beats"]), "less_one": rows - 1,
-                    "end": item["source"] + (rows - 1) * item["stride"] + item["row_beats"],
-                    "line": (item["line"] + group * item["row_beats"]) % (1 << 16)}
+            job |= {"run": int(item["stride"] == item["row_beats"]), "less_one": item["count"] * item["features"] - 1,
+                    "end": self._end()[1], "line": (item["line"] + group * item["row_beats"]) % (1 << 16)}
         elif engine == 1:
             addends = int(item["opcode"] == LOAD_ADDENDS)
-            beats = (-(-item["count"] // self.halves) if addends
-                     else item["count"] * item["steps"] * self.line_beats)
-            job |= {"addends": addends, "end": item["source"] + beats,
+            job |= {"addends": addends, "end": self._end()[1],
                     "line": item["addend_line" if addends else "weight_line"]}
         else:
             job["interact"] = int(item["opcode"] == INTERACT)
         return job
 
 
+_AFTER = ("after_rows", "after_weights", "after_layers")
 # What each engine is told of an instruction as it stands there.
 _ENGINES = (
     ("features_in", "count", "source", "stride", "row_beats", "features", "feature", "apart", "after_weights",

@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import cocotb
 import pytest
@@ -229,5 +230,8 @@ def test_mlp_loader(number, name, tests):
 
 
 def test_illegal_config_wrong():
-    with pytest.raises(AttributeError):
-        RowLoader(None)
+    """What the places are counted by: powers of two throughout."""
+    with pytest.raises(ValueError, match="row_lines must be a power of two from 64 to 4096, not 200"):
+        RowLoader(replace(CONFIGS["tiny"], row_lines=200))
+    with pytest.raises(ValueError, match="units must be one of 2, 4, not 3"):
+        RowLoader(replace(CONFIGS["tiny"], units=3))

@@ -30,7 +30,8 @@ class BoundedSum:
                 buffers: the number in `sizes` of each check's buffer, 0 where there is none
     Members     load: takes `check` up; summed: all bits are added; total: the sum, 33 bits; outside: it passes the
                 buffer, a cycle after `summed`; buffer: the number of the buffer
-    Timing      from `load` a cycle, and one for each bit of the multiplier up to its highest that is set
+    Timing      `check` stands from `load` on; from there a cycle, and one for each bit of the multiplier up to its
+                highest that is set
     Numerics    exact: sums and products of any size are compared, none wraps
     """
 
@@ -38,20 +39,17 @@ class BoundedSum:
                  buffers: Mapping[enum.Enum, int]):
         self.load, self.summed, self.outside = Signal(), Signal(), Signal()
         self.total = total = Signal(33, name="sum", reset_less=True)
-        # Whose size it is compared with: two bits from registers, and a register for what they choose.
-        self.buffer = buffer = Signal(2, reset_less=True)
+        self.buffer = buffer = Signal(range(len(sizes)), name="buffer")
         limit = Signal(32, reset_less=True)
         over, lost = Signal(reset_less=True), Signal(reset_less=True)
         times, bits = Signal(32, reset_less=True), Signal(32, reset_less=True)
         carry, shifts = Signal(reset_less=True), Signal(reset_less=True)
+        with m.Switch(check):
+            for name, number in buffers.items():
+                with m.Case(name):
+                    m.d.comb += buffer.eq(number)
         m.d.sync += limit.eq(Array(sizes)[buffer])
         with m.If(self.load):
-            with m.Switch(check):
-                for name, number in buffers.items():
-                    with m.Case(name):
-                        m.d.sync += buffer.eq(number)
-                with m.Default():
-                    m.d.sync += buffer.eq(0)
             m.d.sync += lost.eq(0)
             with m.Switch(check):
                 for name, term in terms.items():

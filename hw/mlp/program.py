@@ -54,14 +54,13 @@ class Program(wiring.Component):
                 number: Out, the instruction that is looked at; error: Out, see program_error_layout; done: Out, all
                 instructions, or all before one that is refused, have been taken from the streams, until reset or,
                 without an error, the next start
-    Timing      from the last beat of an instruction to the next's first, and 3 more to its stream: 4 cycles without
-                sums; LOAD_ADDENDS 9, LOAD_WEIGHTS 8 + bits of steps, LAYER to memory 8 + bits of out_stride,
-                LOAD_ROWS 10 + bits of features and of stride, and with feature >= rows 2 + bits of feature // rows
-                more: at most 59 (bits of 0: none). QUEUE instructions and one more wait for each engine; a full queue
-                holds up all
+    Timing      besides its beats an instruction takes 4 cycles without sums; LOAD_ADDENDS 8, LOAD_WEIGHTS 7 + bits of
+                steps, LAYER to memory 7 + bits of out_stride, LOAD_ROWS 9 + bits of features and of stride, and with
+                feature >= rows 2 + bits of feature // rows more: at most 58 (bits of 0: none); 2 more to its stream.
+                QUEUE instructions and one more wait for each engine; a full queue holds up all
     Handshake   streams from registers
     Reset       drops everything
-    Golden      golden.mlp_front.Program          Tests  verif/test_mlp_front.py
+    Golden      golden.mlp_front.Program          Tests  verif/test_mlp_program.py
     """
 
     def __init__(self, config: MlpConfig):
