@@ -35,6 +35,11 @@ CORES = {
         "hw.emb.config:EmbConfig",
         "hw.emb.core:EmbCore",
     ),
+    "mlp": Core(
+        "MLP core: fully connected networks and feature interactions; a Vitis kernel",
+        "hw.mlp.config:MlpConfig",
+        "hw.mlp.core:MlpCore",
+    ),
     "tt": Core(
         "TT computation unit: rows of tensor-train tables at one pass of the array each",
         "hw.tt.config:TTConfig",

@@ -1,0 +1,250 @@
+"""The MLP core: a Vitis kernel that runs fully connected networks and feature interactions."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import AXI4, AXI4Lite, attach
+from hw.axi.control import ControlSlave
+from hw.axi.port import ReadPort
+from hw.axi.writer import WritePort
+from hw.isa import MLP
+from hw.kernel.counters import CounterFile
+from hw.kernel.report import Reporter
+from hw.kernel.run import RunControl, told_layout
+from hw.mlp.addends import AddendMemory
+from hw.mlp.config import MlpConfig
+from hw.mlp.loader import RowLoader
+from hw.mlp.outlet import Outlet
+from hw.mlp.parameters import ParameterLoader
+from hw.mlp.program import Program
+from hw.mlp.results import Results
+from hw.mlp.rows import RowMemory
+from hw.mlp.sequencer import Sequencer
+from hw.mlp.units import ComputeUnits
+from hw.mlp.weights import WeightMemory
+from hw.place import place
+
+__all__ = ["MlpCore"]
+
+PROGRAM, ROWS = range(2)        # clients of the first read port
+OUTPUTS, STATUS = range(2)      # clients of the write port
+INPUTS, WEIGHTS = 1, 2          # detail of READ_ERROR
+STALLS = ("rows", "weights", "lag", "write", "program")
+
+
+class MlpCore(wiring.Component):
+    """Runs a program of loads, layers and interactions over rows of samples, operands brought behind the computation.
+
+    y[i, n] = f(sum_k x[i, k] w[k, n] + b[n]); z[i, (a, b)] = sum_k x[i, a, k] x[i, b, k].
+    Source: SCRec §III.E, Fig. 7b (units, throughput and latency mode); Meta's DLRM (the interaction)
+
+    Parameters  config: MlpConfig
+    Members     s_axi_control: In(AXI4-Lite), ap_ctrl_hs and the arguments of hw.isa.MLP; m00_axi: Out(AXI4), program
+                and rows; results, result block; m01_axi: Out(AXI4), weights and addends, reads only; interrupt: Out
+    Shapes      a program of instructions (hw.isa) over buffers in card memory -> rows of whole beats
+    Timing      config.macs multiply-accumulates a cycle, one beat a cycle on every channel of a port; loads, layers and
+                stores run side by side
+    Numerics    golden.mlp; bit-exact
+    Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
+                the outputs, and the result block names the cause and the instruction. The next run starts clean
+    Reset       everything but what is in the memories; only with the bus
+    Raises      ValueError: see MlpConfig
+    Golden      golden.mlp          Tests  tests/fpga/test_card_mlp.py
+    """
+
+    kernel = MLP
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        bits = 8 * config.beat_bytes
+        super().__init__({
+            "s_axi_control": In(AXI4Lite(12)),
+            "m00_axi": Out(AXI4(bits)),
+            "m01_axi": Out(AXI4(bits)),
+            "interrupt": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"MlpCore({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        self._parts(m, platform)
+        self._loads(m)
+        self._array(m)
+        self._outputs(m)
+        self._count(m)
+        self._run(m)
+        control = self._control
+        wiring.connect(m, wiring.flipped(self.s_axi_control), control.bus)
+        attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
+        attach(m, self.m01_axi, reader=self._weight_reads.bus)
+        m.d.comb += self.interrupt.eq(control.interrupt)
+        return m
+
+    def _parts(self, m: Module, platform) -> None:
+        config, beat_bytes = self.config, self.config.beat_bytes
+        self._counters = CounterFile(dict.fromkeys((value.name for value in MLP.counters), 1)
+                                     | {"instructions": 2, "corrected": 8, "uncorrectable": 2})
+        self._reporter = Reporter(words=config.words, counters=self._counters.period, kernel=MLP)
+        self._control = ControlSlave(kernel=MLP)
+        self._run_control = RunControl(kernel=MLP, period=self._counters.period)
+        block = 1 << (self._reporter.beats - 1).bit_length()
+        self._reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
+                               clients=(config.program_beats, config.load_beats))
+        self._weight_reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
+                                      clients=(config.load_beats,))
+        self._writes = WritePort(beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
+                                 clients=(config.output_beats, block))
+        self._program = Program(config)
+        self._row_loader, self._parameter_loader = RowLoader(config), ParameterLoader(config)
+        self._sequencer, self._units, self._results = Sequencer(config), ComputeUnits(config), Results(config)
+        self._rows, self._weights, self._addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
+        self._outlet = Outlet(config)
+        flush, ports = self._run_control.flush, self._run_control.clean
+        for name, part, reset in (
+            ("control", self._control, None), ("run", self._run_control, None), ("totals", self._counters, None),
+            ("reporter", self._reporter, None),
+            ("reads", self._reads, ports), ("weight_reads", self._weight_reads, ports),
+            ("writes", self._writes, ports),
+            # Not "program", which is a word of SystemVerilog.
+            ("front", self._program, flush), ("row_loader", self._row_loader, flush),
+            ("parameter_loader", self._parameter_loader, flush), ("sequencer", self._sequencer, flush),
+            ("units", self._units, flush), ("results", self._results, flush), ("rows", self._rows, flush),
+            ("weights", self._weights, flush), ("addends", self._addends, flush), ("outlet", self._outlet, flush),
+        ):
+            place(m, platform, name, part, reset=reset)
+        m.d.comb += [port.stop.eq(self._run_control.stop) for port in (self._reads, self._weight_reads, self._writes)]
+
+    def _loads(self, m: Module) -> None:
+        """Instructions to the engines, and what they bring to the memories."""
+        program, rows, parameters, sequencer = (
+            self._program, self._row_loader, self._parameter_loader, self._sequencer)
+        arguments = self._control.arguments
+        for port, client, part in ((self._reads, PROGRAM, program), (self._reads, ROWS, rows),
+                                   (self._weight_reads, 0, parameters)):
+            wiring.connect(m, part.o_requests, port.i_requests[client])
+            wiring.connect(m, port.o[client], part.i if part is program else part.i_data)
+        wiring.connect(m, program.o_rows, rows.i)
+        wiring.connect(m, program.o_parameters, parameters.i)
+        wiring.connect(m, program.o_layers, sequencer.i)
+        wiring.connect(m, rows.o_load, self._rows.i_load)
+        wiring.connect(m, parameters.o_addends, self._addends.i_load)
+        m.d.comb += [
+            program.start.eq(self._run_control.begin), program.arguments.eq(arguments),
+            rows.base.eq(arguments.inputs), parameters.base.eq(arguments.weights),
+            self._weights.load.eq(parameters.o_weights),
+        ]
+        # How much of each kind is done: what instructions wait for.
+        self._done = {}
+        for name, pulse in (("rows", rows.done), ("weights", parameters.done), ("layers", sequencer.done)):
+            self._done[name] = count = Signal(32, name=f"{name}_done")
+            m.d.sync += count.eq(count + pulse)
+            with m.If(self._run_control.flush):
+                m.d.sync += count.eq(0)
+            for part in (rows, parameters, sequencer):
+                if hasattr(part, f"{name}_done"):
+                    m.d.comb += getattr(part, f"{name}_done").eq(count)
+
+    def _array(self, m: Module) -> None:
+        """Slots to the memories and on to the units, results to where they go."""
+        sequencer, units, results = self._sequencer, self._units, self._results
+        for part in (self._rows, self._weights, units):
+            m.d.comb += [part.valid.eq(sequencer.valid), part.slot.eq(sequencer.slot)]
+        m.d.comb += [
+            units.x.eq(self._rows.x), units.f.eq(self._rows.f), units.w.eq(self._weights.w),
+            results.i_tile_valid.eq(sequencer.tile_valid), results.i_tile.eq(sequencer.tile),
+            results.i_valid.eq(units.o_valid), results.i.eq(units.o),
+            self._addends.lines.eq(results.addend_lines), self._addends.read.eq(results.addend_read),
+            results.addends.eq(self._addends.addends),
+            self._rows.i_rows.eq(results.o_rows), self._addends.i_results.eq(results.o_addends),
+            sequencer.written.eq(results.written),
+        ]
+
+    def _outputs(self, m: Module) -> None:
+        outlet, results, writes, reporter = self._outlet, self._results, self._writes, self._reporter
+        arguments = self._control.arguments
+        m.d.comb += [
+            outlet.i_valid.eq(results.o_store_valid), outlet.i.eq(results.o_store),
+            outlet.outputs.eq(arguments.outputs), outlet.reserve.eq(self._sequencer.reserve),
+            self._sequencer.room.eq(outlet.room),
+            reporter.base.eq(arguments.result), reporter.done.eq(writes.done[STATUS]),
+            reporter.number.eq(self._counters.number), reporter.total.eq(self._counters.total),
+        ]
+        for client, part in ((OUTPUTS, outlet), (STATUS, reporter)):
+            wiring.connect(m, part.o_requests, writes.i_requests[client])
+            m.d.comb += [
+                writes.i_data[client].valid.eq(part.o_data.valid),
+                writes.i_data[client].payload.eq(part.o_data.payload),
+                part.o_data.ready.eq(writes.i_data[client].ready),
+            ]
+        # Rows that have been asked to be written and are not yet.
+        under_way = Signal(16)
+        asked = outlet.o_requests.valid & outlet.o_requests.ready
+        m.d.sync += under_way.eq(under_way + asked - writes.done[OUTPUTS])
+        with m.If(self._run_control.flush):
+            m.d.sync += under_way.eq(0)
+        self._all_written = Signal()
+        m.d.sync += self._all_written.eq((under_way == 0) & ~asked)
+
+    def _count(self, m: Module) -> None:
+        sequencer, events = self._sequencer, self._counters.events
+        finished = Signal(2)
+        m.d.sync += finished.eq(self._row_loader.done + self._parameter_loader.done + sequencer.done)
+        self._finished = Signal(32)
+        with m.If(self._run_control.begin):
+            m.d.sync += self._finished.eq(0)
+        with m.Elif(~self._run_control.flush):
+            m.d.sync += self._finished.eq(self._finished + finished)
+        moves = [port.valid & port.ready for port in (
+            self._reads.o[ROWS], self._weight_reads.o[0], self._writes.i_data[OUTPUTS])]
+        memories = (self._rows, self._weights, self._addends)
+        corrected, lost = Signal(8), Signal()
+        m.d.sync += [corrected.eq(sum(part.corrected for part in memories)),
+                     lost.eq(Cat(part.uncorrectable for part in memories).any())]
+        m.d.comb += [
+            events.instructions.eq(finished), events.rows_beats.eq(moves[0]), events.weights_beats.eq(moves[1]),
+            events.outputs_beats.eq(moves[2]), events.tiles.eq(sequencer.tile_valid), events.slots.eq(sequencer.valid),
+            events.corrected.eq(corrected), events.uncorrectable.eq(lost),
+            self._reporter.progress.instructions_done.eq(self._finished),
+            self._reporter.tell.eq(finished.any() & ~self._run_control.flush),
+        ]
+        for name in STALLS:
+            m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~self._run_control.flush)
+
+    def _run(self, m: Module) -> None:
+        """From start to done."""
+        run, control, reporter, writes = self._run_control, self._control, self._reporter, self._writes
+        program, sequencer = self._program, self._sequencer
+        loaders = ((self._row_loader, INPUTS), (self._parameter_loader, WEIGHTS))
+        failed = [
+            (program.error.valid, program.error.code, program.error.instruction, program.error.detail),
+            *((part.error.valid, MLP.code("READ_ERROR"), part.error.instruction, detail) for part, detail in loaders),
+            (writes.error[OUTPUTS] | writes.error[STATUS], MLP.code("WRITE_ERROR"), sequencer.number,
+             writes.error[STATUS]),
+            *((part.uncorrectable, MLP.code("MEMORY"), sequencer.number, number)
+              for number, part in enumerate((self._rows, self._weights, self._addends))),
+        ]
+        fault = run.fault
+        for happens, *told in reversed(failed):
+            with m.If(happens):
+                m.d.comb += fault.valid.eq(1)
+                m.d.comb += [fault.told[name].eq(value)
+                             for name, value in zip(told_layout(MLP).members, told, strict=True)]
+        # All parts say that they are idle for some cycles: nothing is on its way between two of them.
+        parts = (self._row_loader, self._parameter_loader, sequencer, self._results, self._outlet)
+        calm = Signal(4)
+        with m.If(program.done & Cat(part.idle for part in parts).all() & self._all_written):
+            m.d.sync += calm.eq(Cat(1, calm))
+        with m.Else():
+            m.d.sync += calm.eq(0)
+        ports = (self._reads, self._weight_reads, self._writes)
+        m.d.comb += [
+            run.start.eq(control.start), run.abort.eq(control.abort), run.over.eq(calm.all()),
+            run.at.eq(self._finished), run.telling.eq(reporter.busy | reporter.tell),
+            run.quiet.eq(Cat(port.idle for port in ports).all()), run.reported.eq(reporter.finished),
+            control.status.eq(run.status), control.done.eq(run.ends), reporter.finish.eq(run.report),
+            reporter.header.eq(run.header.as_value()), self._counters.clear.eq(run.clear),
+            self._counters.events.cycles.eq(run.running),
+        ]
