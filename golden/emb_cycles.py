@@ -7,7 +7,7 @@ it. Only what decides the time is there: no words, no faults.
 from collections import deque
 from typing import Any, NamedTuple
 
-from golden.emb_ports import Memory, Queue, Reader, ReadPort, WritePort
+from golden.emb_ports import Memory, Queue, Reader, ReadPort, Reporter, WritePort
 from golden.emb_rows import set_of
 
 __all__ = ["Arbiter", "Finish", "RowFetch", "Sizes", "cycles"]
@@ -235,21 +235,6 @@ class Finish:
         return taken
 
 
-class _Reporter:
-    """Tells progress, a beat at a time; the block at the end is behind what is counted."""
-
-    def __init__(self) -> None:
-        self.tell = False                               # there is something to tell
-        self.request = self.data = self.writing = False
-
-    def step(self, tell: bool, *, request_taken: bool, data_taken: bool, written: bool) -> None:
-        begins = self.tell and not self.writing
-        self.tell = tell if begins else self.tell or tell
-        self.data = begins or (self.data and not data_taken)
-        self.request = begins or (self.request and not request_taken)
-        self.writing = begins or (self.writing and not written)
-
-
 class _Skid:
     """A stream's two registers; `o` is what stands at the output."""
 
@@ -329,7 +314,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
     partials = {name: Queue(sizes.partial_beats) for name in ("dram", "ssd")}
     finish = Finish(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
                     pool_latency=sizes.pool_latency)
-    reporter, doorbell = _Reporter(), _Doorbell(filled, ring_beats != 0)
+    reporter, doorbell = Reporter(), _Doorbell(filled, ring_beats != 0)
     vectors, asks = _Skid(), _Skid()
     told = settling = False
 

@@ -1,4 +1,4 @@
-"""The ports of the EMB core, cycle by cycle: queues, read and write engines, an ideal memory behind them.
+"""The ports of a core, cycle by cycle: queues, read and write engines, an ideal memory behind them.
 
 Every part shows in its attributes what its registers show in the present cycle; `step` is the clock edge that ends
 it. Data are whatever the memory holds; addresses and lengths are in beats. No faults.
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Memory", "Queue", "ReadPort", "Reader", "WritePort"]
+__all__ = ["Memory", "Queue", "ReadPort", "Reader", "Reporter", "WritePort"]
 
 
 class Queue:
@@ -308,3 +308,18 @@ class WritePort:
                 self.requests[k] = request
         if grant:
             self.last = granted
+
+
+class Reporter:
+    """Tells progress, a beat at a time; the block at the end is behind what is counted."""
+
+    def __init__(self) -> None:
+        self.tell = False                               # there is something to tell
+        self.request = self.data = self.writing = False
+
+    def step(self, tell: bool, *, request_taken: bool, data_taken: bool, written: bool) -> None:
+        begins = self.tell and not self.writing
+        self.tell = tell if begins else self.tell or tell
+        self.data = begins or (self.data and not data_taken)
+        self.request = begins or (self.request and not request_taken)
+        self.writing = begins or (self.writing and not written)
