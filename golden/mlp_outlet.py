@@ -47,14 +47,11 @@ class Sigmoid:
         self.stages: list[Any] = [None] * self.STAGES
         self.phase = 0
         self.o: Any = None
+        self.busy = False
 
     @property
     def ready(self) -> bool:
         return self.held is None
-
-    @property
-    def busy(self) -> bool:
-        return not (self.held is self.o is None) or self._inside
 
     @property
     def _inside(self) -> bool:
@@ -62,6 +59,7 @@ class Sigmoid:
 
     def step(self, word: Any = None, taken: bool = False) -> None:
         """word: taken in this cycle; taken: o is."""
+        self.busy = word is not None or self.held is not None or self.o is not None or self._inside
         blocked = self.stages[-1] is not None and self.o is not None and not taken
         turn = (self.phase == self.INTERVAL - 1 and not blocked) or not self._inside
         if taken:
@@ -113,6 +111,7 @@ class Outlet:
         self.tile: _Tile | None = None
         self.beat: tuple[_Tile, int] | None = None      # a tile and which of its beats
         self.at = 0                                     # its next word for the sigmoid
+        self.steady = False                             # it was there in the cycle before
         self.sigmoid = Sigmoid()
         self.gathered: list[int] = []
         self.data: Any = None
@@ -164,7 +163,7 @@ class Outlet:
             counts, words = self._of(tile, at)
             if not tile.first.sigmoid:
                 take = move = free and not self.sigmoid.busy
-            elif self.sigmoid.ready:
+            elif self.sigmoid.ready and self.steady:
                 last = self.at == counts - 1
                 word = (None if words is None else words[self.at]), self.at, last
                 self.at = 0 if last else self.at + 1
@@ -203,6 +202,7 @@ class Outlet:
                 self.gathered[index] = int(fp32.bits(fp32.sigmoid(np.uint32(pattern))))
             if last:
                 self.data = True if pattern is None else self.gathered
+        self.steady = self.beat is not None and not move
         if self.beat is None or move:
             self.beat = (tile_now, tile_now.at) if go and tile_now is not None else None
         if go and tile_now is not None:

@@ -42,7 +42,8 @@ class Sigmoid(wiring.Component):
                                         Source: table and second-degree polynomial for 2^-f; non-restoring division
 
     Parameters  tag_bits: of what comes along with a word
-    Members     i: In(stream) {word, tag}; o: Out(stream) {word, tag}, in the same order; busy: Out, a word is inside
+    Members     i: In(stream) {word, tag}; o: Out(stream) {word, tag}, in the same order; busy: Out, a word is inside,
+                or was in the cycle before
     Timing      a word every INTERVAL cycles; STAGES * INTERVAL + 2 cycles from i to o, if none is before it, at most
                 INTERVAL more otherwise
     Handshake   i.ready, o.valid and o.payload come from registers; a word that is not taken from o stops all others
@@ -78,9 +79,11 @@ class Sigmoid(wiring.Component):
         m.d.comb += [
             turn.eq(((phase == INTERVAL - 1) & ~(there[-1] & self.o.valid & ~self.o.ready)) | ~there.any()),
             self.i.ready.eq(~held),
-            self.busy.eq(held | there.any() | self.o.valid),
         ]
-        m.d.sync += self.o.valid.eq((turn & there[-1]) | (self.o.valid & ~self.o.ready))
+        m.d.sync += [
+            self.o.valid.eq((turn & there[-1]) | (self.o.valid & ~self.o.ready)),
+            self.busy.eq((self.i.valid & self.i.ready) | held | there.any() | self.o.valid),
+        ]
         with m.If(turn):
             m.d.sync += [phase.eq(0), there.eq(Cat(held, there)), held.eq(0)]
         with m.Elif(phase != INTERVAL - 1):

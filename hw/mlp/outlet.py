@@ -132,16 +132,14 @@ class Outlet(wiring.Component):
         outgoing = Signal(bits)
         row, unit = Signal(range(config.rows)), Signal(range(config.units))
         part = Signal(range(max(2, config.units // config.halves)))
-        begins = Signal()           # the tile's first beat
+        asks, final = Signal(reset_less=True), Signal(reset_less=True)  # a request with this beat; the tile's last
+        sample_ends = Signal()
         go, move = Signal(), Signal()
-        final, sample_ends, asks = Signal(), Signal(), Signal()
         m.submodules.requests = requests = BurstQueue(
             data.StructLayout({"address": 32, "beats": range(samples + 1)}), depth=REQUESTS)
         there = Signal()
         m.d.comb += [
-            final.eq(left == 1),
             sample_ends.eq(~tile.latency | (part + 1 == tile.outs)),
-            asks.eq(Mux(whole, begins, part == 0)),
             go.eq(held & (~there | move) & (requests.i.ready | ~asks)),
             load.eq(ready & (~held | (go & final))),
             requests.i.valid.eq(go & asks),
@@ -150,7 +148,7 @@ class Outlet(wiring.Component):
         ]
         with m.If(go):
             m.d.sync += [
-                left.eq(left - 1), begins.eq(0),
+                left.eq(left - 1), final.eq(left == 2), asks.eq(sample_ends & ~whole),
                 part.eq(Mux(sample_ends, 0, part + 1)),
             ]
             with m.If(sample_ends):
@@ -160,8 +158,8 @@ class Outlet(wiring.Component):
             with m.If(final):
                 m.d.sync += [held.eq(0), outgoing.eq(outgoing + 1)]
         with m.If(load):
-            m.d.sync += [held.eq(1), tile.eq(following), whole.eq(run), left.eq(total), begins.eq(1), row.eq(0),
-                         unit.eq(0), part.eq(0)]
+            m.d.sync += [held.eq(1), tile.eq(following), whole.eq(run), left.eq(total), final.eq(total == 1),
+                         asks.eq(1), row.eq(0), unit.eq(0), part.eq(0)]
 
         # -- Its beat out of the stores: half h from the unit that has it.
         beat_layout = data.StructLayout({
@@ -186,20 +184,23 @@ class Outlet(wiring.Component):
         index_bits = (config.words - 1).bit_length()
         sigmoid = Sigmoid(tag_bits=index_bits + 1)
         place(m, platform, "sigmoid", sigmoid)
-        at = Signal(index_bits)
-        take, put, free = Signal(), Signal(), Signal()
+        at, ends_here, steady = Signal(index_bits), Signal(), Signal()
+        take, put, free, enters = Signal(), Signal(), Signal(), Signal()
         result = sigmoid.o.payload
         m.d.comb += [
             free.eq(~self.o_data.valid | self.o_data.ready),
-            sigmoid.i.valid.eq(there & beat.sigmoid),
-            sigmoid.i.payload.word.eq(Array(words)[at]), sigmoid.i.payload.tag.eq(Cat(at, at == beat.last)),
+            # A beat's first word waits a cycle, and no two enter in a row: whether it is the last is then known.
+            sigmoid.i.valid.eq(steady & beat.sigmoid),
+            sigmoid.i.payload.word.eq(Array(words)[at]), sigmoid.i.payload.tag.eq(Cat(at, ends_here)),
+            enters.eq(sigmoid.i.valid & sigmoid.i.ready),
             take.eq(there & ~beat.sigmoid & free & ~sigmoid.busy),
-            move.eq(take | (sigmoid.i.valid & sigmoid.i.ready & (at == beat.last))),
+            move.eq(take | (enters & ends_here)),
             sigmoid.o.ready.eq(free),
             put.eq(sigmoid.o.valid & free),
         ]
-        with m.If(sigmoid.i.valid & sigmoid.i.ready):
-            m.d.sync += at.eq(Mux(at == beat.last, 0, at + 1))
+        m.d.sync += [steady.eq(there & ~move), ends_here.eq(at == beat.last)]
+        with m.If(enters):
+            m.d.sync += at.eq(Mux(ends_here, 0, at + 1))
         index = result.tag[:index_bits]
         m.d.sync += self.o_data.valid.eq(take | (put & result.tag[-1]) | (self.o_data.valid & ~self.o_data.ready))
         for k, word in enumerate(words):
