@@ -15,7 +15,7 @@ from golden.mlp_order import FEATURE, MEMORY, PARTIAL, ROWS, Shape, Tile
 from golden.mlp_outlet import Outlet, Row
 from golden.mlp_sequencer import STALLS, Sequencer
 
-__all__ = ["Results", "Sizes", "cycles"]
+__all__ = ["Results", "Run", "Sizes", "Span", "cycles"]
 
 OPERANDS = 8        # cycles from a slot to its operands at the arrays
 CALM = 4            # that all parts have to be idle before the run is over
@@ -44,6 +44,21 @@ class Sizes(NamedTuple):
     @property
     def shape(self) -> Shape:
         return Shape(*(getattr(self, name) for name in Shape._fields))
+
+
+class Span(NamedTuple):
+    """When an instruction's first and last slot came, in cycles from the run's start, and how many it had."""
+
+    first: int
+    last: int
+    slots: int
+
+
+class Run(NamedTuple):
+    """Of a program: the counters, and the slots of each LAYER and INTERACT by its number."""
+
+    counters: dict[str, int]
+    spans: dict[int, Span]
 
 
 class Results:
@@ -143,8 +158,8 @@ class _Over:
 
 
 def cycles(sizes: Sizes, *, program: int, program_count: int, words: Callable[[int], Sequence[int]], inputs: int,
-           weights: int, outputs: int, result: int, latency: int = 100, most: int = 2_000_000) -> dict[str, int]:
-    """The counters of a program without faults, but for those of memory errors.
+           weights: int, outputs: int, result: int, latency: int = 100, most: int = 2_000_000) -> Run:
+    """How a program without faults runs; of the counters those of memory errors are left out.
 
     program, inputs, weights, outputs, result: addresses in beats; words: gives the words of a beat of the program;
     latency: of the memories
@@ -168,6 +183,7 @@ def cycles(sizes: Sizes, *, program: int, program_count: int, words: Callable[[i
     reporter, done, over = Reporter(), _Done(), _Over()
     arguments = Arguments(program, program_count)
     counts: Counter[str] = Counter()
+    spans: dict[int, Span] = {}
 
     for cycle in range(most):
         # What stands at the ports' clients, and what is taken of it.
@@ -196,12 +212,16 @@ def cycles(sizes: Sizes, *, program: int, program_count: int, words: Callable[[i
             instructions=row_loader.done + parameter_loader.done + sequencer.done, rows_beats=consumed[1],
             weights_beats=weights_consumed, outputs_beats=taken[0], tiles=sequencer.tile is not None,
             slots=sequencer.slot is not None)
+        if sequencer.slot is not None:
+            number = sequencer.slot[0].item["number"]
+            first, _, slots = spans.get(number, (cycle, cycle, 0))
+            spans[number] = Span(first, cycle, slots + 1)
         if sequencer.stall:
             counts[f"stall_{sequencer.stall}"] += 1
         if over.settling and not (reporter.tell or reporter.writing or done.tell):
             names = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots",
                      *(f"stall_{name}" for name in STALLS))
-            return {"cycles": cycle + 1} | {name: int(counts[name]) for name in names}
+            return Run({"cycles": cycle + 1} | {name: int(counts[name]) for name in names}, spans)
 
         # The edge.
         reads_asked, weights_asked = [front.request, row_loader.request], [parameter_loader.request]

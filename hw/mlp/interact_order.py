@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.mlp.config import MlpConfig
-from hw.mlp.layer_order import order_layout
+from hw.mlp.layer_order import below, order_layout
 from hw.mlp.plan import group_bits, plan_layout
 
 __all__ = ["InteractOrder"]
@@ -106,9 +106,10 @@ class InteractOrder(wiring.Component):
             live.eq(Mux(last_a, plan.last_live + 1, config.rows)),
         ]
         for unit in range(config.units):
-            exists = ~last_group | (rest_unit > unit) | ((rest_unit == unit) & (row <= rest_row))
+            beyond = below(rest_unit, unit) | ((rest_unit == unit) & (rest_row < row))
             for lane in range(config.rows):
-                m.d.sync += lanes[unit * config.rows + lane].eq(exists & (~last_a | (plan.last_live >= lane)))
+                m.d.sync += lanes[unit * config.rows + lane].eq(
+                    ~(last_group & beyond) & ~(last_a & below(plan.last_live, lane)))
 
         m.d.comb += [
             o.lagged.eq(first), o.final.eq(last_group & last_row & last_a & last_b),

@@ -1,6 +1,6 @@
 """The tiles of a LAYER one after the other, and what the sequencer is told of a tile."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,7 +8,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.plan import SHORT_BITS, group_bits, plan_layout
 from hw.mlp.records import slot_layout, tile_layout
 
-__all__ = ["LayerOrder", "order_layout"]
+__all__ = ["LayerOrder", "below", "order_layout"]
 
 
 def order_layout(config: MlpConfig) -> data.StructLayout:
@@ -29,6 +29,11 @@ def order_layout(config: MlpConfig) -> data.StructLayout:
         "y_bank": slot["x_bank"].shape, "y_groups": 2, "weight_line": slot["weight_line"].shape,
         **{name: tile[name].shape for name in names},
     })
+
+
+def below(value: Value, number: int) -> Value:
+    """value < number, for a number that may be 0."""
+    return value < number if number else Const(0, 1)
 
 
 class LayerOrder(wiring.Component):
@@ -136,10 +141,10 @@ class LayerOrder(wiring.Component):
         short = last_group & (Mux(latency, inner, 0) == rest_unit)
         for unit in range(config.units):
             # A unit ahead of the rest's is full, one behind it is empty.
-            ends, beyond = last_group & (rest_unit == unit), last_group & (rest_unit < unit)
+            ends, beyond = last_group & (rest_unit == unit), last_group & below(rest_unit, unit)
             for row in range(rows):
                 m.d.sync += lanes[unit * rows + row].eq(
-                    ~beyond & ~(ends & (rest < row)) & (~latency | (inner == unit)))
+                    ~beyond & ~(ends & below(rest, row)) & (~latency | (inner == unit)))
         m.d.sync += live.eq(Mux(short, rest + 1, rows))
         return lanes, live
 

@@ -1,7 +1,5 @@
 """The MLP core's cycles on ideal memories: golden.mlp_cycles equal to the counters of the Verilated core."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from gen.config import load
 from golden.mlp_cycles import Sizes, cycles
 from hw.isa import MLP
 
-PRESET = os.environ.get("HOTRAIL_MLP_PRESET", "tiny")
 BEATS = {"inputs": 2048, "weights": 2048, "outputs": 4096}
 INSTRUCTIONS = 64   # of a program, at most
 PARTIAL, MEMORY = 2, 3
@@ -52,20 +49,22 @@ class Bench:
             return tuple(beats[number - at["program"]]) if inside else empty
 
         chosen = {name: getattr(config, name) for name in Sizes._fields if hasattr(config, name)}
-        said = cycles(Sizes(**chosen, counters=1 << (len(MLP.counters) - 1).bit_length()), **at, words=beat,
-                      program_count=len(program), latency=Device.load("smartssd").port.ideal_latency)
+        said, spans = cycles(Sizes(**chosen, counters=1 << (len(MLP.counters) - 1).bit_length()), **at, words=beat,
+                             program_count=len(program), latency=Device.load("smartssd").port.ideal_latency)
+        assert sum(span.slots for span in spans.values()) == told["slots"]
+        assert list(spans) == [number for number, (name, _) in enumerate(program) if name in ("LAYER", "INTERACT")]
         assert said == {name: told[name] for name in said}
         return said["cycles"]
 
 
 @pytest.fixture(scope="module")
 def config():
-    return load(PRESET).cores["mlp"]
+    return load("tiny").cores["mlp"]
 
 
 @pytest.fixture(scope="module")
 def bench(config):
-    with open_card("sim", core="mlp", preset=PRESET, memory="ideal") as card:
+    with open_card("sim", core="mlp", preset="tiny", memory="ideal") as card:
         yield Bench(card, config)
 
 
