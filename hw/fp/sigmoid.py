@@ -94,7 +94,7 @@ class Sigmoid(wiring.Component):
         n, scaled, along = self._scale(m, turn, word)
         power, n, along = self._power(m, turn, phase, n, scaled, along)
         quotient, exponent, along = self._divide(m, turn, phase, power, n, along)
-        self._round(m, turn, quotient, exponent, along)
+        self._round(m, turn & there[-1], quotient, exponent, along)
         return m
 
     def _along(self, m: Module, turn: Signal, number: int, before) -> data.View:
@@ -209,7 +209,7 @@ class Sigmoid(wiring.Component):
             quotient, exponent = Cat(~after[-1], bits)[:INTERVAL * (number + 1)], biased
         return quotient[1:], exponent, along
 
-    def _round(self, m: Module, turn: Signal, quotient, exponent, along) -> None:
+    def _round(self, m: Module, done: Value, quotient, exponent, along) -> None:
         """The word of 26 bits of a quotient between 1/3 and 1."""
         upper = quotient[25]
         total = Signal(33)
@@ -217,7 +217,7 @@ class Sigmoid(wiring.Component):
             Cat(Mux(upper, quotient[2:25], quotient[1:24]), exponent, exponent[-1])
             + Cat(Mux(upper, quotient[1], quotient[0]), Const(0, 22), upper))
         zero = total[-1] | ~total[23:].any()
-        with m.If(turn):
+        with m.If(done):
             m.d.sync += [
                 self.o.payload.word.eq(Mux(along.nan, 0x7FC00000, Mux(zero, 0, total[:31]))),
                 self.o.payload.tag.eq(along.tag),

@@ -1,0 +1,328 @@
+"""The logistic function: its golden model against float64, the unit against its golden model and its cycles."""
+import math
+import os
+
+import cocotb
+import numba
+import numpy as np
+import pytest
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from cocotb.triggers import RisingEdge
+
+from golden import fp32
+from golden.mlp_outlet import Sigmoid as Model
+from hw.fp.sigmoid import FRACTION_BITS, INTERVAL, POWER_BITS, STAGES, Sigmoid, power_table
+from verif.bench import reset, rng, seed, start
+from verif.bench.runner import seeds, simulate
+from verif.bench.stream import always, bursty, never, sometimes
+from verif.fp_vectors import Runner
+
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
+BOUND = 0.66    # ulp
+TAG_BITS = 5
+# Of both signs: what becomes 1/2, powers of two, what is close to 1 and to the smallest normal number, specials.
+CORNERS = np.array([s | w for s in (0, 1 << 31) for w in (
+    0, 1, 0x7FFFFF, 0x800000, 0x32000000, 0x33000000, 0x33800000, 0x34000000, 0x3F000000, 0x3F317218, 0x3F7FFFFF,
+    0x3F800000, 0x41851591, 0x418AA123, 0x418AA124, 0x42AEAC4E, 0x42AEAC4F, 0x42AEAC50, 0x42AEAC51, 0x42B17217,
+    0x42B17218, 0x42FFFFFF, 0x43000000, 0x437FFFFF, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000)], np.uint32)
+
+
+# ---- the golden model
+
+def judge(words):
+    """The largest error in ulp of finite words; specials and results that are too small are judged here."""
+    x = fp32.value(words).astype(np.float64)
+    got = fp32.sigmoid(words).astype(np.float64)
+    nan = np.isnan(x)
+    assert np.isnan(got[nan]).all() and not np.isnan(got[~nan]).any()
+    x, got = x[~nan], got[~nan]
+    small = np.exp(-np.abs(x))
+    exact = np.where(x < 0, small, 1.0) / (1.0 + small)
+    error = np.abs(got - exact) * np.ldexp(1.0, 24 - np.frexp(np.maximum(exact, 2.0 ** -126))[1])
+    tiny = exact < 2.0 ** -126
+    assert ((got == 0) | (error <= BOUND))[tiny].all()
+    return float(error[~tiny].max(initial=0))
+
+
+def test_golden_error_and_order():
+    """Error and order over words of all sizes, dense at places."""
+    random = np.random.default_rng(1)
+    worst, total = 0.0, 0
+    for sign in (0, 1 << 31):
+        spread = np.sort(random.integers(0x30000000, 0x43000000, 1 << 18, dtype=np.uint32))
+        dense = [np.arange(at, at + (1 << 15), dtype=np.uint32) for at in (
+            0x33000000, 0x3EFFE000, 0x3F7FE000, 0x40000000, 0x4085_0000, 0x41700000, 0x418A8000, 0x42AEA000)]
+        for some in (spread, *dense):
+            words = np.uint32(sign) | some
+            worst = max(worst, judge(words))
+            # Negative words come in the order of falling values.
+            steps = np.diff(fp32.sigmoid(words)) * (-1 if sign else 1)
+            assert (steps >= 0).all(), hex(words[0])
+            total += len(words)
+    print(f"sigmoid: {total:,} words, at most {worst:.3f} ulp")
+    assert 0.5 < worst <= BOUND
+
+
+@numba.njit
+def _every(start, count, base, slope, bend, results):
+    """The golden model's integers, word by word from `start`: the largest error, whether results keep their order,
+    and the results' patterns in `results` as far as there is room."""
+    worst, order, last = 0.0, True, np.int64(-1)
+    for word in range(start, start + count):
+        sign, exponent, fraction = word >> 31, (word >> 23) & 255, word & 0x7FFFFF
+        if exponent == 255 and fraction:
+            result = np.int64(0x7FC00000)
+        else:
+            right = 133 - exponent
+            mantissa = 0 if exponent == 0 or right >= 64 else fraction | 0x800000
+            product = np.int64(0)
+            for place in range(0, 24, 4):
+                product = (product + ((mantissa >> place) & 15) * 198_282_496_599) >> 4
+            scaled = (product >> 3) >> max(right, 0)
+            n = np.int64(255) if right < 0 else scaled >> 27
+            k, step = (scaled >> 18) & 511, (scaled & 0x3FFFF) - 0x20000
+            power = base[k] - (((slope[k] - ((bend[k] * step) >> 17)) * step) >> 21)
+            divisor = (1 << 28) + (power >> min(n, 63))
+            quotient = min(((power if sign else 1 << 28) << 26) // divisor, (1 << 26) - 1)
+            upper = quotient >> 25
+            result = ((125 - (n if sign else 0) + upper) << 23) + ((quotient >> (1 + upper)) & 0x7FFFFF)
+            result += (quotient >> upper) & 1
+            if result < 1 << 23:
+                result = np.int64(0)
+            order = order and (last < 0 or (result <= last if sign else result >= last))
+            last = result
+            if exponent < 255:
+                x = math.ldexp(float(0 if exponent == 0 else fraction | 0x800000), exponent - 150)
+                small = math.exp(-x)
+                exact = (small if sign else 1.0) / (1.0 + small)
+                got = 0.0 if result == 0 else math.ldexp(float(result & 0x7FFFFF | 0x800000), (result >> 23) - 150)
+                places = 24 - math.frexp(max(exact, 2.0 ** -126))[1]
+                # What is below the smallest normal number is 0, or that number if it is as near as allowed.
+                if exact >= 2.0 ** -126 or result:
+                    worst = max(worst, math.ldexp(abs(got - exact), places))
+        if word - start < len(results):
+            results[word - start] = result
+    return worst, order
+
+
+def test_every_word():
+    """All 2^32 words in a regression, else 2^16 at each of 64 places, are within the bound and in order; the first
+    of each place are the golden model's."""
+    tables = fp32._power_table()
+    count = 1 << (24 if REGRESS else 16)
+    worst = 0.0
+    for start_at in range(0, 1 << 32, 1 << (24 if REGRESS else 26)):
+        results = np.zeros(1 << 14, np.int64)
+        error, order = _every(start_at, count, *tables, results)
+        worst = max(worst, error)
+        assert order and worst <= BOUND, f"{start_at:#010x}: {error} ulp, order {order}"
+        words = np.arange(start_at, start_at + len(results), dtype=np.uint32)
+        assert (fp32.bits(fp32.sigmoid(words)) == results).all(), hex(start_at)
+    print(f"sigmoid: at most {worst:.4f} ulp")
+
+
+def test_golden_specials():
+    x = np.array([0, -0.0, 1e-40, np.inf, -np.inf, np.nan, 1e30, -1e30], np.float32)
+    want = np.array([0.5, 0.5, 0.5, 1, 0, np.nan, 1, 0], np.float32)
+    assert (fp32.bits(fp32.sigmoid(x)) == fp32.bits(fp32.flush(want))).all()
+    # The last value above the smallest normal number, and the first below.
+    edge = fp32.sigmoid(np.array([0x42AEAC4F | 1 << 31, 0x42AEAC50 | 1 << 31], np.uint32))
+    assert edge[0] >= np.float32(2.0 ** -126) and edge[1] == 0
+
+
+def test_power_falls_at_every_step():
+    """2^-f in the unit's integers for each of the 2^27 values of f: within 1.1 of its last place, and never more than
+    at the value before, from below 1 down to 1/2. A quotient of falling numbers by their growing sums with 1 falls as
+    well, which makes the whole function monotone."""
+    within = 1 << FRACTION_BITS - 9
+    step = np.arange(within) - within // 2
+    before = (1 << POWER_BITS) - 1
+    for stretch, (value, slope, bend) in enumerate(power_table()):
+        power = value - (((slope - ((bend * step) >> 17)) * step) >> 21)
+        assert power[0] <= before and (np.diff(power) <= 0).all(), stretch
+        f = (stretch + (np.arange(within) + 0.5) / within) / len(power_table())
+        assert np.abs(power - 2.0 ** (POWER_BITS - f)).max() < 1.1
+        before = power[-1]
+    assert before >= 1 << POWER_BITS - 1
+
+
+def test_golden_has_the_unit_s_table():
+    assert np.array_equal(np.array(power_table()).T, fp32._power_table())
+
+
+# ---- the unit
+
+class Steady(wiring.Component):
+    """A word in bits 0 to 31, valid in 32, ready in 33; out the word, valid and ready."""
+
+    latency = 0
+    i: In(64)
+    o: Out(64)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = unit = Sigmoid(tag_bits=0)
+        m.d.comb += [
+            unit.i.payload.word.eq(self.i[:32]), unit.i.valid.eq(self.i[32]), unit.o.ready.eq(self.i[33]),
+            self.o.eq(Cat(unit.o.payload.word, unit.o.valid, unit.i.ready)),
+        ]
+        return m
+
+
+def test_vectors(tmp_path):
+    """Words of all sizes, one behind the other: as golden, a word in INTERVAL cycles."""
+    run = Runner(Steady(), "sigmoid")
+    for number in seeds():
+        random = np.random.default_rng(number)
+        size = 1_000_000 if REGRESS else 10_000
+        parts = [random.integers(0, 1 << 32, size, dtype=np.uint32),
+                 random.integers(0x3B000000, 0x42C00000, size, dtype=np.uint32),
+                 random.integers(0xBB000000, 0xC2C00000, size, dtype=np.uint32), CORNERS]
+        words = random.permutation(np.concatenate(parts))
+        records = np.zeros((len(words) * INTERVAL + (STAGES + 2) * INTERVAL, 2), np.uint32)
+        records[:, 1] = 2
+        records[:len(words) * INTERVAL:INTERVAL] = np.stack([words, np.full(len(words), 3, np.uint32)], -1)
+        got = run(records, tmp_path)
+        assert (got[:len(words) * INTERVAL:INTERVAL, 1] & 2 != 0).all(), "a word was not taken"
+        at = np.flatnonzero(got[:, 1] & 1)
+        assert at[0] == STAGES * INTERVAL + 2 and (np.diff(at) == INTERVAL).all() and len(at) == len(words)
+        want = fp32.bits(fp32.sigmoid(words))
+        wrong = np.flatnonzero(got[at, 0] != want)
+        assert not len(wrong), (f"sigmoid of {words[wrong[0]]:#010x}: {got[at[wrong[0]], 0]:#010x}, expected "
+                                f"{want[wrong[0]]:#010x}; {len(wrong)} of {len(words)} differ, seed {number}")
+        print(f"sigmoid: {len(words):,} vectors, none differing")
+
+
+class Bench:
+    """The unit and its model; what both show is compared in every cycle."""
+
+    def __init__(self, dut, *, source=always, sink=always):
+        self.dut, self.model = dut, Model()
+        self.source, self.sink = source(), sink()
+        self.cycle = 0
+        self.taken_at, self.out_at = [], []
+        self.results = []
+
+    @classmethod
+    async def begin(cls, dut, **arguments):
+        start(dut)
+        dut.i__valid.value = dut.o__ready.value = 0
+        await reset(dut)
+        return cls(dut, **arguments)
+
+    async def run(self, words, *, until=100_000):
+        """Sends the words, tags counting, until all is out or `until` cycles have passed."""
+        dut, model = self.dut, self.model
+        edge = RisingEdge(dut.clk)
+        waiting = [(int(word), number % (1 << TAG_BITS)) for number, word in enumerate(words)]
+        total, offered = len(self.results) + len(waiting), None
+        for _ in range(until):
+            if offered is None and waiting and next(self.source):
+                offered = waiting.pop(0)
+            ready = next(self.sink)
+            dut.i__valid.value = offered is not None
+            word, tag = offered or (rng(f"{self.cycle}").getrandbits(32), 0)
+            dut.i__payload.value = word | tag << 32
+            dut.o__ready.value = ready
+            await edge
+            shown = [int(dut.i__ready.value), int(dut.o__valid.value), int(dut.busy.value)]
+            want = [int(model.ready), int(model.o is not None), int(model.busy)]
+            assert shown == want, f"cycle {self.cycle}: ready, valid, busy are {shown}, expected {want}"
+            if model.o is not None:
+                value = int(dut.o__payload.value)
+                expected = int(fp32.bits(fp32.sigmoid(np.uint32(model.o[0]))))
+                assert value == expected | model.o[1] << 32, f"cycle {self.cycle}: {value:#x} of {model.o[0]:#010x}"
+                if ready:
+                    self.results.append(model.o)
+                    self.out_at.append(self.cycle)
+            enters = offered if model.ready else None
+            if enters is not None:
+                self.taken_at.append(self.cycle)
+                offered = None
+            model.step(enters, ready and model.o is not None)
+            self.cycle += 1
+            if len(self.results) == total and not model.busy:
+                return
+        assert until != 100_000, "not done"
+
+
+def words_of(random, count):
+    near = fp32.bits((random.standard_normal(count) * 20).astype(np.float32))
+    return np.where(random.random(count) < 0.2, random.choice(CORNERS, count), near)
+
+
+@cocotb.test()
+async def smoke(dut):
+    bench = await Bench.begin(dut)
+    await bench.run(fp32.bits(np.array([0, 1, -1, 3.5], np.float32)))
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    random, pauses = np.random.default_rng(seed("words")), rng("words")
+    bench = await Bench.begin(dut, source=lambda: bursty(pauses, 30))
+    await bench.run(words_of(random, 300))
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """Results that are taken late or long not at all, words that come now and then."""
+    random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
+    for source, sink in ((always, lambda: sometimes(0.08, pauses)), (lambda: sometimes(0.1, pauses), always),
+                         (lambda: bursty(pauses, 40), lambda: bursty(pauses, 40)), (always, lambda: never(200))):
+        bench = await Bench.begin(dut, source=source, sink=sink)
+        await bench.run(words_of(random, 60))
+        if sink is not always and source is always:
+            assert len(bench.results) == 60
+    # Stopped, it holds a word in each stage, at the input and at the output, and takes no more.
+    bench = await Bench.begin(dut, sink=lambda: never(500))
+    await bench.run(words_of(random, 20), until=400)
+    assert len(bench.taken_at) == STAGES + 2 and not bench.results
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    random = np.random.default_rng(seed("rate"))
+    bench = await Bench.begin(dut)
+    await bench.run(words_of(random, 40))
+    assert bench.out_at[0] - bench.taken_at[0] == STAGES * INTERVAL + 2
+    assert set(np.diff(bench.out_at)) == {INTERVAL}
+    # A word that comes while others are inside waits for its turn.
+    slowest = 0
+    for gap in range(1, 2 * INTERVAL):
+        bench = await Bench.begin(dut, source=lambda gap=gap: iter([True] + [False] * gap + [True] * 1000))
+        await bench.run(words_of(random, 2))
+        wait = bench.out_at[1] - bench.taken_at[1] - STAGES * INTERVAL - 2
+        assert 0 <= wait < INTERVAL
+        slowest = max(slowest, wait)
+    assert slowest == INTERVAL - 1
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    random = np.random.default_rng(seed("reset"))
+    for cycles in (3, 25, 60, 90):
+        bench = await Bench.begin(dut, sink=lambda: never(70))
+        await bench.run(words_of(random, 30), until=cycles)
+        bench = await Bench.begin(dut)
+        await bench.run(words_of(random, 8))
+
+
+@cocotb.test()
+async def corner_values(dut):
+    bench = await Bench.begin(dut)
+    await bench.run(CORNERS)
+
+
+@pytest.mark.parametrize("number", seeds())
+def test_sigmoid(number):
+    simulate(Sigmoid(tag_bits=TAG_BITS), "verif.test_fp_sigmoid", name="fp_sigmoid", tests=6, seed=number)
+
+
+def test_illegal_config_wrong():
+    for bits in (-1, 2.0, None):
+        with pytest.raises(ValueError) as caught:
+            Sigmoid(tag_bits=bits)
+        assert str(caught.value) == f"tag_bits must be a whole number of at least 0, not {bits!r}"
