@@ -276,6 +276,7 @@ class Schedule:
         """The instructions, their waits and lags."""
         self.steps: list[Step] = []
         tile = 0
+        self.known = -1
         self.tiles: list[Tiles] = []
         for item in self.order:
             values = dict(item.values)
@@ -298,17 +299,21 @@ class Schedule:
             self.steps.append(Step(item.name, values, item.about))
 
     def _lag(self, op: Op, tiles: Tiles) -> int:
-        """When tile t begins and at most `lag` are under way, tiles 0 to t - 1 - lag are written."""
-        lag = FREELY
+        """When tile t begins and at most `lag` are under way, tiles 0 to t - 1 - lag are written. `known`: the last
+        tile that is known to be, from the operations before."""
+        lag, last = FREELY, 0
         for span in op.reads:
             if span.written is not None:
                 number, writer = tiles.first_pass(span.written)
-                room = (op.begin + number - 1 - writer)[writer >= 0]
-                lag = min(lag, int(room.min(initial=FREELY)))
+                room = (op.begin + number - 1 - writer)[writer > self.known]
+                lag, last = min(lag, int(room.min(initial=FREELY))), int(number[-1])
         if op.values.get("addend") == 2:
             # The chunk before wrote these column groups in the same order of tiles.
             span, lines = op.spans["addend_line"]
-            lag = min(lag, op.begin - span.partial[lines] - 1)
+            last = tiles.number - 1
+            if span.partial[lines] + last > self.known:
+                lag = min(lag, op.begin - span.partial[lines] - 1)
+        self.known = max(self.known, op.begin + last - 1 - lag)
         return lag
 
     def _written(self, op: Op, tiles: Tiles) -> None:

@@ -209,14 +209,10 @@ class Compiler:
         best = None
         for prefer in (THROUGHPUT, LATENCY):
             for pair in (False, True):
-                sizes = replace(self.sizes, prefer=prefer, pair=pair)
-                if pair and count <= self._samples(sizes):
+                if pair and count <= self._samples(self.sizes):
                     continue
-                try:
-                    found = self._compile(count, sizes, cold)
-                except Full:
-                    continue
-                if best is None or found.predicted < best.predicted:
+                found = self._ahead(count, replace(self.sizes, prefer=prefer, pair=pair), cold)
+                if found is not None and (best is None or found.predicted < best.predicted):
                     best = found
         if best is None:
             raise ValueError(f"{count} samples do not fit the core as planned for batches of {self.batch}")
@@ -312,8 +308,8 @@ class Compiler:
                 break
         if best is None:
             assert full is not None
-            raise ValueError(f"the network does not fit: the {full.space}' memory has no {full.lines} lines left for a "
-                             f"mini-batch of {config.samples} samples")
+            raise ValueError(f"the network does not fit: the {full.space}' memory has no {full.lines} lines left, with "
+                             f"mini-batches of {config.samples} samples")
         return best[1]
 
     def _window(self, sizes: _Sizes) -> _Sizes:
@@ -457,6 +453,16 @@ class Compiler:
                 yield from plan.bias.loads
 
     # Operations.
+
+    def _ahead(self, count: int, sizes: _Sizes, cold: bool) -> Program | None:
+        """The program whose loads go as far ahead as the sizes say, or as there is room; None if there is none."""
+        while True:
+            try:
+                return self._compile(count, sizes, cold)
+            except Full:
+                if not sizes.window:
+                    return None
+                sizes = replace(sizes, window=sizes.window // 2)
 
     def operations(self, count: int, sizes: _Sizes | None = None) -> list[Op]:
         """All operations of a batch, in order."""

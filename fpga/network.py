@@ -1,0 +1,199 @@
+"""Recommendation networks on a card, called like functions.
+
+    from fpga.network import MlpNetwork, Network
+    with MlpNetwork(Network.model("hotline_rm2")) as net:       # the simulated card
+        p = net(dense, embeddings)                              # (samples, outputs) float32
+
+What a network is says gen.network: from arrays, a model's sizes or an ONNX file. `Runner` is the layer below: one
+program of the core at a time, from whatever it was made.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpga.card import Buffer, Card, CardError
+from fpga.card import open as open_card
+from gen.config import load
+from gen.headers import KERNELS
+from gen.layers import Compiler, Program
+from gen.network import Layer, Model, Network
+
+__all__ = ["Layer", "MlpNetwork", "Model", "Network", "RunError", "Runner"]
+
+KERNEL = KERNELS["mlp"]
+LIMIT_CYCLES = 1_000_000_000
+PROGRAMS = 32       # batch sizes whose programs are kept
+
+
+class RunError(CardError):
+    """The core ended a run with an error. code, instruction, detail: of the result block; about: what the instruction
+    does.
+    """
+
+    def __init__(self, text: str, **place: Any):
+        super().__init__(text)
+        self.__dict__.update(place)
+
+
+class Runner:
+    """Programs of the MLP core on an open card, which is not closed here.
+
+    words: of a beat. limit_cycles: of a run. `last` has the counters of the last run.
+    """
+
+    def __init__(self, card: Card, words: int, *, limit_cycles: int = LIMIT_CYCLES):
+        self.card, self.words, self.limit_cycles = card, words, limit_cycles
+        self.last: dict[str, int] = {}
+        self._buffers: dict[str, Buffer] = {}
+        self._weights_beats = 0
+
+    def weights(self, image: NDArray[np.uint32]) -> None:
+        """Puts an image of weights and addends (beats, words) on the card, for all runs that follow."""
+        self._write("weights", image)
+        self._weights_beats = len(image)
+
+    def run(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], outputs_beats: int,
+            about: Sequence[str] = ()) -> NDArray[np.uint32]:
+        """Carries a program (instructions, 16) out and returns the outputs' buffer (beats, words).
+
+        inputs: (beats, words). about: what each instruction does, for errors.
+        Raises      RunError: the core's own words; CardError: the card's
+        """
+        result = self._write("result", np.zeros(KERNEL.result_words, np.uint32))
+        outputs = self._room("outputs", outputs_beats * self.words * 4)
+        arguments: dict[str, int | Buffer] = {
+            "program": self._write("program", program), "program_count": len(program),
+            "inputs": self._write("inputs", inputs), "inputs_beats": len(inputs),
+            "outputs": outputs, "outputs_beats": outputs_beats,
+            "weights": self._room("weights", 0), "weights_beats": self._weights_beats, "result": result,
+        }
+        self.card.run(arguments)
+        self.card.wait(self.limit_cycles)
+        block = self.card.read(result, np.uint32)
+        self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
+                     for value in KERNEL.result}
+        if self.last["code"]:
+            raise self._error(about)
+        if not outputs_beats:
+            return np.zeros((0, self.words), np.uint32)
+        return self.card.read(outputs, np.uint32, outputs_beats * self.words).reshape(-1, self.words)
+
+    def close(self) -> None:
+        """Gives the buffers back; a second call does nothing."""
+        for buffer in self._buffers.values():
+            self.card.free(buffer)
+        self._buffers = {}
+
+    def _room(self, name: str, size: int) -> Buffer:
+        """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back."""
+        beat = 4 * self.words
+        held = self._buffers.get(name)
+        if held is None or held.bytes < size:
+            if held is not None:
+                self.card.free(self._buffers.pop(name))
+            self._buffers[name] = self.card.allocate(max(beat, -(-size // beat) * beat), name)
+        return self._buffers[name]
+
+    def _write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
+        buffer = self._room(name, data.nbytes)
+        if data.size:
+            self.card.write(buffer, data)
+        return buffer
+
+    def _error(self, about: Sequence[str]) -> RunError:
+        last = self.last
+        code = next((code for code in KERNEL.codes if code.code == last["code"]), None)
+        place: dict[str, Any] = {name: last[name] for name in ("code", "instruction", "detail")}
+        text = f"code {last['code']}" if code is None else f"{code.name}: {code.about} ({last['detail']:#x})"
+        place["about"] = about[last["instruction"]] if last["instruction"] < len(about) else ""
+        where = f"instruction {last['instruction']}" + (f", {place['about']}" if place["about"] else "")
+        return RunError(f"{where}: {text}", **place)
+
+
+class MlpNetwork:
+    """A network on a card.
+
+    card: "sim" opens the simulated one, else an open card whose core is that of `preset`, which is then not closed
+    here. preset: a name or path, or the core's configuration itself. batch: the number of samples that sizes are chosen
+    for; any number can be asked for. limit_cycles: of a run. options: for fpga.card.open.
+
+    The weights are on the card, and those that fit in the core, when the constructor returns. `last` has the counters
+    of the last run, `program` what was run.
+    Raises      ValueError: a network that does not fit the core; CardError: a card that cannot hold it
+    """
+
+    def __init__(self, network: Network, *, card: "str | Card" = "sim", preset: Any = "smartssd", batch: int = 128,
+                 limit_cycles: int = LIMIT_CYCLES, **options: Any):
+        if not isinstance(network, Network):
+            raise ValueError(f"network must be a Network (see gen.network), not {type(network).__name__}")
+        config = preset
+        if isinstance(preset, str):
+            cores = load(preset).cores
+            if "mlp" not in cores:
+                raise ValueError(f"preset {preset} describes no mlp core")
+            config = cores["mlp"]
+        self.compiler = Compiler(network, config, batch=batch)
+        self.network, self.config = network, config
+        self.program: Program | None = None
+        self._programs: dict[int, Program] = {}
+        self._is_loaded = False
+        self._owned = isinstance(card, str)
+        self.card: Card = open_card(card, core="mlp", preset=preset, **options) if isinstance(card, str) else card
+        self._runner = Runner(self.card, config.words, limit_cycles=limit_cycles)
+        try:
+            self._runner.weights(self.compiler.weights)
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def last(self) -> dict[str, int]:
+        return self._runner.last
+
+    def __call__(self, dense: ArrayLike, embeddings: ArrayLike | None = None) -> NDArray[np.float32]:
+        """The results (samples, outputs) of dense words (samples, inputs) and features (samples, features, dim).
+
+        Raises      ValueError: a wrong shape, or no samples; RunError: the core's own words; CardError: the card's
+        """
+        inputs = self.compiler.inputs(dense, embeddings)
+        count = len(np.asarray(dense))
+        program = self._programs.get(count)
+        if program is None:
+            if len(self._programs) == PROGRAMS:
+                self._programs.pop(next(iter(self._programs)))
+            program = self._programs[count] = self.compiler.compile(count)
+        if not self._is_loaded:
+            self._load()
+        return self.compiler.results(self._run(program, inputs), count)
+
+    def close(self) -> None:
+        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
+        if self._owned:
+            self.card.close()
+        else:
+            self._runner.close()
+
+    def __enter__(self) -> "MlpNetwork":
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def _load(self) -> None:
+        program = self.compiler.load
+        if len(program.words):
+            self._run(program, np.zeros((0, self.config.words), np.uint32))
+        self._is_loaded = True
+
+    def _run(self, program: Program, inputs: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        self.program = program
+        self._is_loaded, was = False, self._is_loaded
+        # After an error nobody knows what is left in the core's memories: they are loaded anew.
+        outputs = self._runner.run(program.words, inputs, program.outputs_beats,
+                                   [step.about for step in program.steps])
+        self._is_loaded = was
+        return outputs
