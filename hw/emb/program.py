@@ -1,6 +1,6 @@
 """Fetches and checks instructions, and sends what they say on its way."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,7 @@ from hw.axi.bus import read_layout
 from hw.emb.regions import CLIENTS, region_layout
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
+from hw.kernel.bounds import BoundedSum, Term
 from hw.layouts import arguments_layout, instruction_layout
 
 __all__ = ["Program"]
@@ -199,72 +200,42 @@ class Program(wiring.Component):
         ]
 
     def _sums(self, m: Module) -> None:
-        """base + multiplicand * multiplier, one bit of the multiplier a cycle, against a buffer's size."""
         item, arguments = self.item, self.arguments
         log2 = self.words_log2
         self.check = check = Signal(Check)
-        self.load = Signal()        # takes `check` up
-        self.outside = Signal()     # the sum passes its buffer, two cycles after `summed`
-        self.summed = Signal()      # all bits are added
-        self.begin, self.end = Signal(32, name="sum_begin", reset_less=True), Signal(33, name="sum", reset_less=True)
-        total, over = self.end, Signal(reset_less=True)
-        times, lost = Signal(32, reset_less=True), Signal(reset_less=True)
-        bits = Signal(32, reset_less=True)
-        carry, shifts = Signal(reset_less=True), Signal(reset_less=True)
         less_one = Signal(32, reset_less=True)
         m.d.sync += less_one.eq(item.count - 1)
         m.d.comb += self.load_less_one.eq(less_one)
 
-        def whole(value, unit_log2):
-            """value in units, rounded up: the part above, and one more if there is a rest."""
-            return value[unit_log2:], value[:unit_log2].any()
+        def items(base, count, unit_log2):
+            """`count` items, so many a unit, rounded up: whole units, and one more if there is a rest."""
+            return Term(base, count[unit_log2:], 1, more=count[:unit_log2].any(), doubles=False)
 
         blocks = max(1, HEADER_WORDS // self.words)     # beats of a block of headers
-        # check: (begins at, or goes on from the sum, multiplicand, one more, multiplier, multiplicand is doubled)
-        cases = {
-            Check.RING: (0, item.ring_count, 0, 1, 0),
-            Check.LENGTHS: (item.lengths, *whole(item.count, log2), 1, 0),
-            Check.INDICES: (item.indices, *whole(item.indices_count, log2), 1, 0),
-            Check.WEIGHTS: (item.weights, *whole(item.indices_count, log2), 1, 0),
-            Check.ROWS: (item.dram_base, item.dram_rows, 0, item.row_beats[:len(bits)], 1),
-            Check.VECTOR: (item.out, item.row_beats, 0, 1, 0),
-            Check.BAGS: (None, item.out_stride, 0, less_one, 1),
-            Check.PAIRS: (item.indices, *whole(item.count, log2 - 1), 1, 0),
-            Check.IMAGE: (item.indices, item.count, 0, 1, 0),
-            Check.HEADERS: (None, *whole(item.count, 4), (1 << blocks) - 1, 0),
+        # A block of headers is so many ones: with them its multiplicand is added as often.
+        headers = items(None, item.count, 4)._replace(multiplier=(1 << blocks) - 1)
+        terms = {
+            Check.RING: Term(0, item.ring_count, 1),
+            Check.LENGTHS: items(item.lengths, item.count, log2),
+            Check.INDICES: items(item.indices, item.indices_count, log2),
+            Check.WEIGHTS: items(item.weights, item.indices_count, log2),
+            Check.ROWS: Term(item.dram_base, item.dram_rows, item.row_beats),
+            Check.VECTOR: Term(item.out, item.row_beats, 1),
+            Check.BAGS: Term(None, item.out_stride, less_one),
+            Check.PAIRS: items(item.indices, item.count, log2 - 1),
+            Check.IMAGE: Term(item.indices, item.count, 1),
+            Check.HEADERS: headers,
         }
-        # Whose size it is compared with: two bits from registers, and a register for what they choose.
-        limit, buffer = Signal(32, reset_less=True), Signal(2, reset_less=True)
-        self.buffer = buffer
-        m.d.sync += limit.eq(Array([arguments.inputs_beats, arguments.outputs_beats, arguments.rows_beats,
-                                    arguments.ring_beats])[buffer])
-        with m.If(self.load):
+        self.sum = BoundedSum(
+            m, check, terms, buffers=BUFFERS,
+            sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.rows_beats, arguments.ring_beats])
+        self.begin = Signal(32, name="sum_begin", reset_less=True)
+        with m.If(self.sum.load):
             with m.Switch(check):
-                for name, number in BUFFERS.items():
-                    with m.Case(name):
-                        m.d.sync += buffer.eq(number)
-                with m.Default():
-                    m.d.sync += buffer.eq(INPUTS)
-            m.d.sync += [lost.eq(0)]
-            with m.Switch(check):
-                for name, (begin, multiplicand, more, multiplier, doubles) in cases.items():
-                    with m.Case(name):
-                        m.d.sync += [
-                            times.eq(multiplicand), carry.eq(more), bits.eq(multiplier), shifts.eq(doubles),
-                        ]
-                        if begin is not None:
-                            m.d.sync += [self.begin.eq(begin), total.eq(begin), over.eq(0)]
-        with m.Elif(bits != 0):
-            m.d.sync += [bits.eq(bits >> 1)]
-            with m.If(shifts):
-                m.d.sync += [times.eq(times << 1), lost.eq(lost | times[31])]
-            with m.If(bits[0]):
-                m.d.sync += [total.eq(total[:32] + times + carry), over.eq(over | total[32] | lost)]
-        m.d.comb += self.summed.eq(bits == 0)
-        beyond = Signal(reset_less=True)
-        passed = Signal(reset_less=True)
-        m.d.sync += [beyond.eq(total[:32] > limit), passed.eq(over | total[32])]
-        m.d.comb += self.outside.eq(beyond | passed)
+                for name, term in terms.items():
+                    if term.base is not None:
+                        with m.Case(name):
+                            m.d.sync += self.begin.eq(term.base)
 
     def _sequence(self, m: Module) -> None:
         item, arguments, check = self.item, self.arguments, self.check
@@ -344,15 +315,15 @@ class Program(wiring.Component):
                 with m.If(check == Check.DONE):
                     m.next = "SEND"
                 with m.Else():
-                    m.d.comb += self.load.eq(1)
+                    m.d.comb += self.sum.load.eq(1)
                     m.next = "ADD"
             with m.State("ADD"):
-                with m.If(self.summed):
+                with m.If(self.sum.summed):
                     m.next = "COMPARE"
             with m.State("COMPARE"):
                 with m.If(~region_valid):
-                    with m.If(self.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
-                        m.d.sync += [code.eq(EMB.code("BOUNDS")), detail.eq(self.buffer)]
+                    with m.If(self.sum.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
+                        m.d.sync += [code.eq(EMB.code("BOUNDS")), detail.eq(self.sum.buffer)]
                         m.next = "REFUSE"
                     with m.Else():
                         with m.Switch(check):
@@ -360,7 +331,7 @@ class Program(wiring.Component):
                                 with m.Case(name):
                                     m.d.sync += check.eq(following)
                                     if name in reads:
-                                        m.d.sync += ask(reads[name], self.begin, self.end[:32])
+                                        m.d.sync += ask(reads[name], self.begin, self.sum.total[:32])
                         m.next = "SUM"
             with m.State("SEND"):
                 m.d.sync += [rows_left.eq(item.count), last_row.eq(item.count == 1)]
