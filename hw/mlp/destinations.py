@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.queue import BurstQueue
 from hw.mlp.config import MlpConfig
-from hw.mlp.records import TARGET, store_layout
+from hw.mlp.records import store_layout
 
 __all__ = ["Destinations", "KEEP", "STORED", "choose", "delayed", "destination_layout"]
 
@@ -190,7 +190,6 @@ class Destinations(wiring.Component):
                          after.eq(a.latency & a.idle_units.matches(*range(units - u, units)))]
             m.d.sync += o.zero[u].eq(Cat(after | (~before & a.columns.matches(*range(c + 1)))
                                          for c in range(config.columns)))
-        for u in range(units):
             load, relu = (Signal(name=f"{name}_{u}", attrs=KEEP) for name in ("load", "relu"))
             m.d.sync += [load.eq(valid), relu.eq(a.relu)]
             m.d.comb += [self.load[u].eq(load), self.relu[u].eq(relu)]
@@ -244,6 +243,3 @@ class Destinations(wiring.Component):
             *(self.lines[k].eq(Mux(wraps & turn.matches(*range(k + 1, pieces)), after, line)) for k in range(pieces)),
         ]
         m.d.comb += self.written.eq(delayed(m, "done", done, 2))
-
-
-assert (TARGET.ROWS, TARGET.FEATURE) == (0, 1)

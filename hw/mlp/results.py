@@ -150,7 +150,7 @@ class Results(wiring.Component):
         halves_log2 = (config.halves - 1).bit_length()
         several = tile.latency & to_rows
         m.d.comb += [
-            to_rows.eq(~tile.target[1]),
+            to_rows.eq((tile.target == TARGET.ROWS) | (tile.target == TARGET.FEATURE)),
             last_unit.eq(config.units - 1 - tile.idle_units),
             last_beat.eq(Mux(several, last_unit >> halves_log2, 0)),
             distance.eq(tile.group - (tile.block << 1)),
