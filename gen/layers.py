@@ -13,7 +13,8 @@ bottom's output; dot: the bottom's output, then the pairs as INTERACT packs them
 whole beats are zeros, and so are their weights.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,6 +35,7 @@ COUNT_MAX, STEPS_MAX, GROUPS_MAX, BEATS_MAX = (
     MLP.field(name).highest for name in ("count", "steps", "groups", "row_beats"))
 SAMPLE_GROUPS = 32      # of a mini-batch at most: with more the weights are read no less often to speak of
 TRIED = 3               # plans that are compared
+CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def triangle(config: MlpConfig, features: int) -> NDArray[np.int64]:
@@ -72,22 +74,16 @@ class Program:
         return sum(tiles.in_all for tiles in self.schedule.tiles) if self.schedule else 0
 
 
-def _program(config: MlpConfig, ops: Sequence[Op], loads: Sequence[Load], window: int, count: int, inputs: int,
-             outputs: int, macs: int, starts: dict[str, int]) -> Program:
+def _program(schedule: Schedule, count: int, inputs: int, outputs: int, macs: int) -> Program:
     for what, beats in (("inputs", inputs), ("outputs", outputs)):
         if beats >= 1 << 32:
             raise ValueError(f"the batch needs {beats} beats of {what}; offsets have 32 bits")
-    if not ops:
-        words = [encode(load.name, {**load.values, **{name: load.span.line + lines for name, lines in
-                                                      load.lines.items()}}, MLP) for load in loads]
-        steps = tuple(Step(load.name, load.values, load.about) for load in loads)
-        return Program(_stacked(words), steps, count, inputs, outputs, sum(load.beats for load in loads), macs)
-    schedule = Schedule(config, ops, window=window, starts=starts)
-    words = [encode(step.name, step.values, MLP) for step in schedule.steps]
-    return Program(_stacked(words), tuple(schedule.steps), count, inputs, outputs, schedule.predict(), macs, schedule)
+    return Program(_encoded(schedule.steps), tuple(schedule.steps), count, inputs, outputs, schedule.predict(), macs,
+                   schedule)
 
 
-def _stacked(words: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+def _encoded(steps: Sequence[Step]) -> NDArray[np.uint32]:
+    words = [encode(step.name, step.values, MLP) for step in steps]
     return np.stack(words) if words else np.zeros((0, MLP.words), np.uint32)
 
 
@@ -136,38 +132,44 @@ class _Image:
 
     def __init__(self, config: MlpConfig):
         self.config = config
-        self.parts: list[NDArray[np.uint32]] = []
         self.beats = 0
+        self.made: list[tuple[int, Callable[[], NDArray[np.float32]]]] = []
 
-    def add(self, words: NDArray[np.float32]) -> int:
-        flat = np.ascontiguousarray(words, np.float32).reshape(-1).view(np.uint32)
-        at, count = self.beats, -(-len(flat) // self.config.words)
-        padded = np.zeros(count * self.config.words, np.uint32)
-        padded[:len(flat)] = flat
-        self.parts.append(padded)
-        self.beats += count
+    def add(self, words: int, make: Callable[[], NDArray[np.float32]]) -> int:
+        """Where `words` words will lie that `make` makes when the image is wanted."""
+        at = self.beats
+        self.made.append((at, make))
+        self.beats += -(-words // self.config.words)
         return at
 
     def weights(self, layer: Layer, order: NDArray[np.int64], steps: int, groups: int) -> int:
         """Column groups of `steps` lines each: word column * width + term."""
         config = self.config
-        full = np.zeros((steps * config.width, groups * config.columns), np.float32)
-        real = order >= 0
-        full[np.flatnonzero(real), :layer.outputs] = layer.weights[order[real]]
-        lines = full.reshape(steps, config.width, groups, config.columns).transpose(2, 0, 3, 1)
-        return self.add(lines)
+
+        def make() -> NDArray[np.float32]:
+            full = np.zeros((steps * config.width, groups * config.columns), np.float32)
+            real = order >= 0
+            full[np.flatnonzero(real), :layer.outputs] = layer.weights[order[real]]
+            return full.reshape(steps, config.width, groups, config.columns).transpose(2, 0, 3, 1)
+
+        return self.add(steps * groups * config.line_words, make)
 
     def bias(self, layer: Layer, groups: int) -> int:
-        full = np.zeros(groups * self.config.columns, np.float32)
-        if layer.bias is not None:
+        def make() -> NDArray[np.float32]:
+            full = np.zeros(groups * self.config.columns, np.float32)
             full[:layer.outputs] = layer.bias
-        return self.add(full)
+            return full
+
+        return self.add(groups * self.config.columns, make)
 
     def image(self) -> NDArray[np.uint32]:
         if self.beats >= 1 << 32:
             raise ValueError(f"the weights need {self.beats} beats; offsets have 32 bits")
-        flat = np.concatenate(self.parts) if self.parts else np.zeros(0, np.uint32)
-        return flat.reshape(-1, self.config.words)
+        flat = np.zeros(self.beats * self.config.words, np.float32)
+        for at, make in self.made:
+            words = make().reshape(-1)
+            flat[at * self.config.words:][:len(words)] = words
+        return flat.view(np.uint32).reshape(-1, self.config.words)
 
 
 class Compiler:
@@ -192,13 +194,15 @@ class Compiler:
         self._check_widths()
         self.sizes = sizes or self._choose(batch)
         self._plan(self.sizes)
+        self.weights = self.image.image()
 
     # What is called.
 
     @property
     def load(self) -> Program:
-        loads = list(self._resident_loads())
-        return _program(self.config, (), loads, 0, 0, 0, 0, 0, {})
+        steps = [Step(load.name, load.values | {name: load.span.line + lines for name, lines in load.lines.items()},
+                      load.about) for load in self._resident_loads()]
+        return Program(_encoded(steps), tuple(steps), 0, 0, 0, sum(load.beats for load in self._resident_loads()), 0)
 
     def compile(self, count: int, *, cold: bool = False) -> Program:
         """The program for `count` samples. cold: it brings the resident weights too, and needs no `load` before.
@@ -258,6 +262,10 @@ class Compiler:
         groups = -(-layer.outputs // self.config.columns)
         return self._beats(layer.outputs) * self.config.halves if whole else groups
 
+    def _plan_groups(self, layer: Layer) -> int:
+        """Column groups that are computed: where the dot products read a layer's results, whole beats of them."""
+        return self._groups(layer, self.is_dot and layer is self.network.bottom[-1])
+
     def _check_widths(self) -> None:
         config = self.config
         for name, layer in self.network.layers():
@@ -268,7 +276,7 @@ class Compiler:
                     layer.inputs > STEPS_MAX * config.width:
                 raise ValueError(f"layer {name} has {layer.inputs} inputs; at most {STEPS_MAX * config.width} are "
                                  "possible behind another layer")
-        biases = sum(self._groups(layer, True) for _, layer in self.network.layers() if layer.bias is not None)
+        biases = sum(self._plan_groups(layer) for _, layer in self.network.layers() if layer.bias is not None)
         if biases > config.addend_lines:
             raise ValueError(f"the biases take {biases} lines of the addends' memory, which has {config.addend_lines}")
         if self.is_dot and self.sparse_beats > BEATS_MAX:
@@ -288,21 +296,26 @@ class Compiler:
         found, full = 0, None
         for samples in tried:
             fits = False
-            for chunks in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+            for chunks in CHUNKS:
                 if chunks > 1 and chunks > self._chunkable():
                     break
+                if samples * (self._chunkable() // chunks) > config.row_lines:
+                    full = full or Full("rows", samples * (self._chunkable() // chunks))
+                    continue
                 try:
                     sizes = self._window(_Sizes(samples, chunks, 0, False, THROUGHPUT))
                 except Full as error:
                     full = error
                     continue
                 count = min(batch, 3 * self._samples(sizes))
-                cycles = self._compile(count, sizes, False).predicted * (batch / count)
+                # More chunks than it takes may leave room to load ahead, but they cost a rounding each.
+                cycles = self._compile(count, sizes, False).predicted * (batch / count) * (1.01 if fits else 1)
                 if best is None or cycles < best[0]:
                     best = (int(cycles), sizes)
-                if fits:
+                if fits or not self.keep:
+                    fits = True
                     break
-                fits = True     # one more chunk may leave room to load ahead
+                fits = True
             found += fits
             if found == TRIED:
                 break
@@ -317,14 +330,20 @@ class Compiler:
         self._plan(sizes)
         count = min(self.batch, 3 * self._samples(sizes))
         one = sum(1 for _ in self._operations(0, min(count, self._samples(sizes)), count, sizes))
-        for window in (2 * one, one, max(one // 2, 1), 2, 1, 0):
-            try:
-                self._compile(count, replace(sizes, window=window), True)
-                return replace(sizes, window=window)
-            except Full:
-                if window == 0:
-                    raise
-        raise AssertionError
+        with self._held(True):
+            ops = self.operations(count, sizes)
+            self._schedule(ops, 0)
+            for window in (2 * one, one, max(one // 2, 1), 2, 1):
+                try:
+                    self._schedule(ops, window)
+                    return replace(sizes, window=window)
+                except Full:
+                    pass
+        return sizes
+
+    def _schedule(self, ops: Sequence[Op], window: int) -> Schedule:
+        return Schedule(self.config, ops, window=window,
+                        starts={"weights": self.resident_lines, "addends": self.bias_lines})
 
     def _samples(self, sizes: _Sizes) -> int:
         return min(sizes.samples * self.config.samples, COUNT_MAX)
@@ -337,10 +356,10 @@ class Compiler:
         """Chunks, blocks, which weights stay, and the image."""
         config, network = self.config, self.network
         plans = []
+        self.modes: dict[tuple[str, int, int], int] = {}
         layers = list(network.layers())
         for number, (name, layer) in enumerate(layers):
             is_joined = name == "top 1"
-            feeds_join = network.top and layer is network.bottom[-1]
             if number == 0:
                 chunks = self._loaded(np.arange(layer.inputs), self.dense_beats, sizes.chunks, None)
             elif is_joined and not self.is_dot:
@@ -357,7 +376,7 @@ class Compiler:
                 chunks = [self._chunk(order)]
             else:
                 chunks = [self._chunk(np.arange(layer.inputs))]
-            plans.append(_Plan(name, layer, self._groups(layer, bool(feeds_join) and self.is_dot), chunks))
+            plans.append(_Plan(name, layer, self._plan_groups(layer), chunks))
         self.plans = plans
         self._keep()
         image, line = _Image(config), 0
@@ -374,7 +393,7 @@ class Compiler:
                                         f"biases of layer {plan.name}", -(-plan.groups // config.halves))]
                 line += plan.groups
         self.bias_lines = line
-        self.weights = image.image()
+        self.image = image
         room = config.addend_lines - line
         for plan in plans:
             plan.slice = plan.groups
@@ -479,17 +498,21 @@ class Compiler:
         return ops
 
     def _compile(self, count: int, sizes: _Sizes, cold: bool) -> Program:
-        ops = self.operations(count, sizes)
-        kept = [] if cold else [(load.span, load.span.loads) for load in self._resident_loads()]
-        for span, _ in kept:
+        with self._held(cold):
+            return _program(self._schedule(self.operations(count, sizes), sizes.window), count,
+                            count * (self.dense_beats + self.sparse_rows * self.sparse_beats),
+                            count * self.out_beats, count * self.network.macs)
+
+    @contextmanager
+    def _held(self, cold: bool) -> Iterator[None]:
+        """While a program is made that finds the resident weights on chip, or (cold) brings them."""
+        held = [] if cold else [(load.span, load.span.loads) for load in self._resident_loads()]
+        for span, _ in held:
             span.loads = []
         try:
-            return _program(self.config, ops, (), sizes.window, count,
-                            count * (self.dense_beats + self.sparse_rows * self.sparse_beats),
-                            count * self.out_beats, count * self.network.macs,
-                            {"weights": self.resident_lines, "addends": self.bias_lines})
+            yield
         finally:
-            for span, loads in kept:
+            for span, loads in held:
                 span.loads = loads
 
     def _operations(self, start: int, count: int, in_all: int, sizes: _Sizes) -> Iterator[Op]:
@@ -575,7 +598,9 @@ class _Mini:
         to, to_lines: where its results go on chip. target: the fields that say so.
         """
         config, layer = self.compiler.config, plan.layer
-        mode = self._mode(plan)
+        known = self.compiler.modes
+        key = plan.name, self.count, self.prefer
+        mode = known[key] = known[key] if key in known else self._mode(plan)
         is_chunked = len(plan.chunks) > 1
         for first in range(0, plan.groups, plan.slice):
             groups = min(plan.slice, plan.groups - first)
@@ -715,11 +740,12 @@ def gemms(pairs: Sequence[tuple[ArrayLike, ArrayLike]], config: MlpConfig) -> Ge
     empty = np.zeros((0, config.words), np.uint32)
     for window in (4, 3, 2, 1, 0):
         try:
-            program = _program(config, ops, (), window, sum(shape[0] for shape in shapes), held, out, macs, {})
+            schedule = Schedule(config, ops, window=window)
         except Full:
             if window == 0:
                 raise
             continue
+        program = _program(schedule, sum(shape[0] for shape in shapes), held, out, macs)
         return Gemm(program, np.concatenate([empty, *inputs]), np.concatenate([empty, *weights]), tuple(shapes),
                     config.words)
     raise AssertionError
