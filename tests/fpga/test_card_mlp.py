@@ -1,0 +1,671 @@
+"""The MLP core on the simulated card: bit for bit as the oracle says, and every fault ends with its cause.
+
+All of it runs on the preset `tiny`; one model serves the whole file but for the memories' errors, which a core with
+broken memories makes. Beside what each test compares, every run that ends is checked by the card: rules of the bus,
+reads of memory that was never written, guard bytes around each buffer.
+"""
+
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fpga import card
+from fpga.card import CardHang, CardViolation, ErrorResponse, Faults
+from gen.config import load
+from gen.layers import Compiler
+from golden.mlp import Memory, Mlp
+from hw.isa import MLP
+from tests.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
+from tests.mlp_programs import TO_MEMORY, Mix, Run, any_program
+from tests.mlp_sizes import TINY, batch, joined, plain
+
+FILL = 0xAA             # what lies in the outputs before a run
+UNSET = 0xDEADBEEF      # what lies in the result block before a run
+UNTOUCHED = FILL * 0x01010101
+CODES = {code.name: code.code for code in MLP.codes}
+COUNTED = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
+STALLED = ("stall_rows", "stall_weights", "stall_lag", "stall_write", "stall_program")
+PLACE = ("code", "instruction", "detail")
+LIMIT = 400_000         # cycles that any run here stays far below
+tried: Counter = Counter()      # faults by kind
+
+
+class Bench:
+    """A card and the oracle beside it."""
+
+    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY):
+        self.config = config
+        self.draw = np.random.default_rng(seed)
+        self.oracle = Mlp(units=config.units, rows=config.rows, width=config.width, words=config.words,
+                          row_lines=config.row_lines, weight_lines=config.weight_lines,
+                          addend_lines=config.addend_lines)
+        self.card = card.open("sim", core=core, preset=config, memory=memory, process=process)
+        self.buffers = {}
+        self.busy = False
+
+    def place(self, name, data):
+        """A buffer of exactly that size, anew where it has another one."""
+        held = self.buffers.get(name)
+        if held is None or held.bytes != data.nbytes:
+            if held:
+                self.card.free(held)
+            self.buffers[name] = self.card.allocate(data.nbytes, name)
+        self.card.write(self.buffers[name], data)
+        return self.buffers[name]
+
+    def network(self, network, count, cold=True):
+        """A batch of a network."""
+        compiler = Compiler(network, self.config, batch=count)
+        program = compiler.compile(count, cold=cold)
+        dense, sparse = batch(network, count, seed=int(self.draw.integers(1 << 30)))
+        return Run(program.words, compiler.inputs(dense, sparse), compiler.weights, program.outputs_beats)
+
+    def start(self, run):
+        card, empty = self.card, np.zeros((1, self.config.words), np.uint32)
+        self.busy = True
+        outputs = np.full((max(1, run.outputs_beats), self.config.words), UNTOUCHED, np.uint32)
+        card.run({
+            "program": self.place("program", run.words if len(run.words) else np.zeros((1, MLP.words), np.uint32)),
+            "program_count": len(run.words) if run.count is None else run.count,
+            "inputs": self.place("inputs", run.inputs if len(run.inputs) else empty), "inputs_beats": len(run.inputs),
+            "outputs": self.place("outputs", outputs), "outputs_beats": run.outputs_beats,
+            "weights": self.place("weights", run.weights if len(run.weights) else empty),
+            "weights_beats": len(run.weights),
+            "result": self.place("result", self.block())})
+
+    @staticmethod
+    def block():
+        """The result block before a run: progress is counted from 0, by whoever starts it."""
+        block = np.full(MLP.result_words, UNSET, np.uint32)
+        block[MLP.value("instructions_done").word] = 0
+        return block
+
+    def finish(self, run, cycles=LIMIT):
+        """Waits; the result block by name, and the outputs."""
+        self.card.wait(cycles)
+        return self.collect(run)
+
+    def collect(self, run):
+        self.busy = False
+        block = self.card.read(self.buffers["result"], np.uint32)
+        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0) for v in MLP.result}
+        outputs = self.card.read(self.buffers["outputs"], np.uint32)[:run.outputs_beats * self.config.words]
+        for name in ("inputs", "weights"):
+            data = getattr(run, name)
+            if data.size:
+                assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
+        return told, outputs
+
+    def expected(self, run):
+        """What the oracle makes of it, and the outputs."""
+        outputs = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32)
+        memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), run.weights.reshape(-1), outputs)
+        return self.oracle.run(memory, run.count), outputs
+
+    def same(self, run):
+        """Runs it on both; words and functional counters are the same. Returns the cycles."""
+        self.start(run)
+        return self.compare(run, *self.finish(run))
+
+    def compare(self, run, told, outputs, corrected=0):
+        result, wanted = self.expected(run)
+        assert (told["code"], result.code) == (0, 0), told
+        different = np.flatnonzero(outputs != wanted)
+        assert not len(different), f"{len(different)} of {len(outputs)} words differ, the first is {different[0]}"
+        assert {name: told[name] for name in COUNTED} == {name: result.counters[name] for name in COUNTED}
+        assert told["instructions_done"] == result.instructions_done
+        assert (told["corrected"], told["uncorrectable"]) == (corrected, 0)
+        assert told["slots"] + sum(told[name] for name in STALLED) <= told["cycles"]
+        return told["cycles"]
+
+    def whole(self, run, outputs):
+        """After a run that was cut short: every beat is the right one or was not touched."""
+        _, wanted = self.expected(run)
+        beats, right = (words.reshape(-1, self.config.words) for words in (outputs, wanted))
+        untouched = (beats == UNTOUCHED).all(axis=1)
+        assert (untouched | (beats == right).all(axis=1)).all()
+        return untouched & (right != UNTOUCHED).any(axis=1)
+
+    def clean(self):
+        """Whatever a test that failed has left behind."""
+        if self.busy:
+            self.card.reset()
+            self.busy = False
+        self.card.set_faults(Faults())
+        self.card.clear()
+
+    def mend(self, run):
+        """Nothing is left of a fault: the next run is right. The programs here bring all that they use."""
+        self.card.set_faults(Faults())
+        self.card.clear()
+        return self.same(run)
+
+
+def count_of(number):
+    """Of a fault's variants; the long runs try ten times as many."""
+    return number * (10 if os.environ.get("HOTRAIL_REGRESS") else 1)
+
+
+@pytest.fixture(scope="module")
+def benches(request):
+    """Cards by memory; at the end the number of faults goes to the terminal, and to the file HOTRAIL_MLP_FAULTS."""
+    made = {}
+
+    def get(memory="ideal", **options):
+        key = (memory, *sorted(options.items()))
+        if key not in made:
+            made[key] = Bench(memory, **options)
+        made[key].clean()
+        return made[key]
+
+    yield get
+    for bench in made.values():
+        bench.card.close()
+    text = ", ".join(f"{count} {kind}" for kind, count in tried.items())
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print(f"\nMLP core: {sum(tried.values())} faults tried: {text}")
+    if path := os.environ.get("HOTRAIL_MLP_FAULTS"):
+        Path(path).write_text(json.dumps(tried))
+
+
+@pytest.fixture
+def bench(benches):
+    """The card that faults are tried on; nothing else draws from its generator, so its batch is always the same."""
+    return benches(seed=5)
+
+
+# A network with an interaction, whose features and biases are all loaded anew, and one whose first layer is computed
+# in parts; both use both modes.
+NETWORKS = {"dot": (joined("dot", 5, 13, bottom=(21, 17), top=(30, 3)), 9),
+            "parts": (plain(700, 37, 5, last="sigmoid"), 6)}
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def standing(benches, request):
+    """A batch that the faults are tried on, and its cycles."""
+    bench = benches(seed=5)
+    run = bench.network(*NETWORKS[request.param])
+    bench.same(run)
+    return run, bench.same(run)
+
+
+@pytest.fixture(scope="module")
+def mixed(benches):
+    """A batch with every instruction."""
+    bench = benches(seed=5)
+    run = bench.network(*NETWORKS["dot"])
+    assert set((run.words[:, 0] & 0xFF).tolist()) == {item.opcode for item in MLP.instructions}
+    return run
+
+
+# Function
+
+def test_standing_batches_use_it_all():
+    """What the faults are tried on loads rows, weights and addends and writes to all four targets."""
+    assert load("tiny").cores["mlp"] == TINY
+    bench = Bench.__new__(Bench)
+    bench.config, bench.draw = TINY, np.random.default_rng(5)
+    seen = set()
+    for network, count in NETWORKS.values():
+        for words in bench.network(network, count).words:
+            opcode = int(words[0]) & 0xFF
+            seen.add(opcode)
+            if opcode == MLP.instruction("LAYER").opcode:
+                seen |= {("mode", int(words[0]) >> 8 & 1), ("target", int(words[0]) >> 11 & 3),
+                         ("addend", int(words[0]) >> 9 & 3), ("activation", int(words[0]) >> 13 & 3)}
+    wanted = {item.opcode for item in MLP.instructions} | {("target", k) for k in range(4)}
+    assert seen >= wanted | {("addend", k) for k in (1, 2)} | {("activation", k) for k in range(3)}, seen
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+def test_random_programs(benches, memory):
+    """Every field of every instruction, regions that wrap, results over results; operands all in place in time."""
+    bench = benches(memory)
+    for _ in range(count_of(30)):
+        bench.same(any_program(bench.config, bench.draw))
+    assert not bench.card.violations()
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+def test_random_networks(benches, memory):
+    bench = benches(memory)
+    for number in range(count_of(3)):
+        draw = bench.draw
+        widths = [int(draw.integers(1, 60)) for _ in range(int(draw.integers(2, 5)))]
+        last = ("none", "relu", "sigmoid")[int(draw.integers(3))]
+        kind = ("none", "concat", "dot")[number % 3]
+        if kind == "none":
+            network = plain(*widths, last=last, bias=bool(draw.integers(2)), seed=number)
+        else:
+            network = joined(kind, int(draw.integers(1, 8)), int(draw.integers(1, 30)), tuple(widths[:2]),
+                             (*widths[2:], 1), last)
+        count = int(draw.integers(1, 20))
+        compiler = Compiler(network, bench.config, batch=count)
+        if len(compiler.load.words):
+            bench.same(Run(compiler.load.words, np.zeros((0, bench.config.words), np.uint32), compiler.weights, 0))
+        bench.same(bench.network(network, count, cold=False))
+        bench.same(bench.network(network, count))
+
+
+@pytest.mark.skipif("HOTRAIL_REGRESS" not in os.environ, reason="builds models of other shapes: make regress")
+@pytest.mark.parametrize("shape", [
+    {"rows": 4, "width": 1},                        # two beats of the array a piece, one column group a beat
+    {"units": 4, "words": 16, "width": 4},          # four column groups a beat
+    {"units": 4, "rows": 4, "words": 16, "row_lines": 64, "weight_lines": 256, "addend_lines": 128},    # lines wrap
+], ids=["narrow", "halves", "wrap"])
+def test_random_programs_of_other_shapes(shape):
+    bench = Bench(config=replace(TINY, **shape))
+    with bench.card:
+        for _ in range(150):
+            bench.same(any_program(bench.config, bench.draw))
+
+
+def test_the_same_twice(bench, standing):
+    run, cycles = standing
+    assert bench.same(run) == bench.same(run) == cycles
+
+
+def test_nothing_to_do(bench, mixed):
+    bench.start(Run(mixed.words, mixed.inputs, mixed.weights, mixed.outputs_beats, count=0))
+    told, outputs = bench.finish(mixed)
+    assert told["code"] == told["instructions"] == told["instructions_done"] == 0 and (outputs == UNTOUCHED).all()
+    bench.mend(mixed)
+
+
+def test_programs_that_end_early(bench, mixed):
+    """The first instructions of a program are a program: what they bring and write is there, and no more."""
+    for count in np.unique(np.linspace(1, len(mixed.words) - 1, count_of(8)).astype(int)):
+        run = mixed.copy()
+        run.count = int(count)
+        bench.same(run)
+        tried["short programs"] += 1
+    bench.mend(mixed)
+
+
+def test_cards_side_by_side():
+    """Two cards in processes of their own, at work at the same time."""
+    pair = [Bench(process=True, seed=seed) for seed in (1, 2)]
+    try:
+        runs = [(bench, any_program(bench.config, bench.draw)) for bench in pair]
+        for bench, run in runs:
+            bench.start(run)
+            bench.card.begin_wait(LIMIT)
+        for bench, run in runs:
+            bench.card.end_wait()
+            bench.compare(run, *bench.collect(run))
+    finally:
+        for bench in pair:
+            bench.card.close()
+
+
+# Stalls
+
+@pytest.mark.parametrize("channel", ["aw", "w", "b", "ar", "r", "all"])
+@pytest.mark.parametrize("share", [0.3, 0.8])
+def test_stalls(bench, standing, channel, share):
+    run, _ = standing
+    for seed in range(count_of(2)):
+        channels = ("aw", "w", "b", "ar", "r") if channel == "all" else (channel,)
+        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(channels, share)))
+        bench.same(run)
+        tried["stalls"] += 1
+    bench.mend(run)
+
+
+def test_random_programs_with_stalls(benches):
+    bench = benches(seed=6)
+    for seed in range(count_of(10)):
+        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(("aw", "w", "b", "ar", "r"), 0.6)))
+        bench.same(any_program(bench.config, bench.draw))
+        tried["stalls"] += 1
+
+
+# Programs and arguments that are wrong
+
+def last_of(run, name, **fields):
+    """The number of the last instruction of that name whose fields are as given."""
+    found = [n for n, words in enumerate(run.words) if words[0] & 0xFF == MLP.instruction(name).opcode
+             and all(value_of(words, key) == value for key, value in fields.items())]
+    return found[-1]
+
+
+def value_of(words, name):
+    item = MLP.field(name)
+    return int(words[item.word]) >> item.low & (1 << item.bits) - 1
+
+
+def put(name, field, value, **fields):
+    """Gives a field of the last such instruction a value, or one made of what it has."""
+    def change(run, bench):
+        words, item = run.words[last_of(run, name, **fields)], MLP.field(field)
+        new = value(value_of(words, field)) if callable(value) else value
+        words[item.word] = int(words[item.word]) & ~((1 << item.bits) - 1 << item.low) | new << item.low
+    return change
+
+
+def word(name, at, change, **fields):
+    def spoil(run, bench):
+        words = run.words[last_of(run, name, **fields)]
+        words[at] = change(int(words[at])) & 0xFFFFFFFF
+    return spoil
+
+
+def longer(run, bench):
+    """The program says one more instruction than was written: zeros follow."""
+    run.words = np.concatenate([run.words, np.zeros((1, 16), np.uint32)])
+
+
+def shorter(arena):
+    """The buffer ends a beat before what the program uses of it."""
+    def change(run, bench):
+        if arena == "outputs":
+            run.outputs_beats -= 1
+        else:
+            setattr(run, arena, getattr(run, arena)[:-1])
+    return change
+
+
+ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT = "LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"
+STORE = {"target": TO_MEMORY}
+HUGE = (1 << 32) - 1
+WRONG = {
+    "opcode 0": put(LAYER, "opcode", 0), "opcode 6": put(ROWS, "opcode", 6), "opcode 255": put(WEIGHTS, "opcode", 255),
+    "reserved bit 16": word(LAYER, 0, lambda w: w | 1 << 16), "reserved bit 31": word(ROWS, 0, lambda w: w | 1 << 31),
+    "reserved bit of weights": word(WEIGHTS, 0, lambda w: w | 1 << 20),
+    "reserved bit of addends": word(ADDENDS, 0, lambda w: w | 1 << 24),
+    "reserved bit of an interaction": word(INTERACT, 0, lambda w: w | 1 << 17),
+    "addend 3": put(LAYER, "addend", 3), "activation 3": put(LAYER, "activation", 3, **STORE),
+    "sigmoid on chip": put(LAYER, "activation", 2, target=0), "ReLU of partials": put(LAYER, "target", 2, activation=1),
+    "sigmoid of partials": put(LAYER, "target", 2, activation=2),
+    **{f"no {field} of {name}": put(name, field, 0) for name, fields in (
+        (ROWS, ("count", "row_beats", "features")), (WEIGHTS, ("count", "steps")), (ADDENDS, ("count",)),
+        (LAYER, ("count", "steps", "groups", "tail")), (INTERACT, ("count", "row_beats", "features")))
+       for field in fields},
+    **{f"too many {field} of {name}": put(name, field, most) for name, field, most in (
+        (ROWS, "count", 1 << 20), (ROWS, "row_beats", 1 << 12), (WEIGHTS, "count", HUGE), (WEIGHTS, "steps", 1 << 15),
+        (ADDENDS, "count", 1 << 31), (LAYER, "count", 1 << 20), (LAYER, "steps", 1 << 12),
+        (LAYER, "groups", (1 << 16) - 1), (INTERACT, "count", 1 << 24), (INTERACT, "row_beats", 1 << 13))},
+    "a tail past the group": put(LAYER, "tail", TINY.columns + 1), "the longest tail": put(LAYER, "tail", 255),
+    "features of plain rows": put(ROWS, "features", 2, features_in=0), "one feature": put(INTERACT, "features", 1),
+    **{f"{name} waits for {what} to come": put(name, f"after_{what}", HUGE)
+       for name in (ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT) for what in ("rows", "weights", "layers")},
+    "a layer waits for itself": lambda run, bench: put(LAYER, "after_layers", int(np.isin(
+        run.words[:last_of(run, LAYER) + 1, 0] & 0xFF, (4, 5)).sum()))(run, bench),
+    "a load waits for itself": lambda run, bench: put(ROWS, "after_rows", int(
+        (run.words[:last_of(run, ROWS) + 1, 0] & 0xFF == 1).sum()))(run, bench),
+    "rows past the end": put(ROWS, "source", lambda v: v + 1000), "rows wrap": put(ROWS, "source", HUGE),
+    "rows far apart": put(ROWS, "stride", HUGE), "too many rows": put(ROWS, "count", (1 << 20) - 1),
+    "all of it too large": lambda run, bench: [put(ROWS, field, most)(run, bench) for field, most in (
+        ("count", (1 << 20) - 1), ("stride", HUGE), ("row_beats", (1 << 12) - 1), ("source", HUGE))],
+    "features past the end": put(ROWS, "features", 255, features_in=1),
+    "weights past the end": put(WEIGHTS, "source", lambda v: v + 100_000), "weights wrap": put(WEIGHTS, "source", HUGE),
+    "too many weights": put(WEIGHTS, "count", (1 << 20) - 1),
+    "the longest weights": put(WEIGHTS, "steps", (1 << 12) - 1),
+    "addends past the end": put(ADDENDS, "source", lambda v: v + 100_000), "addends wrap": put(ADDENDS, "source", HUGE),
+    "too many addends": put(ADDENDS, "count", (1 << 20) - 1),
+    "outputs past the end": put(LAYER, "out", 1 << 24, **STORE), "outputs wrap": put(LAYER, "out", HUGE, **STORE),
+    "outputs far apart": put(LAYER, "out_stride", HUGE, **STORE),
+    "too many outputs": put(LAYER, "count", (1 << 20) - 1, **STORE),
+    "too wide outputs": put(LAYER, "groups", (1 << 12) - 1, **STORE),
+    "inputs a beat short": shorter("inputs"), "outputs a beat short": shorter("outputs"),
+    "weights a beat short": shorter("weights"), "no outputs": lambda run, bench: setattr(run, "outputs_beats", 0),
+    "program too short": longer,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_programs(bench, mixed, name):
+    """Code and place are those of the oracle, and what is written is right or untouched."""
+    run = mixed.copy()
+    WRONG[name](run, bench)
+    bench.start(run)
+    told, outputs = bench.finish(run)
+    result, wanted = bench.expected(run)
+    assert result.code
+    assert {n: told[n] for n in PLACE} == {n: getattr(result, n) for n in PLACE}
+    assert told["instructions_done"] <= result.instructions_done
+    beats, right = (words.reshape(-1, bench.config.words) for words in (outputs, wanted))
+    assert ((beats == UNTOUCHED).all(axis=1) | (beats == right).all(axis=1)).all()
+    tried["wrong programs"] += 1
+    bench.mend(mixed)
+
+
+def test_garbage(bench, mixed):
+    """Instructions of random bits end as the oracle says, which is never well."""
+    for _ in range(count_of(20)):
+        run = mixed.copy()
+        at = int(bench.draw.integers(len(run.words)))
+        run.words[at] = bench.draw.integers(0, 1 << 32, 16)
+        if bench.draw.integers(2):
+            run.words[at, 0] &= 0xFFFF
+        bench.start(run)
+        told, _ = bench.finish(run)
+        result, _ = bench.expected(run)
+        assert result.code and {n: told[n] for n in PLACE} == {n: getattr(result, n) for n in PLACE}
+        tried["garbage"] += 1
+    bench.mend(mixed)
+
+
+# Errors of the bus
+
+def beats_of(bench, run):
+    """Beats that each port moves in a sound run."""
+    bench.card.clear()
+    bench.same(run)
+    counters = bench.card.counters()
+    return {(port, way): counters[f"{port}.beats_{past}"] for port, way, past in (
+        ("m00_axi", "read", "read"), ("m01_axi", "read", "read"), ("m00_axi", "write", "written"))}
+
+
+@pytest.mark.parametrize("port, way", [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")])
+def test_error_responses(bench, standing, port, way):
+    """On any beat. An error on the last beats of progress or on the result block comes too late to be told in it."""
+    run, _ = standing
+    total = beats_of(bench, run)[port, way]
+    late = total - 4 * MLP.final_words // bench.config.beat_bytes - 2
+    code = CODES["READ_ERROR" if way == "read" else "WRITE_ERROR"]
+    for number, beat in enumerate(np.unique(np.linspace(0, total - 1, count_of(16)).astype(int))):
+        response = ("SLVERR", "DECERR")[number & 1]
+        bench.card.set_faults(Faults(errors=(ErrorResponse(port, way, response, beat=int(beat)),)))
+        bench.start(run)
+        told, outputs = bench.finish(run)
+        missing = bench.whole(run, outputs)
+        assert told["code"] == code or way == "write" and beat >= late and not missing.any(), (int(beat), told)
+        if told["code"] and way == "read":
+            item = int(run.words[told["instruction"], 0]) & 0xFF if told["detail"] else None
+            assert (port, told["detail"], item) in {
+                ("m00_axi", 0, None), ("m00_axi", 1, 1), ("m01_axi", 2, 2), ("m01_axi", 2, 3)}, told
+        tried["error responses"] += 1
+        bench.mend(run)
+
+
+@pytest.mark.parametrize("arena, detail", [("inputs", 1), ("weights", 2)])
+def test_memory_that_was_never_written(bench, mixed, arena, detail):
+    """ECC answers with an error, which the core tells with its place, and the card names the address."""
+    bench.same(mixed)
+    buffer = bench.buffers.pop(arena)
+    bench.card.free(buffer)
+    data = getattr(mixed, arena)
+    for hole in range(0, len(data), max(1, len(data) // count_of(3))):
+        bench.buffers[arena] = bench.card.allocate(data.nbytes, arena)
+        beats = np.delete(np.arange(len(data)), hole)
+        for first in (0, hole + 1):
+            part = data[first:hole] if first == 0 else data[first:]
+            if len(part):
+                bench.card.write(bench.buffers[arena], part, first * bench.config.beat_bytes)
+        assert len(beats) == len(data) - 1
+        bench.busy = True
+        outputs = np.full((mixed.outputs_beats, bench.config.words), UNTOUCHED, np.uint32)
+        bench.card.run({
+            "program": bench.buffers["program"], "program_count": len(mixed.words),
+            "inputs": bench.buffers["inputs"], "inputs_beats": len(mixed.inputs),
+            "outputs": bench.place("outputs", outputs), "outputs_beats": mixed.outputs_beats,
+            "weights": bench.buffers["weights"], "weights_beats": len(mixed.weights),
+            "result": bench.place("result", bench.block())})
+        with pytest.raises(CardViolation) as error:
+            bench.card.wait(LIMIT)
+        bench.busy = False
+        assert {v.rule for v in error.value.violations} == {"never_written"}
+        block = bench.card.read(bench.buffers["result"], np.uint32)
+        told = [int(block[MLP.value(name).word]) for name in ("code", "detail")]
+        assert told == [CODES["READ_ERROR"], detail]
+        bench.card.free(bench.buffers.pop(arena))
+        tried["never written"] += 1
+    bench.mend(mixed)
+
+
+# Abort and reset
+
+def test_abort_at_any_cycle(bench, standing):
+    run, cycles = standing
+    for at in np.linspace(1, cycles + 60, count_of(30)).astype(int):
+        bench.start(run)
+        bench.card.step(int(at))
+        bench.card.abort()
+        told, outputs = bench.finish(run)
+        assert told["code"] in (0, CODES["ABORTED"]), told
+        missing = bench.whole(run, outputs)
+        assert told["code"] or not missing.any()
+        assert told["code"] == 0 or told["instruction"] <= len(run.words)
+        tried["aborts"] += 1
+        bench.mend(run)
+
+
+def test_abort_with_stalls(bench, standing):
+    """Transfers that take long are waited for, and end whole."""
+    run, cycles = standing
+    for seed in range(count_of(10)):
+        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(("aw", "w", "b", "ar", "r"), 0.7)))
+        bench.start(run)
+        bench.card.step(int(bench.draw.integers(1, 2 * cycles)))
+        bench.card.abort()
+        told, outputs = bench.finish(run)
+        assert told["code"] in (0, CODES["ABORTED"]), told
+        bench.whole(run, outputs)
+        tried["aborts"] += 1
+        bench.mend(run)
+
+
+def test_reset_at_any_cycle(bench, standing):
+    run, cycles = standing
+    for at in np.linspace(1, cycles + 60, count_of(30)).astype(int):
+        bench.start(run)
+        bench.card.step(int(at))
+        bench.card.reset(2)
+        bench.mend(run)
+        tried["resets"] += 1
+
+
+def test_faults_with_the_ddr4_memory(benches):
+    """The same kinds of faults with times that vary: a few of each."""
+    bench = benches("ddr4", seed=5)
+    run = bench.network(*NETWORKS["dot"])
+    cycles = bench.same(run)
+    for at in np.linspace(1, cycles, count_of(6)).astype(int):
+        bench.start(run)
+        bench.card.step(int(at))
+        bench.card.abort()
+        told, outputs = bench.finish(run)
+        assert told["code"] in (0, CODES["ABORTED"])
+        bench.whole(run, outputs)
+        bench.mend(run)
+    for port, way in (("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")):
+        total = beats_of(bench, run)[port, way]
+        for beat in (0, total // 3, total // 2):
+            bench.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
+                                         errors=(ErrorResponse(port, way, beat=beat),)))
+            bench.start(run)
+            told, outputs = bench.finish(run)
+            assert told["code"] == CODES["READ_ERROR" if way == "read" else "WRITE_ERROR"]
+            bench.whole(run, outputs)
+            bench.mend(run)
+            tried["with DDR4"] += 1
+
+
+# Errors of the memories on chip
+
+@pytest.fixture(scope="module")
+def worn():
+    """A card with a core whose memories read wrong bits in their last two lines."""
+    with broken():
+        bench = Bench(core=BrokenCore(TINY))
+    yield bench
+    bench.card.close()
+
+
+def on_line(config, draw, which, line):
+    """A program with one layer that reads a line of that memory, the `line`th from its end; and how many codewords
+    it reads there."""
+    starts = {"rows": 0, "weights": 0, "addends": 0}
+    starts[which] = {"rows": config.row_lines, "weights": config.weight_lines, "addends": config.addend_lines
+                     }[which] - line
+    mix = Mix(config, draw, **{f"{name}_from": at for name, at in starts.items()})
+    mode = int(draw.integers(2))
+    count, groups = mix.upto(config.samples), mix.upto(config.units)
+    apart = 1       # one sample group
+    at = mix.lines("rows", 1)
+    steps = config.words // config.width if which == "rows" else 1
+    mix.add("LOAD_ROWS", count=count, source=mix.data("inputs", count), stride=1, row_beats=1, features=1, line=at,
+            apart=apart)
+    groups = 1 if which == "addends" else groups
+    mix.to_memory((at, apart, count, 1), groups, steps=steps, mode=mode, addend=1)
+    rows_of = [min(config.rows, max(0, count - unit * config.rows)) for unit in range(config.units)]
+    # In latency mode a unit's rows go to all units at once, a tile for each unit that has any, and every unit has lines
+    # of addends of its own.
+    tiles = sum(live > 0 for live in rows_of) if mode else groups
+    read = {"rows": (1 if mode else groups) * count * steps * config.piece // 2,
+            "weights": (config.units * tiles if mode else tiles) * config.line_words // 2,
+            "addends": (sum(rows_of) if mode else rows_of[0] * config.units) * config.columns // 2}[which]
+    return mix.run(), read
+
+
+@pytest.mark.parametrize("which", ["rows", "weights", "addends"])
+def test_single_errors_are_corrected(worn, which):
+    """The results are right and every codeword that was put right is counted."""
+    for _ in range(count_of(6)):
+        run, read = on_line(worn.config, worn.draw, which, SINGLE)
+        worn.start(run)
+        worn.compare(run, *worn.finish(run), corrected=read)
+        tried["corrected errors"] += 1
+
+
+@pytest.mark.parametrize("detail, which", [(0, "rows"), (1, "weights"), (2, "addends")])
+def test_double_errors_end_the_run(worn, detail, which):
+    """The run ends with the memory and the instruction that read it; the next one is right."""
+    for _ in range(count_of(6)):
+        run, _ = on_line(worn.config, worn.draw, which, DOUBLE)
+        worn.start(run)
+        told, _ = worn.finish(run)
+        assert (told["code"], told["detail"]) == (CODES["MEMORY"], detail), told
+        assert told["instruction"] == len(run.words) - 1 and told["uncorrectable"] >= 1
+        tried["uncorrectable errors"] += 1
+        good, _ = on_line(worn.config, worn.draw, which, DOUBLE + worn.config.units)
+        worn.same(good)
+
+
+def test_a_hang_is_told(bench, mixed):
+    """The card, not the core: too few cycles are an error of their own."""
+    bench.start(mixed)
+    with pytest.raises(CardHang, match="the core was not done after 100 cycles, its status register is 0x1"):
+        bench.finish(mixed, 100)
+    told, _ = bench.finish(mixed)
+    assert told["code"] == 0
+    bench.mend(mixed)
+
+
+@pytest.mark.parametrize("values, sentence", [
+    ({"rows": 8}, "rows must be at most 4, half the words of a beat, not 8"),
+    ({"width": 1}, "width must be at least 2, so that a line of weights is a beat or more, not 1"),
+    ({"words": 16, "width": 4}, "units must be at least 4, the column groups of a beat, not 2"),
+    ({"units": 3}, "units must be one of 2, 4, not 3"),
+    ({"row_lines": 100}, "row_lines must be a power of two from 64 to 4096, not 100"),
+])
+def test_illegal_config_wrong(values, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        replace(TINY, **values)
