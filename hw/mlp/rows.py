@@ -30,11 +30,10 @@ class RowLane(wiring.Component):
     """The banks of one row of a unit.
 
     Parameters  config: MlpConfig
-    Members     lines: In, of every bank; enable: In, else the lines of before are read again; banks: In, which
-                banks are read, CHOICE - 1 cycles behind `lines`; o: Out, their pieces; row_banks, row_lines, row_words:
-                In, a write of banks, as codewords; load, load_line, load_words: In, of all banks, never
-                in the same cycle; needed: In, which reads count, with `o`; corrected, uncorrectable: Out, of those, a
-                cycle behind `o`
+    Members     lines: In, of every bank; enable: In, else the lines of before are read again; banks: In, which banks
+                are read, CHOICE - 1 cycles behind `lines`; o: Out, their pieces; row_banks, row_lines, row_words: In,
+                a write of results, as codewords; load, load_line, load_words: In, one of all banks, never in the same
+                cycle; needed: In, which reads count, with `o`; corrected, uncorrectable: Out, a cycle behind `o`
     Timing      LATENCY cycles from lines to o: address, array, output register, choice of the bank, decoder
     """
 
@@ -106,9 +105,10 @@ class RowUnit(wiring.Component):
     """The rows of one unit.
 
     Parameters  config: MlpConfig
-    Members     lines, enable, banks: In, as of RowLane; part: In, with o; x, f: Out; row_valid, row_lanes, row_banks,
-                row_lines, row_words: In, a write of results; load_lanes: In, one at most, load_line, load_words: In,
-                codewords, a load; needed: In, a lane's reads, with o; corrected, uncorrectable: Out
+    Members     lines, enable, banks: In, as of RowLane; part: In, with x and f; x, f: Out; row_lanes, row_banks,
+                row_lines, row_words: In, a write of results; load_lanes: In, one at most, load_line, load_words: In, a
+                load, as codewords; needed: In, the reads of each row that count, with x and f; corrected,
+                uncorrectable: Out, of those
     Timing      as of RowLane; a write is in the arrays two cycles later
     """
 
