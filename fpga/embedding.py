@@ -5,7 +5,9 @@
         vectors = bags("genre", indices, offsets, mode="mean")              # (bags, dim) float32
 
 Rows lie where the table's placement puts them: card memory, tensor train, SSD. A batch of several tables is one run
-of the core: `bags.batch([bags.request("genre", ...), bags.request("anime", ...)])`.
+of the core: `bags.batch([bags.request("genre", ...), bags.request("anime", ...)])`. A RunError of this core has
+instruction, bag, index and detail of the result block; and table, and `request_bag` and `request_index` within the
+request, where an instruction of bags is meant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpga.card import Buffer, Card, CardError, SsdStream
+from fpga.card import Card, SsdStream
 from fpga.card import open as open_card
+from fpga.runs import LIMIT_CYCLES, RunError, Runs
 from gen.compile import Bags, Compiler, Program
 from gen.config import load
 from gen.headers import KERNELS
@@ -25,17 +28,6 @@ __all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
 
 KERNEL = KERNELS["emb"]
 TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
-LIMIT_CYCLES = 1_000_000_000
-
-
-class RunError(CardError):
-    """The core ended a run with an error. code, instruction, bag, index, detail: of the result block; table, and
-    `request_bag` and `request_index` within the request, where an instruction of bags is meant.
-    """
-
-    def __init__(self, text: str, **place: Any):
-        super().__init__(text)
-        self.__dict__.update(place)
 
 
 class EmbeddingBags:
@@ -58,19 +50,22 @@ class EmbeddingBags:
         self.bundle = Bundle(tables, config, page_bytes, dict(cache_rows or {}))
         beat = 4 * self.bundle.words
         self.compiler = Compiler(self.bundle, ring_beats=ring_bytes // beat if len(self.bundle.pages) else 0)
-        self.timeout_cycles, self.limit_cycles = timeout_cycles, limit_cycles
-        self.last: dict[str, int] = {}
+        self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._owned = isinstance(card, str)
         self.card: Card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
-        self._buffers: dict[str, Buffer] = {}
+        self._runs = Runs(self.card, "emb", self.bundle.words, limit_cycles=limit_cycles)
         try:
-            self._write("rows", self.bundle.rows)
-            self._room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0))
+            self._runs.write("rows", self.bundle.rows)
+            self._runs.room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0))
             self._run(self.compiler.load())
         except BaseException:
             self.close()
             raise
+
+    @property
+    def last(self) -> dict[str, int]:
+        return self._runs.last
 
     def __call__(self, table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
                  per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
@@ -133,17 +128,14 @@ class EmbeddingBags:
         self._run(program, requests)
         if not program.count:
             return program.vectors(np.zeros(0, np.uint32))
-        return program.vectors(self.card.read(self._buffers["outputs"], np.uint32,
-                                              program.outputs_beats * self.bundle.words))
+        return program.vectors(self._runs.read("outputs", program.outputs_beats))
 
     def close(self) -> None:
         """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
         if self._owned:
             self.card.close()
         else:
-            for buffer in self._buffers.values():
-                self.card.free(buffer)
-        self._buffers = {}
+            self._runs.close()
 
     def __enter__(self) -> "EmbeddingBags":
         return self
@@ -151,64 +143,38 @@ class EmbeddingBags:
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def _room(self, name: str, size: int) -> Buffer:
-        """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back."""
-        beat = 4 * self.bundle.words
-        held = self._buffers.get(name)
-        if held is None or held.bytes < size:
-            if held is not None:
-                self.card.free(self._buffers.pop(name))
-            self._buffers[name] = self.card.allocate(max(beat, -(-size // beat) * beat), name)
-        return self._buffers[name]
-
-    def _write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
-        buffer = self._room(name, data.nbytes)
-        if data.size:
-            self.card.write(buffer, data)
-        return buffer
-
     def _run(self, program: Program, requests: Sequence[Bags] = ()) -> None:
         self.program = program
         if not program.count:
             return
-        words = self.bundle.words
+        runs, words = self._runs, self.bundle.words
         # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
-        result = self._write("result", np.zeros(KERNEL.result_words, np.uint32))
-        ring = self._buffers["ring"]
-        arguments: dict[str, int | Buffer] = {
-            "program": self._write("program", program.words), "program_count": program.count,
-            "inputs": self._write("inputs", program.inputs), "inputs_beats": len(program.inputs),
-            "outputs": self._room("outputs", program.outputs_beats * words * 4),
-            "outputs_beats": program.outputs_beats,
-            "rows": self._buffers["rows"], "rows_beats": len(self.bundle.rows),
-            "ring": ring, "ring_beats": self.compiler.ring_beats, "result": result, "timeout": self.timeout_cycles,
-        }
+        result, ring = runs.clear_result(), runs.buffers["ring"]
+        runs.write("inputs", program.inputs)
+        runs.room("outputs", program.outputs_beats * words * 4)
         self.card.stream(None if not len(program.pages) else SsdStream(
             self.bundle.pages, self.bundle.page_bytes, program.transfers, ring,
             result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
             4 * words))
-        self.card.run(arguments)
-        self.card.wait(self.limit_cycles)
-        block = self.card.read(result, np.uint32)
-        self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
-                     for value in KERNEL.result}
-        if self.last["code"]:
+        if runs.run(program.words, {
+                "inputs_beats": len(program.inputs), "outputs_beats": program.outputs_beats,
+                "rows_beats": len(self.bundle.rows), "ring_beats": self.compiler.ring_beats,
+                "timeout": self.timeout_cycles}):
             raise self._error(program, requests)
 
     def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:
         """What went wrong, in the words of whoever made the requests."""
         last = self.last
         code = next((code for code in KERNEL.codes if code.code == last["code"]), None)
-        place: dict[str, Any] = {name: last[name] for name in ("code", "instruction", "bag", "index", "detail")}
-        text = f"code {last['code']}" if code is None else f"{code.name}: {code.about} ({last['detail']:#x})"
-        where = f"instruction {last['instruction']}"
+        place: dict[str, Any] = {}
+        where: list[str] = []
         origin = program.origins[last["instruction"]] if last["instruction"] < program.count else None
         if origin is not None and origin.request is not None:
-            place |= {"table": requests[origin.request].table, "request_bag": origin.bag + last["bag"],
-                      "request_index": origin.index + last["index"]}
-            where += f", table {place['table']}"
+            place = {"table": requests[origin.request].table, "request_bag": origin.bag + last["bag"],
+                     "request_index": origin.index + last["index"]}
+            where = [f"table {place['table']}"]
             if code is not None and "bag" in code.place:
-                where += f", bag {place['request_bag']}"
+                where.append(f"bag {place['request_bag']}")
                 if "index" in code.place:
-                    where += f", index {place['request_index']} of the request"
-        return RunError(f"{where}: {text}", **place)
+                    where.append(f"index {place['request_index']} of the request")
+        return self._runs.error(where, **place)

@@ -5,7 +5,8 @@
         p = net(dense, embeddings)                              # (samples, outputs) float32
 
 What a network is says gen.network: from arrays, a model's sizes or an ONNX file. `Runner` is the layer below: one
-program of the core at a time, from whatever it was made.
+program of the core at a time, from whatever it was made. A RunError of this core has `about`: what the instruction
+does.
 """
 
 from collections.abc import Sequence
@@ -14,45 +15,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpga.card import Buffer, Card, CardError
+from fpga.card import Card
 from fpga.card import open as open_card
+from fpga.runs import LIMIT_CYCLES, RunError, Runs
 from gen.config import load
-from gen.headers import KERNELS
 from gen.layers import Compiler, Program
 from gen.network import Layer, Model, Network
 
 __all__ = ["Layer", "MlpNetwork", "Model", "Network", "RunError", "Runner"]
 
-KERNEL = KERNELS["mlp"]
-LIMIT_CYCLES = 1_000_000_000
-PROGRAMS = 32       # batch sizes whose programs are kept
-
-
-class RunError(CardError):
-    """The core ended a run with an error. code, instruction, detail: of the result block; about: what the instruction
-    does.
-    """
-
-    def __init__(self, text: str, **place: Any):
-        super().__init__(text)
-        self.__dict__.update(place)
+KEPT = 32       # batch sizes whose programs are kept
 
 
 class Runner:
-    """Programs of the MLP core on an open card, which is not closed here.
+    """Programs of the MLP core on an open card, which is not closed here: one at a time, from whatever it was made.
 
-    words: of a beat. limit_cycles: of a run. `last` has the counters of the last run.
+    words: of a beat. limit_cycles: of a run. `last` has the result block of the last run, by name.
     """
 
     def __init__(self, card: Card, words: int, *, limit_cycles: int = LIMIT_CYCLES):
-        self.card, self.words, self.limit_cycles = card, words, limit_cycles
-        self.last: dict[str, int] = {}
-        self._buffers: dict[str, Buffer] = {}
+        self._runs = Runs(card, "mlp", words, limit_cycles=limit_cycles)
         self._weights_beats = 0
+        self._runs.room("weights", 0)
+
+    @property
+    def card(self) -> Card:
+        return self._runs.card
+
+    @property
+    def last(self) -> dict[str, int]:
+        return self._runs.last
 
     def weights(self, image: NDArray[np.uint32]) -> None:
         """Puts an image of weights and addends (beats, words) on the card, for all runs that follow."""
-        self._write("weights", image)
+        self._runs.write("weights", image)
         self._weights_beats = len(image)
 
     def run(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], outputs_beats: int,
@@ -62,55 +58,20 @@ class Runner:
         inputs: (beats, words). about: what each instruction does, for errors.
         Raises      RunError: the core's own words; CardError: the card's
         """
-        result = self._write("result", np.zeros(KERNEL.result_words, np.uint32))
-        outputs = self._room("outputs", outputs_beats * self.words * 4)
-        arguments: dict[str, int | Buffer] = {
-            "program": self._write("program", program), "program_count": len(program),
-            "inputs": self._write("inputs", inputs), "inputs_beats": len(inputs),
-            "outputs": outputs, "outputs_beats": outputs_beats,
-            "weights": self._room("weights", 0), "weights_beats": self._weights_beats, "result": result,
-        }
-        self.card.run(arguments)
-        self.card.wait(self.limit_cycles)
-        block = self.card.read(result, np.uint32)
-        self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
-                     for value in KERNEL.result}
-        if self.last["code"]:
-            raise self._error(about)
-        if not outputs_beats:
-            return np.zeros((0, self.words), np.uint32)
-        return self.card.read(outputs, np.uint32, outputs_beats * self.words).reshape(-1, self.words)
+        runs = self._runs
+        runs.clear_result()
+        runs.write("inputs", inputs)
+        runs.room("outputs", outputs_beats * runs.words * 4)
+        if runs.run(program, {"inputs_beats": len(inputs), "outputs_beats": outputs_beats,
+                                "weights_beats": self._weights_beats}):
+            number = self.last["instruction"]
+            told = about[number] if number < len(about) else ""
+            raise runs.error([told] if told else [], about=told)
+        return runs.read("outputs", outputs_beats)
 
     def close(self) -> None:
         """Gives the buffers back; a second call does nothing."""
-        for buffer in self._buffers.values():
-            self.card.free(buffer)
-        self._buffers = {}
-
-    def _room(self, name: str, size: int) -> Buffer:
-        """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back."""
-        beat = 4 * self.words
-        held = self._buffers.get(name)
-        if held is None or held.bytes < size:
-            if held is not None:
-                self.card.free(self._buffers.pop(name))
-            self._buffers[name] = self.card.allocate(max(beat, -(-size // beat) * beat), name)
-        return self._buffers[name]
-
-    def _write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
-        buffer = self._room(name, data.nbytes)
-        if data.size:
-            self.card.write(buffer, data)
-        return buffer
-
-    def _error(self, about: Sequence[str]) -> RunError:
-        last = self.last
-        code = next((code for code in KERNEL.codes if code.code == last["code"]), None)
-        place: dict[str, Any] = {name: last[name] for name in ("code", "instruction", "detail")}
-        text = f"code {last['code']}" if code is None else f"{code.name}: {code.about} ({last['detail']:#x})"
-        place["about"] = about[last["instruction"]] if last["instruction"] < len(about) else ""
-        where = f"instruction {last['instruction']}" + (f", {place['about']}" if place["about"] else "")
-        return RunError(f"{where}: {text}", **place)
+        self._runs.close()
 
 
 class MlpNetwork:
@@ -163,7 +124,7 @@ class MlpNetwork:
         count = len(np.asarray(dense))
         program = self._programs.get(count)
         if program is None:
-            if len(self._programs) == PROGRAMS:
+            if len(self._programs) == KEPT:
                 self._programs.pop(next(iter(self._programs)))
             program = self._programs[count] = self.compiler.compile(count)
         if not self._is_loaded:

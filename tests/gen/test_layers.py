@@ -52,7 +52,7 @@ def by_the_plan(compiler, dense, embeddings):
         return fp32.sigmoid(total) if plan.layer.activation == "sigmoid" else total
 
     x = dense
-    for plan in compiler.plans[:len(network.bottom)]:
+    for plan in compiler.plan.layers[:len(network.bottom)]:
         x = layer(plan, x)
     if network.interaction == "concat":
         x = np.concatenate([x, embeddings.reshape(len(x), -1)], axis=1)
@@ -60,7 +60,7 @@ def by_the_plan(compiler, dense, embeddings):
         vectors = np.concatenate([x[:, None], embeddings], axis=1)
         row, column = np.tril_indices(network.features + 1, -1)
         x = np.concatenate([x, fp32.dot(vectors[:, row], vectors[:, column], width)], axis=1)
-    for plan in compiler.plans[len(network.bottom):]:
+    for plan in compiler.plan.layers[len(network.bottom):]:
         x = layer(plan, x)
     return x
 
@@ -265,7 +265,7 @@ def test_features_may_be_flat():
 @pytest.mark.parametrize(("network", "sentence"), [
     (make.plain(8, 3000, 300), "the network does not fit: the weights' memory has no 1500 lines left"),
     (make.plain(8, 9000, 3), r"layer bottom 2 has 9000 inputs; at most 8190 are possible behind another layer"),
-    (make.plain(8, 20000), r"layer bottom 1 has 20000 outputs; at most 16380"),
+    (make.plain(8, 20000), r"layer bottom 1 has 20000 outputs; at most 16376"),
     (make.plain(8, 700, 700), "the biases take 350 lines of the addends' memory, which has 256"),
     (make.joined("dot", 20, 100, bottom=(5,), top=(1,)), "the network does not fit: the rows' memory has no 286 lines"),
 ])
