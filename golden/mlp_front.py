@@ -116,10 +116,6 @@ class Requests:
     def ready(self) -> bool:
         return self.state == "TAKE"
 
-    @property
-    def idle(self) -> bool:
-        return self.ready and self.o is None
-
     def step(self, run: Run | None, base: int, taken: bool, hold: bool) -> None:
         if taken:
             self.o = None
@@ -357,8 +353,7 @@ class _Loader:
 
     @property
     def idle(self) -> bool:
-        return (self.requests.idle and not self.jobs.inside and self.jobs.o is None and self.new is None
-                and not self.active)
+        return not self.jobs.inside and self.jobs.o is None and self.new is None and not self.active
 
     def _accept(self, job: Job | None, run: Run | None, base: int, request_taken: bool, hold: bool, begin: bool,
                 done: Sequence[int]) -> None:

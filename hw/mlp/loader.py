@@ -141,7 +141,7 @@ class RowLoader(wiring.Component):
             self.o_load.valid.eq(out.o.valid), self.o_load.payload.eq(out.o.payload.load),
             out.o.ready.eq(self.o_load.ready),
             begin.eq(may & (~active | (fire & last))),
-            self.idle.eq(requests.idle & ~jobs.held & ~held & ~active & ~out.o.valid),
+            self.idle.eq(~jobs.held & ~held & ~active & ~out.o.valid),
         ]
         m.d.sync += self.done.eq(out.o.valid & out.o.ready & out.o.payload.last)
         with m.If(fire & self.i_data.payload.error):

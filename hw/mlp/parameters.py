@@ -151,7 +151,7 @@ class ParameterLoader(wiring.Component):
             next_group.eq(give | (line_ends & lines_end)), steps_on.eq(give | line_ends),
             ends.eq(next_group & groups_end),
             begin.eq(may & (~active | ends)),
-            self.idle.eq(requests.idle & ~jobs.held & ~held & ~active & ~weights.valid),
+            self.idle.eq(~jobs.held & ~held & ~active & ~weights.valid),
         ]
         m.d.sync += self.done.eq((weights.valid & final) | (give & groups_end))
         with m.If((take | fetch) & bad):

@@ -22,7 +22,7 @@ class Requests(wiring.Component):
 
     Parameters  beat_bytes: of the port
     Members     i: In(stream of run_layout); base: In(64), the buffer's address in bytes; hold: In, nothing more is
-                asked for; o: Out(stream of hw.axi.bus.request_layout); idle: Out, nothing is inside
+                asked for; o: Out(stream of hw.axi.bus.request_layout)
     Shapes      a run is one request, or requests of 2**PIECE_LOG2 beats and the rest; else a row is one
     Timing      3 cycles from a run to its first request; runs of one request every 3 cycles, further requests every 2
     Handshake   i.ready and o from registers
@@ -34,7 +34,7 @@ class Requests(wiring.Component):
         self.beat_bytes = beat_bytes
         super().__init__({
             "i": In(stream.Signature(run_layout())), "base": In(64), "hold": In(1),
-            "o": Out(stream.Signature(request_layout())), "idle": Out(1),
+            "o": Out(stream.Signature(request_layout())),
         })
 
     def key(self) -> str:
@@ -52,7 +52,7 @@ class Requests(wiring.Component):
 
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
-        with m.FSM() as steps:
+        with m.FSM():
             with m.State("TAKE"):
                 m.d.comb += self.i.ready.eq(1)
                 m.d.sync += [now.eq(new), left.eq(new.end - new.source)]
@@ -77,5 +77,4 @@ class Requests(wiring.Component):
                         m.next = "TAKE"
                     with m.Else():
                         m.next = "SIZE"
-        m.d.comb += self.idle.eq(steps.ongoing("TAKE") & ~self.o.valid)
         return m
