@@ -6,7 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden.mlp_order import LATENCY, MEMORY, PARTIAL, PARTIAL_ADDEND, ROWS, Shape, slot, tiles
+from golden.mlp_order import LATENCY, PARTIAL_ADDEND, ROWS, Shape, slot, tiles
 from golden.mlp_sequencer import STALLS
 from golden.mlp_sequencer import Sequencer as Model
 from hw.mlp.config import MlpConfig
@@ -37,10 +37,9 @@ def layer(r, shape, number, **fields):
     """A LAYER of a few tiles; fields not given are drawn."""
     mode = fields.get("mode", r.randrange(2))
     width = shape.units if mode == LATENCY else shape.halves
-    target = fields.get("target", r.randrange(4))
     return {
-        "interact": 0, "mode": mode, "addend": r.randrange(3), "target": target,
-        "activation": 0 if target == PARTIAL else r.randrange(3 if target == MEMORY else 2),
+        "interact": 0, "mode": mode, "addend": r.randrange(3), "target": r.randrange(4),
+        "activation": r.randrange(3),
         "count": r.choice([1, r.randint(1, shape.samples), r.randint(1, 3 * shape.samples), shape.samples]),
         "row_beats": r.randrange(1 << 12), "features": r.randrange(256), "feature": r.randrange(256),
         "line": r.randrange(1 << 16), "apart": r.randrange(1 << 16),

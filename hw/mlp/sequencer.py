@@ -29,7 +29,7 @@ class Sequencer(wiring.Component):
                 slot; reserve: Out, with the first slot of a tile for memory; done: Out, with the last slot of an
                 instruction; number: Out, of the instruction that is issued; stall: Out, why no slot went: at most one;
                 idle: Out, nothing is inside and all tiles are written
-    Timing      a slot a cycle. The first slot comes 8 cycles after i. Before a tile lie as many cycles without
+    Timing      a slot a cycle. The first slot comes 9 cycles after i. Before a tile lie as many cycles without
                 a slot as its last slot needs to be behind the last one before it: rows; in latency mode the writes of
                 its live rows; what the array needs after a tile of more live rows. From `written` to the slot that
                 waited for it 2 cycles
