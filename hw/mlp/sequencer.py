@@ -118,8 +118,6 @@ class Sequencer(wiring.Component):
             first_valid.eq(self.emit | (first_valid & ~move)), second_valid.eq(move | (second_valid & ~self.take)),
             self.valid_now.eq(self.take | (self.valid_now & ~self.end)),
         ]
-        with m.If(self.emit):
-            m.d.sync += [first.order.eq(self.order), first.new.eq(self.new)]
         with m.If(move):
             m.d.sync += second.eq(first)
         with m.If(self.take):
@@ -130,20 +128,22 @@ class Sequencer(wiring.Component):
         self.second, self.second_shared = second.order, Signal(self.shared.shape())
         m.d.comb += self.second_shared.eq(Mux(second.new, self.plan.shared, self.shared))
 
-        # Cycles from the last slot before to the last one of the tile; those that are then without a slot.
-        live, bits = first.order.live, len(first.order.apart) + 1
-        before, least = Signal(len(live)), Signal(bits, reset_less=True)
-        after = Signal(signed(bits))
-        missing = Signal(signed(max(bits, SHORT_BITS + 1) + 1))
-        pads, self.padded = Signal(bits, reset_less=True), Signal(reset_less=True)
-        m.d.comb += [after.eq((before << 1) - live), missing.eq(least - second.order.short)]
-        with m.If(move):
-            m.d.sync += [
-                before.eq(live), least.eq(Mux(after > first.order.apart, after, first.order.apart))]
+        # Cycles from the last slot before to the last one of the tile, a step in each place; those that are then
+        # without a slot. The tile before is the one that `first` held last, unless all of them have been written.
+        live, apart = first.order.live, first.order.apart
+        after = Signal(signed(len(live) + 2), reset_less=True)      # what the array needs
+        least = Signal(max(len(apart), len(after)), reset_less=True)
+        missing = Signal(signed(max(len(least), SHORT_BITS + 1) + 1))
+        pads, self.padded = Signal(len(least), reset_less=True), Signal(reset_less=True)
+        m.d.comb += missing.eq(least - second.order.short)
+        with m.If(self.emit):
+            m.d.sync += [first.order.eq(self.order), first.new.eq(self.new), after.eq((live << 1) - self.order.live)]
         with m.Elif(self.idle):
-            m.d.sync += before.eq(0)
+            m.d.sync += live.eq(0)
+        with m.If(move):
+            m.d.sync += least.eq(Mux(after > apart, after, apart))
         with m.If(self.take):
-            m.d.sync += [pads.eq(missing), self.padded.eq(missing <= 0)]
+            m.d.sync += [pads.eq(missing), self.padded.eq(missing[-1] | ~missing.any())]
         with m.Elif(~self.padded):
             m.d.sync += [pads.eq(pads - 1), self.padded.eq(pads == 1)]
 
