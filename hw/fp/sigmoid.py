@@ -48,7 +48,7 @@ class Sigmoid(wiring.Component):
                 INTERVAL more otherwise
     Handshake   i.ready, o.valid and o.payload come from registers; a word that is not taken from o stops all others
                 after at most INTERVAL cycles
-    Numerics    within 0.66 ulp of the exact value, and monotone: 2^-f is at every step of the polynomial. Subnormals
+    Numerics    within 0.70 ulp of the exact value, and monotone: 2^-f is at every step of the polynomial. Subnormals
                 flushed, results below 2^-126 +0 (after rounding); sigmoid(-inf) = +0, sigmoid(inf) = 1, one NaN.
                 Against golden: bit-exact
     Reset       drops everything
