@@ -120,9 +120,10 @@ def any_weights(r: random.Random, unit: MlpConfig, number: int, **more: int) -> 
 
 
 def any_addends(r: random.Random, unit: MlpConfig, number: int, **more: int) -> dict[str, int]:
-    item = {"addends": 1, "count": r.choice([1, 2, unit.halves, r.randint(1, 20)]), "steps": r.randrange(1 << 12),
-            "line": r.choice([0, r.randrange(unit.addend_lines), 0xFFFF]), "source": r.randrange(1 << 20),
-            "after_rows": 0, "after_layers": 0, "number": number} | more
+    # `steps` is not used.
+    item = {"addends": 1, "count": r.choice([1, 2, unit.halves, r.randint(1, 20)]),
+            "steps": r.choice([1, r.randrange(1 << 12)]), "line": r.choice([0, r.randrange(unit.addend_lines), 0xFFFF]),
+            "source": r.randrange(1 << 20), "after_rows": 0, "after_layers": 0, "number": number} | more
     return item | {"end": item["source"] - (-item["count"] // unit.halves)}
 
 
