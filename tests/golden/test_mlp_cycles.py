@@ -1,5 +1,7 @@
 """The MLP core's cycles on ideal memories: golden.mlp_cycles equal to the counters of the Verilated core."""
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,22 @@ def test_programs(bench, config):
 def test_empty_program(bench):
     """A program of no instruction has no beat; one load of one beat has the shortest run."""
     assert bench.compare([("LOAD_ADDENDS", {"count": 1, "source": 0, "addend_line": 0})]) > 0
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("changes", [
+    {"units": 4},
+    {"rows": 4, "width": 1, "load_beats": 16, "output_beats": 16, "staged_tiles": 4},
+], ids=["units", "narrow"])
+def test_other_shapes(config, changes, tmp_path):
+    """More units than a beat has column groups, so that rows in latency mode take several writes; a group a beat and
+    short queues."""
+    other = replace(config, **changes)
+    lines = [f"{name} = {value}" for name, value in asdict(other).items()]
+    path = tmp_path / "other.toml"
+    path.write_text("\n".join(['about = "A shape of the test."', "[mlp]", *lines]) + "\n")
+    random = np.random.default_rng(3)
+    with open_card("sim", core="mlp", preset=str(path), memory="ideal") as card:
+        bench = Bench(card, other)
+        for number in (5, 20, 40, 60):
+            bench.compare(draw(random, other, number))
