@@ -15,6 +15,7 @@ needed by an operation that waits for it; so when that one begins nothing of the
 in the order in which they begin, so tiles never overtake one another in writing, nor a later write an earlier read.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -28,8 +29,10 @@ __all__ = ["FREELY", "Full", "Load", "Op", "Schedule", "Span", "Step"]
 
 FREELY = (1 << 32) - 1      # a lag that never holds a tile up
 THROUGHPUT, LATENCY = range(2)
-# What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, results on their way.
-DECODE, MEMORY, DRAIN, QUEUE = 48, 100, 20, 2
+# What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, results on their way,
+# instructions that wait for an engine, a word through the sigmoid.
+DECODE, MEMORY, DRAIN, QUEUE, SIGMOID = 48, 100, 20, 2, 9
+TO_MEMORY = 3
 
 
 class Full(Exception):
@@ -138,6 +141,26 @@ class Tiles:
     def in_all(self) -> int:
         return self.slots if self.op.name == "INTERACT" else self.number * self.slots
 
+    @property
+    def held_up(self) -> int:
+        """Tiles that wait for the lag: those of the first pass; with partials, all."""
+        config = self.config
+        if self.op.name == "INTERACT":
+            return 1
+        if self.op.values.get("addend") == 2:
+            return self.number
+        return self.units if self.mode == LATENCY else self.samples * min(self.groups, config.halves)
+
+    @property
+    def leaves(self) -> float:
+        """Cycles that a tile's results take on their way to memory, 0: they stay on chip."""
+        values, config = self.op.values, self.config
+        if values.get("target") != TO_MEMORY:
+            return 0
+        if values["activation"] == 2:
+            return self.count * ((self.groups - 1) * config.columns + values["tail"]) * SIGMOID / self.number
+        return self.count * -(-self.groups // config.halves) / self.number
+
     def last_writers(self) -> NDArray[np.int64]:
         """(sample group, unit): the last tile that writes rows of that unit's samples of the group."""
         config, s = self.config, np.arange(self.samples)[:, None]
@@ -239,25 +262,45 @@ class Schedule:
             span.line = best[1]
             placed.append(span)
 
+    def _free_at(self, load: Load, before: Sequence[Span]) -> int:
+        """The last operation before the one that needs a load which uses its lines for something else, -1: none."""
+        span, last = load.span, -1
+        if not span.fixed:
+            for other in before:
+                if other.last >= load.needed:
+                    break
+                if other is not span and other.line < span.line + span.lines and span.line < other.line + other.lines:
+                    last = max(last, other.last)
+        return last
+
     def _order(self) -> None:
-        """Loads between the operations. A load that waits for operation k stands behind operation k + 1, so that its
-        waiting keeps nobody from being handed out."""
+        """Loads between the operations.
+
+        A load stands where it is about to begin if nobody waits for anything but loads and lines, so that the ones
+        handed out before it keep no operation waiting; and a load that waits for operation k behind operation k + 1,
+        so that its own waiting does not.
+        """
         by_space: dict[str, list[Span]] = {}
         for span in sorted(self.spans, key=lambda span: span.last):
             by_space.setdefault(span.space, []).append(span)
+        begins: list[int] = []
+        ends: list[int] = []
+        free = {True: 0, False: 0}
         places: list[tuple[int, int, int]] = []
-        for load in self.loads:
-            span = load.span
-            load.free_at = -1
-            if not span.fixed:
-                for other in by_space[span.space]:
-                    if other.last >= load.needed:
-                        break
-                    if other is not span and other.line < span.line + span.lines and \
-                            span.line < other.line + other.lines:
-                        load.free_at = max(load.free_at, other.last)
-            earliest = max(load.needed - max(self.window, 1), min(load.needed, 1))
-            places.append((min(load.needed, max(load.free_at + 2, earliest)), load.needed, len(places)))
+        waiting = 0
+        for number, op in enumerate(self.ops):
+            ready = ends[-1] if ends else 0
+            while waiting < len(self.loads) and self.loads[waiting].needed == number:
+                load = self.loads[waiting]
+                load.free_at = self._free_at(load, by_space[load.span.space])
+                begin = max(free[load.is_rows], ends[load.free_at] if load.free_at >= 0 else 0)
+                free[load.is_rows] = begin + load.beats
+                ready = max(ready, begin + load.beats + MEMORY)
+                ahead = max(bisect_left(begins, begin), number - max(self.window, 1), min(number, 1))
+                places.append((min(number, max(load.free_at + 2, ahead)), number, waiting))
+                waiting += 1
+            begins.append(ready)
+            ends.append(ready + Tiles(self.config, op).in_all)
         self.order: list[Load | Op] = []
         order = [(place, self.loads[at]) for place, _, at in sorted(places)]
         at = 0
@@ -324,14 +367,17 @@ class Schedule:
             span, lines = op.spans["to_line"]
             span.partial[lines] = op.begin
 
-    def predict(self) -> int:
-        """About how many cycles the program takes: slots, waits for loads (a beat a cycle), lags and decoding."""
-        drain = pe_latency(self.config.width) + 2 * self.config.rows + self.config.columns + DRAIN
+    def predict(self) -> tuple[int, int]:
+        """About how many cycles the program takes to its last slot, and to its end: slots, waits for loads (a beat a
+        cycle), for lags, decoding and results on their way to memory."""
+        config = self.config
+        drain = pe_latency(config.width) + 2 * config.rows + config.columns + DRAIN
         busy, done = {True: 0, False: 0}, {True: [0], False: [0]}
         begun: dict[str, list[int]] = {"rows": [], "weights": [], "layers": []}
-        ends: list[int] = [0]       # of the operations' slots
+        ends = [0]              # of the operations' slots
         tile_ends: list[NDArray[np.float64]] = []
         starts_of: list[int] = []
+        left = [0.0] * max(config.staged_tiles // config.halves, 1)     # when the last tiles that were staged are gone
         decoded = now = 0
         ops = iter(self.tiles)
         for item, step in zip(self.order, self.steps, strict=True):
@@ -349,23 +395,26 @@ class Schedule:
             tiles = next(ops)
             start = max(now, decoded, done[True][step.values["after_rows"]], done[False][step.values["after_weights"]])
             begun[engine].append(start)
-            lag, slots = step.values["lag"], tiles.in_all / tiles.number
-            first = tiles.number if item.values.get("addend") == 2 else (
-                1 if item.name == "INTERACT" else len(tiles.first_pass(np.zeros((tiles.samples,
-                                                                                self.config.units), int))[0]))
+            lag, slots, leaves = step.values["lag"], tiles.in_all / tiles.number, tiles.leaves
             own, time = np.empty(tiles.number), float(start)
-            for number in range(first):
+            held_up = tiles.number if leaves else tiles.held_up
+            for number in range(held_up):
                 needed = item.begin + number - 1 - lag
-                if needed >= item.begin:
+                if number >= tiles.held_up or needed < 0:
+                    pass
+                elif needed >= item.begin:
                     time = max(time, own[needed - item.begin] + drain)
-                elif needed >= 0:
-                    at = int(np.searchsorted(starts_of, needed, side="right")) - 1
+                else:
+                    at = bisect_right(starts_of, needed) - 1
                     time = max(time, tile_ends[at][needed - starts_of[at]] + drain)
+                if leaves:
+                    time = max(time, left[0])
+                    left = [*left[1:], max(left[-1], time + slots + drain) + leaves]
                 time += slots
                 own[number] = time
-            own[first:] = time + slots * np.arange(1, tiles.number - first + 1)
+            own[held_up:] = time + slots * np.arange(1, tiles.number - held_up + 1)
             now = int(own[-1])
             tile_ends.append(own)
             starts_of.append(item.begin)
             ends.append(now)
-        return now + drain
+        return now, max(now + drain, int(left[-1]))

@@ -4,8 +4,8 @@ A batch is cut into mini-batches whose rows fit the memory on chip (gen.plan: wh
 done with them; gen.engines: in which order, and who waits for whom).
 
 Order of a layer's terms: as in the layer before it; the first top layer has concat: feature 1, .., feature F, then the
-bottom's output; dot: the bottom's output, then the pairs as INTERACT packs them, `triangle`. Words that pad a row to
-whole beats are zeros, and so are their weights.
+bottom's output (first and by itself, where the features' rows are cut into chunks); dot: the bottom's output, then the
+pairs as INTERACT packs them, `triangle`. Words that pad a row to whole beats are zeros, and so are their weights.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,8 @@ __all__ = ["Compiler", "Gemm", "Program", "gemms", "triangle"]
 
 COUNT_MAX = MLP.field("count").highest
 SAMPLE_GROUPS = 32      # of a mini-batch at most: with more the weights are read no less often to speak of
-TRIED = 3               # plans that are compared
+TRIED = 4               # sizes of mini-batches that are compared
+WORSE = 2               # numbers of chunks that are tried after one that was better
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -44,6 +45,7 @@ class Program:
     count: int
     inputs_beats: int
     outputs_beats: int
+    issued: int
     predicted: int
     macs: int
     schedule: Schedule | None = None
@@ -58,7 +60,7 @@ def _program(schedule: Schedule, count: int, inputs: int, outputs: int, macs: in
     for what, beats in (("inputs", inputs), ("outputs", outputs)):
         if beats >= 1 << 32:
             raise ValueError(f"the batch needs {beats} beats of {what}; offsets have 32 bits")
-    return Program(_encoded(schedule.steps), tuple(schedule.steps), count, inputs, outputs, schedule.predict(), macs,
+    return Program(_encoded(schedule.steps), tuple(schedule.steps), count, inputs, outputs, *schedule.predict(), macs,
                    schedule)
 
 
@@ -90,7 +92,8 @@ class Compiler:
         loads = list(self.plan.resident_loads())
         steps = [Step(load.name, load.values | {name: load.span.line + lines for name, lines in load.lines.items()},
                       load.about) for load in loads]
-        return Program(_encoded(steps), tuple(steps), 0, 0, 0, sum(load.beats for load in loads), 0)
+        beats = sum(load.beats for load in loads)
+        return Program(_encoded(steps), tuple(steps), 0, 0, 0, beats, beats, 0)
 
     def compile(self, count: int, *, cold: bool = False, mode: str | None = None) -> Program:
         """The program for `count` samples. cold: it brings the resident weights too, and needs no `load` before.
@@ -178,23 +181,24 @@ class Compiler:
         widest = widest_row(self.network, config)
         found, full = 0, Full("rows", 0)
         for samples in tried:
-            fits = 0
+            own: float | None = None
+            worse = 0
             for chunks in CHUNKS:
                 try:
                     cycles, sizes = self._try(Sizes(samples, chunks))
                 except Full as error:
                     full = error
-                    if chunks >= widest:
-                        break
-                    continue
-                # More chunks than it takes may leave room to load ahead, but they cost a rounding each.
-                cycles *= 1.01 if fits else 1
-                if best is None or cycles < best[0]:
-                    best = cycles, sizes
-                fits += 1
-                if fits == 2 or not self.keep or chunks >= widest:
+                else:
+                    # More chunks leave room to load ahead, but each costs a rounding.
+                    if own is None or cycles < 0.99 * own:
+                        own, worse = cycles, 0
+                        if best is None or cycles < best[0]:
+                            best = cycles, sizes
+                    else:
+                        worse += 1
+                if chunks >= widest or worse == WORSE or own is not None and not self.keep:
                     break
-            found += bool(fits)
+            found += own is not None
             if found == TRIED:
                 break
         if best is None:
@@ -203,7 +207,8 @@ class Compiler:
         return best[1]
 
     def _try(self, sizes: Sizes) -> tuple[float, Sizes]:
-        """Cycles of a batch when cut so, its loads going as far ahead as there is room. Raises Full."""
+        """Cycles of a batch when cut so, its loads going as far ahead as there is room; how it ends does not count, so
+        that a row of batches is what it is good at. Raises Full."""
         widest = widest_row(self.network, self.config)
         if sizes.samples * (widest // sizes.chunks) > self.config.row_lines:
             raise Full("rows", sizes.samples * (widest // sizes.chunks))
@@ -220,7 +225,7 @@ class Compiler:
                     break
                 except Full:
                     pass
-        return self._compile(count, sizes, False).predicted * (self.batch / count), sizes
+        return self._compile(count, sizes, False).issued * (self.batch / count), sizes
 
     def _samples(self, sizes: Sizes) -> int:
         return min(sizes.samples * self.config.samples, COUNT_MAX)

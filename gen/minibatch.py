@@ -1,6 +1,6 @@
 """Mini-batches of a network as operations of the MLP core."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gen.engines import LATENCY, THROUGHPUT, Load, Op, Span, Tiles
 from gen.plan import Chunk, LayerPlan, Plan, Sizes, triangle
@@ -30,7 +30,7 @@ class MiniBatch:
         """From the dense rows to the results, in order."""
         plan, bottoms = self.plan, self.plan.layers[:len(self.plan.network.bottom)]
         rows: Span | None = None
-        parts: Sequence[Span] | None = None
+        made: Span | None = None
         for layer in bottoms[:-1]:
             to = self._results(layer)
             yield from self._layer(layer, rows, None, to, 0, {"target": TO_ROWS})
@@ -50,16 +50,16 @@ class MiniBatch:
             yield self._interact(held, joined, own)
             rows = joined
         else:
-            parts = [Span("rows", chunk.beats * self.samples, self.samples) for chunk in tops[0].chunks]
-            behind = parts[-1].lines
-            parts[-1].lines += self._results(last).lines
-            yield from self._layer(last, rows, None, parts[-1], behind, {"target": TO_ROWS})
+            made, chunks = self._results(last), tops[0].chunks
+            behind = chunks[0].beats * self.samples if len(chunks) == 1 else 0
+            made.lines += behind
+            yield from self._layer(last, rows, None, made, behind, {"target": TO_ROWS})
             rows = None
         for layer in tops[:-1]:
             to = self._results(layer)
-            yield from self._layer(layer, rows, parts, to, 0, {"target": TO_ROWS})
-            rows, parts = to, None
-        yield from self._layer(tops[-1], rows, parts, None, 0, self._to_memory())
+            yield from self._layer(layer, rows, made, to, 0, {"target": TO_ROWS})
+            rows, made = to, None
+        yield from self._layer(tops[-1], rows, made, None, 0, self._to_memory())
 
     def _results(self, layer: LayerPlan) -> Span:
         """A span for a layer's results as plain rows."""
@@ -95,9 +95,9 @@ class MiniBatch:
         return Op("INTERACT", values, {"line": (held, 0), "to_line": (joined, own)}, f"dot products, {self.where}",
                   [held], [joined], shapes)
 
-    def _layer(self, plan: LayerPlan, rows: Span | None, parts: Sequence[Span] | None, to: Span | None, to_lines: int,
-              target: dict[str, int]) -> Iterator[Op]:
-        """The operations of a layer whose rows are `rows`, or loaded: into `parts` if something else goes there too.
+    def _layer(self, plan: LayerPlan, rows: Span | None, made: Span | None, to: Span | None, to_lines: int,
+               target: dict[str, int]) -> Iterator[Op]:
+        """The operations of a layer whose rows are `rows`, or loaded, part of them being in `made`.
 
         to, to_lines: where its results go on chip. target: the fields that say so.
         """
@@ -105,15 +105,13 @@ class MiniBatch:
         if plan.name not in self.modes:
             self.modes[plan.name] = self._mode(plan)
         mode = self.modes[plan.name]
-        is_chunked = len(plan.chunks) > 1
         for first in range(0, plan.groups, plan.slice):
             groups = min(plan.slice, plan.groups - first)
             partials = Span("addends", -(-groups // config.units) * config.units * self.samples * config.rows)
             for number, chunk in enumerate(plan.chunks):
-                source = rows if rows is not None else self._load(plan, chunk, number, first, parts)
+                source = rows if rows is not None else self._load(plan, chunk, made)
                 is_last = number == len(plan.chunks) - 1
-                for begin in range(first, first + groups, plan.block):
-                    size = min(plan.block, first + groups - begin)
+                for begin, size in plan.blocks(first, groups):
                     ends = begin + size == plan.groups
                     tail = layer.outputs - (plan.groups - 1) * config.columns if ends else config.columns
                     values = {"mode": mode, "count": self.count, "apart": source.apart, "steps": chunk.steps,
@@ -142,8 +140,10 @@ class MiniBatch:
                             spans["to_line"] = (to, to_lines + beat * apart)
                             writes = [to]
                     about = f"layer {plan.name}, {self.where}"
-                    if is_chunked or size < plan.groups:
-                        about += f", inputs {chunk.first * config.words} on, outputs {begin * config.columns} on"
+                    if len(plan.chunks) > 1:
+                        about += f", part {number + 1} of {len(plan.chunks)}"
+                    if size < plan.groups:
+                        about += f", outputs {begin * config.columns} on"
                     yield Op("LAYER", values, spans, about, [source], writes)
 
     def _mode(self, plan: LayerPlan) -> int:
@@ -153,14 +153,14 @@ class MiniBatch:
         slots = {}
         for mode in (THROUGHPUT, LATENCY):
             ops = [Op("LAYER", {"mode": mode, "count": self.count, "steps": chunk.steps,
-                                "groups": min(plan.block, plan.groups - begin)}, {}, "", ())
-                   for chunk in plan.chunks for begin in range(0, plan.groups, plan.block)]
+                                "groups": size}, {}, "", ())
+                   for chunk in plan.chunks for _, size in plan.blocks(0, plan.groups)]
             slots[mode] = sum(Tiles(self.config, op).in_all for op in ops)
         return min(slots, key=lambda mode: (slots[mode], mode != self.sizes.prefer))
 
     def _weights(self, plan: LayerPlan, chunk: Chunk, begin: int, groups: int) -> tuple[Span, int]:
         """Where the weights of some column groups are, and how far behind the begin of that."""
-        if chunk.resident is not None:
+        if chunk.resident is not None and begin < plan.kept:
             return chunk.resident, begin // self.config.units * chunk.steps
         span = self.held.get(id(chunk))
         if span is None:
@@ -170,17 +170,15 @@ class MiniBatch:
                 self.held[id(chunk)] = span     # for the layer that runs twice
         return span, 0
 
-    def _load(self, plan: LayerPlan, chunk: Chunk, number: int, first: int, parts: Sequence[Span] | None) -> Span:
+    def _load(self, plan: LayerPlan, chunk: Chunk, made: Span | None) -> Span:
         """The span that holds the rows of a chunk."""
+        if made is not None and not chunk.beats:
+            return made
         is_dense = plan is self.plan.layers[0]
         beats = self.plan.dense_beats if is_dense else self.plan.sparse_beats
         base = 0 if is_dense else self.in_all * self.plan.dense_beats
-        if parts is not None and (first == 0 or number == len(plan.chunks) - 1):
-            span = parts[number]
-            if span.loads:
-                return span
-        else:
-            span = Span("rows", chunk.beats * self.samples, self.samples)
+        span = made if made is not None and len(plan.chunks) == 1 else Span("rows", chunk.beats * self.samples,
+                                                                           self.samples)
         span.loads = [Load("LOAD_ROWS", span, {
             "count": self.count, "source": base + self.start * beats + chunk.first, "stride": beats,
             "row_beats": chunk.beats, "features": 1, "apart": span.apart}, {"line": 0},

@@ -59,7 +59,8 @@ class Sizes:
 @dataclass(eq=False)
 class Chunk:
     """Part of a layer's terms. order: number of the layer's input that each word is, -1 for padding. first, beats:
-    of the loaded row, what is loaded for it. source: of its weights in the image, in beats."""
+    of the loaded row, what is loaded for it; no beats: all of it is made on chip. source: of its weights in the image,
+    in beats. resident: where those of the layer's `kept` column groups are."""
 
     order: NDArray[np.int64]
     steps: int
@@ -72,15 +73,25 @@ class Chunk:
 @dataclass(eq=False)
 class LayerPlan:
     """A layer as it is carried out. groups: column groups, padded to whole beats where the next reader needs them.
-    block: column groups of a block of weights; slice: those whose partials are on chip at once."""
+    kept: those, from the first on, whose weights stay on chip; block: of the others, those that are brought at once;
+    slice: those whose partials are on chip at once."""
 
     name: str
     layer: Layer
     groups: int
     chunks: list[Chunk]
     bias: Span | None = None
+    kept: int = 0
     block: int = 0
     slice: int = 0
+
+    def blocks(self, first: int, groups: int) -> Iterator[tuple[int, int]]:
+        """(first, number) of the column groups that are computed at once, of `groups` from `first` on."""
+        begin, end = first, first + groups
+        while begin < end:
+            following = self.kept if begin < self.kept else begin + self.block - (begin - self.kept) % self.block
+            yield begin, min(following, end) - begin
+            begin = following
 
 
 class Image:
@@ -203,51 +214,63 @@ class Plan:
 
     def _loaded(self, order: NDArray[np.int64], beats: int, behind: NDArray[np.int64] | None = None) -> list[Chunk]:
         """Chunks of rows that are loaded, `order` being the layer's inputs in them; `behind`: inputs that are made on
-        chip and lie behind the last chunk."""
+        chip, behind the loaded ones if those are one chunk, else a chunk of their own before the others."""
         words = self.config.words
         most = min(STEPS_MAX, self.config.weight_lines) * self.config.width // words
         extra = self.beats(len(behind)) if behind is not None else 0
         chunks = min(beats, max(self.sizes.chunks, -(-(beats + extra) // min(most, BEATS_MAX))))
         cuts = [beats * number // chunks for number in range(chunks + 1)]
         found = []
-        for number, (start, end) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+        if behind is not None and chunks > 1:
+            found.append(self._chunk(behind))
+        for start, end in zip(cuts[:-1], cuts[1:], strict=True):
             part = order[start * words:end * words]
-            if number == chunks - 1 and behind is not None:
+            if behind is not None and chunks == 1:
                 part = np.concatenate([part, np.full((end - start) * words - len(part), -1), behind])
             found.append(self._chunk(part, start, end - start))
         return found
 
     def _keep(self) -> None:
-        """Which weights stay on chip: all, or the smallest layers', the rest of the memory taking blocks."""
+        """Which weights stay on chip: all; or the smallest layers' and of the others as many column groups as there is
+        room for beside the blocks, three of the largest: one computes, one is there, one is brought."""
         config = self.config
 
         def lines(plan: LayerPlan) -> int:
-            return sum(-(-plan.groups // config.units) * chunk.steps for chunk in plan.chunks)
+            """Of a column group of every unit."""
+            return sum(chunk.steps for chunk in plan.chunks)
 
-        order = sorted(self.layers, key=lines)
-        kept, total = list(order), sum(lines(plan) for plan in order)
+        def rounds(plan: LayerPlan) -> int:
+            return -(-plan.groups // config.units)
+
+        kept = sorted(self.layers, key=lambda plan: rounds(plan) * lines(plan))
+        room = config.weight_lines - sum(rounds(plan) * lines(plan) for plan in kept)
+        streamed: list[LayerPlan] = []
         area = 0
-        while kept and (total + area > config.weight_lines or not self.keep):
+        while kept and (room < area or not self.keep):
             plan = kept.pop()
-            total -= lines(plan)
-            least = max(chunk.steps for plan in order[len(kept):] for chunk in plan.chunks)
+            streamed.append(plan)
+            room += rounds(plan) * lines(plan)
+            least = max(chunk.steps for plan in streamed for chunk in plan.chunks)
             if least > config.weight_lines:
                 raise Full("weights", least)
-            # Three blocks at least, so that one is computed with while the next is brought, if there is room.
-            area = min(max(3 * least, config.weight_lines // 4), config.weight_lines)
+            area = min(3 * least, config.weight_lines)
+        for plan in self.layers:
+            plan.kept = plan.block = plan.groups
+        for plan in streamed:
+            some = min((room - area) // lines(plan), rounds(plan) - 1) if self.keep else 0
+            plan.kept = some * config.units
+            room -= some * lines(plan)
         line = 0
         for plan in self.layers:
-            is_kept = plan in kept
             for chunk in plan.chunks:
-                own = -(-plan.groups // config.units) * chunk.steps
-                if is_kept:
+                own = -(-plan.kept // config.units) * chunk.steps
+                if own:
                     chunk.resident = Span("weights", own, line=line, fixed=True)
                     line += own
-            plan.block = plan.groups
-            if not is_kept:
-                most = max(chunk.steps for chunk in plan.chunks)
-                plan.block = max(1, (config.weight_lines - total) // 3 // most) * config.units
         self.resident_lines = line
+        for plan in streamed:
+            most = max(chunk.steps for chunk in plan.chunks)
+            plan.block = max(1, (config.weight_lines - line) // 3 // most) * config.units
 
     def _image(self) -> None:
         """Where weights and biases lie in the image, and the loads of those that stay."""
@@ -256,7 +279,7 @@ class Plan:
             for chunk in plan.chunks:
                 chunk.source = self.image.weights(plan.layer, chunk.order, chunk.steps, plan.groups)
                 if chunk.resident is not None:
-                    chunk.resident.loads = [self.weights_load(plan, chunk, chunk.resident, 0, plan.groups)]
+                    chunk.resident.loads = [self.weights_load(plan, chunk, chunk.resident, 0, plan.kept)]
             if plan.layer.bias is not None:
                 plan.bias = Span("addends", plan.groups, line=self.bias_lines, fixed=True)
                 source = self.image.bias(plan.layer, plan.groups)

@@ -2,11 +2,13 @@
 as the oracle's, and the same AUC as float64."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fpga.network
 from fpga.network import Layer, MlpNetwork, Network
 from gen.config import load
 from gen.trace import read
@@ -14,6 +16,7 @@ from golden import fp32
 from tests import mlp_sizes as make
 from tests.mlp_card import OracleCard
 
+ROOT = Path(__file__).parents[2]
 DIM = 8
 TRAINED, ASKED = 60_000, 3_000
 BATCH = 250
@@ -132,6 +135,18 @@ def test_predictions_on_the_card_are_the_oracles_and_as_good_as_float64(trained)
     assert auc(exact, label) > 0.7, "the model has learned something"
     assert round(auc(found[0], label), 4) == round(auc(exact, label), 4)
     print(f"AUC {auc(found[0], label):.4f}, float64 {auc(exact, label):.4f}, {len(label)} samples")
+
+
+def test_the_example_of_the_page_runs(capsys):
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "mlp-core.md").read_text(), re.S)
+    (example,) = [block for block in code if 'preset="tiny"' in block]
+    exec(example, {})
+    assert capsys.readouterr().out.startswith("(64, 1) ")
+    (large,) = [block for block in code if block != example]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fpga.network, "open_card", lambda *_, **__: OracleCard(make.core(make.SMARTSSD)))
+        exec(large, {})
+    assert capsys.readouterr().out.startswith("(4, 1) ")
 
 
 def test_auc_by_hand():

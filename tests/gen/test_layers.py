@@ -138,22 +138,19 @@ def test_a_triangle_is_that_of_the_oracle():
 # Rates.
 
 
-def shares(network, config, batch, count=None):
-    program = Compiler(network, config, batch=batch).compile(count or batch)
-    return program.macs / config.macs / program.predicted, program
-
-
 @pytest.mark.parametrize(("name", "dim", "least"), [
-    ("screc_rm2", 64, 0.99), ("screc_rm3", 64, 0.99), ("screc_rm2", 256, 0.99), ("screc_rm3", 256, 0.99),
-    ("screc_rm2", 16, 0.98), ("screc_rm3", 16, 0.98), ("hotline_rm2", None, 0.935), ("hotline_rm3", None, 0.93),
-    ("hotline_rm4", None, 0.925),
+    ("screc_rm0", 16, 0.98), ("screc_rm0", 256, 0.99), ("screc_rm1", 64, 0.99), ("screc_rm2", 16, 0.99),
+    ("screc_rm2", 64, 0.99), ("screc_rm2", 256, 0.99), ("screc_rm3", 16, 0.99), ("screc_rm3", 64, 0.99),
+    ("screc_rm3", 256, 0.99), ("hotline_rm2", None, 0.94), ("hotline_rm3", None, 0.92), ("hotline_rm4", None, 0.93),
 ])
 def test_whole_networks_keep_the_array_busy(name, dim, least):
-    """Batch 128. Hotline's interactions cost more than the pairs that count: half of a block on the diagonal is not
-    used, nor are the words that pad the triangle, and the bottom's last layer is computed twice."""
-    share, program = shares(Network.model(name, dim=dim), make.SMARTSSD, 128)
-    assert share >= least
-    assert program.predicted < 1.01 * program.slots + 500
+    """Batches of 128 in a row. Hotline's interactions cost more than the pairs that count: half of a block on the
+    diagonal is not used, nor are the words that pad the triangle, and the bottom's last layer is computed twice."""
+    network = Network.model(name, dim=dim)
+    compiler = Compiler(network, make.SMARTSSD, batch=128)
+    one, two = (compiler.compile(128 * batches) for batches in (2, 4))
+    assert 2 * 128 * network.macs / make.SMARTSSD.macs / (two.predicted - one.predicted) >= least
+    assert one.slots < one.issued < 1.02 * one.slots + 5000
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (16, 512), (512, 16), (256, 8), (512, 512), (1024, 1024)])
@@ -214,7 +211,7 @@ def test_weights_stay_where_they_fit():
     large = Compiler(Network.model("screc_rm3", dim=256), make.SMARTSSD)
     streamed = [step for step in large.compile(128).steps if step.name == "LOAD_WEIGHTS"]
     kept = [step.about for step in large.load.steps if step.name == "LOAD_WEIGHTS"]
-    assert len(streamed) > 100 and kept and not any("top 1" in about for about in kept)
+    assert len(streamed) > 60 and kept and not any("top 1" in about for about in kept)
 
 
 def test_steps_say_what_they_are_about():
