@@ -12,6 +12,10 @@ TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
 NOTHING, BIAS, PARTIAL = range(3)
 
 
+class Full(Exception):
+    """A memory has no lines left for what was drawn."""
+
+
 @dataclass
 class Run:
     """A program with all that it needs."""
@@ -50,12 +54,10 @@ class Mix:
                            for parts in (self.inputs, self.weights))
         return Run(np.stack(self.words), inputs, weights, self.at["outputs"])
 
-    def fits(self, space: str, lines: int) -> bool:
-        return self.used[space] + lines <= self.depths[space]
-
     def lines(self, space: str, lines: int) -> int:
         """A region that nothing else uses."""
-        assert self.fits(space, lines), f"{lines} lines of {space}"
+        if self.used[space] + lines > self.depths[space]:
+            raise Full
         at = self.next[space]
         self.next[space] = (at + lines) % self.depths[space]
         self.used[space] += lines
@@ -177,20 +179,22 @@ class Mix:
 
 
 def any_program(config: MlpConfig, draw: np.random.Generator) -> Run:
-    """Layers of all kinds over each other's results; as many as the memories hold."""
-    mix = Mix(config, draw)
-    for _ in range(int(draw.integers(1, 4))):
-        kind, count = int(draw.integers(3)), mix.upto(3 * config.samples)
-        room = {"rows": config.row_lines // 3, "weights": config.weight_lines // 3, "addends": config.addend_lines // 3}
-        if not all(mix.fits(space, lines) for space, lines in room.items()):
-            break
-        if kind == 0:
-            region = mix.rows(count, mix.upto(3))
-            for _ in range(int(draw.integers(3))):
-                region = mix.to_rows(region, mix.upto(4))
-            mix.to_memory(region, mix.upto(5))
-        elif kind == 1:
-            mix.in_parts(count)
-        else:
-            mix.interact(min(count, 2 * config.samples), int(draw.integers(2, 3 * config.rows + 1)), mix.upto(2))
-    return mix.run()
+    """One to three times: layers over each other's results, partial results, an interaction."""
+    while True:
+        mix = Mix(config, draw)
+        try:
+            for _ in range(mix.upto(3)):
+                kind, count = int(draw.integers(3)), mix.upto(3 * config.samples)
+                if kind == 0:
+                    region = mix.rows(count, mix.upto(3))
+                    for _ in range(int(draw.integers(3))):
+                        region = mix.to_rows(region, mix.upto(4))
+                    mix.to_memory(region, mix.upto(5))
+                elif kind == 1:
+                    mix.in_parts(count)
+                else:
+                    mix.interact(min(count, 2 * config.samples), int(draw.integers(2, 3 * config.rows + 1)),
+                                 mix.upto(2))
+            return mix.run()
+        except Full:
+            pass        # draw another one

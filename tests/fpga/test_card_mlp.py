@@ -255,10 +255,10 @@ def test_random_networks(benches, memory):
 
 @pytest.mark.skipif("HOTRAIL_REGRESS" not in os.environ, reason="builds models of other shapes: make regress")
 @pytest.mark.parametrize("shape", [
-    {"rows": 4, "width": 1},                        # two beats of the array a piece, one column group a beat
-    {"units": 4, "words": 16, "width": 4},          # four column groups a beat
-    {"units": 4, "rows": 4, "words": 16, "row_lines": 64, "weight_lines": 256, "addend_lines": 128},    # lines wrap
-], ids=["narrow", "halves", "wrap"])
+    {"rows": 4, "width": 1},                                # two beats of the array a piece, one column group a beat
+    {"units": 4, "words": 16, "width": 4},                  # four column groups a beat
+    {"units": 4, "rows": 4, "words": 16, "width": 4},       # as shipped, with less memory
+], ids=["narrow", "halves", "shipped"])
 def test_random_programs_of_other_shapes(shape):
     bench = Bench(config=replace(TINY, **shape))
     with bench.card:
