@@ -5,8 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.axi.bus import AXI4, AXI4Lite
+from hw.axi.bus import AXI4, AXI4Lite, attach
 from hw.axi.control import ControlSlave
+from hw.axi.writer import WritePort
 from hw.isa import Argument, Kernel, Register
 
 COPY, RING, SCATTER, HANG = 0, 1, 2, 3
@@ -198,6 +199,42 @@ class TrialKernel(wiring.Component):
             m.d.sync += [asked.eq(0), state.eq(0x2545F491), sum_.eq(0)]
         with m.If(q.rvalid):
             m.d.sync += [sum_.eq(sum_ + q.rdata[:32]), position.eq(position + 1)]
+        return m
+
+
+class WritingKernel(wiring.Component):
+    """m00_axi: 512 bits, writes `beats` lines from `target` on, each in a burst of its own."""
+
+    __test__ = False
+    kernel = KERNEL
+
+    def __init__(self):
+        super().__init__({"s_axi_control": In(AXI4Lite(12)), "m00_axi": Out(AXI4(512)), "interrupt": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.control = control = ControlSlave(kernel=KERNEL)
+        m.submodules.writes = writes = WritePort(beat_bytes=64, clients=(64,), outstanding=128)
+        connect(m, flipped(self.s_axi_control), control.bus)
+        attach(m, self.m00_axi, writer=writes.bus)
+        arguments, request, beat = control.arguments, writes.i_requests[0], writes.i_data[0]
+        asked, given, done = Signal(32), Signal(32), Signal(32)
+        running = Signal()
+        m.d.comb += [
+            self.interrupt.eq(control.interrupt), control.status.eq(done),
+            request.valid.eq(running & (asked != arguments.beats)), request.payload.beats.eq(1),
+            request.payload.address.eq(arguments.target + Cat(Signal(6), asked)),
+            beat.valid.eq(running & (given != arguments.beats)), beat.payload.data.eq(given),
+            control.done.eq(running & (done == arguments.beats)),
+        ]
+        m.d.sync += [
+            asked.eq(asked + (request.valid & request.ready)), given.eq(given + (beat.valid & beat.ready)),
+            done.eq(done + writes.done[0]),
+        ]
+        with m.If(control.start):
+            m.d.sync += [running.eq(1), asked.eq(0), given.eq(0), done.eq(0)]
+        with m.Elif(control.done):
+            m.d.sync += running.eq(0)
         return m
 
 

@@ -14,7 +14,7 @@ from fpga.card import (
     SsdStream,
     Transfer,
 )
-from tests.fpga.kernels import CHUNK, COPY, HANG, RING, SCATTER, WRONG, TrialKernel, scattered
+from tests.fpga.kernels import CHUNK, COPY, HANG, RING, SCATTER, WRONG, TrialKernel, WritingKernel, scattered
 
 BASE = 0x40_0000_0000
 BEAT, LINE = 16, 64
@@ -146,6 +146,17 @@ def test_ideal_memory_gives_every_beat():
         sim.run(arguments(source=source, mode=SCATTER, beats=20_000, mask=1023))
         assert sim.wait() < 20_000 + 200
         assert 100 <= sim.counters()["m01_axi.read_outstanding_most"] <= 102
+
+
+@pytest.mark.parametrize("memory, cycles", [("ideal", 1.0), ("ddr4", 1.35)])
+def test_many_writes_are_under_way(memory, cycles):
+    """Lines follow each other at tCCD, of one page or of two; no write waits for the answer to the one before."""
+    beats = 2000
+    with card.open("sim", device=QUICK, core=WritingKernel(), memory=memory) as sim:
+        target = sim.allocate(beats * LINE, "target")
+        sim.run(arguments(target=target, beats=beats))
+        assert cycles * beats * 0.9 < sim.wait() < cycles * beats * 1.1 + 300
+        assert np.array_equal(sim.read(target, np.uint32).reshape(beats, -1)[:, 0], np.arange(beats))
 
 
 def test_without_interrupt():

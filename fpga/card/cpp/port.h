@@ -164,6 +164,7 @@ class Port {
         reads.clear();
         bursts.clear();
         responses.clear();
+        answered = 0;
         pushed = accepted = 0;
         offset = 0;
         taken = 0;
@@ -224,6 +225,7 @@ class Port {
     uint64_t full = ~0ull;
     std::deque<Burst> reads, bursts;  // read addresses not yet cut into lines; writes whose data are awaited
     std::deque<Response> responses;
+    size_t answered = 0;  // of them that the controller has taken, so that they have their time
     uint64_t outstanding = 0;
     int offset = 0;      // bytes of the head line that were handed out
     uint32_t taken = 0;  // beats of the first write burst that have come
@@ -364,11 +366,16 @@ class Port {
     void next_response(bool hold) {
         *p.bvalid = 0;
         if (responses.empty()) return;
+        // A burst is answered some time after the controller has taken its last line.
+        while (answered < responses.size() && accepted >= responses[answered].line) {
+            Response& r = responses[answered++];
+            if (r.ready == UINT64_MAX) r.ready = m->cycle + uint64_t(m->back);
+        }
         Response& r = responses.front();
-        if (r.ready == UINT64_MAX && accepted >= r.line) r.ready = m->cycle + uint64_t(m->back);
-        if (r.ready > m->cycle || hold) return;
+        if (!answered || r.ready > m->cycle || hold) return;
         *p.bvalid = 1;
         *p.bresp = r.response;
         responses.pop_front();
+        answered--;
     }
 };
