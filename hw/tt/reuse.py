@@ -18,8 +18,8 @@ class ReuseTable(wiring.Component):
                 a number of lines, less one; users_log2: log2 of the lookups that can be under way
     Members     next_key, next_need, advance: In, the lookup that asks from the next cycle on; ask: In, it is
                 waiting; key, need_less_one: In, its key and lines; grant: Out, it can be served: found (hit) or
-                allocated; hit, entry, base: Out; take: In, serves it (not in a cycle of advance); release,
-                released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a
+                allocated; hit, entry, base: Out; may_take: In, with grant serves it (not in a cycle of advance);
+                release, released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a
                 bit an entry; crowded: Out, more than half of the lines are to be found, which passes
     Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
@@ -42,7 +42,7 @@ class ReuseTable(wiring.Component):
             "hit": Out(1),
             "entry": Out(entry_bits),
             "base": Out(line_bits),
-            "take": In(1),
+            "may_take": In(1),
             "release": In(1),
             "released": In(entry_bits),
             "poison": In(1),
@@ -75,6 +75,7 @@ class ReuseTable(wiring.Component):
         # What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may
         # still be used, it is only freed once idle.
         # Also by fours, so that finding the entry's number is short: which four it is among, and where in them.
+        take = Signal()
         matches = Signal(entries)
         fours, odd, upper = (Signal(entries // 4, name=name) for name in ("fours", "odd", "upper"))
         equal = Signal(entries)
@@ -93,7 +94,7 @@ class ReuseTable(wiring.Component):
                 odd.eq(Cat(equal[at + 1] | equal[at + 3] for at in starts)),
                 upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts)),
             ]
-        with m.Elif(self.take):
+        with m.Elif(take):
             m.d.sync += [matches.eq(0), fours.eq(0)]
 
         # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
@@ -106,7 +107,8 @@ class ReuseTable(wiring.Component):
             found.eq(some.any()),
             self.hit.eq(found),
             self.grant.eq(found | room),
-            make.eq(self.take & ~found),
+            take.eq(self.may_take & (found | room)),
+            make.eq(self.may_take & ~found & room),
             found_port.addr.eq(Cat(odd.any(), upper.any(), _encode(fours))),
             self.entry.eq(Mux(found, found_port.addr, head)),
             self.base.eq(Mux(found, found_port.data[:line_bits], line)),
@@ -121,7 +123,7 @@ class ReuseTable(wiring.Component):
             wish.eq((findable > entries // 2) | (findable_lines > self.lines // 2) | (stuck & (findable != 0))),
             aged.eq(age),
         ]
-        m.d.comb += [age.eq(wish & ~aged & ~self.take), aging_port.addr.eq(oldest_found)]
+        m.d.comb += [age.eq(wish & ~aged & ~take), aging_port.addr.eq(oldest_found)]
         m.d.sync += self.crowded.eq(findable_lines > self.lines // 2)
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
         # waiting lookup equals, or has just joined, is in use.
@@ -130,7 +132,7 @@ class ReuseTable(wiring.Component):
         m.d.sync += [tail_idle.eq(Array(idle & ~matches & ~joins)[tail]), old.eq(held != findable), dropped.eq(drop)]
         m.d.comb += [drop.eq(tail_idle & old & ~dropped & ~make), tail_port.addr.eq(tail)]
 
-        # One adder each; ~n is -n - 1.
+        # What is late, whether an entry is made, only chooses between two sums. ~n is -n - 1.
         need = self.need_less_one
         tail_size, aging_size = tail_port.data[line_bits:], aging_port.data[line_bits:]
         with m.If(make):
@@ -140,16 +142,20 @@ class ReuseTable(wiring.Component):
         with m.If(age):
             m.d.sync += oldest_found.eq(oldest_found + 1)
         with m.If(make | drop):
-            m.d.sync += [held.eq(_sum(held, drop.replicate(len(held)), make)),
-                         free_lines.eq(_sum(free_lines, Mux(drop, tail_size, ~_widen(need, line_bits + 1)), drop))]
+            m.d.sync += [
+                held.eq(Mux(make, held + 1, held - 1)),
+                free_lines.eq(Mux(make, _sum(free_lines, ~_widen(need, line_bits + 1), 0),
+                                  _sum(free_lines, tail_size, 1))),
+            ]
         with m.If(make | age):
             m.d.sync += [
-                findable.eq(_sum(findable, age.replicate(len(findable)), make)),
-                findable_lines.eq(_sum(findable_lines, Mux(age, ~_widen(aging_size, line_bits + 1), need), make)),
+                findable.eq(Mux(make, findable + 1, findable - 1)),
+                findable_lines.eq(Mux(make, _sum(findable_lines, need, 1),
+                                      _sum(findable_lines, ~_widen(aging_size, line_bits + 1), 0))),
             ]
 
         m.d.sync += [
-            joins.eq(Mux(self.take, matches | (heads & (~found).replicate(entries)), 0)),
+            joins.eq(Mux(take, matches | (heads & (~found).replicate(entries)), 0)),
             leaves.eq(Cat(self.release & (self.released == i) for i in range(entries))),
         ]
         for i in range(entries):

@@ -175,8 +175,8 @@ class Sequencer(wiring.Component):
             reuse.next_need.eq(fetched_plan.first.tiles),
             reuse.ask.eq(asking_valid & present),
             may_serve.eq(asking_valid & first_free & first_room),
+            reuse.may_take.eq(may_serve & present),
             serve.eq(may_serve & (~present | reuse.grant)),
-            reuse.take.eq(serve & present),
             self.computed.eq(serve & present & ~reuse.hit),
             self.reused.eq(serve & present & reuse.hit),
         ]
@@ -263,17 +263,15 @@ class Sequencer(wiring.Component):
             m.d.sync += first_write.eq(first_write + 1)
 
         # -- Middle product, or straight past it.
-        ripe_1 = Signal(range(in_flight + 1))
-        to_middle, middle_room, take_middle = self._waiting(
-            m, "to_middle", token, first_token, first_done, serve, ripe_1)
-        m.d.comb += first_room.eq(middle_room)
         pulses_1 = Signal(delay)
         m.d.sync += pulses_1.eq(Cat(first_done, pulses_1[:-1]))
-        m.d.sync += ripe_1.eq(ripe_1 + pulses_1[-1] - take_middle)
+        to_middle, middle_room, ripe_1, take_middle = self._waiting(
+            m, "to_middle", token, first_token, first_done, serve, pulses_1[-1])
+        m.d.comb += first_room.eq(middle_room)
 
         ready, ready_valid, ready_plan = Signal(token), Signal(), Signal(products)
         begin_middle = Signal()
-        m.d.comb += take_middle.eq((ripe_1 != 0) & ~ready_valid)
+        m.d.comb += take_middle.eq(ripe_1 & ~ready_valid)
         plan = self._descriptor(m, "plan_middle", 2, to_middle.table)
         with m.If(take_middle):
             m.d.sync += [ready.eq(to_middle), ready_plan.eq(plan)]
@@ -344,15 +342,14 @@ class Sequencer(wiring.Component):
             ]
 
         # -- Last product.
-        ripe_2 = Signal(range(in_flight + 1))
-        to_last, last_room_, take_last = self._waiting(
-            m, "to_last", token_2, middle_token, middle_done, begin_middle, ripe_2)
+        to_last, last_room_, ripe_2, take_last = self._waiting(
+            m, "to_last", token_2, middle_token, middle_done, begin_middle,
+            pulses_2[-1] | (middle_done & middle_skips))
         m.d.comb += last_room.eq(last_room_)
         m.d.sync += [
             pulses_2.eq(Cat(middle_done & ~middle_skips, pulses_2[:-1])),
             quiet.eq(~(middle_done & ~middle_skips) & (pulses_2[:-1] == 0)),
         ]
-        m.d.sync += ripe_2.eq(ripe_2 + (pulses_2[-1] | (middle_done & middle_skips)) - take_last)
 
         inside, owner = Signal(), Signal(3)
         # What a row's memory errors left behind.
@@ -387,7 +384,7 @@ class Sequencer(wiring.Component):
             gathered_bad, moves = Signal(), Signal()
             m.d.comb += [
                 moves.eq(final_valid & ~(final.end & gathered_valid)),
-                take_last.eq((ripe_2 != 0) & (~final_valid | moves)),
+                take_last.eq(ripe_2 & (~final_valid | moves)),
                 rows.put.eq(moves), rows.end.eq(final.end),
                 rows.i.held.eq(final.base), rows.i.running.eq(final.last), rows.i.entry.eq(final.entry),
             ]
@@ -437,7 +434,7 @@ class Sequencer(wiring.Component):
             released = current.entry
             tile_done = last.last
             m.d.comb += [
-                take_last.eq((ripe_2 != 0) & ~final_valid),
+                take_last.eq(ripe_2 & ~final_valid),
                 begin_last.eq(final_valid & (~last.busy | last_ends)),
                 last.go.eq(last_go),
                 last.job.running.eq(final.last),
@@ -447,10 +444,10 @@ class Sequencer(wiring.Component):
             self._steps(m, last.job, final_plan)
             with m.If(begin_last):
                 m.d.sync += [current.eq(final), current_plan.eq(final_plan), current_bad.eq(final_bad)]
-            # The second beat of a pair of tiles takes the cycle after them.
-            pair_ends = Signal()
-            m.d.sync += pair_ends.eq(last_ends & current_plan.turned)
-            wants_last = last.busy & has_credit & ~(pair_ends & ~current_plan.turned)
+            # The second beat of a pair of tiles takes the cycle after them, unless a pair of tiles follows.
+            waits = Signal()
+            m.d.sync += waits.eq(last_ends & current_plan.turned & final_valid & ~final_plan.turned)
+            wants_last = last.busy & has_credit & ~waits
             # A tile reserves its beat with its first slot; the flag lags, so one beat stays in reserve.
             takes = last_go & ~inside
             m.d.sync += [
@@ -528,14 +525,27 @@ class Sequencer(wiring.Component):
                 self._roles(m, slot, current_plan.columns_log2, current_plan.ranks, last)
         return m
 
-    def _waiting(self, m: Module, name: str, layout, token, done, begun, ripe):
-        """Tokens between two products: (head, room for one more to begin, take)."""
-        m.submodules[name] = queue = fifo.SyncFIFO(width=layout.size, depth=self.config.in_flight)
+    def _waiting(self, m: Module, name: str, layout, token, done, begun, ripens):
+        """Tokens between two products: (head, room for one more to begin, the head is ripe, take).
+
+        Room was seen when a token's lookup began, and only what is ripe is taken: the queue needs no level.
+        """
+        depth = self.config.in_flight
+        m.submodules[name] = store = memory.Memory(shape=layout.size, depth=depth, init=[])
+        write, read = store.write_port(), store.read_port(domain="comb")
         take = Signal(name=f"take_{name}")
-        count = Signal(range(self.config.in_flight + 1), name=f"count_{name}")
-        m.d.comb += [queue.w_data.eq(token), queue.w_en.eq(done), queue.r_en.eq(take)]
-        m.d.sync += count.eq(count + begun - take)
-        return data.View(layout, queue.r_data), count != self.config.in_flight, take
+        head, tail = (Signal(range(depth), name=f"{end}_{name}") for end in ("head", "tail"))
+        # From `begun` on, and of those the ripe ones; what is asked of the numbers comes from registers.
+        count, ripe = (Signal(range(depth + 1), name=f"{kind}_{name}") for kind in ("count", "ripe"))
+        room, some = Signal(name=f"room_{name}", init=1), Signal(name=f"some_{name}")
+        m.d.comb += [write.data.eq(token), write.addr.eq(tail), write.en.eq(done), read.addr.eq(head)]
+        m.d.sync += [
+            tail.eq(tail + done), head.eq(head + take),
+            count.eq(count + begun - take), ripe.eq(ripe + ripens - take),
+            room.eq(Mux(room, ~((count == depth - 1) & begun & ~take), take)),
+            some.eq(ripens | (some & ~((ripe == 1) & take))),
+        ]
+        return data.View(layout, read.data), room, some, take
 
     def _steps(self, m: Module, job, plan):
         """Fills a job's loops from a descriptor's step."""
