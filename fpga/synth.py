@@ -26,6 +26,9 @@ __all__ = ["Area", "Report", "SHELL", "lines", "synthesise"]
 
 # What the standard SmartSSD shell leaves to the user. Source: UG1382 table 8, the DDR controller taken off.
 SHELL = {"lut": 310_000, "ff": 655_000, "bram36": 620, "uram": 104, "dsp": 1_341}
+# What a net costs beside a LUT, in ps: twice Yosys' default. Its LUTs have the delays of an older family, in which
+# fast pins make seven small LUTs cheaper than six; in UltraScale+ the nets decide, so the levels, which are counted.
+NET_DELAY = "scratchpad -set synth_xilinx.abc9.W 600"
 FLOW = "synth_xilinx -family xcup -flatten -noiopad -noclkbuf"
 
 # LUTs that one memory or shift-register primitive takes (UG974).
@@ -101,7 +104,8 @@ def _map(
     own = texts[name]
     boxes = [interface(texts[part]) for part in sorted(parts)]
     packed = [dsp.PATTERN, dsp.MAPPING, dsp.PREPARE] if pack_products and dsp.has_product(own) else []
-    digest = hashlib.sha256(json.dumps([own, boxes, FLOW, _yosys_version(), *packed]).encode()).hexdigest()[:16]
+    content = [own, boxes, NET_DELAY, FLOW, _yosys_version(), *packed]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     path = cache / f"{name}-{digest}.json"
     if not path.exists():
         work = cache / f"{name}-{digest}-{os.getpid()}"
@@ -114,7 +118,7 @@ def _map(
             (work / "pattern.v").write_text(dsp.PATTERN)
             (work / "mapping.v").write_text(dsp.MAPPING)
             read = dsp.steps(read, name)
-        log = yosys([*read, map_it], cwd=work)
+        log = yosys([*read, NET_DELAY, map_it], cwd=work)
         path.with_suffix(".log").write_text(log)
         (work / "mapped.json").replace(path)
         shutil.rmtree(work)
