@@ -39,7 +39,7 @@ def lookups(program, bundle, config):
 def modelled(bags, config, *, filled=0):
     """What the golden model says of the program that was carried out last."""
     program, bundle = bags.program, bags.bundle
-    at = {name: buffer.address // config.beat_bytes for name, buffer in bags._buffers.items()}
+    at = {name: buffer.address // config.beat_bytes for name, buffer in bags._runs.buffers.items()}
     memory = {}
     for name, image in (("program", program.words), ("inputs", program.inputs)):
         for number, words in enumerate(image.reshape(-1, config.words).tolist()):
