@@ -25,16 +25,17 @@ def report(preset: str, core: str) -> Report:
 @bench("area")
 def area() -> Iterator[Row]:
     """Area of the shipping cores against the standard shell, and logic depth of every core."""
-    reports = {("smartssd", core): report("smartssd", core) for core in ("emb", "tt")}
+    reports = {("smartssd", core): report("smartssd", core) for core in ("emb", "mlp", "tt")}
     shipping = reports["smartssd", "tt"]
-    for core, what in (("emb", "EMB core"), ("tt", "TT unit by itself")):
+    for core, what in (("emb", "EMB core"), ("mlp", "MLP core"), ("tt", "TT unit by itself")):
         for key, value in reports["smartssd", core].total.as_dict().items():
             if key in SHELL:
                 limit = int(SHELL[key] * SHARE / 100)
                 yield at_most(
                     f"area.{core}.{key}", f"{what} of smartssd; {SHARE} % of the shell's", value, UNITS[key], limit
                 )
-    for preset, core in (("smartssd", "emb"), ("smartssd", "tt"), ("tiny", "emb"), ("tiny", "tt"), ("screc", "serial")):
+    for preset, core in (("smartssd", "emb"), ("smartssd", "mlp"), ("smartssd", "tt"), ("tiny", "emb"), ("tiny", "mlp"),
+                         ("tiny", "tt"), ("screc", "serial")):
         known = reports.get((preset, core)) or report(preset, core)
         name = core if preset == "smartssd" else f"{core}.{preset}"
         where = known.worst.path[0].removeprefix("in ") if known.worst.path else "no logic"

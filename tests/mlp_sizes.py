@@ -9,7 +9,7 @@ from hw.mlp.config import MlpConfig
 _REST = {"lut_products": 0, "reads_in_flight": 8, "writes_in_flight": 8, "program_beats": 16, "load_beats": 32,
          "output_beats": 32, "staged_tiles": 8}
 TINY = MlpConfig(units=2, rows=2, width=2, words=8, row_lines=256, weight_lines=512, addend_lines=256, **_REST)
-_LARGE = {**_REST, "staged_tiles": 16, "row_lines": 1024, "weight_lines": 4096, "addend_lines": 2048}
+_LARGE = {**_REST, "staged_tiles": 32, "row_lines": 1024, "weight_lines": 4096, "addend_lines": 2048}
 SMARTSSD = MlpConfig(units=4, rows=4, width=4, words=16, **_LARGE)
 SCREC = MlpConfig(units=4, rows=8, width=1, words=16, **_LARGE)
 SHAPES = {"tiny": TINY, "smartssd": SMARTSSD, "screc": SCREC}

@@ -137,6 +137,13 @@ def test_predictions_on_the_card_are_the_oracles_and_as_good_as_float64(trained)
     print(f"AUC {auc(found[0], label):.4f}, float64 {auc(exact, label):.4f}, {len(label)} samples")
 
 
+def test_the_example_of_the_readme_runs(capsys):
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    (example,) = [block for block in code if "MlpNetwork(" in block]
+    exec(example, {})
+    assert capsys.readouterr().out.startswith("(64, 1) ")
+
+
 def test_the_example_of_the_page_runs(capsys):
     code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "mlp-core.md").read_text(), re.S)
     (example,) = [block for block in code if 'preset="tiny"' in block]

@@ -1,0 +1,237 @@
+"""The shipping MLP core on the simulated card: multiplier slots that networks, layers and matrix products use."""
+
+import time
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.framework import Row, at_least, at_most, bench, figure
+from fpga.card import open as open_card
+from fpga.card.device import Device
+from fpga.network import Runner
+from gen import config
+from gen.layers import Compiler, Program, gemms
+from gen.network import Network
+from golden import fp32, matrix
+from golden.mlp_cycles import Sizes, cycles
+from hw.isa import MLP
+from hw.mlp.config import MlpConfig
+
+PRESET = "smartssd"
+DEVICE = "smartssd"
+MODELS = ("rm0", "rm1", "rm2", "rm3")
+DIMS = (16, 32, 64, 128, 256)
+LAYER_DIMS = (16, 64)
+BATCH = 128
+CLOCK_HZ = 300e6
+WHOLE, LAYER = 95, 99       # per cent of the slots, targets
+GEMMS = {64: (16, 90), 128: (6, 95), 256: (2, 98)}     # side -> products in a row, per cent of the roofline
+EMPTY = np.zeros((0, 16), np.uint32)
+
+
+@cache
+def _runner(memory: str) -> Runner:
+    return Runner(open_card("sim", core="mlp", preset=PRESET, device=DEVICE, memory=memory), _config().words)
+
+
+@cache
+def _config() -> MlpConfig:
+    chosen: MlpConfig = config.load(PRESET).cores["mlp"]
+    return chosen
+
+
+def _model(name: str, dim: int) -> Network:
+    return Network.model(f"screc_{name}", dim=dim)
+
+
+def _inputs(compiler: Compiler, count: int) -> NDArray[np.uint32]:
+    network, random = compiler.network, np.random.default_rng(count)
+    sparse = random.standard_normal((count, network.features, network.dim), np.float32) if network.features else None
+    return compiler.inputs(random.standard_normal((count, network.inputs), np.float32), sparse)
+
+
+def _cycles(memory: str, program: Program, inputs: NDArray[np.uint32]) -> int:
+    runner = _runner(memory)
+    runner.run(program.words, inputs, program.outputs_beats)
+    return runner.last["cycles"]
+
+
+def _load(memory: str, compiler: Compiler) -> None:
+    runner = _runner(memory)
+    runner.weights(compiler.weights)
+    if len(compiler.load.words):
+        _cycles(memory, compiler.load, EMPTY)
+
+
+def _steady(memory: str, network: Network, batch: int = BATCH, batches: int = 1) -> float:
+    """Cycles of a batch in a row of them: what a run takes to begin and to end is left out."""
+    compiler = Compiler(network, _config(), batch=batch)
+    _load(memory, compiler)
+    first, both = (_cycles(memory, compiler.compile(batch * n), _inputs(compiler, batch * n))
+                   for n in (batches, 2 * batches))
+    return (both - first) / batches
+
+
+@bench("mlp_networks")
+def networks() -> Iterator[Row]:
+    """RM0 to RM3 of SCRec whole, batches of 128, weights resident or streamed: slots with useful products."""
+    macs = _config().macs
+    useful: dict[str, float] = {}
+    taken: dict[str, float] = {}
+    for name in MODELS:
+        for dim in DIMS:
+            network = _model(name, dim)
+            used = _steady("ideal", network, batches=2 if network.macs < 200_000 else 1)
+            needed = network.macs * BATCH / macs
+            useful[name], taken[name] = useful.get(name, 0) + needed, taken.get(name, 0) + used
+            yield figure(f"mlp.slots.{name}.d{dim}", f"{name.upper()}, D {dim}: multiplier slots used",
+                         100 * needed / used, "%")
+            yield figure(f"mlp.inferences.{name}.d{dim}", "inferences at 300 MHz", CLOCK_HZ * BATCH / used / 1e3, "k/s")
+    for name in MODELS:
+        what = f"{name.upper()}, all D together: multiplier slots used"
+        share = 100 * useful[name] / taken[name]
+        yield at_least(f"mlp.slots.{name}", what, share, "%", WHOLE) if name in ("rm2", "rm3") else figure(
+            f"mlp.slots.{name}", what, share, "%")
+
+
+@bench("mlp_layers")
+def layers() -> Iterator[Row]:
+    """Each layer of RM0 to RM3 between others of a row of batches, by the cycle model that equals the RTL."""
+    sizes = _config()
+    chosen = Sizes(**{name: getattr(sizes, name) for name in Sizes._fields if hasattr(sizes, name)},
+                   counters=1 << (len(MLP.counters) - 1).bit_length())
+    for name in MODELS:
+        for dim in LAYER_DIMS:
+            network = _model(name, dim)
+            compiler = Compiler(network, sizes, batch=BATCH)
+            program = compiler.compile(3 * BATCH, cold=True)
+            beats = [tuple(beat) for beat in program.words.reshape(-1, sizes.words).tolist()]
+            beats += [(0,) * sizes.words] * 64      # what is read ahead of the end
+            run = cycles(chosen, program=0, program_count=len(program.words), words=beats.__getitem__, inputs=1 << 22,
+                         weights=2 << 22, outputs=3 << 22, result=(4 << 22) - 16, most=10_000_000,
+                         latency=Device.load(DEVICE).port.ideal_latency)
+            begins = sorted((span.first, number) for number, span in run.spans.items())
+            spent: dict[str, int] = {}
+            # The second batch: the first waits for weights, the last has nobody behind it.
+            third = len(begins) // 3
+            for (first, number), (following, _) in zip(begins[third:2 * third], begins[third + 1:], strict=False):
+                about = program.steps[number].about.split(",")[0]
+                spent[about] = spent.get(about, 0) + following - first
+            for label, layer in network.layers():
+                whole = layer.inputs % sizes.width == 0 and layer.outputs % sizes.columns == 0
+                share = 100 * layer.inputs * layer.outputs * BATCH / sizes.macs / spent[f"layer {label}"]
+                what = f"{name.upper()}, D {dim}, layer {label}, {layer.inputs} to {layer.outputs}: slots used"
+                key = f"mlp.layer.{name}.d{dim}.{label.replace(' ', '')}"
+                yield at_least(key, what, share, "%", LAYER) if whole else figure(key, what, share, "%")
+
+
+@bench("mlp_gemm")
+def products() -> Iterator[Row]:
+    """FP32 matrix products one behind the other from memory to memory, against the smaller of 512 products a
+    cycle and a beat a cycle.
+    """
+    sizes, random = _config(), np.random.default_rng(1)
+    for memory in ("ideal", "ddr4"):
+        for side, (many, target) in GEMMS.items():
+            pairs = list(random.standard_normal((2 * many, 2, side, side), np.float32))
+            took = []
+            for some in (pairs[:many], pairs):
+                made = gemms(some, sizes)
+                _runner(memory).weights(made.weights)
+                took.append(_cycles(memory, made.program, made.inputs))
+            used = (took[1] - took[0]) / many
+            compute, beats = side**3 / sizes.macs, 3 * side**2 / sizes.words
+            what = f"{side} x {side} x {side}, {memory} memory"
+            key = f"mlp.gemm.{side}.{memory}"
+            share = 100 * max(compute, beats) / used
+            label = f"{what}: of the roofline"
+            yield at_least(f"{key}.roofline", label, share, "%", target) if memory == "ideal" else figure(
+                f"{key}.roofline", label, share, "%")
+            yield figure(f"{key}.slots", f"{what}: multiplier slots", 100 * compute / used, "%")
+    network = Network.gemm(random.standard_normal((64, 64), np.float32))
+    used = _steady("ideal", network, batch=64, batches=16)
+    yield at_least("mlp.gemm.64.resident", "64 x 64 x 64, weights resident: multiplier slots (Vitis BLAS on a U250, "
+                   "not resident: 38.8, 69.8 and 82.5 % at 64, 128 and 256)", 100 * 512 / used, "%", 97)
+
+
+@bench("mlp_latency")
+def latency() -> Iterator[Row]:
+    """One sample through RM3: latency mode against throughput mode on the same core."""
+    for dim in (16, 64):
+        network = _model("rm3", dim)
+        took = {}
+        for mode in ("throughput", "latency"):
+            compiler = Compiler(network, _config(), batch=1)
+            _load("ideal", compiler)
+            took[mode] = _cycles("ideal", compiler.compile(1, mode=mode), _inputs(compiler, 1))
+            yield figure(f"mlp.latency.d{dim}.{mode}", f"RM3, D {dim}, one sample, {mode} mode", took[mode], "cycles")
+        times = took["throughput"] / took["latency"]
+        what = f"RM3, D {dim}, one sample: times shorter in latency mode"
+        # At D 64 the weights do not fit and come from memory once a run, whatever the mode.
+        yield at_least(f"mlp.latency.d{dim}", what, times, "times", 3.5) if dim == 16 else figure(
+            f"mlp.latency.d{dim}", what, times, "times")
+
+
+@bench("mlp_stream")
+def stream() -> Iterator[Row]:
+    """RM3, D = 256: 14.5 MiB of weights streamed from DDR4-2400 for every batch, against computing alone."""
+    network = _model("rm3", 256)
+    used = _steady("ddr4", network)
+    needed = network.macs * BATCH / _config().macs
+    yield at_least("mlp.stream.rm3.d256", "RM3, D 256, batches of 128: of the compute-bound rate",
+                   100 * needed / used, "%", 95)
+
+
+@bench("mlp_numerics")
+def numerics() -> Iterator[Row]:
+    """Errors against float64: a layer of 512 terms beside NumPy's float32; the sigmoid in units of the last place."""
+    random = np.random.default_rng(2)
+    x, w = (random.standard_normal(shape).astype(np.float32) for shape in ((128, 512), (512, 256)))
+    exact = x.astype(np.float64) @ w.astype(np.float64)
+    ours = np.abs(matrix.products(x, w.T, _config().width) - exact)
+    numpy = np.abs((x @ w) - exact)
+    yield at_most("mlp.error", "RMS error of 512 terms against NumPy float32's", float(
+        np.sqrt((ours**2).mean() / (numpy**2).mean())), "times", 1)
+    points = np.concatenate([random.uniform(-90, 20, 200_000), random.standard_normal(200_000)]).astype(np.float32)
+    exact = 1 / (1 + np.exp(-points.astype(np.float64)))
+    seen = np.abs(fp32.sigmoid(points).astype(np.float64) - exact) / np.spacing(exact.astype(np.float32))
+    normal = exact >= np.finfo(np.float32).tiny
+    yield at_most("mlp.sigmoid.ulp", "sigmoid, 400,000 points: largest error", float(seen[normal].max()), "ulp", 2)
+
+
+@bench("mlp_cpu")
+def cpu() -> Iterator[Row]:
+    """RM0 to RM3 at D = 64 in NumPy float32 on this machine, next to the core's rate at 300 MHz."""
+    for name in MODELS:
+        network = _model(name, 64)
+        random = np.random.default_rng(3)
+        dense = random.standard_normal((BATCH, network.inputs), np.float32)
+        sparse = random.standard_normal((BATCH, network.features * network.dim), np.float32)
+        bottom, top = ([(layer.weights, layer.bias if layer.bias is not None else np.zeros(layer.outputs, np.float32))
+                        for layer in part] for part in (network.bottom, network.top))
+        times = []
+        for _ in range(15):
+            start = time.perf_counter()
+            x = dense
+            for weights, bias in bottom:
+                x = np.maximum(x @ weights + bias, 0)
+            x = np.concatenate([sparse, x], axis=1)
+            for weights, bias in top[:-1]:
+                x = np.maximum(x @ weights + bias, 0)
+            x = 1 / (1 + np.exp(-(x @ top[-1][0] + top[-1][1])))
+            times.append(time.perf_counter() - start)
+        theirs, ours = BATCH / float(np.median(times)), CLOCK_HZ * BATCH / _steady("ideal", network)
+        yield figure(f"mlp.cpu.{name}", f"{name.upper()}, D 64, NumPy float32 on this machine", theirs / 1e3,
+                     "k inferences/s")
+        yield figure(f"mlp.cpu.{name}.times", "the core at 300 MHz against it", ours / theirs, "times")
+
+
+@bench("mlp_sim")
+def simulation() -> Iterator[Row]:
+    """Speed of the simulated card with the shipping MLP core, the array busy."""
+    network = _model("rm1", 64)
+    _steady("ideal", network)
+    yield at_least("sim.mlp.cycles_per_s", "the shipping MLP core on the simulated card, one thread",
+                   _runner("ideal").card.cycles_per_s, "cycles/s", 20_000)
