@@ -63,14 +63,15 @@ class Span:
 
 @dataclass(eq=False)
 class Load:
-    """A load of (part of) `span`. lines: field -> lines behind the span's first, for fields that hold lines."""
+    """A load of (part of) `span`. lines: field -> lines behind the span's first, for fields that hold lines. cycles:
+    that it takes, a beat a cycle at best."""
 
     name: str
     span: Span
     values: dict[str, int]
     lines: dict[str, int]
     about: str
-    beats: int
+    cycles: int
     needed: int = -1
     number: int = -1        # among the loads of its engine
     free_at: int = -1
@@ -294,8 +295,8 @@ class Schedule:
                 load = self.loads[waiting]
                 load.free_at = self._free_at(load, by_space[load.span.space])
                 begin = max(free[load.is_rows], ends[load.free_at] if load.free_at >= 0 else 0)
-                free[load.is_rows] = begin + load.beats
-                ready = max(ready, begin + load.beats + MEMORY)
+                free[load.is_rows] = begin + load.cycles
+                ready = max(ready, begin + load.cycles + MEMORY)
                 ahead = max(bisect_left(begins, begin), number - max(self.window, 1), min(number, 1))
                 places.append((min(number, max(load.free_at + 2, ahead)), number, waiting))
                 waiting += 1
@@ -368,8 +369,8 @@ class Schedule:
             span.partial[lines] = op.begin
 
     def predict(self) -> tuple[int, int]:
-        """About how many cycles the program takes to its last slot, and to its end: slots, waits for loads (a beat a
-        cycle), for lags, decoding and results on their way to memory."""
+        """About how many cycles the program takes to its last slot, and to its end: slots, waits for loads, for lags,
+        decoding and results on their way to memory."""
         config = self.config
         drain = pe_latency(config.width) + 2 * config.rows + config.columns + DRAIN
         busy, done = {True: 0, False: 0}, {True: [0], False: [0]}
@@ -388,8 +389,8 @@ class Schedule:
             after = ends[step.values.get("after_layers", 0)]
             if isinstance(item, Load):
                 start = max(decoded, after, busy[item.is_rows])
-                busy[item.is_rows] = start + item.beats
-                done[item.is_rows].append(start + item.beats + MEMORY)
+                busy[item.is_rows] = start + item.cycles
+                done[item.is_rows].append(start + item.cycles + MEMORY)
                 begun[engine].append(start)
                 continue
             tiles = next(ops)

@@ -92,7 +92,7 @@ class Compiler:
         loads = list(self.plan.resident_loads())
         steps = [Step(load.name, load.values | {name: load.span.line + lines for name, lines in load.lines.items()},
                       load.about) for load in loads]
-        beats = sum(load.beats for load in loads)
+        beats = sum(load.cycles for load in loads)
         return Program(_encoded(steps), tuple(steps), 0, 0, 0, beats, beats, 0)
 
     def compile(self, count: int, *, cold: bool = False, mode: str | None = None) -> Program:
@@ -182,21 +182,22 @@ class Compiler:
         found, full = 0, Full("rows", 0)
         for samples in tried:
             own: float | None = None
-            worse = 0
+            worse, enough = 0, False
             for chunks in CHUNKS:
                 try:
-                    cycles, sizes = self._try(Sizes(samples, chunks))
+                    cycles, sizes, is_ahead = self._try(Sizes(samples, chunks))
                 except Full as error:
                     full = error
                 else:
                     # More chunks leave room to load ahead, but each costs a rounding.
+                    enough = is_ahead or not self.keep
                     if own is None or cycles < 0.99 * own:
                         own, worse = cycles, 0
                         if best is None or cycles < best[0]:
                             best = cycles, sizes
                     else:
                         worse += 1
-                if chunks >= widest or worse == WORSE or own is not None and not self.keep:
+                if chunks >= widest or worse == WORSE or enough:
                     break
             found += own is not None
             if found == TRIED:
@@ -206,9 +207,9 @@ class Compiler:
                              f"mini-batches of {config.samples} samples")
         return best[1]
 
-    def _try(self, sizes: Sizes) -> tuple[float, Sizes]:
-        """Cycles of a batch when cut so, its loads going as far ahead as there is room; how it ends does not count, so
-        that a row of batches is what it is good at. Raises Full."""
+    def _try(self, sizes: Sizes) -> tuple[float, Sizes, bool]:
+        """Cycles of a batch when cut so; its loads go as far ahead as there is room, a mini-batch at least: whether
+        there is. How the batch ends does not count, so that a row of batches is what it is good at. Raises Full."""
         widest = widest_row(self.network, self.config)
         if sizes.samples * (widest // sizes.chunks) > self.config.row_lines:
             raise Full("rows", sizes.samples * (widest // sizes.chunks))
@@ -225,7 +226,7 @@ class Compiler:
                     break
                 except Full:
                     pass
-        return self._compile(count, sizes, False).issued * (self.batch / count), sizes
+        return self._compile(count, sizes, False).issued * (self.batch / count), sizes, sizes.window >= one
 
     def _samples(self, sizes: Sizes) -> int:
         return min(sizes.samples * self.config.samples, COUNT_MAX)

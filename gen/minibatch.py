@@ -9,6 +9,7 @@ __all__ = ["TO_MEMORY", "MiniBatch"]
 
 TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
 BIAS, PARTIAL = 1, 2
+BURST = 4       # cycles that a row takes at least if it does not follow the one before it in memory
 ACTIVATION = {"none": 0, "relu": 1, "sigmoid": 2}
 
 
@@ -182,5 +183,6 @@ class MiniBatch:
         span.loads = [Load("LOAD_ROWS", span, {
             "count": self.count, "source": base + self.start * beats + chunk.first, "stride": beats,
             "row_beats": chunk.beats, "features": 1, "apart": span.apart}, {"line": 0},
-            f"{'dense rows' if is_dense else 'features'}, {self.where}", self.count * chunk.beats)]
+            f"{'dense rows' if is_dense else 'features'}, {self.where}",
+            self.count * (chunk.beats if chunk.beats == beats else max(chunk.beats, BURST)))]
         return span

@@ -164,7 +164,6 @@ def test_products_on_the_simulated_card(simulated):
 def test_sizes_of_the_presets_are_those_of_the_tests():
     for name, config in make.SHAPES.items():
         of_preset = load(name).cores["mlp"]
-        for key in ("units", "rows", "width", "words", "row_lines", "weight_lines", "addend_lines",
-                    "staged_tiles"):
+        for key in ("units", "rows", "width", "words", "row_lines", "weight_lines", "addend_lines"):
             assert getattr(of_preset, key) == getattr(config, key), (name, key)
     assert Compiler(make.plain(3, 4), load("tiny").cores["mlp"]).weights.size
