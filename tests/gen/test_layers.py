@@ -1,6 +1,7 @@
 """Compiled networks: carried out by the oracle, their waits checked against every order in which engines could go,
 their slots counted."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -88,6 +89,57 @@ def test_results_are_the_networks_and_nothing_can_race(name, shape):
             np.testing.assert_array_equal(fp32.bits(got), fp32.bits(want))
             Replay(make.core(config), () if cold else [compiler.load.words]).run(program.words)
             assert result.counters["slots"] <= program.slots
+
+
+SEEDS = 200 if os.environ.get("HOTRAIL_REGRESS") else 16
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_any_network_on_any_core(seed):
+    """Networks and cores by chance, small memories among them; what does not fit is refused in a sentence."""
+    random = np.random.default_rng([seed, 7])
+
+    def one_of(*values):
+        return values[random.integers(len(values))]
+
+    config = None
+    while config is None:
+        try:
+            config = replace(make.TINY, units=one_of(2, 4), rows=one_of(2, 4, 8), width=one_of(1, 2, 4),
+                             words=one_of(8, 16), row_lines=one_of(128, 256, 1024), addend_lines=one_of(64, 256, 1024),
+                             weight_lines=one_of(128, 512, 2048))
+        except ValueError:
+            pass
+    widths = [one_of(1, 3, 13, 40, 200, 700), *random.integers(1, 60, random.integers(1, 4)).tolist()]
+    interaction = one_of("none", "concat", "dot")
+    if interaction == "none":
+        network = make.plain(*widths, last=one_of("none", "relu", "sigmoid"))
+    else:
+        network = make.joined(interaction, int(random.integers(1, 28)), one_of(1, 4, 6, 8, 16, 33), widths,
+                              random.integers(1, 60, 2).tolist(), "none")
+    batch, mode = one_of(1, 7, 16, 33), one_of(None, None, "throughput", "latency")
+    try:
+        compiler = Compiler(network, config, batch=batch)
+    except ValueError as error:
+        assert "memory has" in str(error) or "addends' memory, which has" in str(error)
+        return
+    program, core = compiler.compile(2 * batch + 1, cold=True, mode=mode), make.core(config)
+    dense, embeddings = make.batch(network, 2 * batch + 1, seed)
+    outputs, result = make.carry_out(core, program, compiler.weights, compiler.inputs(dense, embeddings))
+    assert result.code == 0
+    got = compiler.results(outputs, 2 * batch + 1)
+    np.testing.assert_array_equal(fp32.bits(got), fp32.bits(by_the_plan(compiler, dense, embeddings)))
+    if result.counters["tiles"] < 3000:
+        Replay(make.core(config)).run(program.words)
+
+
+def test_a_mode_for_all_layers():
+    compiler = Compiler(NETWORKS["layers"], make.SMARTSSD, batch=20)
+    for number, mode in enumerate(MLP.modes):
+        steps = compiler.compile(20, mode=mode).steps
+        assert {step.values["mode"] for step in steps if step.name == "LAYER"} == {number}
+    with pytest.raises(ValueError, match="mode must be one of throughput, latency, not 'fast'"):
+        compiler.compile(20, mode="fast")
 
 
 def weakened(program):

@@ -115,6 +115,8 @@ class Letter:
             y = fp32.add(y, c.addend_memory[unit, (item.addend_line + nth * c.rows + row) % self.a.shape[1]])
         if item.activation == mlp.RELU:
             y = fp32.maximum(y, np.zeros(c.columns, np.float32))
+        if item.activation == mlp.SIGMOID:
+            y = fp32.sigmoid(y)
         if g == item.groups - 1:
             y = np.where(np.arange(c.columns) < item.tail, y, np.float32(0))
         words, q, h = fp32.bits(y), g // c.halves, g % c.halves
@@ -199,6 +201,8 @@ LAYERS = [      # mode, count, groups, steps, addend, target, activation, furthe
     (0, 13, 3, 4, 2, 2, 0, {"addend_line": 50, "to_line": 50}),
     (0, 13, 3, 4, 2, 3, 1, {"addend_line": 3, "out": 2, "out_stride": 4}),
     (0, 7, 5, 3, 1, 3, 0, {"out": 1, "out_stride": 5}),
+    (0, 7, 3, 2, 1, 3, 2, {"tail": 1, "out_stride": 4}),
+    (1, 5, 5, 2, 0, 3, 2, {"tail": 3, "out_stride": 6}),
     (1, 1, 5, 7, 1, 0, 1, {"tail": 2}),
     (1, 11, 3, 5, 1, 0, 0, {}),
     (1, 5, 3, 3, 0, 1, 0, {"feature": 2, "to_line": 7, "to_apart": 5}),
