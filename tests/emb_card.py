@@ -1,91 +1,28 @@
-"""A card whose core is the oracle: what stands above a card is tested without a simulator."""
-
-from collections.abc import Mapping
+"""A card whose EMB core is the oracle."""
 
 import numpy as np
 
-from fpga.card import Buffer, Card, CardError, SsdStream
-from golden.emb import Emb, Memory
+from fpga.card import SsdStream
+from golden.emb import Memory
 from hw.isa import EMB
+from tests import oracle_card
 
 
-class OracleCard(Card):
-    """Buffers in host memory; `run` carries the program out at once. `spoil`, if set, changes the program."""
+class OracleCard(oracle_card.OracleCard):
+    kernel = EMB
+    ssd: SsdStream | None = None
 
-    clock_mhz = 300.0
-
-    def __init__(self, core: Emb):
-        self.core = core
-        self.beat_bytes = {"m00_axi": 4 * core.words, "m01_axi": 4 * core.words}
-        self.memory: dict[int, tuple[Buffer, np.ndarray]] = {}
-        self.next = 0x40_0000_1000
-        self.ssd: SsdStream | None = None
-        self.spoil = None
-        self.runs = 0
-        self.closed = False
-
-    def allocate(self, bytes, name, fill=None):
-        assert bytes % (4 * self.core.words) == 0, "buffers are whole beats"
-        assert name not in [buffer.name for buffer, _ in self.memory.values()]
-        buffer = Buffer(name, self.next, bytes)
-        self.memory[buffer.address] = (buffer, np.full(bytes, 0xA5 if fill is None else fill, np.uint8))
-        self.next += -(-bytes // 4096) * 4096 + 8192
-        return buffer
-
-    def free(self, buffer):
-        del self.memory[buffer.address]
-
-    def write(self, buffer, data, offset=0):
-        raw = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
-        if offset + len(raw) > buffer.bytes:
-            raise CardError("does not fit")
-        self.memory[buffer.address][1][offset:offset + len(raw)] = raw
-
-    def read(self, buffer, dtype=np.uint8, count=None, offset=0):
-        held = self.memory[buffer.address][1][offset:].view(dtype)
-        return held[:count].copy()
-
-    def run(self, arguments: Mapping):
-        assert set(arguments) == {argument.name for argument in EMB.arguments}
-        words = {name: self.memory[value.address][1].view(np.uint32) for name, value in arguments.items()
-                 if isinstance(value, Buffer)}
-        w = self.core.words
-
-        def arena(name):
-            return words[name][:arguments[f"{name}_beats"] * w]
-
+    def carry_out(self, program, arena, arguments):
         landed = np.zeros(0, np.uint32)
         if self.ssd is not None:
-            assert self.ssd.ring == arguments["ring"] and self.ssd.ring.bytes == arguments["ring_beats"] * 4 * w
+            beat = 4 * self.core.words
+            assert self.ssd.ring == arguments["ring"] and self.ssd.ring.bytes == arguments["ring_beats"] * beat
             pages = np.ascontiguousarray(self.ssd.data).view(np.uint32).reshape(-1, self.ssd.page_bytes // 4)
             landed = pages[self.ssd.transfers[:, 0]].reshape(-1)
             assert self.ssd.transfers[:, 1].tolist() == [k * self.ssd.page_bytes // self.ssd.beat_bytes
                                                          for k in range(len(self.ssd.transfers))]
-        program = words["program"][:arguments["program_count"] * EMB.words].copy()
-        if self.spoil:
-            self.spoil(program.reshape(-1, EMB.words))
-        done = self.core.run(Memory(program, arena("inputs"), arena("outputs"), arena("rows"), landed, 0,
+        return self.core.run(Memory(program, arena["inputs"], arena["outputs"], arena["rows"], landed, 0,
                                     arguments["ring_beats"]))
-        block = words["result"]
-        assert not block.any(), "progress and doorbell are cleared before a run"
-        for name in ("code", "instruction", "bag", "index", "detail"):
-            block[EMB.value(name).word] = getattr(done, name)
-        for name, value in done.counters.items():
-            block[EMB.value(name).word] = value & 0xFFFFFFFF
-            block[EMB.value(name).word + 1] = value >> 32
-        self.runs += 1
-
-    def wait(self, timeout_cycles=0):
-        return 0
 
     def stream(self, stream):
         self.ssd = stream
-
-    def close(self):
-        self.closed = True
-
-    def _unused(self, *_, **__):
-        raise NotImplementedError
-
-    abort = reset = step = set_faults = counters = clear = violations = _unused
-    cycles_per_s = 0.0

@@ -1,75 +1,12 @@
-"""A card whose MLP core is the oracle: what stands above a card is tested without a simulator."""
+"""A card whose MLP core is the oracle."""
 
-from collections.abc import Mapping
-
-import numpy as np
-
-from fpga.card import Buffer, Card, CardError
-from golden.mlp import Memory, Mlp
+from golden.mlp import Memory
 from hw.isa import MLP
+from tests import oracle_card
 
 
-class OracleCard(Card):
-    """Buffers in host memory; `run` carries the program out at once. `spoil`, if set, changes the program."""
+class OracleCard(oracle_card.OracleCard):
+    kernel = MLP
 
-    clock_mhz = 300.0
-    cycles_per_s = 0.0
-
-    def __init__(self, core: Mlp):
-        self.core = core
-        self.beat_bytes = {"m00_axi": 4 * core.words, "m01_axi": 4 * core.words}
-        self.memory: dict[int, tuple[Buffer, np.ndarray]] = {}
-        self.next = 0x40_0000_1000
-        self.spoil = None
-        self.runs = 0
-        self.closed = False
-
-    def allocate(self, bytes, name, fill=None):
-        assert bytes % (4 * self.core.words) == 0, "buffers are whole beats"
-        assert name not in [buffer.name for buffer, _ in self.memory.values()]
-        buffer = Buffer(name, self.next, bytes)
-        self.memory[buffer.address] = (buffer, np.full(bytes, 0xA5 if fill is None else fill, np.uint8))
-        self.next += -(-bytes // 4096) * 4096 + 8192
-        return buffer
-
-    def free(self, buffer):
-        del self.memory[buffer.address]
-
-    def write(self, buffer, data, offset=0):
-        raw = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
-        if offset + len(raw) > buffer.bytes:
-            raise CardError("does not fit")
-        self.memory[buffer.address][1][offset:offset + len(raw)] = raw
-
-    def read(self, buffer, dtype=np.uint8, count=None, offset=0):
-        return self.memory[buffer.address][1][offset:].view(dtype)[:count].copy()
-
-    def run(self, arguments: Mapping):
-        assert set(arguments) == {argument.name for argument in MLP.arguments}
-        words = {name: self.memory[value.address][1].view(np.uint32) for name, value in arguments.items()
-                 if isinstance(value, Buffer)}
-        arena = {name: words[name][:arguments[f"{name}_beats"] * self.core.words]
-                 for name in ("inputs", "weights", "outputs")}
-        program = words["program"][:arguments["program_count"] * MLP.words].copy()
-        if self.spoil:
-            self.spoil(program.reshape(-1, MLP.words))
-        done = self.core.run(Memory(program, arena["inputs"], arena["weights"], arena["outputs"]))
-        block = words["result"]
-        assert not block.any(), "the result block is cleared before a run"
-        for name in ("code", "instruction", "detail"):
-            block[MLP.value(name).word] = getattr(done, name)
-        for name, value in done.counters.items():
-            block[MLP.value(name).word] = value & 0xFFFFFFFF
-            block[MLP.value(name).word + 1] = value >> 32
-        self.runs += 1
-
-    def wait(self, timeout_cycles=0):
-        return 0
-
-    def close(self):
-        self.closed = True
-
-    def _unused(self, *_, **__):
-        raise NotImplementedError
-
-    abort = reset = step = set_faults = counters = clear = violations = stream = _unused
+    def carry_out(self, program, arena, arguments):
+        return self.core.run(Memory(program, arena["inputs"], arena["weights"], arena["outputs"]))
