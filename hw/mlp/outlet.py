@@ -173,7 +173,7 @@ class Outlet(wiring.Component):
         with m.If(go):
             m.d.sync += [
                 beat.group.eq(outgoing), beat.row.eq(row), beat.sigmoid.eq(tile.sigmoid), beat.final.eq(final),
-                beat.counts.eq(Cat(top >= half for half in range(config.halves))),
+                beat.counts.eq(Cat(Const(1, 1), *(top >= half for half in range(1, config.halves)))),
                 beat.last.eq(Cat(Mux(sample_ends, tile.columns, config.columns - 1)[:len(tile.columns)], top)),
                 *(beat.units[half].eq(Mux(tile.latency, part * config.halves + half, unit))
                   for half in range(config.halves)),
