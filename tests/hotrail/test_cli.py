@@ -9,10 +9,12 @@ from click.testing import CliRunner
 
 from fpga.depth import Depth
 from fpga.synth import Area, Report
-from gen.config import load
+from gen.config import load, names
 from hotrail.__main__ import main
+from hw.isa import EMB, MLP
 
 ROOT = Path(__file__).parents[2]
+KERNELS = {"emb": EMB, "mlp": MLP}
 
 
 def call(*arguments):
@@ -31,6 +33,18 @@ def test_verilog_is_the_same_twice(tmp_path):
     metadata = cores["hotrail_tt.json"]
     assert metadata["config"]["lanes"] == 1
     assert {s["name"] for s in metadata["streams"]} >= {"i_lookups", "i_load"}
+    # A pointer argument names the port that its buffer is reached by: the kernel has just these ports.
+    for name, kernel in KERNELS.items():
+        metadata = cores[f"hotrail_{name}.json"]
+        assert load("tiny").cores[name].words * 32 == metadata["ports"]["m00_axi__wdata"]["width"]
+        assert {port.split("_axi_")[0] for port in metadata["ports"] if port.startswith("m")} == {
+            argument.port for argument in kernel.arguments if argument.kind == "pointer"}
+        assert {"s_axi_control__awaddr", "interrupt"} <= set(metadata["ports"])
+
+
+def test_presets_have_the_kernels():
+    assert {name: set(load(name).cores) & set(KERNELS) for name in names()} == {
+        "tiny": {"emb", "mlp"}, "smartssd": {"emb", "mlp"}, "screc": {"mlp"}}
 
 
 def test_own_preset(tmp_path):
@@ -58,7 +72,8 @@ def test_unknown_bench():
 def test_lint_of_tiny():
     done = call("lint", "tiny")
     assert done.exit_code == 0, done.output
-    assert "tiny/tt" in done.output and "nothing but what is waived" in done.output
+    assert [line.partition(":")[0] for line in done.output.splitlines()] == [f"tiny/{n}" for n in load("tiny").cores]
+    assert done.output.count("nothing but what is waived") == len(load("tiny").cores)
 
 
 @pytest.mark.parametrize("levels, code", [(6, 0), (7, 1)])
