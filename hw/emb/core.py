@@ -5,7 +5,6 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import AXI4, AXI4Lite, attach, request_layout
-from hw.axi.control import ControlSlave
 from hw.axi.port import ReadPort
 from hw.axi.reader import Reader
 from hw.axi.writer import WritePort
@@ -16,9 +15,7 @@ from hw.emb.landing import TierArbiter
 from hw.emb.regions import CLIENTS
 from hw.emb.rows import RowFetch
 from hw.isa import EMB
-from hw.kernel.counters import CounterFile
-from hw.kernel.report import Reporter
-from hw.kernel.run import RunControl, told_layout
+from hw.kernel.frame import Frame, tell_first
 from hw.place import place
 from hw.pooling import PoolingUnit
 from hw.queue import BlockQueue
@@ -85,15 +82,11 @@ class EmbCore(wiring.Component):
         self._count(m)
         self._run(m)
 
-        control = self._control
-        wiring.connect(m, wiring.flipped(self.s_axi_control), control.bus)
+        frame = self._frame
+        wiring.connect(m, wiring.flipped(self.s_axi_control), frame.bus)
         attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
         attach(m, self.m01_axi, reader=self._rows_port.bus)
-        m.d.comb += [
-            self.interrupt.eq(control.interrupt),
-            self._front.arguments.eq(control.arguments),
-            self._reporter.base.eq(control.arguments.result),
-        ]
+        m.d.comb += [self.interrupt.eq(frame.interrupt), self._front.arguments.eq(frame.arguments)]
         for at in range(len(CLIENTS)):
             wiring.connect(m, self._front.o_requests[at], self._reads.i_requests[at])
             wiring.connect(m, self._reads.o[at], self._front.i[at])
@@ -105,19 +98,15 @@ class EmbCore(wiring.Component):
         sizes = {"row_beats_max": config.row_beats_max}
 
         beats_bits = config.row_beats_max.bit_length() + config.beat_log2
-        widths = dict.fromkeys((value.name for value in EMB.counters), 1)
-        widths |= {"tt_bytes": beats_bits, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1)}
-        widths |= dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)
-        self._counters = CounterFile(widths)
-        self._reporter = Reporter(words=config.words, counters=self._counters.period, kernel=EMB)
-        self._control = ControlSlave(kernel=EMB)
-        block = 1 << (self._reporter.beats - 1).bit_length()
+        self._frame = Frame(kernel=EMB, words=config.words, increments={
+            "tt_bytes": beats_bits, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1),
+            **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
         self._reads = ReadPort(
             beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
             clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 1))
         self._writes = WritePort(
             beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
-            clients=(config.output_beats, config.output_beats, block))
+            clients=(config.output_beats, config.output_beats, self._frame.block_beats))
         self._rows_port = Reader(beat_bytes=beat_bytes, outstanding=config.rows_in_flight)
         self._front = Front(config)
         self._arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
@@ -126,13 +115,11 @@ class EmbCore(wiring.Component):
         self._pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
         self._tt = TTUnit(config.tt)
         self._finish = Finish(config)
-        self._run_control = RunControl(kernel=EMB, period=self._counters.period)
 
-        flush, ports = self._run_control.flush, self._run_control.clean
+        flush, ports = self._frame.flush, self._frame.clean
         self._flush = flush
         for name, part, reset in (
-            ("control", self._control, None), ("run", self._run_control, None), ("totals", self._counters, None),
-            ("reporter", self._reporter, None),
+            ("frame", self._frame, None),
             ("reads", self._reads, ports), ("writes", self._writes, ports), ("rows_port", self._rows_port, ports),
             ("front", self._front, flush), ("arbiter", self._arbiter, flush), ("fetch", self._fetch, flush),
             ("pool", self._pool, flush), ("post_pool", self._finish, flush),
@@ -140,13 +127,13 @@ class EmbCore(wiring.Component):
             ("tt", self._tt, flush | self._front.flush_tt),
         ):
             place(m, platform, name, part, reset=reset)
-        m.d.comb += [port.stop.eq(self._run_control.stop) for port in (self._reads, self._writes, self._rows_port)]
+        m.d.comb += [port.stop.eq(self._frame.stop) for port in (self._reads, self._writes, self._rows_port)]
 
     def _rows(self, m: Module) -> None:
         """Rows of card memory and of the ring, up to their tiers' partial vectors."""
         config, front, arbiter, fetch = self.config, self._front, self._arbiter, self._fetch
         pool, finish = self._pool, self._finish
-        arguments = self._control.arguments
+        arguments = self._frame.arguments
         wiring.connect(m, front.o_dram, arbiter.i_dram)
         wiring.connect(m, front.o_ssd, arbiter.i_ssd)
         wiring.connect(m, arbiter.o, fetch.i)
@@ -190,13 +177,13 @@ class EmbCore(wiring.Component):
     def _results(self, m: Module) -> None:
         """Vectors, cache fills and the blocks out."""
         front, finish, writes, fetch = self._front, self._finish, self._writes, self._fetch
-        reporter = self._reporter
+        frame = self._frame
         wiring.connect(m, front.o_steps, finish.i_steps)
         # The request's address is the end of an adder, and the port compares it with what it holds.
         requests = SkidBuffer(request_layout())
         m.submodules.requests = self._flushed(requests)
         wiring.connect(m, finish.o_requests, requests.i)
-        for client, part, asks in ((OUTPUTS, finish, requests.o), (STATUS, reporter, reporter.o_requests)):
+        for client, part, asks in ((OUTPUTS, finish, requests.o), (STATUS, frame, frame.o_requests)):
             wiring.connect(m, asks, writes.i_requests[client])
             m.d.comb += [
                 writes.i_data[client].valid.eq(part.o_data.valid),
@@ -208,18 +195,17 @@ class EmbCore(wiring.Component):
         wiring.connect(m, front.o_copies, copies.i)
         wiring.connect(m, copies.o, writes.i_requests[COPIES])
         m.d.comb += [
-            finish.outputs.eq(self._control.arguments.outputs),
+            finish.outputs.eq(self._frame.arguments.outputs),
             finish.written.eq(writes.done[OUTPUTS]),
             # The arbiter keeps account of the queue behind.
             writes.i_data[COPIES].valid.eq(fetch.copy_valid), writes.i_data[COPIES].payload.data.eq(fetch.o_copy.data),
             front.bags_done.eq(finish.instruction_done), front.row_done.eq(writes.done[COPIES]),
-            reporter.done.eq(writes.done[STATUS]),
-            reporter.number.eq(self._counters.number), reporter.total.eq(self._counters.total),
-            reporter.progress.released.eq(front.released), reporter.progress.instructions_done.eq(front.finished),
+            frame.done.eq(writes.done[STATUS]),
+            frame.progress.released.eq(front.released), frame.progress.instructions_done.eq(front.finished),
         ]
         tell = Signal()
         m.d.sync += tell.eq(front.finish)
-        m.d.comb += reporter.tell.eq(tell & ~self._flush)
+        m.d.comb += frame.tell.eq(tell & ~self._flush)
 
     def _doorbell(self, m: Module) -> None:
         """Looks how far the host has filled the ring: now and then, and often while a row is waited for."""
@@ -228,9 +214,9 @@ class EmbCore(wiring.Component):
         asked, pause = Signal(), Signal(range(GLANCE_CYCLES))
         filled, polled, failed = Signal(len(arbiter.filled)), Signal(), Signal()
         ring = Signal()
-        m.d.sync += ring.eq(self._control.arguments.ring_beats != 0)
+        m.d.sync += ring.eq(self._frame.arguments.ring_beats != 0)
         m.d.comb += [
-            request.payload.address.eq(self._control.arguments.result + 4 * EMB.value("filled").word),
+            request.payload.address.eq(self._frame.arguments.result + 4 * EMB.value("filled").word),
             request.payload.beats.eq(1),
             answer.ready.eq(1),
             arbiter.filled.eq(filled), arbiter.polled.eq(polled),
@@ -251,8 +237,7 @@ class EmbCore(wiring.Component):
         self._doorbell_failed = failed
 
     def _count(self, m: Module) -> None:
-        counters, front, fetch, tt = self._counters, self._front, self._fetch, self._tt
-        events = counters.events
+        front, fetch, tt, events = self._front, self._fetch, self._tt, self._frame.events
         row, moved = front.row, fetch.events
         beat = self.config.beat_bytes
         beats = Signal(range(self.config.row_beats_max + 1))
@@ -278,11 +263,11 @@ class EmbCore(wiring.Component):
 
     def _run(self, m: Module) -> None:
         """From start to done."""
-        run, control, reporter, writes = self._run_control, self._control, self._reporter, self._writes
+        frame, writes = self._frame, self._writes
         front, finish, arbiter = self._front, self._finish, self._arbiter
         # Of the port's clients; the run control keeps the final report's out, which could not be told any more.
         unwritten = writes.error[OUTPUTS] | writes.error[COPIES] | writes.error[STATUS]
-        failed = (
+        tell_first(m, frame, (
             (front.error.valid, front.error.code, front.error.instruction, front.error.bag, front.error.index,
              front.error.detail),
             (finish.fault_valid, finish.fault.code, finish.fault.instruction, finish.fault.bag, 0,
@@ -293,19 +278,9 @@ class EmbCore(wiring.Component):
             (self._doorbell_failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
             (arbiter.timed_out, EMB.code("TIMEOUT"), front.finished, 0, 0, arbiter.position),
             (arbiter.overflow, EMB.code("RING_OVERFLOW"), front.finished, 0, 0, arbiter.filled),
-        )
-        fault = run.fault
-        for happens, *told in reversed(failed):
-            with m.If(happens):
-                m.d.comb += fault.valid.eq(1)
-                m.d.comb += [fault.told[name].eq(value)
-                             for name, value in zip(told_layout(EMB).members, told, strict=True)]
+        ))
         ports = (self._reads, self._writes, self._rows_port)
         m.d.comb += [
-            run.start.eq(control.start), run.abort.eq(control.abort), run.over.eq(front.done),
-            run.at.eq(front.finished), run.telling.eq(reporter.busy | reporter.tell),
-            run.quiet.eq(Cat(port.idle for port in ports).all()), run.reported.eq(reporter.finished),
-            control.status.eq(run.status), control.done.eq(run.ends), front.start.eq(run.begin),
-            reporter.finish.eq(run.report), reporter.header.eq(run.header.as_value()),
-            self._counters.clear.eq(run.clear), self._counters.events.cycles.eq(run.running),
+            frame.over.eq(front.done), frame.at.eq(front.finished), front.start.eq(frame.begin),
+            frame.quiet.eq(Cat(port.idle for port in ports).all()),
         ]

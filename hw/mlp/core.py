@@ -5,13 +5,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import AXI4, AXI4Lite, attach
-from hw.axi.control import ControlSlave
 from hw.axi.port import ReadPort
 from hw.axi.writer import WritePort
 from hw.isa import MLP
-from hw.kernel.counters import CounterFile
-from hw.kernel.report import Reporter
-from hw.kernel.run import RunControl, told_layout
+from hw.kernel.frame import Frame, tell_first
 from hw.mlp.addends import AddendMemory
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
@@ -76,36 +73,30 @@ class MlpCore(wiring.Component):
         self._outputs(m)
         self._count(m)
         self._run(m)
-        control = self._control
-        wiring.connect(m, wiring.flipped(self.s_axi_control), control.bus)
+        wiring.connect(m, wiring.flipped(self.s_axi_control), self._frame.bus)
         attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
         attach(m, self.m01_axi, reader=self._weight_reads.bus)
-        m.d.comb += self.interrupt.eq(control.interrupt)
+        m.d.comb += self.interrupt.eq(self._frame.interrupt)
         return m
 
     def _parts(self, m: Module, platform) -> None:
         config, beat_bytes = self.config, self.config.beat_bytes
-        self._counters = CounterFile(dict.fromkeys((value.name for value in MLP.counters), 1)
-                                     | {"instructions": 2, "corrected": 8, "uncorrectable": 2})
-        self._reporter = Reporter(words=config.words, counters=self._counters.period, kernel=MLP)
-        self._control = ControlSlave(kernel=MLP)
-        self._run_control = RunControl(kernel=MLP, period=self._counters.period)
-        block = 1 << (self._reporter.beats - 1).bit_length()
+        self._frame = Frame(kernel=MLP, words=config.words, increments={
+            "instructions": 2, "corrected": 8, "uncorrectable": 2})
         self._reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
                                clients=(config.program_beats, config.load_beats))
         self._weight_reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
                                       clients=(config.load_beats,))
         self._writes = WritePort(beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
-                                 clients=(config.output_beats, block))
+                                 clients=(config.output_beats, self._frame.block_beats))
         self._program = Program(config)
         self._row_loader, self._parameter_loader = RowLoader(config), ParameterLoader(config)
         self._sequencer, self._units, self._results = Sequencer(config), ComputeUnits(config), Results(config)
         self._rows, self._weights, self._addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
         self._outlet = Outlet(config)
-        flush, ports = self._run_control.flush, self._run_control.clean
+        flush, ports = self._frame.flush, self._frame.clean
         for name, part, reset in (
-            ("control", self._control, None), ("run", self._run_control, None), ("totals", self._counters, None),
-            ("reporter", self._reporter, None),
+            ("frame", self._frame, None),
             ("reads", self._reads, ports), ("weight_reads", self._weight_reads, ports),
             ("writes", self._writes, ports),
             # Not "program", which is a word of SystemVerilog.
@@ -115,13 +106,13 @@ class MlpCore(wiring.Component):
             ("weights", self._weights, flush), ("addends", self._addends, flush), ("outlet", self._outlet, flush),
         ):
             place(m, platform, name, part, reset=reset)
-        m.d.comb += [port.stop.eq(self._run_control.stop) for port in (self._reads, self._weight_reads, self._writes)]
+        m.d.comb += [port.stop.eq(self._frame.stop) for port in (self._reads, self._weight_reads, self._writes)]
 
     def _loads(self, m: Module) -> None:
         """Instructions to the engines, and what they bring to the memories."""
         program, rows, parameters, sequencer = (
             self._program, self._row_loader, self._parameter_loader, self._sequencer)
-        arguments = self._control.arguments
+        arguments = self._frame.arguments
         for port, client, part in ((self._reads, PROGRAM, program), (self._reads, ROWS, rows),
                                    (self._weight_reads, 0, parameters)):
             wiring.connect(m, part.o_requests, port.i_requests[client])
@@ -132,7 +123,7 @@ class MlpCore(wiring.Component):
         wiring.connect(m, rows.o_load, self._rows.i_load)
         wiring.connect(m, parameters.o_addends, self._addends.i_load)
         m.d.comb += [
-            program.start.eq(self._run_control.begin), program.arguments.eq(arguments),
+            program.start.eq(self._frame.begin), program.arguments.eq(arguments),
             rows.base.eq(arguments.inputs), parameters.base.eq(arguments.weights),
             self._weights.load.eq(parameters.o_weights),
         ]
@@ -141,7 +132,7 @@ class MlpCore(wiring.Component):
         for name, pulse in (("rows", rows.done), ("weights", parameters.done), ("layers", sequencer.done)):
             self._done[name] = count = Signal(32, name=f"{name}_done")
             m.d.sync += count.eq(count + pulse)
-            with m.If(self._run_control.flush):
+            with m.If(self._frame.flush):
                 m.d.sync += count.eq(0)
             for part in (rows, parameters, sequencer):
                 if hasattr(part, f"{name}_done"):
@@ -163,16 +154,15 @@ class MlpCore(wiring.Component):
         ]
 
     def _outputs(self, m: Module) -> None:
-        outlet, results, writes, reporter = self._outlet, self._results, self._writes, self._reporter
-        arguments = self._control.arguments
+        outlet, results, writes, frame = self._outlet, self._results, self._writes, self._frame
+        arguments = self._frame.arguments
         m.d.comb += [
             outlet.i_valid.eq(results.o_store_valid), outlet.i.eq(results.o_store),
             outlet.outputs.eq(arguments.outputs), outlet.reserve.eq(self._sequencer.reserve),
             self._sequencer.room.eq(outlet.room),
-            reporter.base.eq(arguments.result), reporter.done.eq(writes.done[STATUS]),
-            reporter.number.eq(self._counters.number), reporter.total.eq(self._counters.total),
+            frame.done.eq(writes.done[STATUS]),
         ]
-        for client, part in ((OUTPUTS, outlet), (STATUS, reporter)):
+        for client, part in ((OUTPUTS, outlet), (STATUS, frame)):
             wiring.connect(m, part.o_requests, writes.i_requests[client])
             m.d.comb += [
                 writes.i_data[client].valid.eq(part.o_data.valid),
@@ -183,19 +173,19 @@ class MlpCore(wiring.Component):
         under_way = Signal(16)
         asked = outlet.o_requests.valid & outlet.o_requests.ready
         m.d.sync += under_way.eq(under_way + asked - writes.done[OUTPUTS])
-        with m.If(self._run_control.flush):
+        with m.If(self._frame.flush):
             m.d.sync += under_way.eq(0)
         self._all_written = Signal()
         m.d.sync += self._all_written.eq((under_way == 0) & ~asked)
 
     def _count(self, m: Module) -> None:
-        sequencer, events = self._sequencer, self._counters.events
+        sequencer, frame, events = self._sequencer, self._frame, self._frame.events
         finished = Signal(2)
         m.d.sync += finished.eq(self._row_loader.done + self._parameter_loader.done + sequencer.done)
         self._finished = Signal(32)
-        with m.If(self._run_control.begin):
+        with m.If(self._frame.begin):
             m.d.sync += self._finished.eq(0)
-        with m.Elif(~self._run_control.flush):
+        with m.Elif(~self._frame.flush):
             m.d.sync += self._finished.eq(self._finished + finished)
         moves = [port.valid & port.ready for port in (
             self._reads.o[ROWS], self._weight_reads.o[0], self._writes.i_data[OUTPUTS])]
@@ -207,31 +197,24 @@ class MlpCore(wiring.Component):
             events.instructions.eq(finished), events.rows_beats.eq(moves[0]), events.weights_beats.eq(moves[1]),
             events.outputs_beats.eq(moves[2]), events.tiles.eq(sequencer.tile_valid), events.slots.eq(sequencer.valid),
             events.corrected.eq(corrected), events.uncorrectable.eq(lost),
-            self._reporter.progress.instructions_done.eq(self._finished),
-            self._reporter.tell.eq(finished.any() & ~self._run_control.flush),
+            frame.progress.instructions_done.eq(self._finished), frame.tell.eq(finished.any() & ~frame.flush),
         ]
         for name in STALLS:
-            m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~self._run_control.flush)
+            m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~self._frame.flush)
 
     def _run(self, m: Module) -> None:
         """From start to done."""
-        run, control, reporter, writes = self._run_control, self._control, self._reporter, self._writes
+        frame, writes = self._frame, self._writes
         program, sequencer = self._program, self._sequencer
         loaders = ((self._row_loader, INPUTS), (self._parameter_loader, WEIGHTS))
-        failed = [
+        tell_first(m, frame, [
             (program.error.valid, program.error.code, program.error.instruction, program.error.detail),
             *((part.error.valid, MLP.code("READ_ERROR"), part.error.instruction, detail) for part, detail in loaders),
             (writes.error[OUTPUTS] | writes.error[STATUS], MLP.code("WRITE_ERROR"), sequencer.number,
              writes.error[STATUS]),
             *((part.uncorrectable, MLP.code("MEMORY"), sequencer.number, number)
               for number, part in enumerate((self._rows, self._weights, self._addends))),
-        ]
-        fault = run.fault
-        for happens, *told in reversed(failed):
-            with m.If(happens):
-                m.d.comb += fault.valid.eq(1)
-                m.d.comb += [fault.told[name].eq(value)
-                             for name, value in zip(told_layout(MLP).members, told, strict=True)]
+        ])
         # All parts say that they are idle for some cycles: nothing is on its way between two of them.
         parts = (self._row_loader, self._parameter_loader, sequencer, self._results, self._outlet)
         calm = Signal(4)
@@ -241,10 +224,6 @@ class MlpCore(wiring.Component):
             m.d.sync += calm.eq(0)
         ports = (self._reads, self._weight_reads, self._writes)
         m.d.comb += [
-            run.start.eq(control.start), run.abort.eq(control.abort), run.over.eq(calm.all()),
-            run.at.eq(self._finished), run.telling.eq(reporter.busy | reporter.tell),
-            run.quiet.eq(Cat(port.idle for port in ports).all()), run.reported.eq(reporter.finished),
-            control.status.eq(run.status), control.done.eq(run.ends), reporter.finish.eq(run.report),
-            reporter.header.eq(run.header.as_value()), self._counters.clear.eq(run.clear),
-            self._counters.events.cycles.eq(run.running),
+            frame.over.eq(calm.all()), frame.at.eq(self._finished),
+            frame.quiet.eq(Cat(port.idle for port in ports).all()),
         ]

@@ -1,0 +1,100 @@
+"""What stands around the parts of every core: control slave, run, counters and report, wired together."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from amaranth.hdl import Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import AXI4Lite
+from hw.axi.control import ControlSlave
+from hw.isa import Kernel
+from hw.kernel.counters import CounterFile
+from hw.kernel.report import Reporter
+from hw.kernel.run import RunControl, told_layout
+from hw.layouts import arguments_layout
+from hw.place import place
+
+__all__ = ["Frame", "tell_first"]
+
+CYCLES = "cycles"   # the counter of a run's own length
+
+
+class Frame(wiring.Component):
+    """Takes a core from a write to its control slave through a run to the result block and `ap_done`.
+
+    Source: hw.isa; Vitis ap_ctrl_hs
+
+    Parameters  kernel: has a counter `cycles`, which is counted here; words: FP32 words of a beat; increments: bits of
+                a counter's largest increment, 1 where it is not said
+    Members     bus: In(AXI4-Lite), interrupt: Out, arguments: Out: of the control slave; over, fault, at, quiet: In,
+                flush, stop, clean, begin: Out: of the run control; events: In, of the counter file but for the cycles;
+                progress, tell: In, o_requests, o_data: Out(stream), done: In: of the reporter, a client of the write
+                port with a queue of `block_beats`
+    Timing      see hw.kernel.run; everything else is wires
+    Reset       idle; only with the bus
+    Golden      that of its parts          Tests  verif/test_emb.py, tests/fpga/test_card_emb.py, test_card_mlp.py
+    """
+
+    def __init__(self, *, kernel: Kernel, words: int, increments: Mapping[str, int]):
+        self.kernel, self.words = kernel, words
+        self.increments = {value.name: increments.get(value.name, 1) for value in kernel.counters}
+        self._counters = CounterFile(self.increments)
+        self._reporter = Reporter(words=words, counters=self._counters.period, kernel=kernel)
+        reporter = self._reporter.signature.members
+        super().__init__({
+            "bus": In(AXI4Lite(12)), "interrupt": Out(1), "arguments": Out(arguments_layout(kernel)),
+            "over": In(1), "fault": In(data.StructLayout({"valid": 1, "told": told_layout(kernel)})), "at": In(32),
+            "quiet": In(1), "flush": Out(1), "stop": Out(1), "clean": Out(1), "begin": Out(1),
+            "events": In(data.StructLayout({
+                name: bits for name, bits in self.increments.items() if name != CYCLES})),
+            "progress": reporter["progress"], "tell": In(1),
+            "o_requests": reporter["o_requests"], "o_data": Out(stream.Signature(32 * words)), "done": In(1),
+        })
+
+    def key(self) -> str:
+        bits = ",".join(f"{name}={bits}" for name, bits in self.increments.items())
+        return f"Frame(kernel={self.kernel.name},words={self.words},{bits})"
+
+    @property
+    def block_beats(self) -> int:
+        """Beats that the result block takes in the write port's queue, a power of two."""
+        return 1 << (self._reporter.beats - 1).bit_length()
+
+    def elaborate(self, platform):
+        m = Module()
+        counters, reporter = self._counters, self._reporter
+        control = ControlSlave(kernel=self.kernel)
+        run = RunControl(kernel=self.kernel, period=counters.period)
+        for name, part in (("control", control), ("run", run), ("totals", counters), ("reporter", reporter)):
+            place(m, platform, name, part)
+        connect, flipped = wiring.connect, wiring.flipped
+        connect(m, flipped(self.bus), control.bus)
+        connect(m, reporter.o_requests, flipped(self.o_requests))
+        connect(m, reporter.o_data, flipped(self.o_data))
+        for name in ("flush", "stop", "clean", "begin"):
+            m.d.comb += getattr(self, name).eq(getattr(run, name))
+        for name in ("over", "fault", "at", "quiet"):
+            m.d.comb += getattr(run, name).eq(getattr(self, name))
+        for name in self.increments:
+            m.d.comb += counters.events[name].eq(run.running if name == CYCLES else self.events[name])
+        m.d.comb += [
+            self.interrupt.eq(control.interrupt), self.arguments.eq(control.arguments),
+            control.status.eq(run.status), control.done.eq(run.ends), counters.clear.eq(run.clear),
+            run.start.eq(control.start), run.abort.eq(control.abort),
+            run.telling.eq(reporter.busy | reporter.tell), run.reported.eq(reporter.finished),
+            reporter.base.eq(control.arguments.result), reporter.header.eq(run.header.as_value()),
+            reporter.number.eq(counters.number), reporter.total.eq(counters.total), reporter.finish.eq(run.report),
+            reporter.progress.eq(self.progress), reporter.tell.eq(self.tell), reporter.done.eq(self.done),
+        ]
+        return m
+
+
+def tell_first(m: Module, frame: Frame, faults: Iterable[tuple[Any, ...]]) -> None:
+    """Tells the frame of the first of the faults that happens: (when, code and the words behind it) each."""
+    names = told_layout(frame.kernel).members
+    for happens, *told in reversed(list(faults)):
+        with m.If(happens):
+            m.d.comb += frame.fault.valid.eq(1)
+            m.d.comb += [frame.fault.told[name].eq(value) for name, value in zip(names, told, strict=True)]
