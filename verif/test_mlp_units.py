@@ -210,7 +210,9 @@ async def latency_and_rate_as_documented(dut):
 async def reset_midstream(dut):
     """Wherever a reset falls, nothing of the dropped tile is marked, and the tiles behind it are right."""
     bench = await Bench.begin(dut)
-    for at in rng("reset").sample(range(2, bench.tail + 2), 8):
+    # In every cycle in which the marks are on their way to the arrays, and in some behind.
+    inside = LATENCY + STAGES + 5
+    for at in (*range(2, inside), *rng("reset").sample(range(inside, bench.tail + 2), 6)):
         lost = [Tile(bench.config, bench.random, 4, bench.config.rows, OWN)]
         await bench.run(lost, cycles=at)
         await reset(dut, 1)
