@@ -1,19 +1,15 @@
 """The addends' memory against golden.mlp_memory: reads, results and loads in every cycle, and flipped bits."""
 import os
-from collections import deque
 
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
 
-from golden import secded
 from golden.mlp_memory import Addends
 from hw.mlp.addends import AddendMemory
 from hw.mlp.store import codewords
-from verif.bench import reset, seed, start
-from verif.bench.mlp import NARROW, TINY, words_of
-from verif.bench.pack import layout_of
+from verif.bench import seed
+from verif.bench.mlp import NARROW, TINY, MemoryBench, some_flips, words_of
 from verif.bench.runner import seeds, simulate
 
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
@@ -23,46 +19,20 @@ PAIRS = CONFIG.columns // 2
 ALL = (1 << CONFIG.units) - 1
 
 
-class Bench:
-    """The unit cycle by cycle; all outputs are judged. What lies in it outlives a test, as it does a reset."""
-
+class Bench(MemoryBench):
     model = Addends(units=CONFIG.units, columns=CONFIG.columns, lines=CONFIG.addend_lines)
 
-    def __init__(self, dut):
-        self.dut = dut
-        self.edge = RisingEdge(dut.clk)
-        self.layouts = {name: layout_of(name) for name in ("lines", "i_results", "i_load__payload")}
-        self.cycle = 0
-        self.writes = deque()       # (cycle from which reads see it, units, line, words of each)
-        self.addends = {}           # cycle -> addends
-        self.flags = {}             # cycle -> corrected, uncorrectable
-        self.flipped = {}           # (unit, line, pair) -> bits
+    quiet = ("read", "lines", "i_results", "i_load__valid")
+    packed, flag_latency = ("lines", "i_results", "i_load__payload"), FLAG_LATENCY
 
-    @classmethod
-    async def begin(cls, dut, filled=None):
-        start(dut)
-        bench = cls(dut)
-        bench._idle()
-        await reset(dut)
-        await bench.edge
-        if filled is not None:
-            for line in range(CONFIG.addend_lines):
-                assert await bench.step(load=a_load(filled, line=line))
-            await bench.flush()
-        return bench
-
-    def _idle(self):
-        for name in ("read", "lines", "i_results", "i_load__valid"):
-            getattr(self.dut, name).value = 0
+    async def fill(self, random):
+        for line in range(CONFIG.addend_lines):
+            assert await self.step(load=a_load(random, line=line))
 
     async def step(self, lines=None, results=None, load=None, read=None):
         """A cycle; True if the load was taken. read: whether the lines are needed (None: if there are any)."""
         dut, now = self.dut, self.cycle
-        while self.writes and self.writes[0][0] <= now:
-            _, units, line, words = self.writes.popleft()
-            self.model.write(units, line, words)
-            for key in [key for key in self.flipped if units >> key[0] & 1 and key[1] == line]:
-                del self.flipped[key]
+        self.settle()
         read = lines is not None if read is None else read
         dut.read.value = read
         if lines is not None:
@@ -75,19 +45,19 @@ class Bench:
         await self.edge
         taken = load is not None and dut.i_load__ready.value == 1
         assert load is None or taken == (not results), f"cycle {now}: load taken {taken}, results {results}"
-        due = now + AddendMemory.write_latency
         if results:
-            self.writes.append((due, results["units"], results["line"], np.array(results["words"])))
+            self._write(results["units"], results["line"], np.array(results["words"]))
         if taken:
-            self.writes.append((due, ALL, load["line"], np.array([load["words"]] * CONFIG.units)))
-        if now in self.addends:
-            want = self.addends.pop(now)
-            got = words_of(dut.addends.value, want.size)
-            assert got == want.ravel().tolist(), f"cycle {now}: addends of the lines of {now - LATENCY}"
-        told = (int(dut.corrected.value), dut.uncorrectable.value == 1)
-        assert told == self.flags.pop(now, (0, False)), f"cycle {now}: flags {told}"
-        self.cycle += 1
+            self._write(ALL, load["line"], np.array([load["words"]] * CONFIG.units))
+        self.judge()
         return taken
+
+    def _write(self, units, line, words):
+        def done():
+            self.model.write(units, line, words)
+            self.rewritten(lambda key: units >> key[0] & 1 and key[1] == line)
+
+        self.writes.append((self.cycle + AddendMemory.write_latency, done))
 
     def _expect(self, lines, read):
         words = self.model.read(lines)
@@ -95,26 +65,13 @@ class Bench:
         for (unit, line, pair), bits in self.flipped.items():
             if line != lines[unit]:
                 continue
-            two = words[unit, 2 * pair:2 * pair + 2]
-            right = np.uint64(int(two[0]) | int(two[1]) << 32)
-            data, corrected, bad = secded.decode(right ^ np.uint64(bits & (1 << 64) - 1),
-                                                 secded.encode(right) ^ np.uint8(bits >> 64))
-            two[:] = int(data) & 0xFFFFFFFF, int(data) >> 32
+            told = self.misread(words[unit, 2 * pair:2 * pair + 2], bits)
             if read:
-                found.append((bool(corrected), bool(bad)))
-        self.addends[self.cycle + LATENCY] = words
-        self.flags[self.cycle + FLAG_LATENCY] = (sum(c for c, _ in found), any(b for _, b in found))
+                found.append(told)
+        self.expect(LATENCY, {"addends": words}, found)
 
-    async def flush(self):
-        for _ in range(FLAG_LATENCY + 1):
-            await self.step()
-        assert not self.addends and not self.flags
-
-    def flip(self, unit, line, pair, bits):
-        """Turns bits of a codeword in the array over; when nothing is on its way."""
-        memory = getattr(getattr(self.dut, f"part_{unit}").store, f"store_{pair}")
-        memory[line].value = int(memory[line].value) ^ bits
-        self.flipped[unit, line, pair] = bits
+    def flip_at(self, unit, line, pair, bits):
+        self.flip(getattr(getattr(self.dut, f"part_{unit}").store, f"store_{pair}"), line, (unit, line, pair), bits)
 
 
 def some_lines(random, within=CONFIG.addend_lines):
@@ -205,18 +162,12 @@ async def reset_midstream(dut):
     """Contents survive a reset; flags of reads before it do not come out behind it, nor does a write go on."""
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, random)
-    bench.flip(0, 5, 0, 0b11)
+    bench.flip_at(0, 5, 0, 0b11)
     for _ in range(3):
         await bench.step([5] * CONFIG.units)
-    dut.rst.value = 1
+    await bench.step(results=some_results(random, units=ALL))
     dut.i_results.value = bench.layouts["i_results"].pack({**some_results(random, units=ALL), "valid": 1})
-    await bench.edge
-    bench._idle()
-    await bench.edge
-    dut.rst.value = 0
-    bench.addends.clear()
-    bench.flags.clear()
-    bench.cycle += 2
+    await bench.reset_now()
     assert await bench.step(load=a_load(random, line=5))
     for line in range(CONFIG.addend_lines):
         await bench.step([line] * CONFIG.units)
@@ -250,12 +201,9 @@ async def flipped_bits(dut):
     bench = await Bench.begin(dut, random)
     for _ in range(12):
         for _ in range(12):
-            bits = 0
-            while bits.bit_count() < int(random.choice([1, 1, 2])):
-                bits |= 1 << int(random.integers(72))
             key = int(random.integers(CONFIG.units)), int(random.integers(4)), int(random.integers(PAIRS))
             if key not in bench.flipped:
-                bench.flip(*key, bits)
+                bench.flip_at(*key, some_flips(random))
         for _ in range(40):
             await bench.step(some_lines(random, 4), read=bool(random.integers(2)))
         # What is written is whole again.
@@ -272,7 +220,7 @@ async def every_word_is_watched(dut):
     bench = await Bench.begin(dut, random)
     for unit in range(CONFIG.units):
         for pair in range(PAIRS):
-            bench.flip(unit, 1, pair, 1 << int(random.integers(72)))
+            bench.flip_at(unit, 1, pair, 1 << int(random.integers(72)))
     for read in (True, False):
         await bench.step([1] * CONFIG.units, read=read)
         assert bench.flags[bench.cycle - 1 + FLAG_LATENCY][0] == CONFIG.units * PAIRS * read

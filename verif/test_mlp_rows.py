@@ -1,20 +1,16 @@
 """The rows' memory against golden.mlp_memory: slots, results and loads in every cycle, and flipped bits."""
 import os
-from collections import deque
 
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
 
-from golden import secded
 from golden.mlp_memory import Rows
 from hw.mlp.records import LATENCY, SOURCE
 from hw.mlp.rows import RowMemory
 from hw.mlp.store import Store, codewords
-from verif.bench import reset, seed, start
-from verif.bench.mlp import NARROW, TINY, words_of
-from verif.bench.pack import layout_of
+from verif.bench import seed
+from verif.bench.mlp import NARROW, TINY, MemoryBench, some_flips, words_of
 from verif.bench.runner import seeds, simulate
 
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
@@ -23,37 +19,12 @@ ALL = (1 << CONFIG.samples) - 1
 FLAG_LATENCY = RowMemory(CONFIG).flag_latency
 
 
-class Bench:
-    """The unit cycle by cycle; all outputs are judged. What lies in it outlives a test, as it does a reset."""
-
+class Bench(MemoryBench):
     model = Rows(units=CONFIG.units, rows=CONFIG.rows, pieces=CONFIG.pieces, piece=CONFIG.piece, width=CONFIG.width,
                  lines=CONFIG.row_lines)
 
-    def __init__(self, dut):
-        self.dut = dut
-        self.edge = RisingEdge(dut.clk)
-        self.layouts = {name: layout_of(name) for name in ("slot", "i_rows", "i_load__payload")}
-        self.cycle = 0
-        self.writes = deque()       # (cycle from which slots see it, what to do)
-        self.operands = {}          # cycle -> x, f
-        self.flags = {}             # cycle -> corrected, uncorrectable
-        self.flipped = {}           # (unit, row, bank, pair, line) -> bits
-
-    @classmethod
-    async def begin(cls, dut, filled=None):
-        start(dut)
-        bench = cls(dut)
-        bench._idle()
-        await reset(dut)
-        await bench.edge
-        if filled is not None:
-            await bench.fill(filled)
-        return bench
-
-    def _idle(self):
-        self.dut.valid.value = 0
-        self.dut.i_rows.value = 0
-        self.dut.i_load__valid.value = 0
+    quiet, packed = ("valid", "i_rows", "i_load__valid"), ("slot", "i_rows", "i_load__payload")
+    flag_latency = FLAG_LATENCY
 
     async def fill(self, random):
         """Every line of every row, by loads."""
@@ -65,8 +36,7 @@ class Bench:
     async def step(self, slot=None, rows=None, load=None):
         """A cycle; True if the load was taken."""
         dut, now = self.dut, self.cycle
-        while self.writes and self.writes[0][0] <= now:
-            self.writes.popleft()[1]()
+        self.settle()
         dut.valid.value = slot is not None
         if slot is not None:
             dut.slot.value = self.layouts["slot"].pack(slot)
@@ -85,35 +55,27 @@ class Bench:
             self.writes.append((due, lambda: self._write(rows)))
         if taken:
             self.writes.append((due, lambda: self._load(load)))
-        self._judge(now)
-        self.cycle += 1
+        self.judge()
         return taken
 
     def _write(self, rows):
         self.model.write(rows["lanes"], rows["banks"], rows["lines"], np.array(rows["words"]))
-        self.flipped = {key: bits for key, bits in self.flipped.items() if not (
-            rows["lanes"] >> (key[0] * CONFIG.rows + key[1]) & rows["banks"] >> key[2] & 1
-            and rows["lines"][key[2]] == key[4])}
+        self.rewritten(lambda key: rows["lanes"] >> (key[0] * CONFIG.rows + key[1]) & rows["banks"] >> key[2] & 1
+                       and rows["lines"][key[2]] == key[4])
 
     def _load(self, load):
         self.model.load(load["unit"], load["row"], load["line"], load["turn"], load["words"])
-        self.flipped = {key: bits for key, bits in self.flipped.items()
-                        if (key[0], key[1], key[4]) != (load["unit"], load["row"], load["line"])}
+        self.rewritten(lambda key: (key[0], key[1], key[4]) == (load["unit"], load["row"], load["line"]))
 
     def _expect(self, slot):
         """What the slot gives, with the flips that lie in its way."""
-        whole = self.model.words
+        whole, found = self.model.words, []
         if self.flipped:
             self.model.words = whole.copy()
             told = {}
             for (unit, row, bank, pair, line), bits in self.flipped.items():
                 words = self.model.words[unit, row, bank, line, 2 * pair:2 * pair + 2]
-                right = np.uint64(int(words[0]) | int(words[1]) << 32)
-                data, corrected, bad = secded.decode(right ^ np.uint64(bits & (1 << 64) - 1),
-                                                     secded.encode(right) ^ np.uint8(bits >> 64))
-                words[:] = int(data) & 0xFFFFFFFF, int(data) >> 32
-                told.setdefault((unit, row, bank, line), []).append((bool(corrected), bool(bad)))
-            found = []
+                told.setdefault((unit, row, bank, line), []).append(self.misread(words, bits))
             for unit in range(CONFIG.units):
                 own = slot["lanes"] >> unit * CONFIG.rows & (1 << CONFIG.rows) - 1
                 for row in range(CONFIG.rows):
@@ -122,20 +84,9 @@ class Bench:
                         banks += [bank for m, bank in enumerate(slot["y_banks"]) if slot["y_groups"] >> m & 1]
                     for bank in banks:
                         found += told.get((unit, row, bank, slot["lines"][bank]), [])
-            self.flags[self.cycle + FLAG_LATENCY] = (sum(c for c, _ in found), any(b for _, b in found))
-        self.operands[self.cycle + LATENCY] = self.model.read(
-            slot["lines"], slot["x_bank"], slot["part"], slot["y_banks"])
+        x, f = self.model.read(slot["lines"], slot["x_bank"], slot["part"], slot["y_banks"])
+        self.expect(LATENCY, {"x": x, "f": f}, found)
         self.model.words = whole
-
-    def _judge(self, now):
-        dut = self.dut
-        if now in self.operands:
-            x, f = self.operands.pop(now)
-            for name, want in (("x", x), ("f", f)):
-                got = words_of(getattr(dut, name).value, want.size)
-                assert got == want.ravel().tolist(), f"cycle {now}: {name} of the slot of {now - LATENCY}"
-        got = (int(dut.corrected.value), dut.uncorrectable.value == 1)
-        assert got == self.flags.pop(now, (0, False)), f"cycle {now}: flags {got}"
 
     async def look(self, random):
         """At every piece."""
@@ -143,18 +94,9 @@ class Bench:
             for bank in range(CONFIG.pieces):
                 await self.step(a_slot(random, lines=[line] * CONFIG.pieces, x_bank=bank))
 
-    async def flush(self):
-        for _ in range(FLAG_LATENCY + 1):
-            await self.step()
-        assert not self.operands and not self.flags
-
-    def flip(self, unit, row, bank, pair, line, bits):
-        """Turns bits of a codeword in the array over; when nothing is on its way."""
-        memory = getattr(getattr(getattr(getattr(self.dut, f"unit_{unit}"), f"lane_{row}"), f"bank_{bank}"),
-                         f"store_{pair}")
-        memory[line].value = int(memory[line].value) ^ bits
-        key = unit, row, bank, pair, line
-        self.flipped[key] = self.flipped.get(key, 0) ^ bits
+    def flip_at(self, unit, row, bank, pair, line, bits):
+        lane = getattr(getattr(self.dut, f"unit_{unit}"), f"lane_{row}")
+        self.flip(getattr(getattr(lane, f"bank_{bank}"), f"store_{pair}"), line, (unit, row, bank, pair, line), bits)
 
 
 def draw_words(random, count):
@@ -273,20 +215,13 @@ async def reset_midstream(dut):
     """Contents survive a reset; flags of slots before it do not come out behind it, nor do writes go on."""
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, random)
-    await bench.flush()
-    bench.flip(0, 0, 0, 0, 5, 0b11)
+    bench.flip_at(0, 0, 0, 0, 5, 0b11)
     for _ in range(3):
         await bench.step(a_slot(random, lines=[5] * CONFIG.pieces, x_bank=0, lanes=1, keep=0))
-    # A write in the cycle of the reset is dropped.
-    dut.rst.value = 1
+    # A write in the cycle of the reset is dropped, and so is the one before.
+    await bench.step(rows=some_rows(random, lanes=ALL))
     dut.i_rows.value = bench.layouts["i_rows"].pack({**some_rows(random, lanes=ALL), "valid": 1})
-    await bench.edge
-    bench._idle()
-    await bench.edge
-    dut.rst.value = 0
-    bench.operands.clear()
-    bench.flags.clear()
-    bench.cycle += 2
+    await bench.reset_now()
     await bench.step(load=a_load(random, unit=0, row=0, line=5))
     await bench.look(random)
     await bench.flush()
@@ -320,17 +255,13 @@ async def flipped_bits(dut):
     """One flip is put right and counted where the slot needs the word, two are told there; none elsewhere."""
     random = np.random.default_rng(seed("flips"))
     bench = await Bench.begin(dut, random)
-    await bench.flush()
     pairs, lines = CONFIG.piece // 2, 4
     for _ in range(12):
         for _ in range(20):
-            bits = 0
-            while bits.bit_count() < int(random.choice([1, 1, 2])):
-                bits |= 1 << int(random.integers(72))
             key = (int(random.integers(CONFIG.units)), int(random.integers(CONFIG.rows)),
                    int(random.integers(CONFIG.pieces)), int(random.integers(pairs)), int(random.integers(lines)))
             if key not in bench.flipped:
-                bench.flip(*key, bits)
+                bench.flip_at(*key, some_flips(random))
         for _ in range(40):
             await bench.step(a_slot(random, lines))
         # What is written is whole again.
@@ -345,13 +276,12 @@ async def every_word_is_watched(dut):
     """All rows read at once with a flip in each: the count is that of the decoders, as rows and as columns."""
     random = np.random.default_rng(seed("watched"))
     bench = await Bench.begin(dut, random)
-    await bench.flush()
     pairs = CONFIG.piece // 2
     for unit in range(CONFIG.units):
         for row in range(CONFIG.rows):
             for bank in range(CONFIG.pieces):
                 for pair in range(pairs):
-                    bench.flip(unit, row, bank, pair, 1, 1 << int(random.integers(72)))
+                    bench.flip_at(unit, row, bank, pair, 1, 1 << int(random.integers(72)))
     most = []
     for y_groups in range(4):
         slot = a_slot(random, lines=[1] * CONFIG.pieces, lanes=ALL, source=SOURCE.FEATURES, keep=0, blank=0,

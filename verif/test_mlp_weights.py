@@ -1,20 +1,16 @@
 """The weights' memory against golden.mlp_memory: slots and loads in every cycle, and flipped bits."""
 import os
-from collections import deque
 
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
 
-from golden import secded
 from golden.mlp_memory import Weights
 from hw.mlp.records import LATENCY, SOURCE
 from hw.mlp.store import codewords
 from hw.mlp.weights import WeightMemory
-from verif.bench import reset, seed, start
-from verif.bench.mlp import NARROW, TINY, words_of
-from verif.bench.pack import layout_of
+from verif.bench import seed
+from verif.bench.mlp import NARROW, TINY, MemoryBench, some_flips, words_of
 from verif.bench.runner import seeds, simulate
 
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
@@ -23,43 +19,19 @@ FLAG_LATENCY = WeightMemory(CONFIG).flag_latency
 PAIRS = CONFIG.line_words // 2
 
 
-class Bench:
-    """The unit cycle by cycle; all outputs are judged. What lies in it outlives a test, as it does a reset."""
-
+class Bench(MemoryBench):
     model = Weights(units=CONFIG.units, words=CONFIG.line_words, lines=CONFIG.weight_lines)
 
-    def __init__(self, dut):
-        self.dut = dut
-        self.edge = RisingEdge(dut.clk)
-        self.layouts = {name: layout_of(name) for name in ("slot", "load")}
-        self.cycle = 0
-        self.loads = deque()        # (cycle from which slots see it, load)
-        self.lines = {}             # cycle -> w
-        self.flags = {}             # cycle -> corrected, uncorrectable
-        self.flipped = {}           # (unit, line, pair) -> bits
+    quiet, packed, flag_latency = ("valid", "load"), ("slot", "load"), FLAG_LATENCY
 
-    @classmethod
-    async def begin(cls, dut, filled=None):
-        start(dut)
-        bench = cls(dut)
-        dut.valid.value = 0
-        dut.load.value = 0
-        await reset(dut)
-        await bench.edge
-        if filled is not None:
-            for line in range(CONFIG.weight_lines):
-                for unit in range(CONFIG.units):
-                    await bench.step(load=a_load(filled, unit=unit, line=line))
-            await bench.flush()
-        return bench
+    async def fill(self, random):
+        for line in range(CONFIG.weight_lines):
+            for unit in range(CONFIG.units):
+                await self.step(load=a_load(random, unit=unit, line=line))
 
     async def step(self, slot=None, load=None):
         dut, now = self.dut, self.cycle
-        while self.loads and self.loads[0][0] <= now:
-            _, done = self.loads.popleft()
-            self.model.load(done["unit"], done["line"], done["words"])
-            for pair in range(PAIRS):
-                self.flipped.pop((done["unit"], done["line"], pair), None)
+        self.settle()
         dut.valid.value = slot is not None
         if slot is not None:
             dut.slot.value = self.layouts["slot"].pack(slot)
@@ -67,14 +39,12 @@ class Bench:
         dut.load.value = self.layouts["load"].pack({**load, "valid": 1}) if load else 0
         await self.edge
         if load:
-            self.loads.append((now + WeightMemory.write_latency, load))
-        if now in self.lines:
-            want = self.lines.pop(now)
-            got = words_of(dut.w.value, want.size)
-            assert got == want.ravel().tolist(), f"cycle {now}: w of the slot of {now - LATENCY}"
-        told = (int(dut.corrected.value), dut.uncorrectable.value == 1)
-        assert told == self.flags.pop(now, (0, False)), f"cycle {now}: flags {told}"
-        self.cycle += 1
+            self.writes.append((now + WeightMemory.write_latency, lambda: self._load(load)))
+        self.judge()
+
+    def _load(self, load):
+        self.model.load(load["unit"], load["line"], load["words"])
+        self.rewritten(lambda key: key[:2] == (load["unit"], load["line"]))
 
     def _expect(self, slot):
         w = self.model.read(slot["weight_line"])
@@ -82,27 +52,14 @@ class Bench:
         for (unit, line, pair), bits in self.flipped.items():
             if line != slot["weight_line"]:
                 continue
-            words = w[unit, 2 * pair:2 * pair + 2]
-            right = np.uint64(int(words[0]) | int(words[1]) << 32)
-            data, corrected, bad = secded.decode(right ^ np.uint64(bits & (1 << 64) - 1),
-                                                 secded.encode(right) ^ np.uint8(bits >> 64))
-            words[:] = int(data) & 0xFFFFFFFF, int(data) >> 32
+            told = self.misread(w[unit, 2 * pair:2 * pair + 2], bits)
             own = slot["source"] == SOURCE.OWN or (slot["source"] == SOURCE.SHARED and slot["unit"] == unit)
             if own and not slot["blank"]:
-                found.append((bool(corrected), bool(bad)))
-        self.lines[self.cycle + LATENCY] = w
-        self.flags[self.cycle + FLAG_LATENCY] = (sum(c for c, _ in found), any(b for _, b in found))
+                found.append(told)
+        self.expect(LATENCY, {"w": w}, found)
 
-    async def flush(self):
-        for _ in range(FLAG_LATENCY + 1):
-            await self.step()
-        assert not self.lines and not self.flags
-
-    def flip(self, unit, line, pair, bits):
-        """Turns bits of a codeword in the array over; when nothing is on its way."""
-        memory = getattr(getattr(self.dut, f"part_{unit}").store, f"store_{pair}")
-        memory[line].value = int(memory[line].value) ^ bits
-        self.flipped[unit, line, pair] = bits
+    def flip_at(self, unit, line, pair, bits):
+        self.flip(getattr(getattr(self.dut, f"part_{unit}").store, f"store_{pair}"), line, (unit, line, pair), bits)
 
 
 def a_slot(random, within=CONFIG.weight_lines, **fixed):
@@ -164,19 +121,12 @@ async def reset_midstream(dut):
     """Contents survive a reset; flags of slots before it do not come out behind it, nor does a load go on."""
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, random)
-    bench.flip(0, 5, 0, 0b11)
+    bench.flip_at(0, 5, 0, 0b11)
     for _ in range(3):
         await bench.step(a_slot(random, weight_line=5, source=SOURCE.OWN, blank=0))
-    dut.rst.value = 1
+    await bench.step(load=a_load(random))
     dut.load.value = bench.layouts["load"].pack({**a_load(random), "valid": 1})
-    await bench.edge
-    dut.valid.value = 0
-    dut.load.value = 0
-    await bench.edge
-    dut.rst.value = 0
-    bench.lines.clear()
-    bench.flags.clear()
-    bench.cycle += 2
+    await bench.reset_now()
     await bench.step(load=a_load(random, unit=0, line=5))
     for line in range(CONFIG.weight_lines):
         await bench.step(a_slot(random, weight_line=line))
@@ -214,12 +164,9 @@ async def flipped_bits(dut):
     bench = await Bench.begin(dut, random)
     for _ in range(12):
         for _ in range(12):
-            bits = 0
-            while bits.bit_count() < int(random.choice([1, 1, 2])):
-                bits |= 1 << int(random.integers(72))
             key = int(random.integers(CONFIG.units)), int(random.integers(4)), int(random.integers(PAIRS))
             if key not in bench.flipped:
-                bench.flip(*key, bits)
+                bench.flip_at(*key, some_flips(random))
         for _ in range(40):
             await bench.step(a_slot(random, 4))
         # What is loaded is whole again.
@@ -235,7 +182,7 @@ async def every_word_is_watched(dut):
     bench = await Bench.begin(dut, random)
     for unit in range(CONFIG.units):
         for pair in range(PAIRS):
-            bench.flip(unit, 1, pair, 1 << int(random.integers(72)))
+            bench.flip_at(unit, 1, pair, 1 << int(random.integers(72)))
     told = []
     for source in (SOURCE.SHARED, SOURCE.OWN, SOURCE.FEATURES):
         await bench.step(a_slot(random, weight_line=1, source=source, blank=0))

@@ -5,59 +5,42 @@ broken memories makes. Beside what each test compares, every run that ends is ch
 reads of memory that was never written, guard bytes around each buffer.
 """
 
-import json
 import os
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fpga import card
-from fpga.card import CardHang, CardViolation, ErrorResponse, Faults
+from fpga.card import CardViolation, Faults
 from gen.config import load
 from gen.layers import Compiler
 from golden.mlp import Memory, Mlp
 from hw.isa import MLP
+from tests.faulty import CHANNELS, PORTS, UNTOUCHED, FaultyBench, benches_of, count_of, side_by_side
 from tests.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
 from tests.mlp_programs import TO_MEMORY, Mix, Run, any_program
 from tests.mlp_sizes import TINY, batch, joined, plain
 
-FILL = 0xAA             # what lies in the outputs before a run
-UNSET = 0xDEADBEEF      # what lies in the result block before a run
-UNTOUCHED = FILL * 0x01010101
-CODES = {code.name: code.code for code in MLP.codes}
 COUNTED = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
 STALLED = ("stall_rows", "stall_weights", "stall_lag", "stall_write", "stall_program")
 PLACE = ("code", "instruction", "detail")
-LIMIT = 400_000         # cycles that any run here stays far below
 tried: Counter = Counter()      # faults by kind
 
 
-class Bench:
-    """A card and the oracle beside it."""
+class Bench(FaultyBench):
+    """A card with the MLP core. The programs that faults are tried on bring all that they use."""
+
+    limit = 400_000
 
     def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY):
-        self.config = config
+        super().__init__(card.open("sim", core=core, preset=config, memory=memory, process=process), MLP, config, tried)
         self.draw = np.random.default_rng(seed)
         self.oracle = Mlp(units=config.units, rows=config.rows, width=config.width, words=config.words,
                           row_lines=config.row_lines, weight_lines=config.weight_lines,
                           addend_lines=config.addend_lines)
-        self.card = card.open("sim", core=core, preset=config, memory=memory, process=process)
-        self.buffers = {}
-        self.busy = False
-
-    def place(self, name, data):
-        """A buffer of exactly that size, anew where it has another one."""
-        held = self.buffers.get(name)
-        if held is None or held.bytes != data.nbytes:
-            if held:
-                self.card.free(held)
-            self.buffers[name] = self.card.allocate(data.nbytes, name)
-        self.card.write(self.buffers[name], data)
-        return self.buffers[name]
 
     def network(self, network, count, cold=True):
         """A batch of a network."""
@@ -77,30 +60,10 @@ class Bench:
             "outputs": self.place("outputs", outputs), "outputs_beats": run.outputs_beats,
             "weights": self.place("weights", run.weights if len(run.weights) else empty),
             "weights_beats": len(run.weights),
-            "result": self.place("result", self.block())})
+            "result": self.place("result", self.block("instructions_done"))})
 
-    @staticmethod
-    def block():
-        """The result block before a run: progress is counted from 0, by whoever starts it."""
-        block = np.full(MLP.result_words, UNSET, np.uint32)
-        block[MLP.value("instructions_done").word] = 0
-        return block
-
-    def finish(self, run, cycles=LIMIT):
-        """Waits; the result block by name, and the outputs."""
-        self.card.wait(cycles)
-        return self.collect(run)
-
-    def collect(self, run):
-        self.busy = False
-        block = self.card.read(self.buffers["result"], np.uint32)
-        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0) for v in MLP.result}
-        outputs = self.card.read(self.buffers["outputs"], np.uint32)[:run.outputs_beats * self.config.words]
-        for name in ("inputs", "weights"):
-            data = getattr(run, name)
-            if data.size:
-                assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
-        return told, outputs
+    def kept(self, run):
+        return {"inputs": run.inputs, "weights": run.weights}
 
     def expected(self, run):
         """What the oracle makes of it, and the outputs."""
@@ -108,70 +71,18 @@ class Bench:
         memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), run.weights.reshape(-1), outputs)
         return self.oracle.run(memory, run.count), outputs
 
-    def same(self, run):
-        """Runs it on both; words and functional counters are the same. Returns the cycles."""
-        self.start(run)
-        return self.compare(run, *self.finish(run))
-
     def compare(self, run, told, outputs, corrected=0):
         result, wanted = self.expected(run)
         assert (told["code"], result.code) == (0, 0), told
-        different = np.flatnonzero(outputs != wanted)
-        assert not len(different), f"{len(different)} of {len(outputs)} words differ, the first is {different[0]}"
+        self.equal(outputs, wanted)
         assert {name: told[name] for name in COUNTED} == {name: result.counters[name] for name in COUNTED}
         assert told["instructions_done"] == result.instructions_done
         assert (told["corrected"], told["uncorrectable"]) == (corrected, 0)
         assert told["slots"] + sum(told[name] for name in STALLED) <= told["cycles"]
         return told["cycles"]
 
-    def whole(self, run, outputs):
-        """After a run that was cut short: every beat is the right one or was not touched."""
-        _, wanted = self.expected(run)
-        beats, right = (words.reshape(-1, self.config.words) for words in (outputs, wanted))
-        untouched = (beats == UNTOUCHED).all(axis=1)
-        assert (untouched | (beats == right).all(axis=1)).all()
-        return untouched & (right != UNTOUCHED).any(axis=1)
 
-    def clean(self):
-        """Whatever a test that failed has left behind."""
-        if self.busy:
-            self.card.reset()
-            self.busy = False
-        self.card.set_faults(Faults())
-        self.card.clear()
-
-    def mend(self, run):
-        """Nothing is left of a fault: the next run is right. The programs here bring all that they use."""
-        self.card.set_faults(Faults())
-        self.card.clear()
-        return self.same(run)
-
-
-def count_of(number):
-    """Of a fault's variants; the long runs try ten times as many."""
-    return number * (10 if os.environ.get("HOTRAIL_REGRESS") else 1)
-
-
-@pytest.fixture(scope="module")
-def benches(request):
-    """Cards by memory; at the end the number of faults goes to the terminal, and to the file HOTRAIL_MLP_FAULTS."""
-    made = {}
-
-    def get(memory="ideal", **options):
-        key = (memory, *sorted(options.items()))
-        if key not in made:
-            made[key] = Bench(memory, **options)
-        made[key].clean()
-        return made[key]
-
-    yield get
-    for bench in made.values():
-        bench.card.close()
-    text = ", ".join(f"{count} {kind}" for kind, count in tried.items())
-    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
-        print(f"\nMLP core: {sum(tried.values())} faults tried: {text}")
-    if path := os.environ.get("HOTRAIL_MLP_FAULTS"):
-        Path(path).write_text(json.dumps(tried))
+benches = benches_of(Bench, tried, "MLP", "HOTRAIL_MLP_FAULTS")
 
 
 @pytest.fixture
@@ -290,38 +201,22 @@ def test_programs_that_end_early(bench, mixed):
 
 def test_cards_side_by_side():
     """Two cards in processes of their own, at work at the same time."""
-    pair = [Bench(process=True, seed=seed) for seed in (1, 2)]
-    try:
-        runs = [(bench, any_program(bench.config, bench.draw)) for bench in pair]
-        for bench, run in runs:
-            bench.start(run)
-            bench.card.begin_wait(LIMIT)
-        for bench, run in runs:
-            bench.card.end_wait()
-            bench.compare(run, *bench.collect(run))
-    finally:
-        for bench in pair:
-            bench.card.close()
+    side_by_side([Bench(process=True, seed=seed) for seed in (1, 2)],
+                 lambda bench: any_program(bench.config, bench.draw))
 
 
 # Stalls
 
-@pytest.mark.parametrize("channel", ["aw", "w", "b", "ar", "r", "all"])
+@pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
 def test_stalls(bench, standing, channel, share):
-    run, _ = standing
-    for seed in range(count_of(2)):
-        channels = ("aw", "w", "b", "ar", "r") if channel == "all" else (channel,)
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(channels, share)))
-        bench.same(run)
-        tried["stalls"] += 1
-    bench.mend(run)
+    bench.stalls(standing[0], channel, share)
 
 
 def test_random_programs_with_stalls(benches):
     bench = benches(seed=6)
     for seed in range(count_of(10)):
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(("aw", "w", "b", "ar", "r"), 0.6)))
+        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.6)))
         bench.same(any_program(bench.config, bench.draw))
         tried["stalls"] += 1
 
@@ -424,14 +319,8 @@ def test_wrong_programs(bench, mixed, name):
     """Code and place are those of the oracle, and what is written is right or untouched."""
     run = mixed.copy()
     WRONG[name](run, bench)
-    bench.start(run)
-    told, outputs = bench.finish(run)
-    result, wanted = bench.expected(run)
-    assert result.code
-    assert {n: told[n] for n in PLACE} == {n: getattr(result, n) for n in PLACE}
+    told, result = bench.refused(run, PLACE)
     assert told["instructions_done"] <= result.instructions_done
-    beats, right = (words.reshape(-1, bench.config.words) for words in (outputs, wanted))
-    assert ((beats == UNTOUCHED).all(axis=1) | (beats == right).all(axis=1)).all()
     tried["wrong programs"] += 1
     bench.mend(mixed)
 
@@ -444,45 +333,22 @@ def test_garbage(bench, mixed):
         run.words[at] = bench.draw.integers(0, 1 << 32, 16)
         if bench.draw.integers(2):
             run.words[at, 0] &= 0xFFFF
-        bench.start(run)
-        told, _ = bench.finish(run)
-        result, _ = bench.expected(run)
-        assert result.code and {n: told[n] for n in PLACE} == {n: getattr(result, n) for n in PLACE}
+        bench.refused(run, PLACE)
         tried["garbage"] += 1
     bench.mend(mixed)
 
 
 # Errors of the bus
 
-def beats_of(bench, run):
-    """Beats that each port moves in a sound run."""
-    bench.card.clear()
-    bench.same(run)
-    counters = bench.card.counters()
-    return {(port, way): counters[f"{port}.beats_{past}"] for port, way, past in (
-        ("m00_axi", "read", "read"), ("m01_axi", "read", "read"), ("m00_axi", "write", "written"))}
-
-
-@pytest.mark.parametrize("port, way", [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")])
+@pytest.mark.parametrize("port, way", PORTS)
 def test_error_responses(bench, standing, port, way):
-    """On any beat. An error on the last beats of progress or on the result block comes too late to be told in it."""
+    """On any beat; a read's is told with what was read."""
     run, _ = standing
-    total = beats_of(bench, run)[port, way]
-    late = total - 4 * MLP.final_words // bench.config.beat_bytes - 2
-    code = CODES["READ_ERROR" if way == "read" else "WRITE_ERROR"]
-    for number, beat in enumerate(np.unique(np.linspace(0, total - 1, count_of(16)).astype(int))):
-        response = ("SLVERR", "DECERR")[number & 1]
-        bench.card.set_faults(Faults(errors=(ErrorResponse(port, way, response, beat=int(beat)),)))
-        bench.start(run)
-        told, outputs = bench.finish(run)
-        missing = bench.whole(run, outputs)
-        assert told["code"] == code or way == "write" and beat >= late and not missing.any(), (int(beat), told)
+    for told in bench.error_responses(run, port, way, 16, progress=2):
         if told["code"] and way == "read":
             item = int(run.words[told["instruction"], 0]) & 0xFF if told["detail"] else None
             assert (port, told["detail"], item) in {
                 ("m00_axi", 0, None), ("m00_axi", 1, 1), ("m01_axi", 2, 2), ("m01_axi", 2, 3)}, told
-        tried["error responses"] += 1
-        bench.mend(run)
 
 
 @pytest.mark.parametrize("arena, detail", [("inputs", 1), ("weights", 2)])
@@ -507,14 +373,14 @@ def test_memory_that_was_never_written(bench, mixed, arena, detail):
             "inputs": bench.buffers["inputs"], "inputs_beats": len(mixed.inputs),
             "outputs": bench.place("outputs", outputs), "outputs_beats": mixed.outputs_beats,
             "weights": bench.buffers["weights"], "weights_beats": len(mixed.weights),
-            "result": bench.place("result", bench.block())})
+            "result": bench.place("result", bench.block("instructions_done"))})
         with pytest.raises(CardViolation) as error:
-            bench.card.wait(LIMIT)
+            bench.card.wait(bench.limit)
         bench.busy = False
         assert {v.rule for v in error.value.violations} == {"never_written"}
         block = bench.card.read(bench.buffers["result"], np.uint32)
         told = [int(block[MLP.value(name).word]) for name in ("code", "detail")]
-        assert told == [CODES["READ_ERROR"], detail]
+        assert told == [bench.codes["READ_ERROR"], detail]
         bench.card.free(bench.buffers.pop(arena))
         tried["never written"] += 1
     bench.mend(mixed)
@@ -523,69 +389,30 @@ def test_memory_that_was_never_written(bench, mixed, arena, detail):
 # Abort and reset
 
 def test_abort_at_any_cycle(bench, standing):
-    run, cycles = standing
-    for at in np.linspace(1, cycles + 60, count_of(30)).astype(int):
-        bench.start(run)
-        bench.card.step(int(at))
-        bench.card.abort()
-        told, outputs = bench.finish(run)
-        assert told["code"] in (0, CODES["ABORTED"]), told
-        missing = bench.whole(run, outputs)
-        assert told["code"] or not missing.any()
-        assert told["code"] == 0 or told["instruction"] <= len(run.words)
-        tried["aborts"] += 1
-        bench.mend(run)
+    bench.aborts(*standing, 30)
 
 
 def test_abort_with_stalls(bench, standing):
     """Transfers that take long are waited for, and end whole."""
     run, cycles = standing
     for seed in range(count_of(10)):
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(("aw", "w", "b", "ar", "r"), 0.7)))
-        bench.start(run)
-        bench.card.step(int(bench.draw.integers(1, 2 * cycles)))
-        bench.card.abort()
-        told, outputs = bench.finish(run)
-        assert told["code"] in (0, CODES["ABORTED"]), told
-        bench.whole(run, outputs)
-        tried["aborts"] += 1
-        bench.mend(run)
+        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.7)))
+        bench.abort(run, bench.draw.integers(1, 2 * cycles))
 
 
 def test_reset_at_any_cycle(bench, standing):
-    run, cycles = standing
-    for at in np.linspace(1, cycles + 60, count_of(30)).astype(int):
-        bench.start(run)
-        bench.card.step(int(at))
-        bench.card.reset(2)
-        bench.mend(run)
-        tried["resets"] += 1
+    bench.resets(*standing, 30)
 
 
 def test_faults_with_the_ddr4_memory(benches):
     """The same kinds of faults with times that vary: a few of each."""
     bench = benches("ddr4", seed=5)
-    run = bench.network(*NETWORKS["dot"])
-    cycles = bench.same(run)
-    for at in np.linspace(1, cycles, count_of(6)).astype(int):
-        bench.start(run)
-        bench.card.step(int(at))
-        bench.card.abort()
-        told, outputs = bench.finish(run)
-        assert told["code"] in (0, CODES["ABORTED"])
-        bench.whole(run, outputs)
-        bench.mend(run)
-    for port, way in (("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")):
-        total = beats_of(bench, run)[port, way]
-        for beat in (0, total // 3, total // 2):
-            bench.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
-                                         errors=(ErrorResponse(port, way, beat=beat),)))
-            bench.start(run)
-            told, outputs = bench.finish(run)
-            assert told["code"] == CODES["READ_ERROR" if way == "read" else "WRITE_ERROR"]
-            bench.whole(run, outputs)
-            bench.mend(run)
-            tried["with DDR4"] += 1
+    bench.some_of_each(bench.network(*NETWORKS["dot"]))
+
+
+def test_a_hang_is_told(bench, mixed):
+    """The card, not the core: too few cycles are an error of their own."""
+    bench.hang(mixed)
 
 
 # Errors of the memories on chip
@@ -642,21 +469,11 @@ def test_double_errors_end_the_run(worn, detail, which):
         run, _ = on_line(worn.config, worn.draw, which, DOUBLE)
         worn.start(run)
         told, _ = worn.finish(run)
-        assert (told["code"], told["detail"]) == (CODES["MEMORY"], detail), told
+        assert (told["code"], told["detail"]) == (worn.codes["MEMORY"], detail), told
         assert told["instruction"] == len(run.words) - 1 and told["uncorrectable"] >= 1
         tried["uncorrectable errors"] += 1
         good, _ = on_line(worn.config, worn.draw, which, DOUBLE + worn.config.units)
         worn.same(good)
-
-
-def test_a_hang_is_told(bench, mixed):
-    """The card, not the core: too few cycles are an error of their own."""
-    bench.start(mixed)
-    with pytest.raises(CardHang, match="the core was not done after 100 cycles, its status register is 0x1"):
-        bench.finish(mixed, 100)
-    told, _ = bench.finish(mixed)
-    assert told["code"] == 0
-    bench.mend(mixed)
 
 
 @pytest.mark.parametrize("values, sentence", [

@@ -1,0 +1,244 @@
+"""Faults on the simulated card: what the tests of the cores share. Each core adds how it is started and judged."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fpga.card import CardHang, ErrorResponse, Faults
+
+FILL = 0xAA             # what lies in the outputs before a run
+UNTOUCHED = FILL * 0x01010101
+UNSET = 0xDEADBEEF      # what lies in the result block before a run
+CHANNELS = ("aw", "w", "b", "ar", "r")
+PORTS = [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")]
+
+
+def count_of(number):
+    """Of a fault's variants; the long runs try ten times as many."""
+    return number * (10 if os.environ.get("HOTRAIL_REGRESS") else 1)
+
+
+class FaultyBench:
+    """A card and the oracle beside it.
+
+    A core's own has `start(run)`, `expected(run)` (the oracle's result and outputs), `compare(run, told, outputs)`
+    (which returns the cycles) and `kept(run)` (buffers by name that a run must not change). tried: faults by kind.
+    """
+
+    limit = 200_000     # cycles that any run stays below
+
+    def __init__(self, opened, kernel, config, tried):
+        self.card, self.kernel, self.config, self.tried = opened, kernel, config, tried
+        self.codes = {code.name: code.code for code in kernel.codes}
+        self.buffers = {}
+        self.busy = False
+
+    def place(self, name, data):
+        """A buffer of exactly that size, anew where it has another one."""
+        held = self.buffers.get(name)
+        if held is None or held.bytes != data.nbytes:
+            if held:
+                self.card.free(held)
+            self.buffers[name] = self.card.allocate(data.nbytes, name)
+        self.card.write(self.buffers[name], data)
+        return self.buffers[name]
+
+    def block(self, *cleared):
+        """The result block before a run; what is counted up during one is cleared by whoever starts it."""
+        block = np.full(self.kernel.result_words, UNSET, np.uint32)
+        block[[self.kernel.value(name).word for name in cleared]] = 0
+        return block
+
+    def finish(self, run, cycles=None):
+        """Waits; the result block by name, and the outputs."""
+        self.card.wait(cycles or self.limit)
+        return self.collect(run)
+
+    def collect(self, run):
+        self.busy = False
+        block = self.card.read(self.buffers["result"], np.uint32)
+        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0)
+                for v in self.kernel.result}
+        outputs = self.card.read(self.buffers["outputs"], np.uint32)[:run.outputs_beats * self.config.words]
+        for name, data in self.kept(run).items():
+            if data.size:
+                assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
+        return told, outputs
+
+    def same(self, run):
+        """Runs it on both; what they make of it is the same. Returns the cycles."""
+        self.start(run)
+        return self.compare(run, *self.finish(run))
+
+    def equal(self, outputs, wanted):
+        different = np.flatnonzero(outputs != wanted)
+        assert not len(different), f"{len(different)} of {len(outputs)} words differ, the first is {different[0]}"
+
+    def whole(self, run, outputs):
+        """After a run that was cut short: every beat is the right one or was not touched. Returns which are missing."""
+        _, wanted = self.expected(run)
+        beats, right = (words.reshape(-1, self.config.words) for words in (outputs, wanted))
+        untouched = (beats == UNTOUCHED).all(axis=1)
+        assert (untouched | (beats == right).all(axis=1)).all()
+        return untouched & (right != UNTOUCHED).any(axis=1)
+
+    def refused(self, run, place):
+        """Runs a program with a mistake: code and place are the oracle's, what is written is right or untouched, or
+        was not to be written at all."""
+        self.start(run)
+        told, outputs = self.finish(run)
+        result, wanted = self.expected(run)
+        assert result.code
+        assert {name: told[name] for name in place} == {name: getattr(result, name) for name in place}
+        beats, right = (words.reshape(-1, self.config.words) for words in (outputs, wanted))
+        untouched = (beats == UNTOUCHED).all(axis=1)
+        assert (untouched | (beats == right).all(axis=1) | (right == UNTOUCHED).all(axis=1)).all()
+        return told, result
+
+    def clean(self):
+        """Whatever a test that failed has left behind."""
+        if self.busy:
+            self.card.reset()
+            self.busy = False
+        self.sound()
+
+    def sound(self):
+        self.card.set_faults(Faults())
+        self.card.clear()
+
+    def mend(self, run):
+        """Nothing is left of a fault: the next run is right."""
+        self.sound()
+        return self.same(run)
+
+    # Faults that every core can meet.
+
+    def stalls(self, run, channel, share):
+        for seed in range(count_of(2)):
+            channels = CHANNELS if channel == "all" else (channel,)
+            self.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(channels, share)))
+            self.same(run)
+            self.tried["stalls"] += 1
+        self.mend(run)
+
+    def beats(self, run):
+        """Beats that each port moves in a sound run."""
+        self.card.clear()
+        self.same(run)
+        counters = self.card.counters()
+        past = {"read": "read", "write": "written"}
+        return {(port, way): counters[f"{port}.beats_{past[way]}"] for port, way in PORTS}
+
+    def error_code(self, way):
+        return self.codes["READ_ERROR" if way == "read" else "WRITE_ERROR"]
+
+    def error_responses(self, run, port, way, count, progress):
+        """On beats all over the run. An error on the last `progress` beats before the result block, or on the block,
+        comes too late to be told in it. Yields what is told."""
+        total = self.beats(run)[port, way]
+        late = total - 4 * self.kernel.final_words // self.config.beat_bytes - progress
+        for number, beat in enumerate(np.unique(np.linspace(0, total - 1, count_of(count)).astype(int))):
+            response = ("SLVERR", "DECERR")[number & 1]
+            self.card.set_faults(Faults(errors=(ErrorResponse(port, way, response, beat=int(beat)),)))
+            self.start(run)
+            told, outputs = self.finish(run)
+            missing = self.whole(run, outputs)
+            assert told["code"] == self.error_code(way) or way == "write" and beat >= late and not missing.any(), (
+                int(beat), told)
+            yield told
+            self.mend(run)
+            self.tried["error responses"] += 1
+
+    def abort(self, run, at):
+        """Aborts it in a cycle; everything or nothing of each beat is there, and all of it if the run ended well."""
+        self.start(run)
+        self.card.step(int(at))
+        self.card.abort()
+        told, outputs = self.finish(run)
+        assert told["code"] in (0, self.codes["ABORTED"]), told
+        missing = self.whole(run, outputs)
+        assert told["code"] or not missing.any()
+        self.mend(run)
+        self.tried["aborts"] += 1
+
+    def aborts(self, run, cycles, count):
+        for at in np.linspace(1, cycles + 60, count_of(count)).astype(int):
+            self.abort(run, at)
+
+    def resets(self, run, cycles, count):
+        for at in np.linspace(1, cycles + 60, count_of(count)).astype(int):
+            self.start(run)
+            self.card.step(int(at))
+            self.card.reset(2)
+            self.mend(run)
+            self.tried["resets"] += 1
+
+    def some_of_each(self, run):
+        """A few aborts and error responses, with stalls."""
+        cycles = self.same(run)
+        for at in np.linspace(1, cycles, count_of(6)).astype(int):
+            self.abort(run, at)
+        for port, way in PORTS:
+            total = self.beats(run)[port, way]
+            for beat in (0, total // 3, total // 2):
+                self.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
+                                            errors=(ErrorResponse(port, way, beat=beat),)))
+                self.start(run)
+                told, outputs = self.finish(run)
+                assert told["code"] == self.error_code(way)
+                self.whole(run, outputs)
+                self.mend(run)
+                self.tried["with DDR4"] += 1
+
+    def hang(self, run):
+        """The card, not the core: too few cycles are an error of their own."""
+        self.start(run)
+        with pytest.raises(CardHang, match="the core was not done after 100 cycles, its status register is 0x1"):
+            self.finish(run, 100)
+        told, _ = self.finish(run)
+        assert told["code"] == 0
+        self.mend(run)
+
+
+def side_by_side(pair, draw):
+    """Two cards in processes of their own, at work at the same time. draw: makes a run for a bench."""
+    try:
+        runs = [(bench, draw(bench)) for bench in pair]
+        for bench, run in runs:
+            bench.start(run)
+            bench.card.begin_wait(bench.limit)
+        for bench, run in runs:
+            bench.card.end_wait()
+            bench.compare(run, *bench.collect(run))
+    finally:
+        for bench in pair:
+            bench.card.close()
+
+
+def benches_of(make, tried, core, variable):
+    """A fixture: cards by memory; at the end the number of faults goes to the terminal, and to the file that an
+    environment variable names."""
+    @pytest.fixture(scope="module")
+    def benches(request):
+        made = {}
+
+        def get(memory="ideal", **options):
+            key = (memory, *sorted(options.items()))
+            if key not in made:
+                made[key] = make(memory, **options)
+            made[key].clean()
+            return made[key]
+
+        yield get
+        for bench in made.values():
+            bench.card.close()
+        text = ", ".join(f"{count} {kind}" for kind, count in tried.items())
+        with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n{core} core: {sum(tried.values())} faults tried: {text}")
+        if path := os.environ.get(variable):
+            Path(path).write_text(json.dumps(tried))
+
+    return benches
