@@ -159,6 +159,22 @@ def test_many_writes_are_under_way(memory, cycles):
         assert np.array_equal(sim.read(target, np.uint32).reshape(beats, -1)[:, 0], np.arange(beats))
 
 
+def test_two_cards_in_one_process():
+    def writes(sim, beats):
+        target = sim.allocate(beats * LINE, f"target{beats}")
+        sim.run(arguments(target=target, beats=beats))
+        sim.wait()
+        assert np.array_equal(sim.read(target, np.uint32).reshape(beats, -1)[:, 0], np.arange(beats))
+
+    with card.open("sim", core=WritingKernel(), memory="ideal") as older:
+        with card.open("sim", core=WritingKernel(), memory="ideal") as newer:
+            for sim in (older, newer):
+                writes(sim, 10)
+        writes(older, 20)
+    with card.open("sim", core=WritingKernel(), memory="ideal") as third:
+        writes(third, 10)
+
+
 def test_without_interrupt():
     with card.open("sim", core=TrialKernel(interrupt=False), memory="ideal") as sim:
         source, target, data, given = copying(sim)

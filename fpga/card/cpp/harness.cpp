@@ -251,7 +251,11 @@ extern "C" {
 #define API __attribute__((visibility("default")))
 
 API void* card_new() { return new Card; }
-API void card_delete(void* h) { delete static_cast<Card*>(h); }
+API void card_delete(void* h) {
+    // The model goes by its thread's context, which may be that of another card, deleted before.
+    Verilated::threadContextp(&static_cast<Card*>(h)->context);
+    delete static_cast<Card*>(h);
+}
 API int card_option(void* h, const char* name, int64_t value) {
     Card& c = *static_cast<Card*>(h);
     auto it = c.options.find(name);
