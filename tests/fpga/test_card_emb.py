@@ -4,30 +4,26 @@ All of it runs on the preset `tiny`; one model serves the whole file. Beside wha
 ends is checked by the card: rules of the bus, reads of memory that was never written, guard bytes around each buffer.
 """
 
-import json
-import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fpga import card
-from fpga.card import CardHang, CardViolation, Device, ErrorResponse, Faults, SsdStream
+from fpga.card import CardViolation, Device, Faults, SsdStream
 from gen.compile import Bags, Compiler, encode
 from gen.config import load
 from gen.tables import Bundle
 from golden.emb import Emb, Memory
 from hw.isa import EMB
 from tests import emb_tables as make
+from tests.faulty import CHANNELS, FILL, PORTS, UNTOUCHED, FaultyBench, benches_of, count_of, side_by_side
 
 # A drive and a host with short times, so that a run is bound by the core.
 QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
     "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
 PAGE = 4096
-FILL = 0xAA             # what lies in the outputs before a run
-UNSET = 0xDEADBEEF      # what lies in the result block before a run
 TIMEOUT = 6000          # cycles that a row of the SSD is waited for
 CODES = {code.name: code.code for code in EMB.codes}
 COUNTED = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_rows", "tt_bytes", "ssd_rows", "ssd_bytes",
@@ -51,11 +47,12 @@ def run_of(program):
     return Run(program.words, program.inputs, program.outputs_beats, program.pages, program.transfers)
 
 
-class Bench:
+class Bench(FaultyBench):
     """A card with tables on it and the oracle beside it."""
 
     def __init__(self, memory, device=QUICK, ring_pages=8, cache=40, process=False, seed=11):
-        self.config = load("tiny").cores["emb"]
+        super().__init__(card.open("sim", device=device, core="emb", preset="tiny", memory=memory, process=process),
+                         EMB, load("tiny").cores["emb"], tried)
         self.draw = np.random.default_rng(seed)
         self.tables = [make.mixed(self.draw, "items"), make.mixed(self.draw, "shops", rows=120, columns=(2, 4, 8)),
                        make.only(self.draw, "users", make.SSD, 400, 20), make.only(self.draw, "ads", make.DRAM, 90, 64)]
@@ -67,25 +64,11 @@ class Bench:
                           grid_log2=unit.grid_log2, index_bits=unit.index_bits,
                           lines=(unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
         self.rows = self.bundle.rows.reshape(-1).copy()     # of card memory, as the oracle has it
-        self.card = card.open("sim", device=device, core="emb", preset="tiny", memory=memory, process=process)
         self.beat = self.config.beat_bytes
-        self.buffers = {}
-        self.busy = False
         self.place("rows", self.bundle.rows)
         self.place("ring", np.zeros(self.ring_beats * self.config.words, np.uint32))
         self.loading = run_of(self.compiler.load())
         self.same(self.loading)
-
-    def place(self, name, data, room=0):
-        """A buffer of exactly that size, anew where it has another one."""
-        size = max(data.nbytes, room)
-        held = self.buffers.get(name)
-        if held is None or held.bytes != size:
-            if held:
-                self.card.free(held)
-            self.buffers[name] = self.card.allocate(size, name)
-        self.card.write(self.buffers[name], data)
-        return self.buffers[name]
 
     def batch(self, count=6, longest=6):
         """A batch of requests of all modes to all tables, compiled."""
@@ -101,9 +84,7 @@ class Bench:
     def start(self, run):
         card, beat = self.card, self.beat
         self.busy = True
-        block = np.full(EMB.result_words, UNSET, np.uint32)
-        block[[EMB.value("released").word, EMB.value("filled").word]] = 0
-        result = self.place("result", block)
+        result = self.place("result", self.block("released", "filled"))
         outputs = self.place("outputs", np.full(max(beat, run.outputs_beats * beat), FILL, np.uint8))
         empty = np.zeros(self.config.words, np.uint32)
         card.stream(None if not len(run.pages) else SsdStream(
@@ -117,93 +98,33 @@ class Bench:
             "rows_beats": len(self.bundle.rows), "ring": self.buffers["ring"], "ring_beats": self.ring_beats,
             "result": result, "timeout": TIMEOUT})
 
-    def finish(self, run, cycles=200_000):
-        """Waits; the result block by name, and the outputs."""
-        self.card.wait(cycles)
-        return self.collect(run)
-
-    def collect(self, run):
-        self.busy = False
-        block = self.card.read(self.buffers["result"], np.uint32)
-        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0) for v in EMB.result}
-        outputs = self.card.read(self.buffers["outputs"], np.uint32)[:run.outputs_beats * self.config.words]
-        for name, data in (("program", run.words), ("inputs", run.inputs)):
-            if data.size:
-                assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
-        return told, outputs
+    def kept(self, run):
+        return {"program": run.words, "inputs": run.inputs}
 
     def expected(self, run):
         """What the oracle makes of it; its card memory follows."""
-        outputs = np.full(run.outputs_beats * self.config.words, FILL * 0x01010101, np.uint32)
+        outputs = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32)
         memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), outputs, self.rows,
                         self.bundle.pages[run.pages].reshape(-1), 0, self.ring_beats)
         return self.oracle.run(memory, run.count), outputs
 
-    def same(self, run):
-        """Runs it on both; words, functional counters and card memory are the same. Returns the cycles."""
-        self.start(run)
-        return self.compare(run, *self.finish(run))
-
     def compare(self, run, told, outputs):
         result, wanted = self.expected(run)
         assert (told["code"], result.code) == (0, 0), told
-        different = np.flatnonzero(outputs != wanted)
-        assert not len(different), f"{len(different)} of {len(outputs)} words differ, the first is {different[0]}"
+        self.equal(outputs, wanted)
         assert {name: told[name] for name in COUNTED} == {name: result.counters[name] for name in COUNTED}
         assert told["released"] == result.released and told["instructions_done"] == len(run.words)
         assert (self.card.read(self.buffers["rows"], np.uint32) == self.rows).all()
         return told["cycles"]
 
-    def whole(self, run, outputs):
-        """After a run that was cut short: every beat is the right one or was not touched."""
-        _, wanted = self.expected(run)
-        beats, right = outputs.reshape(-1, self.config.words), wanted.reshape(-1, self.config.words)
-        untouched = (beats == FILL * 0x01010101).all(axis=1)
-        assert (untouched | (beats == right).all(axis=1)).all()
-        return untouched
-
-    def clean(self):
-        """Whatever a test that failed has left behind."""
-        if self.busy:
-            self.card.reset()
-            self.busy = False
-        self.card.set_faults(Faults())
-        self.card.clear()
-
     def mend(self, run, loading=False):
-        """Nothing is left of a fault: the next run is right."""
-        self.card.set_faults(Faults())
-        self.card.clear()
+        self.sound()
         if loading:
             self.same(self.loading)
-        self.same(run)
+        return self.same(run)
 
 
-def count_of(number):
-    """Of a fault's variants; the long runs try ten times as many."""
-    return number * (10 if os.environ.get("HOTRAIL_REGRESS") else 1)
-
-
-@pytest.fixture(scope="module")
-def benches(request):
-    """Cards by memory; at the end the number of faults goes to the terminal, and to the file HOTRAIL_FAULTS."""
-    made = {}
-
-    def get(memory="ideal", **options):
-        key = (memory, *sorted(options.items()))
-        if key not in made:
-            made[key] = Bench(memory, **options)
-        made[key].clean()
-        return made[key]
-
-    yield get
-    for bench in made.values():
-        bench.card.close()
-    text = ", ".join(f"{count} {kind}" for kind, count in tried.items())
-    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
-        print(f"\nEMB core: {sum(tried.values())} faults tried: {text}")
-    if path := os.environ.get("HOTRAIL_FAULTS"):
-        Path(path).write_text(json.dumps(tried))
+benches = benches_of(Bench, tried, "EMB", "HOTRAIL_FAULTS")
 
 
 @pytest.fixture
@@ -248,7 +169,7 @@ def test_nothing_to_do(bench, standing):
     run, _ = standing
     bench.start(Run(run.words, run.inputs, run.outputs_beats, run.pages[:0], run.transfers[:0], count=0))
     told, outputs = bench.finish(run)
-    assert told["code"] == 0 and (outputs == FILL * 0x01010101).all()
+    assert told["code"] == 0 and (outputs == UNTOUCHED).all()
     bench.mend(run)
 
 
@@ -274,32 +195,15 @@ def test_long_fill(benches, memory):
 
 def test_cards_side_by_side():
     """Two cards in processes of their own, at work at the same time on tables of their own."""
-    pair = [Bench("ideal", process=True, seed=seed) for seed in (1, 2)]
-    try:
-        runs = [(bench, bench.batch(8)) for bench in pair]
-        for bench, run in runs:
-            bench.start(run)
-            bench.card.begin_wait(200_000)
-        for bench, run in runs:
-            bench.card.end_wait()
-            bench.compare(run, *bench.collect(run))
-    finally:
-        for bench in pair:
-            bench.card.close()
+    side_by_side([Bench("ideal", process=True, seed=seed) for seed in (1, 2)], lambda bench: bench.batch(8))
 
 
 # Stalls
 
-@pytest.mark.parametrize("channel", ["aw", "w", "b", "ar", "r", "all"])
+@pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
 def test_stalls(bench, standing, channel, share):
-    run, cycles = standing
-    for seed in range(count_of(2)):
-        channels = ("aw", "w", "b", "ar", "r") if channel == "all" else (channel,)
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(channels, share)))
-        bench.same(run)
-        tried["stalls"] += 1
-    bench.mend(run)
+    bench.stalls(standing[0], channel, share)
 
 
 # Programs, inputs and arguments that are wrong
@@ -404,15 +308,7 @@ def test_wrong_programs(bench, standing, name):
     good, _ = standing
     run = Run(good.words.copy(), good.inputs.copy(), good.outputs_beats, good.pages, good.transfers)
     WRONG[name](run, bench)
-    bench.start(run)
-    told, outputs = bench.finish(run)
-    result, wanted = bench.expected(run)
-    assert result.code
-    place = ("code", "instruction", "bag", "index", "detail")
-    assert {n: told[n] for n in place} == {n: getattr(result, n) for n in place}
-    beats, right = (a.reshape(-1, bench.config.words) for a in (outputs, wanted))
-    untouched = (beats == FILL * 0x01010101).all(axis=1)
-    assert (untouched | (beats == right).all(axis=1) | (right == FILL * 0x01010101).all(axis=1)).all()
+    bench.refused(run, ("code", "instruction", "bag", "index", "detail"))
     tried["wrong programs"] += 1
     bench.mend(good)
 
@@ -442,31 +338,10 @@ def test_wrong_load(bench, standing):
 
 # Errors of the bus
 
-def beats_of(bench, run):
-    """Beats that each port moves in a sound run."""
-    bench.card.clear()
-    bench.same(run)
-    counters = bench.card.counters()
-    return {(port, way): counters[f"{port}.beats_{past}"] for port, way, past in (
-        ("m00_axi", "read", "read"), ("m01_axi", "read", "read"), ("m00_axi", "write", "written"))}
-
-
-@pytest.mark.parametrize("port, way", [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")])
+@pytest.mark.parametrize("port, way", PORTS)
 def test_error_responses(bench, standing, port, way):
-    """On any beat. An error on the last beat of progress or on the result block comes too late to be told in it."""
-    run, cycles = standing
-    total = beats_of(bench, run)[port, way]
-    late = total - 4 * EMB.final_words // bench.beat - 1
-    code = CODES["READ_ERROR" if way == "read" else "WRITE_ERROR"]
-    for number, beat in enumerate(np.unique(np.linspace(0, total - 1, count_of(24)).astype(int))):
-        response = ("SLVERR", "DECERR")[number & 1]
-        bench.card.set_faults(Faults(errors=(ErrorResponse(port, way, response, beat=int(beat)),)))
-        bench.start(run)
-        told, outputs = bench.finish(run)
-        untouched = bench.whole(run, outputs)
-        assert told["code"] == code or way == "write" and beat >= late and not untouched.any(), (int(beat), told)
-        bench.mend(run)
-        tried["error responses"] += 1
+    for _ in bench.error_responses(standing[0], port, way, 24, progress=1):
+        pass
 
 
 def test_rows_that_were_never_written(bench, standing):
@@ -533,17 +408,7 @@ def test_overflow(bench, standing):
 # Abort and reset
 
 def test_abort_at_any_cycle(bench, standing):
-    run, cycles = standing
-    for at in np.linspace(1, cycles + 60, count_of(40)).astype(int):
-        bench.start(run)
-        bench.card.step(int(at))
-        bench.card.abort()
-        told, outputs = bench.finish(run)
-        assert told["code"] in (0, CODES["ABORTED"]), told
-        untouched = bench.whole(run, outputs)
-        assert told["code"] or not untouched.any()
-        bench.mend(run)
-        tried["aborts"] += 1
+    bench.aborts(*standing, 40)
 
 
 def test_abort_while_waiting_for_the_drive(bench, standing):
@@ -559,13 +424,7 @@ def test_abort_while_waiting_for_the_drive(bench, standing):
 
 
 def test_reset_at_any_cycle(bench, standing):
-    run, cycles = standing
-    for at in np.linspace(1, cycles + 60, count_of(40)).astype(int):
-        bench.start(run)
-        bench.card.step(int(at))
-        bench.card.reset(2)
-        bench.mend(run)
-        tried["resets"] += 1
+    bench.resets(*standing, 40)
 
 
 def test_reset_and_abort_while_loading(bench, standing):
@@ -587,33 +446,9 @@ def test_reset_and_abort_while_loading(bench, standing):
 def test_faults_with_the_ddr4_memory(benches):
     """The same kinds of faults with times that vary: a few of each."""
     bench = benches("ddr4", seed=5)
-    run = bench.batch(8)
-    cycles = bench.same(run)
-    for at in np.linspace(1, cycles, count_of(6)).astype(int):
-        bench.start(run)
-        bench.card.step(int(at))
-        bench.card.abort()
-        told, outputs = bench.finish(run)
-        assert told["code"] in (0, CODES["ABORTED"])
-        bench.mend(run)
-    for port, way in (("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")):
-        total = beats_of(bench, run)[port, way]
-        for beat in (0, total // 3, total // 2):
-            bench.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
-                                         errors=(ErrorResponse(port, way, beat=beat),)))
-            bench.start(run)
-            told, outputs = bench.finish(run)
-            assert told["code"] == CODES["READ_ERROR" if way == "read" else "WRITE_ERROR"]
-            bench.mend(run)
-            tried["with DDR4"] += 1
+    bench.some_of_each(bench.batch(8))
 
 
 def test_a_hang_is_told(bench, standing):
     """The card, not the core: too few cycles are an error of their own."""
-    run, _ = standing
-    bench.start(run)
-    with pytest.raises(CardHang, match="the core was not done after 100 cycles, its status register is 0x1"):
-        bench.finish(run, 100)
-    told, outputs = bench.finish(run)
-    assert told["code"] == 0
-    bench.mend(run)
+    bench.hang(standing[0])
