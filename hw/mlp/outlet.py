@@ -166,8 +166,8 @@ class Outlet(wiring.Component):
             "group": bits, "row": range(config.rows), "units": data.ArrayLayout(range(config.units), config.halves),
             "counts": config.halves, "last": range(config.words), "sigmoid": 1, "final": 1})
         beat = Signal(beat_layout, reset_less=True)
-        top = Signal(range(config.halves))
-        m.d.comb += top.eq(Mux(sample_ends, tile.half, config.halves - 1))
+        # With one half a beat there is nothing to choose, and no signal of no bits in the Verilog.
+        top = Mux(sample_ends, tile.half, config.halves - 1) if config.halves > 1 else Const(0, 0)
         with m.If(~there | move):
             m.d.sync += there.eq(go)
         with m.If(go):
