@@ -1,8 +1,11 @@
 """The shipping MLP core on the simulated card: multiplier slots that networks, layers and matrix products use."""
 
+import functools
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +99,11 @@ def networks() -> Iterator[Row]:
             f"mlp.slots.{name}", what, share, "%")
 
 
+def _beat(program: dict[int, tuple[int, ...]], data: tuple[int, ...], at: int) -> tuple[int, ...]:
+    """What lies at a beat of memory: the program's words; of all else only the time counts."""
+    return program.get(at, data)
+
+
 @bench("mlp_layers")
 def layers() -> Iterator[Row]:
     """Each layer of RM0 to RM3 between others of a row of batches, by the cycle model that equals the RTL."""
@@ -107,21 +115,25 @@ def layers() -> Iterator[Row]:
             network = _model(name, dim)
             compiler = Compiler(network, sizes, batch=BATCH)
             program = compiler.compile(3 * BATCH, cold=True)
-            beats = [tuple(beat) for beat in program.words.reshape(-1, sizes.words).tolist()]
-            beats += [(0,) * sizes.words] * 64      # what is read ahead of the end
-            run = cycles(chosen, program=0, program_count=len(program.words), words=beats.__getitem__, inputs=1 << 22,
+            beats = dict(enumerate(map(tuple, program.words.reshape(-1, sizes.words).tolist())))
+            words = functools.partial(_beat, beats, (0,) * sizes.words)
+            run = cycles(chosen, program=0, program_count=len(program.words), words=words, inputs=1 << 22,
                          weights=2 << 22, outputs=3 << 22, result=(4 << 22) - 16, most=10_000_000,
                          latency=Device.load(DEVICE).port.ideal_latency)
-            begins = sorted((span.first, number) for number, span in run.spans.items())
-            spent: dict[str, int] = {}
-            # The second batch: the first waits for weights, the last has nobody behind it.
-            third = len(begins) // 3
-            for (first, number), (following, _) in zip(begins[third:2 * third], begins[third + 1:], strict=False):
-                about = program.steps[number].about.split(",")[0]
-                spent[about] = spent.get(about, 0) + following - first
+            order = sorted(run.spans.items(), key=lambda item: item[1].first)
+            spent, slots, all_slots = Counter[str](), Counter[str](), Counter[str]()
+            for at, ((number, span), (_, following)) in enumerate(pairwise(order)):
+                about = program.steps[number].about.split(",")[0].removeprefix("layer ")
+                all_slots[about] += span.slots
+                # The first batch waits for weights, the last has nobody behind it.
+                if len(order) // 4 <= at < len(order) * 3 // 4:
+                    spent[about] += following.first - span.first
+                    slots[about] += span.slots
+            all_slots[program.steps[order[-1][0]].about.split(",")[0].removeprefix("layer ")] += order[-1][1].slots
             for label, layer in network.layers():
                 whole = layer.inputs % sizes.width == 0 and layer.outputs % sizes.columns == 0
-                share = 100 * layer.inputs * layer.outputs * BATCH / sizes.macs / spent[f"layer {label}"]
+                useful = 3 * BATCH * layer.inputs * layer.outputs / sizes.macs / all_slots[label]
+                share = 100 * useful * slots[label] / spent[label]
                 what = f"{name.upper()}, D {dim}, layer {label}, {layer.inputs} to {layer.outputs}: slots used"
                 key = f"mlp.layer.{name}.d{dim}.{label.replace(' ', '')}"
                 yield at_least(key, what, share, "%", LAYER) if whole else figure(key, what, share, "%")
