@@ -21,8 +21,9 @@ from fpga.runs import LIMIT_CYCLES, RunError, Runs
 from gen.config import load
 from gen.layers import Compiler, Program
 from gen.network import Layer, Model, Network
+from gen.onnx_graph import read_onnx
 
-__all__ = ["Layer", "MlpNetwork", "Model", "Network", "RunError", "Runner"]
+__all__ = ["Layer", "MlpNetwork", "Model", "Network", "RunError", "Runner", "read_onnx"]
 
 KEPT = 32       # batch sizes whose programs are kept
 

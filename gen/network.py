@@ -165,13 +165,6 @@ class Network:
         """A model of gen/models with random weights; dim: of its features, where the model leaves it open."""
         return Model.load(name, dim=dim).network(seed)
 
-    @classmethod
-    def onnx(cls, path: str | Path) -> "Network":
-        """The network of an ONNX file; see gen.onnx_graph.read_onnx."""
-        from gen.onnx_graph import read_onnx
-
-        return read_onnx(path)
-
 
 def _check_shape(interaction: str, features: int, dim: int, bottom: int, top: int) -> None:
     if interaction not in INTERACTIONS:

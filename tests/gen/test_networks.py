@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gen.network import Layer, Model, Network, models
+from gen.onnx_graph import read_onnx
 from tests import mlp_sizes as make
 
 onnx = pytest.importorskip("onnx")
@@ -187,13 +188,13 @@ def test_a_chain_out_of_onnx(tmp_path, how):
     x = graph.input("x", 7)
     for layer in network.bottom:
         x = graph.matmul(x, layer) if how == "matmul" else graph.gemm(x, layer, transB=int(how == "transposed"))
-    same(Network.onnx(graph.save(tmp_path, x)), network)
+    same(read_onnx(graph.save(tmp_path, x)), network)
 
 
 def test_a_product_without_bias_out_of_onnx(tmp_path):
     network = make.plain(7, 3, bias=False)
     graph = Graph()
-    same(Network.onnx(graph.save(tmp_path, graph.matmul(graph.input("x", 7), network.bottom[0]))), network)
+    same(read_onnx(graph.save(tmp_path, graph.matmul(graph.input("x", 7), network.bottom[0]))), network)
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])
@@ -211,7 +212,7 @@ def test_a_recommendation_model_out_of_onnx(tmp_path, place):
     first = Layer(network.top[0].weights[np.argsort(order)], network.top[0].bias, network.top[0].activation)
     for layer in (first, *network.top[1:]):
         x = graph.matmul(x, layer)
-    found = Network.onnx(graph.save(tmp_path, x))
+    found = read_onnx(graph.save(tmp_path, x))
     same(found, network)
     dense, embeddings = make.batch(network, 6)
     np.testing.assert_array_equal(found(dense, embeddings), network(dense, embeddings))
@@ -259,7 +260,7 @@ ONE, TWO = ones(3, 4, "relu"), ones(4, 2)
 def test_onnx_files_wrong(tmp_path, change, sentence):
     path = chain(change)(tmp_path)
     with pytest.raises(ValueError, match=sentence):
-        Network.onnx(path)
+        read_onnx(path)
 
 
 def test_a_layer_that_is_used_twice_wrong(tmp_path):
@@ -267,12 +268,12 @@ def test_a_layer_that_is_used_twice_wrong(tmp_path):
     y = graph.gemm(graph.input("x", 3), ones(3, 3))
     path = graph.save(tmp_path, graph.node("Concat", graph.gemm(y, ONE), y, axis=1))
     with pytest.raises(ValueError, match="net.onnx: "):
-        Network.onnx(path)
+        read_onnx(path)
 
 
 def test_what_is_no_onnx_file_wrong(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
-        Network.onnx(tmp_path / "none.onnx")
+        read_onnx(tmp_path / "none.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="bad.onnx: not an ONNX file"):
-        Network.onnx(tmp_path / "bad.onnx")
+        read_onnx(tmp_path / "bad.onnx")
