@@ -11,7 +11,16 @@ from hw.axi.queue import BurstQueue, round_robin
 from hw.axi.reader import check_outstanding
 from hw.queue import BlockQueue
 
-__all__ = ["WritePort"]
+__all__ = ["WritePort", "connect_client"]
+
+
+def connect_client(m: Module, port: "WritePort", number: int, requests, beats) -> None:
+    """Wires a client's streams to a write port; the beats' payload may have any layout of as many bits."""
+    to = port.i_data[number]
+    wiring.connect(m, requests, port.i_requests[number])
+    m.d.comb += [
+        to.valid.eq(beats.valid), to.payload.eq(Cat(beats.payload)), beats.ready.eq(to.ready),
+    ]
 
 
 class WritePort(wiring.Component):

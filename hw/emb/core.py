@@ -2,12 +2,11 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
-from hw.axi.bus import AXI4, AXI4Lite, attach, request_layout
+from hw.axi.bus import attach, request_layout
 from hw.axi.port import ReadPort
 from hw.axi.reader import Reader
-from hw.axi.writer import WritePort
+from hw.axi.writer import WritePort, connect_client
 from hw.emb.config import EmbConfig
 from hw.emb.finish import Finish, partial_layout
 from hw.emb.front import Front
@@ -15,7 +14,7 @@ from hw.emb.landing import TierArbiter
 from hw.emb.regions import CLIENTS
 from hw.emb.rows import RowFetch
 from hw.isa import EMB
-from hw.kernel.frame import Frame, tell_first
+from hw.kernel.frame import Frame, kernel_ports, tell_first
 from hw.place import place
 from hw.pooling import PoolingUnit
 from hw.queue import BlockQueue
@@ -61,13 +60,7 @@ class EmbCore(wiring.Component):
 
     def __init__(self, config: EmbConfig):
         self.config = config
-        bits = 8 * config.beat_bytes
-        super().__init__({
-            "s_axi_control": In(AXI4Lite(12)),
-            "m00_axi": Out(AXI4(bits)),
-            "m01_axi": Out(AXI4(bits)),
-            "interrupt": Out(1),
-        })
+        super().__init__(kernel_ports(config.beat_bytes))
 
     def key(self) -> str:
         return f"EmbCore({self.config.key()})"
@@ -183,13 +176,8 @@ class EmbCore(wiring.Component):
         requests = SkidBuffer(request_layout())
         m.submodules.requests = self._flushed(requests)
         wiring.connect(m, finish.o_requests, requests.i)
-        for client, part, asks in ((OUTPUTS, finish, requests.o), (STATUS, frame, frame.o_requests)):
-            wiring.connect(m, asks, writes.i_requests[client])
-            m.d.comb += [
-                writes.i_data[client].valid.eq(part.o_data.valid),
-                writes.i_data[client].payload.eq(Cat(part.o_data.payload)),
-                part.o_data.ready.eq(writes.i_data[client].ready),
-            ]
+        connect_client(m, writes, OUTPUTS, requests.o, finish.o_data)
+        connect_client(m, writes, STATUS, frame.o_requests, frame.o_data)
         copies = SkidBuffer(request_layout())
         m.submodules.copies = self._flushed(copies)
         wiring.connect(m, front.o_copies, copies.i)

@@ -7,7 +7,7 @@ from amaranth.hdl import Module
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.bus import AXI4Lite
+from hw.axi.bus import AXI4, AXI4Lite
 from hw.axi.control import ControlSlave
 from hw.isa import Kernel
 from hw.kernel.counters import CounterFile
@@ -16,9 +16,17 @@ from hw.kernel.run import RunControl, told_layout
 from hw.layouts import arguments_layout
 from hw.place import place
 
-__all__ = ["Frame", "tell_first"]
+__all__ = ["Frame", "kernel_ports", "tell_first"]
 
 CYCLES = "cycles"   # the counter of a run's own length
+
+
+def kernel_ports(beat_bytes: int) -> dict[str, wiring.Member]:
+    """The members of a core that is a Vitis kernel with two masters of `beat_bytes`."""
+    return {
+        "s_axi_control": In(AXI4Lite(12)), "m00_axi": Out(AXI4(8 * beat_bytes)), "m01_axi": Out(AXI4(8 * beat_bytes)),
+        "interrupt": Out(1),
+    }
 
 
 class Frame(wiring.Component):

@@ -2,13 +2,12 @@
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
-from hw.axi.bus import AXI4, AXI4Lite, attach
+from hw.axi.bus import attach
 from hw.axi.port import ReadPort
-from hw.axi.writer import WritePort
+from hw.axi.writer import WritePort, connect_client
 from hw.isa import MLP
-from hw.kernel.frame import Frame, tell_first
+from hw.kernel.frame import Frame, kernel_ports, tell_first
 from hw.mlp.addends import AddendMemory
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
@@ -54,13 +53,7 @@ class MlpCore(wiring.Component):
 
     def __init__(self, config: MlpConfig):
         self.config = config
-        bits = 8 * config.beat_bytes
-        super().__init__({
-            "s_axi_control": In(AXI4Lite(12)),
-            "m00_axi": Out(AXI4(bits)),
-            "m01_axi": Out(AXI4(bits)),
-            "interrupt": Out(1),
-        })
+        super().__init__(kernel_ports(config.beat_bytes))
 
     def key(self) -> str:
         return f"MlpCore({self.config.key()})"
@@ -127,16 +120,16 @@ class MlpCore(wiring.Component):
             rows.base.eq(arguments.inputs), parameters.base.eq(arguments.weights),
             self._weights.load.eq(parameters.o_weights),
         ]
-        # How much of each kind is done: what instructions wait for.
-        self._done = {}
-        for name, pulse in (("rows", rows.done), ("weights", parameters.done), ("layers", sequencer.done)):
-            self._done[name] = count = Signal(32, name=f"{name}_done")
-            m.d.sync += count.eq(count + pulse)
+        # How much of each kind is done: what the instructions of the other engines wait for.
+        engines = {"rows": rows, "weights": parameters, "layers": sequencer}
+        for name, engine in engines.items():
+            count = Signal(32, name=f"{name}_done")
+            m.d.sync += count.eq(count + engine.done)
             with m.If(self._frame.flush):
                 m.d.sync += count.eq(0)
-            for part in (rows, parameters, sequencer):
-                if hasattr(part, f"{name}_done"):
-                    m.d.comb += getattr(part, f"{name}_done").eq(count)
+            for other in engines.values():
+                if other is not engine:
+                    m.d.comb += getattr(other, f"{name}_done").eq(count)
 
     def _array(self, m: Module) -> None:
         """Slots to the memories and on to the units, results to where they go."""
@@ -155,20 +148,14 @@ class MlpCore(wiring.Component):
 
     def _outputs(self, m: Module) -> None:
         outlet, results, writes, frame = self._outlet, self._results, self._writes, self._frame
-        arguments = self._frame.arguments
         m.d.comb += [
             outlet.i_valid.eq(results.o_store_valid), outlet.i.eq(results.o_store),
-            outlet.outputs.eq(arguments.outputs), outlet.reserve.eq(self._sequencer.reserve),
+            outlet.outputs.eq(frame.arguments.outputs), outlet.reserve.eq(self._sequencer.reserve),
             self._sequencer.room.eq(outlet.room),
             frame.done.eq(writes.done[STATUS]),
         ]
-        for client, part in ((OUTPUTS, outlet), (STATUS, frame)):
-            wiring.connect(m, part.o_requests, writes.i_requests[client])
-            m.d.comb += [
-                writes.i_data[client].valid.eq(part.o_data.valid),
-                writes.i_data[client].payload.eq(part.o_data.payload),
-                part.o_data.ready.eq(writes.i_data[client].ready),
-            ]
+        connect_client(m, writes, OUTPUTS, outlet.o_requests, outlet.o_data)
+        connect_client(m, writes, STATUS, frame.o_requests, frame.o_data)
         # Rows that have been asked to be written and are not yet.
         under_way = Signal(16)
         asked = outlet.o_requests.valid & outlet.o_requests.ready
@@ -183,9 +170,9 @@ class MlpCore(wiring.Component):
         finished = Signal(2)
         m.d.sync += finished.eq(self._row_loader.done + self._parameter_loader.done + sequencer.done)
         self._finished = Signal(32)
-        with m.If(self._frame.begin):
+        with m.If(frame.begin):
             m.d.sync += self._finished.eq(0)
-        with m.Elif(~self._frame.flush):
+        with m.Elif(~frame.flush):
             m.d.sync += self._finished.eq(self._finished + finished)
         moves = [port.valid & port.ready for port in (
             self._reads.o[ROWS], self._weight_reads.o[0], self._writes.i_data[OUTPUTS])]
@@ -200,7 +187,7 @@ class MlpCore(wiring.Component):
             frame.progress.instructions_done.eq(self._finished), frame.tell.eq(finished.any() & ~frame.flush),
         ]
         for name in STALLS:
-            m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~self._frame.flush)
+            m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~frame.flush)
 
     def _run(self, m: Module) -> None:
         """From start to done."""
