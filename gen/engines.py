@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden.systolic import pe_latency
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 
 __all__ = ["FREELY", "Full", "Load", "Op", "Schedule", "Span", "Step"]
@@ -32,7 +33,6 @@ THROUGHPUT, LATENCY = range(2)
 # What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, results on their way,
 # instructions that wait for an engine, a word through the sigmoid.
 DECODE, MEMORY, DRAIN, QUEUE, SIGMOID = 48, 100, 20, 2, 9
-TO_MEMORY = 3
 
 
 class Full(Exception):
@@ -148,7 +148,7 @@ class Tiles:
         config = self.config
         if self.op.name == "INTERACT":
             return 1
-        if self.op.values.get("addend") == 2:
+        if self.op.values.get("addend") == ADDEND.PARTIAL:
             return self.number
         return self.units if self.mode == LATENCY else self.samples * min(self.groups, config.halves)
 
@@ -156,9 +156,9 @@ class Tiles:
     def leaves(self) -> float:
         """Cycles that a tile's results take on their way to memory, 0: they stay on chip."""
         values, config = self.op.values, self.config
-        if values.get("target") != TO_MEMORY:
+        if values.get("target") != TARGET.MEMORY:
             return 0
-        if values["activation"] == 2:
+        if values["activation"] == ACTIVATION.SIGMOID:
             return self.count * ((self.groups - 1) * config.columns + values["tail"]) * SIGMOID / self.number
         return self.count * -(-self.groups // config.halves) / self.number
 
@@ -351,7 +351,7 @@ class Schedule:
                 number, writer = tiles.first_pass(span.written)
                 room = (op.begin + number - 1 - writer)[writer > self.known]
                 lag, last = min(lag, int(room.min(initial=FREELY))), int(number[-1])
-        if op.values.get("addend") == 2:
+        if op.values.get("addend") == ADDEND.PARTIAL:
             # The chunk before wrote these column groups in the same order of tiles.
             span, lines = op.spans["addend_line"]
             last = tiles.number - 1
@@ -364,7 +364,7 @@ class Schedule:
         for span in op.writes:
             last = op.begin + tiles.last_writers()
             span.written = last if span.written is None else np.maximum(span.written, last)
-        if op.values.get("target") == 2:
+        if op.values.get("target") == TARGET.PARTIAL:
             span, lines = op.spans["to_line"]
             span.partial[lines] = op.begin
 

@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.compile import encode
 from gen.engines import LATENCY, THROUGHPUT, Full, Op, Schedule, Step
-from gen.minibatch import TO_MEMORY, MiniBatch
+from gen.minibatch import MiniBatch
 from gen.network import Network
 from gen.plan import Plan, Sizes, triangle, widest_row
 from hw.isa import MLP
+from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig
 
 __all__ = ["Compiler", "Gemm", "Program", "gemms", "triangle"]
@@ -300,7 +301,7 @@ def gemms(pairs: Sequence[tuple[ArrayLike, ArrayLike]], config: MlpConfig) -> Ge
             raise ValueError(f"product {number}: {error}") from None
         known[shape] = compiler.sizes
         for op in compiler.operations(shape[0]):
-            if op.values["target"] == TO_MEMORY:
+            if op.values["target"] == TARGET.MEMORY:
                 op.values["out"] += out
             for load in {id(load): load for span in op.all_spans() for load in span.loads if load.needed < 0}.values():
                 load.values["source"] += held if load.is_rows else image

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 from gen.engines import LATENCY, THROUGHPUT, Load, Op, Span, Tiles
 from gen.plan import Chunk, LayerPlan, Plan, Sizes, triangle
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
-__all__ = ["TO_MEMORY", "MiniBatch"]
+__all__ = ["MiniBatch"]
 
-TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
-BIAS, PARTIAL = 1, 2
 BURST = 4       # cycles that a row takes at least if it does not follow the one before it in memory
-ACTIVATION = {"none": 0, "relu": 1, "sigmoid": 2}
 
 
 class MiniBatch:
@@ -34,7 +32,7 @@ class MiniBatch:
         made: Span | None = None
         for layer in bottoms[:-1]:
             to = self._results(layer)
-            yield from self._layer(layer, rows, None, to, 0, {"target": TO_ROWS})
+            yield from self._layer(layer, rows, None, to, 0, {"target": TARGET.ROWS})
             rows = to
         last = bottoms[-1]
         if plan.network.interaction == "none":
@@ -46,19 +44,19 @@ class MiniBatch:
             own = joined.lines
             joined.lines += plan.beats(len(triangle(self.config, plan.network.features + 1))) * self.samples
             # As a feature first: while the same layer runs once more, for the top, the last features are written.
-            yield from self._layer(last, rows, None, held, 0, {"target": TO_FEATURE, "feature": 0})
-            yield from self._layer(last, rows, None, joined, 0, {"target": TO_ROWS})
+            yield from self._layer(last, rows, None, held, 0, {"target": TARGET.FEATURE, "feature": 0})
+            yield from self._layer(last, rows, None, joined, 0, {"target": TARGET.ROWS})
             yield self._interact(held, joined, own)
             rows = joined
         else:
             made, chunks = self._results(last), tops[0].chunks
             behind = chunks[0].beats * self.samples if len(chunks) == 1 else 0
             made.lines += behind
-            yield from self._layer(last, rows, None, made, behind, {"target": TO_ROWS})
+            yield from self._layer(last, rows, None, made, behind, {"target": TARGET.ROWS})
             rows = None
         for layer in tops[:-1]:
             to = self._results(layer)
-            yield from self._layer(layer, rows, made, to, 0, {"target": TO_ROWS})
+            yield from self._layer(layer, rows, made, to, 0, {"target": TARGET.ROWS})
             rows, made = to, None
         yield from self._layer(tops[-1], rows, made, None, 0, self._to_memory())
 
@@ -67,7 +65,7 @@ class MiniBatch:
         return Span("rows", self.plan.beats(layer.groups * self.config.columns) * self.samples, self.samples)
 
     def _to_memory(self) -> dict[str, int]:
-        return {"target": TO_MEMORY, "out": self.start * self.plan.out_beats, "out_stride": self.plan.out_beats}
+        return {"target": TARGET.MEMORY, "out": self.start * self.plan.out_beats, "out_stride": self.plan.out_beats}
 
     def _features(self) -> Span:
         """The features of every sample, feature 0 being left for the bottom's output."""
@@ -122,21 +120,21 @@ class MiniBatch:
                     spans["weight_line"] = self._weights(plan, chunk, begin, size)
                     at = (begin - first) * self.samples * config.rows
                     if number:
-                        values["addend"] = PARTIAL
+                        values["addend"] = ADDEND.PARTIAL
                         spans["addend_line"] = (partials, at)
                     elif plan.bias is not None:
-                        values["addend"] = BIAS
+                        values["addend"] = ADDEND.BIAS
                         spans["addend_line"] = (plan.bias, begin)
                     if not is_last:
-                        values["target"] = TO_PARTIAL
+                        values["target"] = TARGET.PARTIAL
                         spans["to_line"] = (partials, at)
                     else:
-                        values |= target | {"activation": ACTIVATION[layer.activation]}
+                        values |= target | {"activation": getattr(ACTIVATION, layer.activation.upper())}
                         beat = begin // config.halves
                         if to is None:
                             values["out"] += beat
                         else:
-                            apart = 1 if target["target"] == TO_FEATURE else to.apart
+                            apart = 1 if target["target"] == TARGET.FEATURE else to.apart
                             values["to_apart"] = to.apart
                             spans["to_line"] = (to, to_lines + beat * apart)
                             writes = [to]

@@ -6,7 +6,7 @@
 Words are decoded here by constants of this file; tests/golden/test_mlp.py holds them equal to hw.isa. A program is
 carried out one instruction after the other: it says what a program yields whose engines wait for one another where
 they must. With several faults the one that is first in the program's order is told; the core may meet another one
-first, and may not have finished what stands before it.          Source: SCRec §III.F; Hotline §5; fifth paper, §4
+first, and may not have finished what stands before it.          Source: SCRec §III.E, Fig. 7b; Meta's DLRM
 """
 
 from collections.abc import Iterator

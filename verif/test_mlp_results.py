@@ -9,9 +9,10 @@ from cocotb.triggers import RisingEdge
 
 from golden import fp32, mlp_results, systolic
 from golden.mlp_results import Row, Sizes
+from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.destinations import STORED
-from hw.mlp.records import LATENCY, TARGET
+from hw.mlp.records import LATENCY
 from hw.mlp.results import ADDEND_LATENCY, Results
 from hw.mlp.units import STAGES
 from verif.bench import reset, rng, seed, start

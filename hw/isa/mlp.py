@@ -2,7 +2,26 @@
 
 from hw.isa.kernel import OK, Argument, Code, Field, Instruction, Kernel, Register, Use, Value, counters
 
-__all__ = ["MLP"]
+__all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET"]
+
+
+class TARGET:
+    """Where a layer's results go."""
+
+    ROWS, FEATURE, PARTIAL, MEMORY = range(4)
+
+
+class ADDEND:
+    """What is added to a layer's dot products."""
+
+    NONE, BIAS, PARTIAL = range(3)
+
+
+class ACTIVATION:
+    """What a layer's results go through."""
+
+    NONE, RELU, SIGMOID = range(3)
+
 
 _AFTER = tuple(Use(name) for name in ("after_rows", "after_weights", "after_layers"))
 

@@ -4,8 +4,9 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
-from hw.mlp.records import ADDEND, SOURCE, TARGET, layer_layout, tile_layout
+from hw.mlp.records import SOURCE, layer_layout, tile_layout
 
 __all__ = ["LAG_BITS", "LONG", "RELU", "SHORT_BITS", "SIGMOID", "Planner", "group_bits", "plan_layout", "shared_layout"]
 

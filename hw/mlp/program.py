@@ -7,18 +7,18 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import read_layout, request_layout
 from hw.axi.queue import BurstQueue
 from hw.isa import MLP, WORD_BITS
+from hw.isa.mlp import ACTIVATION, TARGET
 from hw.kernel.bounds import BoundedSum, Term
 from hw.layouts import arguments_layout, instruction_layout
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import rows_job_layout
 from hw.mlp.parameters import parameters_job_layout
-from hw.mlp.records import TARGET, layer_layout
+from hw.mlp.records import layer_layout
 from hw.mlp.requests import PIECE_LOG2
 
 __all__ = ["QUEUE", "Program", "program_error_layout"]
 
 QUEUE = 32      # instructions that wait for an engine: as many as LUT memory holds
-SIGMOID = 2
 KINDS = tuple(instruction.name for instruction in MLP.instructions)
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(len(KINDS))
 INPUTS, OUTPUTS, WEIGHTS = range(3)     # detail of BOUNDS
@@ -130,8 +130,8 @@ class Program(wiring.Component):
         wrong += [
             (~item.features_in & (item.features != 1), {LOAD_ROWS}),
             (item.tail > config.columns, {LAYER}),
-            ((activation == SIGMOID) & (item.target != TARGET.MEMORY), {LAYER}),
-            ((activation != 0) & (item.target == TARGET.PARTIAL), {LAYER}),
+            ((activation == ACTIVATION.SIGMOID) & (item.target != TARGET.MEMORY), {LAYER}),
+            ((activation != ACTIVATION.NONE) & (item.target == TARGET.PARTIAL), {LAYER}),
             (item.features == 1, {INTERACT}),
         ]
         flags = Signal(len(wrong), reset_less=True)

@@ -4,7 +4,7 @@ from amaranth.lib import data
 
 from hw.mlp.config import MlpConfig
 
-__all__ = ["ADDEND", "LATENCY", "SOURCE", "TARGET", "layer_layout", "load_layout", "result_layout", "slot_layout",
+__all__ = ["LATENCY", "SOURCE", "layer_layout", "load_layout", "result_layout", "slot_layout",
            "store_layout", "tile_layout"]
 
 LATENCY = 6     # cycles from a slot to its operands at the units
@@ -14,14 +14,6 @@ class SOURCE:
     """Where a slot's weights come from: one part for all units, each unit's own, the features of its samples."""
 
     SHARED, OWN, FEATURES = range(3)
-
-
-class ADDEND:
-    NONE, BIAS, PARTIAL = range(3)
-
-
-class TARGET:
-    ROWS, FEATURE, PARTIAL, MEMORY = range(4)
 
 
 def _bits(values: int) -> int:

@@ -6,9 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.queue import BurstQueue
 from hw.fp.add import Add
+from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.destinations import KEEP, STORED, Destinations, choose, delayed, destination_layout
-from hw.mlp.records import ADDEND, TARGET, result_layout, store_layout, tile_layout
+from hw.mlp.records import result_layout, store_layout, tile_layout
 from hw.mlp.store import addends_layout, rows_layout
 from hw.mlp.units import ComputeUnits
 from hw.place import place

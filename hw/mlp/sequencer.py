@@ -4,11 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.interact_order import InteractOrder
 from hw.mlp.layer_order import LayerOrder, order_layout
 from hw.mlp.plan import LAG_BITS, SHORT_BITS, Planner, plan_layout, shared_layout
-from hw.mlp.records import TARGET, layer_layout, slot_layout, tile_layout
+from hw.mlp.records import layer_layout, slot_layout, tile_layout
 
 __all__ = ["STALLS", "Sequencer"]
 
