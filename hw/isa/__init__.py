@@ -5,8 +5,9 @@ objects; none of them writes a number down again. Plain data, standard library o
 """
 
 from hw.isa.emb import EMB, LONGEST_BAG
+from hw.isa.hotline import HOTLINE
 from hw.isa.kernel import OK, WORD_BITS, Argument, Code, Field, Instruction, Kernel, Register, Use, Value
 from hw.isa.mlp import MLP
 
-__all__ = ["EMB", "LONGEST_BAG", "MLP", "OK", "WORD_BITS", "Argument", "Code", "Field", "Instruction", "Kernel",
-           "Register", "Use", "Value"]
+__all__ = ["EMB", "HOTLINE", "LONGEST_BAG", "MLP", "OK", "WORD_BITS", "Argument", "Code", "Field", "Instruction",
+           "Kernel", "Register", "Use", "Value"]

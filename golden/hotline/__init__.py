@@ -1,0 +1,1 @@
+"""The Hotline accelerator, bit for bit."""

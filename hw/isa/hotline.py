@@ -1,0 +1,139 @@
+"""What software and the Hotline core agree on."""
+
+from hw.isa.kernel import OK, Argument, Code, Field, Instruction, Kernel, Register, Use, Value, counters
+
+__all__ = ["HOTLINE", "JOIN", "KIND"]
+
+
+class KIND:
+    """Kinds of mini-batches in the mailbox."""
+
+    POPULAR, GATHERED = range(2)
+
+
+class JOIN:
+    """What a position's row does in a pooled sample."""
+
+    BEGIN, ADD, MULTIPLY = range(3)
+
+
+_SAMPLES = (Use("count", "samples"), Use("source", "inputs offset of the first sample, in beats"),
+            Use("sample_beats"), Use("indices"))
+
+HOTLINE = Kernel(
+    name="hotline",
+    about="Samples of a click log dealt to a GPU in mini-batches: popular ones at once, others with their cold rows.",
+    arguments=(
+        Argument("program", "pointer", "m00", "instructions of 64 bytes, one after the other"),
+        Argument("program_count", "scalar", "", "instructions"),
+        Argument("inputs", "pointer", "m00", "samples, and images of the logger to load"),
+        Argument("inputs_beats", "scalar", "", "beats of the inputs' buffer"),
+        Argument("mailbox", "pointer", "m00", "mini-batches for the GPU; images of the logger"),
+        Argument("mailbox_beats", "scalar", "", "beats of the mailbox"),
+        Argument("gradients", "pointer", "m00", "what the GPU returns"),
+        Argument("gradients_beats", "scalar", "", "beats of the gradients' buffer"),
+        Argument("rows", "pointer", "m01", "the tables' rows"),
+        Argument("rows_beats", "scalar", "", "beats of the rows' buffer"),
+        Argument("hot", "pointer", "m00", "the GPU's hot rows in the order of their numbers; for pooled samples"),
+        Argument("hot_beats", "scalar", "", "beats of it"),
+        Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
+        Argument("timeout", "scalar", "", "cycles that the GPU may take from one mini-batch to the next"),
+    ),
+    registers=(
+        Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
+        Register("status", "read", "what the core does: the number of one of its states"),
+    ),
+    words=16,
+    fields=(
+        Field("opcode", 0, 0, 8, "which instruction"),
+        Field("pinned", 0, 8, 1, "all rows of the table are hot"),
+        Field("pooled", 0, 9, 1, "gathered mini-batches carry a vector for every position with join 0 instead of "
+                                 "rows"),
+        Field("join", 0, 10, 2, "in a pooled sample the position's row: 0 begins a vector, 1 is added to the vector "
+                                "before, 2 is multiplied with it, element by element", maximum=2),
+        Field("position", 0, 16, 8, "address register: which index of a sample", maximum=63),
+        Field("count", 1, 0, 32, "samples", minimum=1),
+        Field("source", 2, 0, 32, "offset in the inputs, in beats"),
+        Field("sample_beats", 3, 0, 8, "beats of a sample", minimum=1, maximum=8),
+        Field("indices", 3, 8, 8, "words of a sample that are indices, from the first on; those behind them are "
+                                  "carried along as they are", minimum=1, maximum=64),
+        Field("row_beats_log2", 3, 16, 4, "log2 of the beats of a row", maximum=6),
+        Field("batch", 4, 0, 16, "samples of a mini-batch", minimum=1),
+        Field("mailbox_slots", 4, 16, 8, "mini-batches that the mailbox holds", minimum=1),
+        Field("mailbox_pitch", 5, 0, 32, "beats from a mini-batch to the next in the mailbox", minimum=1),
+        Field("gradients_pitch", 6, 0, 32, "beats from a mini-batch's gradients to the next's"),
+        Field("rate", 7, 0, 32, "binary32 that gradients are multiplied with: minus the learning rate"),
+        Field("first_low", 8, 0, 32, "number of the table's row 0 among the rows of all tables, low word"),
+        Field("first_high", 9, 0, 8, "high bits of it"),
+        Field("table_rows", 10, 0, 32, "rows of the table", minimum=1, maximum=(1 << 31) - 1),
+        Field("base", 11, 0, 32, "offset of the table's row 0 in the rows' buffer, in beats"),
+        Field("out", 12, 0, 32, "offset in the mailbox, in beats"),
+    ),
+    instructions=(
+        Instruction(1, "S_WR", "Writes an address register.", (
+            Use("position"), Use("pinned"), Use("join"), Use("first_low"), Use("first_high"), Use("table_rows"),
+            Use("base"))),
+        Instruction(2, "CLEAR", "Forgets all rows that the logger holds.", ()),
+        Instruction(3, "LEARN", "Sends samples through the logger, which learns from them.", _SAMPLES),
+        Instruction(4, "TRAIN", "Deals samples to the GPU in mini-batches, and applies what it returns.", (
+            *_SAMPLES, Use("pooled"), Use("row_beats_log2"), Use("batch"), Use("mailbox_slots"), Use("mailbox_pitch"),
+            Use("gradients_pitch"), Use("rate"))),
+        Instruction(5, "SAVE", "Writes the logger's image to the mailbox.", (Use("out"),)),
+        Instruction(6, "LOAD", "Reads the logger's image from the inputs.", (Use("source"),)),
+    ),
+    modes=(),
+    devices=(),
+    states=("idle", "running", "draining", "reporting"),
+    codes=(
+        Code(OK, "OK", "all instructions were carried out"),
+        Code(1, "ABORTED", "the host asked the core to stop", ("instruction",)),
+        Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit or a value that is not allowed; detail: word 0",
+             ("instruction",)),
+        Code(3, "BOUNDS", "an offset and size pass the end of a buffer; detail: 0 inputs, 1 mailbox, 2 gradients, "
+                        "3 rows, 4 hot rows",
+             ("instruction",)),
+        Code(4, "INDEX", "an index is not below its table's rows; detail: the index",
+             ("instruction", "sample", "position")),
+        Code(5, "TIMEOUT", "the GPU did not finish a mini-batch in time; detail: how many it had finished",
+             ("instruction",)),
+        Code(6, "OVERRUN", "the GPU claims more mini-batches than were dealt; detail: how many", ("instruction",)),
+        Code(7, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 doorbell, "
+                              "3 gradients, 4 rows, 5 hot rows", ("instruction",)),
+        Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: 0 mailbox, 1 result, 2 rows",
+             ("instruction",)),
+        Code(9, "MEMORY", "an entry of the logger has wrong parity; detail: the bank", ("instruction",)),
+    ),
+    result_words=256,
+    final_words=192,
+    result=(
+        Value("code", 0, 32, "status", "how the run ended"),
+        Value("instruction", 1, 32, "status", "number of the instruction, from 0"),
+        Value("sample", 2, 32, "status", "number of the sample in its instruction"),
+        Value("position", 3, 32, "status", "which index of the sample"),
+        Value("detail", 4, 32, "status", "what the code says more"),
+        Value("state", 5, 32, "status", "what the core was doing when the code arose"),
+        *counters(
+            16,
+            ("cycles", "cycles from start to the end of the last write"),
+            ("instructions", "instructions carried out"),
+            ("samples", "samples that went through the logger"),
+            ("accesses", "indices that were looked up"),
+            ("hits", "of them in the logger"),
+            ("popular", "popular samples"),
+            ("batches_popular", "popular mini-batches dealt"),
+            ("batches_gathered", "gathered mini-batches dealt"),
+            ("dma_rd", "cold rows read"),
+            ("dma_wr", "cold rows written back"),
+            ("gpu_rd", "hot rows read"),
+            ("v_mul", "beats multiplied"),
+            ("v_add", "beats added"),
+            ("shared", "cold indices whose row was there already"),
+            ("stall_logger", "cycles in which samples waited for the logger"),
+            ("stall_frames", "cycles in which samples waited for room in the input buffer"),
+            ("stall_mailbox", "cycles in which a mini-batch waited for room in the mailbox"),
+            ("stall_gather", "cycles in which nothing was ready for the mailbox while rows were gathered"),
+        ),
+        Value("dealt", 192, 32, "progress", "mini-batches dealt so far"),
+        Value("finished", 208, 32, "doorbell", "mini-batches of this run that the GPU has finished, gradients included"),
+    ),
+)
