@@ -1,6 +1,8 @@
 """What the benches of the MLP core's front share: sizes, encoded programs, a memory behind a port, random loads."""
 
+import os
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +12,11 @@ from cocotb.triggers import RisingEdge
 from golden import emb_ports
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
+from verif.bench import report, reset, rng, start
 from verif.bench.pack import layout_of
 
 __all__ = ["BASE", "CONFIGS", "KINDS", "Feed", "LoaderBench", "Pins", "Side", "any_addends", "any_rows", "any_weights",
-           "beat_of", "encode", "finish_rows"]
+           "beat_of", "encode", "finish_rows", "pressed_loads", "random_loads", "reset_loads"]
 
 BASE = 0x40_1234_0000       # of the buffer that is loaded from
 
@@ -149,7 +152,7 @@ class Pins:
         return int(getattr(self._dut, name).value)
 
 
-class LoaderBench:
+class LoaderBench(ABC):
     """A loader beside its golden model, fed alike and compared in every cycle.
 
     sides: the two counts that it waits for; bad: beats of the buffer that are answered with an error. `outputs`
@@ -168,10 +171,33 @@ class LoaderBench:
         self.error = layout_of("error")
         self.cycle = 0
         self.done_at: list[int] = []
+        self.at: list[int] = []     # when what was loaded left
 
+    @classmethod
+    async def begin(cls, dut: Any) -> MlpConfig:
+        start(dut)
+        await cls.clean(dut)
+        return CONFIGS[os.environ["UNIT"]]
+
+    @classmethod
+    async def clean(cls, dut: Any) -> None:
+        for name in ("i__valid", "i_data__valid", "o_requests__ready", cls.ready, *cls.sides):
+            getattr(dut, name).value = 0
+        await reset(dut)
+
+    @staticmethod
+    @abstractmethod
+    def make(r: random.Random, unit: MlpConfig, number: int, **more: int) -> dict[str, int]:
+        """Any job."""
+
+    @staticmethod
+    @abstractmethod
+    def beats(jobs: Sequence[dict[str, int]]) -> list[int]:
+        """What is read for jobs, in order."""
+
+    @abstractmethod
     def outputs(self, where: str, room: bool) -> dict[str, bool]:
         """What the model's `step` is told of the outputs."""
-        raise NotImplementedError
 
     def takes(self, data: int | None, room: bool) -> bool:
         """Whether the model takes the beat."""
@@ -239,3 +265,50 @@ class LoaderBench:
         """The beats that were asked for, in order."""
         asked = [at - self.base + beat for at, beats in self.feed.asked for beat in range(beats)]
         assert asked == list(wanted)
+
+
+async def random_loads(dut: Any, bench: type[LoaderBench]) -> None:
+    """Random jobs with waits for the other engines; every output in every cycle."""
+    unit = await bench.begin(dut)
+    first, second = (side.removesuffix("_done") for side in bench.sides)
+    loads = 0
+    for number in range(4):
+        r = rng(f"random {number}")
+        jobs, ahead, behind = [], 0, 0
+        for at in range(60):
+            ahead += r.choice([0, 0, 1, 3])
+            behind += r.choice([0, 0, 1])
+            jobs.append(bench.make(r, unit, at, **{
+                f"after_{first}": r.choice([0, ahead]), f"after_{second}": r.choice([0, behind])}))
+        run = bench(dut, unit, Feed(r, latency=r.choice([1, 8, 40])))
+        pace = r.choice([0.02, 0.2])
+        await run.carry_out(jobs, sides=(Side(r, ahead, pace), Side(r, behind, pace)))
+        run.judge(bench.beats(jobs))
+        loads += len(run.at)
+    report(loads=loads)
+
+
+async def pressed_loads(dut: Any, bench: type[LoaderBench]) -> None:
+    """The same with pauses of jobs, requests, data and the memory."""
+    unit = await bench.begin(dut)
+    for number in range(4):
+        r = rng(f"pressure {number}")
+        jobs = [bench.make(r, unit, at) for at in range(25)]
+        run = bench(dut, unit, Feed(r, latency=r.choice([1, 20]), flow=r.choice([0.2, 0.9]),
+                                    room=r.choice([0.1, 0.7])))
+        await run.carry_out(jobs, offer=r.choice([0.1, 0.8]), room=r.choice([0.3, 0.8]))
+        run.judge(bench.beats(jobs))
+
+
+async def reset_loads(dut: Any, bench: type[LoaderBench]) -> None:
+    """Whatever is inside, a reset forgets it."""
+    unit = await bench.begin(dut)
+    for number in range(8):
+        r = rng(f"reset {number}")
+        run = bench(dut, unit, Feed(r, latency=r.choice([1, 20])), bad=[r.randrange(1 << 20)])
+        jobs = deque(bench.make(r, unit, at) for at in range(20))
+        for _ in range(r.randrange(150)):
+            await run.step(jobs[0] if jobs else None, room=r.random() < 0.5) and jobs.popleft()
+        await bench.clean(dut)
+    run = bench(dut, unit, Feed(r))
+    await run.carry_out(list(jobs))

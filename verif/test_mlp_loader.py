@@ -1,7 +1,5 @@
 """The row loader against golden.mlp_front, cycle by cycle: any rows and features, waits, a slow memory, faults."""
 
-import os
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,15 +11,28 @@ from golden.mlp_front import RowLoader as Golden
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
 from hw.mlp.requests import PIECE_LOG2
-from verif.bench import report, reset, rng, start
+from verif.bench import report, rng
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
-from verif.mlp_front import BASE, CONFIGS, Feed, LoaderBench, Side, any_rows, beat_of, finish_rows
+from verif.mlp_front import (
+    BASE,
+    CONFIGS,
+    Feed,
+    LoaderBench,
+    Side,
+    any_rows,
+    beat_of,
+    finish_rows,
+    pressed_loads,
+    random_loads,
+    reset_loads,
+)
 
 
 class Bench(LoaderBench):
     sides = "weights_done", "layers_done"
     ready = "o_load__ready"
+    make = staticmethod(any_rows)
 
     def __init__(self, dut, unit: MlpConfig, feed: Feed, *, bad: Sequence[int] = ()):
         super().__init__(dut, unit, feed, Golden(
@@ -29,7 +40,12 @@ class Bench(LoaderBench):
             bad=bad)
         self.load = layout_of("o_load__payload")
         self.loads: list[Load] = []         # taken from o_load
-        self.at: list[int] = []             # when
+
+    @staticmethod
+    def beats(jobs: Sequence[dict[str, int]]) -> list[int]:
+        """Every row once."""
+        return [job["source"] + row * job["stride"] + beat
+                for job in jobs for row in range(job["less_one"] + 1) for beat in range(job["row_beats"])]
 
     def outputs(self, where: str, room: bool) -> dict[str, bool]:
         load = self.model.load
@@ -46,28 +62,10 @@ class Bench(LoaderBench):
         return {"load_taken": room}
 
 
-def _beats(jobs: Sequence[dict[str, int]]) -> list[int]:
-    """What is read for them, every row once."""
-    return [job["source"] + row * job["stride"] + beat
-            for job in jobs for row in range(job["less_one"] + 1) for beat in range(job["row_beats"])]
-
-
-async def _start(dut) -> MlpConfig:
-    start(dut)
-    await _clean(dut)
-    return CONFIGS[os.environ["UNIT"]]
-
-
-async def _clean(dut) -> None:
-    for name in ("i__valid", "i_data__valid", "o_requests__ready", "o_load__ready", "weights_done", "layers_done"):
-        getattr(dut, name).value = 0
-    await reset(dut)
-
-
 @cocotb.test()
 async def smoke(dut):
     """Five samples of two beats, and features 3 to 5 of three samples: where they go, written down by hand."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     bench = Bench(dut, unit, Feed(rng("smoke")))
     plain = finish_rows({
         "features_in": 0, "count": 5, "row_beats": 2, "features": 1, "feature": 0, "line": 10, "apart": 100,
@@ -90,40 +88,19 @@ async def smoke(dut):
 @cocotb.test()
 async def random_match_golden(dut):
     """Random loads, rows and features, with waits for the other engines; every output in every cycle."""
-    unit = await _start(dut)
-    beats = 0
-    for number in range(4):
-        r = rng(f"random {number}")
-        jobs, weights, layers = [], 0, 0
-        for at in range(60):
-            weights += r.choice([0, 0, 1, 3])
-            layers += r.choice([0, 0, 1])
-            jobs.append(any_rows(r, unit, at, after_weights=r.choice([0, weights]), after_layers=r.choice([0, layers])))
-        bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 8, 40])))
-        pace = r.choice([0.02, 0.2])
-        await bench.carry_out(jobs, sides=(Side(r, weights, pace), Side(r, layers, pace)))
-        bench.judge(_beats(jobs))
-        beats += len(bench.loads)
-    report(beats=beats)
+    await random_loads(dut, Bench)
 
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
     """The same with pauses of jobs, requests, data and the memory."""
-    unit = await _start(dut)
-    for number in range(4):
-        r = rng(f"pressure {number}")
-        jobs = [any_rows(r, unit, at) for at in range(25)]
-        bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 20]), flow=r.choice([0.2, 0.9]),
-                                      room=r.choice([0.1, 0.7])))
-        await bench.carry_out(jobs, offer=r.choice([0.1, 0.8]), room=r.choice([0.3, 0.8]))
-        bench.judge(_beats(jobs))
+    await pressed_loads(dut, Bench)
 
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """A beat a cycle over instructions behind a port of 100 cycles' latency, and behind a wait its data at once."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     r = rng("rate")
     for beats, apart in ((1, 0), (3, 0), (8, 0), (16, 1)):
         count = 64 // beats
@@ -133,7 +110,7 @@ async def latency_and_rate_as_documented(dut):
         await bench.carry_out([finish_rows(job) for job in jobs])
         gaps = [b - a - 1 for a, b in zip(bench.at, bench.at[1:], strict=False)]
         assert sum(gaps) == 0 and len(bench.at) == 12 * count * beats, (beats, apart, sum(gaps))
-        await _clean(dut)
+        await Bench.clean(dut)
     # Instructions of three beats do not lose a cycle either, once their data is there.
     jobs = [finish_rows(any_rows(r, unit, at, features_in=0, features=1, count=3, row_beats=1, stride=1, after_layers=1,
                                  source=at * 64)) for at in range(20)]
@@ -147,22 +124,13 @@ async def latency_and_rate_as_documented(dut):
 @cocotb.test()
 async def reset_midstream(dut):
     """Whatever is inside, a reset forgets it."""
-    unit = await _start(dut)
-    for number in range(8):
-        r = rng(f"reset {number}")
-        bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 20])), bad=[r.randrange(1 << 20)])
-        jobs = deque(any_rows(r, unit, at) for at in range(20))
-        for _ in range(r.randrange(150)):
-            await bench.step(jobs[0] if jobs else None, room=r.random() < 0.5) and jobs.popleft()
-        await _clean(dut)
-    bench = Bench(dut, unit, Feed(r))
-    await bench.carry_out(list(jobs))
+    await reset_loads(dut, Bench)
 
 
 @cocotb.test()
 async def corner_values(dut):
     """The longest rows, the most features, pieces of a long run, rows at one place, counts near 2**32."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     r = rng("corners")
     top = (1 << 32) - 1
     piece = 1 << PIECE_LOG2
@@ -180,10 +148,10 @@ async def corner_values(dut):
     for side in sides:
         side.now = top - 200
     await bench.carry_out(jobs, sides=sides)
-    bench.judge(_beats(jobs))
+    bench.judge(Bench.beats(jobs))
     # Requests of long runs, of which the data does not matter.
     for beats in (piece - 1, piece, piece + 1, 2 * piece, 5 * piece + 3):
-        await _clean(dut)
+        await Bench.clean(dut)
         job = finish_rows({**any_rows(r, unit, 0), "features_in": 0, "features": 1, "count": beats, "row_beats": 1,
                            "stride": 1, "source": 77})
         feed = Feed(r, latency=1 << 30)
@@ -196,7 +164,7 @@ async def corner_values(dut):
 @cocotb.test()
 async def read_errors(dut):
     """An error on any beat: told with its instruction, what came before is loaded, nothing behind it."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     tried = 0
     for number in range(30):
         r = rng(f"errors {number}")
@@ -210,11 +178,11 @@ async def read_errors(dut):
         bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 30]), flow=r.choice([1.0, 0.5])), bad=[place])
         await bench.carry_out(jobs, room=r.choice([1.0, 0.5]))
         assert bench.model.error == victim["number"]
-        before = _beats(jobs)
+        before = Bench.beats(jobs)
         before = before[:before.index(place)]
         assert [load.data - bench.base for load in bench.loads] == before
         tried += 1
-        await _clean(dut)
+        await Bench.clean(dut)
     report(read_errors=tried)
 
 

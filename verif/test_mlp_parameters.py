@@ -1,7 +1,5 @@
 """The parameter loader against golden.mlp_front, cycle by cycle: weights and addends, waits, a slow memory, faults."""
 
-import os
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,10 +10,22 @@ from golden.mlp_front import Addends, Weights
 from golden.mlp_front import ParameterLoader as Golden
 from hw.mlp.config import MlpConfig
 from hw.mlp.parameters import ParameterLoader
-from verif.bench import report, reset, rng, start
+from verif.bench import report, rng
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
-from verif.mlp_front import BASE, CONFIGS, Feed, LoaderBench, Side, any_addends, any_weights, beat_of
+from verif.mlp_front import (
+    BASE,
+    CONFIGS,
+    Feed,
+    LoaderBench,
+    Side,
+    any_addends,
+    any_weights,
+    beat_of,
+    pressed_loads,
+    random_loads,
+    reset_loads,
+)
 
 
 class Bench(LoaderBench):
@@ -28,7 +38,14 @@ class Bench(LoaderBench):
             line_beats=unit.line_beats, halves=unit.halves, base=BASE // unit.beat_bytes), bad=bad)
         self.weights, self.addends = layout_of("o_weights"), layout_of("o_addends__payload")
         self.got: list[Weights | Addends] = []
-        self.at: list[int] = []
+
+    @staticmethod
+    def make(r, unit: MlpConfig, number: int, **more: int) -> dict[str, int]:
+        return (any_addends if r.random() < 0.4 else any_weights)(r, unit, number, **more)
+
+    @staticmethod
+    def beats(jobs: Sequence[dict[str, int]]) -> list[int]:
+        return [at for job in jobs for at in range(job["source"], job["end"])]
 
     def takes(self, data: int | None, room: bool) -> bool:
         return self.model.takes(data, room and self.model.addends is not None)
@@ -59,30 +76,10 @@ class Bench(LoaderBench):
         self.at.append(self.cycle)
 
 
-def _any(r, unit: MlpConfig, number: int, **more: int) -> dict[str, int]:
-    return (any_addends if r.random() < 0.4 else any_weights)(r, unit, number, **more)
-
-
-def _beats(jobs: Sequence[dict[str, int]]) -> list[int]:
-    return [at for job in jobs for at in range(job["source"], job["end"])]
-
-
-async def _start(dut) -> MlpConfig:
-    start(dut)
-    await _clean(dut)
-    return CONFIGS[os.environ["UNIT"]]
-
-
-async def _clean(dut) -> None:
-    for name in ("i__valid", "i_data__valid", "o_requests__ready", "o_addends__ready", "rows_done", "layers_done"):
-        getattr(dut, name).value = 0
-    await reset(dut)
-
-
 @cocotb.test()
 async def smoke(dut):
     """Three column groups of two lines, and five lines of addends: where they go, written down by hand."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     bench = Bench(dut, unit, Feed(rng("smoke")))
     common = {"after_rows": 0, "after_layers": 0}
     await bench.carry_out([
@@ -100,40 +97,19 @@ async def smoke(dut):
 @cocotb.test()
 async def random_match_golden(dut):
     """Random loads with waits for the other engines; every output in every cycle."""
-    unit = await _start(dut)
-    lines = 0
-    for number in range(4):
-        r = rng(f"random {number}")
-        jobs, rows, layers = [], 0, 0
-        for at in range(60):
-            rows += r.choice([0, 0, 1, 3])
-            layers += r.choice([0, 0, 1])
-            jobs.append(_any(r, unit, at, after_rows=r.choice([0, rows]), after_layers=r.choice([0, layers])))
-        bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 8, 40])))
-        pace = r.choice([0.02, 0.2])
-        await bench.carry_out(jobs, sides=(Side(r, rows, pace), Side(r, layers, pace)))
-        bench.judge(_beats(jobs))
-        lines += len(bench.got)
-    report(lines=lines)
+    await random_loads(dut, Bench)
 
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
     """The same with pauses of jobs, requests, data and the addends' memory."""
-    unit = await _start(dut)
-    for number in range(4):
-        r = rng(f"pressure {number}")
-        jobs = [_any(r, unit, at) for at in range(25)]
-        bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 20]), flow=r.choice([0.2, 0.9]),
-                                      room=r.choice([0.1, 0.7])))
-        await bench.carry_out(jobs, offer=r.choice([0.1, 0.8]), room=r.choice([0.3, 0.8]))
-        bench.judge(_beats(jobs))
+    await pressed_loads(dut, Bench)
 
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """A beat of weights a cycle over instructions behind a port of 100 cycles' latency, a line of addends a cycle."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     r = rng("rate")
     jobs = [any_weights(r, unit, at, steps=r.choice([1, 3, 20]), count=r.choice([10, 24]), source=4096 * at)
             for at in range(16)]
@@ -141,13 +117,13 @@ async def latency_and_rate_as_documented(dut):
     await bench.carry_out(jobs)
     assert len(bench.at) == sum(job["count"] * job["steps"] for job in jobs)
     assert bench.at[-1] - bench.at[0] == unit.line_beats * (len(bench.at) - 1)
-    await _clean(dut)
+    await Bench.clean(dut)
     jobs = [any_addends(r, unit, at, count=40, source=4096 * at) for at in range(5)]
     bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
     await bench.carry_out(jobs)
     gaps = [b - a - 1 for a, b in zip(bench.at, bench.at[1:], strict=False)]
     assert len(bench.at) == 200 and sum(gaps) == 4, gaps     # one behind each instruction
-    await _clean(dut)
+    await Bench.clean(dut)
     # Instructions of three beats do not lose a cycle, once their data is there.
     jobs = [any_weights(r, unit, at, count=3, steps=1, after_layers=1, source=at * 64) for at in range(20)]
     bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
@@ -161,22 +137,13 @@ async def latency_and_rate_as_documented(dut):
 @cocotb.test()
 async def reset_midstream(dut):
     """Whatever is inside, a reset forgets it."""
-    unit = await _start(dut)
-    for number in range(8):
-        r = rng(f"reset {number}")
-        bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 20])), bad=[r.randrange(1 << 20)])
-        jobs = deque(_any(r, unit, at) for at in range(20))
-        for _ in range(r.randrange(150)):
-            await bench.step(jobs[0] if jobs else None, room=r.random() < 0.5) and jobs.popleft()
-        await _clean(dut)
-    bench = Bench(dut, unit, Feed(r))
-    await bench.carry_out(list(jobs))
+    await reset_loads(dut, Bench)
 
 
 @cocotb.test()
 async def corner_values(dut):
     """The most lines of a group, the most groups that a bench can wait for, counts near 2**32."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     r = rng("corners")
     top = (1 << 32) - 1
     jobs = [
@@ -190,16 +157,16 @@ async def corner_values(dut):
         side.now = top - 20_000
     bench = Bench(dut, unit, Feed(r))
     await bench.carry_out(jobs, sides=sides)
-    bench.judge(_beats(jobs))
+    bench.judge(Bench.beats(jobs))
 
 
 @cocotb.test()
 async def read_errors(dut):
     """An error on any beat: told with its instruction, what came before is loaded, nothing behind it."""
-    unit = await _start(dut)
+    unit = await Bench.begin(dut)
     for number in range(40):
         r = rng(f"errors {number}")
-        jobs = [_any(r, unit, at, source=at << 16) for at in range(6)]
+        jobs = [Bench.make(r, unit, at, source=at << 16) for at in range(6)]
         victim = r.choice(jobs)
         place = r.choice([victim["source"], victim["end"] - 1, r.randrange(victim["source"], victim["end"])])
         bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 30]), flow=r.choice([1.0, 0.5])), bad=[place])
@@ -210,7 +177,7 @@ async def read_errors(dut):
             beats = (place if job is victim else job["end"]) - job["source"]
             lines += min(job["count"], beats * unit.halves) if job["addends"] else beats // unit.line_beats
         assert len(bench.got) == lines
-        await _clean(dut)
+        await Bench.clean(dut)
     report(read_errors=40)
 
 

@@ -1,6 +1,19 @@
 """What software and the EMB core agree on."""
 
-from hw.isa.kernel import OK, Argument, Code, Field, Instruction, Kernel, Register, Use, Value, counters
+from hw.isa.kernel import (
+    ABORTED,
+    ENDED,
+    REGISTERS,
+    STATES,
+    Argument,
+    Code,
+    Field,
+    Instruction,
+    Kernel,
+    Use,
+    Value,
+    counters,
+)
 
 __all__ = ["EMB", "LONGEST_BAG"]
 
@@ -24,10 +37,7 @@ EMB = Kernel(
         Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
         Argument("timeout", "scalar", "", "cycles that an SSD row may be waited for"),
     ),
-    registers=(
-        Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
-        Register("status", "read", "what the core does: the number of one of its states"),
-    ),
+    registers=REGISTERS,
     words=16,
     fields=(
         Field("opcode", 0, 0, 8, "which instruction"),
@@ -72,10 +82,10 @@ EMB = Kernel(
     ),
     modes=("sum", "mean", "max"),
     devices=("dram", "tt", "ssd"),
-    states=("idle", "running", "draining", "reporting"),
+    states=STATES,
     codes=(
-        Code(OK, "OK", "all instructions were carried out"),
-        Code(1, "ABORTED", "the host asked the core to stop", ("instruction",)),
+        ENDED,
+        ABORTED,
         Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit, a value or a load header that is not allowed; detail: "
                                    "word 0 or the header", ("instruction", "index")),
         Code(3, "INDEX_DEVICE", "an index word names device 3; detail: the index word", _PLACE),

@@ -1,6 +1,20 @@
 """What software and the Hotline core agree on."""
 
-from hw.isa.kernel import OK, Argument, Code, Field, Instruction, Kernel, Register, Use, Value, counters
+from hw.isa.kernel import (
+    ABORTED,
+    BAD_INSTRUCTION,
+    ENDED,
+    REGISTERS,
+    STATES,
+    Argument,
+    Code,
+    Field,
+    Instruction,
+    Kernel,
+    Use,
+    Value,
+    counters,
+)
 
 __all__ = ["HOTLINE", "JOIN", "KIND"]
 
@@ -39,10 +53,7 @@ HOTLINE = Kernel(
         Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
         Argument("timeout", "scalar", "", "cycles that the GPU may take from one mini-batch to the next"),
     ),
-    registers=(
-        Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
-        Register("status", "read", "what the core does: the number of one of its states"),
-    ),
+    registers=REGISTERS,
     words=16,
     fields=(
         Field("opcode", 0, 0, 8, "which instruction"),
@@ -83,12 +94,11 @@ HOTLINE = Kernel(
     ),
     modes=(),
     devices=(),
-    states=("idle", "running", "draining", "reporting"),
+    states=STATES,
     codes=(
-        Code(OK, "OK", "all instructions were carried out"),
-        Code(1, "ABORTED", "the host asked the core to stop", ("instruction",)),
-        Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit or a value that is not allowed; detail: word 0",
-             ("instruction",)),
+        ENDED,
+        ABORTED,
+        BAD_INSTRUCTION,
         Code(3, "BOUNDS", "an offset and size pass the end of a buffer; detail: 0 inputs, 1 mailbox, 2 gradients, "
                         "3 rows, 4 hot rows",
              ("instruction",)),
@@ -134,6 +144,6 @@ HOTLINE = Kernel(
             ("stall_gather", "cycles in which nothing was ready for the mailbox while rows were gathered"),
         ),
         Value("dealt", 192, 32, "progress", "mini-batches dealt so far"),
-        Value("finished", 208, 32, "doorbell", "mini-batches of this run that the GPU has finished, gradients included"),
+        Value("finished", 208, 32, "doorbell", "mini-batches of the run that the GPU has finished, gradients included"),
     ),
 )

@@ -6,8 +6,8 @@ objects; none of them writes a number down again. Plain data, standard library o
 
 from dataclasses import dataclass, replace
 
-__all__ = ["OK", "WORD_BITS", "Argument", "Code", "Field", "Instruction", "Kernel", "Register", "Use", "Value",
-           "counters"]
+__all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument", "Code",
+           "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters"]
 
 OK = 0
 FIRST_ARGUMENT = 0x10       # Vitis: the words below are ap_ctrl, GIE, IER and ISR
@@ -241,6 +241,18 @@ def _disjoint(kernel: str, where: str, words: int, spans: list[tuple[str, int, i
         end, before = low + bits, name
     if end > words * WORD_BITS:
         raise ValueError(f"{kernel}: {before} passes the end of the {where}")
+
+
+# What every core has alike.
+REGISTERS = (
+    Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
+    Register("status", "read", "what the core does: the number of one of its states"),
+)
+STATES = ("idle", "running", "draining", "reporting")
+ENDED = Code(OK, "OK", "all instructions were carried out")
+ABORTED = Code(1, "ABORTED", "the host asked the core to stop", ("instruction",))
+BAD_INSTRUCTION = Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit or a value that is not allowed; detail: word 0",
+                       ("instruction",))
 
 
 def counters(first: int, *items: tuple[str, str]) -> tuple[Value, ...]:

@@ -1,6 +1,20 @@
 """What software and the MLP core agree on."""
 
-from hw.isa.kernel import OK, Argument, Code, Field, Instruction, Kernel, Register, Use, Value, counters
+from hw.isa.kernel import (
+    ABORTED,
+    BAD_INSTRUCTION,
+    ENDED,
+    REGISTERS,
+    STATES,
+    Argument,
+    Code,
+    Field,
+    Instruction,
+    Kernel,
+    Use,
+    Value,
+    counters,
+)
 
 __all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET"]
 
@@ -39,10 +53,7 @@ MLP = Kernel(
         Argument("weights_beats", "scalar", "", "beats of the weights' buffer"),
         Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
     ),
-    registers=(
-        Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
-        Register("status", "read", "what the core does: the number of one of its states"),
-    ),
+    registers=REGISTERS,
     words=16,
     fields=(
         Field("opcode", 0, 0, 8, "which instruction"),
@@ -96,12 +107,11 @@ MLP = Kernel(
     ),
     modes=("throughput", "latency"),
     devices=(),
-    states=("idle", "running", "draining", "reporting"),
+    states=STATES,
     codes=(
-        Code(OK, "OK", "all instructions were carried out"),
-        Code(1, "ABORTED", "the host asked the core to stop", ("instruction",)),
-        Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit or a value that is not allowed; detail: word 0",
-             ("instruction",)),
+        ENDED,
+        ABORTED,
+        BAD_INSTRUCTION,
         Code(3, "BAD_ORDER", "an instruction waits for more than comes before it; detail: what it waits for: 0 rows, "
                              "1 weights, 2 layers", ("instruction",)),
         Code(4, "BOUNDS", "an offset and size pass the end of a buffer; detail: 0 inputs, 1 outputs, 2 weights",

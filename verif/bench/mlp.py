@@ -1,5 +1,6 @@
 """What the benches of the MLP core's parts share: configurations, and memories whose bits can be flipped."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
@@ -28,7 +29,7 @@ def words_of(value: Any, count: int) -> list[int]:
     return [number >> 32 * at & 0xFFFFFFFF for at in range(count)]
 
 
-class MemoryBench:
+class MemoryBench(ABC):
     """A memory cycle by cycle; all outputs are judged. What lies in it outlives a test, as it does a reset.
 
     A memory's own has `step`, which drives a cycle's inputs, notes with `expect` and `writes` what follows from them,
@@ -97,8 +98,9 @@ class MemoryBench:
         assert told == self.flags.pop(self.cycle, (0, False)), f"cycle {self.cycle}: flags {told}"
         self.cycle += 1
 
+    @abstractmethod
     async def step(self) -> Any:
-        raise NotImplementedError
+        """A cycle with what is given on the inputs, else with nothing."""
 
     async def flush(self) -> None:
         for _ in range(self.flag_latency + 1):
