@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from hw.isa import EMB, MLP, WORD_BITS, Field, Kernel
+from hw.isa import EMB, HOTLINE, MLP, WORD_BITS, Field, Kernel
 
 __all__ = ["KERNELS", "c_header", "python_header", "reference", "write"]
 
-KERNELS: Mapping[str, Kernel] = {kernel.name: kernel for kernel in (EMB, MLP)}
+KERNELS: Mapping[str, Kernel] = {kernel.name: kernel for kernel in (EMB, MLP, HOTLINE)}
 
 
 def write(kernel: Kernel, folder: Path) -> list[Path]:
@@ -137,9 +137,10 @@ def reference(kernel: Kernel) -> str:
             about = str(instruction.opcode) if use is None else use.about or field.about
             out.append(f"| {field.word} | {field.low + field.bits - 1}..{field.low} | `{field.name}` | "
                        f"{_allowed(field)} | {about} |")
-    out += ["", "## Index words", "", "`{device[31:30], emb_idx[29:0]}`: "
-            + _numbered(kernel.devices) + ". For the SSD `emb_idx` is the ring position of the row's first beat.", "",
-            "## Result block", "", f"{4 * kernel.result_words} bytes. The first {4 * kernel.final_words} are written "
+    if kernel.devices:
+        out += ["", "## Index words", "", "`{device[31:30], emb_idx[29:0]}`: " + _numbered(kernel.devices)
+                + ". For the SSD `emb_idx` is the ring position of the row's first beat."]
+    out += ["", "## Result block", "", f"{4 * kernel.result_words} bytes. The first {4 * kernel.final_words} are written "
             "by the core at the end of a run."]
     out += table("byte offset", "bits", "name", "kind", "what")
     out += [f"| {4 * v.word} | {v.bits} | `{v.name}` | {v.kind} | {v.about} |" for v in kernel.result]
