@@ -161,7 +161,7 @@ class Program:
             return "save", {"out": item["out"], "beats": self.sizes.image_beats}
         if kind == "LOAD":
             return "load", {"source": item["source"], "beats": self.sizes.image_beats}
-        told = ("indices", "sample_beats")
+        told: tuple[str, ...] = ("indices", "sample_beats")
         if kind == "TRAIN":
             told += ("row_beats_log2", "batch", "pooled", "mailbox_slots", "mailbox_pitch", "gradients_pitch", "rate")
         return kind.lower(), {name: item[name] for name in told} | {

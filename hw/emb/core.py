@@ -14,6 +14,7 @@ from hw.emb.landing import TierArbiter
 from hw.emb.regions import CLIENTS
 from hw.emb.rows import RowFetch
 from hw.isa import EMB
+from hw.kernel.doorbell import Doorbell
 from hw.kernel.frame import Frame, kernel_ports, tell_first
 from hw.place import place
 from hw.pooling import PoolingUnit
@@ -26,8 +27,6 @@ __all__ = ["EmbCore"]
 
 DOORBELL = len(CLIENTS)         # client of the read port
 OUTPUTS, COPIES, STATUS = range(3)  # clients of the write port
-POLL_CYCLES = 64                # between two looks at the doorbell while a row is waited for
-GLANCE_CYCLES = 256             # and while none is: a row that has landed in time is never waited for
 ROWS, HOST = 2, 3               # detail of READ_ERROR
 TT_COUNTS = {"tt_computed": "computed", "tt_reused": "reused", "tt_slots": "slots", "corrected": "corrected",
              "uncorrectable": "uncorrectable"}
@@ -108,6 +107,7 @@ class EmbCore(wiring.Component):
         self._pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
         self._tt = TTUnit(config.tt)
         self._finish = Finish(config)
+        self._bell = Doorbell(beat_bytes=beat_bytes, bits=len(self._arbiter.filled))
 
         flush, ports = self._frame.flush, self._frame.clean
         self._flush = flush
@@ -115,7 +115,7 @@ class EmbCore(wiring.Component):
             ("frame", self._frame, None),
             ("reads", self._reads, ports), ("writes", self._writes, ports), ("rows_port", self._rows_port, ports),
             ("front", self._front, flush), ("arbiter", self._arbiter, flush), ("fetch", self._fetch, flush),
-            ("pool", self._pool, flush), ("post_pool", self._finish, flush),
+            ("pool", self._pool, flush), ("post_pool", self._finish, flush), ("doorbell", self._bell, flush),
             # Tables that changed: products of the old ones are forgotten.
             ("tt", self._tt, flush | self._front.flush_tt),
         ):
@@ -197,32 +197,17 @@ class EmbCore(wiring.Component):
 
     def _doorbell(self, m: Module) -> None:
         """Looks how far the host has filled the ring: now and then, and often while a row is waited for."""
-        arbiter, reads = self._arbiter, self._reads
-        request, answer = reads.i_requests[DOORBELL], reads.o[DOORBELL]
-        asked, pause = Signal(), Signal(range(GLANCE_CYCLES))
-        filled, polled, failed = Signal(len(arbiter.filled)), Signal(), Signal()
+        arbiter, reads, arguments = self._arbiter, self._reads, self._frame.arguments
+        doorbell = self._bell
+        wiring.connect(m, doorbell.o_requests, reads.i_requests[DOORBELL])
+        wiring.connect(m, reads.o[DOORBELL], doorbell.i)
         ring = Signal()
-        m.d.sync += ring.eq(self._frame.arguments.ring_beats != 0)
+        m.d.sync += ring.eq(arguments.ring_beats != 0)
         m.d.comb += [
-            request.payload.address.eq(self._frame.arguments.result + 4 * EMB.value("filled").word),
-            request.payload.beats.eq(1),
-            answer.ready.eq(1),
-            arbiter.filled.eq(filled), arbiter.polled.eq(polled),
+            doorbell.enable.eq(ring), doorbell.waiting.eq(arbiter.waiting),
+            doorbell.address.eq(arguments.result + 4 * EMB.value("filled").word),
+            arbiter.filled.eq(doorbell.value), arbiter.polled.eq(doorbell.polled),
         ]
-        m.d.sync += [polled.eq(0), failed.eq(0)]
-        with m.If(self._flush):
-            m.d.sync += [request.valid.eq(0), asked.eq(0), pause.eq(0), filled.eq(0)]
-        with m.Elif(asked):
-            with m.If(request.ready):
-                m.d.sync += request.valid.eq(0)
-            with m.If(answer.valid):
-                m.d.sync += [asked.eq(0), polled.eq(~answer.payload.error), failed.eq(answer.payload.error),
-                             filled.eq(answer.payload.data), pause.eq(GLANCE_CYCLES - 1)]
-        with m.Elif((pause != 0) & ~(arbiter.waiting & (pause < GLANCE_CYCLES - POLL_CYCLES))):
-            m.d.sync += pause.eq(pause - 1)
-        with m.Elif(ring):
-            m.d.sync += [asked.eq(1), request.valid.eq(1)]
-        self._doorbell_failed = failed
 
     def _count(self, m: Module) -> None:
         front, fetch, tt, events = self._front, self._fetch, self._tt, self._frame.events
@@ -263,7 +248,7 @@ class EmbCore(wiring.Component):
             (self._fetch.copy_valid & self._fetch.o_copy.error, EMB.code("READ_ERROR"), front.finished, 0, 0, ROWS),
             (unwritten, EMB.code("WRITE_ERROR"), front.finished, 0, 0,
              Cat(writes.error[COPIES], writes.error[STATUS])),
-            (self._doorbell_failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
+            (self._bell.failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
             (arbiter.timed_out, EMB.code("TIMEOUT"), front.finished, 0, 0, arbiter.position),
             (arbiter.overflow, EMB.code("RING_OVERFLOW"), front.finished, 0, 0, arbiter.filled),
         ))

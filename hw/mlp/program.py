@@ -1,6 +1,6 @@
 """Fetches and checks instructions, and deals them to the engines that carry them out."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,12 +9,13 @@ from hw.axi.queue import BurstQueue
 from hw.isa import MLP, WORD_BITS
 from hw.isa.mlp import ACTIVATION, TARGET
 from hw.kernel.bounds import BoundedSum, Term
+from hw.kernel.decode import Decoder
+from hw.kernel.pieces import ask_in_pieces
 from hw.layouts import arguments_layout, instruction_layout
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import rows_job_layout
 from hw.mlp.parameters import parameters_job_layout
 from hw.mlp.records import layer_layout
-from hw.mlp.requests import PIECE_LOG2
 
 __all__ = ["QUEUE", "Program", "program_error_layout"]
 
@@ -23,7 +24,6 @@ KINDS = tuple(instruction.name for instruction in MLP.instructions)
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(len(KINDS))
 INPUTS, OUTPUTS, WEIGHTS = range(3)     # detail of BOUNDS
 AFTER = ("after_rows", "after_weights", "after_layers")     # by detail of BAD_ORDER
-assert MLP.fields[0].name == "opcode" and not MLP.fields[0].offset
 
 
 class Check(enum.Enum, shape=3):
@@ -92,61 +92,23 @@ class Program(wiring.Component):
 
     def _request(self, m: Module) -> None:
         """Asks for the program, in pieces."""
-        o = self.o_requests
         span = Cat(Const(0, (self.beats - 1).bit_length()), self.arguments.program_count)
-        rest, pieces = Signal(PIECE_LOG2, reset_less=True), Signal(len(span) - PIECE_LOG2, reset_less=True)
-        address, asking = Signal(64, reset_less=True), Signal()
-        whole = pieces != 0
-        with m.If(self.o_requests.ready):
-            m.d.sync += o.valid.eq(0)
-        with m.If(self.start):
-            m.d.sync += [Cat(rest, pieces).eq(span), address.eq(self.arguments.program), asking.eq(1)]
-        with m.Elif(asking & (~o.valid | o.ready)):
-            m.d.sync += [
-                o.valid.eq(whole | (rest != 0)), o.payload.address.eq(address),
-                o.payload.beats.eq(Mux(whole, 1 << PIECE_LOG2, rest)),
-                address.eq(address + (self.config.beat_bytes << PIECE_LOG2)),
-                pieces.eq(pieces - 1), asking.eq(whole),
-            ]
+        ask_in_pieces(m, self.o_requests, start=self.start, address=self.arguments.program, span=span,
+                      beat_bytes=self.config.beat_bytes)
 
     def _allowed(self, m: Module) -> None:
         """What an instruction must keep to by itself and in its place. Registers: `refused` two cycles after the
         instruction is there, `kind` and `early` one."""
         item, config = self.item, self.config
-        self.kind = kind = Signal(len(KINDS), reset_less=True)
-        wrong: list[tuple[Value, set[int]]] = []        # what must not be, and of which kinds
-        for field in MLP.fields:
-            users = {at for at, instruction in enumerate(MLP.instructions)
-                     if field.name in {use.field for use in instruction.uses}}
-            value = item[field.name]
-            if field.minimum:
-                assert field.minimum == 1
-                wrong.append((value == 0, users))
-            if field.highest != (1 << field.bits) - 1:
-                above = field.highest + 1
-                # By the high bits alone where that will do: no chain of carries.
-                wrong.append((value >> above.bit_length() - 1 != 0 if not above & above - 1 else value >= above, users))
         activation = item.activation
-        wrong += [
+        decoder = Decoder(m, MLP, item, [
             (~item.features_in & (item.features != 1), {LOAD_ROWS}),
             (item.tail > config.columns, {LAYER}),
             ((activation == ACTIVATION.SIGMOID) & (item.target != TARGET.MEMORY), {LAYER}),
             ((activation != ACTIVATION.NONE) & (item.target == TARGET.PARTIAL), {LAYER}),
             (item.features == 1, {INTERACT}),
-        ]
-        flags = Signal(len(wrong), reset_less=True)
-        unknown, reserved = Signal(reset_less=True), Signal(reset_less=True)
-        self.refused = Signal(reset_less=True)
-        opcodes = [instruction.opcode for instruction in MLP.instructions]
-        m.d.sync += [
-            kind.eq(Cat(item.opcode == opcode for opcode in opcodes)),
-            unknown.eq((item.opcode < min(opcodes)) | (item.opcode > max(opcodes))),
-            reserved.eq((item.as_value()[:WORD_BITS] & MLP.reserved(0)).any()),
-            *(flags[at].eq(value) for at, (value, _) in enumerate(wrong)),
-            self.refused.eq(unknown | reserved | Cat(
-                flags[at] & Cat(kind[user] for user in sorted(users)).any()
-                for at, (_, users) in enumerate(wrong)).any()),
-        ]
+        ])
+        self.kind, self.refused = decoder.kind, decoder.refused
         # How many loads and layers came before, and whether an instruction waits for more.
         self.before = before = [Signal(32, name=f"before_{name}", reset_less=True) for name in AFTER]
         self.early = Signal(len(AFTER), reset_less=True)

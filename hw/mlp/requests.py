@@ -5,10 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import request_layout
+from hw.kernel.pieces import PIECE_LOG2
 
-__all__ = ["PIECE_LOG2", "Requests", "run_layout"]
-
-PIECE_LOG2 = 15     # beats of a request, at most: what a request can say, and a power of two
+__all__ = ["Requests", "run_layout"]
 
 
 def run_layout() -> data.StructLayout:

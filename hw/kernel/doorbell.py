@@ -1,0 +1,67 @@
+"""Looks at a word of the result block that the host writes while a core runs."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import check_beat_bytes, read_layout, request_layout
+
+__all__ = ["GLANCE_CYCLES", "POLL_CYCLES", "Doorbell"]
+
+POLL_CYCLES = 64        # between two looks while somebody waits for the host
+GLANCE_CYCLES = 256     # and while nobody does: what the host does in time is never waited for
+
+
+class Doorbell(wiring.Component):
+    """Reads a word now and then, and often while somebody waits for it to change.
+
+    Source: hw.isa, the result block's words of kind doorbell
+
+    Parameters  beat_bytes: of the port; bits: of the word that are told
+    Members     enable: In, a look may begin; waiting: In, the word is waited for; address: In(64), of the word, a
+                multiple of a beat; o_requests, i: to and from a client of a ReadPort, whose queue may be a register;
+                value: Out, the word as it was read last, 0 before the first time; polled: Out, a pulse with each new
+                value; failed: Out, a pulse: the word could not be read, `value` is not to be trusted until the next
+                pulse of `polled`
+    Timing      GLANCE_CYCLES + 1 cycles from an answer to the next request, POLL_CYCLES + 1 if `waiting` is high;
+                value, polled and failed the cycle after the answer; the first request the cycle after `enable`
+    Handshake   o_requests from registers; i.ready is always high
+    Reset       value is 0; an answer that is still to come has to be dropped by the port
+    Raises      ValueError: beat_bytes that no port has; bits not from 1 to 32
+    Golden      a counter          Tests  verif/test_kernel_doorbell.py
+    """
+
+    def __init__(self, *, beat_bytes: int, bits: int = 32):
+        check_beat_bytes(beat_bytes)
+        if type(bits) is not int or not 1 <= bits <= 32:
+            raise ValueError(f"bits must be from 1 to 32, not {bits!r}")
+        self.beat_bytes, self.bits = beat_bytes, bits
+        super().__init__({
+            "enable": In(1), "waiting": In(1), "address": In(64),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "i": In(stream.Signature(read_layout(beat_bytes))),
+            "value": Out(bits), "polled": Out(1), "failed": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Doorbell({self.beat_bytes}, {self.bits})"
+
+    def elaborate(self, platform):
+        m = Module()
+        request, answer = self.o_requests, self.i
+        asked, pause = Signal(), Signal(range(GLANCE_CYCLES))
+        m.d.comb += [request.payload.address.eq(self.address), request.payload.beats.eq(1), answer.ready.eq(1)]
+        m.d.sync += [self.polled.eq(0), self.failed.eq(0)]
+        with m.If(asked):
+            with m.If(request.ready):
+                m.d.sync += request.valid.eq(0)
+            with m.If(answer.valid):
+                m.d.sync += [
+                    asked.eq(0), self.polled.eq(~answer.payload.error), self.failed.eq(answer.payload.error),
+                    self.value.eq(answer.payload.data), pause.eq(GLANCE_CYCLES - 1),
+                ]
+        with m.Elif((pause != 0) & ~(self.waiting & (pause < GLANCE_CYCLES - POLL_CYCLES))):
+            m.d.sync += pause.eq(pause - 1)
+        with m.Elif(self.enable):
+            m.d.sync += [asked.eq(1), request.valid.eq(1)]
+        return m
