@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from golden import mlp_results, systolic
 from golden.emb_ports import Memory, ReadPort, Reporter, WritePort
-from golden.mlp_front import Arguments, ParameterLoader, Program, RowLoader
+from golden.mlp_loaders import ParameterLoader, RowLoader
 from golden.mlp_order import FEATURE, MEMORY, PARTIAL, ROWS, Shape, Tile
 from golden.mlp_outlet import Outlet, Row
+from golden.mlp_program import Arguments, Program
 from golden.mlp_sequencer import STALLS, Sequencer
 
 __all__ = ["Results", "Run", "Sizes", "Span", "cycles"]

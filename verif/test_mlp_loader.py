@@ -1,4 +1,4 @@
-"""The row loader against golden.mlp_front, cycle by cycle: any rows and features, waits, a slow memory, faults."""
+"""The row loader against golden.mlp_loaders, cycle by cycle: any rows and features, waits, a slow memory, faults."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 import cocotb
 import pytest
 
-from golden.mlp_front import Load
-from golden.mlp_front import RowLoader as Golden
+from golden.mlp_loaders import Load
+from golden.mlp_loaders import RowLoader as Golden
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
 from hw.mlp.requests import PIECE_LOG2

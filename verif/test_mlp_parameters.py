@@ -1,4 +1,4 @@
-"""The parameter loader against golden.mlp_front, cycle by cycle: weights and addends, waits, a slow memory, faults."""
+"""The parameter loader against golden.mlp_loaders, cycle by cycle: weights and addends, waits, a slow memory, faults."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 import cocotb
 import pytest
 
-from golden.mlp_front import Addends, Weights
-from golden.mlp_front import ParameterLoader as Golden
+from golden.mlp_loaders import Addends, Weights
+from golden.mlp_loaders import ParameterLoader as Golden
 from hw.mlp.config import MlpConfig
 from hw.mlp.parameters import ParameterLoader
 from verif.bench import report, rng

@@ -1,4 +1,4 @@
-"""The MLP core's program against golden.mlp_front, cycle by cycle: every instruction, every refusal."""
+"""The MLP core's program against golden.mlp_program, cycle by cycle: every instruction, every refusal."""
 
 import os
 import random
@@ -9,8 +9,8 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden.mlp_front import Arguments, Fault
-from golden.mlp_front import Program as Golden
+from golden.mlp_program import Arguments, Fault
+from golden.mlp_program import Program as Golden
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from hw.mlp.program import QUEUE, Program

@@ -46,7 +46,7 @@ class ParameterLoader(wiring.Component):
                 takes no data
     Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
     Reset       forgets everything
-    Golden      golden.mlp_front.ParameterLoader          Tests  verif/test_mlp_parameters.py
+    Golden      golden.mlp_loaders.ParameterLoader          Tests  verif/test_mlp_parameters.py
     """
 
     def __init__(self, config: MlpConfig):

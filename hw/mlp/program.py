@@ -60,7 +60,7 @@ class Program(wiring.Component):
                 QUEUE instructions and one more wait for each engine; a full queue holds up all
     Handshake   streams from registers
     Reset       drops everything
-    Golden      golden.mlp_front.Program          Tests  verif/test_mlp_program.py
+    Golden      golden.mlp_program.Program          Tests  verif/test_mlp_program.py
     """
 
     def __init__(self, config: MlpConfig):
