@@ -1,4 +1,4 @@
-"""The parameter loader against golden.mlp_loaders, cycle by cycle: weights and addends, waits, a slow memory, faults."""
+"""The parameter loader against golden.mlp_loaders, cycle by cycle: any loads, waits, a slow memory, faults."""
 
 from collections.abc import Sequence
 from dataclasses import replace
