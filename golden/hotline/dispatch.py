@@ -1,0 +1,40 @@
+"""Mini-batches as they lie in the mailbox, and which of them may go when."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["GATHERED", "POPULAR", "Scheduler", "beats_of"]
+
+POPULAR, GATHERED = range(2)    # kinds
+Words = NDArray[np.uint32]
+
+
+def beats_of(number: int, kind: int, samples: Words, rows: int, rest: Words) -> Words:
+    """A mini-batch, (beats, words): its header, its samples' beats, its rows or vectors.
+
+    samples, rest: (beats, words); rows: how many rows were gathered for it
+    """
+    header = np.zeros((1, samples.shape[1]), np.uint32)
+    header[0, :4] = number, kind, 0, rows
+    return np.concatenate([header, samples, rest])
+
+
+@dataclass(kw_only=True)
+class Scheduler:
+    """What may be dealt next. slots: of the mailbox; begun, finished: mini-batches; pending: the updates of a gathered
+    one have not been made."""
+
+    slots: int
+    begun: int = 0
+    finished: int = 0
+    pending: bool = False
+
+    def pick(self, *, popular: bool, gathered: bool) -> int | None:
+        """The kind of the next mini-batch, of those that are there; None: it has to wait."""
+        if self.begun - self.finished >= self.slots:
+            return None
+        if gathered and not self.pending:
+            return GATHERED
+        return POPULAR if popular else None

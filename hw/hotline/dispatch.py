@@ -1,0 +1,363 @@
+"""Deals mini-batches to the GPU by way of the mailbox, and hands what it returns to the updates."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import data_layout, request_layout
+from hw.axi.queue import BurstQueue
+from hw.hotline.config import HotlineConfig
+from hw.hotline.program import chunk_beats, job_layout
+from hw.hotline.records import frame_layout, gathered_layout, place_layout, update_layout
+from hw.hotline.row_table import queried_layout, query_layout
+from hw.isa import HOTLINE
+from hw.isa.hotline import KIND
+
+__all__ = ["Dispatcher", "dispatch_error_layout"]
+
+NUMBER_BITS = 32        # of a mini-batch's number
+
+
+def dispatch_error_layout() -> data.StructLayout:
+    """What the GPU did wrong; valid stays until reset."""
+    return data.StructLayout({"valid": 1, "code": 8, "detail": 32})
+
+
+class Dispatcher(wiring.Component):
+    """Writes mini-batches to the mailbox as the GPU frees it: a header, samples, and the rows or vectors gathered.
+
+    Mini-batch k, counted from 0 over the run, lies from beat (k % mailbox_slots) * mailbox_pitch on: words k, kind,
+    samples, rows, 0 ...; then all beats of its samples; then, of a gathered one, its rows by ordinals or, pooled, its
+    vectors. `dealt` becomes k + 1 when all of that is written. Source: Hotline §6.1, §6.5 (dispatcher and scheduler)
+
+    Parameters  config: HotlineConfig
+    Members     job: In, of hw.hotline.program.job_layout; start: In, a pulse before the first mini-batch of a job;
+                mailbox, gradients: In(64), the buffers' addresses; timeout: In(32);
+                i_popular: In(stream of frame_layout); i_gathered: In(stream of gathered_layout); o_place: Out(stream
+                of place_layout), i_beats: In(stream of a beat): the input buffer's read client; free: Out {valid,
+                frame}: all of it has been read; o_query: Out(stream of query_layout), i_query: In(stream of
+                queried_layout): the row table; o_rows: Out(stream of a slot), i_rows: In(stream of a beat): the
+                embedding buffer's read client; o_bags: Out(stream of gathered_layout), i_vectors: In(stream of a
+                beat): who pools; o_requests, o_data: Out(stream), written: In, its pulse: a client of a WritePort;
+                dealt: Out(32), tell: Out, a pulse when it has changed; finished: In(32), polled: In, a pulse: the
+                GPU's word was read; waiting: Out, for it and for nothing else; o_update: Out(stream of update_layout),
+                updated: In, a pulse: the updates have been made; popular, gathered: Out, pulses: such a mini-batch is
+                dealt; stall_mailbox: Out, a mini-batch waits for room; hungry: Out, there is none; error: Out {valid,
+                code, detail}; idle: Out, everything that was dealt is finished and nothing is inside
+    Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
+                more, pooled s * vectors * row_beats more
+    Timing      a beat a cycle; 11 cycles from a mini-batch to its header, as many from its last beat to the next one's.
+                A job begins 43 cycles after `start`. A poll counts 3 cycles later, TIMEOUT comes `timeout` + 3 cycles
+                after a mini-batch was dealt while none was with the GPU, or after the last that was finished
+    Handshake   a gathered one goes before popular ones, but never before the updates of the gathered one before it
+                have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
+                the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
+                from i_query to o_rows by wires. Requests of up to half of the port's queue follow their data
+    Faults      the first of: the GPU claims more than was dealt (OVERRUN), it takes too long (TIMEOUT); what is under
+                way goes on until a reset. A word that went back counts as not changed
+    Reset       drops everything; the next mini-batch is number 0
+    Golden      golden.hotline.dispatch          Tests  verif/test_hotline_dispatch.py
+    """
+
+    def __init__(self, config: HotlineConfig):
+        self.config = config
+        bits = 32 * config.words
+        beat = stream.Signature(bits)
+        super().__init__({
+            "job": In(job_layout()), "start": In(1), "mailbox": In(64), "gradients": In(64), "timeout": In(32),
+            "i_popular": In(stream.Signature(frame_layout(config))),
+            "i_gathered": In(stream.Signature(gathered_layout(config))),
+            "o_place": Out(stream.Signature(place_layout(config))), "i_beats": In(beat),
+            "free": Out(data.StructLayout({"valid": 1, "frame": config.frame_bits})),
+            "o_query": Out(stream.Signature(query_layout(config))),
+            "i_query": In(stream.Signature(queried_layout(config))),
+            "o_rows": Out(stream.Signature(config.slot_bits)), "i_rows": In(beat),
+            "o_bags": Out(stream.Signature(gathered_layout(config))), "i_vectors": In(beat),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "o_data": Out(stream.Signature(data_layout(config.beat_bytes))), "written": In(1),
+            "dealt": Out(NUMBER_BITS), "tell": Out(1), "finished": In(NUMBER_BITS), "polled": In(1),
+            "waiting": Out(1),
+            "o_update": Out(stream.Signature(update_layout(config))), "updated": In(1),
+            "popular": Out(1), "gathered": Out(1), "stall_mailbox": Out(1), "hungry": Out(1),
+            "error": Out(dispatch_error_layout()), "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Dispatcher({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        self.shift = (config.beat_bytes - 1).bit_length()
+        self.number = Signal(NUMBER_BITS)       # of the next mini-batch
+        self.seen = Signal(NUMBER_BITS)         # finished ones
+        self.pending = Signal()                 # a gathered one is dealt, or being dealt, and its updates not made
+        self.now = Signal(gathered_layout(config), reset_less=True)
+        self.kind = Signal(reset_less=True)
+        self.gradient_at = Signal(32, reset_less=True)
+        self.take, self.launch = Signal(), Signal()
+        self.picking, self.outstanding = Signal(), Signal()
+        self._finished(m)
+        self._updates(m)
+        self._reads(m)
+        self._sequence(m)
+        return m
+
+    def _finished(self, m: Module) -> None:
+        """What the GPU says, and how long it takes."""
+        error, seen = self.error, self.seen
+        claim = Signal(NUMBER_BITS, reset_less=True)
+        polled, judged = Signal(), Signal()
+        beyond, newer, advanced = Signal(reset_less=True), Signal(reset_less=True), Signal()
+        left = Signal(32, reset_less=True)
+        m.d.sync += [
+            polled.eq(self.polled), claim.eq(self.finished),
+            judged.eq(polled), beyond.eq(claim > self.dealt), newer.eq(claim > seen),
+            self.outstanding.eq(seen != self.dealt), advanced.eq(0),
+        ]
+        with m.If(judged & newer & ~beyond):
+            m.d.sync += [seen.eq(claim), advanced.eq(1)]
+        with m.If(~self.outstanding | advanced):
+            m.d.sync += left.eq(self.timeout)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        over = judged & beyond
+        with m.If(~error.valid & (over | (self.outstanding & ~advanced & (left == 0)))):
+            m.d.sync += [
+                error.valid.eq(1), error.code.eq(Mux(over, HOTLINE.code("OVERRUN"), HOTLINE.code("TIMEOUT"))),
+                error.detail.eq(Mux(over, claim, seen)),
+            ]
+
+    def _updates(self, m: Module) -> None:
+        """The gathered mini-batch that is with the GPU, until its updates are made."""
+        update, now = self.o_update, self.now
+        number = Signal(NUMBER_BITS, name="pending_number", reset_less=True)
+        reached, sent = Signal(), Signal()
+        with m.If(update.ready):
+            m.d.sync += update.valid.eq(0)
+        m.d.sync += reached.eq(self.pending & (self.seen > number))
+        with m.If(self.pending & reached & ~sent):
+            m.d.sync += [update.valid.eq(1), sent.eq(1)]
+        with m.If(self.updated):
+            m.d.sync += [self.pending.eq(0), sent.eq(0)]
+        with m.If(self.launch & (self.kind == KIND.GATHERED)):
+            m.d.sync += [
+                self.pending.eq(1), number.eq(self.number - 1),
+                update.payload.batch.eq(now.batch), update.payload.rows.eq(now.rows),
+                update.payload.address.eq(self.gradients + Cat(Const(0, self.shift), self.gradient_at)),
+            ]
+
+    def _reads(self, m: Module) -> None:
+        """Asks for the beats of the samples, then for the rows, when `launch` says so."""
+        config, now, job = self.config, self.now, self.job
+        self.first_beat = Signal(len(self.o_place.payload.beat), reset_less=True)
+        self.sample_beats = Signal(range(config.frame_beats + 1), reset_less=True)
+        place, query = self.o_place, self.o_query
+        beats_left, last_beat = Signal.like(self.sample_beats), Signal(reset_less=True)
+        rows_left, last_row, asks = Signal.like(now.rows), Signal(reset_less=True), Signal()
+        gone = Signal()
+        m.d.comb += [
+            query.valid.eq(asks & ~place.valid), query.payload.batch.eq(now.batch), gone.eq(query.valid & query.ready),
+            self.o_rows.valid.eq(self.i_query.valid), self.o_rows.payload.eq(self.i_query.payload.slot),
+            self.i_query.ready.eq(self.o_rows.ready),
+        ]
+        with m.If(self.launch):
+            m.d.sync += [
+                place.valid.eq(1), place.payload.frame.eq(now.frame), place.payload.beat.eq(self.first_beat),
+                beats_left.eq(self.sample_beats), last_beat.eq(self.sample_beats == 1),
+                asks.eq((self.kind == KIND.GATHERED) & ~job.pooled & (now.rows != 0)), query.payload.ordinal.eq(0),
+                rows_left.eq(now.rows), last_row.eq(now.rows == 1),
+            ]
+        with m.Elif(place.valid & place.ready):
+            m.d.sync += [
+                place.payload.beat.eq(place.payload.beat + 1), place.valid.eq(~last_beat),
+                beats_left.eq(beats_left - 1), last_beat.eq(beats_left == 2),
+            ]
+        with m.Elif(gone):
+            m.d.sync += [
+                query.payload.ordinal.eq(query.payload.ordinal + 1), asks.eq(~last_row),
+                rows_left.eq(rows_left - 1), last_row.eq(rows_left == 2),
+            ]
+
+    def _sequence(self, m: Module) -> None:
+        config, now, job = self.config, self.now, self.job
+        shift, chunk = self.shift, chunk_beats(config)
+        popular, gathered = self.i_popular, self.i_gathered
+        current = Signal(NUMBER_BITS, reset_less=True)      # the number of the one under way
+        mail_at, slot = Signal(32, reset_less=True), Signal(8, reset_less=True)
+        address = Signal(64, reset_less=True)
+
+        # -- Room: how many mini-batches are in the mailbox, being dealt included.
+        ahead, room = Signal(NUMBER_BITS, reset_less=True), Signal()
+        empty, may_gather = Signal(), Signal()
+        m.d.sync += [ahead.eq(self.number - self.seen), room.eq(ahead < job.mailbox_slots), empty.eq(ahead == 0)]
+        m.d.comb += may_gather.eq(gathered.valid & ~self.pending)
+
+        # -- Products, a bit of the factor a cycle, the highest first.
+        step = Signal(range(NUMBER_BITS + 1))
+        of_beats, of_vectors = Signal(7, reset_less=True), Signal(7, reset_less=True)
+        first, beats = Signal(17, reset_less=True), Signal(17, reset_less=True)
+        rest = Signal(23, reset_less=True)          # rows or vectors
+        rest_beats = Signal(29, reset_less=True)
+        dividend, remainder = Signal(NUMBER_BITS, reset_less=True), Signal(9, reset_less=True)
+        multiplier, slot_last = Signal(8, reset_less=True), Signal(reset_less=True)
+        doubled = Signal(9)
+        m.d.comb += doubled.eq(Cat(dividend[-1], remainder))
+
+        # -- Beats on their way out.
+        o, request = self.o_data, self.o_requests
+        ends_layout = data.StructLayout({"last": 1, "kind": 1})
+        m.submodules.ends = ends = BurstQueue(ends_layout, depth=config.writes_in_flight)
+        beat = Signal(32 * config.words, reset_less=True)
+        source = Signal(32 * config.words)
+        there, go, closes, cuts, room_out = Signal(), Signal(), Signal(), Signal(), Signal()
+        left, final = Signal(29, reset_less=True), Signal(reset_less=True)
+        more = Signal(reset_less=True)              # rows or vectors follow the samples
+        count = Signal(range(chunk))
+        full = Signal()                             # count == chunk - 1
+        m.d.comb += [
+            o.payload.data.eq(beat),
+            cuts.eq(full | closes),
+            room_out.eq((~o.valid | o.ready) & (~cuts | ((~request.valid | request.ready) & ends.i.ready))),
+            go.eq(there & room_out),
+            ends.i.valid.eq(go & cuts), ends.i.payload.last.eq(closes), ends.i.payload.kind.eq(self.kind),
+        ]
+        with m.If(~o.valid | o.ready):
+            m.d.sync += [o.valid.eq(go), beat.eq(source)]
+        with m.If(request.ready):
+            m.d.sync += request.valid.eq(0)
+        with m.If(go):
+            m.d.sync += [
+                count.eq(Mux(cuts, 0, count + 1)), full.eq(~cuts & (count == chunk - 2)),
+                left.eq(left - 1), final.eq(left == 2),
+            ]
+            with m.If(cuts):
+                m.d.sync += [
+                    request.valid.eq(1), request.payload.address.eq(address), request.payload.beats.eq(count + 1),
+                    address.eq(address + (chunk << shift)),
+                ]
+
+        # -- What has been written.
+        ended = Signal()
+        m.d.comb += [ended.eq(self.written & ends.o.valid & ends.o.payload.last), ends.o.ready.eq(self.written)]
+        m.d.sync += [
+            self.dealt.eq(self.dealt + ended), self.tell.eq(ended),
+            self.popular.eq(ended & (ends.o.payload.kind == KIND.POPULAR)),
+            self.gathered.eq(ended & (ends.o.payload.kind == KIND.GATHERED)),
+        ]
+
+        m.d.sync += [self.free.valid.eq(0), self.launch.eq(0)]
+        with m.If(self.o_bags.ready):
+            m.d.sync += self.o_bags.valid.eq(0)
+        pooled = Signal(reset_less=True)
+        with m.FSM() as steps:
+            with m.State("PICK"):
+                m.d.comb += [
+                    gathered.ready.eq(room & ~self.pending & ~self.start),
+                    popular.ready.eq(room & ~may_gather & ~self.start),
+                    self.take.eq(room & (may_gather | popular.valid) & ~self.start),
+                ]
+                m.d.sync += [
+                    step.eq(0), dividend.eq(self.number), remainder.eq(0),
+                    current.eq(self.number), now.eq(gathered.payload),
+                    self.kind.eq(Mux(may_gather, KIND.GATHERED, KIND.POPULAR)),
+                    of_beats.eq(job.sample_beats), of_vectors.eq(job.vectors), first.eq(0), beats.eq(0), rest.eq(0),
+                    address.eq(self.mailbox + Cat(Const(0, shift), mail_at)),
+                ]
+                with m.If(~may_gather):
+                    m.d.sync += [now.frame.eq(popular.payload.frame), now.samples.eq(popular.payload.samples),
+                                 now.start.eq(0), now.rows.eq(0), now.frees.eq(1)]
+                with m.If(self.start):
+                    m.next = "DIVIDE"
+                with m.Elif(self.take):
+                    m.d.sync += self.number.eq(self.number + 1)
+                    m.next = "MULTIPLY"
+            with m.State("DIVIDE"):         # the slot of the next mini-batch
+                m.d.sync += [
+                    step.eq(step + 1), dividend.eq(dividend << 1),
+                    remainder.eq(Mux(doubled >= job.mailbox_slots, doubled - job.mailbox_slots, doubled)),
+                    multiplier.eq(remainder), slot.eq(remainder), mail_at.eq(0), self.gradient_at.eq(0),
+                ]
+                with m.If(step == NUMBER_BITS):
+                    m.d.sync += step.eq(0)
+                    m.next = "PLACE"
+            with m.State("PLACE"):          # and where it is
+                m.d.sync += [
+                    step.eq(step + 1), multiplier.eq(multiplier << 1),
+                    mail_at.eq((mail_at << 1) + Mux(multiplier[-1], job.mailbox_pitch, 0)),
+                    self.gradient_at.eq((self.gradient_at << 1) + Mux(multiplier[-1], job.gradients_pitch, 0)),
+                ]
+                with m.If(step == len(multiplier) - 1):
+                    m.next = "PICK"
+            with m.State("MULTIPLY"):
+                m.d.sync += [
+                    step.eq(step + 1), of_beats.eq(of_beats << 1), of_vectors.eq(of_vectors << 1),
+                    first.eq((first << 1) + Mux(of_beats[-1], now.start, 0)),
+                    beats.eq((beats << 1) + Mux(of_beats[-1], now.samples, 0)),
+                    rest.eq((rest << 1) + Mux(of_vectors[-1], now.samples, 0)),
+                    pooled.eq(job.pooled & (self.kind == KIND.GATHERED)),
+                    slot_last.eq(slot + 1 == job.mailbox_slots),
+                ]
+                with m.If(step == len(of_beats) - 1):
+                    m.next = "SHIFT"
+            with m.State("SHIFT"):
+                m.d.sync += [
+                    rest_beats.eq(Mux(pooled, rest, now.rows) << job.row_beats_log2), self.launch.eq(1),
+                    self.first_beat.eq(first), self.sample_beats.eq(beats), left.eq(0), final.eq(0),
+                    more.eq(pooled | (now.rows != 0)),
+                ]
+                m.next = "HEADER"
+            with m.State("HEADER"):
+                m.d.comb += [
+                    there.eq(1),
+                    source.eq(Cat(current, self.kind, Const(0, 31), now.samples, Const(0, 16), now.rows)),
+                ]
+                with m.If(go):
+                    m.d.sync += [left.eq(self.sample_beats), final.eq(self.sample_beats == 1)]
+                    m.next = "SAMPLES"
+            with m.State("SAMPLES"):
+                m.d.comb += [
+                    there.eq(self.i_beats.valid), source.eq(self.i_beats.payload), closes.eq(final & ~more),
+                    self.i_beats.ready.eq(room_out),
+                ]
+                m.d.sync += self.free.frame.eq(now.frame)
+                with m.If(go & final):
+                    m.d.sync += [left.eq(rest_beats), final.eq(rest_beats == 1),
+                                 self.free.valid.eq(now.frees & ~pooled)]
+                    m.next = "END"
+                    with m.If(more):
+                        m.next = "ROWS"
+                    with m.If(pooled):
+                        m.d.sync += [self.o_bags.valid.eq(1), self.o_bags.payload.eq(now)]
+                        m.next = "VECTORS"
+            with m.State("ROWS"):
+                m.d.comb += [
+                    there.eq(self.i_rows.valid), source.eq(self.i_rows.payload), closes.eq(final),
+                    self.i_rows.ready.eq(room_out),
+                ]
+                with m.If(go & final):
+                    m.next = "END"
+            with m.State("VECTORS"):
+                m.d.comb += [
+                    there.eq(self.i_vectors.valid), source.eq(self.i_vectors.payload), closes.eq(final),
+                    self.i_vectors.ready.eq(room_out),
+                ]
+                with m.If(go & final):
+                    m.d.sync += self.free.valid.eq(now.frees)
+                    m.next = "END"
+            with m.State("END"):
+                m.d.sync += [
+                    slot.eq(Mux(slot_last, 0, slot + 1)), mail_at.eq(Mux(slot_last, 0, mail_at + job.mailbox_pitch)),
+                    self.gradient_at.eq(Mux(slot_last, 0, self.gradient_at + job.gradients_pitch)),
+                ]
+                m.next = "SETTLE"
+            with m.State("SETTLE"):         # the next address is made in PICK, of registers
+                m.next = "PICK"
+        m.d.comb += self.picking.eq(steps.ongoing("PICK"))
+        offered = popular.valid | gathered.valid
+        m.d.sync += [
+            self.waiting.eq(self.picking & self.outstanding),
+            self.stall_mailbox.eq(self.picking & ~room & (may_gather | popular.valid)),
+            self.hungry.eq(self.picking & ~offered),
+            self.idle.eq(self.picking & ~offered & ~self.start & empty & ~self.pending),
+        ]

@@ -1,0 +1,422 @@
+"""Fetches, checks and carries out instructions, one after the other."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import data_layout, read_layout, request_layout
+from hw.hotline.config import WAYS, HotlineConfig
+from hw.hotline.records import beat_layout, register_layout
+from hw.isa import HOTLINE, WORD_BITS
+from hw.isa.hotline import JOIN
+from hw.kernel.bounds import BoundedSum, Term
+from hw.kernel.decode import Decoder
+from hw.kernel.pieces import ask_in_pieces
+from hw.layouts import arguments_layout, instruction_layout
+
+__all__ = ["CALM_CYCLES", "Program", "chunk_beats", "image_beats", "job_layout", "program_error_layout"]
+
+KINDS = tuple(instruction.name for instruction in HOTLINE.instructions)
+S_WR, CLEAR, LEARN, TRAIN, SAVE, LOAD = range(len(KINDS))
+CALM_CYCLES = 8         # for which all parts have to be idle: some say so, or that they are not, a few cycles late
+ROW_BEATS_LOG2 = HOTLINE.field("row_beats_log2").highest
+PROGRAM, INPUTS = range(2)                              # detail of READ_ERROR
+SIZES = ("inputs_beats", "mailbox_beats", "gradients_beats", "rows_beats", "hot_beats")     # by detail of BOUNDS
+IN_INPUTS, IN_MAILBOX, IN_GRADIENTS, _, IN_HOT = range(len(SIZES))
+# Behind the buffers' sizes: what else a sum is compared with.
+IN_FRAME, IN_SLOTS, IN_MAILBOX_PITCH, IN_GRADIENTS_PITCH = range(len(SIZES), len(SIZES) + 4)
+
+
+class Check(enum.Enum, shape=4):
+    """A sum, and what it must not pass."""
+
+    FRAME = 0       # beats of a mini-batch's samples; else the instruction is not allowed
+    INPUTS = 1
+    SOURCE = 2      # of an image
+    OUT = 3
+    MAILBOX = 4     # all its slots
+    ROWS = 5        # of a mini-batch; as many as there are slots at the most
+    VECTORS = 6     # of a pooled mini-batch, instead of them
+    SENT = 7        # a mini-batch in its slot
+    GRADIENTS = 8   # all its slots
+    RETURNED = 9    # a mini-batch's gradients in their slot
+    HOT = 10
+
+
+# What it is compared with, and the buffer that is named when it passes that.
+LIMITS = {
+    Check.FRAME: IN_FRAME, Check.INPUTS: IN_INPUTS, Check.SOURCE: IN_INPUTS, Check.OUT: IN_MAILBOX,
+    Check.MAILBOX: IN_MAILBOX, Check.ROWS: IN_SLOTS, Check.SENT: IN_MAILBOX_PITCH, Check.GRADIENTS: IN_GRADIENTS,
+    Check.RETURNED: IN_GRADIENTS_PITCH, Check.HOT: IN_HOT,
+}
+TOLD = {IN_MAILBOX_PITCH: IN_MAILBOX, IN_GRADIENTS_PITCH: IN_GRADIENTS}
+
+
+def job_layout() -> data.StructLayout:
+    """What the parts are to do; fields as in the instruction (hw.isa). learn: LEARN, else TRAIN; vectors: of a pooled
+    sample."""
+    return data.StructLayout({
+        "learn": 1, "indices": 8, "sample_beats": 4, "row_beats_log2": 3, "batch": 16, "pooled": 1, "vectors": 7,
+        "mailbox_slots": 8, "mailbox_pitch": 32, "gradients_pitch": 32, "rate": 32,
+    })
+
+
+def program_error_layout() -> data.StructLayout:
+    """Why the program ended; valid stays until reset."""
+    return data.StructLayout({"valid": 1, "code": 8, "instruction": 32, "detail": 32})
+
+
+def image_beats(config: HotlineConfig) -> int:
+    """Beats of the logger's image."""
+    return config.banks * config.sets * WAYS // config.words
+
+
+def chunk_beats(config: HotlineConfig) -> int:
+    """Beats of a request to write: two of them fit the port's queue, one is written while the next comes."""
+    return config.output_beats // 2
+
+
+class Program(wiring.Component):
+    """Reads a program, checks each instruction, and sets going and ends what it asks for.
+
+    An instruction begins when the one before has ended with all that followed from it: LEARN when the logger has
+    learned, TRAIN when the last mini-batch is finished and its rows are written, SAVE when the image is.
+    Source: hw.isa; Hotline §6.1 (controller and data dispatcher); golden.hotline.program for what is checked
+
+    Parameters  config: HotlineConfig
+    Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; o_requests, i: to and from the
+                program's client of a ReadPort; o_input_requests, i_inputs: the inputs' client; o_beats: Out(stream of
+                hw.hotline.records.beat_layout), samples; registers: Out, of register_layout, valid is a pulse; job:
+                Out, see job_layout, stands while an instruction is carried out; train: Out, a pulse before a TRAIN's
+                first beat; clear, start_save, start_load: Out, pulses; o_image_beats: Out, i_image_beats: In(stream
+                of a beat), images to and from the logger; o_write_requests, o_write_data: Out(stream), written: In,
+                its pulse: a client of a WritePort; moved: In, a pulse, the logger has moved an image; idle_lookup:
+                In, lookup, logger and classifier are empty; flush: Out, no more samples come, until all is done;
+                flushed: In; idle: In, all parts are empty; number: Out, the instruction that is looked at or carried
+                out; finish: Out, a pulse, it is done; done: Out, all are, until reset or the next start; error: Out,
+                see program_error_layout
+    Timing      besides its beats an instruction takes 4 cycles to be looked at, and for each of its sums 3 and one for
+                each bit of the multiplier; pooled ones one for each index. A beat of samples or of an image a cycle.
+                CALM_CYCLES of idleness end an instruction
+    Handshake   streams from registers, but for i_image_beats to o_write_data, which are wired through
+    Faults      a beat of samples or of an image with an error is not passed on, and no more is; `error` then stays
+    Reset       drops everything
+    Golden      golden.hotline.program.Program          Tests  verif/test_hotline_program.py
+    """
+
+    def __init__(self, config: HotlineConfig):
+        self.config = config
+        bits = 32 * config.words
+        super().__init__({
+            "start": In(1), "arguments": In(arguments_layout(HOTLINE)),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "i": In(stream.Signature(read_layout(config.beat_bytes))),
+            "o_input_requests": Out(stream.Signature(request_layout())),
+            "i_inputs": In(stream.Signature(read_layout(config.beat_bytes))),
+            "o_beats": Out(stream.Signature(beat_layout(config))),
+            "registers": Out(register_layout(config)), "job": Out(job_layout()), "train": Out(1),
+            "clear": Out(1), "start_save": Out(1), "start_load": Out(1), "moved": In(1),
+            "o_image_beats": Out(stream.Signature(bits)), "i_image_beats": In(stream.Signature(bits)),
+            "o_write_requests": Out(stream.Signature(request_layout())),
+            "o_write_data": Out(stream.Signature(data_layout(config.beat_bytes))), "written": In(1),
+            "idle_lookup": In(1), "flush": Out(1), "flushed": In(1), "idle": In(1),
+            "number": Out(32), "finish": Out(1), "done": Out(1), "error": Out(program_error_layout()),
+        })
+
+    def key(self) -> str:
+        return f"HotlineProgram({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        self.beats = HOTLINE.words // self.config.words     # of an instruction
+        self.item = Signal(instruction_layout(HOTLINE), reset_less=True)
+        self.begin, self.reading, self.writes_register = Signal(), Signal(), Signal()
+        span = Cat(Const(0, (self.beats - 1).bit_length()), self.arguments.program_count)
+        ask_in_pieces(m, self.o_requests, start=self.start, address=self.arguments.program, span=span,
+                      beat_bytes=self.config.beat_bytes)
+        self._allowed(m)
+        self._sums(m)
+        self._told(m)
+        self._inputs(m)
+        self._save(m)
+        self._sequence(m)
+        return m
+
+    def _allowed(self, m: Module) -> None:
+        """What an instruction must keep to by itself and after those before. Registers: `refused` three cycles after
+        the instruction is there."""
+        item, config = self.item, self.config
+        bits = config.domain_bits
+        samples = {LEARN, TRAIN}
+        # How many rows the embedding buffer holds, by the length of a row.
+        slots = Array(min(config.row_slots, config.embedding_beats >> log2) for log2 in range(ROW_BEATS_LOG2 + 1))
+        self.slots = Signal(range(config.row_slots + 1), reset_less=True)
+        first, rows = Signal(41, reset_less=True), Signal(32, reset_less=True)
+        last = Signal(41, reset_less=True)      # number of the table's last row
+        m.d.sync += [
+            self.slots.eq(slots[item.row_beats_log2[:3]]), first.eq(Cat(item.first_low, item.first_high)),
+            rows.eq(item.table_rows - 1), last.eq(first + rows),
+        ]
+        # The first position of a pooled sample has to begin a vector.
+        self.joined = Signal(config.positions)
+        more = [
+            (item.join.any() & item.pinned, {S_WR}),
+            (item.indices > config.positions, samples),
+            (item.indices > Cat(Const(0, (config.words - 1).bit_length()), item.sample_beats[:4]), samples),
+            (item.pooled & self.joined[0], {TRAIN}),
+        ]
+        if config.positions <= HOTLINE.field("position").highest:
+            more.append((item.position >> config.position_bits != 0, {S_WR}))
+        decoder = Decoder(m, HOTLINE, item, more, words=(0, 9))
+        self.kind, late, self.refused = decoder.kind, Signal(2, reset_less=True), Signal(reset_less=True)
+        m.d.sync += [
+            late[0].eq(self.kind[S_WR] & (last >> bits != 0)),
+            late[1].eq(self.kind[TRAIN] & (item.indices > self.slots)),
+            self.refused.eq(decoder.refused | late.any()),
+        ]
+
+    def _sums(self, m: Module) -> None:
+        item, arguments, config = self.item, self.arguments, self.config
+        self.check = Signal(Check)
+        beats = image_beats(config)
+        self.vectors = Signal(7, reset_less=True)
+        self.sent_from = Signal(range(config.frame_beats + 2), reset_less=True)     # beats before the rows or vectors
+        self.rows, self.many = Signal(32, reset_less=True), Signal(32, reset_less=True)
+        row_beats = Signal(ROW_BEATS_LOG2 + 1, reset_less=True)
+        m.d.sync += row_beats.eq(1 << item.row_beats_log2[:3])
+        terms = {
+            Check.FRAME: Term(0, item.batch, item.sample_beats),
+            Check.INPUTS: Term(item.source, item.count, item.sample_beats),
+            Check.SOURCE: Term(item.source, beats, 1), Check.OUT: Term(item.out, beats, 1),
+            Check.MAILBOX: Term(0, item.mailbox_pitch, item.mailbox_slots),
+            Check.ROWS: Term(0, item.batch, item.indices), Check.VECTORS: Term(0, item.batch, self.vectors),
+            Check.SENT: Term(self.sent_from, self.many, row_beats),
+            Check.GRADIENTS: Term(0, item.gradients_pitch, item.mailbox_slots),
+            Check.RETURNED: Term(0, self.rows, row_beats),
+            Check.HOT: Term(0, config.banks * config.sets * WAYS, row_beats),
+        }
+        sizes = [*(arguments[name] for name in SIZES), Const(config.frame_beats, 32), self.slots, item.mailbox_pitch,
+                 item.gradients_pitch]
+        self.sum = BoundedSum(m, self.check, terms, sizes=sizes, buffers=LIMITS)
+
+    def _told(self, m: Module) -> None:
+        """What stands at the other parts."""
+        item, job, registers = self.item, self.job, self.registers
+        m.d.comb += [
+            *(job[name].eq(item[name]) for name in job_layout().members if name not in ("learn", "vectors")),
+            job.learn.eq(self.kind[LEARN]), job.vectors.eq(self.vectors),
+            *(registers[name].eq(item[name]) for name in ("position", "base", "pinned", "join")),
+            registers.valid.eq(self.writes_register), registers.rows.eq(item.table_rows),
+            registers.first.eq(Cat(item.first_low, item.first_high)),
+        ]
+        with m.If(self.writes_register):
+            with m.Switch(item.position[:self.config.position_bits]):
+                for position in range(self.config.positions):
+                    with m.Case(position):
+                        m.d.sync += self.joined[position].eq(item.join != JOIN.BEGIN)
+
+    def _inputs(self, m: Module) -> None:
+        """Samples and images from the inputs: `begin` asks for `span` beats from `source` on."""
+        item, config = self.item, self.config
+        shift = (config.beat_bytes - 1).bit_length()
+        self.span = span = Signal(32, reset_less=True)
+        address = Signal(64, reset_less=True)
+        m.d.sync += address.eq(self.arguments.inputs + Cat(Const(0, shift), item.source))
+        ask_in_pieces(m, self.o_input_requests, start=self.begin & self.reading, address=address, span=span,
+                      beat_bytes=config.beat_bytes)
+
+        left, final = Signal(32, reset_less=True), Signal(reset_less=True)
+        moving, take = Signal(), Signal()
+        loads = self.kind[LOAD]
+        beat = Signal(32 * config.words, reset_less=True)
+        part, ends = Signal(range(config.sample_beats_max)), Signal()
+        first, last = Signal(reset_less=True), Signal(reset_less=True)
+        i, o, image = self.i_inputs, self.o_beats, self.o_image_beats
+        full, bad = o.valid | image.valid, i.payload.error
+        m.d.comb += [
+            i.ready.eq(moving & (~full | (o.valid & o.ready) | (image.valid & image.ready))),
+            take.eq(i.valid & i.ready), ends.eq(part == (item.sample_beats - 1)[:len(part)]),
+            o.payload.words.as_value().eq(beat), o.payload.first.eq(first), o.payload.last.eq(last),
+            image.payload.eq(beat),
+        ]
+        with m.If(o.ready):
+            m.d.sync += o.valid.eq(0)
+        with m.If(image.ready):
+            m.d.sync += image.valid.eq(0)
+        self.unread = Signal()      # a beat with an error came
+        with m.If(take):
+            m.d.sync += [
+                beat.eq(i.payload.data), o.valid.eq(~loads & ~bad), image.valid.eq(loads & ~bad), self.unread.eq(bad),
+                first.eq(part == 0), last.eq(ends), part.eq(Mux(ends, 0, part + 1)),
+                left.eq(left - 1), final.eq(left == 2), moving.eq(~final & ~bad),
+            ]
+        with m.If(self.begin & self.reading):
+            m.d.sync += [left.eq(span), final.eq(span == 1), part.eq(0), moving.eq(1)]
+        self.passed = ~moving & ~full
+
+    def _save(self, m: Module) -> None:
+        """An image to the mailbox, in requests of a chunk."""
+        config, o = self.config, self.o_write_requests
+        chunk = min(chunk_beats(config), image_beats(config))
+        chunks = image_beats(config) // chunk
+        shift = (config.beat_bytes - 1).bit_length()
+        address = Signal(64, reset_less=True)
+        to_ask, to_come = Signal(range(chunks + 1)), Signal(range(chunks + 1))
+        begin = Signal()
+        m.d.comb += [
+            begin.eq(self.begin & self.kind[SAVE]), o.payload.beats.eq(chunk), o.payload.address.eq(address),
+            o.valid.eq(to_ask != 0),
+            self.o_write_data.valid.eq(self.i_image_beats.valid),
+            self.o_write_data.payload.data.eq(self.i_image_beats.payload),
+            self.i_image_beats.ready.eq(self.o_write_data.ready),
+        ]
+        with m.If(begin):
+            m.d.sync += [address.eq(self.arguments.mailbox + Cat(Const(0, shift), self.item.out)),
+                         to_ask.eq(chunks), to_come.eq(chunks)]
+        with m.Else():
+            with m.If(o.valid & o.ready):
+                m.d.sync += [address.eq(address + (chunk << shift)), to_ask.eq(to_ask - 1)]
+            with m.If(self.written):
+                m.d.sync += to_come.eq(to_come - 1)
+        self.saved = to_come == 0
+
+    def _sequence(self, m: Module) -> None:
+        item, kind, check, sums, error = self.item, self.kind, self.check, self.sum, self.error
+        following = Signal(32, reset_less=True)
+        last, more = Signal(reset_less=True), Signal()
+        m.d.sync += [following.eq(self.number + 1), last.eq(following == self.arguments.program_count)]
+        fetched, wait = Signal(range(max(2, self.beats))), Signal(2)
+        counted = Signal(8, reset_less=True)
+        scan = Signal(self.config.positions, reset_less=True)
+        moved, calm, quiet = Signal(), Signal(CALM_CYCLES), Signal()
+        m.d.comb += self.reading.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD])
+
+        def refuse(code: str, detail):
+            m.d.sync += [error.valid.eq(1), error.code.eq(HOTLINE.code(code)), error.detail.eq(detail),
+                         error.instruction.eq(self.number)]
+            m.next = "FAILED"
+
+        pulses = (self.writes_register, self.clear, self.start_save, self.start_load, self.train, self.finish,
+                  self.begin)
+        m.d.sync += [*(pulse.eq(0) for pulse in pulses), wait.eq(0), calm.eq(0)]
+        with m.If(self.moved):
+            m.d.sync += moved.eq(1)
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.d.sync += [
+                        self.number.eq(0), more.eq(self.arguments.program_count != 0), fetched.eq(0), self.done.eq(0)]
+                    m.next = "NEXT"
+            with m.State("NEXT"):
+                with m.If(~more):
+                    m.d.sync += self.done.eq(1)
+                    m.next = "IDLE"
+                with m.Elif(self.i.valid):
+                    m.d.comb += self.i.ready.eq(1)
+                    beat = self.i.payload.data
+                    m.d.sync += [
+                        item.eq(Cat(item.as_value()[len(beat):], beat) if self.beats > 1 else beat),
+                        fetched.eq(fetched + 1),
+                    ]
+                    with m.If(self.i.payload.error):
+                        refuse("READ_ERROR", PROGRAM)
+                    with m.Elif(fetched == self.beats - 1):
+                        m.d.sync += fetched.eq(0)
+                        m.next = "ALLOWED"
+            with m.State("ALLOWED"):
+                m.d.sync += [wait.eq(wait + 1), self.vectors.eq(0), counted.eq(0), scan.eq(self.joined)]
+                m.d.sync += check.eq(Mux(kind[TRAIN], Check.FRAME, Mux(
+                    kind[LEARN], Check.INPUTS, Mux(kind[LOAD], Check.SOURCE, Check.OUT))))
+                with m.If(wait == 3):
+                    with m.If(self.refused):
+                        refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
+                    with m.Elif(kind[S_WR] | kind[CLEAR]):
+                        m.next = "BEGIN"
+                    with m.Elif(kind[TRAIN] & item.pooled):
+                        m.next = "COUNT"
+                    with m.Else():
+                        m.next = "SUM"
+            with m.State("COUNT"):
+                m.d.sync += [counted.eq(counted + 1), scan.eq(scan >> 1)]
+                with m.If(counted == item.indices):
+                    m.next = "SUM"
+                with m.Else():
+                    m.d.sync += self.vectors.eq(self.vectors + ~scan[0])
+            with m.State("SUM"):
+                m.d.comb += sums.load.eq(1)
+                m.next = "ADD"
+            with m.State("ADD"):
+                with m.If(sums.summed):
+                    m.next = "COMPARE"
+            with m.State("COMPARE"):
+                self._compare(m, refuse)
+            with m.State("BEGIN"):
+                m.d.sync += [
+                    self.begin.eq(1), moved.eq(0), self.writes_register.eq(kind[S_WR]), self.clear.eq(kind[CLEAR]),
+                    self.start_save.eq(kind[SAVE]), self.start_load.eq(kind[LOAD]), self.train.eq(kind[TRAIN]),
+                ]
+                m.next = "PAUSE"
+            with m.State("PAUSE"):      # `begin` and the others are high
+                m.next = "PASS"
+            with m.State("PASS"):
+                with m.If(self.unread):
+                    refuse("READ_ERROR", INPUTS)
+                with m.Elif(self.passed & self.saved & (moved | ~(kind[SAVE] | kind[LOAD]))):
+                    m.next = "SETTLE"
+            with m.State("SETTLE"):
+                m.d.sync += calm.eq(Mux(self.idle_lookup, Cat(1, calm), 0))
+                with m.If(calm.all()):
+                    m.d.sync += calm.eq(0)
+                    with m.If(kind[TRAIN]):
+                        m.d.sync += self.flush.eq(1)
+                        m.next = "FLUSH"
+                    with m.Else():
+                        m.next = "STEP"
+            with m.State("FLUSH"):
+                m.d.sync += [quiet.eq(self.flushed & self.idle), calm.eq(Mux(quiet, Cat(1, calm), 0))]
+                with m.If(calm.all()):
+                    m.d.sync += [self.flush.eq(0), quiet.eq(0)]
+                    m.next = "STEP"
+            with m.State("STEP"):
+                m.d.sync += [self.number.eq(following), more.eq(~last), self.finish.eq(1)]
+                m.next = "NEXT"
+            with m.State("FAILED"):
+                pass
+
+    def _compare(self, m: Module, refuse) -> None:
+        """Judges a sum, keeps what later ones need of it, and says which is next."""
+        item, check, sums = self.item, self.check, self.sum
+        buffers = Array(TOLD.get(at, at) for at in range(len(SIZES) + 4))
+        # The last ones of an instruction are in no line of these.
+        follows = {
+            Check.FRAME: Check.INPUTS, Check.INPUTS: Check.MAILBOX, Check.MAILBOX: Check.ROWS,
+            Check.ROWS: Mux(item.pooled, Check.VECTORS, Check.SENT), Check.VECTORS: Check.SENT,
+            Check.SENT: Check.GRADIENTS, Check.GRADIENTS: Check.RETURNED, Check.RETURNED: Check.HOT,
+        }
+        ends = {Check.INPUTS: self.kind[LEARN], Check.SOURCE: 1, Check.OUT: 1, Check.RETURNED: ~item.pooled,
+                Check.HOT: 1}
+        with m.If((check == Check.FRAME) & sums.outside):
+            refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
+        with m.Elif((check != Check.ROWS) & (check != Check.VECTORS) & sums.outside):
+            refuse("BOUNDS", buffers[sums.buffer])
+        with m.Else():
+            m.next = "SUM"
+            with m.Switch(check):
+                for name in Check:
+                    with m.Case(name):
+                        if name in follows:
+                            m.d.sync += check.eq(follows[name])
+                        if name in ends:
+                            with m.If(ends[name]):
+                                m.next = "BEGIN"
+                with m.Default():
+                    pass
+            with m.If(check == Check.FRAME):
+                m.d.sync += self.sent_from.eq(sums.total[:len(self.sent_from)] + 1)
+            with m.If((check == Check.INPUTS) | (check == Check.SOURCE)):
+                m.d.sync += self.span.eq(sums.total[:32] - item.source)
+            with m.If(check == Check.ROWS):
+                # A mini-batch is cut where its rows would not fit.
+                m.d.sync += self.rows.eq(Mux(sums.outside, self.slots, sums.total))
+            with m.If((check == Check.ROWS) | (check == Check.VECTORS)):
+                m.d.sync += self.many.eq(Mux((check == Check.ROWS) & sums.outside, self.slots, sums.total))
