@@ -1,6 +1,6 @@
 """Runs of a core on an open card: its buffers by name, and its result block."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,18 +57,34 @@ class Runs:
         """The result block, all zeros: progress and doorbell begin there."""
         return self.write("result", np.zeros(self.kernel.result_words, np.uint32))
 
-    def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int]) -> int:
+    def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int],
+            beside: Callable[[], None] | None = None) -> int:
         """Carries a program (instructions, words) out, with `arguments` that are no buffers, and returns its code; the
-        result block must have been cleared."""
+        result block must have been cleared. beside: what the host does while the core works; it returns when it has
+        nothing left to do. What it raises ends the run too."""
         self.write("program", program)
         pointers = {argument.name: self.buffers[argument.name] for argument in self.kernel.arguments
                     if argument.kind == "pointer"}
         self.card.run({**pointers, "program_count": len(program), **arguments})
+        if beside is not None:
+            try:
+                beside()
+            except BaseException:
+                self._end()
+                raise
         self.card.wait(self.limit_cycles)
         block = self.card.read(self.buffers["result"], np.uint32)
         self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
                      for value in self.kernel.result}
         return self.last["code"]
+
+    def _end(self) -> None:
+        """Ends the run, with a reset where the core does not obey."""
+        try:
+            self.card.abort()
+            self.card.wait(self.limit_cycles)
+        except CardError:
+            self.card.reset()
 
     def read(self, name: str, beats: int) -> NDArray[np.uint32]:
         """The first beats (beats, words) of a buffer."""

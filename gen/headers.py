@@ -140,8 +140,9 @@ def reference(kernel: Kernel) -> str:
     if kernel.devices:
         out += ["", "## Index words", "", "`{device[31:30], emb_idx[29:0]}`: " + _numbered(kernel.devices)
                 + ". For the SSD `emb_idx` is the ring position of the row's first beat."]
-    out += ["", "## Result block", "", f"{4 * kernel.result_words} bytes. The first {4 * kernel.final_words} are written "
-            "by the core at the end of a run."]
+    out += ["", "## Result block", "",
+            f"{4 * kernel.result_words} bytes. The first {4 * kernel.final_words} are written by the core at the end "
+            "of a run."]
     out += table("byte offset", "bits", "name", "kind", "what")
     out += [f"| {4 * v.word} | {v.bits} | `{v.name}` | {v.kind} | {v.about} |" for v in kernel.result]
     out += ["", "## Codes"]

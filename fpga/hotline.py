@@ -1,0 +1,190 @@
+"""Training with hot and cold rows apart: the Hotline core on a card, a GPU beside it.
+
+    from fpga.hotline import Hotline, Position, Table
+    with Hotline(tables, [Position("user"), Position("item")], payload=14) as hotline:     # the simulated card
+        hotline.learn(indices[:2000])                           # which rows are hot
+        hotline.train(model, indices, payload, rate=-0.05, batch=64)
+        users = hotline.values("user")                          # rows as trained
+
+`model` takes vectors (samples, vectors, dim) and the payload, trains itself, and returns the loss's slopes of the
+vectors: see fpga.gpu. A RunError of this core has instruction, sample, position and detail of the result block, and
+table where an index is meant.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpga.card import Card
+from fpga.card import open as open_card
+from fpga.gpu import GATHERED, POPULAR, Batch, Embeddings, Gpu, Model, Times
+from fpga.runs import LIMIT_CYCLES, RunError, Runs
+from gen.config import load
+from gen.hotline import HotRows, Layout, Position, Table, Train, indices_of
+
+__all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "HotRows", "Hotline", "Layout", "Model", "Position",
+           "RunError", "Table", "Times", "Train", "Trained", "indices_of"]
+
+TIMEOUT_CYCLES = 30_000_000     # a tenth of a second from one mini-batch to the next
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run of `train`. kinds: of the mini-batches as they were dealt; samples, popular: how many; cycles: of the
+    core; busy: of them the GPU at work."""
+
+    kinds: tuple[int, ...]
+    samples: int
+    popular: int
+    cycles: int
+    busy: int
+
+
+class Hotline:
+    """Tables on a card, trained with a GPU.
+
+    tables: of one dim; positions: of a sample's indices; payload: words that a sample carries behind them. card: "sim"
+    opens the simulated one, else an open card whose core is that of `preset`, which is then not closed here. preset: a
+    name or path, or the core's configuration itself. times: what the simulated GPU takes. timeout_cycles: that it may
+    take from one mini-batch to the next. limit_cycles: of a run. options: for fpga.card.open.
+
+    Before the first `learn` no row is hot. `last` has the counters of the last run, `hot` which rows are hot.
+    Raises      ValueError: what does not fit the core; CardError: a card that cannot hold it
+    """
+
+    def __init__(self, tables: Sequence[Table], positions: Sequence[Position], *, payload: int = 0,
+                 card: "str | Card" = "sim", preset: Any = "hotline_fpga", times: Times | None = None,
+                 timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES, **options: Any):
+        config = preset
+        if isinstance(preset, str):
+            cores = load(preset).cores
+            if "hotline" not in cores:
+                raise ValueError(f"preset {preset} describes no hotline core")
+            config = cores["hotline"]
+        self.layout = Layout(config, tables, positions, payload)
+        self.times, self.timeout_cycles = times or Times(), timeout_cycles
+        self._image = np.zeros((self.layout.image_beats, config.words), np.uint32)
+        self.hot: HotRows = self.layout.hot(self._image)
+        self.gpu: Gpu | None = None
+        self._owned = isinstance(card, str)
+        self.card: Card = open_card(card, core="hotline", preset=preset, **options) if isinstance(card, str) else card
+        self._runs = Runs(self.card, "hotline", config.words, limit_cycles=limit_cycles)
+        try:
+            self._values = [table.array.copy() for table in self.layout.tables]
+            self._rows_beats = len(self.layout.rows())
+            self._runs.write("rows", self.layout.rows())
+            for name in ("mailbox", "gradients", "hot"):
+                self._runs.room(name, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def last(self) -> dict[str, int]:
+        return self._runs.last
+
+    def learn(self, indices: ArrayLike) -> HotRows:
+        """Forgets what is hot, lets the core learn it anew from samples (n, positions), less than 0: none.
+
+        Raises      ValueError: indices that the tables do not have; RunError: the core's own words; CardError
+        """
+        layout, payload = self.layout, None
+        if layout.payload:
+            payload = np.zeros((len(np.asarray(indices)), layout.payload), np.uint32)
+        samples = layout.samples(indices, payload)
+        self._runs.room("mailbox", layout.image_beats * 4 * self._runs.words)
+        self._run(np.concatenate([layout.registers(), layout.learn(len(samples), 0)]), samples,
+                  {"mailbox_beats": layout.image_beats})
+        self._image = self._runs.read("mailbox", layout.image_beats)
+        self.hot = layout.hot(self._image)
+        return self.hot
+
+    def train(self, model: Model, indices: ArrayLike, payload: ArrayLike | None = None, *, rate: float, batch: int,
+              slots: int = 4, pooled: bool = False) -> Trained:
+        """Trains on samples: indices (n, positions), payload (n, payload) 32-bit words.
+
+        rate: what gradients are multiplied with, minus the learning rate. batch: samples of a mini-batch; slots: of
+        them in flight. pooled: the core joins the rows of gathered mini-batches.
+        Raises      ValueError: what the core cannot deal; RunError: the core's own words; CardError: the card's
+        """
+        embeddings = Embeddings(self.layout, self.hot, self._values, rate, model)
+        how = Train(batch, slots, rate, pooled)
+        try:
+            return self.deal(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
+                             if pooled else None)
+        finally:
+            self._keep(embeddings)
+
+    def deal(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
+             how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None) -> Trained:
+        """The layer below `train`: any function of mini-batches that returns the gradients of their cold rows, and
+        keeps hot and pinned rows itself. hot: the hot rows' words (numbers, row words), where the core pools."""
+        layout, runs, beat = self.layout, self._runs, 4 * self._runs.words
+        layout.check(how)
+        samples = layout.samples(indices, payload)
+        if how.pooled and hot is None:
+            raise ValueError("hot rows must be given where the core pools")
+        mailbox, gradients = how.slots * layout.mailbox_pitch(how), how.slots * layout.gradients_pitch(how)
+        runs.room("mailbox", mailbox * beat)
+        runs.room("gradients", gradients * beat)
+        hot_beats = 0
+        if hot is not None:
+            hot_beats = runs.write("hot", hot()).bytes // beat
+        self.gpu = gpu = Gpu(layout, compute, self.times)
+        self._run(np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)]),
+                  np.concatenate([self._image.reshape(-1), samples.reshape(-1)]),
+                  {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": hot_beats},
+                  lambda: gpu.serve(runs, how, hot))
+        return Trained(tuple(gpu.kinds), len(samples), self.last["popular"], self.last["cycles"], gpu.busy)
+
+    def values(self, table: str) -> NDArray[np.float32]:
+        """The rows (rows, dim) of a table as trained so far."""
+        names = [item.name for item in self.layout.tables]
+        if table not in names:
+            raise ValueError(f"there is no table {table!r}; there are {', '.join(names)}")
+        return self._values[names.index(table)].copy()
+
+    def close(self) -> None:
+        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
+        if self._owned:
+            self.card.close()
+        else:
+            self._runs.close()
+
+    def __enter__(self) -> "Hotline":
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def _keep(self, embeddings: Embeddings) -> None:
+        """The tables as the card and the GPU have them now; the rows' buffer gets the hot ones back."""
+        layout, hot = self.layout, embeddings.hot
+        self._values = layout.values(self._runs.read("rows", self._rows_beats))
+        for table in np.unique(hot.tables):
+            mine = hot.tables == table
+            self._values[table][hot.indices[mine]] = embeddings.hot_rows[hot.numbers[mine], :layout.dim]
+        for number, values in embeddings.pinned.items():
+            self._values[number] = values
+        self._runs.write("rows", layout.rows(self._values))
+
+    def _run(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], arguments: dict[str, int],
+             beside: Callable[[], None] | None = None) -> None:
+        runs = self._runs
+        runs.clear_result()
+        runs.write("inputs", inputs)
+        if runs.run(program, {"gradients_beats": 0, "hot_beats": 0, **arguments, "rows_beats": self._rows_beats,
+                              "inputs_beats": inputs.size // runs.words, "timeout": self.timeout_cycles}, beside):
+            raise self._error()
+
+    def _error(self) -> RunError:
+        """What went wrong, in the words of whoever gave the samples."""
+        last, codes = self.last, {code.code: code for code in self._runs.kernel.codes}
+        code, where, place = codes.get(last["code"]), [], {}
+        if code is not None and "sample" in code.place and last["position"] < len(self.layout.positions):
+            place["table"] = self.layout.positions[last["position"]].table
+            where = [f"sample {last['sample']}", f"position {last['position']}", f"table {place['table']}"]
+        return self._runs.error(where, **place)
