@@ -1,0 +1,380 @@
+"""Gathers the cold rows of mini-batches: each different one once, and its ordinal in place of its index."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import request_layout
+from hw.axi.queue import BurstQueue
+from hw.hotline.config import HotlineConfig
+from hw.hotline.records import HOT, frame_layout, gathered_layout, place_layout, register_layout
+from hw.hotline.row_table import QUERY_CLIENTS, RowTable, lookup_layout, queried_layout, query_layout
+from hw.place import place
+
+__all__ = ["Gather", "write_layout"]
+
+ROW_BEATS_LOG2_MAX = 6
+WORDS_UNDER_WAY = 16    # cold words between scan and patch; a queue of LUT memory holds them wherever they are
+REQUESTS = 16           # that wait for the port, and slots for the embedding buffer
+
+
+def write_layout(config: HotlineConfig) -> data.StructLayout:
+    """A beat of samples that takes the place of the one before."""
+    return data.StructLayout({"frame": config.frame_bits, "beat": (config.frame_beats - 1).bit_length(),
+                              "words": data.ArrayLayout(32, config.words)})
+
+
+class Gather(wiring.Component):
+    """Reads samples again, asks for the rows of their cold words, and hands them on once all have landed.
+
+    word = ordinal of its row in the mini-batch, rows counted by first appearance; rows that a mini-batch in flight
+    holds are not read again.                               Source: Hotline thesis, 6.5, 6.9; EL-Rec §V.B (life cycle)
+
+    A mini-batch ends with its frame, or before the first sample whose indices might need more slots than it leaves
+    (rows so far + indices > slots): what is in it does not depend on time. A sample that would fit, but not beside the
+    mini-batches in flight, waits until they have given up enough; they do without this one's help.
+
+    Parameters  config: HotlineConfig
+    Members     registers: In, a write of an address register; indices, sample_beats, row_beats_log2: In, of the job,
+                still while anything is inside; rows: In, the rows' address in bytes, rows_beats: In, their beats;
+                i: In(stream of frame_layout), mini-batches with cold words; o_place: Out(stream of place_layout),
+                i_beats: In(stream), their beats in order; o_write: Out(stream of write_layout), beats with cold words,
+                rewritten; o_requests: Out(stream of request_layout), for each row that is not there;
+                o_landing: Out(stream of slots), where they go, in the same order; landed: In, a pulse for each that is
+                in its slot; o: Out(stream of gathered_layout); i_release: In(stream of slots), a mini-batch gives a row
+                up; released: In, a pulse when its last one is taken or later; i_query[k]: In(stream of query_layout),
+                o_query[k]: Out(stream of queried_layout); fresh, shared: Out, a pulse for each cold word whose row has
+                to be read, was there already; error: Out {valid, position, value}; idle: Out, nothing is inside and no
+                mini-batch in flight
+    Shapes      `samples` samples of `sample_beats` beats; up to `batches` mini-batches in flight, from their first
+                sample here until `released`
+    Timing      a beat a cycle without cold words, else one more than it has of them, 4 cycles from sample to sample;
+                behind that 5 cycles for a cold word, as RowTable says. `idle` is two cycles late
+    Handshake   valids and i.ready come from registers. o_requests and o_landing do not wait for each other beyond 16
+                rows. i_beats may stand still until earlier mini-batches are released: whoever else reads the frames
+                must not wait for it. A read of a frame that is asked for after o sees what o_write wrote before
+    Numerics    address = rows + (base + index * row_beats) beats, exact; an index is below its table's rows
+    Faults      a row that is not wholly in the rows' buffer is not asked for: `error` says position and index and
+                stays, its mini-batch never comes out. Earlier ones do
+    Reset       forgets everything, the address registers too
+    Golden      golden.hotline.gather.gather          Tests  verif/test_hotline_gather.py
+    """
+
+    def __init__(self, config: HotlineConfig):
+        self.config = config
+        super().__init__({
+            "registers": In(register_layout(config)),
+            "indices": In(8),
+            "sample_beats": In(4),
+            "row_beats_log2": In(range(ROW_BEATS_LOG2_MAX + 1)),
+            "rows": In(64),
+            "rows_beats": In(32),
+            "i": In(stream.Signature(frame_layout(config))),
+            "o_place": Out(stream.Signature(place_layout(config))),
+            "i_beats": In(stream.Signature(32 * config.words)),
+            "o_write": Out(stream.Signature(write_layout(config))),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "o_landing": Out(stream.Signature(config.slot_bits)),
+            "landed": In(1),
+            "o": Out(stream.Signature(gathered_layout(config))),
+            "i_release": In(stream.Signature(config.slot_bits)),
+            "released": In(1),
+            "i_query": In(stream.Signature(query_layout(config))).array(QUERY_CLIENTS),
+            "o_query": Out(stream.Signature(queried_layout(config))).array(QUERY_CLIENTS),
+            "fresh": Out(1),
+            "shared": Out(1),
+            "error": Out(data.StructLayout({"valid": 1, "position": config.position_bits, "value": 32})),
+            "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Gather({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        count_bits = range(config.row_slots + 1)
+
+        # -- The table, and what it gives out.
+        table = RowTable(config)
+        place(m, platform, "table", table)
+        m.submodules.requests = requests = BurstQueue(32, depth=REQUESTS)
+        m.submodules.landing = landing = BurstQueue(config.slot_bits, depth=REQUESTS)
+        fresh, shared = Signal(), Signal()
+        shift = (config.beat_bytes - 1).bit_length()
+        wiring.connect(m, wiring.flipped(self.i_release), table.i_release)
+        for k in range(QUERY_CLIENTS):
+            wiring.connect(m, wiring.flipped(self.i_query[k]), table.i_query[k])
+            wiring.connect(m, table.o_query[k], wiring.flipped(self.o_query[k]))
+        wiring.connect(m, landing.o, wiring.flipped(self.o_landing))
+        row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
+        m.d.comb += [
+            fresh.eq(table.found & table.o.fresh), shared.eq(table.found & ~table.o.fresh),
+            self.fresh.eq(fresh), self.shared.eq(shared),
+            table.room.eq(requests.i.ready & landing.i.ready),
+            requests.i.valid.eq(fresh), requests.i.payload.eq(table.o.address),
+            landing.i.valid.eq(fresh), landing.i.payload.eq(table.o.slot),
+            self.o_requests.valid.eq(requests.o.valid), requests.o.ready.eq(self.o_requests.ready),
+            self.o_requests.payload.address.eq(self.rows + Cat(Const(0, shift), requests.o.payload)),
+            self.o_requests.payload.beats.eq(row_beats),
+        ]
+        m.d.sync += row_beats.eq(1 << self.row_beats_log2)
+
+        # -- Room: slots in use and those that words under way may take, against what a sample may need.
+        slots = [min(config.row_slots, config.embedding_beats >> k) for k in range(ROW_BEATS_LOG2_MAX + 1)]
+        limit, most = Signal(count_bits, reset_less=True), Signal(count_bits, reset_less=True)
+        claims = Signal(range(2 * config.row_slots))
+        fits, full = Signal(), Signal()     # a further sample does; the mini-batch's own rows leave too few slots
+        take, drained = Signal(), Signal()
+        m.d.sync += [
+            limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]), most.eq(limit - self.indices),
+            claims.eq(claims + take - shared - table.freed),
+            fits.eq(claims <= most), full.eq(table.rows > most),
+        ]
+
+        # -- Mini-batches: opened, sample by sample, closed.
+        frame, left = Signal(config.frame_bits, reset_less=True), Signal(16, reset_less=True)
+        start, samples = Signal(16, reset_less=True), Signal(16, reset_less=True)   # of this part of the frame
+        number, in_flight = Signal(config.batch_bits), Signal(range(config.batches + 1))
+        news = Signal(count_bits)           # rows of it that have to land
+        begins, opens, closes = Signal(), Signal(), Signal()
+        sample_begins, sample_ends, more = Signal(), Signal(), Signal()
+        record_layout = data.StructLayout({"gathered": gathered_layout(config), "news": count_bits})
+        m.submodules.closed = closed = BurstQueue(record_layout, depth=config.batches)
+        resting = Signal()
+        with m.FSM():
+            with m.State("REST"):
+                m.d.comb += [self.i.ready.eq(1), begins.eq(self.i.valid), resting.eq(1)]
+                with m.If(self.i.valid):
+                    m.d.sync += [frame.eq(self.i.payload.frame), left.eq(self.i.payload.samples), start.eq(0)]
+                    m.next = "OPEN"
+            with m.State("OPEN"):
+                with m.If(in_flight != config.batches):
+                    m.d.comb += opens.eq(1)
+                    m.d.sync += [samples.eq(0), more.eq(0)]
+                    m.next = "SAMPLE"
+            with m.State("SAMPLE"):
+                with m.If(fits):
+                    m.d.comb += sample_begins.eq(1)
+                    m.next = "SCAN"
+                # Of a mini-batch just opened `full` does not speak yet.
+                with m.Elif(more & drained & full):
+                    m.next = "CLOSE"
+            with m.State("SCAN"):
+                with m.If(sample_ends):
+                    m.d.sync += [left.eq(left - 1), samples.eq(samples + 1), more.eq(1)]
+                    m.next = "SAMPLE"
+                    with m.If(left == 1):
+                        m.next = "CLOSE"
+            with m.State("CLOSE"):
+                with m.If(drained):
+                    m.d.comb += closes.eq(1)
+                    m.d.sync += [number.eq(number + 1), start.eq(start + samples)]
+                    m.next = "REST"
+                    with m.If(left != 0):
+                        m.next = "OPEN"
+        record = closed.i.payload
+        m.d.comb += [
+            table.open.eq(opens), table.batch.eq(number), closed.i.valid.eq(closes),
+            record.gathered.frame.eq(frame), record.gathered.start.eq(start), record.gathered.samples.eq(samples),
+            record.gathered.batch.eq(number), record.gathered.rows.eq(table.rows),
+            record.gathered.frees.eq(left == 0), record.news.eq(news),
+        ]
+        m.d.sync += [in_flight.eq(in_flight + opens - self.released), news.eq(Mux(opens, 0, news + fresh))]
+
+        self._reads(m, begins)
+        words = self._scan(m, sample_begins, sample_ends, take)
+        lookups = self._addresses(m, words)
+        wiring.connect(m, lookups.o, table.i)
+        pending = Signal(range(WORDS_UNDER_WAY + 1))
+        patched, patching = self._patch(m, table, words.queue, frame)
+        m.d.comb += words.room.eq(~pending[-1])
+        m.d.sync += [pending.eq(pending + take - patched), drained.eq((pending == 0) & ~take & ~patching)]
+
+        # -- Out: rows land in order, so a mini-batch is complete when as many have as are new in it.
+        arrived = Signal(range(2 * config.row_slots))
+        enough, hands_out = Signal(), Signal()
+        out = Signal(gathered_layout(config), reset_less=True)
+        m.d.comb += [
+            hands_out.eq(enough & ~self.o.valid), closed.o.ready.eq(hands_out), self.o.payload.eq(out),
+        ]
+        m.d.sync += [
+            enough.eq(closed.o.valid & ~hands_out & (arrived >= closed.o.payload.news)),
+            arrived.eq(arrived + self.landed - Mux(hands_out, closed.o.payload.news, 0)),
+            self.idle.eq(resting & ~self.i.valid & (in_flight == 0) & table.idle & ~requests.held & ~landing.held),
+        ]
+        with m.If(hands_out):
+            m.d.sync += [self.o.valid.eq(1), out.eq(closed.o.payload.gathered)]
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        return m
+
+    def _reads(self, m: Module, begins: Signal) -> None:
+        """Asks for all beats of a frame, one after the other."""
+        asking = Signal()
+        at = Signal(place_layout(self.config), reset_less=True)
+        beat, left = Signal.like(self.sample_beats, reset_less=True), Signal(16, reset_less=True)
+        m.d.comb += [self.o_place.valid.eq(asking), self.o_place.payload.eq(at)]
+        with m.If(begins):
+            m.d.sync += [asking.eq(1), at.frame.eq(self.i.payload.frame), at.beat.eq(0), beat.eq(1),
+                         left.eq(self.i.payload.samples)]
+        with m.Elif(asking & self.o_place.ready):
+            m.d.sync += [at.beat.eq(at.beat + 1), beat.eq(beat + 1)]
+            with m.If(beat == self.sample_beats):
+                m.d.sync += [beat.eq(1), left.eq(left - 1)]
+                with m.If(left == 1):
+                    m.d.sync += asking.eq(0)
+
+    def _scan(self, m: Module, sample_begins: Signal, sample_ends: Signal, take: Signal) -> "_Words":
+        """Cold words of a sample's beats, one after the other; their beats go to a queue until they are rewritten."""
+        config = self.config
+        count = config.words
+        index_bits = (count - 1).bit_length()
+        register = self.registers
+        pinned, looked_up = Signal(config.positions), Signal(config.positions, reset_less=True)
+        for k in range(config.positions):
+            with m.If(register.valid & (register.position == k)):
+                m.d.sync += pinned[k].eq(register.pinned)
+            m.d.sync += looked_up[k].eq((self.indices > k) & ~pinned[k])
+
+        held, picked, begun = Signal(), Signal(), Signal()
+        words = [Signal(32, name=f"scanned_{k}", reset_less=True) for k in range(count)]
+        rest, pick = Signal(count, reset_less=True), Signal(count, reset_less=True)
+        loads, beat = Signal.like(self.sample_beats), Signal.like(self.sample_beats, reset_less=True)
+        place_in_frame = Signal((config.frame_beats - 1).bit_length(), reset_less=True)
+        finishes, load, none_left = Signal(), Signal(), Signal()
+        found = _Words(config, m)
+        lowest = rest & ~Cat(Const(0, 1), *(rest[:k].any() for k in range(1, count)))
+        of_beats = [looked_up[at:at + count] for at in range(0, config.positions, count)]
+        of_beats += [Const(0, count)] * (config.sample_beats_max + 1 - len(of_beats))
+        lanes = Array(of_beats)[beat]
+        m.d.comb += [
+            none_left.eq(~rest.any()),
+            take.eq(picked & found.room & (begun | found.queue.i.ready)),
+            finishes.eq(held & none_left & (~picked | take)),
+            self.i_beats.ready.eq((loads != 0) & (~held | finishes)),
+            load.eq(self.i_beats.valid & self.i_beats.ready),
+            sample_ends.eq((loads == 0) & ~held),
+            found.queue.i.valid.eq(take & ~begun),
+            found.queue.i.payload.beat.eq(place_in_frame),
+            *(found.queue.i.payload.words[k].eq(word) for k, word in enumerate(words)),
+        ]
+        with m.If(~picked | take):
+            m.d.sync += [picked.eq(held & ~none_left), pick.eq(lowest), rest.eq(rest & ~lowest)]
+        with m.If(take):
+            m.d.sync += begun.eq(1)
+        with m.If(finishes):
+            m.d.sync += [held.eq(0), begun.eq(0), place_in_frame.eq(place_in_frame + 1)]
+        with m.If(load):
+            m.d.sync += [
+                held.eq(1), loads.eq(loads - 1), beat.eq(beat + 1),
+                rest.eq(Cat(~self.i_beats.payload[32 * k + HOT] & lanes[k] for k in range(count))),
+            ]
+        with m.If((loads != 0) & (~held | finishes)):
+            m.d.sync += [word.eq(self.i_beats.payload[32 * k:32 * k + 32]) for k, word in enumerate(words)]
+        with m.If(sample_begins):
+            m.d.sync += [loads.eq(self.sample_beats), beat.eq(0)]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += place_in_frame.eq(0)
+        chosen = Const(0, 32)
+        for k, word in enumerate(words):
+            chosen = chosen | Mux(pick[k], word, 0)
+        # `beat` is that of the beat behind the one in the register.
+        m.d.sync += [
+            found.valid.eq(take), found.last.eq(none_left), found.index.eq(chosen),
+            found.lane.eq(Cat(Cat(pick[k] for k in range(count) if k >> bit & 1).any() for bit in range(index_bits))),
+            found.beat.eq(beat - 1),
+        ]
+        return found
+
+    def _addresses(self, m: Module, words: "_Words") -> BurstQueue:
+        """Cold words become rows and their addresses, one register each for lookup, shift, sums and bounds."""
+        config = self.config
+        bits = 32 + ROW_BEATS_LOG2_MAX + 1
+        register = self.registers
+        m.submodules.lookups = lookups = BurstQueue(lookup_layout(config), depth=WORDS_UNDER_WAY)
+        m.submodules.firsts = firsts = memory.Memory(shape=config.domain_bits, depth=config.positions, init=[],
+                                                     attrs={"ram_style": "distributed"})
+        m.submodules.bases = bases = memory.Memory(shape=32, depth=config.positions, init=[],
+                                                   attrs={"ram_style": "distributed"})
+        position = Cat(words.lane, words.beat)[:config.position_bits]
+        first_read, base_read = firsts.read_port(domain="comb"), bases.read_port(domain="comb")
+        for store, field, read in ((firsts, register.first, first_read), (bases, register.base, base_read)):
+            write = store.write_port()
+            m.d.comb += [write.en.eq(register.valid), write.addr.eq(register.position), write.data.eq(field),
+                         read.addr.eq(position)]
+        mark_layout = data.StructLayout({"position": config.position_bits, "index": HOT, "last": 1})
+        valids = [Signal(name=f"valid_{k}") for k in range(4)]
+        marks = [Signal(mark_layout, name=f"mark_{k}", reset_less=True) for k in range(4)]
+        first, base = (Signal(width, name=name, reset_less=True)
+                       for name, width in (("first", config.domain_bits), ("base", 32)))
+        rows = [Signal(config.domain_bits, name=f"row_{k}", reset_less=True) for k in range(3)]
+        base_1, offset = Signal(32, reset_less=True), Signal(32 + ROW_BEATS_LOG2_MAX, reset_less=True)
+        address, address_1 = Signal(bits, reset_less=True), Signal(32, reset_less=True)
+        last_address, short = Signal(32, reset_less=True), Signal(reset_less=True)    # where a row may begin
+        outside, failed = Signal(reset_less=True), Signal()
+        m.d.sync += [
+            Cat(valids).eq(Cat(words.valid, valids[:-1])),
+            marks[0].position.eq(position), marks[0].index.eq(words.index), marks[0].last.eq(words.last),
+            *(after.eq(mark) for mark, after in zip(marks, marks[1:])),
+            first.eq(first_read.data), base.eq(base_read.data),
+            rows[0].eq(first + marks[0].index), offset.eq(marks[0].index << self.row_beats_log2), base_1.eq(base),
+            rows[1].eq(rows[0]), address.eq(base_1 + offset),
+            rows[2].eq(rows[1]), address_1.eq(address),
+            Cat(last_address, short).eq(self.rows_beats - Cat(Const(1, 1) << self.row_beats_log2)),
+            outside.eq(short | (address > last_address)),
+        ]
+        with m.If(valids[3] & outside & ~failed):
+            m.d.sync += [failed.eq(1), self.error.position.eq(marks[3].position), self.error.value.eq(marks[3].index)]
+        m.d.comb += [
+            self.error.valid.eq(failed),
+            lookups.i.valid.eq(valids[3] & ~outside & ~failed),
+            lookups.i.payload.row.eq(rows[2]), lookups.i.payload.address.eq(address_1),
+            lookups.i.payload.tag.eq(Cat(marks[3].position[:len(words.lane)], marks[3].last)),
+        ]
+        return lookups
+
+    def _patch(self, m: Module, table: RowTable, queue: BurstQueue, frame: Signal) -> tuple[Signal, Signal]:
+        """Ordinals into their beats; (a word is done, a beat is here)."""
+        config = self.config
+        index_bits = (config.words - 1).bit_length()
+        m.submodules.answers = answers = BurstQueue(
+            data.StructLayout({"ordinal": config.slot_bits, "lane": index_bits, "last": 1}), depth=WORDS_UNDER_WAY)
+        held, whole, patched, leaves = Signal(), Signal(), Signal(), Signal()
+        beat = Signal.like(queue.o.payload.beat, reset_less=True)
+        answer = answers.o.payload
+        m.d.comb += [
+            answers.i.valid.eq(table.found), answers.i.payload.ordinal.eq(table.o.ordinal),
+            Cat(answers.i.payload.lane, answers.i.payload.last).eq(table.o.tag),
+            patched.eq(answers.o.valid & held & ~whole), answers.o.ready.eq(held & ~whole),
+            leaves.eq(whole & self.o_write.ready),
+            queue.o.ready.eq(~held | leaves),
+            self.o_write.valid.eq(whole), self.o_write.payload.frame.eq(frame), self.o_write.payload.beat.eq(beat),
+        ]
+        with m.If(~held | leaves):
+            m.d.sync += [held.eq(queue.o.valid), whole.eq(0), beat.eq(queue.o.payload.beat)]
+        with m.If(patched & answer.last):
+            m.d.sync += whole.eq(1)
+        for k in range(config.words):
+            word = Signal(32, name=f"patched_{k}", reset_less=True)
+            with m.If(~held | leaves):
+                m.d.sync += word.eq(queue.o.payload.words[k])
+            with m.Elif(patched & (answer.lane == k)):
+                m.d.sync += word.eq(answer.ordinal)
+            m.d.comb += self.o_write.payload.words[k].eq(word)
+        return patched, held
+
+
+class _Words:
+    """Cold words on their way out of the scan: one a cycle, in registers, and the queue of their beats.
+    room: one more may come."""
+
+    def __init__(self, config: HotlineConfig, m: Module):
+        beat = data.StructLayout({"beat": (config.frame_beats - 1).bit_length(),
+                                  "words": data.ArrayLayout(32, config.words)})
+        m.submodules.beats = self.queue = BurstQueue(beat, depth=WORDS_UNDER_WAY)
+        self.room = Signal()
+        self.valid = Signal()
+        self.last, self.index = Signal(reset_less=True), Signal(HOT, reset_less=True)
+        self.lane = Signal((config.words - 1).bit_length(), reset_less=True)
+        self.beat = Signal(4, reset_less=True)
