@@ -1,0 +1,166 @@
+"""A bank of the access logger: a memory of sets, and the policy that decides which rows stay."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.hotline.config import ID_BITS, WAYS
+
+__all__ = ["LoggerBank", "way_layout"]
+
+STALE = 3               # the rrpv of what may be replaced
+ULTRA_SETS = 2048       # from here on a bank fills a good part of an UltraRAM
+
+
+def way_layout() -> data.StructLayout:
+    """An entry: what it holds of the row's number, how soon the row is expected again (0 soon .. 3), in use."""
+    return data.StructLayout({"id": ID_BITS, "rrpv": 2, "valid": 1})
+
+
+class LoggerBank(wiring.Component):
+    """Looks rows up in their sets, and learns which ones are accessed often.
+
+    hit: rrpv[way] = max(rrpv[way] - 1, 0); else the lowest empty way or, if there is none, the lowest with rrpv 3
+    takes the row with rrpv 3; else, at every 2**insert_log2-th such access of the bank, all rrpv of the set rise by 1
+                                            Source: Hotline §6.2, Fig. 6.5; the refinement: golden.hotline.bank
+
+    Parameters  sets: a power of two; insert_log2: see above; tag_bits: of what an access carries along
+    Members     i: In, an access: valid, learn, set, id, tag; o: Out, its answer: valid, hit, way (0 without a hit),
+                wrong (an entry of the set had wrong parity), tag, and ways, the set's entries, which count only
+                where the access did not learn; i_write: In, valid, set and entries that are written
+    Shapes      a set is a memory word of 72 bits: way w at 18w, {id: 14, rrpv: 2, valid: 1, parity: 1}, even parity,
+                so that a word of zeros is an empty set
+    Timing      LATENCY cycles from i to o, an access every cycle, whatever their sets
+    Handshake   none: what comes is taken. i_write only with no learning access inside, and no access in the same
+                and the next cycle
+    Numerics    accesses take effect one after the other, in the order in which they come. An entry with wrong parity
+                counts as empty; what an access that learns leaves has right parity
+    Reset       drops accesses on their way, begins the count anew; sets stay as they are. i_write, too, begins the
+                count anew
+    Raises      ValueError: sets that are no power of two from 2 on, insert_log2 below 0, or tag_bits below 1
+    Golden      golden.hotline.bank.Bank, bit for bit       Tests  verif/test_hotline_bank.py
+    """
+
+    LATENCY = 5
+
+    def __init__(self, *, sets: int, insert_log2: int, tag_bits: int):
+        if sets < 2 or sets & sets - 1:
+            raise ValueError(f"sets must be a power of two from 2 on, not {sets}")
+        if insert_log2 < 0:
+            raise ValueError(f"insert_log2 must be 0 or more, not {insert_log2}")
+        if tag_bits < 1:
+            raise ValueError(f"tag_bits must be 1 or more, not {tag_bits}")
+        self.sets, self.insert_log2, self.tag_bits = sets, insert_log2, tag_bits
+        set_bits = (sets - 1).bit_length()
+        ways = data.ArrayLayout(way_layout(), WAYS)
+        super().__init__({
+            "i": In(data.StructLayout({"valid": 1, "learn": 1, "set": set_bits, "id": ID_BITS, "tag": tag_bits})),
+            "o": Out(data.StructLayout({"valid": 1, "hit": 1, "way": 2, "wrong": 1, "tag": tag_bits, "ways": ways})),
+            "i_write": In(data.StructLayout({"valid": 1, "set": set_bits, "ways": ways})),
+        })
+
+    def key(self) -> str:
+        return f"LoggerBank({self.sets}, {self.insert_log2}, {self.tag_bits})"
+
+    def elaborate(self, platform):
+        m = Module()
+        i, o = self.i, self.o
+        words = data.ArrayLayout(way_layout(), WAYS)
+        entry_bits = way_layout().size
+        store = memory.Memory(shape=data.ArrayLayout(entry_bits + 1, WAYS), depth=self.sets, init=[], attrs={
+            "ram_style": "ultra" if self.sets >= ULTRA_SETS else "block"})
+        m.submodules.store = store
+        read, write = store.read_port(), store.write_port()
+
+        # An access is at stage n in the n-th cycle after it came: at 1 the memory has read, at 2 its word is in a
+        # register, the memory's own; at 3 the ways are compared, at 4 the policy decides, at 5 its word is written.
+        valid, learn, sets, ids, tags = ([field] for field in (i.valid, i.valid & i.learn, i.set, i.id, i.tag))
+        for name, stages, last in (("valid", valid, 5), ("learn", learn, 6), ("set", sets, 6), ("id", ids, 4),
+                                   ("tag", tags, 5)):
+            for n in range(1, last + 1):
+                stage = Signal(len(stages[0]), name=f"{name}_{n}", reset_less=name not in ("valid", "learn"))
+                m.d.sync += stage.eq(stages[-1])
+                stages.append(stage)
+
+        # -- What the memory does not show yet. Of the d-th access before this one, if it learned from the same set:
+        # asked when this one is at 1 and that one at 1 + d. The newest counts; the last one is seen only at 4.
+        learned = {d: learn[1 + d] & (sets[1 + d] == sets[1]) for d in range(1, 6)}
+        same = [Signal(name=f"same_{n}") for n in (2, 3)]
+        newest = {d: Signal(name=f"newest_{d}") for d in range(2, 6)}
+        unwritten = Signal()
+        m.d.sync += [
+            same[0].eq(learned[1]), same[1].eq(same[0]),
+            unwritten.eq(Cat(learned[d] for d in newest).any()),
+            *(newest[d].eq(learned[d] & ~Cat(learned[e] for e in range(2, d)).any()) for d in newest),
+        ]
+
+        # -- The word, with what is newer.
+        raw = Signal(read.data.shape(), reset_less=True)
+        word = {n: Signal(words, name=f"word_{n}", reset_less=True) for n in range(3, 8)}
+        after = Signal(words)       # the word that the access at 4 leaves
+        wrong = [Signal(name=f"wrong_{n}") for n in (3, 4, 5)]
+        bad = Signal(WAYS)
+        m.d.comb += [
+            read.addr.eq(i.set), read.en.eq(i.valid),
+            bad.eq(Cat(raw[way].xor() for way in range(WAYS))),
+        ]
+        m.d.sync += [raw.eq(read.data), wrong[0].eq(bad.any() & ~unwritten)]
+        for way in range(WAYS):
+            entry = raw[way][:entry_bits] & ~Cat(Const(0, entry_bits - 1), bad[way])
+            older = Mux(newest[3], word[5][way], 0) | Mux(newest[4], word[6][way], 0) | Mux(newest[5], word[7][way], 0)
+            m.d.sync += word[3][way].eq(Mux(newest[2], after[way], older | Mux(unwritten, 0, entry)))
+        m.d.sync += word[4].eq(Mux(same[1], after, word[3]))
+        m.d.sync += [word[5].eq(after), word[6].eq(word[5]), word[7].eq(word[6]),
+                     wrong[1].eq(wrong[0] & ~same[1]), wrong[2].eq(wrong[1])]
+
+        # -- The ways compared. That the access before has just put its row there is known when that is done.
+        match, brings = Signal(WAYS), Signal(WAYS)
+        equal = Signal()            # this access, at 3, is to the same row as the one before
+        m.d.sync += equal.eq(ids[2] == ids[3])
+        for way in range(WAYS):
+            entry = word[3][way]
+            m.d.sync += match[way].eq(Mux(same[1] & brings[way], equal, entry.valid & (entry.id == ids[3])))
+
+        # -- The policy.
+        count = Signal(self.insert_log2)
+        entries = [word[4][way] for way in range(WAYS)]
+        full, due = Signal(), Signal()
+        stale, free = (Signal(WAYS, name=name) for name in ("stale", "free"))
+        takes, ages, misses = Signal(WAYS), Signal(), Signal()
+        m.d.comb += [
+            stale.eq(Cat(entry.rrpv == STALE for entry in entries)),
+            free.eq(Cat(~entry.valid for entry in entries)),
+            full.eq(~free.any()),
+            takes.eq(Mux(full, stale & (~stale + 1), free & (~free + 1))),
+            misses.eq(learn[4] & ~match.any()),
+            brings.eq(Mux(misses, takes, 0)),
+            due.eq(count.all()),
+            ages.eq(misses & full & ~stale.any() & due),
+        ]
+        for way, entry in enumerate(entries):
+            lowers = learn[4] & match[way] & (entry.rrpv != 0)
+            m.d.comb += [
+                after[way].id.eq(Mux(brings[way], ids[4], entry.id)),
+                after[way].valid.eq(entry.valid | brings[way]),
+                after[way].rrpv.eq(Mux(brings[way], STALE, Mux(lowers, entry.rrpv - 1, entry.rrpv + ages))),
+            ]
+        with m.If(misses & full & ~stale.any()):
+            m.d.sync += count.eq(count + 1)
+
+        # -- Out, and back into the memory.
+        writes, hit, way_hit = Signal(), Signal(), Signal(2, reset_less=True)
+        m.d.sync += [
+            writes.eq(learn[4]), hit.eq(match.any()),
+            way_hit.eq(Mux(match[0], 0, Mux(match[1], 1, Mux(match[2], 2, Mux(match[3], 3, 0))))),
+        ]
+        to = Signal.like(i.set, reset_less=True)
+        m.d.sync += to.eq(sets[4])
+        with m.If(self.i_write.valid):
+            m.d.sync += [writes.eq(1), to.eq(self.i_write.set), word[5].eq(self.i_write.ways), count.eq(0)]
+        m.d.comb += [
+            write.en.eq(writes), write.addr.eq(to),
+            *(write.data[way].eq(Cat(word[5][way], word[5][way].as_value().xor())) for way in range(WAYS)),
+            o.valid.eq(valid[5]), o.hit.eq(hit), o.way.eq(way_hit), o.wrong.eq(wrong[2]), o.tag.eq(tags[5]),
+            o.ways.eq(word[5]),
+        ]
+        return m
