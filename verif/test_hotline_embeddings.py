@@ -15,12 +15,16 @@ from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
 
-CONFIGS = {"tiny": TINY, "wide": WIDE,
-           # An array of several output registers.
-           "deep": replace(TINY, embedding_beats=131072)}
-CONFIG = CONFIGS[os.environ.get("HOTRAIL_SHAPE", "tiny")]
-WORD_BITS = 32 * CONFIG.words
-LATENCY = EmbeddingBuffer(CONFIG).latency
+
+class Deep(EmbeddingBuffer):
+    """With the output registers of a deep array."""
+
+    registers = 8
+
+
+SHAPES = {"tiny": EmbeddingBuffer(TINY), "wide": EmbeddingBuffer(WIDE), "deep": Deep(TINY)}
+UNIT = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
+CONFIG, LATENCY = UNIT.config, UNIT.latency
 
 
 class Bench:
@@ -316,9 +320,9 @@ async def faults(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", SHAPES)
 def test_embeddings(name, number):
-    simulate(EmbeddingBuffer(CONFIGS[name]), "verif.test_hotline_embeddings", name=f"hotline_embeddings_{name}",
+    simulate(SHAPES[name], "verif.test_hotline_embeddings", name=f"hotline_embeddings_{name}",
              tests=7, seed=number, env={"HOTRAIL_SHAPE": name})
 
 

@@ -10,23 +10,14 @@ from hw.hotline.config import HotlineConfig
 from hw.hotline.embeddings import ROW_BEATS_LOG2_MAX, updated_layout
 from hw.hotline.records import update_layout
 from hw.hotline.reducer import UPDATE, Reducer
+from hw.hotline.row_table import queried_layout, query_layout
 
-__all__ = ["Updater", "place_layout", "query_layout"]
+__all__ = ["Updater"]
 
 ANSWERS = 16        # of the list of rows that may be under way
 RESULTS = 32        # beats between reducer and port: enough for those inside the reducer
 ROWS = 64           # between the list's answer and the end of their updates
 CHUNK_LOG2 = 15     # beats of a request of gradients, at the most
-
-
-def query_layout(config: HotlineConfig) -> data.StructLayout:
-    """Which row: a mini-batch's list and the number in it."""
-    return data.StructLayout({"batch": config.batch_bits, "ordinal": config.slot_bits})
-
-
-def place_layout(config: HotlineConfig) -> data.StructLayout:
-    """Where the row is: in the embedding buffer, and in the rows' buffer, in beats."""
-    return data.StructLayout({"slot": config.slot_bits, "address": 32})
 
 
 class Updater(wiring.Component):
@@ -66,7 +57,7 @@ class Updater(wiring.Component):
             "rows": In(64),
             "row_beats_log2": In(range(ROW_BEATS_LOG2_MAX + 1)),
             "o_query": Out(stream.Signature(query_layout(config))),
-            "i_query": In(stream.Signature(place_layout(config))),
+            "i_query": In(stream.Signature(queried_layout(config))),
             "o_requests": Out(stream.Signature(request_layout())),
             "i_gradients": In(stream.Signature(read_layout(config.beat_bytes))),
             "o_read": Out(stream.Signature(config.slot_bits)),
@@ -235,7 +226,7 @@ class Updater(wiring.Component):
 
     def _list(self, m: Module, batch: data.View, begin: Signal, again: Signal) -> BurstQueue:
         """Asks for all rows of the list in order, twice; the queue of the answers."""
-        m.submodules.answers = answers = BurstQueue(place_layout(self.config), depth=ANSWERS)
+        m.submodules.answers = answers = BurstQueue(queried_layout(self.config), depth=ANSWERS)
         left = Signal.like(batch.rows)
         room = Signal(range(ANSWERS + 1), init=ANSWERS)
         asked, leaves = Signal(), Signal()
