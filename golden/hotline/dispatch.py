@@ -11,13 +11,13 @@ POPULAR, GATHERED = range(2)    # kinds
 Words = NDArray[np.uint32]
 
 
-def beats_of(number: int, kind: int, samples: Words, rows: int, rest: Words) -> Words:
-    """A mini-batch, (beats, words): its header, its samples' beats, its rows or vectors.
+def beats_of(number: int, kind: int, count: int, samples: Words, rows: int, rest: Words) -> Words:
+    """A mini-batch, (beats, words): its header, the beats of its `count` samples, its rows or vectors.
 
     samples, rest: (beats, words); rows: how many rows were gathered for it
     """
     header = np.zeros((1, samples.shape[1]), np.uint32)
-    header[0, :4] = number, kind, 0, rows
+    header[0, :4] = number, kind, count, rows
     return np.concatenate([header, samples, rest])
 
 

@@ -46,9 +46,10 @@ class Dispatcher(wiring.Component):
                 code, detail}; idle: Out, everything that was dealt is finished and nothing is inside
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
                 more, pooled s * vectors * row_beats more
-    Timing      a beat a cycle; 11 cycles from a mini-batch to its header, as many from its last beat to the next one's.
-                A job begins 43 cycles after `start`. A poll counts 3 cycles later, TIMEOUT comes `timeout` + 3 cycles
-                after a mini-batch was dealt while none was with the GPU, or after the last that was finished
+    Timing      a beat a cycle; 10 cycles from a mini-batch to its header, 12 from its last beat to the next one's
+                header, besides what the first read of samples and that of rows take. A job begins 42 cycles after
+                `start`. TIMEOUT comes `timeout` + 2 cycles after `tell` of a mini-batch while none was with the GPU,
+                `timeout` + 5 after the poll with the last that was finished. `idle` is two cycles late
     Handshake   a gathered one goes before popular ones, but never before the updates of the gathered one before it
                 have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
                 the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
