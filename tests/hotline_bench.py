@@ -1,0 +1,262 @@
+"""The Hotline core on the simulated card with a GPU beside it, and the oracle: what its tests share."""
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import numpy as np
+
+from fpga import card as cards
+from fpga.card import ErrorResponse, Faults
+from fpga.gpu import GATHERED, Batch, Gpu, Times
+from gen.hotline import Train
+from golden.hotline.train import Memory
+from hw.isa import HOTLINE
+from tests import hotline_logs as make
+from tests.faulty import UNTOUCHED, FaultyBench, count_of
+
+PORTS = [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write"), ("m01_axi", "write")]
+COUNTED = ("instructions", "samples", "accesses", "hits", "popular", "batches_popular", "batches_gathered", "dma_wr",
+           "gpu_rd", "v_mul", "v_add")
+TIMEOUT = 200_000
+QUICK = Times(150, 4)
+
+
+@dataclass
+class Run:
+    """A program and all that it uses. how: of its TRAIN; count: instructions told, if not all; most: mini-batches that
+    the GPU takes before it stops for ever; timeout: the core's."""
+
+    log: make.Log
+    how: Train
+    words: np.ndarray
+    inputs: np.ndarray
+    rows: np.ndarray
+    hot: np.ndarray
+    mailbox_beats: int
+    gradients_beats: int
+    times: Times = QUICK
+    count: int | None = None
+    most: int | None = None
+    timeout: int = TIMEOUT
+    image: np.ndarray | None = field(default=None)
+
+    @property
+    def outputs_beats(self):
+        return self.mailbox_beats
+
+    def copy(self, **values):
+        return replace(self, words=self.words.copy(), inputs=self.inputs.copy(), rows=self.rows.copy(), **values)
+
+
+def run_of(log, how, learned=0.4, *, saves=True, times=QUICK):
+    """Learns from the first samples, saves the image behind the mini-batches, and deals all samples."""
+    layout, samples = log.layout, log.samples
+    words = layout.config.words
+    mailbox = how.slots * layout.mailbox_pitch(how)
+    parts = [layout.registers()]
+    if learned:
+        parts.append(layout.learn(max(1, int(learned * len(samples))), 0, mailbox)[:None if saves else 2])
+    else:
+        parts.append(layout.learn(1, 0)[:1])
+    parts.append(layout.train(how, len(samples), 0, 0)[1:])
+    hot = np.random.default_rng(3).standard_normal((layout.hot_numbers, layout.row_words), np.float32).view(np.uint32)
+    return Run(log, how, np.concatenate(parts), samples.reshape(-1, words), layout.rows(),
+               hot.reshape(-1, words) if how.pooled else np.zeros((0, words), np.uint32),
+               mailbox + (layout.image_beats if saves and learned else 0), how.slots * layout.gradients_pitch(how),
+               times)
+
+
+def gradients(batch: Batch):
+    """Of all that the GPU sees, and of nothing else."""
+    seen = batch.pooled.sum(axis=(0, 1)) if batch.pooled is not None else batch.rows
+    made = np.zeros((batch.cold, batch.rows.shape[1]), np.float32)
+    made += seen * np.float32(0.25) + np.float32(batch.number % 5 - 2)
+    made += np.arange(batch.cold, dtype=np.float32)[:, None]
+    if batch.payload.shape[1]:
+        made += batch.payload.view(np.float32).sum(dtype=np.float32)
+    return made
+
+
+class Bench(FaultyBench):
+    """A card with the Hotline core. What a run leaves is compared with what the oracle makes of the mini-batches in
+    the order in which they were dealt."""
+
+    limit = 2_000_000
+    limit_cycles = limit
+
+    def __init__(self, tried, memory="ideal", process=False, seed=11, core="hotline", config=make.TINY, opened=None):
+        opened = opened or cards.open("sim", core=core, preset=config, memory=memory, process=process)
+        super().__init__(opened, HOTLINE, config, tried)
+        self.draw = np.random.default_rng(seed)
+        self.core = make.core(config)
+        self.words = config.words
+
+    def start(self, run):
+        empty = np.zeros((1, self.words), np.uint32)
+        self.busy, self.seen = True, []
+        self.gpu = Gpu(run.log.layout, gradients, run.times, watch=self.seen.append)
+        words = run.words if len(run.words) else np.zeros((1, HOTLINE.words), np.uint32)
+        self.card.run({
+            "program": self.place("program", words),
+            "program_count": len(run.words) if run.count is None else run.count,
+            "inputs": self.place("inputs", run.inputs if len(run.inputs) else empty), "inputs_beats": len(run.inputs),
+            "mailbox": self.place("mailbox", np.full((max(1, run.mailbox_beats), self.words), UNTOUCHED, np.uint32)),
+            "mailbox_beats": run.mailbox_beats,
+            "gradients": self.place("gradients", np.full((max(1, run.gradients_beats), self.words), UNTOUCHED,
+                                                         np.uint32)),
+            "gradients_beats": run.gradients_beats,
+            "rows": self.place("rows", run.rows if len(run.rows) else empty), "rows_beats": len(run.rows),
+            "hot": self.place("hot", run.hot if len(run.hot) else empty), "hot_beats": len(run.hot),
+            "timeout": run.timeout, "result": self.place("result", self.block("dealt", "finished"))})
+
+    def serve(self, run, until=None):
+        """The GPU at work, until the core is done, or for so many cycles."""
+        if until is not None or run.most is None or run.most:
+            self.gpu.serve(self, run.how, None, most=run.most, until=until)
+
+    def finish(self, run, cycles=None):
+        self.serve(run, cycles)
+        return super().finish(run, cycles)
+
+    def collect(self, run):
+        self.busy = False
+        block = self.card.read(self.buffers["result"], np.uint32)
+        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0)
+                for v in HOTLINE.result}
+        for name, data in (("inputs", run.inputs), ("hot", run.hot), ("program", run.words)):
+            if data.size:
+                assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
+        mailbox = self.card.read(self.buffers["mailbox"], np.uint32)[:run.mailbox_beats * self.words]
+        rows = self.card.read(self.buffers["rows"], np.uint32)[:run.rows.size]
+        return told, SimpleNamespace(mailbox=mailbox, rows=rows)
+
+    def expected(self, run):
+        """What the oracle makes of it where mini-batches come in the order in which the GPU took them."""
+        mailbox = np.full(run.mailbox_beats * self.words, UNTOUCHED, np.uint32)
+        memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), mailbox, run.rows.reshape(-1).copy(),
+                        run.hot.reshape(-1), run.gradients_beats)
+        layout, how = run.log.layout, run.how
+        self.wanted = []
+
+        def gpu(batch):
+            head = np.zeros(self.words, np.uint32)
+            head[:4] = batch.number, batch.kind, len(batch.samples), len(batch.places)
+            words = np.concatenate([head, batch.samples.reshape(-1), batch.rows.reshape(-1)]).reshape(-1, self.words)
+            self.wanted.append(words)
+            out = np.zeros(batch.updates.shape, np.float32)
+            out[:, :layout.dim] = gradients(Batch.read(layout, how, words)) if batch.kind == GATHERED else 0
+            return out.view(np.uint32)
+
+        result = self.core.run(memory, self.gpu.kinds, gpu, run.count)
+        return result, SimpleNamespace(mailbox=mailbox, rows=memory.rows)
+
+    def taken(self, run):
+        """The oracle's result, all mini-batches that the GPU took being right."""
+        result, wanted = self.expected(run)
+        for number, words in enumerate(self.seen):
+            assert np.array_equal(words, self.wanted[number]), f"mini-batch {number} of {len(self.seen)}"
+        return result, wanted
+
+    def compare(self, run, told, left):
+        result, wanted = self.taken(run)
+        assert (told["code"], result.code) == (0, 0), told
+        self.equal(left.mailbox, wanted.mailbox)
+        self.equal(left.rows, wanted.rows)
+        assert {name: told[name] for name in COUNTED} == {name: result.counters[name] for name in COUNTED}
+        assert told["dma_rd"] + told["shared"] == result.cold
+        assert told["dealt"] == told["finished"] == len(self.seen) == len(result.batches)
+        self.result = result
+        return told["cycles"]
+
+    def partly(self, run, told, left):
+        """After a run that was cut short: mini-batches that were taken are right, rows are as before or after one of
+        their updates, and all of it is there if the run ended well."""
+        if told["code"] == 0:
+            self.compare(run, told, left)
+            return
+        result, _ = self.taken(run)
+        rows, layout = left.rows.reshape(-1, self.words), run.log.layout
+        states = {}
+        beats = np.arange(1 << layout.row_beats_log2)
+        for batch in result.batches:
+            if batch.kind == GATHERED:
+                for place, new in zip(batch.places.tolist(), batch.updates.reshape(len(batch.places), -1, self.words),
+                                      strict=True):
+                    states.setdefault(place, []).append(new)
+        open_ = {place + beat for place in states for beat in beats}
+        still = np.array([beat not in open_ for beat in range(len(rows))], bool)
+        before = run.rows.reshape(-1, self.words)
+        assert (rows[still] == before[still]).all()
+        for place, versions in states.items():
+            for beat in beats:
+                assert any((rows[place + beat] == version).all() for version in
+                           (before[place + beat], *(new[beat] for new in versions))), place
+        assert told["finished"] == len(self.gpu.finished) <= told["dealt"]
+        assert told["dealt"] >= len(self.seen)
+
+    def refused(self, run, place=("code", "instruction", "detail")):
+        """Runs something with a mistake: code and place are the oracle's."""
+        self.start(run)
+        told, left = self.finish(run)
+        result, _ = self.taken(run)
+        assert result.code and told["code"], told
+        assert {name: told[name] for name in place} == {name: getattr(result, name) for name in place}
+        self.partly(run, told, left)
+        return told, result
+
+    def abort(self, run, at):
+        self.start(run)
+        self.serve(run, int(at))
+        self.card.abort()
+        self.card.wait(self.limit)
+        told, left = self.collect(run)
+        assert told["code"] in (0, self.codes["ABORTED"]), told
+        self.partly(run, told, left)
+        self.mend(run)
+        self.tried["aborts"] += 1
+
+    def resets(self, run, cycles, count):
+        for at in np.linspace(1, cycles + 60, count_of(count)).astype(int):
+            self.start(run)
+            self.serve(run, int(at))
+            self.card.reset(2)
+            self.mend(run)
+            self.tried["resets"] += 1
+
+    def beats(self, run):
+        self.card.clear()
+        self.same(run)
+        counters, past = self.card.counters(), {"read": "read", "write": "written"}
+        return {(port, way): counters[f"{port}.beats_{past[way]}"] for port, way in PORTS}
+
+    def error_responses(self, run, port, way, count, progress):
+        """On beats all over the run. An error on the last beats before the result block, or on the block, comes too
+        late to be told in it. Yields what is told."""
+        total = self.beats(run)[port, way]
+        late = total - 4 * HOTLINE.final_words // self.config.beat_bytes - progress if port == "m00_axi" else total
+        for number, beat in enumerate(np.unique(np.linspace(0, total - 1, count_of(count)).astype(int))):
+            response = ("SLVERR", "DECERR")[number & 1]
+            self.card.set_faults(Faults(errors=(ErrorResponse(port, way, response, beat=int(beat)),)))
+            self.start(run)
+            told, left = self.finish(run)
+            assert told["code"] == self.error_code(way) or way == "write" and beat >= late, (int(beat), total, told)
+            self.partly(run, told, left)
+            yield told
+            self.mend(run)
+            self.tried["error responses"] += 1
+
+    def some_of_each(self, run):
+        cycles = self.same(run)
+        for at in np.linspace(1, cycles, count_of(6)).astype(int):
+            self.abort(run, at)
+        for port, way in PORTS:
+            total = self.beats(run)[port, way]
+            for beat in (0, total // 3, total // 2):
+                self.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
+                                            errors=(ErrorResponse(port, way, beat=beat),)))
+                self.start(run)
+                told, left = self.finish(run)
+                assert told["code"] == self.error_code(way), told
+                self.partly(run, told, left)
+                self.mend(run)
+                self.tried["with DDR4"] += 1
