@@ -1,0 +1,68 @@
+"""Tells popular samples from those with cold rows."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.queue import BurstQueue
+from hw.hotline.config import HotlineConfig
+from hw.hotline.records import sample_layout
+
+__all__ = ["Classifier"]
+
+
+class Classifier(wiring.Component):
+    """Holds a sample back until all its beats are in, and marks each of them with the sample's class.
+
+    o.cold = any of the sample's i.cold; all else of a beat stays as it is          Source: Hotline §5.3 (classifier)
+
+    Parameters  config: HotlineConfig
+    Members     i: In(stream sample); o: Out(stream sample); samples, popular: Out, a pulse for each sample that is in,
+                and if none of its beats is cold; idle: Out, nothing is inside
+    Timing      a beat a cycle; 2 cycles from a sample's last beat to its first. The pulses come a cycle after the last
+                beat; `idle` rises a cycle late
+    Handshake   i.ready comes from registers; o.ready does not reach it
+    Reset       drops everything
+    Golden      golden.hotline.classifier          Tests  verif/test_hotline_classifier.py
+    """
+
+    def __init__(self, config: HotlineConfig):
+        self.config = config
+        super().__init__({
+            "i": In(stream.Signature(sample_layout(config))),
+            "o": Out(stream.Signature(sample_layout(config))),
+            "samples": Out(1),
+            "popular": Out(1),
+            "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"Classifier({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        # Two of the longest samples: one goes out while the next comes in.
+        depth = 2 * config.sample_beats_max
+        layout = data.StructLayout({"words": data.ArrayLayout(32, config.words), "first": 1, "last": 1})
+        m.submodules.beats = beats = BurstQueue(layout, depth=depth)
+        m.submodules.classes = classes = BurstQueue(1, depth=depth)
+        i, o = self.i, self.o
+        some, taken = Signal(), Signal()    # a beat of this sample was cold
+        cold = i.payload.cold | (some & ~i.payload.first)
+        m.d.comb += [
+            i.ready.eq(beats.i.ready & classes.i.ready), taken.eq(i.valid & i.ready),
+            beats.i.valid.eq(taken), classes.i.valid.eq(taken & i.payload.last), classes.i.payload.eq(cold),
+            o.valid.eq(beats.o.valid & classes.o.valid), o.payload.cold.eq(classes.o.payload),
+            beats.o.ready.eq(classes.o.valid & o.ready),
+            classes.o.ready.eq(beats.o.valid & o.ready & beats.o.payload.last),
+        ]
+        for name in ("words", "first", "last"):
+            m.d.comb += [beats.i.payload[name].eq(i.payload[name]), o.payload[name].eq(beats.o.payload[name])]
+        with m.If(taken):
+            m.d.sync += some.eq(cold)
+        m.d.sync += [
+            self.samples.eq(taken & i.payload.last), self.popular.eq(taken & i.payload.last & ~cold),
+            self.idle.eq(~(i.valid | beats.held)),
+        ]
+        return m
