@@ -95,9 +95,10 @@ class Program(wiring.Component):
                 flushed: In; idle: In, all parts are empty; number: Out, the instruction that is looked at or carried
                 out; finish: Out, a pulse, it is done; done: Out, all are, until reset or the next start; error: Out,
                 see program_error_layout
-    Timing      besides its beats an instruction takes 4 cycles to be looked at, and for each of its sums 3 and one for
-                each bit of the multiplier; pooled ones one for each index. A beat of samples or of an image a cycle.
-                CALM_CYCLES of idleness end an instruction
+    Timing      besides its beats an instruction takes 9 + CALM_CYCLES cycles, the latter those in which no part was
+                busy; 3 more for each of its sums and one for each bit of the multiplier; 3 more than the memory to its
+                first sample; TRAIN CALM_CYCLES + 3 more, and pooled ones 1 + indices. A beat of samples or of an image
+                a cycle
     Handshake   streams from registers, but for i_image_beats to o_write_data, which are wired through
     Faults      a beat of samples or of an image with an error is not passed on, and no more is; `error` then stays
     Reset       drops everything
@@ -143,8 +144,8 @@ class Program(wiring.Component):
         return m
 
     def _allowed(self, m: Module) -> None:
-        """What an instruction must keep to by itself and after those before. Registers: `refused` three cycles after
-        the instruction is there."""
+        """What an instruction must keep to by itself and after those before. `refused`, of registers, three cycles
+        after the instruction is there."""
         item, config = self.item, self.config
         bits = config.domain_bits
         samples = {LEARN, TRAIN}
@@ -168,11 +169,11 @@ class Program(wiring.Component):
         if config.positions <= HOTLINE.field("position").highest:
             more.append((item.position >> config.position_bits != 0, {S_WR}))
         decoder = Decoder(m, HOTLINE, item, more, words=(0, 9))
-        self.kind, late, self.refused = decoder.kind, Signal(2, reset_less=True), Signal(reset_less=True)
+        self.kind, late = decoder.kind, Signal(2, reset_less=True)
+        self.refused = decoder.refused | late.any()
         m.d.sync += [
             late[0].eq(self.kind[S_WR] & (last >> bits != 0)),
             late[1].eq(self.kind[TRAIN] & (item.indices > self.slots)),
-            self.refused.eq(decoder.refused | late.any()),
         ]
 
     def _sums(self, m: Module) -> None:
