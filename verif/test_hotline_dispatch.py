@@ -3,7 +3,7 @@
 import os
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cocotb
@@ -593,3 +593,14 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 def test_hotline_dispatch(number, name, tests):
     simulate(Dispatcher(CONFIGS[name]), "verif.test_hotline_dispatch", name=f"hotline_dispatch_{name}",
              tests=len(tests), seed=number, only="|".join(f"{test}$" for test in tests), env={"HOTLINE": name})
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    (dict(output_beats=8), "output_beats must be a power of two from 16 to 1024, not 8"),
+    (dict(frames=1), "frames must be a whole number from 2 to 16, not 1"),
+    (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
+])
+def test_illegal_config_wrong(change, sentence):
+    with pytest.raises(ValueError) as caught:
+        replace(CONFIGS["tiny"], **change)
+    assert str(caught.value) == sentence

@@ -641,9 +641,13 @@ def test_hotline_program(number, name, tests):
              seed=number, only="|".join(f"{test}$" for test in tests), env={"HOTLINE": name})
 
 
-def test_illegal_config_wrong():
-    """What the program counts on: instructions are whole beats, samples fit the address registers."""
-    with pytest.raises(ValueError, match="words must be one of 8, 16, not 4"):
-        Program(replace(CONFIGS["tiny"], words=4))
-    with pytest.raises(ValueError, match="positions must be at least 8, the words of a beat, not 4|positions must be"):
-        Program(replace(CONFIGS["tiny"], positions=4))
+@pytest.mark.parametrize(("change", "sentence"), [
+    (dict(words=4), "words must be one of 8, 16, not 4"),
+    (dict(positions=4), "positions must be a power of two from 8 to 64, not 4"),
+    (dict(words=16, lanes=16, positions=8), "positions must be at least 16, the words of a beat, not 8"),
+])
+def test_illegal_config_wrong(change, sentence):
+    """What the program counts on: instructions are whole beats, there is an address register for every word."""
+    with pytest.raises(ValueError) as caught:
+        replace(CONFIGS["tiny"], **change)
+    assert str(caught.value) == sentence

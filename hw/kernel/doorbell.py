@@ -23,7 +23,7 @@ class Doorbell(wiring.Component):
                 value: Out, the word as it was read last, 0 before the first time; polled: Out, a pulse with each new
                 value; failed: Out, a pulse: the word could not be read, `value` is not to be trusted until the next
                 pulse of `polled`
-    Timing      GLANCE_CYCLES + 1 cycles from an answer to the next request, POLL_CYCLES + 1 if `waiting` is high;
+    Timing      GLANCE_CYCLES + 1 cycles from an answer to the next request, POLL_CYCLES + 2 if `waiting` is high;
                 value, polled and failed the cycle after the answer; the first request the cycle after `enable`
     Handshake   o_requests from registers; i.ready is always high
     Reset       value is 0; an answer that is still to come has to be dropped by the port
