@@ -78,7 +78,8 @@ def rows() -> Iterator[Row]:
                 yield figure(f"hotline.overlap.core.{slots}", what,
                              round(done.samples / done.cycles * device.kernel_mhz, 1), "M samples/s")
         if name == "gpu":
-            yield figure("hotline.overlap.popular", f"popular samples, {found[0].kinds.count(GATHERED)} of {len(found[0].kinds)} "
+            kinds = found[0].kinds
+            yield figure("hotline.overlap.popular", f"popular samples; {kinds.count(GATHERED)} of {len(kinds)} "
                          "mini-batches gathered", round(100 * found[0].popular / found[0].samples, 1), "%")
             yield figure("hotline.overlap.speedup", "eight in flight against one",
                          round(found[0].cycles / found[-1].cycles, 2), "times")

@@ -196,26 +196,30 @@ class Gpu:
     def busy(self) -> int:
         return sum(end - begin for begin, end in zip(self.started, self.finished, strict=False))
 
-    def serve(self, runs: Runs, how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None,
-              most: int | None = None) -> None:
-        """Works beside the run that has begun until the core is done; or takes `most` mini-batches, and no more.
+    def serve(self, runs: Runs, how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None, *,
+              most: int | None = None, until: int | None = None) -> bool:
+        """Works beside the run that has begun until the core is done; whether it is. It stops before with `most`
+        mini-batches, or after `until` cycles.
 
         hot: the hot rows' words after a mini-batch, written where the core reads them; None: it does not.
         """
         self.kinds, self.started, self.finished = [], [], []
         card, result, kernel = runs.card, runs.buffers["result"], runs.kernel
+        limit = runs.limit_cycles if until is None else until
         at = 0
-        while True:
+
+        def over(cycles: int) -> bool:
+            nonlocal at
+            cycles = min(cycles, limit - at)
+            at += cycles
+            return card.step(cycles) or at >= limit
+
+        while most is None or len(self.finished) < most:
             number = len(self.finished)
-            if most is not None and number >= most:
-                return
             dealt = int(card.read(result, np.uint32, 1, 4 * kernel.value("dealt").word)[0])
             if dealt <= number:
-                if card.step(self.poll_cycles):
-                    return
-                at += self.poll_cycles
-                if at > runs.limit_cycles:
-                    raise CardError(f"mini-batch {number} was not dealt within {at} cycles")
+                if over(self.poll_cycles):
+                    return at < limit
                 continue
             words = self._take(runs, how, number)
             if self.watch is not None:
@@ -225,11 +229,8 @@ class Gpu:
                 raise CardError(f"the mailbox has mini-batch {batch.number} where {number} should be")
             self.kinds.append(batch.kind)
             self.started.append(at)
-            cycles = self.times.of(len(batch.indices))
-            is_over = card.step(cycles)
-            at += cycles
-            if is_over:
-                return
+            if over(self.times.of(len(batch.indices))):
+                return at < limit
             gradients = np.asarray(self.compute(batch), np.float32)
             if batch.kind == GATHERED and batch.cold:
                 padded = np.zeros((batch.cold, self.layout.row_words), np.float32)
@@ -240,6 +241,7 @@ class Gpu:
                 card.write(runs.buffers["hot"], hot())
             card.write(result, np.array([number + 1], np.uint32), 4 * kernel.value("finished").word)
             self.finished.append(at)
+        return False
 
     def _take(self, runs: Runs, how: Train, number: int) -> NDArray[np.uint32]:
         """The beats of mini-batch `number`."""

@@ -134,10 +134,14 @@ class Hotline:
         if hot is not None:
             hot_beats = runs.write("hot", hot()).bytes // beat
         self.gpu = gpu = Gpu(layout, compute, self.times)
+
+        def serve() -> None:
+            gpu.serve(runs, how, hot)
+
         self._run(np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)]),
                   np.concatenate([self._image.reshape(-1), samples.reshape(-1)]),
                   {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": hot_beats},
-                  lambda: gpu.serve(runs, how, hot))
+                  serve)
         return Trained(tuple(gpu.kinds), len(samples), self.last["popular"], self.last["cycles"], gpu.busy)
 
     def values(self, table: str) -> NDArray[np.float32]:
