@@ -18,10 +18,12 @@ from gen.compile import encode
 from gen.config import load
 from gen.hotline import Layout, Table, Train, indices_of
 from gen.trace import read
+from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 from tests import hotline_logs as make
 from tests.faulty import CHANNELS, UNTOUCHED, benches_of, count_of
 from tests.hotline_bench import PORTS, Bench, Run, run_of
+from tests.hotline_broken import BrokenCore, broken
 
 TINY = make.TINY
 tried: Counter = Counter()      # faults by kind
@@ -551,3 +553,37 @@ def test_faults_with_the_ddr4_memory(benches):
 def test_a_hang_is_told(bench):
     """The card, not the core: too few cycles are an error of their own."""
     bench.hang(RUNS["rows"])
+
+
+# Errors of the memories on chip
+
+@pytest.fixture(scope="module")
+def worn():
+    """A card with a core whose logger has a set with wrong parity in every bank."""
+    with broken():
+        bench = Bench(tried, core=BrokenCore(TINY))
+    yield bench
+    bench.card.close()
+
+
+def test_wrong_parity_in_the_logger(worn):
+    """The run ends with the bank, in either phase; a log that does not come there is none the worse."""
+    log = make.log(41, 160, rows=(300, 200, 20), pinned=())
+    layout = log.layout
+    places = permute(layout.first[layout.table_of] + np.maximum(log.indices, 0), TINY.domain_bits)
+    hurt = (log.indices >= 0) & (places // TINY.banks % TINY.sets == TINY.sets - 1)
+    assert hurt.any()
+    banks = set((places % TINY.banks)[hurt].tolist())
+    sound = np.where(hurt, -1, log.indices)
+    good = run_of(make.Log(layout, sound, log.payload), Train(6, 3, -0.25), 0.5, saves=False)
+    for learned in (1.0, 0.5):
+        # Learned from samples that do not come there, if not from all: then dealing meets it.
+        indices = log.indices if learned == 1 else np.concatenate([sound[:80], log.indices[80:]])
+        assert learned == 1 or hurt[80:].any()
+        run = run_of(make.Log(layout, indices, log.payload), Train(6, 3, -0.25), learned, saves=False)
+        worn.start(run)
+        told, _ = worn.finish(run)
+        assert told["code"] == worn.codes["MEMORY"] and told["detail"] in banks, told
+        assert told["instruction"] == len(layout.positions) + (1 if learned == 1 else 2)
+        tried["wrong parity"] += 1
+        worn.same(good)
