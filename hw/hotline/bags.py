@@ -1,0 +1,441 @@
+"""Pooled samples: rows of each sample's bags, from the GPU's memory and the embedding buffer, joined to vectors."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.bus import read_layout, request_layout
+from hw.axi.queue import BurstQueue
+from hw.hotline.config import HotlineConfig
+from hw.hotline.embeddings import ROW_BEATS_LOG2_MAX
+from hw.hotline.records import HOT, gathered_layout, place_layout, register_layout
+from hw.hotline.reducer import MINUS_ZERO, Reducer
+from hw.hotline.row_table import queried_layout, query_layout
+from hw.isa.hotline import JOIN
+
+__all__ = ["BagReader"]
+
+CONTEXTS = 64       # beats of vectors under way
+CONTEXT_BITS = 6
+SAMPLES = 64        # beats of samples at hand
+AHEAD = 256         # rows asked for before the reducer comes to them
+REQUESTS = 16       # of either kind of row that wait for their port
+HOT_ROW, COLD_ROW, NO_ROW = range(3)
+# Cycles from a row's last beat into the reducer until its vector is marked as free, three before the next row's first
+# beat can be.
+PASSING = Reducer.turnaround - 3
+
+
+def joined_layout() -> data.StructLayout:
+    """What is known of a position. follows: the next position is joined to this one; more: a vector begins behind it,
+    first at `next`."""
+    return data.StructLayout({"join": 2, "pinned": 1, "follows": 1, "more": 1, "next": 6})
+
+
+def step_layout() -> data.StructLayout:
+    """A position of a vector under way. at: where its sample's beats are; context: where its own are."""
+    return data.StructLayout({"position": 6, "at": 6, "context": CONTEXT_BITS})
+
+
+def row_layout() -> data.StructLayout:
+    """A row on its way to the reducer. last: of its vector."""
+    return data.StructLayout({"kind": 2, "join": 2, "last": 1, "context": CONTEXT_BITS})
+
+
+class BagReader(wiring.Component):
+    """Makes the vectors of a pooled mini-batch: rows joined position by position.
+
+    A vector begins with the row of each position whose `join` is 0; rows of the positions behind it are added to it or
+    multiplied with it, element by element, in order.      Source: Hotline thesis, §6.7 (reducer), fig. 6.10
+
+    Parameters  config: HotlineConfig
+    Members     registers: In, see `register_layout`; indices, sample_beats, row_beats_log2: In; hot: In, address of the
+                hot rows in bytes: they stand while busy; i: In(stream gathered); o: Out(stream), beats of vectors;
+                o_place: Out(stream of place_layout), i_beats: In(stream of a beat): the input buffer; o_query:
+                Out(stream of query_layout), i_query: In(stream of queried_layout): the row table; o_rows: Out(stream
+                of slots), i_rows: In(stream of a beat): the embedding buffer; o_requests: Out(stream), i_hot:
+                In(stream): a client of a ReadPort; busy: Out, from the cycle after i is taken until the last vector
+                has left; v_mul, v_add: Out, a beat was multiplied, added; gpu_rd: Out, a hot row is asked for;
+                error: Out; idle: Out, the inverse of busy
+    Shapes      each sample and position that begins a vector: row_beats beats, in order. A hot row is at hot + number *
+                row_beats beats; a cold one is named by its ordinal. NONE, or a row of a pinned position, is +0 where
+                it begins a vector and left out elsewhere. Positions before the first that begins one are left out
+    Timing      a beat a cycle as far as rows come that fast: vectors one behind the other, of several samples, take
+                turns, 64 beats of them. Rows of one vector alone follow every `turnaround` + row_beats cycles. Before a
+                mini-batch its positions are looked through, a cycle each
+    Handshake   all valids come from registers, but o_rows.valid, which is i_query's. i_beats is always taken
+    Numerics    golden.fp32.flush of a row that begins a vector, then golden.fp32.add and mul; bit-exact
+    Faults      a beat of a hot row with an error is not taken, `error` stays and nothing goes on until a reset
+    Reset       drops the mini-batch; registers count as not written: they have to be written before they are used
+    Golden      golden.hotline.bags          Tests  verif/test_hotline_bags.py
+    """
+
+    def __init__(self, config: HotlineConfig):
+        self.config = config
+        beat = stream.Signature(32 * config.words)
+        super().__init__({
+            "registers": In(register_layout(config)), "indices": In(8), "sample_beats": In(4),
+            "row_beats_log2": In(range(ROW_BEATS_LOG2_MAX + 1)), "hot": In(64),
+            "i": In(stream.Signature(gathered_layout(config))), "o": Out(beat),
+            "o_place": Out(stream.Signature(place_layout(config))), "i_beats": In(beat),
+            "o_query": Out(stream.Signature(query_layout(config))),
+            "i_query": In(stream.Signature(queried_layout(config))),
+            "o_rows": Out(stream.Signature(config.slot_bits)), "i_rows": In(beat),
+            "o_requests": Out(stream.Signature(request_layout())),
+            "i_hot": In(stream.Signature(read_layout(config.beat_bytes))),
+            "busy": Out(1), "v_mul": Out(1), "v_add": Out(1), "gpu_rd": Out(1), "error": Out(1),
+            "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"BagReader({self.config.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        # -- What the parts below share.
+        self.batch = Signal(gathered_layout(self.config), reset_less=True)
+        self.begin = Signal()                   # positions are known: samples may be read
+        self.scale = Signal.like(self.row_beats_log2, reset_less=True)
+        self.row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
+        self.last_beat = Signal(ROW_BEATS_LOG2_MAX, reset_less=True)
+        lengths = [1 << k for k in range(ROW_BEATS_LOG2_MAX + 1)] + [1]
+        m.d.sync += [
+            self.scale.eq(self.row_beats_log2), self.row_beats.eq(Array(lengths)[self.row_beats_log2]),
+            self.last_beat.eq(Array([length - 1 for length in lengths])[self.row_beats_log2]),
+        ]
+        first, total, begins, scanned = self._positions(m)
+        sample_there, sample_started, sample_over = Signal(), Signal(), Signal()
+        self._samples(m, first, total, begins[0], sample_there, sample_started, sample_over)
+        step, ends_here, started = self._start(m, begins, sample_there, sample_started, sample_over)
+        rows = self._ask(m, step, started, ends_here)
+        reducer = self._reduce(m, rows)
+        left = self._leave(m, reducer)
+
+        # -- The mini-batch.
+        over = Signal()
+        m.d.sync += over.eq(self.samples_left == 0)
+        m.d.comb += self.idle.eq(~self.busy)
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += self.i.ready.eq(1)
+                m.d.sync += self.busy.eq(self.i.valid)
+                with m.If(self.i.valid):
+                    m.d.sync += self.batch.eq(self.i.payload)
+                    m.next = "SCAN"
+            with m.State("SCAN"):
+                m.d.comb += self.scanning.eq(1)
+                with m.If(scanned):
+                    m.next = "BEGIN"
+            with m.State("BEGIN"):
+                m.d.comb += self.begin.eq(1)
+                m.next = "WAIT"
+            with m.State("WAIT"):       # for what `over` says
+                m.next = "RUN"
+            with m.State("RUN"):
+                with m.If(over & left):
+                    m.d.sync += self.busy.eq(0)
+                    m.next = "IDLE"
+        return m
+
+    def _positions(self, m: Module):
+        """Looks through the positions from the last one down, for where vectors begin and end; multiplies meanwhile.
+        Returns the first beat and the beats of the samples, where the first vector begins and that there is one, and
+        that all is done."""
+        config = self.config
+        written = memory.Memory(shape=data.StructLayout({"join": 2, "pinned": 1}), depth=config.positions, init=[],
+                                attrs={"ram_style": "distributed"})
+        m.submodules.registers = written
+        write, read = written.write_port(), written.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(self.registers.valid), write.addr.eq(self.registers.position),
+            write.data.join.eq(self.registers.join), write.data.pinned.eq(self.registers.pinned),
+        ]
+        # Read by who starts vectors and by who goes on with them.
+        self.joined = memory.Memory(shape=joined_layout(), depth=config.positions, init=[],
+                                    attrs={"ram_style": "distributed"})
+        m.submodules.joined = self.joined
+        into = self.joined.write_port()
+        self.scanning = Signal()
+        position = Signal(6, init=config.positions - 1)
+        exists, joins = Signal(), Signal()
+        follows, more, following = Signal(), Signal(), Signal(6, reset_less=True)
+        scanned = Signal()
+        m.d.comb += [
+            read.addr.eq(position), exists.eq(position < self.indices), joins.eq(read.data.join != JOIN.BEGIN),
+            into.en.eq(self.scanning), into.addr.eq(position),
+            into.data.join.eq(read.data.join), into.data.pinned.eq(read.data.pinned),
+            into.data.follows.eq(follows), into.data.more.eq(more), into.data.next.eq(following),
+            scanned.eq(self.scanning & (position == 0)),
+        ]
+        with m.If(self.scanning):
+            m.d.sync += [position.eq(Mux(scanned, config.positions - 1, position - 1)), follows.eq(exists & joins)]
+            with m.If(exists & ~joins):
+                m.d.sync += [more.eq(1), following.eq(position)]
+        with m.Elif(self.i.ready):
+            m.d.sync += [follows.eq(0), more.eq(0)]
+
+        # Sums of shifts, a bit of the multiplier a cycle; there are at least eight positions.
+        times = Signal(4, reset_less=True)
+        start, count = Signal(20, reset_less=True), Signal(20, reset_less=True)
+        first, total = Signal(20, reset_less=True), Signal(20, reset_less=True)
+        with m.If(self.scanning):
+            m.d.sync += [times.eq(times >> 1), start.eq(start << 1), count.eq(count << 1)]
+            with m.If(times[0]):
+                m.d.sync += [first.eq(first + start), total.eq(total + count)]
+        with m.Else():
+            m.d.sync += [times.eq(self.sample_beats), start.eq(self.i.payload.start), count.eq(self.i.payload.samples)]
+            with m.If(self.i.ready):
+                m.d.sync += [first.eq(0), total.eq(0)]
+        return first, total, (more, following), scanned
+
+    def _samples(self, m: Module, first, total, any_begins, there, started, over) -> None:
+        """Reads samples ahead, as there is room for their beats. there: a whole one is at hand that was not yet
+        started; over: all rows of the oldest one have been asked for."""
+        config = self.config
+        m.submodules.samples = self.samples = memory.Memory(
+            shape=32 * config.words, depth=SAMPLES, init=[], attrs={"ram_style": "distributed"})
+        write = self.samples.write_port()
+        o = self.o_place
+        beats_left = Signal(20)
+        at, room = Signal(6), Signal(range(SAMPLES + 1), init=SAMPLES)
+        part, whole = Signal(4), Signal()
+        asks = o.valid & o.ready
+        waiting = Signal(range(SAMPLES + 1))        # whole samples that nobody has started
+        m.d.comb += [
+            o.valid.eq((beats_left != 0) & (room != 0)), o.payload.frame.eq(self.batch.frame),
+            self.i_beats.ready.eq(1),
+            write.en.eq(self.i_beats.valid), write.addr.eq(at), write.data.eq(self.i_beats.payload),
+            whole.eq(self.i_beats.valid & (part + 1 == self.sample_beats)), there.eq(waiting != 0),
+        ]
+        place = Signal.like(o.payload.beat, reset_less=True)
+        m.d.comb += o.payload.beat.eq(place)
+        m.d.sync += [room.eq(room + Mux(over, self.sample_beats, 0) - asks), waiting.eq(waiting + whole - started)]
+        with m.If(self.begin):
+            m.d.sync += [beats_left.eq(Mux(any_begins, total, 0)), place.eq(first)]
+        with m.Elif(asks):
+            m.d.sync += [beats_left.eq(beats_left - 1), place.eq(place + 1)]
+        with m.If(self.i_beats.valid):
+            m.d.sync += [at.eq(at + 1), part.eq(Mux(whole, 0, part + 1))]
+
+    def _start(self, m: Module, begins, there, started, over):
+        """Which position comes next: the first of a new vector, if there is one and room for it, else the next of
+        the vector that has waited longest. Returns it, what says that a vector's last position has been asked for, and
+        that there is a position."""
+        any_begins, first_begin = begins
+        read = self.joined.read_port(domain="comb")
+        position, at = Signal(6), Signal(6)
+        self.samples_left = Signal(16)
+        # Beats of vectors of which not all rows have been asked for: no more than their contexts, full with bit 6.
+        span = Signal(CONTEXT_BITS + 1)
+        tail, head = Signal(CONTEXT_BITS), Signal(CONTEXT_BITS)
+        unended, last_of_sample = Signal(CONTEXTS), Signal(CONTEXTS)
+        self.advance, self.fresh = Signal(), Signal()
+        fresh, retire = self.fresh, Signal()
+        step, valid = Signal(step_layout(), reset_less=True), Signal()
+        ended = Signal(data.StructLayout({"valid": 1, "context": CONTEXT_BITS}))
+        m.submodules.active = self.active = BurstQueue(step_layout(), depth=CONTEXTS)
+        m.d.comb += [
+            read.addr.eq(position),
+            fresh.eq(there & ~span[CONTEXT_BITS] & self.advance),
+            started.eq(fresh & ~read.data.more),
+            self.active.o.ready.eq(self.advance & ~fresh),
+            retire.eq((span != 0) & ~unended.bit_select(head, 1)),
+            over.eq(retire & last_of_sample.bit_select(head, 1)),
+        ]
+        with m.If(self.advance):
+            m.d.sync += [valid.eq(fresh | self.active.o.valid), step.eq(self.active.o.payload)]
+        with m.If(fresh):
+            m.d.sync += [
+                step.position.eq(position), step.at.eq(at), step.context.eq(tail),
+                tail.eq(tail + self.row_beats), position.eq(Mux(read.data.more, read.data.next, first_begin)),
+            ]
+        with m.If(self.begin):
+            # Samples without vectors are none.
+            m.d.sync += [self.samples_left.eq(Mux(any_begins, self.batch.samples, 0)), position.eq(first_begin)]
+        with m.Elif(started):
+            m.d.sync += [self.samples_left.eq(self.samples_left - 1), at.eq(at + self.sample_beats)]
+        m.d.sync += span.eq(span + Mux(fresh, self.row_beats, 0) - Mux(retire, self.row_beats, 0))
+        with m.If(retire):
+            m.d.sync += head.eq(head + self.row_beats)
+        with m.If(self.begin):
+            m.d.sync += [tail.eq(0), head.eq(0)]
+        mark = Signal(CONTEXTS)
+        m.d.comb += mark.eq(Mux(fresh, 1 << tail, 0))
+        m.d.sync += [
+            unended.eq((unended | mark) & ~Mux(ended.valid, 1 << ended.context, 0)),
+            last_of_sample.eq(Mux(read.data.more, last_of_sample & ~mark, last_of_sample | mark)),
+        ]
+        return step, ended, valid
+
+    def _ask(self, m: Module, step, valid, ended) -> BurstQueue:
+        """Asks for the row of each position, of whom has it; the queue of the rows that will come, in order."""
+        config = self.config
+        beat_log2 = (config.beat_bytes - 1).bit_length()
+        word_bits = (config.words - 1).bit_length()
+        about, words = self.joined.read_port(domain="comb"), self.samples.read_port(domain="comb")
+        m.submodules.rows = rows = BurstQueue(row_layout(), depth=AHEAD)
+        m.submodules.hot_rows = hot = BurstQueue(config.hot_bits, depth=REQUESTS)
+        m.submodules.cold_rows = cold = BurstQueue(config.slot_bits, depth=REQUESTS)
+        word, row = Signal(32, reset_less=True), Signal(row_layout(), reset_less=True)
+        pinned, read = Signal(reset_less=True), Signal()
+        m.d.comb += [
+            about.addr.eq(step.position), words.addr.eq((step.at + step.position[word_bits:])[:6]),
+            self.active.i.valid.eq(valid & about.data.follows & self.advance),
+            self.active.i.payload.position.eq(step.position + 1), self.active.i.payload.at.eq(step.at),
+            self.active.i.payload.context.eq(step.context),
+        ]
+        m.d.sync += [ended.valid.eq(valid & ~about.data.follows & self.advance), ended.context.eq(step.context)]
+        with m.If(self.advance):
+            m.d.sync += [
+                read.eq(valid), pinned.eq(about.data.pinned), row.join.eq(about.data.join),
+                row.last.eq(~about.data.follows), row.context.eq(step.context),
+                word.eq(words.data.word_select(step.position[:word_bits], 32)),
+            ]
+        # -- What the word says.
+        known, held = Signal(row_layout(), reset_less=True), Signal()
+        number = Signal(max(config.hot_bits, config.slot_bits), reset_less=True)
+        with m.If(self.advance):
+            m.d.sync += [
+                held.eq(read), known.eq(row), number.eq(word),
+                known.kind.eq(Mux(pinned | word.all(), NO_ROW, Mux(word[HOT], HOT_ROW, COLD_ROW))),
+            ]
+        go = Signal()
+        m.d.comb += [
+            go.eq(held & rows.i.ready & hot.i.ready & cold.i.ready), self.advance.eq(~held | go),
+            rows.i.valid.eq(go), rows.i.payload.eq(known),
+            hot.i.valid.eq(go & (known.kind == HOT_ROW)), hot.i.payload.eq(number),
+            cold.i.valid.eq(go & (known.kind == COLD_ROW)), cold.i.payload.eq(number),
+            self.o_query.valid.eq(cold.o.valid), cold.o.ready.eq(self.o_query.ready),
+            self.o_query.payload.batch.eq(self.batch.batch), self.o_query.payload.ordinal.eq(cold.o.payload),
+            self.o_rows.valid.eq(self.i_query.valid), self.i_query.ready.eq(self.o_rows.ready),
+            self.o_rows.payload.eq(self.i_query.payload.slot),
+        ]
+        # -- Hot rows: shifted, then added.
+        offset, shifted = Signal(config.hot_bits + ROW_BEATS_LOG2_MAX, reset_less=True), Signal()
+        o, address = self.o_requests, Signal(64, reset_less=True)
+        move = ~o.valid | o.ready
+        m.d.comb += [
+            hot.o.ready.eq(~shifted | move), o.payload.address.eq(address), o.payload.beats.eq(self.row_beats),
+        ]
+        with m.If(hot.o.ready):
+            m.d.sync += [shifted.eq(hot.o.valid), offset.eq(hot.o.payload << self.scale)]
+        with m.If(move):
+            m.d.sync += [o.valid.eq(shifted), address.eq(self.hot + Cat(Const(0, beat_log2), offset))]
+        m.d.sync += self.gpu_rd.eq(o.valid & o.ready)
+        return rows
+
+    def _reduce(self, m: Module, rows: BurstQueue) -> Reducer:
+        """Rows into the reducer, as they come; a vector's row only when the one before it is through."""
+        config = self.config
+        tag = data.StructLayout({"last": 1, "ends": 1, "start": CONTEXT_BITS, "context": CONTEXT_BITS})
+        reducer = Reducer(words=config.words, contexts=CONTEXTS, tag_bits=tag.size)
+        m.submodules.reducer = reducer
+        # Vectors that have a row in the reducer. With rows longer than its pipeline no beat meets its own context.
+        pending = Signal(CONTEXTS)
+        short = Signal(reset_less=True)
+        # Beats of vectors that have begun and not left.
+        self.under_way = Signal(CONTEXT_BITS + 1)
+        self.leaves = Signal()      # a vector has left
+
+        waits, waiting, blocked = Signal(row_layout(), reset_less=True), Signal(), Signal(reset_less=True)
+        now, there = Signal(row_layout(), reset_less=True), Signal()
+        beat, move, take, ends = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal(), Signal()
+        begins = Signal()
+        coming = rows.o.payload
+        m.d.comb += [
+            begins.eq(waits.join == JOIN.BEGIN),
+            move.eq(waiting & ~blocked & (~there | (take & ends)) & ~(begins & self.under_way[CONTEXT_BITS])),
+            rows.o.ready.eq(~waiting | move),
+        ]
+        m.d.sync += [
+            short.eq(self.last_beat < Reducer.turnaround),
+            self.under_way.eq(self.under_way + Mux(move & begins, self.row_beats, 0)
+                              - Mux(self.leaves, self.row_beats, 0)),
+        ]
+        with m.If(rows.o.ready):
+            m.d.sync += [
+                waiting.eq(rows.o.valid), waits.eq(coming),
+                blocked.eq(short & (pending.bit_select(coming.context, 1)
+                                    | (waiting & (coming.context == waits.context)))),
+            ]
+        with m.Else():
+            m.d.sync += blocked.eq(short & pending.bit_select(waits.context, 1))
+        with m.If(~there | (take & ends)):
+            m.d.sync += [there.eq(move), now.eq(waits)]
+        through = Signal(data.ArrayLayout(data.StructLayout({"valid": 1, "context": CONTEXT_BITS}),
+                                          PASSING))
+        m.d.sync += [
+            through[0].valid.eq(take & ends), through[0].context.eq(now.context),
+            *(through[k].eq(through[k - 1]) for k in range(1, PASSING)),
+        ]
+        done = through[-1]
+        m.d.sync += pending.eq((pending & ~Mux(done.valid, 1 << done.context, 0)) | Mux(move, 1 << waits.context, 0))
+
+        # -- Beats.
+        failed, there_now = Signal(), Signal()
+        hot, cold = self.i_hot, self.i_rows
+        tagged = tag(reducer.i.tag)
+        left_out = (now.kind == NO_ROW) & (now.join != JOIN.BEGIN)
+        filler = Mux(left_out, MINUS_ZERO, 0)
+        m.d.comb += [
+            ends.eq(beat == self.last_beat),
+            there_now.eq(Mux(now.kind == HOT_ROW, hot.valid & ~hot.payload.error,
+                             (now.kind == NO_ROW) | cold.valid)),
+            take.eq(there & there_now & ~failed),
+            hot.ready.eq(there & ~failed & ~hot.payload.error & (now.kind == HOT_ROW)),
+            cold.ready.eq(there & ~failed & (now.kind == COLD_ROW)),
+            reducer.i_valid.eq(take),
+            reducer.i.operation.eq(Mux(left_out, JOIN.ADD, now.join)),
+            reducer.i.context.eq(now.context | beat),
+            tagged.last.eq(now.last), tagged.ends.eq(ends), tagged.start.eq(now.context),
+            tagged.context.eq(now.context | beat),
+            self.error.eq(failed),
+        ]
+        for k in range(config.words):
+            at = slice(32 * k, 32 * k + 32)
+            m.d.comb += reducer.i.x[k].eq(Mux(now.kind == HOT_ROW, hot.payload.data[at], Mux(
+                now.kind == COLD_ROW, cold.payload[at], filler)))
+        with m.If(take):
+            m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
+        with m.If(hot.valid & hot.payload.error):
+            m.d.sync += failed.eq(1)
+        counts = take & ~left_out
+        m.d.sync += [
+            self.v_add.eq(counts & (now.join == JOIN.ADD)), self.v_mul.eq(counts & (now.join == JOIN.MULTIPLY)),
+        ]
+        self.tag = tag
+        return reducer
+
+    def _leave(self, m: Module, reducer: Reducer):
+        """Vectors leave in order. Returns that none is under way."""
+        config = self.config
+        m.submodules.vectors = vectors = memory.Memory(
+            shape=32 * config.words, depth=CONTEXTS, init=[], attrs={"ram_style": "distributed"})
+        write, read = vectors.write_port(), vectors.read_port(domain="comb")
+        tagged = self.tag(reducer.o.tag)
+        whole = Signal(CONTEXTS)
+        head, beat, there = Signal(CONTEXT_BITS), Signal(ROW_BEATS_LOG2_MAX), Signal()
+        go, ends, left = Signal(), Signal(), Signal()
+        o, payload = self.o, Signal(32 * config.words, reset_less=True)
+        m.d.comb += [
+            write.en.eq(reducer.o_valid & tagged.last), write.addr.eq(tagged.context),
+            write.data.eq(reducer.o.words.as_value()),
+            read.addr.eq(head | beat), there.eq(whole.bit_select(head, 1)),
+            go.eq(there & (~o.valid | o.ready)), ends.eq(beat == self.last_beat), self.leaves.eq(go & ends),
+            o.payload.eq(payload),
+        ]
+        with m.If(go):
+            m.d.sync += [payload.eq(read.data), beat.eq(Mux(ends, 0, beat + 1))]
+        with m.If(~o.valid | o.ready):
+            m.d.sync += o.valid.eq(there)
+        with m.If(self.leaves):
+            m.d.sync += head.eq(head + self.row_beats)
+        m.d.sync += whole.eq((whole & ~Mux(self.leaves, 1 << head, 0))
+                             | Mux(reducer.o_valid & tagged.last & tagged.ends, 1 << tagged.start, 0))
+        with m.If(self.begin):
+            m.d.sync += head.eq(0)
+        # Vectors that were begun and have not left: each has a row in the queue, or is among the 64 under way.
+        inside = Signal(range(2 * (AHEAD + CONTEXTS)))
+        m.d.sync += inside.eq(inside + self.fresh - self.leaves)
+        m.d.comb += left.eq((inside == 0) & ~o.valid)
+        return left
