@@ -1,0 +1,102 @@
+"""The accesses that wait for one bank."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.hotline.release import command_layout
+
+__all__ = ["BankQueue"]
+
+
+class BankQueue(wiring.Component):
+    """Takes runs of accesses, up to one from each column of the sorted wave's places, and gives one a cycle to its
+    bank, in order.
+
+    Place p of a wave is in column p % columns; each column has a memory of its own, so that a run of up to `columns`
+    places is written at once. A queue of runs says in which columns the accesses lie.
+    Parameters  lanes, columns: powers of two; payload, tag: bits; depth: accesses that a column holds
+    Members     i: In, a command; i_tags: In, of the two waves; o_select: Out, for each column which place of it the
+                access comes from: row of places below, the wave (1: the newer one) above; i_places: In, what was
+                selected, in the same cycle; o: Out, {valid, tag, place}; full: Out, a column, or the queue of runs, has
+                fewer than MARGIN places left
+    Timing      an access a cycle; four cycles from `i` to `o` if none waits, `full` three cycles after `i`
+    Handshake   none: at most MARGIN further runs after `full`
+    Numerics    none
+    Reset       drops everything
+    Golden      golden.hotline.scheduler.Scheduler                      Tests  verif/test_hotline_scheduler.py
+    """
+
+    MARGIN = 8
+
+    def __init__(self, *, lanes: int, columns: int, payload: int, tag: int, depth: int):
+        self.lanes, self.columns, self.payload, self.tag, self.depth = lanes, columns, payload, tag, depth
+        self.row_bits = (lanes // columns - 1).bit_length()
+        super().__init__({
+            "i": In(command_layout(lanes=lanes, columns=columns)),
+            "i_tags": In(data.StructLayout({"older": tag, "newer": tag})),
+            "o_select": Out(data.ArrayLayout(self.row_bits + 1, columns)),
+            "i_places": In(data.ArrayLayout(payload, columns)),
+            "o": Out(data.StructLayout({"valid": 1, "tag": tag, "place": payload})),
+            "full": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"BankQueue({self.lanes},{self.columns},{self.payload},{self.tag},{self.depth})"
+
+    def elaborate(self, platform):
+        m = Module()
+        columns = self.columns
+        column_bits = (columns - 1).bit_length()
+
+        # -- Which columns a run takes and in which row: from its start on, and round the end into the next row.
+        i = self.i
+        column, row = i.start[:column_bits], i.start[column_bits:]
+        takes, writes = Signal(columns), Signal(columns)
+        run_layout = data.StructLayout({"column": column_bits, "more": column_bits, "tag": self.tag})
+        run, comes = Signal(run_layout, reset_less=True), Signal()
+        for c in range(columns):
+            offset = Signal(column_bits, name=f"offset_{c}")
+            select = Signal(self.row_bits + 1, name=f"select_{c}", reset_less=True)
+            m.d.comb += [offset.eq(c - column), self.o_select[c].eq(select)]
+            m.d.sync += [takes[c].eq(i.valid & (offset <= i.more)),
+                         select.eq(Cat((row + (c < column))[:self.row_bits], ~i.older))]
+        m.d.sync += [
+            comes.eq(i.valid), run.column.eq(column), run.more.eq(i.more),
+            run.tag.eq(Mux(i.older, self.i_tags.older, self.i_tags.newer)), writes.eq(takes),
+        ]
+
+        # -- The runs, and the one under way.
+        m.submodules.runs = runs = memory.Memory(shape=run_layout, depth=2 * self.depth, init=[],
+                                                 attrs={"ram_style": "distributed"})
+        put, get = runs.write_port(), runs.read_port(domain="comb")
+        level = Signal(range(2 * self.depth + 1))
+        now, busy, fetch, some = Signal(run_layout, reset_less=True), Signal(), Signal(), Signal()
+        m.d.comb += [put.data.eq(run), put.en.eq(comes), fetch.eq(some & (~busy | (now.more == 0)))]
+        m.d.sync += [
+            put.addr.eq(put.addr + comes), get.addr.eq(get.addr + fetch), level.eq(level + comes - fetch),
+            some.eq(comes | (level[1:] != 0) | (level[0] & ~fetch)), busy.eq(fetch | (busy & (now.more != 0))),
+        ]
+        with m.If(fetch):
+            m.d.sync += now.eq(get.data)
+        with m.Else():
+            m.d.sync += [now.column.eq(now.column + 1), now.more.eq(now.more - 1)]
+
+        # -- The accesses.
+        places, near = [], []
+        for c in range(columns):
+            store = memory.Memory(shape=self.payload, depth=self.depth, init=[], attrs={"ram_style": "distributed"})
+            m.submodules[f"store_{c}"] = store
+            write, read = store.write_port(), store.read_port(domain="comb")
+            place = Signal(self.payload, name=f"place_{c}", reset_less=True)
+            held = Signal(range(self.depth), name=f"held_{c}")
+            m.d.comb += [write.data.eq(place), write.en.eq(writes[c]), held.eq(write.addr - read.addr)]
+            m.d.sync += [place.eq(self.i_places[c]), write.addr.eq(write.addr + writes[c]),
+                         read.addr.eq(read.addr + (busy & (now.column == c)))]
+            places.append(read.data)
+            near.append(held[3:].all())
+        m.d.sync += [
+            self.o.valid.eq(busy), self.o.tag.eq(now.tag), self.o.place.eq(Array(places)[now.column]),
+            self.full.eq(Cat(near).any() | level[3:-1].all() | level[-1]),
+        ]
+        return m

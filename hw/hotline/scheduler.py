@@ -1,0 +1,206 @@
+"""Brings the accesses of waves to the logger's banks."""
+
+from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.axi.queue import BurstQueue
+from hw.hotline.bank_queue import BankQueue
+from hw.hotline.release import ReleaseStage
+from hw.hotline.sorter import BankSorter, wave_layout
+from hw.hotline.splitter import RunSplitter, part_layout, runs_layout
+from hw.place import place
+
+__all__ = ["BankScheduler", "issue_layout", "wave_layout"]
+
+COLUMNS = 8     # accesses that a bank's queue takes at once
+QUIET = 8       # cycles from the last release to the last access, and some
+
+
+def issue_layout(*, lanes: int, banks: int, payload: int, tag: int) -> data.ArrayLayout:
+    """An access of each bank that has one. lane: that it came from; tag: of its wave."""
+    return data.ArrayLayout(data.StructLayout({
+        "valid": 1, "tag": tag, "lane": (lanes - 1).bit_length(), "payload": payload}), banks)
+
+
+class _LaneWindow(wiring.Component):
+    """The places of a few lanes of the two waves in the release stage, and of the waves that follow."""
+
+    def __init__(self, *, lanes: int, width: int, depth: int):
+        self.lanes, self.width, self.depth = lanes, width, depth
+        places = data.ArrayLayout(width, lanes)
+        super().__init__({"i_valid": In(1), "i": In(places), "advance": In(1), "load": In(1), "older": Out(places),
+                          "newer": Out(places)})
+
+    def key(self) -> str:
+        return f"_LaneWindow({self.lanes},{self.width},{self.depth})"
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.waves = waves = BurstQueue(self.i.shape(), depth=self.depth)
+        advance, load = Signal(), Signal()
+        older, newer = (Signal(self.i.shape(), name=name, reset_less=True) for name in ("first", "second"))
+        m.d.comb += [waves.i.valid.eq(self.i_valid), waves.i.payload.eq(self.i), waves.o.ready.eq(load),
+                     self.older.eq(older), self.newer.eq(newer)]
+        m.d.sync += [advance.eq(self.advance), load.eq(self.load)]
+        with m.If(advance):
+            m.d.sync += older.eq(newer)
+        with m.If(load):
+            m.d.sync += newer.eq(waves.o.payload)
+        return m
+
+
+class _Crossing(wiring.Component):
+    """One column's places to all banks: a multiplexer for each."""
+
+    def __init__(self, *, rows: int, banks: int, width: int):
+        self.rows, self.banks, self.width = rows, banks, width
+        places = data.ArrayLayout(width, rows)
+        super().__init__({
+            "older": In(places), "newer": In(places),
+            "select": In(data.ArrayLayout((2 * rows - 1).bit_length(), banks)),
+            "o": Out(data.ArrayLayout(width, banks)),
+        })
+
+    def key(self) -> str:
+        return f"_Crossing({self.rows},{self.banks},{self.width})"
+
+    def elaborate(self, platform):
+        m = Module()
+        places = Array([*(self.older[k] for k in range(self.rows)), *(self.newer[k] for k in range(self.rows))])
+        for b in range(self.banks):
+            m.d.comb += self.o[b].eq(places[self.select[b]])
+        return m
+
+
+class BankScheduler(wiring.Component):
+    """Takes waves of accesses, one of each lane at most, and gives each bank one access a cycle, in order.
+
+    A bank's accesses leave in the order of (wave, lane). Waves are sorted by bank; runs of equal banks of two waves
+    are released into the banks' queues as long as no more than `queue` accesses wait there.
+                                        Source: Hotline §6.2, figures 6.3 and 6.4, whose entry queue this is
+    Parameters  lanes: 4..64, banks: 2..64, queue: accesses that wait for their banks, besides those that banks take
+                at once; powers of two, queue >= 8; payload: bits of an access; tag: bits that all accesses of a wave
+                have in common
+    Members     i: In(stream) of wave_layout, may be without any access; o: Out of issue_layout, a pulse for each
+                access; released: Out, a pulse for each wave, in order: from its cycle on a bank that issues nothing
+                has none of that wave left; idle: Out, nothing is inside
+    Timing      a wave a cycle while there is room. LATENCY cycles from a wave to the first of it where nothing is
+                ahead (property latency). Random banks, 64 x 64: see bench hotline.issue. `idle` falls in the cycle
+                after a wave was taken and rises some cycles late
+    Handshake   i.ready comes from a register; o has no ready
+    Numerics    none
+    Reset       drops everything
+    Raises      ValueError: names the parameter, its value and what is allowed
+    Golden      golden.hotline.scheduler.Scheduler, to the cycle        Tests  verif/test_hotline_scheduler.py
+    """
+
+    def __init__(self, *, lanes: int, banks: int, queue: int, payload: int, tag: int):
+        for name, value, low, high in (("lanes", lanes, 4, 64), ("banks", banks, 2, 64), ("queue", queue, 8, 4096)):
+            if not low <= value <= high or value & (value - 1):
+                raise ValueError(f"{name} must be a power of two from {low} to {high}, not {value}")
+        for name, value in (("payload", payload), ("tag", tag)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1 bit, not {value}")
+        self.lanes, self.banks, self.queue, self.payload, self.tag = lanes, banks, queue, payload, tag
+        self.columns = min(COLUMNS, lanes)
+        # Places of a column: what waits for one bank lies in all columns, four times as much as on average fits.
+        self.depth = max(32, 4 * queue // banks)
+        # Credits and costs differ by less than half of what they are counted in.
+        self.cost_bits = (queue + 3 * lanes).bit_length() + 1
+        # Waves in the sorter and parts in the splitter, or in the queues behind them.
+        self.waves_ahead, self.parts_ahead = (32, 32) if lanes > 8 else (16, 16)
+        super().__init__({
+            "i": In(stream.Signature(wave_layout(lanes=lanes, banks=banks, payload=payload, tag=tag))),
+            "o": Out(issue_layout(lanes=lanes, banks=banks, payload=payload, tag=tag)),
+            "released": Out(1),
+            "idle": Out(1),
+        })
+
+    def key(self) -> str:
+        return f"BankScheduler({self.lanes},{self.banks},{self.queue},{self.payload},{self.tag})"
+
+    def elaborate(self, platform):
+        m = Module()
+        lanes, banks, columns, tag = self.lanes, self.banks, self.columns, self.tag
+        width = (lanes - 1).bit_length() + self.payload
+
+        # -- Waves are sorted, and wait: runs and accesses by themselves.
+        sorter = BankSorter(lanes=lanes, banks=banks, payload=self.payload, tag=tag, columns=columns)
+        place(m, platform, "sorter", sorter)
+        m.submodules.waves = waves = BurstQueue(runs_layout(lanes=lanes, banks=banks, tag=tag), depth=self.waves_ahead)
+        takes, leaves = Signal(), Signal()
+        m.d.comb += [
+            takes.eq(self.i.valid & self.i.ready), sorter.i_valid.eq(takes), sorter.i.eq(self.i.payload),
+            waves.i.valid.eq(sorter.runs_valid), waves.i.payload.eq(sorter.runs),
+            leaves.eq(waves.o.valid & waves.o.ready),
+        ]
+        ahead = Signal(range(self.waves_ahead + 1))
+        m.d.sync += [ahead.eq(ahead + takes - leaves), self.i.ready.eq(ahead + takes - leaves < self.waves_ahead)]
+
+        # -- Parts of waves, and what they cost.
+        splitter = RunSplitter(lanes=lanes, banks=banks, tag=tag, columns=columns, cost_bits=self.cost_bits)
+        place(m, platform, "splitter", splitter)
+        release = ReleaseStage(lanes=lanes, banks=banks, queue=self.queue, tag=tag, columns=columns,
+                               cost_bits=self.cost_bits)
+        place(m, platform, "release", release)
+        m.submodules.parts = parts = BurstQueue(
+            part_layout(lanes=lanes, banks=banks, tag=tag, columns=columns, cost_bits=self.cost_bits),
+            depth=self.parts_ahead)
+        wiring.connect(m, waves.o, splitter.i)
+        wiring.connect(m, parts.o, release.i)
+        enters, goes = Signal(), Signal()
+        m.d.comb += [
+            parts.i.valid.eq(splitter.o_valid), parts.i.payload.eq(splitter.o),
+            enters.eq(waves.o.valid & splitter.room), goes.eq(parts.o.valid & parts.o.ready),
+        ]
+        behind = Signal(range(self.parts_ahead + 1))
+        m.d.sync += [behind.eq(behind + enters - goes), splitter.room.eq(behind + enters - goes < self.parts_ahead)]
+
+        # -- The accesses of the two waves in the release stage, column by column.
+        group = min(8, lanes)
+        older, newer = [], []
+        depth = self.waves_ahead + self.parts_ahead
+        for g in range(0, lanes, group):
+            window = _LaneWindow(lanes=group, width=width, depth=depth)
+            place(m, platform, f"window_{g}", window)
+            m.d.comb += [
+                window.i_valid.eq(sorter.o_valid), window.advance.eq(release.advance), window.load.eq(release.load),
+                *(window.i[k].eq(sorter.o[g + k].as_value()) for k in range(group)),
+            ]
+            older += [window.older[k] for k in range(group)]
+            newer += [window.newer[k] for k in range(group)]
+        crossings = []
+        for c in range(columns):
+            crossing = _Crossing(rows=lanes // columns, banks=banks, width=width)
+            place(m, platform, f"crossing_{c}", crossing)
+            m.d.comb += [crossing.older[r].eq(older[r * columns + c]) for r in range(lanes // columns)]
+            m.d.comb += [crossing.newer[r].eq(newer[r * columns + c]) for r in range(lanes // columns)]
+            crossings.append(crossing)
+
+        # -- The banks' queues.
+        full = []
+        for b in range(banks):
+            queue = BankQueue(lanes=lanes, columns=columns, payload=width, tag=tag, depth=self.depth)
+            place(m, platform, f"queue_{b}", queue)
+            m.d.comb += [
+                queue.i.eq(release.o[b]), queue.i_tags.eq(release.o_tags),
+                *(crossings[c].select[b].eq(queue.o_select[c]) for c in range(columns)),
+                *(queue.i_places[c].eq(crossings[c].o[b]) for c in range(columns)),
+                self.o[b].valid.eq(queue.o.valid), self.o[b].tag.eq(queue.o.tag),
+                Cat(self.o[b].lane, self.o[b].payload).eq(queue.o.place),
+            ]
+            full.append(queue.full)
+        m.d.sync += release.hold.eq(Cat(full).any())
+
+        # -- What is inside.
+        inside = Signal(range(2 * depth + 1))
+        ended = Signal(4)       # commands take as long to become accesses
+        quiet = Signal(QUIET)
+        m.d.comb += self.released.eq(ended[-1])
+        m.d.sync += [
+            ended.eq(Cat(release.ended, ended)), inside.eq(inside + takes - release.ended),
+            quiet.eq(Cat((inside == 0) & ~release.waiting, quiet)),
+            self.idle.eq(quiet.all() & (inside == 0) & ~release.waiting & ~takes),
+        ]
+        return m
