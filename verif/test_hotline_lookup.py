@@ -60,6 +60,7 @@ class Bench:
         self.random = np.random.default_rng(seed_of)
         self.salt = int(self.random.integers(1 << 62))
         self.pulses = 0
+        self.idle_at = []
         self.learn = False
         self._task = cocotb.start_soon(self._count())
 
@@ -77,9 +78,13 @@ class Bench:
         self._task.cancel()
 
     async def _count(self):
+        cycle = 0
         while True:
             await self.edge
+            cycle += 1
             self.pulses += int(self.dut.samples.value)
+            if self.dut.idle.value == 1:
+                self.idle_at.append(cycle)
 
     def known(self, rows):
         """(hit, number) of rows: what the logger holds is drawn from their numbers."""
@@ -242,6 +247,10 @@ async def latency_and_rate_as_documented(dut):
         await bench.write(plain)
         return bench
 
+    bench = await fresh(answers=never(70), out=never(90))
+    await bench.run(some_samples(random, 1, 1, 3, plain, none=0), plain, 3)
+    assert not set(range(bench.source.taken_at[0] + 1, bench.sink.at[0] + 1)) & set(bench.idle_at), "idle too early"
+    bench.stop()
     bench = await fresh()
     await bench.run(some_samples(random, 1, 1, 3, plain, none=0), plain, 3)
     assert bench.waves.at[0] - bench.source.taken_at[0] == (6 if PARTS == 1 else 8)
