@@ -176,7 +176,7 @@ class ReleaseStage(wiring.Component):
             m.d.comb += word.eq(high - ~low)        # with the carry in: + low + 1
             return word
 
-        known = Signal(bits, init=-1 - self.queue)  # minus all credits there ever were, less one
+        known = Signal(bits, init=(1 << bits) - 1 - self.queue)   # minus all credits there ever were, less one
         m.d.sync += known.eq(reduced("known_after", known))
         for b in range(self.banks):
             newest = Mux(load, self.i.payload.runs[b].cost, lacks[1][b])
