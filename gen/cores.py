@@ -40,6 +40,11 @@ CORES = {
         "hw.mlp.config:MlpConfig",
         "hw.mlp.core:MlpCore",
     ),
+    "hotline": Core(
+        "Hotline core: learns which rows are hot, deals mini-batches, gathers cold rows; a Vitis kernel",
+        "hw.hotline.config:HotlineConfig",
+        "hw.hotline.core:HotlineCore",
+    ),
     "tt": Core(
         "TT computation unit: rows of tensor-train tables at one pass of the array each",
         "hw.tt.config:TTConfig",
