@@ -7,21 +7,16 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import request_layout
 from hw.axi.queue import BurstQueue
 from hw.hotline.config import HotlineConfig
+from hw.hotline.frames import rewrite_layout
 from hw.hotline.records import HOT, frame_layout, gathered_layout, place_layout, register_layout
 from hw.hotline.row_table import QUERY_CLIENTS, RowTable, lookup_layout, queried_layout, query_layout
 from hw.place import place
 
-__all__ = ["Gather", "write_layout"]
+__all__ = ["Gather"]
 
 ROW_BEATS_LOG2_MAX = 6
 WORDS_UNDER_WAY = 16    # cold words between scan and patch; a queue of LUT memory holds them wherever they are
 REQUESTS = 16           # that wait for the port, and slots for the embedding buffer
-
-
-def write_layout(config: HotlineConfig) -> data.StructLayout:
-    """A beat of samples that takes the place of the one before."""
-    return data.StructLayout({"frame": config.frame_bits, "beat": (config.frame_beats - 1).bit_length(),
-                              "words": data.ArrayLayout(32, config.words)})
 
 
 class Gather(wiring.Component):
@@ -38,8 +33,8 @@ class Gather(wiring.Component):
     Members     registers: In, a write of an address register; indices, sample_beats, row_beats_log2: In, of the job,
                 still while anything is inside; rows: In, the rows' address in bytes, rows_beats: In, their beats;
                 i: In(stream of frame_layout), mini-batches with cold words; o_place: Out(stream of place_layout),
-                i_beats: In(stream), their beats in order; o_write: Out(stream of write_layout), beats with cold words,
-                rewritten; o_requests: Out(stream of request_layout), for each row that is not there;
+                i_beats: In(stream), their beats in order; o_write: Out(stream of rewrite_layout), beats with cold
+                words, rewritten; o_requests: Out(stream of request_layout), for each row that is not there;
                 o_landing: Out(stream of slots), where they go, in the same order; landed: In, a pulse for each that is
                 in its slot; o: Out(stream of gathered_layout); i_release: In(stream of slots), a mini-batch gives a row
                 up; released: In, a pulse when its last one is taken or later; i_query[k]: In(stream of query_layout),
@@ -72,7 +67,7 @@ class Gather(wiring.Component):
             "i": In(stream.Signature(frame_layout(config))),
             "o_place": Out(stream.Signature(place_layout(config))),
             "i_beats": In(stream.Signature(32 * config.words)),
-            "o_write": Out(stream.Signature(write_layout(config))),
+            "o_write": Out(stream.Signature(rewrite_layout(config))),
             "o_requests": Out(stream.Signature(request_layout())),
             "o_landing": Out(stream.Signature(config.slot_bits)),
             "landed": In(1),
@@ -111,7 +106,6 @@ class Gather(wiring.Component):
         m.d.comb += [
             fresh.eq(table.found & table.o.fresh), shared.eq(table.found & ~table.o.fresh),
             self.fresh.eq(fresh), self.shared.eq(shared),
-            table.room.eq(requests.i.ready & landing.i.ready),
             requests.i.valid.eq(fresh), requests.i.payload.eq(table.o.address),
             landing.i.valid.eq(fresh), landing.i.payload.eq(table.o.slot),
             self.o_requests.valid.eq(requests.o.valid), requests.o.ready.eq(self.o_requests.ready),
@@ -119,6 +113,14 @@ class Gather(wiring.Component):
             self.o_requests.payload.beats.eq(row_beats),
         ]
         m.d.sync += row_beats.eq(1 << self.row_beats_log2)
+        # A lookup begins when the one before may still be on its way to the queues: one place is for that.
+        rooms = []
+        for name, queue in (("requests", requests), ("landing", landing)):
+            waiting, room = Signal(range(REQUESTS + 1), name=f"{name}_waiting"), Signal(name=f"{name}_room")
+            m.d.comb += room.eq(waiting < REQUESTS - 1)
+            m.d.sync += waiting.eq(waiting + fresh - (queue.o.valid & queue.o.ready))
+            rooms.append(room)
+        m.d.comb += table.room.eq(Cat(rooms).all())
 
         # -- Room: slots in use and those that words under way may take, against what a sample may need.
         slots = [min(config.row_slots, config.embedding_beats >> k) for k in range(ROW_BEATS_LOG2_MAX + 1)]
@@ -349,7 +351,8 @@ class Gather(wiring.Component):
             patched.eq(answers.o.valid & held & ~whole), answers.o.ready.eq(held & ~whole),
             leaves.eq(whole & self.o_write.ready),
             queue.o.ready.eq(~held | leaves),
-            self.o_write.valid.eq(whole), self.o_write.payload.frame.eq(frame), self.o_write.payload.beat.eq(beat),
+            self.o_write.valid.eq(whole), self.o_write.payload.place.frame.eq(frame),
+            self.o_write.payload.place.beat.eq(beat),
         ]
         with m.If(~held | leaves):
             m.d.sync += [held.eq(queue.o.valid), whole.eq(0), beat.eq(queue.o.payload.beat)]

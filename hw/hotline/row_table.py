@@ -66,10 +66,10 @@ class RowTable(wiring.Component):
     then it was written when that row came.
 
     Parameters  config: HotlineConfig
-    Members     i: In(stream of lookup_layout); room: In, what an answer brings can be taken: no lookup begins without;
-                found, o: Out, a pulse and its answer, of found_layout, in order; open: In, a pulse: a mini-batch begins,
-                of number `batch`: In, while no lookup is inside and nothing of an earlier one of that number is held;
-                rows: Out, different ones in it so far; freed: Out, a pulse for each slot that becomes free;
+    Members     i: In(stream of lookup_layout); room: In, an answer can be taken: no lookup begins without;
+                found, o: Out, a pulse and its answer, of found_layout, in order; open: In, a pulse: a mini-batch
+                begins, of number `batch`: In, while no lookup is inside and nothing of an earlier one of that number
+                is held; rows: Out, different ones in it so far; freed: Out, a pulse for each slot that becomes free;
                 i_release: In(stream of slots): a mini-batch gives the row up; i_query[k]: In(stream of query_layout),
                 o_query[k]: Out(stream of queried_layout), of any mini-batch in flight; idle: Out, no lookup or release
                 is inside and no slot in use
@@ -77,7 +77,7 @@ class RowTable(wiring.Component):
                 have come back. Who asks takes care that there is one
     Timing      5 cycles for a lookup or a release, 4 more for each further row of the list that is passed; 2 more if a
                 row of its bucket came or went just before. Arrays of more than 32,768 rows take a cycle
-                more for each further 32,768. 7 cycles from i to found. A query a cycle in all, clients in turns;
+                more for each further 32,768. 8 cycles from i to found. A query a cycle in all, clients in turns;
                 8 cycles from i_query to o_query. `idle` is a cycle late
     Handshake   i_release.ready, i_query.ready and all valids come from registers; i.ready follows i_release.valid and
                 room: a release goes before a lookup
