@@ -14,7 +14,7 @@ from cocotb.triggers import RisingEdge
 from golden.hotline.dispatch import GATHERED, POPULAR, Scheduler, beats_of
 from hw.hotline.config import HotlineConfig
 from hw.hotline.dispatch import Dispatcher
-from hw.hotline.program import chunk_beats
+from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from verif.bench import report, reset, rng, start
 from verif.bench.runner import seeds, simulate
@@ -25,7 +25,7 @@ MAILBOX, GRADIENTS = 0x10_0000_1000, 0x7_FFFF_F000
 TIMEOUT = 100_000
 STREAMS_IN = ("i_popular", "i_gathered", "i_beats", "i_query", "i_rows", "i_vectors")
 STREAMS_OUT = ("o_place", "o_query", "o_rows", "o_bags", "o_requests", "o_data", "o_update")
-TO_HEADER, BETWEEN = 10, 12     # cycles from a mini-batch to its header's beat, from the last beat to the next header
+TO_HEADER, BETWEEN = 10, 11     # cycles from a mini-batch to its header's beat, from the last beat to the next header
 
 
 @dataclass

@@ -14,7 +14,8 @@ from cocotb.triggers import RisingEdge
 from golden.hotline.program import BAD_INSTRUCTION, BOUNDS, READ_ERROR, Arguments, Fault
 from golden.hotline.program import Program as Golden
 from hw.hotline.config import HotlineConfig
-from hw.hotline.program import CALM_CYCLES, Program, chunk_beats
+from hw.hotline.program import CALM_CYCLES, Program
+from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from verif.bench import report, reset, rng, start
 from verif.bench.runner import seeds, simulate

@@ -7,15 +7,17 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import data_layout, request_layout
 from hw.axi.queue import BurstQueue
 from hw.hotline.config import HotlineConfig
-from hw.hotline.program import chunk_beats, job_layout
+from hw.hotline.program import job_layout
 from hw.hotline.records import frame_layout, gathered_layout, place_layout, update_layout
 from hw.hotline.row_table import queried_layout, query_layout
+from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from hw.isa.hotline import KIND
 
 __all__ = ["Dispatcher", "dispatch_error_layout"]
 
 NUMBER_BITS = 32        # of a mini-batch's number
+HEADER, SAMPLES, ROWS, VECTORS = range(4)       # what a mini-batch has in the mailbox, in order
 
 
 def dispatch_error_layout() -> data.StructLayout:
@@ -46,7 +48,7 @@ class Dispatcher(wiring.Component):
                 code, detail}; idle: Out, everything that was dealt is finished and nothing is inside
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
                 more, pooled s * vectors * row_beats more
-    Timing      a beat a cycle; 10 cycles from a mini-batch to its header, 12 from its last beat to the next one's
+    Timing      a beat a cycle; 10 cycles from a mini-batch to its header, 11 from its last beat to the next one's
                 header, besides what the first read of samples and that of rows take. A job begins 42 cycles after
                 `start`. TIMEOUT comes `timeout` + 2 cycles after `tell` of a mini-batch while none was with the GPU,
                 `timeout` + 5 after the poll with the last that was finished. `idle` is two cycles late
@@ -101,6 +103,8 @@ class Dispatcher(wiring.Component):
         self._finished(m)
         self._updates(m)
         self._reads(m)
+        self._room(m)
+        self._out(m)
         self._sequence(m)
         return m
 
@@ -180,53 +184,78 @@ class Dispatcher(wiring.Component):
                 rows_left.eq(rows_left - 1), last_row.eq(rows_left == 2),
             ]
 
-    def _sequence(self, m: Module) -> None:
-        config, now, job = self.config, self.now, self.job
-        shift, chunk = self.shift, chunk_beats(config)
+    def _room(self, m: Module) -> None:
+        """Which mini-batch may go: how many are in the mailbox, that under way included, and who is there."""
         popular, gathered = self.i_popular, self.i_gathered
-        current = Signal(NUMBER_BITS, reset_less=True)      # the number of the one under way
-        mail_at, slot = Signal(32, reset_less=True), Signal(8, reset_less=True)
-        address = Signal(64, reset_less=True)
-
-        # -- Room: how many mini-batches are in the mailbox, being dealt included.
-        ahead, room = Signal(NUMBER_BITS, reset_less=True), Signal()
-        empty, may_gather = Signal(), Signal()
-        m.d.sync += [ahead.eq(self.number - self.seen), room.eq(ahead < job.mailbox_slots), empty.eq(ahead == 0)]
-        m.d.comb += may_gather.eq(gathered.valid & ~self.pending)
-
-        # -- Products, a bit of the factor a cycle, the highest first.
-        step = Signal(range(NUMBER_BITS + 1))
-        of_beats, of_vectors = Signal(7, reset_less=True), Signal(7, reset_less=True)
-        first, beats = Signal(17, reset_less=True), Signal(17, reset_less=True)
-        rest = Signal(23, reset_less=True)          # rows or vectors
-        rest_beats = Signal(29, reset_less=True)
-        dividend, remainder = Signal(NUMBER_BITS, reset_less=True), Signal(9, reset_less=True)
-        multiplier, slot_last = Signal(8, reset_less=True), Signal(reset_less=True)
-        doubled = Signal(9)
-        m.d.comb += doubled.eq(Cat(dividend[-1], remainder))
-
-        # -- Beats on their way out.
-        o, request = self.o_data, self.o_requests
-        ends_layout = data.StructLayout({"last": 1, "kind": 1})
-        m.submodules.ends = ends = BurstQueue(ends_layout, depth=config.writes_in_flight)
-        beat = Signal(32 * config.words, reset_less=True)
-        source = Signal(32 * config.words)
-        there, go, closes, cuts, room_out = Signal(), Signal(), Signal(), Signal(), Signal()
-        left, final = Signal(29, reset_less=True), Signal(reset_less=True)
-        more = Signal(reset_less=True)              # rows or vectors follow the samples
-        count = Signal(range(chunk))
-        full = Signal()                             # count == chunk - 1
+        ahead, room, empty = Signal(NUMBER_BITS, reset_less=True), Signal(), Signal()
+        self.may_gather = may_gather = Signal()
+        some = popular.valid | gathered.valid
+        able = may_gather | popular.valid
         m.d.comb += [
-            o.payload.data.eq(beat),
-            cuts.eq(full | closes),
-            room_out.eq((~o.valid | o.ready) & (~cuts | ((~request.valid | request.ready) & ends.i.ready))),
-            go.eq(there & room_out),
+            may_gather.eq(gathered.valid & ~self.pending),
+            gathered.ready.eq(self.picking & room & ~self.pending & ~self.start),
+            popular.ready.eq(self.picking & room & ~may_gather & ~self.start),
+            self.take.eq(self.picking & room & able & ~self.start),
+        ]
+        m.d.sync += [
+            ahead.eq(self.number - self.seen), room.eq(ahead < self.job.mailbox_slots), empty.eq(ahead == 0),
+            self.waiting.eq(self.picking & self.outstanding), self.hungry.eq(self.picking & ~some),
+            self.stall_mailbox.eq(self.picking & ~room & able),
+            self.idle.eq(self.picking & ~some & ~self.start & empty & ~self.pending),
+        ]
+
+    def _written(self, m: Module, ends) -> None:
+        """Counts what is dealt. ends: which requests are a mini-batch's last."""
+        ended, kind = Signal(), ends.o.payload.kind
+        m.d.comb += [ended.eq(self.written & ends.o.valid & ends.o.payload.last), ends.o.ready.eq(self.written)]
+        m.d.sync += [
+            self.dealt.eq(self.dealt + ended), self.tell.eq(ended),
+            self.popular.eq(ended & (kind == KIND.POPULAR)), self.gathered.eq(ended & (kind == KIND.GATHERED)),
+        ]
+
+    def _out(self, m: Module) -> None:
+        """Beats to the port, from where they come in turn: `sending` begins with the header of the mini-batch under
+        way, `go` passes on a beat, `closes` with the last; a request goes behind its beats."""
+        config, now, job = self.config, self.now, self.job
+        o, request, chunk = self.o_data, self.o_requests, chunk_beats(config)
+        m.submodules.ends = ends = BurstQueue(
+            data.StructLayout({"last": 1, "kind": 1}), depth=config.writes_in_flight)
+        self._written(m, ends)
+        self.sending, self.go, self.closes = sending, go, closes = Signal(), Signal(), Signal()
+        self.address = address = Signal(64, reset_less=True)
+        self.rest_beats = Signal(29, reset_less=True)
+        self.more = Signal(reset_less=True)                     # rows or vectors follow the samples
+        self.current = Signal(NUMBER_BITS, reset_less=True)     # the mini-batch's number
+        beat, source = Signal(32 * config.words, reset_less=True), Signal(32 * config.words)
+        part = Signal(2, reset_less=True)
+        there, cuts, able = Signal(), Signal(), Signal()
+        left, final = Signal(29, reset_less=True), Signal(reset_less=True)
+        pooled = job.pooled & (self.kind == KIND.GATHERED)
+        count, full = Signal(range(chunk)), Signal()            # beats of a request; all but one that it may have
+        m.d.comb += [
+            closes.eq(final & (part[1] | (part[0] & ~self.more))), cuts.eq(full | closes),
+            able.eq((~o.valid | o.ready) & (~cuts | ((~request.valid | request.ready) & ends.i.ready))),
+            go.eq(there & able), o.payload.data.eq(beat), self.o_bags.payload.eq(now),
             ends.i.valid.eq(go & cuts), ends.i.payload.last.eq(closes), ends.i.payload.kind.eq(self.kind),
         ]
+        with m.Switch(part):
+            with m.Case(HEADER):
+                m.d.comb += [
+                    there.eq(sending),
+                    source.eq(Cat(self.current, self.kind, Const(0, 31), now.samples, Const(0, 16), now.rows)),
+                ]
+            for number, i in ((SAMPLES, self.i_beats), (ROWS, self.i_rows), (VECTORS, self.i_vectors)):
+                with m.Case(number):
+                    m.d.comb += [there.eq(sending & i.valid), source.eq(i.payload), i.ready.eq(sending & able)]
         with m.If(~o.valid | o.ready):
             m.d.sync += [o.valid.eq(go), beat.eq(source)]
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
+        with m.If(self.o_bags.ready):
+            m.d.sync += self.o_bags.valid.eq(0)
+        m.d.sync += [self.free.valid.eq(0), self.free.frame.eq(now.frame)]
+        with m.If(~sending):
+            m.d.sync += [part.eq(HEADER), final.eq(1)]
         with m.If(go):
             m.d.sync += [
                 count.eq(Mux(cuts, 0, count + 1)), full.eq(~cuts & (count == chunk - 2)),
@@ -235,39 +264,47 @@ class Dispatcher(wiring.Component):
             with m.If(cuts):
                 m.d.sync += [
                     request.valid.eq(1), request.payload.address.eq(address), request.payload.beats.eq(count + 1),
-                    address.eq(address + (chunk << shift)),
+                    address.eq(address + (chunk << self.shift)),
                 ]
+            with m.If(final):
+                with m.Switch(part):
+                    with m.Case(HEADER):
+                        m.d.sync += [part.eq(SAMPLES), left.eq(self.sample_beats), final.eq(self.sample_beats == 1)]
+                    with m.Case(SAMPLES):
+                        m.d.sync += [
+                            part.eq(Mux(pooled, VECTORS, ROWS)), left.eq(self.rest_beats),
+                            final.eq(self.rest_beats == 1), self.free.valid.eq(now.frees & ~pooled),
+                            self.o_bags.valid.eq(pooled),
+                        ]
+                    with m.Case(VECTORS):
+                        m.d.sync += self.free.valid.eq(now.frees)
 
-        # -- What has been written.
-        ended = Signal()
-        m.d.comb += [ended.eq(self.written & ends.o.valid & ends.o.payload.last), ends.o.ready.eq(self.written)]
-        m.d.sync += [
-            self.dealt.eq(self.dealt + ended), self.tell.eq(ended),
-            self.popular.eq(ended & (ends.o.payload.kind == KIND.POPULAR)),
-            self.gathered.eq(ended & (ends.o.payload.kind == KIND.GATHERED)),
-        ]
-
-        m.d.sync += [self.free.valid.eq(0), self.launch.eq(0)]
-        with m.If(self.o_bags.ready):
-            m.d.sync += self.o_bags.valid.eq(0)
-        pooled = Signal(reset_less=True)
+    def _sequence(self, m: Module) -> None:
+        """Where the next mini-batch goes, and how long it is: products, a bit of the factor a cycle, the highest
+        first, and at a job's begin a division."""
+        now, job = self.now, self.job
+        popular, gathered = self.i_popular.payload, self.i_gathered.payload
+        mail_at, slot = Signal(32, reset_less=True), Signal(8, reset_less=True)
+        step = Signal(range(NUMBER_BITS + 1))
+        of_beats, of_vectors = Signal(7, reset_less=True), Signal(7, reset_less=True)
+        first, beats, rest = (Signal(bits, name=name, reset_less=True)
+                              for name, bits in (("first", 17), ("beats", 17), ("rest", 23)))
+        dividend, remainder = Signal(NUMBER_BITS, reset_less=True), Signal(9, reset_less=True)
+        multiplier, slot_last = Signal(8, reset_less=True), Signal(reset_less=True)
+        doubled, less = Signal(9), Signal(10)
+        m.d.comb += [doubled.eq(Cat(dividend[-1], remainder)), less.eq(doubled - job.mailbox_slots)]
+        m.d.sync += self.launch.eq(0)
         with m.FSM() as steps:
             with m.State("PICK"):
-                m.d.comb += [
-                    gathered.ready.eq(room & ~self.pending & ~self.start),
-                    popular.ready.eq(room & ~may_gather & ~self.start),
-                    self.take.eq(room & (may_gather | popular.valid) & ~self.start),
-                ]
                 m.d.sync += [
-                    step.eq(0), dividend.eq(self.number), remainder.eq(0),
-                    current.eq(self.number), now.eq(gathered.payload),
-                    self.kind.eq(Mux(may_gather, KIND.GATHERED, KIND.POPULAR)),
+                    step.eq(0), dividend.eq(self.number), remainder.eq(0), self.current.eq(self.number),
+                    self.kind.eq(Mux(self.may_gather, KIND.GATHERED, KIND.POPULAR)), now.eq(gathered),
                     of_beats.eq(job.sample_beats), of_vectors.eq(job.vectors), first.eq(0), beats.eq(0), rest.eq(0),
-                    address.eq(self.mailbox + Cat(Const(0, shift), mail_at)),
+                    self.address.eq(self.mailbox + Cat(Const(0, self.shift), mail_at)),
                 ]
-                with m.If(~may_gather):
-                    m.d.sync += [now.frame.eq(popular.payload.frame), now.samples.eq(popular.payload.samples),
-                                 now.start.eq(0), now.rows.eq(0), now.frees.eq(1)]
+                with m.If(~self.may_gather):
+                    m.d.sync += [now.frame.eq(popular.frame), now.samples.eq(popular.samples), now.start.eq(0),
+                                 now.rows.eq(0), now.frees.eq(1)]
                 with m.If(self.start):
                     m.next = "DIVIDE"
                 with m.Elif(self.take):
@@ -275,8 +312,7 @@ class Dispatcher(wiring.Component):
                     m.next = "MULTIPLY"
             with m.State("DIVIDE"):         # the slot of the next mini-batch
                 m.d.sync += [
-                    step.eq(step + 1), dividend.eq(dividend << 1),
-                    remainder.eq(Mux(doubled >= job.mailbox_slots, doubled - job.mailbox_slots, doubled)),
+                    step.eq(step + 1), dividend.eq(dividend << 1), remainder.eq(Mux(less[-1], doubled, less)),
                     multiplier.eq(remainder), slot.eq(remainder), mail_at.eq(0), self.gradient_at.eq(0),
                 ]
                 with m.If(step == NUMBER_BITS):
@@ -296,69 +332,25 @@ class Dispatcher(wiring.Component):
                     first.eq((first << 1) + Mux(of_beats[-1], now.start, 0)),
                     beats.eq((beats << 1) + Mux(of_beats[-1], now.samples, 0)),
                     rest.eq((rest << 1) + Mux(of_vectors[-1], now.samples, 0)),
-                    pooled.eq(job.pooled & (self.kind == KIND.GATHERED)),
                     slot_last.eq(slot + 1 == job.mailbox_slots),
                 ]
                 with m.If(step == len(of_beats) - 1):
                     m.next = "SHIFT"
             with m.State("SHIFT"):
                 m.d.sync += [
-                    rest_beats.eq(Mux(pooled, rest, now.rows) << job.row_beats_log2), self.launch.eq(1),
-                    self.first_beat.eq(first), self.sample_beats.eq(beats), left.eq(0), final.eq(0),
-                    more.eq(pooled | (now.rows != 0)),
+                    self.rest_beats.eq(Mux(job.pooled, rest, now.rows) << job.row_beats_log2), self.launch.eq(1),
+                    self.first_beat.eq(first), self.sample_beats.eq(beats), self.sending.eq(1),
+                    self.more.eq(now.rows != 0),
                 ]
-                m.next = "HEADER"
-            with m.State("HEADER"):
-                m.d.comb += [
-                    there.eq(1),
-                    source.eq(Cat(current, self.kind, Const(0, 31), now.samples, Const(0, 16), now.rows)),
-                ]
-                with m.If(go):
-                    m.d.sync += [left.eq(self.sample_beats), final.eq(self.sample_beats == 1)]
-                    m.next = "SAMPLES"
-            with m.State("SAMPLES"):
-                m.d.comb += [
-                    there.eq(self.i_beats.valid), source.eq(self.i_beats.payload), closes.eq(final & ~more),
-                    self.i_beats.ready.eq(room_out),
-                ]
-                m.d.sync += self.free.frame.eq(now.frame)
-                with m.If(go & final):
-                    m.d.sync += [left.eq(rest_beats), final.eq(rest_beats == 1),
-                                 self.free.valid.eq(now.frees & ~pooled)]
-                    m.next = "END"
-                    with m.If(more):
-                        m.next = "ROWS"
-                    with m.If(pooled):
-                        m.d.sync += [self.o_bags.valid.eq(1), self.o_bags.payload.eq(now)]
-                        m.next = "VECTORS"
-            with m.State("ROWS"):
-                m.d.comb += [
-                    there.eq(self.i_rows.valid), source.eq(self.i_rows.payload), closes.eq(final),
-                    self.i_rows.ready.eq(room_out),
-                ]
-                with m.If(go & final):
-                    m.next = "END"
-            with m.State("VECTORS"):
-                m.d.comb += [
-                    there.eq(self.i_vectors.valid), source.eq(self.i_vectors.payload), closes.eq(final),
-                    self.i_vectors.ready.eq(room_out),
-                ]
-                with m.If(go & final):
-                    m.d.sync += self.free.valid.eq(now.frees)
+                m.next = "SEND"
+            with m.State("SEND"):
+                with m.If(self.go & self.closes):
+                    m.d.sync += self.sending.eq(0)
                     m.next = "END"
             with m.State("END"):
                 m.d.sync += [
                     slot.eq(Mux(slot_last, 0, slot + 1)), mail_at.eq(Mux(slot_last, 0, mail_at + job.mailbox_pitch)),
                     self.gradient_at.eq(Mux(slot_last, 0, self.gradient_at + job.gradients_pitch)),
                 ]
-                m.next = "SETTLE"
-            with m.State("SETTLE"):         # the next address is made in PICK, of registers
                 m.next = "PICK"
         m.d.comb += self.picking.eq(steps.ongoing("PICK"))
-        offered = popular.valid | gathered.valid
-        m.d.sync += [
-            self.waiting.eq(self.picking & self.outstanding),
-            self.stall_mailbox.eq(self.picking & ~room & (may_gather | popular.valid)),
-            self.hungry.eq(self.picking & ~offered),
-            self.idle.eq(self.picking & ~offered & ~self.start & empty & ~self.pending),
-        ]

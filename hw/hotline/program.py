@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import data_layout, read_layout, request_layout
 from hw.hotline.config import WAYS, HotlineConfig
 from hw.hotline.records import beat_layout, register_layout
+from hw.hotline.transfers import ImageWriter, InputReader, image_beats
 from hw.isa import HOTLINE, WORD_BITS
 from hw.isa.hotline import JOIN
 from hw.kernel.bounds import BoundedSum, Term
@@ -14,7 +15,7 @@ from hw.kernel.decode import Decoder
 from hw.kernel.pieces import ask_in_pieces
 from hw.layouts import arguments_layout, instruction_layout
 
-__all__ = ["CALM_CYCLES", "Program", "chunk_beats", "image_beats", "job_layout", "program_error_layout"]
+__all__ = ["CALM_CYCLES", "Program", "job_layout", "program_error_layout"]
 
 KINDS = tuple(instruction.name for instruction in HOTLINE.instructions)
 S_WR, CLEAR, LEARN, TRAIN, SAVE, LOAD = range(len(KINDS))
@@ -64,16 +65,6 @@ def job_layout() -> data.StructLayout:
 def program_error_layout() -> data.StructLayout:
     """Why the program ended; valid stays until reset."""
     return data.StructLayout({"valid": 1, "code": 8, "instruction": 32, "detail": 32})
-
-
-def image_beats(config: HotlineConfig) -> int:
-    """Beats of the logger's image."""
-    return config.banks * config.sets * WAYS // config.words
-
-
-def chunk_beats(config: HotlineConfig) -> int:
-    """Beats of a request to write: two of them fit the port's queue, one is written while the next comes."""
-    return config.output_beats // 2
 
 
 class Program(wiring.Component):
@@ -131,15 +122,20 @@ class Program(wiring.Component):
         m = Module()
         self.beats = HOTLINE.words // self.config.words     # of an instruction
         self.item = Signal(instruction_layout(HOTLINE), reset_less=True)
-        self.begin, self.reading, self.writes_register = Signal(), Signal(), Signal()
+        self.writes_register = Signal()
         span = Cat(Const(0, (self.beats - 1).bit_length()), self.arguments.program_count)
         ask_in_pieces(m, self.o_requests, start=self.start, address=self.arguments.program, span=span,
                       beat_bytes=self.config.beat_bytes)
         self._allowed(m)
         self._sums(m)
         self._told(m)
-        self._inputs(m)
-        self._save(m)
+        self.reader = InputReader(
+            m, self.config, o_requests=self.o_input_requests, i=self.i_inputs, o_beats=self.o_beats,
+            o_image=self.o_image_beats, base=self.arguments.inputs, source=self.item.source,
+            sample_beats=self.item.sample_beats, image=self.kind[LOAD])
+        self.writer = ImageWriter(
+            m, self.config, i=self.i_image_beats, o_requests=self.o_write_requests, o_data=self.o_write_data,
+            written=self.written, base=self.arguments.mailbox, out=self.item.out)
         self._sequence(m)
         return m
 
@@ -216,71 +212,6 @@ class Program(wiring.Component):
                     with m.Case(position):
                         m.d.sync += self.joined[position].eq(item.join != JOIN.BEGIN)
 
-    def _inputs(self, m: Module) -> None:
-        """Samples and images from the inputs: `begin` asks for `span` beats from `source` on."""
-        item, config = self.item, self.config
-        shift = (config.beat_bytes - 1).bit_length()
-        self.span = span = Signal(32, reset_less=True)
-        address = Signal(64, reset_less=True)
-        m.d.sync += address.eq(self.arguments.inputs + Cat(Const(0, shift), item.source))
-        ask_in_pieces(m, self.o_input_requests, start=self.begin & self.reading, address=address, span=span,
-                      beat_bytes=config.beat_bytes)
-
-        left, final = Signal(32, reset_less=True), Signal(reset_less=True)
-        moving, take = Signal(), Signal()
-        loads = self.kind[LOAD]
-        beat = Signal(32 * config.words, reset_less=True)
-        part, ends = Signal(range(config.sample_beats_max)), Signal()
-        first, last = Signal(reset_less=True), Signal(reset_less=True)
-        i, o, image = self.i_inputs, self.o_beats, self.o_image_beats
-        full, bad = o.valid | image.valid, i.payload.error
-        m.d.comb += [
-            i.ready.eq(moving & (~full | (o.valid & o.ready) | (image.valid & image.ready))),
-            take.eq(i.valid & i.ready), ends.eq(part == (item.sample_beats - 1)[:len(part)]),
-            o.payload.words.as_value().eq(beat), o.payload.first.eq(first), o.payload.last.eq(last),
-            image.payload.eq(beat),
-        ]
-        with m.If(o.ready):
-            m.d.sync += o.valid.eq(0)
-        with m.If(image.ready):
-            m.d.sync += image.valid.eq(0)
-        self.unread = Signal()      # a beat with an error came
-        with m.If(take):
-            m.d.sync += [
-                beat.eq(i.payload.data), o.valid.eq(~loads & ~bad), image.valid.eq(loads & ~bad), self.unread.eq(bad),
-                first.eq(part == 0), last.eq(ends), part.eq(Mux(ends, 0, part + 1)),
-                left.eq(left - 1), final.eq(left == 2), moving.eq(~final & ~bad),
-            ]
-        with m.If(self.begin & self.reading):
-            m.d.sync += [left.eq(span), final.eq(span == 1), part.eq(0), moving.eq(1)]
-        self.passed = ~moving & ~full
-
-    def _save(self, m: Module) -> None:
-        """An image to the mailbox, in requests of a chunk."""
-        config, o = self.config, self.o_write_requests
-        chunk = min(chunk_beats(config), image_beats(config))
-        chunks = image_beats(config) // chunk
-        shift = (config.beat_bytes - 1).bit_length()
-        address = Signal(64, reset_less=True)
-        to_ask, to_come = Signal(range(chunks + 1)), Signal(range(chunks + 1))
-        begin = Signal()
-        m.d.comb += [
-            begin.eq(self.begin & self.kind[SAVE]), o.payload.beats.eq(chunk), o.payload.address.eq(address),
-            o.valid.eq(to_ask != 0),
-            self.o_write_data.valid.eq(self.i_image_beats.valid),
-            self.o_write_data.payload.data.eq(self.i_image_beats.payload),
-            self.i_image_beats.ready.eq(self.o_write_data.ready),
-        ]
-        with m.If(begin):
-            m.d.sync += [address.eq(self.arguments.mailbox + Cat(Const(0, shift), self.item.out)),
-                         to_ask.eq(chunks), to_come.eq(chunks)]
-        with m.Else():
-            with m.If(o.valid & o.ready):
-                m.d.sync += [address.eq(address + (chunk << shift)), to_ask.eq(to_ask - 1)]
-            with m.If(self.written):
-                m.d.sync += to_come.eq(to_come - 1)
-        self.saved = to_come == 0
-
     def _sequence(self, m: Module) -> None:
         item, kind, check, sums, error = self.item, self.kind, self.check, self.sum, self.error
         following = Signal(32, reset_less=True)
@@ -290,7 +221,7 @@ class Program(wiring.Component):
         counted = Signal(8, reset_less=True)
         scan = Signal(self.config.positions, reset_less=True)
         moved, calm, quiet = Signal(), Signal(CALM_CYCLES), Signal()
-        m.d.comb += self.reading.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD])
+        reader, writer = self.reader, self.writer
 
         def refuse(code: str, detail):
             m.d.sync += [error.valid.eq(1), error.code.eq(HOTLINE.code(code)), error.detail.eq(detail),
@@ -298,7 +229,7 @@ class Program(wiring.Component):
             m.next = "FAILED"
 
         pulses = (self.writes_register, self.clear, self.start_save, self.start_load, self.train, self.finish,
-                  self.begin)
+                  reader.begin, writer.begin)
         m.d.sync += [*(pulse.eq(0) for pulse in pulses), wait.eq(0), calm.eq(0)]
         with m.If(self.moved):
             m.d.sync += moved.eq(1)
@@ -353,16 +284,17 @@ class Program(wiring.Component):
                 self._compare(m, refuse)
             with m.State("BEGIN"):
                 m.d.sync += [
-                    self.begin.eq(1), moved.eq(0), self.writes_register.eq(kind[S_WR]), self.clear.eq(kind[CLEAR]),
+                    reader.begin.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD]), writer.begin.eq(kind[SAVE]), moved.eq(0),
+                    self.writes_register.eq(kind[S_WR]), self.clear.eq(kind[CLEAR]),
                     self.start_save.eq(kind[SAVE]), self.start_load.eq(kind[LOAD]), self.train.eq(kind[TRAIN]),
                 ]
                 m.next = "PAUSE"
-            with m.State("PAUSE"):      # `begin` and the others are high
+            with m.State("PAUSE"):      # what begins is told
                 m.next = "PASS"
             with m.State("PASS"):
-                with m.If(self.unread):
+                with m.If(reader.failed):
                     refuse("READ_ERROR", INPUTS)
-                with m.Elif(self.passed & self.saved & (moved | ~(kind[SAVE] | kind[LOAD]))):
+                with m.Elif(reader.passed & writer.done & (moved | ~(kind[SAVE] | kind[LOAD]))):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
                 m.d.sync += calm.eq(Mux(self.idle_lookup, Cat(1, calm), 0))
@@ -415,7 +347,7 @@ class Program(wiring.Component):
             with m.If(check == Check.FRAME):
                 m.d.sync += self.sent_from.eq(sums.total[:len(self.sent_from)] + 1)
             with m.If((check == Check.INPUTS) | (check == Check.SOURCE)):
-                m.d.sync += self.span.eq(sums.total[:32] - item.source)
+                m.d.sync += self.reader.span.eq(sums.total[:32] - item.source)
             with m.If(check == Check.ROWS):
                 # A mini-batch is cut where its rows would not fit.
                 m.d.sync += self.rows.eq(Mux(sums.outside, self.slots, sums.total))
