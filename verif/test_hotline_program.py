@@ -28,7 +28,7 @@ PIECE = 1 << 15
 KINDS = {instruction.name: instruction.opcode for instruction in HOTLINE.instructions}
 USED = {instruction.name: {use.field for use in instruction.uses} for instruction in HOTLINE.instructions}
 BUFFERS = ("inputs_beats", "mailbox_beats", "gradients_beats", "hot_beats")
-PULSES = ("clear", "start_save", "start_load", "train")
+PULSES = ("clear", "start_save", "start_load", "begin", "train")
 INPUTS_READ = ("i", "i_inputs", "i_image_beats")
 OUTPUTS_READY = ("o_requests", "o_input_requests", "o_beats", "o_image_beats", "o_write_requests", "o_write_data")
 JOB = ("indices", "sample_beats", "learn", "vectors")
@@ -86,7 +86,7 @@ class Bench:
     def put(self, items: Sequence[dict[str, int]], arguments: Arguments | None = None, *,
             joins: dict[int, int] | None = None, count: int | None = None) -> None:
         """A program; an item may say its words itself."""
-        self.words = [item["_words"] if "_words" in item else encode(item) for item in items]  # type: ignore[misc]
+        self.words = [item["_words"] if "_words" in item else encode(item) for item in items]
         self.buffers = arguments or Arguments()
         golden = Golden(sizes=sizes_of(self.config), arguments=self.buffers, joins=joins or {})
         self.wanted = list(golden.run(self.words))
@@ -187,11 +187,11 @@ class Bench:
             if before is not None and payload != before:
                 raise StreamRule(f"cycle {self.cycle}: {name} changed before it was taken")
             if valid and not self.ready[name]:
-                self.held[name] = payload   # type: ignore[assignment]
+                self.held[name] = payload
             if not (valid and self.ready[name]):
                 continue
             if name == "o_image_beats":
-                self.got.append((False, False, payload))    # type: ignore[arg-type]
+                self.got.append((False, False, payload))
                 image = sizes_of(self.config).image_beats
                 if len(self.got) == image:
                     self.moved_at = self.cycle + self.r.randint(0, self.busy)
@@ -228,7 +228,8 @@ class Bench:
         if name == "register":
             assert self.actions == [("register", told)], (self.actions, told)
         else:
-            assert self.actions == ([] if name == "learn" else [(name, {})]), (self.actions, name)
+            pulses = {"learn": ["begin"], "train": ["begin", "train"]}.get(name, [name])
+            assert self.actions == [(pulse, {}) for pulse in pulses], (self.actions, name)
         if "source" in told:
             beats, source = told["beats"], told["source"]
             assert [at + k for at, n in self.asked for k in range(n)] == list(range(source, source + beats))
@@ -529,7 +530,7 @@ async def malformed_programs(dut):
         if "_bit" in change:
             words[change["_bit"] // 32] |= 1 << change["_bit"] % 32
         place = len(items)
-        items += [item | {"_words": words}, *any_program(r, config, 1)]     # type: ignore[dict-item]
+        items += [item | {"_words": words}, *any_program(r, config, 1)]
         bench = await Bench.fresh(dut, r, busy=0)
         bench.put(items)
         await bench.run(quiet=3)

@@ -82,7 +82,7 @@ class Dispatcher(wiring.Component):
             "waiting": Out(1),
             "o_update": Out(stream.Signature(update_layout(config))), "updated": In(1),
             "popular": Out(1), "gathered": Out(1), "stall_mailbox": Out(1), "hungry": Out(1),
-            "error": Out(dispatch_error_layout()), "idle": Out(1),
+            "error": Out(dispatch_error_layout()), "idle": Out(1, init=1),
         })
 
     def key(self) -> str:

@@ -78,14 +78,14 @@ class Program(wiring.Component):
     Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; o_requests, i: to and from the
                 program's client of a ReadPort; o_input_requests, i_inputs: the inputs' client; o_beats: Out(stream of
                 hw.hotline.records.beat_layout), samples; registers: Out, of register_layout, valid is a pulse; job:
-                Out, see job_layout, stands while an instruction is carried out; train: Out, a pulse before a TRAIN's
-                first beat; clear, start_save, start_load: Out, pulses; o_image_beats: Out, i_image_beats: In(stream
-                of a beat), images to and from the logger; o_write_requests, o_write_data: Out(stream), written: In,
-                its pulse: a client of a WritePort; moved: In, a pulse, the logger has moved an image; idle_lookup:
-                In, lookup, logger and classifier are empty; flush: Out, no more samples come, until all is done;
-                flushed: In; idle: In, all parts are empty; number: Out, the instruction that is looked at or carried
-                out; finish: Out, a pulse, it is done; done: Out, all are, until reset or the next start; error: Out,
-                see program_error_layout
+                Out, see job_layout, stands while an instruction is carried out; begin: Out, a pulse before the first
+                beat of a LEARN or TRAIN, train: Out, the same, of a TRAIN alone; clear, start_save, start_load: Out,
+                pulses; o_image_beats: Out, i_image_beats: In(stream of a beat), images to and from the logger;
+                o_write_requests, o_write_data: Out(stream), written: In, its pulse: a client of a WritePort; moved:
+                In, a pulse, the logger has moved an image; idle_lookup: In, lookup, logger and classifier are empty;
+                flush: Out, no more samples come, until all is done; flushed: In; idle: In, all parts are empty;
+                number: Out, the instruction that is looked at or carried out; finish: Out, a pulse, it is done; done:
+                Out, all are, until reset or the next start; error: Out, see program_error_layout
     Timing      besides its beats an instruction takes 9 + CALM_CYCLES cycles, the latter those in which no part was
                 busy; 3 more for each of its sums and one for each bit of the multiplier; 3 more than the memory to its
                 first sample; TRAIN CALM_CYCLES + 3 more, and pooled ones 1 + indices. A beat of samples or of an image
@@ -106,7 +106,7 @@ class Program(wiring.Component):
             "o_input_requests": Out(stream.Signature(request_layout())),
             "i_inputs": In(stream.Signature(read_layout(config.beat_bytes))),
             "o_beats": Out(stream.Signature(beat_layout(config))),
-            "registers": Out(register_layout(config)), "job": Out(job_layout()), "train": Out(1),
+            "registers": Out(register_layout(config)), "job": Out(job_layout()), "begin": Out(1), "train": Out(1),
             "clear": Out(1), "start_save": Out(1), "start_load": Out(1), "moved": In(1),
             "o_image_beats": Out(stream.Signature(bits)), "i_image_beats": In(stream.Signature(bits)),
             "o_write_requests": Out(stream.Signature(request_layout())),
@@ -228,8 +228,8 @@ class Program(wiring.Component):
                          error.instruction.eq(self.number)]
             m.next = "FAILED"
 
-        pulses = (self.writes_register, self.clear, self.start_save, self.start_load, self.train, self.finish,
-                  reader.begin, writer.begin)
+        pulses = (self.writes_register, self.clear, self.start_save, self.start_load, self.begin, self.train,
+                  self.finish, reader.begin, writer.begin)
         m.d.sync += [*(pulse.eq(0) for pulse in pulses), wait.eq(0), calm.eq(0)]
         with m.If(self.moved):
             m.d.sync += moved.eq(1)
@@ -287,6 +287,7 @@ class Program(wiring.Component):
                     reader.begin.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD]), writer.begin.eq(kind[SAVE]), moved.eq(0),
                     self.writes_register.eq(kind[S_WR]), self.clear.eq(kind[CLEAR]),
                     self.start_save.eq(kind[SAVE]), self.start_load.eq(kind[LOAD]), self.train.eq(kind[TRAIN]),
+                    self.begin.eq(kind[LEARN] | kind[TRAIN]),
                 ]
                 m.next = "PAUSE"
             with m.State("PAUSE"):      # what begins is told
