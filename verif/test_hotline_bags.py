@@ -217,7 +217,7 @@ async def latency_and_rate_as_documented(dut):
     """A beat a cycle: bags of one row, and bags of several of many samples; a bag alone waits for itself."""
     draw = np.random.default_rng(seed("rate"))
     for log2, joins, count in ((0, [B] * 8, 32), (0, [B, A, A, A, B, A, A, A], 32), (1, [B, A, A, A], 40),
-                               (2, [B] * 3 + [A] * 4, 20), (3, [B, A, M], 12)):
+                               (2, [B] + [A] * 4, 20), (3, [B, A, M], 12)):
         bench = await Bench.begin(dut, log2, delay=60)
         await bench.write([Position(join) for join in joins])
         begin = bench.cycle

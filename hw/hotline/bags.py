@@ -8,6 +8,7 @@ from hw.axi.bus import read_layout, request_layout
 from hw.axi.queue import BurstQueue
 from hw.hotline.config import HotlineConfig
 from hw.hotline.embeddings import ROW_BEATS_LOG2_MAX
+from hw.hotline.joined import CONTEXT_BITS, CONTEXTS, InOrder, JoinedPositions
 from hw.hotline.records import HOT, gathered_layout, place_layout, register_layout
 from hw.hotline.reducer import MINUS_ZERO, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
@@ -15,8 +16,6 @@ from hw.isa.hotline import JOIN
 
 __all__ = ["BagReader"]
 
-CONTEXTS = 64       # beats of vectors under way
-CONTEXT_BITS = 6
 SAMPLES = 64        # beats of samples at hand
 AHEAD = 256         # rows asked for before the reducer comes to them
 REQUESTS = 16       # of either kind of row that wait for their port
@@ -24,12 +23,6 @@ HOT_ROW, COLD_ROW, NO_ROW = range(3)
 # Cycles from a row's last beat into the reducer until its vector is marked as free, three before the next row's first
 # beat can be.
 PASSING = Reducer.turnaround - 3
-
-
-def joined_layout() -> data.StructLayout:
-    """What is known of a position. follows: the next position is joined to this one; more: a vector begins behind it,
-    first at `next`."""
-    return data.StructLayout({"join": 2, "pinned": 1, "follows": 1, "more": 1, "next": 6})
 
 
 def step_layout() -> data.StructLayout:
@@ -103,11 +96,19 @@ class BagReader(wiring.Component):
             self.scale.eq(self.row_beats_log2), self.row_beats.eq(Array(lengths)[self.row_beats_log2]),
             self.last_beat.eq(Array([length - 1 for length in lengths])[self.row_beats_log2]),
         ]
-        first, total, begins, scanned = self._positions(m)
-        sample_there, sample_started, sample_over = Signal(), Signal(), Signal()
-        self._samples(m, first, total, begins[0], sample_there, sample_started, sample_over)
-        step, ends_here, started = self._start(m, begins, sample_there, sample_started, sample_over)
-        rows = self._ask(m, step, started, ends_here)
+        m.submodules.positions = self.positions = positions = JoinedPositions(self.config)
+        taken = self.i.valid & self.i.ready
+        m.d.comb += [
+            positions.registers.eq(self.registers), positions.indices.eq(self.indices),
+            positions.sample_beats.eq(self.sample_beats), positions.load.eq(taken),
+            positions.start.eq(self.i.payload.start), positions.samples.eq(self.i.payload.samples),
+            self.begin.eq(positions.done),
+        ]
+        # A whole sample is at hand that was not started; it is started; all rows of the oldest one were asked for.
+        self.sample_there, self.sample_started, self.sample_over = Signal(), Signal(), Signal()
+        self._samples(m)
+        step, started, ended = self._start(m)
+        rows = self._ask(m, step, started, ended)
         reducer = self._reduce(m, rows)
         left = self._leave(m, reducer)
 
@@ -121,14 +122,10 @@ class BagReader(wiring.Component):
                 m.d.sync += self.busy.eq(self.i.valid)
                 with m.If(self.i.valid):
                     m.d.sync += self.batch.eq(self.i.payload)
-                    m.next = "SCAN"
-            with m.State("SCAN"):
-                m.d.comb += self.scanning.eq(1)
-                with m.If(scanned):
-                    m.next = "BEGIN"
-            with m.State("BEGIN"):
-                m.d.comb += self.begin.eq(1)
-                m.next = "WAIT"
+                    m.next = "LOOK"
+            with m.State("LOOK"):
+                with m.If(self.begin):
+                    m.next = "WAIT"
             with m.State("WAIT"):       # for what `over` says
                 m.next = "RUN"
             with m.State("RUN"):
@@ -137,60 +134,12 @@ class BagReader(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _positions(self, m: Module):
-        """Looks through the positions from the last one down, for where vectors begin and end; multiplies meanwhile.
-        Returns the first beat and the beats of the samples, where the first vector begins and that there is one, and
-        that all is done."""
-        config = self.config
-        written = memory.Memory(shape=data.StructLayout({"join": 2, "pinned": 1}), depth=config.positions, init=[],
-                                attrs={"ram_style": "distributed"})
-        m.submodules.registers = written
-        write, read = written.write_port(), written.read_port(domain="comb")
-        m.d.comb += [
-            write.en.eq(self.registers.valid), write.addr.eq(self.registers.position),
-            write.data.join.eq(self.registers.join), write.data.pinned.eq(self.registers.pinned),
-        ]
-        # Read by who starts vectors and by who goes on with them.
-        self.joined = memory.Memory(shape=joined_layout(), depth=config.positions, init=[],
-                                    attrs={"ram_style": "distributed"})
-        m.submodules.joined = self.joined
-        into = self.joined.write_port()
-        self.scanning = Signal()
-        position = Signal(6, init=config.positions - 1)
-        exists, joins = Signal(), Signal()
-        follows, more, following = Signal(), Signal(), Signal(6, reset_less=True)
-        scanned = Signal()
-        m.d.comb += [
-            read.addr.eq(position), exists.eq(position < self.indices), joins.eq(read.data.join != JOIN.BEGIN),
-            into.en.eq(self.scanning), into.addr.eq(position),
-            into.data.join.eq(read.data.join), into.data.pinned.eq(read.data.pinned),
-            into.data.follows.eq(follows), into.data.more.eq(more), into.data.next.eq(following),
-            scanned.eq(self.scanning & (position == 0)),
-        ]
-        with m.If(self.scanning):
-            m.d.sync += [position.eq(Mux(scanned, config.positions - 1, position - 1)), follows.eq(exists & joins)]
-            with m.If(exists & ~joins):
-                m.d.sync += [more.eq(1), following.eq(position)]
-        with m.Elif(self.i.ready):
-            m.d.sync += [follows.eq(0), more.eq(0)]
+    def _count(self, beats: Signal, more, fewer):
+        """A row's beats more, or fewer, where what says so comes late."""
+        return Mux(more == fewer, beats, Mux(more, beats + self.row_beats, beats - self.row_beats))
 
-        # Sums of shifts, a bit of the multiplier a cycle; there are at least eight positions.
-        times = Signal(4, reset_less=True)
-        start, count = Signal(20, reset_less=True), Signal(20, reset_less=True)
-        first, total = Signal(20, reset_less=True), Signal(20, reset_less=True)
-        with m.If(self.scanning):
-            m.d.sync += [times.eq(times >> 1), start.eq(start << 1), count.eq(count << 1)]
-            with m.If(times[0]):
-                m.d.sync += [first.eq(first + start), total.eq(total + count)]
-        with m.Else():
-            m.d.sync += [times.eq(self.sample_beats), start.eq(self.i.payload.start), count.eq(self.i.payload.samples)]
-            with m.If(self.i.ready):
-                m.d.sync += [first.eq(0), total.eq(0)]
-        return first, total, (more, following), scanned
-
-    def _samples(self, m: Module, first, total, any_begins, there, started, over) -> None:
-        """Reads samples ahead, as there is room for their beats. there: a whole one is at hand that was not yet
-        started; over: all rows of the oldest one have been asked for."""
+    def _samples(self, m: Module) -> None:
+        """Reads samples ahead, as there is room for their beats."""
         config = self.config
         m.submodules.samples = self.samples = memory.Memory(
             shape=32 * config.words, depth=SAMPLES, init=[], attrs={"ram_style": "distributed"})
@@ -198,97 +147,92 @@ class BagReader(wiring.Component):
         o = self.o_place
         beats_left = Signal(20)
         at, room = Signal(6), Signal(range(SAMPLES + 1), init=SAMPLES)
-        part, whole = Signal(4), Signal()
+        part, last_part, whole = Signal(4), Signal(4, reset_less=True), Signal()
         asks = o.valid & o.ready
         waiting = Signal(range(SAMPLES + 1))        # whole samples that nobody has started
         m.d.comb += [
             o.valid.eq((beats_left != 0) & (room != 0)), o.payload.frame.eq(self.batch.frame),
             self.i_beats.ready.eq(1),
             write.en.eq(self.i_beats.valid), write.addr.eq(at), write.data.eq(self.i_beats.payload),
-            whole.eq(self.i_beats.valid & (part + 1 == self.sample_beats)), there.eq(waiting != 0),
+            whole.eq(self.i_beats.valid & (part == last_part)), self.sample_there.eq(waiting != 0),
         ]
+        over = Signal()
         place = Signal.like(o.payload.beat, reset_less=True)
         m.d.comb += o.payload.beat.eq(place)
-        m.d.sync += [room.eq(room + Mux(over, self.sample_beats, 0) - asks), waiting.eq(waiting + whole - started)]
+        m.d.sync += [
+            last_part.eq(self.sample_beats - 1), over.eq(self.sample_over),
+            room.eq(room + Mux(over, self.sample_beats, 0) - asks),
+            waiting.eq(waiting + whole - self.sample_started),
+        ]
         with m.If(self.begin):
-            m.d.sync += [beats_left.eq(Mux(any_begins, total, 0)), place.eq(first)]
+            # Without vectors no sample is needed.
+            m.d.sync += [beats_left.eq(Mux(self.positions.some, self.positions.beats, 0)),
+                         place.eq(self.positions.first)]
         with m.Elif(asks):
             m.d.sync += [beats_left.eq(beats_left - 1), place.eq(place + 1)]
         with m.If(self.i_beats.valid):
             m.d.sync += [at.eq(at + 1), part.eq(Mux(whole, 0, part + 1))]
 
-    def _start(self, m: Module, begins, there, started, over):
+    def _start(self, m: Module):
         """Which position comes next: the first of a new vector, if there is one and room for it, else the next of
-        the vector that has waited longest. Returns it, what says that a vector's last position has been asked for, and
-        that there is a position."""
-        any_begins, first_begin = begins
-        read = self.joined.read_port(domain="comb")
+        the vector that has waited longest. Returns it, that there is one, and what says that a vector's last position
+        has been asked for."""
         position, at = Signal(6), Signal(6)
+        joined = self.positions.joined[0]
         self.samples_left = Signal(16)
         # Beats of vectors of which not all rows have been asked for: no more than their contexts, full with bit 6.
-        span = Signal(CONTEXT_BITS + 1)
-        tail, head = Signal(CONTEXT_BITS), Signal(CONTEXT_BITS)
-        unended, last_of_sample = Signal(CONTEXTS), Signal(CONTEXTS)
+        span, tail = Signal(CONTEXT_BITS + 1), Signal(CONTEXT_BITS)
         self.advance, self.fresh = Signal(), Signal()
-        fresh, retire = self.fresh, Signal()
+        fresh, advance, closes = self.fresh, self.advance, Signal(CONTEXTS)
         step, valid = Signal(step_layout(), reset_less=True), Signal()
-        ended = Signal(data.StructLayout({"valid": 1, "context": CONTEXT_BITS}))
         m.submodules.active = self.active = BurstQueue(step_layout(), depth=CONTEXTS)
+        m.submodules.asked = asked = InOrder()
         m.d.comb += [
-            read.addr.eq(position),
-            fresh.eq(there & ~span[CONTEXT_BITS] & self.advance),
-            started.eq(fresh & ~read.data.more),
-            self.active.o.ready.eq(self.advance & ~fresh),
-            retire.eq((span != 0) & ~unended.bit_select(head, 1)),
-            over.eq(retire & last_of_sample.bit_select(head, 1)),
+            self.positions.position[0].eq(position),
+            fresh.eq(self.sample_there & ~span[CONTEXT_BITS] & advance),
+            self.sample_started.eq(fresh & ~joined.more),
+            self.active.o.ready.eq(advance & ~fresh),
+            asked.row_beats.eq(self.row_beats), asked.rewind.eq(self.begin), asked.step.eq(asked.there),
+            self.sample_over.eq(asked.there & closes.bit_select(asked.context, 1)),
         ]
-        with m.If(self.advance):
+        with m.If(advance):
             m.d.sync += [valid.eq(fresh | self.active.o.valid), step.eq(self.active.o.payload)]
         with m.If(fresh):
             m.d.sync += [
-                step.position.eq(position), step.at.eq(at), step.context.eq(tail),
-                tail.eq(tail + self.row_beats), position.eq(Mux(read.data.more, read.data.next, first_begin)),
+                step.position.eq(position), step.at.eq(at), step.context.eq(tail), tail.eq(tail + self.row_beats),
+                position.eq(Mux(joined.more, joined.next, self.positions.begin)),
+                closes.bit_select(tail, 1).eq(~joined.more),
             ]
         with m.If(self.begin):
-            # Samples without vectors are none.
-            m.d.sync += [self.samples_left.eq(Mux(any_begins, self.batch.samples, 0)), position.eq(first_begin)]
-        with m.Elif(started):
+            m.d.sync += [self.samples_left.eq(Mux(self.positions.some, self.batch.samples, 0)),
+                         position.eq(self.positions.begin), tail.eq(0)]
+        with m.Elif(self.sample_started):
             m.d.sync += [self.samples_left.eq(self.samples_left - 1), at.eq(at + self.sample_beats)]
-        m.d.sync += span.eq(span + Mux(fresh, self.row_beats, 0) - Mux(retire, self.row_beats, 0))
-        with m.If(retire):
-            m.d.sync += head.eq(head + self.row_beats)
-        with m.If(self.begin):
-            m.d.sync += [tail.eq(0), head.eq(0)]
-        mark = Signal(CONTEXTS)
-        m.d.comb += mark.eq(Mux(fresh, 1 << tail, 0))
-        m.d.sync += [
-            unended.eq((unended | mark) & ~Mux(ended.valid, 1 << ended.context, 0)),
-            last_of_sample.eq(Mux(read.data.more, last_of_sample & ~mark, last_of_sample | mark)),
-        ]
-        return step, ended, valid
+        m.d.sync += span.eq(self._count(span, fresh, asked.there))
+        return step, valid, asked.mark
 
     def _ask(self, m: Module, step, valid, ended) -> BurstQueue:
         """Asks for the row of each position, of whom has it; the queue of the rows that will come, in order."""
         config = self.config
         beat_log2 = (config.beat_bytes - 1).bit_length()
         word_bits = (config.words - 1).bit_length()
-        about, words = self.joined.read_port(domain="comb"), self.samples.read_port(domain="comb")
+        about, words = self.positions.joined[1], self.samples.read_port(domain="comb")
         m.submodules.rows = rows = BurstQueue(row_layout(), depth=AHEAD)
         m.submodules.hot_rows = hot = BurstQueue(config.hot_bits, depth=REQUESTS)
         m.submodules.cold_rows = cold = BurstQueue(config.slot_bits, depth=REQUESTS)
         word, row = Signal(32, reset_less=True), Signal(row_layout(), reset_less=True)
         pinned, read = Signal(reset_less=True), Signal()
         m.d.comb += [
-            about.addr.eq(step.position), words.addr.eq((step.at + step.position[word_bits:])[:6]),
-            self.active.i.valid.eq(valid & about.data.follows & self.advance),
+            self.positions.position[1].eq(step.position), words.addr.eq((step.at + step.position[word_bits:])[:6]),
+            self.active.i.valid.eq(valid & about.follows & self.advance),
             self.active.i.payload.position.eq(step.position + 1), self.active.i.payload.at.eq(step.at),
             self.active.i.payload.context.eq(step.context),
         ]
-        m.d.sync += [ended.valid.eq(valid & ~about.data.follows & self.advance), ended.context.eq(step.context)]
+        m.d.comb += [ended.valid.eq(valid & ~about.follows & self.advance), ended.context.eq(step.context)]
         with m.If(self.advance):
             m.d.sync += [
-                read.eq(valid), pinned.eq(about.data.pinned), row.join.eq(about.data.join),
-                row.last.eq(~about.data.follows), row.context.eq(step.context),
+                read.eq(valid), pinned.eq(about.pinned), row.join.eq(about.join),
+                row.last.eq(~about.follows), row.context.eq(step.context),
                 word.eq(words.data.word_select(step.position[:word_bits], 32)),
             ]
         # -- What the word says.
@@ -335,7 +279,8 @@ class BagReader(wiring.Component):
         short = Signal(reset_less=True)
         # Beats of vectors that have begun and not left.
         self.under_way = Signal(CONTEXT_BITS + 1)
-        self.leaves = Signal()      # a vector has left
+        self.leaves = Signal()      # a vector leaves
+        left = Signal()
 
         waits, waiting, blocked = Signal(row_layout(), reset_less=True), Signal(), Signal(reset_less=True)
         now, there = Signal(row_layout(), reset_less=True), Signal()
@@ -349,8 +294,7 @@ class BagReader(wiring.Component):
         ]
         m.d.sync += [
             short.eq(self.last_beat < Reducer.turnaround),
-            self.under_way.eq(self.under_way + Mux(move & begins, self.row_beats, 0)
-                              - Mux(self.leaves, self.row_beats, 0)),
+            left.eq(self.leaves), self.under_way.eq(self._count(self.under_way, move & begins, left)),
         ]
         with m.If(rows.o.ready):
             m.d.sync += [
@@ -413,27 +357,23 @@ class BagReader(wiring.Component):
             shape=32 * config.words, depth=CONTEXTS, init=[], attrs={"ram_style": "distributed"})
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
         tagged = self.tag(reducer.o.tag)
-        whole = Signal(CONTEXTS)
-        head, beat, there = Signal(CONTEXT_BITS), Signal(ROW_BEATS_LOG2_MAX), Signal()
+        m.submodules.whole = whole = InOrder()
+        beat = Signal(ROW_BEATS_LOG2_MAX)
         go, ends, left = Signal(), Signal(), Signal()
         o, payload = self.o, Signal(32 * config.words, reset_less=True)
         m.d.comb += [
             write.en.eq(reducer.o_valid & tagged.last), write.addr.eq(tagged.context),
             write.data.eq(reducer.o.words.as_value()),
-            read.addr.eq(head | beat), there.eq(whole.bit_select(head, 1)),
-            go.eq(there & (~o.valid | o.ready)), ends.eq(beat == self.last_beat), self.leaves.eq(go & ends),
+            whole.row_beats.eq(self.row_beats), whole.rewind.eq(self.begin),
+            whole.mark.valid.eq(reducer.o_valid & tagged.last & tagged.ends), whole.mark.context.eq(tagged.start),
+            whole.step.eq(self.leaves), read.addr.eq(whole.context | beat),
+            go.eq(whole.there & (~o.valid | o.ready)), ends.eq(beat == self.last_beat), self.leaves.eq(go & ends),
             o.payload.eq(payload),
         ]
         with m.If(go):
             m.d.sync += [payload.eq(read.data), beat.eq(Mux(ends, 0, beat + 1))]
         with m.If(~o.valid | o.ready):
-            m.d.sync += o.valid.eq(there)
-        with m.If(self.leaves):
-            m.d.sync += head.eq(head + self.row_beats)
-        m.d.sync += whole.eq((whole & ~Mux(self.leaves, 1 << head, 0))
-                             | Mux(reducer.o_valid & tagged.last & tagged.ends, 1 << tagged.start, 0))
-        with m.If(self.begin):
-            m.d.sync += head.eq(0)
+            m.d.sync += o.valid.eq(whole.there)
         # Vectors that were begun and have not left: each has a row in the queue, or is among the 64 under way.
         inside = Signal(range(2 * (AHEAD + CONTEXTS)))
         m.d.sync += inside.eq(inside + self.fresh - self.leaves)

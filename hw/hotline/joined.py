@@ -1,0 +1,129 @@
+"""What the bags' reader knows before it reads: where vectors begin and end, and whose turn it is."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.hotline.config import HotlineConfig
+from hw.hotline.records import register_layout
+from hw.isa.hotline import JOIN
+
+__all__ = ["CONTEXTS", "CONTEXT_BITS", "InOrder", "JoinedPositions", "READERS", "joined_layout"]
+
+CONTEXTS = 64       # beats of vectors under way
+CONTEXT_BITS = 6
+POSITION_BITS = 6
+PLACE_BITS = 20     # beats of a frame, of samples
+READERS = 2
+
+
+def joined_layout() -> data.StructLayout:
+    """What is known of a position. follows: the next position is joined to this one; more: a vector begins behind it,
+    first at `next`."""
+    return data.StructLayout({"join": 2, "pinned": 1, "follows": 1, "more": 1, "next": POSITION_BITS})
+
+
+class JoinedPositions(wiring.Component):
+    """Looks through the positions of a sample, from the last one down, and finds the samples' place meanwhile.
+
+    first = start * sample_beats, beats = samples * sample_beats, a bit of sample_beats a cycle
+
+    Parameters  config: HotlineConfig
+    Members     registers: In, see `register_layout`; indices, sample_beats: In; start, samples: In, taken in the cycle
+                of `load`; load: In, not while it looks; done: Out, a pulse; then until the next `load`: first, beats:
+                Out; some, begin: Out, there is a vector, and the position that begins the first one; joined[k]: Out,
+                of position[k]: In
+    Timing      `done` comes as many cycles after `load` as there are address registers; joined follows position without
+                a register
+    Reset       what was found is lost, what was written stays
+    Tests       verif/test_hotline_bags.py
+    """
+
+    def __init__(self, config: HotlineConfig):
+        self.config = config
+        super().__init__({
+            "registers": In(register_layout(config)), "indices": In(8), "sample_beats": In(4),
+            "load": In(1), "start": In(16), "samples": In(16), "done": Out(1),
+            "first": Out(PLACE_BITS), "beats": Out(PLACE_BITS), "some": Out(1), "begin": Out(POSITION_BITS),
+            "position": In(POSITION_BITS).array(READERS), "joined": Out(joined_layout()).array(READERS),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        positions = self.config.positions
+        written = memory.Memory(shape=data.StructLayout({"join": 2, "pinned": 1}), depth=positions, init=[],
+                                attrs={"ram_style": "distributed"})
+        found = memory.Memory(shape=joined_layout(), depth=positions, init=[], attrs={"ram_style": "distributed"})
+        m.submodules.written, m.submodules.found = written, found
+        write, read, into = written.write_port(), written.read_port(domain="comb"), found.write_port()
+        looks, position = Signal(), Signal(range(positions), init=positions - 1)
+        exists, joins, follows = Signal(), Signal(), Signal(reset_less=True)
+        some, begin = Signal(reset_less=True), Signal(POSITION_BITS, reset_less=True)
+        m.d.comb += [
+            write.en.eq(self.registers.valid), write.addr.eq(self.registers.position),
+            write.data.join.eq(self.registers.join), write.data.pinned.eq(self.registers.pinned),
+            read.addr.eq(position), exists.eq(position < self.indices), joins.eq(read.data.join != JOIN.BEGIN),
+            into.en.eq(looks), into.addr.eq(position),
+            into.data.join.eq(read.data.join), into.data.pinned.eq(read.data.pinned),
+            into.data.follows.eq(follows), into.data.more.eq(some), into.data.next.eq(begin),
+            self.some.eq(some), self.begin.eq(begin),
+        ]
+        m.d.sync += self.done.eq(looks & (position == 0))
+        with m.If(looks):
+            m.d.sync += [position.eq(position - 1), follows.eq(exists & joins)]
+            with m.If(exists & ~joins):
+                m.d.sync += [some.eq(1), begin.eq(position)]
+            with m.If(position == 0):
+                m.d.sync += looks.eq(0)
+        with m.If(self.load):
+            m.d.sync += [looks.eq(1), position.eq(positions - 1), follows.eq(0), some.eq(0)]
+        for k in range(READERS):
+            port = found.read_port(domain="comb")
+            m.d.comb += [port.addr.eq(self.position[k]), self.joined[k].eq(port.data)]
+
+        times, start, samples = Signal(4), *(Signal(PLACE_BITS, name=name, reset_less=True)
+                                             for name in ("shifted_start", "shifted_samples"))
+        m.d.sync += [times.eq(times >> 1), start.eq(start << 1), samples.eq(samples << 1)]
+        with m.If(times[0]):
+            m.d.sync += [self.first.eq(self.first + start), self.beats.eq(self.beats + samples)]
+        with m.If(self.load):
+            m.d.sync += [times.eq(self.sample_beats), start.eq(self.start), samples.eq(self.samples),
+                         self.first.eq(0), self.beats.eq(0)]
+        return m
+
+
+class InOrder(wiring.Component):
+    """Contexts are marked in any order and gone on from in their own.
+
+    Parameters  none
+    Members     row_beats: In, from a context to the next; rewind: In, the first one is 0 again, when none is marked;
+                mark: In {valid, context}; there: Out, the next one is marked; context: Out, the next one; step: In,
+                with `there` only: its mark goes, and on to the one behind it
+    Timing      there comes 2 cycles after the mark; a context a cycle
+    Reset       no marks, context 0
+    Tests       verif/test_hotline_bags.py
+    """
+
+    def __init__(self):
+        super().__init__({
+            "row_beats": In(CONTEXT_BITS + 1), "rewind": In(1),
+            "mark": In(data.StructLayout({"valid": 1, "context": CONTEXT_BITS})),
+            "there": Out(1), "context": Out(CONTEXT_BITS), "step": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        marked = Signal(CONTEXTS)
+        here, behind = self.context, Signal(CONTEXT_BITS)
+        m.d.sync += [
+            marked.eq((marked & ~Mux(self.step, 1 << here, 0)) | Mux(self.mark.valid, 1 << self.mark.context, 0)),
+            # A row as long as all contexts is behind itself.
+            self.there.eq(Mux(self.step, marked.bit_select(behind, 1) & ~self.row_beats[CONTEXT_BITS],
+                              marked.bit_select(here, 1))),
+            behind.eq(Mux(self.step, behind, here) + self.row_beats),
+        ]
+        with m.If(self.step):
+            m.d.sync += here.eq(behind)
+        with m.If(self.rewind):
+            m.d.sync += [here.eq(0), behind.eq(self.row_beats)]
+        return m
