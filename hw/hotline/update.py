@@ -78,7 +78,6 @@ class Updater(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        count_bits = range(config.row_slots + 1)
         batch = Signal(update_layout(config), reset_less=True)
         releasing = Signal()        # the list is gone through for the second time
         load, begin, again = Signal(), Signal(), Signal()
@@ -111,49 +110,11 @@ class Updater(wiring.Component):
             answers.o.ready.eq(Mux(releasing, self.o_release.ready, forward)),
         ]
 
-        # -- Gradients meet rows.
-        reducer = Reducer(words=config.words)
-        m.submodules.reducer = reducer
-        m.submodules.results = results = BurstQueue(32 * config.words, depth=RESULTS)
-        room = Signal(range(RESULTS + 1), init=RESULTS)
-        failed, take, leaves = Signal(), Signal(), Signal()
-        gradients, rows = self.i_gradients, self.i_rows
-        free = Signal()
-        m.d.comb += [
-            free.eq((room != 0) & ~failed & ~gradients.payload.error),
-            gradients.ready.eq(free & rows.valid), rows.ready.eq(free & gradients.valid),
-            take.eq(free & rows.valid & gradients.valid),
-            leaves.eq(results.o.valid & results.o.ready),
-            reducer.i_valid.eq(take), reducer.rate.eq(self.rate), reducer.i.operation.eq(UPDATE),
-            reducer.i.x.eq(gradients.payload.data), reducer.i.y.eq(rows.payload),
-            self.v_mul.eq(reducer.v_mul), self.v_add.eq(reducer.v_add), self.error.eq(failed),
-        ]
-        m.d.sync += room.eq(room + leaves - take)
-        with m.If(gradients.valid & gradients.payload.error):
-            m.d.sync += failed.eq(1)
-
-        # -- Results, to the embedding buffer at once and to memory as the port takes them.
-        beat, ends = Signal(ROW_BEATS_LOG2_MAX), Signal()
-        to_update = Signal(count_bits, reset_less=True)
-        m.d.comb += [
-            ends.eq(reducer.o_valid & (beat == last_beat)),
-            self.o_write.valid.eq(reducer.o_valid), self.o_write.payload.slot.eq(under_way.o.payload),
-            self.o_write.payload.beat.eq(beat), self.o_write.payload.words.eq(reducer.o.words),
-            under_way.o.ready.eq(ends),
-            results.i.valid.eq(reducer.o_valid), results.i.payload.eq(reducer.o.words.as_value()),
-            self.o_write_data.valid.eq(results.o.valid), self.o_write_data.payload.data.eq(results.o.payload),
-            results.o.ready.eq(self.o_write_data.ready),
-        ]
-        with m.If(reducer.o_valid):
-            m.d.sync += beat.eq(Mux(beat == last_beat, 0, beat + 1))
-        with m.If(begin):
-            m.d.sync += to_update.eq(batch.rows)
-        with m.Elif(ends):
-            m.d.sync += to_update.eq(to_update - 1)
+        updates = self._update(m, batch, begin, under_way, last_beat)
         self._write(m, going, part_beats, last_part)
 
         # -- Answers to writes, of all a row's parts.
-        part, to_write = Signal(ROW_BEATS_LOG2_MAX), Signal(count_bits, reset_less=True)
+        part, to_write = Signal(ROW_BEATS_LOG2_MAX), Signal.like(batch.rows, reset_less=True)
         whole = Signal()
         m.d.comb += whole.eq(self.written & (part == last_part))
         m.d.sync += self.dma_wr.eq(whole)
@@ -165,7 +126,7 @@ class Updater(wiring.Component):
             m.d.sync += to_write.eq(to_write - 1)
 
         # -- The mini-batch.
-        to_release = Signal(count_bits, reset_less=True)
+        to_release = Signal.like(batch.rows, reset_less=True)
         released = self.o_release.valid & self.o_release.ready
         with m.If(begin):
             m.d.sync += to_release.eq(batch.rows)
@@ -173,7 +134,7 @@ class Updater(wiring.Component):
             m.d.sync += to_release.eq(to_release - 1)
         with m.If(load):
             m.d.sync += batch.eq(self.i.payload)
-        m.d.sync += [self.updated.eq(ends & (to_update == 1)), self.done.eq(0), self.idle.eq(0)]
+        m.d.sync += [self.updated.eq(updates), self.done.eq(0), self.idle.eq(0)]
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += [self.i.ready.eq(1), load.eq(self.i.valid)]
@@ -198,6 +159,51 @@ class Updater(wiring.Component):
                     m.d.sync += [releasing.eq(0), self.done.eq(1)]
                     m.next = "IDLE"
         return m
+
+    def _update(self, m: Module, batch: data.View, begin: Signal, under_way: BurstQueue, last_beat: Signal) -> Signal:
+        """Gradients meet rows; returns a pulse with the last beat of all."""
+        config = self.config
+        reducer = Reducer(words=config.words)
+        m.submodules.reducer = reducer
+        m.submodules.results = results = BurstQueue(32 * config.words, depth=RESULTS)
+        room = Signal(range(RESULTS + 1), init=RESULTS)
+        failed, take, leaves = Signal(), Signal(), Signal()
+        gradients, rows = self.i_gradients, self.i_rows
+        free = Signal()
+        m.d.comb += [
+            free.eq((room != 0) & ~failed & ~gradients.payload.error),
+            gradients.ready.eq(free & rows.valid), rows.ready.eq(free & gradients.valid),
+            take.eq(free & rows.valid & gradients.valid),
+            leaves.eq(results.o.valid & results.o.ready),
+            reducer.i_valid.eq(take), reducer.rate.eq(self.rate), reducer.i.operation.eq(UPDATE),
+            reducer.i.x.eq(gradients.payload.data), reducer.i.y.eq(rows.payload),
+            self.v_mul.eq(reducer.v_mul), self.v_add.eq(reducer.v_add), self.error.eq(failed),
+        ]
+        m.d.sync += room.eq(room + leaves - take)
+        with m.If(gradients.valid & gradients.payload.error):
+            m.d.sync += failed.eq(1)
+
+        # -- Results, to the embedding buffer at once and to memory as the port takes them.
+        beat, ends = Signal(ROW_BEATS_LOG2_MAX), Signal()
+        to_update = Signal.like(batch.rows, reset_less=True)
+        m.d.comb += [
+            ends.eq(reducer.o_valid & (beat == last_beat)),
+            self.o_write.valid.eq(reducer.o_valid), self.o_write.payload.slot.eq(under_way.o.payload),
+            self.o_write.payload.beat.eq(beat), self.o_write.payload.words.eq(reducer.o.words),
+            under_way.o.ready.eq(ends),
+            results.i.valid.eq(reducer.o_valid), results.i.payload.eq(reducer.o.words.as_value()),
+            self.o_write_data.valid.eq(results.o.valid), self.o_write_data.payload.data.eq(results.o.payload),
+            results.o.ready.eq(self.o_write_data.ready),
+        ]
+        with m.If(reducer.o_valid):
+            m.d.sync += beat.eq(Mux(beat == last_beat, 0, beat + 1))
+        with m.If(begin):
+            m.d.sync += to_update.eq(batch.rows)
+        with m.Elif(ends):
+            m.d.sync += to_update.eq(to_update - 1)
+        last = Signal()
+        m.d.comb += last.eq(ends & (to_update == 1))
+        return last
 
     def _fetch(self, m: Module, batch: data.View, begin: Signal, scale: Signal) -> None:
         """Requests of all gradients."""
@@ -250,7 +256,7 @@ class Updater(wiring.Component):
     def _write(self, m: Module, going: BurstQueue, part_beats: Signal, last_part: Signal) -> None:
         """A request for each part of each row that goes back."""
         beat_log2 = (self.config.beat_bytes - 1).bit_length()
-        at, part, held = Signal(38, reset_less=True), Signal(ROW_BEATS_LOG2_MAX), Signal()
+        at, part, held = Signal(32, reset_less=True), Signal(ROW_BEATS_LOG2_MAX), Signal()
         o = self.o_write_requests
         address = Signal(64, reset_less=True)
         move, final = Signal(), Signal()
