@@ -83,7 +83,7 @@ class Bench:
         else:
             self.to_read[client].extend(places)
 
-    async def run(self, cold, sample_beats, batch, *, until=None, cycles=100_000):
+    async def run(self, cold, sample_beats, batch, *, until=None, cycles=20_000):
         """Sends samples of these classes, flushes, and waits until all mini-batches were read; or stops after `until`
         cycles."""
         dut, model = self.dut, self.model
