@@ -1,18 +1,283 @@
-"""The Hotline core: which rows its logger finds hot, and what comes of it.
+"""The Hotline core's logger: which rows it finds hot, beside the oracle and other caches, and what comes of it.
 
-Each part has functions of its own that yield rows; `rows` puts them together.
+Rows are placed as the core places them (golden.hotline.randomizer), and all policies see the same accesses. The
+oracle counts the whole log and takes the rows that it accesses most.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from bench.framework import Row, bench
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from bench.framework import Row, at_least, at_most, bench, figure
+from gen.criteo import BLOCK, ClickLog
+from gen.tools import build_folder
+from gen.trace import Trace, movielens, read
+from golden.hotline.bank import ID_BITS, STALE, VALID, WAYS, oracle, run
+from golden.hotline.randomizer import permute
+
+BANKS = 16
+AGE_LOG2 = 5                # insert_log2 of the presets
+ZIPF_ROWS, ZIPF_ACCESSES = 2_000_000, 20_000_000
+ZIPF = ((1.05, 1 << 14, 0.947), (0.90, 1 << 14, None), (1.20, 1 << 14, None), (1.05, 1 << 17, None))
+PEERS = ("LRU", "LFU", "S3FIFO", "Sieve", "WTinyLFU")
+LOGS = ("anime_420k", "msweb", "openbandit_60k")
+MATTERS = 0.99              # with fewer accesses to hot rows hardly a sample of many indices is popular
+CALIBRATION = "criteo_kaggle_calibration.json"
+SIZES = tuple(1 << bits for bits in range(17, 24))      # of the logger, in rows
+PRESET_SIZES = {1 << 19: "hotline_fpga", 1 << 22: "hotline"}
+LEARNED = 0.05              # of Criteo's samples, as the thesis learns from
+CRITEO_SAMPLES = 45_840_617
+JUDGED = 1 << 18            # samples of Criteo, none of them learned from, that are judged popular or not
+TABLE_BITS = 24             # of a row within its table, where the table's number stands above it
+
+
+class Logger:
+    """The logger of `entries` rows, without the core around it."""
+
+    def __init__(self, entries: int, rows: int, *, banks: int = BANKS, randomized: bool = True):
+        sets = entries // banks // WAYS
+        self.bits = (banks - 1).bit_length(), (sets - 1).bit_length()
+        self.domain_bits = max(20, sum(self.bits) + ID_BITS)
+        if rows > 1 << self.domain_bits:
+            raise ValueError(f"{entries} entries name {1 << self.domain_bits} rows at the most, not {rows}")
+        self.randomized = randomized
+        self.image = np.zeros((banks, sets, WAYS), np.uint32)
+        self.counts = np.zeros(banks, np.uint32)
+
+    def place(self, rows: NDArray[np.int64]) -> tuple[NDArray, NDArray, NDArray]:
+        """(bank, set, id) of row numbers."""
+        number = permute(rows, self.domain_bits) if self.randomized else rows
+        bank_bits, set_bits = self.bits
+        return (number & (1 << bank_bits) - 1, number >> bank_bits & (1 << set_bits) - 1,
+                number >> bank_bits + set_bits & (1 << ID_BITS) - 1)
+
+    def learn(self, rows: NDArray[np.int64]) -> None:
+        run(self.image, self.counts, *self.place(rows), AGE_LOG2, True)
+
+    def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return run(self.image, self.counts, *self.place(rows.ravel()), AGE_LOG2, False)[0].reshape(rows.shape)
+
+
+@njit(cache=True)
+def _thesis(image: NDArray, banks: NDArray, sets: NDArray, ids: NDArray) -> None:
+    """SRRIP as the thesis names it: a hit sets 0, every miss comes in with 2, all age until one is stale."""
+    for at in range(len(banks)):
+        ways = image[banks[at], sets[at]]
+        found, empty, most = -1, -1, np.int64(0)
+        for way in range(WAYS - 1, -1, -1):
+            entry = np.int64(ways[way])
+            if not entry & VALID:
+                empty = way
+            elif entry & (1 << ID_BITS) - 1 == ids[at]:
+                found = way
+            most = max(most, entry >> ID_BITS & 3)
+        if found >= 0:
+            ways[found] = ids[at] | VALID
+            continue
+        if empty < 0:
+            for way in range(WAYS - 1, -1, -1):
+                ways[way] += (STALE - most) << ID_BITS
+                if ways[way] >> ID_BITS & 3 == STALE:
+                    empty = way
+        ways[empty] = ids[at] | 2 << ID_BITS | VALID
+
+
+def held_by_sets(logger: Logger, accesses: NDArray[np.int64]) -> int:
+    """Accesses to the rows that a perfect choice would hold, four of each set."""
+    rows = np.flatnonzero(accesses)
+    bank, at, _ = logger.place(rows)
+    where = at * len(logger.image) + bank
+    order = np.lexsort((-accesses[rows], where))
+    first = np.concatenate([[True], np.diff(where[order]) != 0])
+    rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    return int(accesses[rows[order[rank < WAYS]]].sum())
+
+
+def held(logger: Logger, accesses: NDArray[np.int64]) -> int:
+    """Accesses to the rows that the logger holds."""
+    rows = np.flatnonzero(accesses)
+    return int(accesses[rows[logger.holds(rows)]].sum())
+
+
+def peers(rows: NDArray[np.int64], accesses: NDArray[np.int64], entries: int) -> Iterator[tuple[str, int]]:
+    """(name, accesses to the rows that it holds in the end) of libcachesim's fully associative caches."""
+    import libcachesim
+
+    request: Any = libcachesim.Request()
+    request.obj_size = 1
+    build_folder().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=build_folder()) as folder:
+        path = Path(folder) / "accesses"
+        record = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
+        with open(path, "wb") as file:
+            for start in range(0, len(rows), 1 << 20):
+                part = np.zeros(len(rows[start:start + (1 << 20)]), record)
+                part["id"], part["size"], part["next"] = rows[start:start + (1 << 20)], 1, -1
+                file.write(part.tobytes())
+        for name in PEERS:
+            cache: Any = getattr(libcachesim, name)(cache_size=entries, hashpower=16)
+            cache.process_trace(libcachesim.TraceReader(
+                trace=str(path), trace_type=libcachesim.TraceType.ORACLE_GENERAL_TRACE))
+            total = 0
+            for row in np.flatnonzero(accesses).tolist():
+                request.obj_id = row
+                if cache.find(request, update_cache=False) is not None:
+                    total += int(accesses[row])
+            yield name, total
+
+
+def zipf(exponent: float) -> NDArray[np.int64]:
+    """Accesses to rows whose popularity falls as rank**-exponent, the ranks scattered over the table."""
+    random = np.random.default_rng(11)
+    share = np.cumsum(np.arange(1, ZIPF_ROWS + 1) ** -exponent)
+    rank = np.searchsorted(share, random.random(ZIPF_ACCESSES) * share[-1])
+    return random.permutation(ZIPF_ROWS)[rank]
+
+
+def coverage() -> Iterator[Row]:
+    """Figure 6.6: accesses to the rows found hot, over those of the oracle's."""
+    for exponent, entries, target in ZIPF:
+        rows = zipf(exponent)
+        accesses = np.bincount(rows, minlength=ZIPF_ROWS)
+        best = oracle(accesses, entries)
+        name = f"hotline.coverage.zipf{exponent:.2f}.{entries >> 10}k"
+        what = f"Zipf {exponent:.2f}, {entries:,} hot rows"
+        logger, plain = Logger(entries, ZIPF_ROWS), Logger(entries, ZIPF_ROWS)
+        logger.learn(rows)
+        _thesis(plain.image, *plain.place(rows))
+        share = held(logger, accesses) / best
+        text = f"{what} of {ZIPF_ROWS:,}: accesses that they take, over the oracle's"
+        yield at_least(name, text, share, "", target) if target else figure(name, text, share, "")
+        yield figure(f"{name}.oracle", f"{what}: the oracle's share of all accesses", 100 * best / len(rows), "%")
+        yield figure(f"{name}.sets", f"{what}: a perfect choice, four of each set",
+                     held_by_sets(logger, accesses) / best, "of the oracle's")
+        yield figure(f"{name}.srrip", f"{what}: plain SRRIP, every miss comes in", held(plain, accesses) / best,
+                     "of the oracle's")
+        if target:
+            for peer, total in peers(rows, accesses, entries):
+                yield figure(f"{name}.{peer.lower()}", f"{what}: {peer}, fully associative", total / best,
+                             "of the oracle's")
+
+
+def logs() -> Iterator[tuple[str, Trace]]:
+    """(name, log); those of the folder HOTRAIL_DATA are left out where they are not there."""
+    yield "movielens", movielens()
+    folder = os.environ.get("HOTRAIL_DATA")
+    for file in LOGS:
+        if folder and (Path(folder) / f"{file}.npz").exists():
+            yield file.split("_")[0], read(Path(folder) / f"{file}.npz")
+
+
+def in_samples(log: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """(row number, sample) of every access, sample by sample, tables one behind the other; and all their rows."""
+    rows, samples, first = [], [], 0
+    for name, indices in log.indices.items():
+        offsets = log.offsets.get(name, np.arange(len(indices) + 1))
+        rows.append(indices + first)
+        samples.append(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)))
+        first += log.rows[name]
+    sample = np.concatenate(samples)
+    order = np.argsort(sample, kind="stable")
+    return np.concatenate(rows)[order], sample[order], first
+
+
+def popular_samples(hot: NDArray[np.bool_], sample: NDArray[np.int64]) -> float:
+    """The share of samples all of whose rows are hot, in %."""
+    return 100 * (1 - np.count_nonzero(np.bincount(sample, weights=~hot)) / (sample.max() + 1))
+
+
+def real_logs() -> Iterator[Row]:
+    """Figures 6.6, 6.8 and 7.7 on real logs: each is learned whole, then judged."""
+    for name, log in logs():
+        rows, sample, count = in_samples(log)
+        # A training run shuffles its samples; these logs are sorted by user or time.
+        turn = np.random.default_rng(3).permutation(sample.max() + 1)
+        order = np.argsort(turn[sample], kind="stable")
+        accesses = np.bincount(rows, minlength=count)
+        entries = 256
+        while True:
+            best = oracle(accesses, entries) / len(rows)
+            logger, unshuffled, bare = (Logger(entries, count, randomized=kind != "bare")
+                                        for kind in ("shuffled", "as it comes", "bare"))
+            logger.learn(rows[order])
+            unshuffled.learn(rows)
+            bare.learn(rows[order])
+            id, what = f"hotline.coverage.{name}.{entries}", f"{name}, {entries:,} of {count:,} rows"
+            short = 100 * (best - held(logger, accesses) / len(rows))
+            text = f"{what}: accesses short of the oracle's {100 * best:.1f} %"
+            yield at_most(id, text, short, "points", 1) if best >= MATTERS else figure(id, text, short, "points")
+            yield figure(f"{id}.sets", f"{what}: the same, a perfect choice, four of each set",
+                         100 * (best - held_by_sets(logger, accesses) / len(rows)), "points")
+            yield figure(f"{id}.unshuffled", f"{what}: the same, samples in the order of the log",
+                         100 * (best - held(unshuffled, accesses) / len(rows)), "points")
+            for kind, chosen in (("", logger), (".bare", bare)):
+                yield figure(f"hotline.popular.{name}.{entries}{kind}",
+                             f"{what}: popular samples" + (", without the randomizer" if kind else ""),
+                             popular_samples(chosen.holds(rows), sample), "% of samples")
+            if entries >= count:
+                break
+            entries *= 2
+
+
+def criteo() -> Iterator[Row]:
+    """Figures 6.8 and 7.7: popular samples of a Criteo Kaggle trace over the logger's size."""
+    path = Path(os.environ.get("HOTRAIL_DATA", "")) / CALIBRATION
+    if not os.environ.get("HOTRAIL_DATA") or not path.exists():
+        return
+    log = ClickLog(path)
+    first = np.concatenate([[0], np.cumsum(log.rows)[:-1]])
+    above = np.arange(len(first)) << TABLE_BITS
+    total = sum(log.rows)
+    loggers = {size: Logger(size, total) for size in SIZES}
+    # Without the randomizer, as the thesis merges table and index; real logs number rows as they are first met, so
+    # that hot ones lie in front.
+    bare = {size: Logger(size, 1 << TABLE_BITS + 5, randomized=False) for size in PRESET_SIZES}
+    mixed = {size: Logger(size, 1 << TABLE_BITS + 5) for size in PRESET_SIZES}
+    learned = int(CRITEO_SAMPLES * LEARNED)
+    for ranks in log.ranks(learned):
+        rows = (_rows(log, ranks) + first).ravel()
+        for logger in loggers.values():
+            logger.learn(rows)
+        for logger in (*bare.values(), *mixed.values()):
+            logger.learn((ranks + above).ravel())
+    start = -(-learned // BLOCK) * BLOCK
+    judged = np.concatenate(list(log.ranks(JUDGED, start)))
+    rows = _rows(log, judged) + first
+    for size, logger in loggers.items():
+        name = f" (preset {PRESET_SIZES[size]})" if size in PRESET_SIZES else ""
+        what = f"Criteo Kaggle's shape, {size:,} hot rows{name}, {100 * LEARNED:g} % learned"
+        hot = logger.holds(rows)
+        ideal = judged < log.hottest(size)
+        yield figure(f"hotline.popular.criteo.{size >> 10}k", f"{what}: popular samples", 100 * hot.all(axis=1).mean(),
+                     "% of samples")
+        yield figure(f"hotline.popular.criteo.{size >> 10}k.oracle", "the same, the oracle's rows",
+                     100 * ideal.all(axis=1).mean(), "% of samples")
+        yield figure(f"hotline.coverage.criteo.{size >> 10}k", f"{what}: accesses that they take, over the oracle's",
+                     hot.mean() / ideal.mean(), "")
+    for size in PRESET_SIZES:
+        for kind, logger in (("bare", bare[size]), ("mixed", mixed[size])):
+            yield figure(f"hotline.popular.criteo.{size >> 10}k.{kind}",
+                         f"Criteo Kaggle's shape, hot rows in front, {size:,} hot rows: popular samples, with"
+                         + ("out the randomizer" if kind == "bare" else " it"),
+                         100 * logger.holds(judged + above).all(axis=1).mean(), "% of samples")
+
+
+def _rows(log: ClickLog, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.stack([log.row(table, ranks[:, table]) for table in range(ranks.shape[1])], axis=1)
+
 
 #: What is measured, in this order.
-PARTS: list[Callable[[], Iterable[Row]]] = []
+PARTS: list[Callable[[], Iterable[Row]]] = [coverage, real_logs, criteo]
 
 
 @bench("hotline")
 def rows() -> Iterator[Row]:
-    """The logger's choice of hot rows beside the oracle's and other caches', popular samples, accesses issued."""
+    """The logger's choice of hot rows beside the oracle's and other caches', and the samples that it makes popular."""
     for part in PARTS:
         yield from part()
