@@ -8,6 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.hotline.scheduler import Scheduler as Model
+from golden.hotline.scheduler import pool
 from hw.hotline.scheduler import BankScheduler
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
@@ -16,7 +17,9 @@ from verif.bench.stream import always, bursty, sometimes
 
 TAG, PAYLOAD = 5, 13
 SHAPES = {"tiny": (8, 8, 32), "deep": (16, 4, 8), "broad": (4, 16, 16)}    # lanes, banks, queue
+# "deep" has hardly the places that one run needs.
 LANES, BANKS, QUEUE = SHAPES[os.environ.get("SCHEDULER", "tiny")]
+ROOMY = QUEUE >= 2 * LANES
 
 
 def waves(random, count, *, weights=None, density=1.0):
@@ -126,10 +129,115 @@ async def random_match_golden(dut):
     await bench.run(waves(random, 600) + waves(random, 150, density=0.4))
 
 
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """Waves that come late; and banks that are slower than what comes: one hot, until its queue is full and all
+    releases stop, and all accesses to one bank, waves of which are cut into parts."""
+    random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
+    for flow in (lambda: sometimes(0.3, pauses), lambda: bursty(pauses)):
+        bench = await Bench.begin(dut, flow)
+        await bench.run(waves(random, 120) + waves(random, 60, density=0.5))
+    for share, count in ((0.5, 200), (1.0, 80), (2 / min(LANES, BANKS), 200)):
+        weights = np.full(BANKS, (1 - share) / (BANKS - 1))
+        weights[BANKS // 2] = share
+        bench = await Bench.begin(dut)
+        made = waves(random, count, weights=weights)
+        await bench.run(made)
+        hot = sum(access is not None and access[0] == BANKS // 2 for wave in made for access in wave[1])
+        issued = [issue[0] for issue in bench.issues if issue[1] == BANKS // 2]
+        assert len(issued) == hot
+        if share == 1:
+            assert np.ptp(issued) == hot - 1, "a gap in what the only bank gets"
+        # The bank that is asked most sets the pace: it hardly ever waits for the others.
+        assert np.ptp(issued) <= hot * (1.05 if ROOMY else 1.25) + 20, (np.ptp(issued), hot)
+        assert max(np.diff(bench.taken_at)) > 1, "the waves were never held up"
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """The first access after `latency` cycles; waves without conflicts at full rate; random ones as fast as through an
+    ideal queue with as many places."""
+    random = np.random.default_rng(seed("rate"))
+    bench = await Bench.begin(dut)
+    await bench.run([(1, [(BANKS - 1, 3)] + [None] * (LANES - 1))])
+    latency = int(os.environ["SCHEDULER_LATENCY"])
+    assert bench.issues[0][0] - bench.taken_at[0] == latency, bench.issues[0][0] - bench.taken_at[0]
+    assert bench.released_at[0] - bench.taken_at[0] in (latency, latency + 1)
+    # As many accesses for each bank as it can take, and no more, in every wave.
+    count = 100
+    most = min(LANES, BANKS)
+    bench = await Bench.begin(dut)
+    await bench.run([(k % 32, [(int(bank), k) for bank in random.permutation(BANKS)[:most]] + [None] * (LANES - most))
+                     for k in range(count)])
+    assert np.ptp(bench.taken_at) == count - 1
+    assert len({issue[0] for issue in bench.issues}) == count
+    made = waves(random, 700)
+    bench = await Bench.begin(dut)
+    await bench.run(made, until=700 * LANES // BANKS)
+    banks = np.array([access[0] for wave in made for access in wave[1]])
+    begin = bench.cycle // 5
+    rate = sum(issue[0] >= begin for issue in bench.issues) / (bench.cycle - begin)
+    ideal = min(pool(banks, count=BANKS, queue=QUEUE), LANES)
+    assert rate >= (0.98 if ROOMY else 0.5) * ideal, (rate, ideal)
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset with waves in every stage and accesses waiting: nothing is left, all credits are back."""
+    random = np.random.default_rng(seed("reset"))
+    weights = np.full(BANKS, 0.4 / (BANKS - 1))
+    weights[1] = 0.6
+    for skew in (None, weights, None):
+        bench = await Bench.begin(dut)
+        await bench.run(waves(random, 300, weights=skew), until=int(random.integers(20, 150)))
+        bench = await Bench.begin(dut)
+        await bench.run(waves(random, 60))
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """Empty waves in a row and between others; the first and the last lane and bank alone; all lanes at the first and
+    at the last bank; runs of exactly as many as there are columns and one more; payloads of all ones."""
+    random = np.random.default_rng(seed("corners"))
+    top = (1 << PAYLOAD) - 1
+    none = [None] * LANES
+    made = [(k, none) for k in range(5)]
+    for bank in (0, BANKS - 1):
+        for lane in (0, LANES - 1):
+            made.append(((1 << TAG) - 1, [*none[:lane], (bank, top), *none[lane + 1:]]))
+            made.append((0, none))
+        made.append((1, [(bank, top - lane) for lane in range(LANES)]))
+    for run in (1, 2, 7, 8, 9, LANES):
+        for bank in (0, 1, BANKS - 2, BANKS - 1):
+            lanes = [(bank, lane) if lane < run else (int(random.integers(BANKS)), top) for lane in range(LANES)]
+            made.append((run, [lanes[k] for k in random.permutation(LANES)]))
+    bench = await Bench.begin(dut)
+    await bench.run(made)
+    # Always the same column: runs of one that replace each other, behind some that fill the bank's queue.
+    same = [(7, [(1, k)] + [(0, lane) for lane in range(1, LANES)]) for k in range(30)]
+    bench = await Bench.begin(dut)
+    await bench.run(same + [(8, [*none[:LANES - 1], (0, k)]) for k in range(100)] + same)
+
+
+
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize("name", SHAPES)
 def test_scheduler(name, number):
     lanes, banks, queue = SHAPES[name]
-    simulate(BankScheduler(lanes=lanes, banks=banks, queue=queue, payload=PAYLOAD, tag=TAG),
-             "verif.test_hotline_scheduler", name=f"hotline_scheduler_{name}", tests=2, seed=number,
-             env={"SCHEDULER": name})
+    unit = BankScheduler(lanes=lanes, banks=banks, queue=queue, payload=PAYLOAD, tag=TAG)
+    simulate(unit, "verif.test_hotline_scheduler", name=f"hotline_scheduler_{name}", tests=6, seed=number,
+             env={"SCHEDULER": name, "SCHEDULER_LATENCY": unit.latency})
+
+
+@pytest.mark.parametrize("change,sentence", [
+    (dict(lanes=12), "lanes must be a power of two from 4 to 64, not 12"),
+    (dict(lanes=128), "lanes must be a power of two from 4 to 64, not 128"),
+    (dict(banks=1), "banks must be a power of two from 2 to 64, not 1"),
+    (dict(queue=4), "queue must be a power of two from 8 to 4096, not 4"),
+    (dict(payload=0), "payload must be at least 1 bit, not 0"),
+    (dict(tag=0), "tag must be at least 1 bit, not 0"),
+])
+def test_illegal_config_wrong(change, sentence):
+    with pytest.raises(ValueError) as caught:
+        BankScheduler(**{**dict(lanes=8, banks=8, queue=32, payload=4, tag=1), **change})
+    assert str(caught.value) == sentence

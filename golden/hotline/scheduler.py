@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Scheduler", "order"]
+__all__ = ["Scheduler", "order", "pool"]
 
 COLUMNS = 8
 MARGIN = 8
@@ -25,6 +25,21 @@ def order(banks: Sequence[int | None]) -> list[int]:
     """The lanes that have an access, whose bank is given, by bank and equal ones by lane."""
     return sorted((lane for lane, bank in enumerate(banks) if bank is not None),
                   key=lambda lane: (banks[lane], lane))
+
+
+def pool(banks: np.ndarray, *, count: int, queue: int) -> float:
+    """Accesses issued a cycle by an ideal queue: of `queue` places, which take the next accesses in every cycle,
+    each of `count` banks gets one, if one is for it. banks: of all accesses, in order."""
+    waits = np.zeros(count, np.int64)
+    at = cycles = 0
+    while True:
+        room = queue - int(waits.sum())
+        if at + room > len(banks):
+            return (at - int(waits.sum())) / max(cycles, 1)
+        waits += np.bincount(banks[at:at + room], minlength=count)
+        at += room
+        waits -= waits > 0
+        cycles += 1
 
 
 class _Queue:
@@ -82,6 +97,7 @@ class Scheduler:
         self._splitting: deque = deque([None] * splitting)
         self._waves, self._parts = _Queue(), _Queue()
         self._ahead = self._behind = 0
+        self._left = (False, False)
         self._may_split = False
         self._part, self._cost = 0, 0
         # The release stage.
@@ -193,9 +209,11 @@ class Scheduler:
         self._sorting.appendleft(self._sorted(*taken) if taken else None)
         self._parts.step(self._splitting.pop(), load is not None)
         self._waves.step(self._sorting.pop(), final)
-        self._ahead += (taken is not None) - final
+        # What left is counted a cycle late.
+        left, self._left = self._left, (final, load is not None)
+        self._ahead += (taken is not None) - left[0]
         self.ready = self._ahead < self.room
-        self._behind += (part is not None) - (load is not None)
+        self._behind += (part is not None) - left[1]
         self._may_split = self._behind < self.room
 
     def _sorted(self, tag: int, lanes: Sequence[Access | None]) -> _Wave:

@@ -1,6 +1,6 @@
 """The accesses that wait for one bank."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -56,11 +56,16 @@ class BankQueue(wiring.Component):
         run_layout = data.StructLayout({"column": column_bits, "more": column_bits, "tag": self.tag})
         run, comes = Signal(run_layout, reset_less=True), Signal()
         for c in range(columns):
-            offset = Signal(column_bits, name=f"offset_{c}")
             select = Signal(self.row_bits + 1, name=f"select_{c}", reset_less=True)
-            m.d.comb += [offset.eq(c - column), self.o_select[c].eq(select)]
-            m.d.sync += [takes[c].eq(i.valid & (offset <= i.more)),
-                         select.eq(Cat((row + (c < column))[:self.row_bits], ~i.older))]
+            # Whether c is among the `more` columns behind the first one: six bits, one LUT.
+            reached = sum(((c - first) % columns <= more) << (more << column_bits | first)
+                          for more in range(columns) for first in range(columns))
+            wraps = Const((1 << columns) - (2 << c), columns).bit_select(column, 1)
+            m.d.comb += self.o_select[c].eq(select)
+            m.d.sync += [
+                takes[c].eq(i.valid & Const(reached, columns * columns).bit_select(Cat(column, i.more), 1)),
+                select.eq(Cat((row + wraps)[:self.row_bits], ~i.older)),
+            ]
         m.d.sync += [
             comes.eq(i.valid), run.column.eq(column), run.more.eq(i.more),
             run.tag.eq(Mux(i.older, self.i_tags.older, self.i_tags.newer)), writes.eq(takes),
