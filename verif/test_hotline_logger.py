@@ -18,9 +18,8 @@ from verif.bench.stream import Monitor, Sink, Source, always, bursty, never, som
 
 CONFIGS = {
     "tiny": replace(TINY, sets=32, waves=32, queue=64),
-    # More banks than lanes, few waves; and more lanes than banks.
-    "wide": replace(TINY, lanes=8, banks=16, sets=16, waves=4, insert_log2=0),
-    "narrow": replace(TINY, lanes=16, banks=4, sets=16, waves=64, queue=128, insert_log2=1),
+    # More lanes than banks, few waves.
+    "narrow": replace(TINY, lanes=16, banks=4, sets=16, waves=4, queue=128, insert_log2=0),
 }
 CONFIG = CONFIGS[os.environ.get("LOGGER", "tiny")]
 LANES, BANKS, SETS, BITS = CONFIG.lanes, CONFIG.banks, CONFIG.sets, CONFIG.domain_bits
@@ -179,7 +178,7 @@ async def random_match_golden(dut):
     random = np.random.default_rng(seed("random"))
     bench = await Bench.begin(dut)
     for turn in range(3):
-        bench.put(draw(random, 400, learn=[0.7, 1, 0.2][turn]))
+        bench.put(draw(random, 250, learn=[0.7, 1, 0.2][turn]))
         await bench.quiet()
         await bench.save()
         places = [(int(random.integers(BANKS)), int(random.integers(SETS))) for _ in range(30)]

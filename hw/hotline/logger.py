@@ -40,10 +40,11 @@ class LaneAnswers(wiring.Component):
     """What the banks answered to one lane, wave by wave.
 
     Parameters  banks, waves
-    Members     i: In, of each bank, valid: an answer to this lane comes, of wave `wave`; hit, way; wave, bank: In, whose
-                answer is asked for; o: Out, hit and way
+    Members     i: In, of each bank, valid: an answer to this lane comes, of wave `wave`; hit, way; wave, bank: In,
+                whose answer is asked for; o: Out, hit and way
     Timing      an answer is there in the next cycle; o follows wave and bank within the cycle
     Reset       nothing is reset: only answers that came are asked for
+    Tests       verif/test_hotline_logger.py
     """
 
     def __init__(self, *, banks: int, waves: int):
@@ -94,8 +95,8 @@ class Logger(wiring.Component):
                 `sets` cycles and 3, a set of an image 1 each. busy, error, hits and accesses come from registers, some
                 cycles late
     Handshake   i.ready, o.valid and o.payload come from registers; i_image.ready and i_ask.ready are low while
-                waves are inside. i.ready is low from the cycle after `clear` until all sets are cleared; i_ask waits for
-                i_image
+                waves are inside. i.ready is low from the cycle after `clear` until all sets are cleared; i_ask waits
+                for i_image, its ready depends on that one's valid
     Numerics    a bank's accesses take effect in the order of waves, and of lanes in a wave, whatever the timing;
                 an answer is of the set before the access. Bit-exact
     Faults      an entry with wrong parity counts as empty, also in an image; error names the lowest bank of the first
@@ -133,11 +134,12 @@ class Logger(wiring.Component):
         inside, after = Signal(range(config.waves + 1)), Signal(range(config.waves + 1))
         empty, room = Signal(init=1), Signal(init=1)
         clearing = Signal()
-        leaves = Signal()
+        leaves, left = Signal(), Signal()       # the second a cycle later, for o.ready comes late
         m.d.comb += [
             self.i.ready.eq(room),
-            after.eq(inside + (self.i.valid & room) - leaves),
+            after.eq(inside + (self.i.valid & room) - left),
         ]
+        m.d.sync += left.eq(leaves)
         m.d.sync += [
             inside.eq(after), empty.eq(after == 0), room.eq((after != config.waves) & ~clearing & ~self.clear),
         ]
@@ -145,7 +147,7 @@ class Logger(wiring.Component):
         scheduler, numbers = self._waves(m, platform, slot_bits)
         ask, write, loading = self._images_in(m, empty, clearing)
         answers = self._banks(m, platform, scheduler, ask, write, slot_bits)
-        self._answers(m, platform, scheduler, answers, numbers, slot_bits, leaves)
+        self._answers(m, platform, scheduler, answers, numbers, slot_bits, leaves, left)
         held = self._images_out(m, ask, answers)
         self._errors(m, answers)
         m.d.sync += self.busy.eq(~empty | clearing | self.clear | self.i.valid | self.i_image.valid | loading | held)
@@ -265,7 +267,8 @@ class Logger(wiring.Component):
             answers.append(bank.o)
         return answers
 
-    def _answers(self, m: Module, platform, scheduler, banks, numbers, slot_bits: int, leaves: Signal) -> None:
+    def _answers(self, m: Module, platform, scheduler, banks, numbers, slot_bits: int, leaves: Signal,
+                 left: Signal) -> None:
         """Answers into the lanes' memories; the oldest wave's, when all are in, from there to the output."""
         config = self.config
         lane_bits = (config.lanes - 1).bit_length()
@@ -297,16 +300,17 @@ class Logger(wiring.Component):
                     & ~Cat(answer.valid & (answer.tag[lane_bits:] == head) for answer in banks).any()),
             leaves.eq(there & move),
         ]
-        after = Signal.like(due)
-        m.d.comb += after.eq(due + told[-1] - done)
-        m.d.sync += [due.eq(after), some.eq(after != 0), head.eq(head + done)]
+        # Whether a wave is done shows late: it only chooses, and the sums stand beside.
+        m.d.sync += some.eq(told[-1] | (due[1:] != 0) | (due[0] & ~done))
+        with m.If(told[-1] != done):
+            m.d.sync += due.eq(due + Mux(told[-1], 1, -1))
+        with m.If(done):
+            m.d.sync += head.eq(head + 1)
         with m.If(~there | move):
             m.d.sync += [there.eq(done), at.eq(head)]
 
         # -- Its answers.
         valids, hits = [], []
-        fresh = Signal()
-        m.d.sync += fresh.eq(leaves)
         with m.If(move):
             m.d.sync += self.o.valid.eq(there)
         for k, (lane, read) in enumerate(zip(lanes, numbers, strict=True)):
@@ -321,8 +325,8 @@ class Logger(wiring.Component):
                 m.d.sync += [had.eq(valid), hit.eq(valid & lane.o.hit), told_number.eq(Cat(number, lane.o.way))]
             valids.append(had)
             hits.append(hit)
-        _count(m, "accesses", valids, fresh, self.accesses)
-        _count(m, "hits", hits, fresh, self.hits)
+        _count(m, "accesses", valids, left, self.accesses)
+        _count(m, "hits", hits, left, self.hits)
 
     def _images_out(self, m: Module, ask, banks) -> Value:
         """Sets that were asked for, into a queue. Returns whether something is in it."""
