@@ -125,7 +125,7 @@ class HotlineCore(wiring.Component):
         connect_client(m, writes, STATUS, self._frame.o_requests, self._frame.o_data)
         m.d.comb += [
             program.start.eq(self._frame.begin), program.arguments.eq(arguments),
-            self._dispatcher.written.eq(writes.done[MAILBOX]), program.written.eq(writes.done[IMAGE]),
+            self._dispatcher.written.eq(self._sound(m, writes, MAILBOX)), program.written.eq(writes.done[IMAGE]),
             self._frame.done.eq(writes.done[STATUS]),
         ]
         # Registers, for what stands while an instruction is carried out reaches every part.
@@ -153,7 +153,7 @@ class HotlineCore(wiring.Component):
         wiring.connect(m, image.o_ask, logger.i_ask)
         wiring.connect(m, logger.o_image, image.i_image)
         m.d.comb += [
-            lookup.learn.eq(self._job.learn), lookup.begin.eq(program.train), logger.clear.eq(program.clear),
+            lookup.learn.eq(self._job.learn), lookup.begin.eq(program.begin), logger.clear.eq(program.clear),
             image.start_save.eq(program.start_save), image.start_load.eq(program.start_load),
             program.moved.eq(image.done), self._frames.batch.eq(self._job.batch),
             self._frames.flush.eq(program.flush), program.flushed.eq(self._frames.flushed),
@@ -199,8 +199,15 @@ class HotlineCore(wiring.Component):
             gather.rows.eq(arguments.rows), gather.rows_beats.eq(arguments.rows_beats),
             gather.landed.eq(embeddings.landed), gather.released.eq(updater.done),
             updater.rate.eq(self._job.rate), updater.rows.eq(arguments.rows),
-            updater.written.eq(self._row_writes.done[0]),
+            updater.written.eq(self._sound(m, self._row_writes, 0)),
         ]
+
+    def _sound(self, m: Module, port: WritePort, client: int) -> Signal:
+        """What a client's request that was written says, until one fails: nothing is told of what comes after it."""
+        failed, written = Signal(), Signal()
+        m.d.sync += failed.eq((failed | port.error[client]) & ~self._frame.flush)
+        m.d.comb += written.eq(port.done[client] & ~port.error[client] & ~failed)
+        return written
 
     def _pooled(self, m: Module) -> None:
         """Vectors of pooled samples; whoever makes them has the dispatcher's place at both buffers meanwhile."""
