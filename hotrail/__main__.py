@@ -145,5 +145,36 @@ def demo(log: Path | None, user: str, item: str, value: str, lookups: int, colum
     sys.exit(0 if done.passed else 1)
 
 
+@main.command()
+@click.argument("log", required=False, type=click.Path(path_type=Path))
+@click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, else rating].")
+@click.option("--learn", default=0.05, show_default=True, help="Share of the log that is learned from.")
+@click.option("--samples", default=2000, show_default=True, help="Samples behind those that are trained on.")
+@click.option("--batch", type=int, help="Samples of a mini-batch [what a frame holds, at most 64].")
+@click.option("--columns", default=8, show_default=True, help="Embedding dimension.")
+@click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core that the GPU takes a sample.")
+@click.option("--preset", default="tiny", show_default=True, help="The preset whose Hotline core runs.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
+def hotline(log: Path | None, label: str | None, learn: float, samples: int, batch: int | None, columns: int,
+            gpu_cycles: int, preset: str, out: Path | None) -> None:
+    """Deals LOG (.npz, .csv, .tsv or .inter; default: MovieLens-100K) to a GPU beside the simulated card."""
+    from fpga import dealing as flow
+    from fpga.card import CardError
+    from fpga.runs import RunError
+    from hotrail import dealing as report
+    chosen = _presets((preset,))[0]
+    config = chosen.cores.get("hotline")
+    if config is None:
+        raise click.ClickException(f"the preset {preset} has no [hotline]")
+    options = flow.Options(log, label, learn, samples, batch, columns, gpu_cycles)
+    try:
+        done = flow.run(options, config=config, cache=build_folder() / "data", say=click.echo)
+    except (ValueError, CardError, RunError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo("\n".join(flow.lines(done)))
+    page = report.write(done, out or build_folder() / "hotline")
+    click.echo(f"report     {page} and hotline.png beside it")
+
+
 if __name__ == "__main__":
     main()

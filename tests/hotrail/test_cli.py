@@ -90,3 +90,26 @@ def test_bitstream_says_what_it_lacks():
     done = subprocess.run(["make", "bitstream"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode != 0
     assert "needs AMD Vitis" in done.stderr
+
+
+def test_hotline_deals_a_log(monkeypatch, tmp_path):
+    from tests import hotline_logs as make
+    from tests.fpga.test_dealing import a_log
+    from tests.hotline_card import OracleCard
+
+    monkeypatch.setattr("fpga.hotline.open_card",
+                        lambda kind, *, core, preset, **options: OracleCard(make.core(preset)))
+    done = call("hotline", a_log(tmp_path), "--learn", 0.5, "--samples", 100, "--out", tmp_path / "page")
+    assert done.exit_code == 0, done.output
+    assert "every mini-batch gathered" in done.output
+    assert done.output.endswith(f"report     {tmp_path / 'page' / 'index.html'} and hotline.png beside it\n")
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (("nowhere.npz",), "nowhere.npz is not a file"),
+    (("--preset", "screc"), "the preset screc has no [hotline]"),
+    (("--learn", "2"), "learn must be more than 0 and less than 1, not 2"),
+])
+def test_hotline_says_what_is_wrong(arguments, sentence):
+    done = call("hotline", *arguments)
+    assert done.exit_code == 1 and done.output == f"Error: {sentence}\n"
