@@ -20,7 +20,7 @@ class BankQueue(wiring.Component):
                 access comes from: row of places below, the wave (1: the newer one) above; i_places: In, what was
                 selected, in the same cycle; o: Out, {valid, tag, place}; full: Out, a column, or the queue of runs, has
                 fewer than MARGIN places left
-    Timing      an access a cycle; four cycles from `i` to `o` if none waits, `full` three cycles after `i`
+    Timing      an access a cycle; four cycles from `i` to `o` if none waits, `full` four cycles after `i`
     Handshake   none: at most MARGIN further runs after `full`
     Numerics    none
     Reset       drops everything

@@ -47,8 +47,8 @@ class BankSorter(wiring.Component):
                 than this makes a wave heavy
     Members     i_valid, i: In, a wave; o_valid, o: Out, its accesses in order; runs_valid, runs: Out, {ends, heavy,
                 tag} of the wave
-    Timing      a wave a cycle; `o` LATENCY cycles after `i`, runs RUNS_LATENCY cycles
-    Handshake   none; all outputs come from registers
+    Timing      a wave a cycle; o is `latency` cycles behind i, runs `runs_latency` cycles
+    Handshake   none; outputs come from registers, ends by one LUT
     Numerics    none
     Reset       drops what is inside
     Golden      golden.hotline.scheduler.order                          Tests  verif/test_hotline_sorter.py
