@@ -5,7 +5,7 @@ oracle counts the whole log and takes the rows that it accesses most.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +32,7 @@ CALIBRATION = "criteo_kaggle_calibration.json"
 SIZES = tuple(1 << bits for bits in range(17, 24))      # of the logger, in rows
 PRESET_SIZES = {1 << 19: "hotline_fpga", 1 << 22: "hotline"}
 LEARNED = 0.05              # of Criteo's samples, as the thesis learns from
+LEARNED_FROM = (0.01, 0.02, 0.05, 0.1, 0.2)             # by the preset `hotline`
 CRITEO_SAMPLES = 45_840_617
 JUDGED = 1 << 18            # samples of Criteo, none of them learned from, that are judged popular or not
 TABLE_BITS = 24             # of a row within its table, where the table's number stands above it
@@ -225,59 +226,76 @@ def real_logs() -> Iterator[Row]:
             entries *= 2
 
 
-def criteo() -> Iterator[Row]:
-    """Figures 6.8 and 7.7: popular samples of a Criteo Kaggle trace over the logger's size."""
-    path = Path(os.environ.get("HOTRAIL_DATA", "")) / CALIBRATION
-    if not os.environ.get("HOTRAIL_DATA") or not path.exists():
-        return
-    log = ClickLog(path)
-    first = np.concatenate([[0], np.cumsum(log.rows)[:-1]])
-    above = np.arange(len(first)) << TABLE_BITS
-    total = sum(log.rows)
-    loggers = {size: Logger(size, total) for size in SIZES}
-    # Without the randomizer, as the thesis merges table and index; real logs number rows as they are first met, so
-    # that hot ones lie in front.
-    bare = {size: Logger(size, 1 << TABLE_BITS + 5, randomized=False) for size in PRESET_SIZES}
-    mixed = {size: Logger(size, 1 << TABLE_BITS + 5) for size in PRESET_SIZES}
-    learned = int(CRITEO_SAMPLES * LEARNED)
-    for ranks in log.ranks(learned):
-        rows = (_rows(log, ranks) + first).ravel()
-        for logger in loggers.values():
-            logger.learn(rows)
-        for logger in (*bare.values(), *mixed.values()):
-            logger.learn((ranks + above).ravel())
-    start = -(-learned // BLOCK) * BLOCK
-    judged = np.concatenate(list(log.ranks(JUDGED, start)))
-    rows = _rows(log, judged) + first
-    for size, logger in loggers.items():
-        name = f" (preset {PRESET_SIZES[size]})" if size in PRESET_SIZES else ""
-        what = f"Criteo Kaggle's shape, {size:,} hot rows{name}, {100 * LEARNED:g} % learned"
-        hot = logger.holds(rows)
-        ideal = judged < log.hottest(size)
-        yield figure(f"hotline.popular.criteo.{size >> 10}k", f"{what}: popular samples", 100 * hot.all(axis=1).mean(),
-                     "% of samples")
-        yield figure(f"hotline.popular.criteo.{size >> 10}k.oracle", "the same, the oracle's rows",
-                     100 * ideal.all(axis=1).mean(), "% of samples")
-        yield figure(f"hotline.coverage.criteo.{size >> 10}k", f"{what}: accesses that they take, over the oracle's",
-                     hot.mean() / ideal.mean(), "")
-    for size in PRESET_SIZES:
-        for kind, logger in (("bare", bare[size]), ("mixed", mixed[size])):
-            yield figure(f"hotline.popular.criteo.{size >> 10}k.{kind}",
-                         f"Criteo Kaggle's shape, hot rows in front, {size:,} hot rows: popular samples, with"
-                         + ("out the randomizer" if kind == "bare" else " it"),
-                         100 * logger.holds(judged + above).all(axis=1).mean(), "% of samples")
+class Criteo:
+    """A Criteo Kaggle trace and the samples of it, behind all that is learned from, that are judged."""
 
+    WHAT = "Criteo Kaggle's shape"
 
-def _rows(log: ClickLog, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.stack([log.row(table, ranks[:, table]) for table in range(ranks.shape[1])], axis=1)
+    def __init__(self, calibration: Path):
+        self.log = ClickLog(calibration)
+        self.first = np.concatenate([[0], np.cumsum(self.log.rows)[:-1]])
+        self.total = sum(self.log.rows)
+        self.judged = np.concatenate(list(self.log.ranks(JUDGED, round(CRITEO_SAMPLES * max(LEARNED_FROM)) + BLOCK)))
 
+    def numbers(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Row numbers, hot rows scattered over each table."""
+        return np.stack([self.log.row(table, ranks[:, table]) for table in range(ranks.shape[1])], axis=1) + self.first
 
-#: What is measured, in this order.
-PARTS: list[Callable[[], Iterable[Row]]] = [coverage, real_logs, criteo]
+    def in_front(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As the thesis merges table and index, and real logs number rows as they are first met: hot ones first."""
+        return ranks + (np.arange(ranks.shape[1]) << TABLE_BITS)
+
+    def popular(self, logger: Logger, numbers: NDArray[np.int64]) -> float:
+        return 100 * logger.holds(numbers).all(axis=1).mean()
+
+    def sizes(self) -> Iterator[Row]:
+        """Figures 7.7 and 6.8: over the logger's size, and with and without the randomizer."""
+        loggers = {size: Logger(size, self.total) for size in SIZES}
+        front = {(size, randomized): Logger(size, 1 << TABLE_BITS + 5, randomized=randomized)
+                 for size in PRESET_SIZES for randomized in (False, True)}
+        for ranks in self.log.ranks(round(CRITEO_SAMPLES * LEARNED)):
+            scattered, ordered = self.numbers(ranks).ravel(), self.in_front(ranks).ravel()
+            for logger in loggers.values():
+                logger.learn(scattered)
+            for logger in front.values():
+                logger.learn(ordered)
+        numbers = self.numbers(self.judged)
+        for size, logger in loggers.items():
+            name = f" (preset {PRESET_SIZES[size]})" if size in PRESET_SIZES else ""
+            what = f"{self.WHAT}, {size:,} hot rows{name}, {100 * LEARNED:g} % learned"
+            hot, ideal = logger.holds(numbers), self.judged < self.log.hottest(size)
+            yield figure(f"hotline.popular.criteo.{size >> 10}k", f"{what}: popular samples",
+                         100 * hot.all(axis=1).mean(), "% of samples")
+            yield figure(f"hotline.popular.criteo.{size >> 10}k.oracle", f"{what}: the same, the oracle's rows",
+                         100 * ideal.all(axis=1).mean(), "% of samples")
+            yield figure(f"hotline.coverage.criteo.{size >> 10}k",
+                         f"{what}: accesses that they take, over the oracle's", hot.mean() / ideal.mean(), "")
+        for (size, randomized), logger in front.items():
+            yield figure(f"hotline.popular.criteo.{size >> 10}k.front{'' if randomized else '.bare'}",
+                         f"{self.WHAT}, {size:,} hot rows, those of each table in front of it: popular samples, with"
+                         f"{'' if randomized else 'out'} the randomizer",
+                         self.popular(logger, self.in_front(self.judged)), "% of samples")
+
+    def learning(self) -> Iterator[Row]:
+        """Figure 5.2: over what the largest preset's logger has learned from."""
+        size = max(PRESET_SIZES)
+        logger, numbers, done = Logger(size, self.total), self.numbers(self.judged), 0
+        for share in LEARNED_FROM:
+            for ranks in self.log.ranks(round(CRITEO_SAMPLES * share) - done, done):
+                logger.learn(self.numbers(ranks).ravel())
+            done = round(CRITEO_SAMPLES * share)
+            yield figure(f"hotline.learned.criteo.{100 * share:g}",
+                         f"{self.WHAT}, {size:,} hot rows, learned from {100 * share:g} % of the samples: "
+                         "popular samples", self.popular(logger, numbers), "% of samples")
 
 
 @bench("hotline")
 def rows() -> Iterator[Row]:
     """The logger's choice of hot rows beside the oracle's and other caches', and the samples that it makes popular."""
-    for part in PARTS:
-        yield from part()
+    yield from coverage()
+    yield from real_logs()
+    calibration = Path(os.environ.get("HOTRAIL_DATA", "")) / CALIBRATION
+    if os.environ.get("HOTRAIL_DATA") and calibration.exists():
+        criteo = Criteo(calibration)
+        yield from criteo.sizes()
+        yield from criteo.learning()
