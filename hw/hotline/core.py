@@ -37,15 +37,16 @@ class HotlineCore(wiring.Component):
     Source: Hotline ch. 5 and 6, Fig. 6.1, table 6.1; EL-Rec §V.B (rows updated while they are prefetched)
 
     Parameters  config: HotlineConfig
-    Members     s_axi_control: In(AXI4-Lite), ap_ctrl_hs and the arguments of hw.isa.HOTLINE; m00_axi: Out(AXI4), program,
-                samples, doorbell, gradients and hot rows; mini-batches, logger images, result block; m01_axi: Out(AXI4),
-                cold rows, read and written; interrupt: Out
+    Members     s_axi_control: In(AXI4-Lite), ap_ctrl_hs and the arguments of hw.isa.HOTLINE; m00_axi: Out(AXI4),
+                program, samples, doorbell, gradients and hot rows; mini-batches, logger images, result block;
+                m01_axi: Out(AXI4), cold rows, read and written; interrupt: Out
     Shapes      a program of instructions (hw.isa) over samples of whole beats -> mini-batches in the mailbox
     Timing      a beat of samples a cycle, config.lanes indices a cycle; learning, dealing, gathering and updating run
                 side by side
     Numerics    golden.hotline; bit-exact. What is in a mini-batch does not depend on time; which class goes first does
     Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
-                the buffers, and the result block names the cause. The next run starts clean; the logger keeps its entries
+                the buffers, and the result block names the cause. The next run starts clean; the logger keeps its
+                entries
     Reset       everything but what is in the logger and the tables; only with the bus
     Raises      ValueError: see HotlineConfig
     Golden      golden.hotline.train          Tests  tests/fpga/test_card_hotline.py
