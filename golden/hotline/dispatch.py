@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 __all__ = ["GATHERED", "POPULAR", "Scheduler", "beats_of"]
 
 POPULAR, GATHERED = range(2)    # kinds
-AT_GPU = 2                      # mini-batches that keep a GPU busy
 Words = NDArray[np.uint32]
 
 
@@ -38,6 +37,4 @@ class Scheduler:
             return None
         if gathered and not self.pending:
             return GATHERED
-        if gathered and self.begun - self.finished >= AT_GPU:
-            return None     # more of them before its updates would only delay it
         return POPULAR if popular else None

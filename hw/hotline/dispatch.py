@@ -17,7 +17,6 @@ from hw.isa.hotline import KIND
 __all__ = ["Dispatcher", "dispatch_error_layout"]
 
 NUMBER_BITS = 32        # of a mini-batch's number
-AT_GPU = 2              # mini-batches that keep a GPU busy: one that it works on, and the next
 HEADER, SAMPLES, ROWS, VECTORS = range(4)       # what a mini-batch has in the mailbox, in order
 
 
@@ -54,11 +53,9 @@ class Dispatcher(wiring.Component):
                 `start`. TIMEOUT comes `timeout` + 2 cycles after `tell` of a mini-batch while none was with the GPU,
                 `timeout` + 5 after the poll with the last that was finished. `idle` is two cycles late
     Handshake   a gathered one goes before popular ones, but never before the updates of the gathered one before it
-                have been made. While it waits for them, popular ones go as far as AT_GPU mini-batches are not
-                finished: what is in the mailbox before those updates delays all that are gathered. A gathered one's
-                samples have all been read when o_bags is offered: until its last vector the dispatcher reads nothing.
-                Rows are asked for when its last sample has been; answers go from i_query to o_rows by wires. Requests
-                of up to half of the port's queue follow their data
+                have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
+                the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
+                from i_query to o_rows by wires. Requests of up to half of the port's queue follow their data
     Faults      the first of: the GPU claims more than was dealt (OVERRUN), it takes too long (TIMEOUT); what is under
                 way goes on until a reset. A word that went back counts as not changed
     Reset       drops everything; the next mini-batch is number 0
@@ -191,21 +188,19 @@ class Dispatcher(wiring.Component):
         """Which mini-batch may go: how many are in the mailbox, that under way included, and who is there."""
         popular, gathered = self.i_popular, self.i_gathered
         ahead, room, empty = Signal(NUMBER_BITS, reset_less=True), Signal(), Signal()
-        near, may_pass = Signal(), Signal()
         self.may_gather = may_gather = Signal()
         some = popular.valid | gathered.valid
+        able = may_gather | popular.valid
         m.d.comb += [
             may_gather.eq(gathered.valid & ~self.pending),
-            may_pass.eq(~gathered.valid | (self.pending & near)),
             gathered.ready.eq(self.picking & room & ~self.pending & ~self.start),
-            popular.ready.eq(self.picking & room & may_pass & ~self.start),
-            self.take.eq(self.picking & room & (may_gather | (popular.valid & may_pass)) & ~self.start),
+            popular.ready.eq(self.picking & room & ~may_gather & ~self.start),
+            self.take.eq(self.picking & room & able & ~self.start),
         ]
         m.d.sync += [
             ahead.eq(self.number - self.seen), room.eq(ahead < self.job.mailbox_slots), empty.eq(ahead == 0),
-            near.eq(ahead < AT_GPU),
             self.waiting.eq(self.picking & self.outstanding), self.hungry.eq(self.picking & ~some),
-            self.stall_mailbox.eq(self.picking & ~room & (may_gather | (popular.valid & ~gathered.valid))),
+            self.stall_mailbox.eq(self.picking & ~room & able),
             self.idle.eq(self.picking & ~some & ~self.start & empty & ~self.pending),
         ]
 
