@@ -491,7 +491,7 @@ def test_error_responses(bench, standing, port, way):
     of = {("m00_axi", "read"): {0, 1, 2, 3, 5}, ("m01_axi", "read"): {4}, ("m00_axi", "write"): {0, 1},
           ("m01_axi", "write"): {2}}[port, way]
     seen = set()
-    for told in bench.error_responses(run, port, way, 16, progress=4):
+    for told in bench.error_responses(run, port, way, 12, progress=4):
         if told["code"]:
             assert told["detail"] in of, told
             seen.add(told["detail"])
@@ -530,7 +530,7 @@ def test_memory_that_was_never_written(bench, arena, detail, share):
 
 def test_abort_at_any_cycle(bench, standing):
     """While it learns, deals, gathers, updates and waits for the GPU."""
-    bench.aborts(*standing, 24)
+    bench.aborts(*standing, 16)
 
 
 def test_abort_with_stalls(bench, standing):
@@ -542,7 +542,7 @@ def test_abort_with_stalls(bench, standing):
 
 def test_reset_at_any_cycle(bench, standing):
     """In either phase; the next run is right."""
-    bench.resets(*standing, 24)
+    bench.resets(*standing, 16)
 
 
 def test_faults_with_the_ddr4_memory(benches):
