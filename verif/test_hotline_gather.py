@@ -390,6 +390,16 @@ async def corner_values(dut):
     assert all(part.samples == 1 or not part.rows for _, part, _ in work.wanted[:-1])
     bench = await Bench.begin(dut, work)
     await bench.run()
+    # Two samples that just fit, while those before still hold their slots: they wait, and are not parted.
+    half = CONFIG.row_slots // 2
+    work = job(random, 4, beats=2, indices=half, log2=0, tables=1, pool=8 * half, pinned=0, samples=2)
+    rows = random.permutation(work.table_rows[0]).astype(np.uint32)
+    for number, frame in enumerate(work.frames):
+        frame[:, :half] = rows[2 * half * number:2 * half * (number + 1)].reshape(2, half)
+    work.__post_init__()
+    assert [(part.samples, len(part.rows)) for _, part, _ in work.wanted] == [(2, 2 * half)] * 4
+    bench = await Bench.begin(dut, work, pace=600)
+    await bench.run()
     # The last row of a buffer that is exactly as long as the tables, and of one as long as offsets go.
     for end in (None, (1 << 32) - 1):
         work = job(random, 2, beats=1, indices=WORDS, cold=1.0, tables=1, log2=1, pinned=0)

@@ -117,8 +117,8 @@ class Gather(wiring.Component):
         rooms = []
         for name, queue in (("requests", requests), ("landing", landing)):
             waiting, room = Signal(range(REQUESTS + 1), name=f"{name}_waiting"), Signal(name=f"{name}_room")
-            m.d.comb += room.eq(waiting < REQUESTS - 1)
-            m.d.sync += waiting.eq(waiting + fresh - (queue.o.valid & queue.o.ready))
+            m.d.sync += [waiting.eq(waiting + fresh - (queue.o.valid & queue.o.ready)),
+                         room.eq(waiting < REQUESTS - 1)]
             rooms.append(room)
         m.d.comb += table.room.eq(Cat(rooms).all())
 

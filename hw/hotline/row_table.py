@@ -65,7 +65,7 @@ class RowTable(wiring.Component):
     a memory that nobody initialises: what it says counts only if that slot holds a row, and one of this very bucket;
     then it was written when that row came.
 
-    Parameters  config: HotlineConfig
+    Parameters  config: HotlineConfig; array_rows: how many of an array need an output register
     Members     i: In(stream of lookup_layout); room: In, an answer can be taken: no lookup begins without;
                 found, o: Out, a pulse and its answer, of found_layout, in order; open: In, a pulse: a mini-batch
                 begins, of number `batch`: In, while no lookup is inside and nothing of an earlier one of that number
@@ -76,17 +76,18 @@ class RowTable(wiring.Component):
     Shapes      slots are given out from 0 on; those that came back first, the last one first; from 0 on again when all
                 have come back. Who asks takes care that there is one
     Timing      5 cycles for a lookup or a release, 4 more for each further row of the list that is passed; 2 more if a
-                row of its bucket came or went just before. Arrays of more than 32,768 rows take a cycle
-                more for each further 32,768. 8 cycles from i to found. A query a cycle in all, clients in turns;
-                8 cycles from i_query to o_query. `idle` is a cycle late
+                row of its bucket came or went just before. 8 cycles from i to found. A query a cycle in all, clients
+                in turns; 8 cycles from i_query to o_query. Each further register of an array adds one to all of
+                these, and a client has up to 16 queries under way. `idle` is a cycle late
     Handshake   i_release.ready, i_query.ready and all valids come from registers; i.ready follows i_release.valid and
                 room: a release goes before a lookup
     Reset       forgets all rows
     Golden      golden.hotline.row_table.RowTable          Tests  verif/test_hotline_row_table.py
     """
 
-    def __init__(self, config: HotlineConfig):
+    def __init__(self, config: HotlineConfig, *, array_rows: int = ARRAY_ROWS):
         self.config = config
+        self.array_rows = array_rows
         super().__init__({
             "i": In(stream.Signature(lookup_layout(config))),
             "room": In(1),
@@ -103,7 +104,7 @@ class RowTable(wiring.Component):
         })
 
     def key(self) -> str:
-        return f"RowTable({self.config.key()})"
+        return f"RowTable({self.config.key()},array_rows={self.array_rows})"
 
     def _array(self, m: Module, name: str, shape, depth: int):
         """(write port, address to read, what was read `registers` + 1 cycles later, registers) of a memory."""
@@ -112,7 +113,7 @@ class RowTable(wiring.Component):
         style = "distributed" if small else "ultra" if depth > ARRAY_ROWS else "block"
         m.submodules[name] = array = memory.Memory(shape=shape, depth=depth, init=[], attrs={"ram_style": style})
         write, read = array.write_port(), array.read_port()
-        registers = max(1, depth // ARRAY_ROWS)
+        registers = max(1, depth // self.array_rows)
         word = read.data
         for k in range(registers):
             register = Signal(shape, name=f"{name}_{k}", reset_less=True)
