@@ -105,7 +105,8 @@ class Bench:
                 return
             if self.offered is None and coming and next(self.patterns["samples"]):
                 self.offered = coming.popleft()
-            flush = not coming and self.offered is None
+            # The last beat may still wait.
+            flush = not coming
             await self._step(batch, flush)
             quiet = quiet + 1 if flush and model.flushed and model.idle else 0
         for kind in range(2):
