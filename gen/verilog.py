@@ -11,7 +11,8 @@ import re
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -197,9 +198,35 @@ def _rtlil(component: Any, name: str, placer: _Placer) -> str:
     ports.update({n: (s, d) for n, (s, d, _) in _ports(component).items()})
     fragment = Fragment.get(component, placer)
     fragment.add_domains(domain)
-    text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
+    with _short_zero_contents():
+        text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
     text = _without_zero_contents(text)
     return text if placer.names else _without_aliases(text)
+
+
+@contextmanager
+def _short_zero_contents() -> Iterator[None]:
+    """Amaranth writes a memory's contents bit by bit, zeros too: minutes and gigabytes for the largest memories.
+
+    Of contents that are all zero the first word stands for all of them, in a cell of the same place and number, until
+    `_without_zero_contents` drops it.
+    """
+    written = rtlil.ModuleEmitter.emit_memory
+
+    def emit_memory(emitter: Any, number: int, cell: Any) -> None:
+        contents = cell.init
+        if not any(contents):
+            cell.init = contents[:1]
+        try:
+            written(emitter, number, cell)
+        finally:
+            cell.init = contents
+
+    rtlil.ModuleEmitter.emit_memory = emit_memory
+    try:
+        yield
+    finally:
+        rtlil.ModuleEmitter.emit_memory = written
 
 
 _ZERO_CONTENTS = re.compile(

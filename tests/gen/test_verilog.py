@@ -1,5 +1,6 @@
 """The Verilog generator: sharing, determinism, metadata, names."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from amaranth import Module, Signal, signed
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
+from gen import verilog
 from gen.verilog import NAME_LIMIT, NO_INLINE, convert, describe, emit, module_name
 from hw.place import place
 from hw.stream import SkidBuffer
@@ -256,3 +258,32 @@ def test_aliases_do_not_reach_the_verilog():
     plain, _ = convert(Alias(), "alias")
     named, _ = convert(Alias(), "alias", names=True)
     assert "unused" not in plain["alias.v"] and "unused.tag" in named["alias.v"]
+
+
+class Table(wiring.Component):
+    """A memory, large or with contents."""
+
+    def __init__(self, depth, contents=()):
+        self.depth, self.contents = depth, contents
+        super().__init__({"address": In(range(depth)), "word": In(512), "write": In(1), "o": Out(512)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.table = table = memory.Memory(shape=512, depth=self.depth, init=self.contents)
+        write, read = table.write_port(), table.read_port()
+        m.d.comb += [write.addr.eq(self.address), write.data.eq(self.word), write.en.eq(self.write),
+                     read.addr.eq(self.address), self.o.eq(read.data)]
+        return m
+
+
+def test_zero_contents_cost_nothing(monkeypatch):
+    """They are left out as ever, whatever the memory's size; others stay, word by word."""
+    short, _ = convert(Table(64), "table")
+    with monkeypatch.context() as patch:
+        patch.setattr(verilog, "_short_zero_contents", contextlib.nullcontext)
+        assert convert(Table(64), "table")[0] == short
+    # Bit by bit this would be half an hour.
+    large, _ = convert(Table(1 << 20), "table")
+    assert len(large["table.v"]) < 2 * len(short["table.v"])
+    kept, _ = convert(Table(4, [0, 0x1234567, 0, 0]), "table")
+    assert "1234567" in kept["table.v"] and len(kept["table.v"]) > len(short["table.v"])
