@@ -43,6 +43,8 @@ def test_a_step_of_the_networks_goes_down_by_its_slope():
     model = Dlrm(DENSE, VECTORS, DIM, rate=rate, seed=5)
     before, weights = loss(model, vectors, payload), [w.copy() for pair in model.bottom + model.top for w in pair]
     model(vectors, payload)
+    assert all((new != old).any() for new, old in zip(
+        [w for pair in model.bottom + model.top for w in pair], weights, strict=True))
     moved = sum(((new - old).astype(float) ** 2).sum() for new, old in zip(
         [w for pair in model.bottom + model.top for w in pair], weights, strict=True))
     assert before - loss(model, vectors, payload) == pytest.approx(moved / rate, rel=0.05)

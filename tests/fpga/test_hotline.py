@@ -81,7 +81,10 @@ def test_training_is_that_of_one_place(pooled, options):
         hot = hotline.learn(log.indices[:80])
         assert 0 < len(hot) < log.layout.first[-1]
         tables = [table.array.copy() for table in log.layout.tables]
-        for count in (260, 100):
+        for count, learned in ((260, None), (100, None), (180, slice(150, 260))):
+            if learned is not None:     # other rows are hot now: those that were are cold, as they have been trained
+                before, hot = hot, hotline.learn(log.indices[learned])
+                assert set(before.numbers) != set(hot.numbers)
             watched = Watched()
             part = slice(0, count)
             done = hotline.train(watched, log.indices[part], log.payload[part], rate=RATE, batch=9, slots=3,
