@@ -87,7 +87,7 @@ def prove(folder: Path, bits: int) -> list[bool]:
     """For the logic before each of the unit's two registers: whether a SAT solver proves that no two inputs have
     one output. Both proved, the unit is one to one, and so a bijection of the numbers of `bits` bits."""
     (folder / "unit.il").write_text(rtlil.convert(Randomizer(bits), name="unit"))
-    cuts = (("i", "stage_3.d"), ("stage_3.q", "stage_7.d"))
+    cuts = (("i", "stage_4.d"), ("stage_4.q", "stage_9.d"))
     wires, parts, ports = [], [], []
     for k, (before, after) in enumerate(cuts):
         ports += [f"input [{bits - 1}:0] a{k}, b{k}", f"output bad{k}"]
@@ -112,8 +112,8 @@ def test_bijection_proved(bits, tmp_path):
 
 
 def test_proof_can_fail(tmp_path, monkeypatch):
-    """Registers that lose their top bit: the proof finds two numbers that become one."""
-    monkeypatch.setattr(randomizer, "Cat", lambda *parts: Cat(*parts)[:-1])
+    """Registers whose top bit is bit 0 again: the proof finds two numbers that become one."""
+    monkeypatch.setattr(randomizer, "Cat", lambda *parts: Cat(Cat(*parts)[:-1], Cat(*parts)[0]))
     assert prove(tmp_path, 20) == [False, False]
 
 
@@ -145,6 +145,16 @@ def test_neighbours_spread(bits, bank_bits, set_bits):
                     normal = ((chi / (kinds - 1)) ** (1 / 3) - 1 + 2 / (9 * (kinds - 1))) * np.sqrt(
                         4.5 * (kinds - 1))
                     assert normal < 6, (count, stride, first, kinds, normal)
+
+
+@pytest.mark.parametrize("bits", (20, 23, 31))
+def test_a_piece_fills_every_set_once(bits):
+    """Rows that share their identifier lie in different sets, and keep it; pieces are scattered differently."""
+    sets = 1 << bits - 14
+    found = [permute(id * sets + np.arange(sets), bits) for id in (0, 1, 77, (1 << 14) - 1)]
+    for id, places in zip((0, 1, 77, (1 << 14) - 1), found):
+        assert (places >> bits - 14 == id).all() and (np.sort(places & sets - 1) == np.arange(sets)).all()
+    assert (found[0] & sets - 1 == found[1] & sets - 1).mean() < 0.1
 
 
 @pytest.mark.parametrize("bits", [19, 41, 31.0])
