@@ -6,7 +6,9 @@ is checked by the card: rules of the bus, reads of memory that was never written
 """
 
 import os
+import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from tests.hotline_bench import PORTS, Bench, Run, run_of
 from tests.hotline_broken import BrokenCore, broken
 
 TINY = make.TINY
+LATENCY = 62        # cycles, at the most, of a wave through lookup and logger
 tried: Counter = Counter()      # faults by kind
 benches = benches_of(lambda memory="ideal", **options: Bench(tried, memory, **options), tried, "Hotline",
                      "HOTRAIL_HOTLINE_FAULTS")
@@ -81,6 +84,19 @@ def test_random_logs(benches, memory):
 def test_the_same_twice(bench, standing):
     run, cycles = standing
     assert bench.same(run) == bench.same(run) == cycles
+
+
+def test_the_rate_of_learning(bench):
+    """A beat of samples is a wave, however many indices it has; `waves` of them pass the logger at a time."""
+    rates = []
+    for bag in (0, 5):
+        cycles = []
+        for count in (300, 900):
+            log = make.log(20, count, rows=(3000,) * 3, bag=bag, none=0, payload=0, pinned=(), exponent=0.6)
+            run = run_of(log, Train(1, 1, 0.0), 1.0, saves=False)
+            cycles.append(bench.same(run.copy(count=len(log.layout.positions) + 2)))
+        rates.append((cycles[1] - cycles[0]) / 600)
+    assert max(rates) < LATENCY / TINY.waves and abs(rates[0] - rates[1]) < 0.05, rates
 
 
 def test_rows_are_updated_while_they_are_prefetched(bench):
@@ -586,3 +602,20 @@ def test_wrong_parity_in_the_logger(worn):
         assert told["instruction"] == len(layout.positions) + (1 if learned == 1 else 2)
         tried["wrong parity"] += 1
         worn.same(good)
+
+
+@pytest.mark.parametrize("values, sentence", [
+    ({"lanes": 4}, "lanes must be at least 8, the words of a beat, not 4"),
+    ({"words": 16, "lanes": 16, "positions": 8}, "positions must be at least 16, the words of a beat, not 8"),
+    ({"sets": 65536, "banks": 64, "queue": 1024}, None),
+    ({"banks": 4, "sets": 8}, "sets must be a power of two from 16 to 65536, not 8"),
+    ({"embedding_beats": 16}, "embedding_beats must be at least 32, the row slots, not 16"),
+    ({"batches": 3}, "batches must be one of 2, 4, not 3"),
+    ({"frames": 1}, "frames must be a whole number from 2 to 16, not 1"),
+])
+def test_illegal_config_wrong(values, sentence):
+    if sentence is None:
+        assert replace(TINY, **values).domain_bits == 36
+        return
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        replace(TINY, **values)
