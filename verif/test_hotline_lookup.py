@@ -5,7 +5,7 @@ from dataclasses import replace
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from golden.hotline import lookup
 from golden.hotline.lookup import NONE, Fault, Register
@@ -116,7 +116,7 @@ class Bench:
         await self.begin_run(indices, learn)
         self.send(samples)
         rows, fault = lookup.accesses(samples, registers, indices=indices, words=WORDS)
-        await self.source.drained()
+        await with_timeout(self.source.drained(), 100, "us")
         quiet = 0
         while quiet < 3:
             await self.edge
@@ -373,7 +373,7 @@ async def index_out_of_range(dut):
         assert fault is not None
         # It stays.
         bench.send(samples)
-        await bench.source.drained()
+        await with_timeout(bench.source.drained(), 100, "us")
         await ClockCycles(dut.clk, 20)
         bench.judge(samples[:0], np.zeros((0, WORDS), np.int64), (len(bench.waves.beats), len(bench.sink.beats)), False)
         assert layout_of("error").unpack(int(dut.error.value))["sample"] == fault.sample
