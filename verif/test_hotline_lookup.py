@@ -247,7 +247,7 @@ async def latency_and_rate_as_documented(dut):
         await bench.write(plain)
         return bench
 
-    bench = await fresh(answers=never(70), out=never(90))
+    bench = await fresh(answers=never(70), out=never(200))
     await bench.run(some_samples(random, 1, 1, 3, plain, none=0), plain, 3)
     assert not set(range(bench.source.taken_at[0] + 1, bench.sink.at[0] + 1)) & set(bench.idle_at), "idle too early"
     bench.stop()

@@ -166,7 +166,7 @@ class LookupArray(wiring.Component):
         head = waiting.o.payload
         answers, answered = self._waves(m, rows, put & head.asks)
         m.d.comb += [
-            put.eq(waiting.o.valid & (~head.asks | answered) & (self.learn | ~self.o.valid | self.o.ready)),
+            put.eq(waiting.o.valid & (~head.asks | answered) & (~self.o.valid | self.o.ready)),
             waiting.o.ready.eq(put),
         ]
         out = self.o.payload
