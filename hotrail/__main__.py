@@ -101,6 +101,7 @@ def synth(preset: str, core: str | None) -> None:
 def bench(only: tuple[str, ...], listing: bool) -> None:
     """Measures every figure that is promised, prints it beside its target and writes build/bench.json."""
     from bench import framework
+    from hotrail import figures
 
     if listing:
         for item in framework.registered():
@@ -111,6 +112,8 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     framework.show(rows)
+    if page := figures.write(rows, build_folder()):
+        click.echo(f"the figures of the Hotline thesis, measured: {page}")
     sys.exit(0 if all(row.met is not False for row in rows) else 2)
 
 

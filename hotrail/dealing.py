@@ -12,7 +12,7 @@ import numpy as np
 
 from fpga.dealing import Dealing, Run
 from fpga.gpu import GATHERED, POPULAR
-from hotrail.report import COOL, GREEN, INK, SOFT, WARM
+from hotrail.report import COOL, GREEN, INK, SOFT, WARM, styled
 
 __all__ = ["write"]
 
@@ -31,9 +31,7 @@ def write(dealing: Dealing, folder: Path) -> Path:
 
 def draw(dealing: Dealing, path: Path) -> None:
     """Two panels: what the GPU does when, with hot rows and without, and which share of the accesses hot rows take."""
-    with plt.rc_context({"font.size": 9, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "axes.titlesize": 10,
-                         "axes.titleweight": "bold", "axes.titlelocation": "left", "text.color": INK,
-                         "axes.spines.top": False, "axes.spines.right": False}):
+    with styled():
         figure, (time, share) = plt.subplots(2, 1, figsize=(11.5, 7.6), layout="constrained", height_ratios=(1, 1.5))
         _draw_time(time, dealing)
         _draw_share(share, dealing)

@@ -15,6 +15,13 @@ from gen.demo import MEGAHERTZ, Demo
 INK, SOFT, WARM, COOL, GREEN = "#22262b", "#8a929c", "#d1495b", "#2e6f95", "#3a7d44"
 
 
+def styled():
+    """How all pictures look, as a context."""
+    return plt.rc_context({"font.size": 9, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "axes.titlesize": 10,
+                           "axes.titleweight": "bold", "axes.titlelocation": "left", "text.color": INK,
+                           "axes.spines.top": False, "axes.spines.right": False})
+
+
 def write(demo: Demo, folder: Path) -> Path:
     """Writes demo.png and index.html into `folder`; returns the page."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -27,9 +34,7 @@ def write(demo: Demo, folder: Path) -> Path:
 
 def draw(demo: Demo, path: Path) -> None:
     """Four panels: who is asked for, how good the table is, the vectors that came out, and when."""
-    with plt.rc_context({"font.size": 9, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "axes.titlesize": 10,
-                         "axes.titleweight": "bold", "axes.titlelocation": "left", "text.color": INK,
-                         "axes.spines.top": False, "axes.spines.right": False}):
+    with styled():
         figure = plt.figure(figsize=(12.5, 8.4), layout="constrained")
         above, below = figure.subfigures(2, 1, height_ratios=(1, 1.2), hspace=0.04)
         heat, error = above.subplots(1, 2, width_ratios=(1, 1.2))

@@ -11,10 +11,10 @@ from fpga.depth import Depth
 from fpga.synth import Area, Report
 from gen.config import load, names
 from hotrail.__main__ import main
-from hw.isa import EMB, MLP
+from hw.isa import EMB, HOTLINE, MLP
 
 ROOT = Path(__file__).parents[2]
-KERNELS = {"emb": EMB, "mlp": MLP}
+KERNELS = {"emb": EMB, "hotline": HOTLINE, "mlp": MLP}
 
 
 def call(*arguments):

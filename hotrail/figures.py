@@ -1,0 +1,118 @@
+"""The Hotline thesis' figures again, from what the benches measured: `hotrail bench` writes them as one picture."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")  # draws to files on machines without a screen
+import matplotlib.pyplot as plt
+
+from bench.framework import Row
+from hotrail.report import COOL, GREEN, SOFT, WARM, styled
+
+__all__ = ["write"]
+
+Points = dict[float, float]
+COLOURS = (COOL, GREEN, WARM, SOFT, "#7b5ea7")
+
+
+def write(rows: Iterable[Row], folder: Path) -> Path | None:
+    """Writes hotline_figures.png into `folder`; None where no figure of the Hotline core has been measured.
+
+    What a bench has not measured yet is left out, panel by panel.
+    """
+    values = {row.id: float(row.value) for row in rows if row.id.startswith("hotline.")}
+    panels = [(draw, found) for draw, found in ((panel, panel.found(values)) for panel in _PANELS) if found]
+    if not panels:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "hotline_figures.png"
+    with styled():
+        figure, axes = plt.subplots(-(-len(panels) // 2), 2, figsize=(12.5, 3.9 * -(-len(panels) // 2)),
+                                    layout="constrained", squeeze=False)
+        for axis in axes.flat[len(panels):]:
+            axis.axis("off")
+        for axis, (panel, found) in zip(axes.flat, panels, strict=False):
+            panel.draw(axis, found)
+            axis.text(0, -0.24, f"The thesis: {panel.reading}", transform=axis.transAxes, color=SOFT, fontsize=8)
+        figure.savefig(path, dpi=130, metadata={"Software": None})
+        plt.close(figure)
+    return path
+
+
+class _Lines:
+    """A panel of lines. pattern: of the rows' ids, with groups `line` and `at`; names: of the lines, by their group."""
+
+    def __init__(self, title: str, pattern: str, x: str, y: str, reading: str, *, scale: float = 1,
+                 names: dict[str, str] | None = None, thesis: tuple[float, float] | None = None, log: bool = True):
+        self.title, self.pattern, self.x, self.y, self.reading = title, re.compile(pattern), x, y, reading
+        self.scale, self.names, self.thesis, self.log = scale, names or {}, thesis, log
+
+    def found(self, values: dict[str, float]) -> dict[str, Points]:
+        lines: dict[str, Points] = defaultdict(dict)
+        for id, value in values.items():
+            if match := self.pattern.fullmatch(id):
+                lines[match["line"] or ""][self.scale * float(match["at"])] = value
+        return dict(lines)
+
+    def draw(self, axis, lines: dict[str, Points]) -> None:
+        for number, (name, points) in enumerate(sorted(lines.items())):
+            axis.plot(*zip(*sorted(points.items()), strict=True), marker="o", ms=3.5, lw=1.6,
+                      color=COLOURS[number % len(COLOURS)], ls="--" if "oracle" in name else "-",
+                      label=self.names.get(name, name))
+        if self.thesis is not None:
+            axis.plot(*self.thesis, "x", color=WARM, ms=9, mew=2, label="thesis")
+        if self.log:
+            axis.set_xscale("log", base=2)
+            ticks = sorted({at for points in lines.values() for at in points})
+            axis.set_xticks(ticks[:: 1 + len(ticks) // 9], [f"{at:,.0f}" for at in ticks[:: 1 + len(ticks) // 9]])
+        axis.set(title=self.title, xlabel=self.x, ylabel=self.y)
+        axis.set_ylim(bottom=0)
+        axis.legend(frameon=False, fontsize=8)
+
+
+class _Bars(_Lines):
+    """A panel of bars: `at` is what a group of bars is of."""
+
+    def found(self, values: dict[str, float]) -> dict[str, dict[str, float]]:   # type: ignore[override]
+        lines: dict[str, dict[str, float]] = defaultdict(dict)
+        for id, value in values.items():
+            if match := self.pattern.fullmatch(id):
+                lines[match["line"] or ""][match["at"]] = value
+        both = [at for at in dict.fromkeys(at for bars in lines.values() for at in bars)
+                if all(at in bars for bars in lines.values())]
+        return {name: {at: bars[at] for at in both} for name, bars in lines.items()} if both else {}
+
+    def draw(self, axis, lines: dict[str, dict[str, float]]) -> None:           # type: ignore[override]
+        width = 0.8 / len(lines)
+        groups = list(next(iter(lines.values())))
+        for number, (name, bars) in enumerate(lines.items()):
+            axis.bar([at + number * width for at in range(len(groups))], list(bars.values()), width,
+                     color=COLOURS[number % len(COLOURS)], label=self.names.get(name, name))
+        axis.set_xticks([at + 0.4 - width / 2 for at in range(len(groups))], groups, fontsize=7,
+                        rotation=30 if len(groups) > 6 else 0)
+        axis.set(title=self.title, ylabel=self.y)
+        axis.legend(frameon=False, fontsize=8)
+
+
+_PANELS = (
+    _Lines("Fig. 6.4: accesses issued a cycle, RTL", r"hotline\.issue\.(?P<line>\d+)\.(?P<at>\d+)",
+           "places of the queue", "accesses a cycle", "60 with 64 banks and 512 places", thesis=(512, 60),
+           names={str(banks): f"{banks} banks" for banks in (16, 32, 64)}),
+    _Bars("Fig. 6.6: accesses to the rows found hot, the oracle's being 1",
+          r"hotline\.coverage\.(?P<at>zipf[\d.]+\.\d+k)(?P<line>|\.srrip|\.sets)", "", "of the oracle's",
+          "close to the oracle with SRRIP",
+          names={"": "hotrail", ".srrip": "SRRIP", ".sets": "the best four of each set"}),
+    _Bars("Fig. 6.8: popular samples with and without the randomizer",
+          r"hotline\.popular\.(?P<at>[a-z]+\.\d+k?(?:\.front)?)(?P<line>|\.bare)", "", "% of samples",
+          "none of Taobao's without it", names={"": "with", ".bare": "without"}),
+    _Lines("Fig. 7.6: the GPU at work", r"hotline\.overlap\.(?P<line>gpu|core)\.(?P<at>\d+)", "mini-batches in flight",
+           "% of the cycles", "four fill the pipeline",
+           names={"gpu": "24 cycles a sample", "core": "1 cycle a sample"}),
+    _Lines("Fig. 7.7: popular samples, Criteo Kaggle's shape",
+           r"hotline\.popular\.criteo\.(?P<at>\d+)k(?P<line>|\.oracle)", "thousand hot rows", "% of samples",
+           "most with 2 MB; 75 % of the samples on the whole", names={"": "hotrail", ".oracle": "oracle"}),
+)

@@ -1,0 +1,38 @@
+"""The picture of the thesis' figures: what is measured is drawn, what is not is left out."""
+
+import pytest
+
+from bench.framework import figure
+from hotrail import figures
+
+ROWS = [figure(id, "", value, "") for id, value in {
+    "hotline.issue.64.64": 38.0, "hotline.issue.64.512": 60.1, "hotline.issue.16.64": 14.0,
+    "hotline.issue.64.512.ideal": 60.0, "hotline.coverage.zipf1.05.16k": 0.97,
+    "hotline.coverage.zipf1.05.16k.srrip": 0.91, "hotline.coverage.zipf1.05.16k.sets": 0.99,
+    "hotline.popular.anime.1024": 40, "hotline.popular.anime.1024.bare": 30,
+    "hotline.popular.criteo.16k": 50, "hotline.popular.criteo.16k.oracle": 60, "hotline.overlap.gpu.1": 60,
+    "hotline.overlap.gpu.2": 99, "emb.dram.port.d16": 100}.items()]
+
+
+def found(row_ids):
+    values = {row.id: float(row.value) for row in ROWS if row.id in row_ids or row_ids is None}
+    return [panel.found(values) for panel in figures._PANELS]
+
+
+def test_every_panel_finds_its_rows():
+    issue, hot, randomizer, overlap, size = found({row.id for row in ROWS})
+    assert issue == {"64": {64: 38, 512: 60.1}, "16": {64: 14}}
+    assert hot == {"": {"zipf1.05.16k": 0.97}, ".srrip": {"zipf1.05.16k": 0.91}, ".sets": {"zipf1.05.16k": 0.99}}
+    assert randomizer == {"": {"anime.1024": 40}, ".bare": {"anime.1024": 30}}
+    assert overlap == {"gpu": {1: 60, 2: 99}}
+    assert size == {"": {16: 50}, ".oracle": {16: 60}}
+
+
+@pytest.mark.parametrize("count", [len(ROWS), 3])
+def test_a_picture_of_what_is_measured(tmp_path, count):
+    path = figures.write(ROWS[:count], tmp_path / "new")
+    assert path == tmp_path / "new" / "hotline_figures.png" and path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_picture_of_nothing(tmp_path):
+    assert figures.write(ROWS[-1:], tmp_path / "new") is None and not (tmp_path / "new").exists()
