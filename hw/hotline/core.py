@@ -22,6 +22,7 @@ from hw.isa import HOTLINE
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.frame import Frame, kernel_ports, tell_first
 from hw.place import place
+from hw.stream import SkidBuffer
 
 __all__ = ["HotlineCore"]
 
@@ -66,9 +67,9 @@ class HotlineCore(wiring.Component):
         self._parts(m, platform)
         self._program_ports(m)
         self._samples(m)
-        self._mini_batches(m)
+        self._mini_batches(m, platform)
         self._rows(m)
-        self._pooled(m)
+        self._pooled(m, platform)
         self._count(m)
         self._run(m)
         wiring.connect(m, wiring.flipped(self.s_axi_control), self._frame.bus)
@@ -76,6 +77,14 @@ class HotlineCore(wiring.Component):
         attach(m, self.m01_axi, reader=self._row_reads.bus, writer=self._row_writes.bus)
         m.d.comb += self.interrupt.eq(self._frame.interrupt)
         return m
+
+    def _cut(self, m: Module, platform, name: str, source):
+        """The stream, from registers in both directions: what is behind the ready of one part and before the valid of
+        the next are paths of their own."""
+        skid = SkidBuffer(source.payload.shape())
+        place(m, platform, f"cut_{name}", skid, reset=self._frame.flush)
+        wiring.connect(m, source, skid.i)
+        return skid.o
 
     def _parts(self, m: Module, platform) -> None:
         config, beat_bytes = self.config, self.config.beat_bytes
@@ -160,16 +169,16 @@ class HotlineCore(wiring.Component):
             self._frames.flush.eq(program.flush), program.flushed.eq(self._frames.flushed),
         ]
 
-    def _mini_batches(self, m: Module) -> None:
+    def _mini_batches(self, m: Module, platform) -> None:
         """Frames to the dispatcher, or to the gatherer and then to the dispatcher."""
         frames, gather, dispatcher, doorbell = self._frames, self._gather, self._dispatcher, self._doorbell
         arguments = self._frame.arguments
-        wiring.connect(m, frames.o_popular, dispatcher.i_popular)
+        wiring.connect(m, self._cut(m, platform, "popular", frames.o_popular), dispatcher.i_popular)
         wiring.connect(m, frames.o_cold, gather.i)
         wiring.connect(m, gather.o_place, frames.i_read[1])
         wiring.connect(m, frames.o_read[1], gather.i_beats)
         wiring.connect(m, gather.o_write, frames.i_write)
-        wiring.connect(m, gather.o, dispatcher.i_gathered)
+        wiring.connect(m, self._cut(m, platform, "gathered", gather.o), dispatcher.i_gathered)
         wiring.connect(m, dispatcher.o_update, self._updater.i)
         m.d.comb += [
             frames.free.eq(dispatcher.free), gather.sample_beats.eq(self._job.sample_beats),
@@ -210,17 +219,17 @@ class HotlineCore(wiring.Component):
         m.d.comb += written.eq(port.done[client] & ~port.error[client] & ~failed)
         return written
 
-    def _pooled(self, m: Module) -> None:
+    def _pooled(self, m: Module, platform) -> None:
         """Vectors of pooled samples; whoever makes them has the dispatcher's place at both buffers meanwhile."""
         bags, dispatcher = self._bags, self._dispatcher
         wiring.connect(m, dispatcher.o_bags, bags.i)
-        wiring.connect(m, bags.o, dispatcher.i_vectors)
+        wiring.connect(m, self._cut(m, platform, "vectors", bags.o), dispatcher.i_vectors)
         m.d.comb += [bags.hot.eq(self._frame.arguments.hot), bags.sample_beats.eq(self._job.sample_beats)]
         for asks, beats, mine, ask, answer in (
             (dispatcher.o_place, dispatcher.i_beats, (bags.o_place, bags.i_beats), self._frames.i_read[0],
-             self._frames.o_read[0]),
+             self._cut(m, platform, "beats", self._frames.o_read[0])),
             (dispatcher.o_rows, dispatcher.i_rows, (bags.o_rows, bags.i_rows), self._embeddings.i_read[0],
-             self._embeddings.o_read[0]),
+             self._cut(m, platform, "rows", self._embeddings.o_read[0])),
         ):
             with m.If(bags.busy):
                 wiring.connect(m, mine[0], ask)
