@@ -38,8 +38,10 @@ def issue() -> Iterator[Row]:
                 continue
             for skew in SKEWS:
                 done = _measure(model, banks, skew)
-                yield at_least(f"{name}.zipf{skew}", f"the same with Zipf {skew:g} rows of 2 M, of what the bank that "
-                               "is asked most could take", round(100 * done["issued"] / done["bound"], 1), "%", 95)
+                rows = f"the same with Zipf {skew:g} rows of 2 M"
+                yield figure(f"{name}.zipf{skew}", rows, round(done["issued"], 2), "accesses/cycle")
+                yield at_least(f"{name}.zipf{skew}.busiest", f"{rows}: cycles in which the bank that is asked most, "
+                               "which bounds them, gets one", round(100 * done["busiest"], 1), "%", 99)
 
 
 def _measure(model, lanes: int, skew: float) -> dict[str, float]:

@@ -12,7 +12,8 @@ from verif.bench.pack import layout_of
 
 @cocotb.test()
 async def issue(dut):
-    """Rows drawn from a Zipf distribution (0: each bank as likely) whose banks are random."""
+    """Rows drawn from a Zipf distribution (0: each bank as likely) whose banks are random. issued: accesses a cycle;
+    busiest: share of the cycles in which the bank that is asked most gets one."""
     cycles, warm = int(os.environ["ISSUE_CYCLES"]), int(os.environ["ISSUE_WARM"])
     lanes, banks, skew = (int(os.environ[f"ISSUE_{key}"]) for key in ("LANES", "BANKS", "SKEW_PER_MILLE"))
     random = np.random.default_rng(seed("rows"))
@@ -32,7 +33,7 @@ async def issue(dut):
     await reset(dut)
     edge = RisingEdge(dut.clk)
     waves = iter(names.tolist())
-    issued, taken, per_bank = 0, [], np.zeros(banks, np.int64)
+    shown = []      # which banks got an access, cycle by cycle
     offer, number = None, 0
     for cycle in range(warm + cycles):
         if offer is None:
@@ -45,10 +46,10 @@ async def issue(dut):
             dut.i__payload.value = offer
         await edge
         if cycle >= warm:
-            issued += (int(dut.o.value) & valid).bit_count()
+            shown.append(int(dut.o.value) & valid)
         if dut.i__ready.value == 1:
-            taken.append(number)
             number += 1
             offer = None
-    per_bank = np.bincount(names[:number].ravel(), minlength=banks)
-    report(issued=issued / cycles, bound=number * lanes / int(per_bank.max()))
+    hot = o.pack([{"valid": bank == int(np.bincount(names[:number].ravel()).argmax())} for bank in range(banks)])
+    report(issued=sum(word.bit_count() for word in shown) / cycles,
+           busiest=sum(word & hot != 0 for word in shown) / cycles)
