@@ -16,7 +16,7 @@ from golden.hotline.order import deal, merge
 
 SEEDS = 5
 PLACES = {"user": 1, "anime": 1, "type": 1, "genre": 13}
-DIM, BATCH, RATE, ROW_RATE = 8, 128, 0.1, 10.0      # slopes of rows are divided by the mini-batch's samples
+DIM, BATCH, RATE, ROW_RATE = 8, 128, 0.1, 10.0      # slopes are divided by BATCH, also of a shorter mini-batch
 LEARNED, HELD_OUT = 0.05, 0.1
 BANKS, SETS, AGE_LOG2 = 16, 64, 4       # a logger of 4,096 rows, of 11,920
 LATE = 4        # mini-batches that overtake a gathered one while its rows come: the working set of the thesis
@@ -96,7 +96,7 @@ def rows() -> Iterator[Row]:
         for name, parts in (("original", own), ("hotrail", order)):
             model = TorchDlrm(dense.shape[1], len(bags), DIM, rate=RATE, seed=seed)
             rows_of = tables_of(sizes, DIM, seed)
-            train(model, rows_of, bags, dense, label, parts, ROW_RATE)
+            train(model, rows_of, bags, dense, label, parts, ROW_RATE, BATCH)
             score = predict(model, rows_of, [bag[cut:] for bag in bags], dense[cut:])
             found[name].append(auc(score, label[cut:]))
     means = {name: float(np.mean(values)) for name, values in found.items()}

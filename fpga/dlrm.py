@@ -20,11 +20,13 @@ Floats = NDArray[np.floating]
 
 class Dlrm:
     """dense: features of a sample, which the payload brings as float32 before its label; vectors: of a sample, of dim
-    words. rate: the learning rate of the networks. bottom, top: widths of their hidden layers. seed: of the weights."""
+    words. rate: the learning rate of the networks. bottom, top: widths of their hidden layers. seed: of the weights.
+    of: samples that a mini-batch's sum of losses is divided by, if not those that it has: with the usual number a short
+    mini-batch, as the last ones are, steps no further for each of its samples."""
 
     def __init__(self, dense: int, vectors: int, dim: int, *, rate: float, bottom: Sequence[int] = (16,),
-                 top: Sequence[int] = (24,), seed: int = 0):
-        self.dense, self.vectors, self.dim, self.rate = dense, vectors, dim, np.float32(rate)
+                 top: Sequence[int] = (24,), seed: int = 0, of: int = 0):
+        self.dense, self.vectors, self.dim, self.rate, self.of = dense, vectors, dim, np.float32(rate), of
         self.row, self.column = np.tril_indices(vectors + 1, -1)
         random = np.random.default_rng(seed)
         self.bottom = _layers(random, [dense, *bottom, dim])
@@ -34,7 +36,7 @@ class Dlrm:
         """One step; the slopes (samples, vectors, dim) of the loss. The payload's last word is the label, 0 or 1."""
         features, low, high = self._forward(vectors, payload)
         label = np.ascontiguousarray(payload[:, self.dense:self.dense + 1]).view(np.float32)
-        back = self._back(self.top, high, (_sigmoid(high[-1]) - label) / np.float32(len(label)))
+        back = self._back(self.top, high, (_sigmoid(high[-1]) - label) / np.float32(self.of or len(label)))
         pairs = np.zeros((len(label), self.vectors + 1, self.vectors + 1), np.float32)
         pairs[:, self.row, self.column] = back[:, self.dim:]
         slopes = (pairs + pairs.swapaxes(1, 2)) @ features

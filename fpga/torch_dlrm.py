@@ -36,10 +36,12 @@ class TorchDlrm(torch.nn.Module):
         dots = (features @ features.transpose(1, 2))[:, self.row, self.column]
         return torch.as_tensor(self.top(torch.cat([low, dots], dim=1))[:, 0])
 
-    def step(self, dense: torch.Tensor, vectors: torch.Tensor, label: torch.Tensor) -> None:
-        """Gradients of the loss into everything that has some, and a step of the networks."""
+    def step(self, dense: torch.Tensor, vectors: torch.Tensor, label: torch.Tensor, of: int = 0) -> None:
+        """Gradients of the loss into everything that has some, and a step of the networks. of: samples that the sum of
+        losses is divided by, if not those that there are."""
         self.zero_grad(set_to_none=True)
-        torch.nn.functional.binary_cross_entropy_with_logits(self(dense, vectors), label).backward()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(self(dense, vectors), label, reduction="sum")
+        (loss / (of or len(label))).backward()
         with torch.no_grad():
             for weight in self.parameters():
                 weight -= self.rate * weight.grad
@@ -75,17 +77,18 @@ def _bags(tables: Sequence[torch.Tensor], bags: Sequence[torch.Tensor], part: to
 
 
 def train(model: TorchDlrm, tables: Sequence[torch.Tensor], bags: Sequence[NDArray], dense: Floats, label: Floats,
-          order: Iterable[NDArray], rate: float) -> None:
+          order: Iterable[NDArray], rate: float, of: int = 0) -> None:
     """Trains on mini-batches in order, each an array of samples' numbers; tables are changed in place.
 
-    bags: (samples, length) for each table, less than 0: none. rate: the learning rate of the rows.
+    bags: (samples, length) for each table, less than 0: none. rate: the learning rate of the rows. of: samples that a
+    mini-batch's sum of losses is divided by, so that a short one steps no further for each of its samples.
     """
     held, features, labels = [torch.from_numpy(np.ascontiguousarray(bag)) for bag in bags], torch.from_numpy(
         dense), torch.from_numpy(label)
     for numbers in order:
         part = torch.from_numpy(np.asarray(numbers))
         vectors = torch.stack(_bags(tables, held, part), dim=1).requires_grad_()
-        model.step(features[part], vectors, labels[part])
+        model.step(features[part], vectors, labels[part], of)
         slopes = vectors.grad
         assert slopes is not None
         for number, (table, bag) in enumerate(zip(tables, held, strict=True)):

@@ -50,6 +50,13 @@ def test_a_step_of_the_networks_goes_down_by_its_slope():
     assert before - loss(model, vectors, payload) == pytest.approx(moved / rate, rel=0.05)
 
 
+def test_a_short_mini_batch_steps_no_further_for_each_sample():
+    vectors, payload = batch(5)
+    slopes = [Dlrm(DENSE, VECTORS, DIM, rate=0.0, seed=2, of=of)(vectors, payload) for of in (0, 20, 40)]
+    np.testing.assert_array_equal(slopes[0], slopes[1])
+    np.testing.assert_allclose(slopes[0], 2 * slopes[2], rtol=1e-5)
+
+
 def test_torch_gives_the_same():
     torch = pytest.importorskip("torch", reason="needs the extra torch")
     from fpga.torch_dlrm import TorchDlrm
