@@ -78,14 +78,19 @@ class BankQueue(wiring.Component):
         level = Signal(range(2 * self.depth + 1))
         now, busy, fetch, some = Signal(run_layout, reset_less=True), Signal(), Signal(), Signal()
         m.d.comb += [put.data.eq(run), put.en.eq(comes), fetch.eq(some & (~busy | (now.more == 0)))]
+        # One more, one less or none, in one carry chain.
+        change = Cat(comes ^ fetch, (fetch & ~comes).replicate(len(level) - 1))
         m.d.sync += [
-            put.addr.eq(put.addr + comes), get.addr.eq(get.addr + fetch), level.eq(level + comes - fetch),
+            put.addr.eq(put.addr + comes), get.addr.eq(get.addr + fetch), level.eq(level + change),
             some.eq(comes | (level[1:] != 0) | (level[0] & ~fetch)), busy.eq(fetch | (busy & (now.more != 0))),
         ]
         with m.If(fetch):
             m.d.sync += now.eq(get.data)
         with m.Else():
-            m.d.sync += [now.column.eq(now.column + 1), now.more.eq(now.more - 1)]
+            # Up and down by one in plain LUTs: the mapper would use a carry chain of theirs for decoding, too.
+            m.d.sync += [now.column[k].eq(now.column[k] ^ (now.column[:k].all() if k else 1))
+                         for k in range(column_bits)]
+            m.d.sync += [now.more[k].eq(now.more[k] ^ (~now.more[:k].any() if k else 1)) for k in range(column_bits)]
 
         # -- The accesses.
         places, near = [], []
