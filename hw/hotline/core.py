@@ -1,7 +1,7 @@
 """The Hotline core: a Vitis kernel that deals samples to a GPU in mini-batches and keeps the rows that are not hot."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 
 from hw.axi.bus import attach
 from hw.axi.port import ReadPort
@@ -65,8 +65,8 @@ class HotlineCore(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         self._parts(m, platform)
-        self._program_ports(m)
-        self._samples(m)
+        self._program_ports(m, platform)
+        self._samples(m, platform)
         self._mini_batches(m, platform)
         self._rows(m)
         self._pooled(m, platform)
@@ -119,7 +119,7 @@ class HotlineCore(wiring.Component):
         self._ports = (self._reads, self._writes, self._row_reads, self._row_writes)
         m.d.comb += [port.stop.eq(self._frame.stop) for port in self._ports]
 
-    def _program_ports(self, m: Module) -> None:
+    def _program_ports(self, m: Module, platform) -> None:
         """What reads and writes go where; the job to whom it concerns."""
         program, reads, writes, arguments = self._program, self._reads, self._writes, self._frame.arguments
         for client, requests, beats in (
@@ -130,8 +130,10 @@ class HotlineCore(wiring.Component):
         ):
             wiring.connect(m, requests, reads.i_requests[client])
             wiring.connect(m, reads.o[client], beats)
-        connect_client(m, writes, MAILBOX, self._dispatcher.o_requests, self._dispatcher.o_data)
-        connect_client(m, writes, IMAGE, program.o_write_requests, program.o_write_data)
+        connect_client(m, writes, MAILBOX, self._cut(m, platform, "requests", self._dispatcher.o_requests),
+                       self._cut(m, platform, "data", self._dispatcher.o_data))
+        connect_client(m, writes, IMAGE, self._cut(m, platform, "image_requests", program.o_write_requests),
+                       program.o_write_data)
         connect_client(m, writes, STATUS, self._frame.o_requests, self._frame.o_data)
         m.d.comb += [
             program.start.eq(self._frame.begin), program.arguments.eq(arguments),
@@ -149,15 +151,15 @@ class HotlineCore(wiring.Component):
         for part in (self._lookup, self._gather, self._bags):
             m.d.comb += part.registers.eq(program.registers)
 
-    def _samples(self, m: Module) -> None:
+    def _samples(self, m: Module, platform) -> None:
         """Samples through the logger into the input buffer; the logger's image."""
         program, lookup, logger, image = self._program, self._lookup, self._logger, self._image
         wiring.connect(m, program.o_beats, lookup.i)
         wiring.connect(m, lookup.o_waves, logger.i)
         wiring.connect(m, logger.o, lookup.i_answers)
-        wiring.connect(m, lookup.o, self._classifier.i)
+        wiring.connect(m, self._cut(m, platform, "looked_up", lookup.o), self._classifier.i)
         wiring.connect(m, self._classifier.o, self._frames.i)
-        wiring.connect(m, program.o_image_beats, image.i_beats)
+        wiring.connect(m, self._cut(m, platform, "image", program.o_image_beats), image.i_beats)
         wiring.connect(m, image.o_beats, program.i_image_beats)
         wiring.connect(m, image.o_image, logger.i_image)
         wiring.connect(m, image.o_ask, logger.i_ask)
@@ -176,7 +178,7 @@ class HotlineCore(wiring.Component):
         wiring.connect(m, self._cut(m, platform, "popular", frames.o_popular), dispatcher.i_popular)
         wiring.connect(m, frames.o_cold, gather.i)
         wiring.connect(m, gather.o_place, frames.i_read[1])
-        wiring.connect(m, frames.o_read[1], gather.i_beats)
+        wiring.connect(m, self._cut(m, platform, "again", frames.o_read[1]), gather.i_beats)
         wiring.connect(m, gather.o_write, frames.i_write)
         wiring.connect(m, self._cut(m, platform, "gathered", gather.o), dispatcher.i_gathered)
         wiring.connect(m, dispatcher.o_update, self._updater.i)
@@ -225,17 +227,18 @@ class HotlineCore(wiring.Component):
         wiring.connect(m, dispatcher.o_bags, bags.i)
         wiring.connect(m, self._cut(m, platform, "vectors", bags.o), dispatcher.i_vectors)
         m.d.comb += [bags.hot.eq(self._frame.arguments.hot), bags.sample_beats.eq(self._job.sample_beats)]
-        for asks, beats, mine, ask, answer in (
-            (dispatcher.o_place, dispatcher.i_beats, (bags.o_place, bags.i_beats), self._frames.i_read[0],
-             self._cut(m, platform, "beats", self._frames.o_read[0])),
-            (dispatcher.o_rows, dispatcher.i_rows, (bags.o_rows, bags.i_rows), self._embeddings.i_read[0],
-             self._cut(m, platform, "rows", self._embeddings.o_read[0])),
+        for name, asks, beats, mine, buffer in (
+            ("beats", dispatcher.o_place, dispatcher.i_beats, (bags.o_place, bags.i_beats), self._frames),
+            ("rows", dispatcher.o_rows, dispatcher.i_rows, (bags.o_rows, bags.i_rows), self._embeddings),
         ):
+            ask = stream.Signature(asks.payload.shape()).create(path=(f"ask_{name}",))
+            wiring.connect(m, self._cut(m, platform, f"ask_{name}", ask), buffer.i_read[0])
+            answer = self._cut(m, platform, name, buffer.o_read[0])
             with m.If(bags.busy):
-                wiring.connect(m, mine[0], ask)
+                wiring.connect(m, mine[0], wiring.flipped(ask))
                 wiring.connect(m, answer, mine[1])
             with m.Else():
-                wiring.connect(m, asks, ask)
+                wiring.connect(m, asks, wiring.flipped(ask))
                 wiring.connect(m, answer, beats)
 
     def _count(self, m: Module) -> None:
