@@ -68,7 +68,7 @@ class HotlineCore(wiring.Component):
         self._program_ports(m, platform)
         self._samples(m, platform)
         self._mini_batches(m, platform)
-        self._rows(m)
+        self._rows(m, platform)
         self._pooled(m, platform)
         self._count(m)
         self._run(m)
@@ -156,12 +156,12 @@ class HotlineCore(wiring.Component):
         program, lookup, logger, image = self._program, self._lookup, self._logger, self._image
         wiring.connect(m, program.o_beats, lookup.i)
         wiring.connect(m, lookup.o_waves, logger.i)
-        wiring.connect(m, logger.o, lookup.i_answers)
+        wiring.connect(m, self._cut(m, platform, "answers", logger.o), lookup.i_answers)
         wiring.connect(m, self._cut(m, platform, "looked_up", lookup.o), self._classifier.i)
         wiring.connect(m, self._classifier.o, self._frames.i)
         wiring.connect(m, self._cut(m, platform, "image", program.o_image_beats), image.i_beats)
         wiring.connect(m, image.o_beats, program.i_image_beats)
-        wiring.connect(m, image.o_image, logger.i_image)
+        wiring.connect(m, self._cut(m, platform, "sets", image.o_image), logger.i_image)
         wiring.connect(m, image.o_ask, logger.i_ask)
         wiring.connect(m, logger.o_image, image.i_image)
         m.d.comb += [
@@ -192,7 +192,7 @@ class HotlineCore(wiring.Component):
             doorbell.address.eq(arguments.result + 4 * HOTLINE.value("finished").word),
         ]
 
-    def _rows(self, m: Module) -> None:
+    def _rows(self, m: Module, platform) -> None:
         """Cold rows from memory, to the mailbox, and back with their updates."""
         gather, embeddings, updater, dispatcher = self._gather, self._embeddings, self._updater, self._dispatcher
         arguments = self._frame.arguments
@@ -200,7 +200,7 @@ class HotlineCore(wiring.Component):
         wiring.connect(m, self._row_reads.o[0], embeddings.i_data)
         wiring.connect(m, gather.o_landing, embeddings.i_landing)
         for client, part in enumerate((dispatcher, updater, self._bags)):
-            wiring.connect(m, part.o_query, gather.i_query[client])
+            wiring.connect(m, self._cut(m, platform, f"query_{client}", part.o_query), gather.i_query[client])
             wiring.connect(m, gather.o_query[client], part.i_query)
         wiring.connect(m, updater.o_read, embeddings.i_read[1])
         wiring.connect(m, embeddings.o_read[1], updater.i_rows)
