@@ -12,6 +12,8 @@ from gen.verilog import convert
 
 SHARE = 75  # per cent of the shell that a core may take
 
+SHIPPING = {"emb": "smartssd", "mlp": "smartssd", "hotline": "hotline_fpga", "tt": "smartssd"}     # core: preset
+
 UNITS = {"lut": "LUT", "ff": "FF", "dsp": "DSP48E2", "bram36": "BRAM36", "uram": "URAM288"}
 
 
@@ -25,19 +27,20 @@ def report(preset: str, core: str) -> Report:
 @bench("area")
 def area() -> Iterator[Row]:
     """Area of the shipping cores against the standard shell, and logic depth of every core."""
-    reports = {("smartssd", core): report("smartssd", core) for core in ("emb", "mlp", "tt")}
+    reports = {(preset, core): report(preset, core) for core, preset in SHIPPING.items()}
     shipping = reports["smartssd", "tt"]
-    for core, what in (("emb", "EMB core"), ("mlp", "MLP core"), ("tt", "TT unit by itself")):
-        for key, value in reports["smartssd", core].total.as_dict().items():
+    for core, what in (("emb", "EMB core"), ("mlp", "MLP core"), ("hotline", "Hotline core"),
+                       ("tt", "TT unit by itself")):
+        preset = SHIPPING[core]
+        for key, value in reports[preset, core].total.as_dict().items():
             if key in SHELL:
                 limit = int(SHELL[key] * SHARE / 100)
                 yield at_most(
-                    f"area.{core}.{key}", f"{what} of smartssd; {SHARE} % of the shell's", value, UNITS[key], limit
+                    f"area.{core}.{key}", f"{what} of {preset}; {SHARE} % of the shell's", value, UNITS[key], limit
                 )
-    for preset, core in (("smartssd", "emb"), ("smartssd", "mlp"), ("smartssd", "tt"), ("tiny", "emb"), ("tiny", "mlp"),
-                         ("tiny", "tt"), ("screc", "serial")):
+    for preset, core in (*reports, *(("tiny", core) for core in SHIPPING), ("screc", "serial")):
         known = reports.get((preset, core)) or report(preset, core)
-        name = core if preset == "smartssd" else f"{core}.{preset}"
+        name = core if (preset, core) in reports else f"{core}.{preset}"
         where = known.worst.path[0].removeprefix("in ") if known.worst.path else "no logic"
         yield at_most(
             f"depth.lut_levels.{name}",

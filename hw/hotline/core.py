@@ -134,7 +134,7 @@ class HotlineCore(wiring.Component):
                        self._cut(m, platform, "data", self._dispatcher.o_data))
         connect_client(m, writes, IMAGE, self._cut(m, platform, "image_requests", program.o_write_requests),
                        program.o_write_data)
-        connect_client(m, writes, STATUS, self._frame.o_requests, self._frame.o_data)
+        connect_client(m, writes, STATUS, self._cut(m, platform, "report", self._frame.o_requests), self._frame.o_data)
         m.d.comb += [
             program.start.eq(self._frame.begin), program.arguments.eq(arguments),
             self._dispatcher.written.eq(self._sound(m, writes, MAILBOX)), program.written.eq(writes.done[IMAGE]),
@@ -203,7 +203,7 @@ class HotlineCore(wiring.Component):
             wiring.connect(m, self._cut(m, platform, f"query_{client}", part.o_query), gather.i_query[client])
             wiring.connect(m, gather.o_query[client], part.i_query)
         wiring.connect(m, updater.o_read, embeddings.i_read[1])
-        wiring.connect(m, embeddings.o_read[1], updater.i_rows)
+        wiring.connect(m, self._cut(m, platform, "updated", embeddings.o_read[1]), updater.i_rows)
         wiring.connect(m, updater.o_write, embeddings.i_write)
         wiring.connect(m, updater.o_release, gather.i_release)
         connect_client(m, self._row_writes, 0, updater.o_write_requests, updater.o_write_data)
