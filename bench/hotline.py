@@ -11,18 +11,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bench.framework import Row, at_least, at_most, bench, figure
 from gen.criteo import BLOCK, ClickLog
 from gen.tools import build_folder
 from gen.trace import Trace, movielens, read
-from golden.hotline.bank import ID_BITS, STALE, VALID, WAYS, oracle, run
+from golden.hotline.bank import ID_BITS, STEADY, WAYS, oracle, run
 from golden.hotline.randomizer import permute
 
 BANKS = 16
-AGE_LOG2 = 5                # insert_log2 of the presets
+INSERT_LOG2 = 5             # of the presets, whose policy is STEADY
+OTHERS = {"srrip": "plain SRRIP, every miss comes in",
+          "sampled": f"SRRIP, the last of {1 << INSERT_LOG2} misses in full sets comes in"}
 ZIPF_ROWS, ZIPF_ACCESSES = 2_000_000, 20_000_000
 ZIPF = ((1.05, 1 << 14, 0.947), (0.90, 1 << 14, None), (1.20, 1 << 14, None), (1.05, 1 << 17, None))
 PEERS = ("LRU", "LFU", "S3FIFO", "Sieve", "WTinyLFU")
@@ -39,15 +40,15 @@ TABLE_BITS = 24             # of a row within its table, where the table's numbe
 
 
 class Logger:
-    """The logger of `entries` rows, without the core around it."""
+    """The logger of `entries` rows, without the core around it. policy: see golden.hotline.bank."""
 
-    def __init__(self, entries: int, rows: int, *, banks: int = BANKS, randomized: bool = True):
+    def __init__(self, entries: int, rows: int, *, banks: int = BANKS, randomized: bool = True, policy: str = STEADY):
         sets = entries // banks // WAYS
         self.bits = (banks - 1).bit_length(), (sets - 1).bit_length()
         self.domain_bits = max(20, sum(self.bits) + ID_BITS)
         if rows > 1 << self.domain_bits:
             raise ValueError(f"{entries} entries name {1 << self.domain_bits} rows at the most, not {rows}")
-        self.randomized = randomized
+        self.randomized, self.policy = randomized, policy
         self.image = np.zeros((banks, sets, WAYS), np.uint32)
         self.counts = np.zeros(banks, np.uint32)
 
@@ -59,34 +60,11 @@ class Logger:
                 number >> bank_bits + set_bits & (1 << ID_BITS) - 1)
 
     def learn(self, rows: NDArray[np.int64]) -> None:
-        run(self.image, self.counts, *self.place(rows), AGE_LOG2, True)
+        run(self.image, self.counts, *self.place(rows), INSERT_LOG2, True, self.policy)
 
     def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return run(self.image, self.counts, *self.place(rows.ravel()), AGE_LOG2, False)[0].reshape(rows.shape)
-
-
-@njit(cache=True)
-def _thesis(image: NDArray, banks: NDArray, sets: NDArray, ids: NDArray) -> None:
-    """SRRIP as the thesis names it: a hit sets 0, every miss comes in with 2, all age until one is stale."""
-    for at in range(len(banks)):
-        ways = image[banks[at], sets[at]]
-        found, empty, most = -1, -1, np.int64(0)
-        for way in range(WAYS - 1, -1, -1):
-            entry = np.int64(ways[way])
-            if not entry & VALID:
-                empty = way
-            elif entry & (1 << ID_BITS) - 1 == ids[at]:
-                found = way
-            most = max(most, entry >> ID_BITS & 3)
-        if found >= 0:
-            ways[found] = ids[at] | VALID
-            continue
-        if empty < 0:
-            for way in range(WAYS - 1, -1, -1):
-                ways[way] += (STALE - most) << ID_BITS
-                if ways[way] >> ID_BITS & 3 == STALE:
-                    empty = way
-        ways[empty] = ids[at] | 2 << ID_BITS | VALID
+        hit, _ = run(self.image, self.counts, *self.place(rows.ravel()), INSERT_LOG2, False, self.policy)
+        return hit.reshape(rows.shape)
 
 
 def held_by_sets(logger: Logger, accesses: NDArray[np.int64]) -> int:
@@ -149,17 +127,18 @@ def coverage() -> Iterator[Row]:
         best = oracle(accesses, entries)
         name = f"hotline.coverage.zipf{exponent:.2f}.{entries >> 10}k"
         what = f"Zipf {exponent:.2f}, {entries:,} hot rows"
-        logger, plain = Logger(entries, ZIPF_ROWS), Logger(entries, ZIPF_ROWS)
+        logger = Logger(entries, ZIPF_ROWS)
         logger.learn(rows)
-        _thesis(plain.image, *plain.place(rows))
         share = held(logger, accesses) / best
         text = f"{what} of {ZIPF_ROWS:,}: accesses that they take, over the oracle's"
         yield at_least(name, text, share, "", target) if target else figure(name, text, share, "")
         yield figure(f"{name}.oracle", f"{what}: the oracle's share of all accesses", 100 * best / len(rows), "%")
         yield figure(f"{name}.sets", f"{what}: a perfect choice, four of each set",
                      held_by_sets(logger, accesses) / best, "of the oracle's")
-        yield figure(f"{name}.srrip", f"{what}: plain SRRIP, every miss comes in", held(plain, accesses) / best,
-                     "of the oracle's")
+        for policy, text in OTHERS.items():
+            other = Logger(entries, ZIPF_ROWS, policy=policy)
+            other.learn(rows)
+            yield figure(f"{name}.{policy}", f"{what}: {text}", held(other, accesses) / best, "of the oracle's")
         if target:
             for peer, total in peers(rows, accesses, entries):
                 yield figure(f"{name}.{peer.lower()}", f"{what}: {peer}, fully associative", total / best,
@@ -217,6 +196,13 @@ def real_logs() -> Iterator[Row]:
                          100 * (best - held_by_sets(logger, accesses) / len(rows)), "points")
             yield figure(f"{id}.unshuffled", f"{what}: the same, samples in the order of the log",
                          100 * (best - held(unshuffled, accesses) / len(rows)), "points")
+            for policy, text in OTHERS.items():
+                other = Logger(entries, count, policy=policy)
+                other.learn(rows[order])
+                yield figure(f"{id}.{policy}", f"{what}: the same, {text}",
+                             100 * (best - held(other, accesses) / len(rows)), "points")
+                yield figure(f"hotline.popular.{name}.{entries}.{policy}", f"{what}: popular samples, {text}",
+                             popular_samples(other.holds(rows), sample), "% of samples")
             for kind, chosen in (("", logger), (".bare", bare)):
                 yield figure(f"hotline.popular.{name}.{entries}{kind}",
                              f"{what}: popular samples" + (", without the randomizer" if kind else ""),
@@ -253,9 +239,10 @@ class Criteo:
         loggers = {size: Logger(size, self.total) for size in SIZES}
         front = {(size, randomized): Logger(size, 1 << TABLE_BITS + 5, randomized=randomized)
                  for size in PRESET_SIZES for randomized in (False, True)}
+        others = {(size, policy): Logger(size, self.total, policy=policy) for size in PRESET_SIZES for policy in OTHERS}
         for ranks in self.log.ranks(round(CRITEO_SAMPLES * LEARNED)):
             scattered, ordered = self.numbers(ranks).ravel(), self.in_front(ranks).ravel()
-            for logger in loggers.values():
+            for logger in (*loggers.values(), *others.values()):
                 logger.learn(scattered)
             for logger in front.values():
                 logger.learn(ordered)
@@ -270,6 +257,10 @@ class Criteo:
                          100 * ideal.all(axis=1).mean(), "% of samples")
             yield figure(f"hotline.coverage.criteo.{size >> 10}k",
                          f"{what}: accesses that they take, over the oracle's", hot.mean() / ideal.mean(), "")
+        for (size, policy), logger in others.items():
+            yield figure(f"hotline.popular.criteo.{size >> 10}k.{policy}",
+                         f"{self.WHAT}, {size:,} hot rows, {OTHERS[policy]}: popular samples",
+                         self.popular(logger, numbers), "% of samples")
         for (size, randomized), logger in front.items():
             yield figure(f"hotline.popular.criteo.{size >> 10}k.front{'' if randomized else '.bare'}",
                          f"{self.WHAT}, {size:,} hot rows, those of each table in front of it: popular samples, with"

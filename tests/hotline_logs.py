@@ -9,10 +9,12 @@ from golden.hotline.train import Hotline
 from hw.hotline.config import HotlineConfig
 
 TINY = HotlineConfig(
-    lanes=8, words=8, positions=16, banks=8, sets=64, queue=32, waves=16, insert_log2=2, frames=4, frame_beats=32,
+    lanes=8, words=8, positions=16, banks=8, sets=64, queue=32, waves=16, policy="steady",
+    insert_log2=2, frames=4, frame_beats=32,
     row_slots=32, embedding_beats=64, batches=2, reads_in_flight=8, writes_in_flight=8, program_beats=16,
     input_beats=32, row_read_beats=32, output_beats=32)
-SIZES = ("words", "positions", "banks", "sets", "frame_beats", "row_slots", "embedding_beats", "insert_log2")
+SIZES = ("words", "positions", "banks", "sets", "frame_beats", "row_slots", "embedding_beats", "policy",
+         "insert_log2")
 
 
 def core(config=TINY, **values):

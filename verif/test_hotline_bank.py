@@ -1,6 +1,7 @@
 """A bank of the access logger against golden.hotline.bank: every answer of every access, in every cycle."""
 import os
 from collections import deque
+from itertools import product
 
 import cocotb
 import numpy as np
@@ -13,11 +14,19 @@ from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
-SHAPES = {"tiny": dict(sets=64, insert_log2=2, tag_bits=7), "ultra": dict(sets=2048, insert_log2=0, tag_bits=1),
-          "slow": dict(sets=16, insert_log2=5, tag_bits=9)}
+SHAPES = {
+    "tiny": dict(sets=64, policy="steady", insert_log2=2, tag_bits=7),
+    "ultra": dict(sets=2048, policy="steady", insert_log2=0, tag_bits=1),
+    "slow": dict(sets=16, policy="steady", insert_log2=5, tag_bits=9),
+    "srrip": dict(sets=64, policy="srrip", insert_log2=0, tag_bits=7),
+    "sampled": dict(sets=64, policy="sampled", insert_log2=2, tag_bits=1),
+    "sampled_slow": dict(sets=16, policy="sampled", insert_log2=5, tag_bits=9),
+}
 SHAPE = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
 SETS, TAGS = SHAPE["sets"], 1 << SHAPE["tag_bits"]
 LATENCY = LoggerBank.LATENCY
+STEADY = SHAPE["policy"] == "steady"
+FRESH = 3 if STEADY else 2      # the rrpv of a row that has come in
 WRITTEN = 5     # cycles from an access to the edge that brings its word into the memory
 ENTRY = VALID * 2 - 1
 
@@ -31,7 +40,7 @@ class Bench:
 
     def __init__(self, dut):
         self.dut, self.edge = dut, RisingEdge(dut.clk)
-        self.model = Bank(SHAPE["sets"], SHAPE["insert_log2"])
+        self.model = Bank(SHAPE["sets"], SHAPE["insert_log2"], SHAPE["policy"])
         self.i, self.write, self.o = layout_of("i"), layout_of("i_write"), layout_of("o")
         self.noise = rng("noise")
         self.cycle = 0
@@ -136,7 +145,7 @@ async def smoke(dut):
         await bench.step(access)
     await bench.drain()
     assert bench.seen == {"hit": 1, "miss": 4, "wrong": 0}
-    assert bench.model.read(3) == [entry(77, 3), 0, 0, 0]
+    assert bench.model.read(3) == [entry(77, FRESH), 0, 0, 0]
 
 
 @cocotb.test()
@@ -198,15 +207,16 @@ async def corner_values(dut):
             for learn in (False, True, True, True, True, False):
                 await bench.step((number, id, learn))
     await bench.drain()
-    # No stale way: 2**insert_log2 misses age the set, three times over.
+    # At every 2**insert_log2-th miss, three times over, all age (steady), or one comes in.
     period = 1 << SHAPE["insert_log2"]
     await bench.step(write=(1, [entry(id, 0) for id in range(4)]))
     await bench.step()
     for miss in range(3 * period):
         await bench.step((1, 100 + miss, True))
     await bench.drain()
-    assert bench.model.read(1) == [entry(id, 3) for id in range(4)]
-    # One short of aging, then a write: all of them are needed again.
+    came = [entry(99 + k * period, 2) for k in (1, 2, 3)]
+    assert bench.model.read(1) == ([entry(id, 3) for id in range(4)] if STEADY else [*came, entry(3, 3)])
+    # One short of that, then a write: all of them are needed again.
     await bench.step(write=(1, [entry(id, 1) for id in range(4)]))
     await bench.step()
     for miss in range(period - 1):
@@ -224,7 +234,22 @@ async def corner_values(dut):
     assert bench.model.read(2) == [entry(9, 0), entry(9, 0), entry(9, 0), entry(8, 3)]
     await bench.step((1, 300, True))
     await bench.drain()
-    assert bench.model.read(1) == [entry(id, 2) for id in range(4)]
+    assert bench.model.read(1) == ([entry(id, 2) for id in range(4)] if STEADY else
+                                   [entry(300, 2), *(entry(id, 3) for id in (1, 2, 3))])
+    # Every set of rrpv that there is, met by a miss that is the last of its period, and by a hit; the highest decides.
+    for number, rrpv in enumerate(product(range(4), repeat=4)):
+        at, other = number % (SETS - 1), (number + 1) % (SETS - 1)
+        ways = [entry(id, value) for id, value in enumerate(rrpv)]
+        await bench.step(write=(at, ways))
+        await bench.step(write=(other, [entry(id, 0) for id in range(4)]))
+        await bench.step()
+        for miss in range(period - 1):
+            await bench.step((other, 100 + miss, True))
+        await bench.step((at, 50, True))
+        assert any(word & 0x3FFF == 50 for word in bench.model.read(at)) == (not STEADY or 3 in rrpv)
+        await bench.step((at, number % 5, number % 3 == 0))
+        await bench.drain()
+        await bench.step((at, 0, False))
     # Ways between empty ones; rrpv of an empty way is nothing.
     await bench.step(write=(3, [entry(5, 0), entry(6, 3, 0), entry(7, 3), entry(0, 0, 0)]))
     await bench.step()
@@ -277,6 +302,8 @@ def test_bank(shape, number):
     (dict(sets=48), "sets must be a power of two from 2 on, not 48"),
     (dict(sets=1), "sets must be a power of two from 2 on, not 1"),
     (dict(insert_log2=-1), "insert_log2 must be 0 or more, not -1"),
+    (dict(policy="lru"), "policy must be one of 'srrip', 'sampled', 'steady', not 'lru'"),
+    (dict(policy="srrip"), "insert_log2 must be 0 with the policy srrip, by which every miss comes in, not 2"),
     (dict(tag_bits=0), "tag_bits must be 1 or more, not 0"),
 ])
 def test_illegal_config_wrong(change, sentence):

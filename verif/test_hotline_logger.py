@@ -19,7 +19,8 @@ from verif.bench.stream import Monitor, Sink, Source, always, bursty, never, som
 CONFIGS = {
     "tiny": replace(TINY, sets=32, waves=32, queue=64),
     # More lanes than banks, few waves.
-    "narrow": replace(TINY, lanes=16, banks=4, sets=16, waves=4, queue=128, insert_log2=0),
+    "narrow": replace(TINY, lanes=16, banks=4, sets=16, waves=4, queue=128, policy="srrip", insert_log2=0),
+    "sampled": replace(TINY, banks=4, sets=32, queue=64, policy="sampled"),
 }
 CONFIG = CONFIGS[os.environ.get("LOGGER", "tiny")]
 LANES, BANKS, SETS, BITS = CONFIG.lanes, CONFIG.banks, CONFIG.sets, CONFIG.domain_bits
@@ -42,7 +43,7 @@ class Bench:
 
     def __init__(self, dut, *, waves=always, answers=always, images=always):
         self.dut = dut
-        self.model = Model(BANKS, SETS, CONFIG.insert_log2)
+        self.model = Model(BANKS, SETS, CONFIG.insert_log2, CONFIG.policy)
         self.waves = Source(dut, "i", pattern=waves())
         self.writes = Source(dut, "i_image", pattern=images())
         self.asks = Source(dut, "i_ask", pattern=images())

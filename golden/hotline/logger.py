@@ -10,11 +10,11 @@ __all__ = ["Logger"]
 
 
 class Logger:
-    """A logger of `banks` banks of `sets` sets. image: (banks, sets, 4) entries, counts: (banks,), see
-    golden.hotline.bank."""
+    """A logger of `banks` banks of `sets` sets. image: (banks, sets, 4) entries, counts: (banks,), policy and
+    insert_log2: see golden.hotline.bank."""
 
-    def __init__(self, banks: int, sets: int, insert_log2: int):
-        self.banks, self.sets, self.insert_log2 = banks, sets, insert_log2
+    def __init__(self, banks: int, sets: int, insert_log2: int, policy: str = bank.STEADY):
+        self.banks, self.sets, self.insert_log2, self.policy = banks, sets, insert_log2, policy
         self.bank_bits, self.set_bits = (banks - 1).bit_length(), (sets - 1).bit_length()
         self.domain_bits = self.bank_bits + self.set_bits + bank.ID_BITS
         self.image = np.zeros((banks, sets, bank.WAYS), np.uint32)
@@ -30,7 +30,7 @@ class Logger:
         """(hit, number) of each row, one after the other; number, bank lowest, then set, then way, counts with a
         hit."""
         banks, sets, ids = self.places(rows)
-        hit, way = bank.run(self.image, self.counts, banks, sets, ids, self.insert_log2, learn)
+        hit, way = bank.run(self.image, self.counts, banks, sets, ids, self.insert_log2, learn, self.policy)
         return hit, banks | sets << self.bank_bits | way.astype(np.int64) << self.bank_bits + self.set_bits
 
     def rows(self) -> NDArray[np.int64]:

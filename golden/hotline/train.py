@@ -110,12 +110,12 @@ class Register:
 class Hotline:
     """A Hotline core with what stays in it from run to run: the logger.
 
-    insert_log2: of the logger; sizes: as in the core's configuration, see golden.hotline.program.Sizes. image: (banks,
-    sets, ways) uint32, an entry as in hw.hotline.records.image_layout.
+    policy, insert_log2: of the logger, see golden.hotline.bank; sizes: as in the core's configuration, see
+    golden.hotline.program.Sizes. image: (banks, sets, ways) uint32, an entry as in hw.hotline.records.image_layout.
     """
 
-    def __init__(self, *, insert_log2: int, **sizes: int):
-        self.sizes, self.insert_log2 = Sizes(**sizes), insert_log2
+    def __init__(self, *, policy: str, insert_log2: int, **sizes: int):
+        self.sizes, self.policy, self.insert_log2 = Sizes(**sizes), policy, insert_log2
         self.words, self.banks, self.sets = self.sizes.words, self.sizes.banks, self.sizes.sets
         self.bank_bits, self.set_bits = (self.banks - 1).bit_length(), (self.sets - 1).bit_length()
         self.image = np.zeros((self.banks, self.sets, WAYS), np.uint32)
@@ -214,7 +214,7 @@ class Hotline:
     def _learn(self, item: Item, memory: Memory) -> None:
         samples, looked, rows, fault = self._samples(item, memory)
         banks, sets, ids = self._places(rows[looked])
-        hit, _ = bank.run(self.image, self.counts, banks, sets, ids, self.insert_log2, True)
+        hit, _ = bank.run(self.image, self.counts, banks, sets, ids, self.insert_log2, True, self.policy)
         self._counters["samples"] += len(samples)
         self._counters["accesses"] += len(banks)
         self._counters["hits"] += int(np.count_nonzero(hit))

@@ -1,10 +1,10 @@
 """A bank of the access logger: a memory of sets, and the policy that decides which rows stay."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.hotline.config import ID_BITS, WAYS
+from hw.hotline.config import ID_BITS, POLICIES, SRRIP, STEADY, WAYS
 
 __all__ = ["LoggerBank", "way_layout"]
 
@@ -17,14 +17,21 @@ def way_layout() -> data.StructLayout:
     return data.StructLayout({"id": ID_BITS, "rrpv": 2, "valid": 1})
 
 
+def _lowest(bits: Value) -> Value:
+    return Cat(bits[n] & ~bits[:n].any() for n in range(len(bits)))
+
+
 class LoggerBank(wiring.Component):
     """Looks rows up in their sets, and learns which ones are accessed often.
 
-    hit: rrpv[way] = max(rrpv[way] - 1, 0); else the lowest empty way or, if there is none, the lowest with rrpv 3
-    takes the row with rrpv 3; else, at every 2**insert_log2-th such access of the bank, all rrpv of the set rise by 1
-                                            Source: Hotline §6.2, Fig. 6.5; the refinement: golden.hotline.bank
+    srrip   hit: rrpv[way] = 0; else the lowest empty way takes the row with rrpv 2; if there is none, all rrpv of the
+            set rise by 3 - the highest, and the lowest way with 3 takes the row with rrpv 2
+    sampled the same, but where no way is empty only at every 2**insert_log2-th such access of the bank
+    steady  hit: rrpv[way] = max(rrpv[way] - 1, 0); else the lowest empty way or, if there is none, the lowest with
+            rrpv 3 takes the row with rrpv 3; else, at every 2**insert_log2-th such access of the bank, all rrpv of the
+            set rise by 1                   Source: Hotline §6.2, Fig. 6.5, is srrip; others: golden.hotline.bank
 
-    Parameters  sets: a power of two; insert_log2: see above; tag_bits: of what an access carries along
+    Parameters  sets: a power of two; policy, insert_log2: see above; tag_bits: of what an access carries along
     Members     i: In, an access: valid, learn, set, id, tag; o: Out, its answer: valid, hit, way (0 without a hit),
                 wrong (an entry of the set had wrong parity), tag, and ways, the set's entries, which count only
                 where the access did not learn; i_write: In, valid, set and entries that are written
@@ -37,20 +44,26 @@ class LoggerBank(wiring.Component):
                 counts as empty; what an access that learns leaves has right parity
     Reset       drops accesses on their way, begins the count anew; sets stay as they are. i_write, too, begins the
                 count anew
-    Raises      ValueError: sets that are no power of two from 2 on, insert_log2 below 0, or tag_bits below 1
+    Raises      ValueError: sets that are no power of two from 2 on, another policy, insert_log2 below 0, or not 0
+                with srrip, or tag_bits below 1
     Golden      golden.hotline.bank.Bank, bit for bit       Tests  verif/test_hotline_bank.py
     """
 
     LATENCY = 5
 
-    def __init__(self, *, sets: int, insert_log2: int, tag_bits: int):
+    def __init__(self, *, sets: int, policy: str, insert_log2: int, tag_bits: int):
         if sets < 2 or sets & sets - 1:
             raise ValueError(f"sets must be a power of two from 2 on, not {sets}")
+        if policy not in POLICIES:
+            raise ValueError(f"policy must be one of {', '.join(map(repr, POLICIES))}, not {policy!r}")
         if insert_log2 < 0:
             raise ValueError(f"insert_log2 must be 0 or more, not {insert_log2}")
+        if policy == SRRIP and insert_log2:
+            raise ValueError(f"insert_log2 must be 0 with the policy {SRRIP}, by which every miss comes in, not "
+                             f"{insert_log2}")
         if tag_bits < 1:
             raise ValueError(f"tag_bits must be 1 or more, not {tag_bits}")
-        self.sets, self.insert_log2, self.tag_bits = sets, insert_log2, tag_bits
+        self.sets, self.policy, self.insert_log2, self.tag_bits = sets, policy, insert_log2, tag_bits
         set_bits = (sets - 1).bit_length()
         ways = data.ArrayLayout(way_layout(), WAYS)
         super().__init__({
@@ -60,7 +73,7 @@ class LoggerBank(wiring.Component):
         })
 
     def key(self) -> str:
-        return f"LoggerBank({self.sets}, {self.insert_log2}, {self.tag_bits})"
+        return f"LoggerBank({self.sets}, {self.policy}, {self.insert_log2}, {self.tag_bits})"
 
     def elaborate(self, platform):
         m = Module()
@@ -124,27 +137,38 @@ class LoggerBank(wiring.Component):
         # -- The policy.
         count = Signal(self.insert_log2)
         entries = [word[4][way] for way in range(WAYS)]
-        full, due = Signal(), Signal()
-        stale, free = (Signal(WAYS, name=name) for name in ("stale", "free"))
-        takes, ages, misses = Signal(WAYS), Signal(), Signal()
+        full, due, misses, counts, ages = (Signal(name=name) for name in ("full", "due", "misses", "counts", "ages"))
+        free, goes, takes = (Signal(WAYS, name=name) for name in ("free", "goes", "takes"))
+        older = Signal(2)
+        # Of misses in a full set: which are counted, which may come in, by how much all age at the last one counted.
+        if self.policy == STEADY:
+            fresh, counted, comes = STALE, ~goes.any(), Const(1)
+            lowered = [Mux(entry.rrpv == 0, 0, entry.rrpv - 1) for entry in entries]
+            m.d.comb += [goes.eq(Cat(entry.rrpv == STALE for entry in entries)), older.eq(1)]
+        else:
+            fresh, counted, comes, lowered = STALE - 1, Const(1), due, [Const(0, 2)] * WAYS
+            # The highest rrpv: its upper bit, then the lower one of those that have it.
+            most = Signal(2)
+            m.d.comb += [
+                most[1].eq(Cat(entry.rrpv[1] for entry in entries).any()),
+                most[0].eq(Mux(most[1], Cat(entry.rrpv.all() for entry in entries).any(),
+                               Cat(entry.rrpv[0] for entry in entries).any())),
+                goes.eq(Cat(entry.rrpv == most for entry in entries)), older.eq(STALE - most),
+            ]
         m.d.comb += [
-            stale.eq(Cat(entry.rrpv == STALE for entry in entries)),
-            free.eq(Cat(~entry.valid for entry in entries)),
-            full.eq(~free.any()),
-            takes.eq(Mux(full, stale & (~stale + 1), free & (~free + 1))),
-            misses.eq(learn[4] & ~match.any()),
-            brings.eq(Mux(misses, takes, 0)),
-            due.eq(count.all()),
-            ages.eq(misses & full & ~stale.any() & due),
+            free.eq(Cat(~entry.valid for entry in entries)), full.eq(~free.any()),
+            takes.eq(Mux(full, Mux(comes, _lowest(goes), 0), _lowest(free))),
+            misses.eq(learn[4] & ~match.any()), brings.eq(Mux(misses, takes, 0)),
+            counts.eq(misses & full & counted), due.eq(count.all()), ages.eq(counts & due),
         ]
         for way, entry in enumerate(entries):
-            lowers = learn[4] & match[way] & (entry.rrpv != 0)
             m.d.comb += [
                 after[way].id.eq(Mux(brings[way], ids[4], entry.id)),
                 after[way].valid.eq(entry.valid | brings[way]),
-                after[way].rrpv.eq(Mux(brings[way], STALE, Mux(lowers, entry.rrpv - 1, entry.rrpv + ages))),
+                after[way].rrpv.eq(Mux(brings[way], fresh, Mux(learn[4] & match[way], lowered[way],
+                                                               entry.rrpv + Mux(ages, older, 0)))),
             ]
-        with m.If(misses & full & ~stale.any()):
+        with m.If(counts):
             m.d.sync += count.eq(count + 1)
 
         # -- Out, and back into the memory.

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from hw.config import Config, choice, whole
 
-__all__ = ["ID_BITS", "WAYS", "HotlineConfig"]
+__all__ = ["ID_BITS", "POLICIES", "WAYS", "HotlineConfig"]
 
 WAYS = 4        # of a set of the access logger
 ID_BITS = 14    # of an entry's identifier
+POLICIES = SRRIP, SAMPLED, STEADY = "srrip", "sampled", "steady"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,13 @@ class HotlineConfig(Config):
     sets: int = whole(16, 65536, "sets of a bank, four ways each", power_of_two=True)
     queue: int = whole(8, 1024, "accesses that wait before the banks, in all", power_of_two=True)
     waves: int = whole(4, 64, "beats of lanes on their way through the logger", power_of_two=True)
-    insert_log2: int = whole(0, 8, "of 2**insert_log2 misses of a bank one is inserted where a set is full")
+    policy: str = choice(
+        *POLICIES, about="what the logger does with a row that is new to a full set: srrip, as in the Hotline thesis, "
+        "puts it in place of the one least expected; sampled does so for one of many such rows; steady lets it have "
+        "the place of the last one that came, and rows met often keep theirs until they have aged")
+    insert_log2: int = whole(
+        0, 8, "log2 of the new rows of a bank of which the last is taken up (sampled), or ages its set, where no place "
+        "in it was to be had (steady); srrip counts none: 0")
     frames: int = whole(2, 16, "mini-batches that the input buffer holds")
     frame_beats: int = whole(16, 32768, "beats of a mini-batch's samples", power_of_two=True)
     row_slots: int = whole(16, 262144, "rows that the embedding buffer holds, if they are short", power_of_two=True)
@@ -45,6 +52,9 @@ class HotlineConfig(Config):
         if not 20 <= self.domain_bits <= 40:
             raise ValueError(f"sets must be such that banks, sets and the {ID_BITS}-bit identifier cover 20 to 40 "
                              f"bits, not {self.domain_bits} bits with {self.banks} banks of {self.sets} sets")
+        if self.policy == SRRIP and self.insert_log2:
+            raise ValueError(f"insert_log2 must be 0 with the policy {SRRIP}, by which every miss comes in, not "
+                             f"{self.insert_log2}")
         if self.embedding_beats < self.row_slots:
             raise ValueError(f"embedding_beats must be at least {self.row_slots}, the row slots, not "
                              f"{self.embedding_beats}")

@@ -251,7 +251,8 @@ class Logger(wiring.Component):
         lane_bits = (config.lanes - 1).bit_length()
         answers = []
         for number in range(config.banks):
-            bank = LoggerBank(sets=config.sets, insert_log2=config.insert_log2, tag_bits=lane_bits + slot_bits)
+            bank = LoggerBank(sets=config.sets, policy=config.policy, insert_log2=config.insert_log2,
+                              tag_bits=lane_bits + slot_bits)
             place(m, platform, f"bank_{number}", bank)
             access, asked = scheduler.o[number], ask.valid & (ask.bank == number)
             m.d.comb += [

@@ -6,7 +6,7 @@ import pytest
 
 from bench import hotline as figures
 from gen.trace import Trace
-from golden.hotline.bank import ID_BITS, VALID, WAYS, oracle
+from golden.hotline.bank import WAYS, oracle
 
 
 def test_a_perfect_choice_takes_four_of_each_set():
@@ -32,19 +32,6 @@ def test_what_a_logger_holds():
         figures.Logger(256, (1 << 20) + 1)
 
 
-def test_srrip_by_hand():
-    image = np.zeros((1, 1, WAYS), np.uint32)
-
-    def state(ids):
-        figures._thesis(image, np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64), np.array(ids))
-        assert (image & VALID).all()
-        return [(int(entry) & (1 << ID_BITS) - 1, int(entry) >> ID_BITS & 3) for entry in image[0, 0]]
-
-    assert state([1, 2, 3, 4]) == [(1, 2), (2, 2), (3, 2), (4, 2)]
-    assert state([2, 5]) == [(5, 2), (2, 1), (3, 3), (4, 3)]
-    assert state([6, 4, 7]) == [(7, 2), (2, 2), (6, 3), (4, 1)]
-
-
 def test_accesses_in_the_order_of_the_samples():
     log = Trace("log", {"a": np.array([3, 1]), "b": np.array([0, 2, 2])}, {"a": 5, "b": 3}, {"b": np.array([0, 1, 3])})
     rows, sample, count = figures.in_samples(log)
@@ -63,11 +50,14 @@ def test_rows_of_small_streams(monkeypatch):
     monkeypatch.setattr(figures, "logs", lambda: iter([("log", Trace("log", tables, {"a": 300, "b": 300}))]))
     rows = {row.id: row for row in figures.rows()}
     first = {name: rows[f"hotline.coverage.zipf1.05.1k{name}"].value for name in
-             ("", ".sets", ".srrip", ".lru", ".lfu", ".s3fifo", ".sieve", ".wtinylfu")}
+             ("", ".sets", ".srrip", ".sampled", ".lru", ".lfu", ".s3fifo", ".sieve", ".wtinylfu")}
     assert all(0.5 < value <= 1 for value in first.values()) and rows["hotline.coverage.zipf1.05.1k"].met
-    assert first[".srrip"] < first[""] <= first[".sets"] and "hotline.coverage.zipf0.90.2k.lru" not in rows
+    assert first[".srrip"] < first[""] <= first[".sets"] and first[".sampled"] < first[""]
+    assert "hotline.coverage.zipf0.90.2k.lru" not in rows
     last = rows["hotline.coverage.log.1024"]
     assert last.target and last.met and rows["hotline.popular.log.256"].value < 100
+    assert rows["hotline.popular.log.256"].value > rows["hotline.popular.log.256.srrip"].value
+    assert rows["hotline.coverage.log.256"].value < rows["hotline.coverage.log.256.sampled"].value
     assert "hotline.coverage.log.2048" not in rows and not [id for id in rows if "criteo" in id]
 
 
@@ -85,6 +75,8 @@ def test_rows_of_a_calibration(monkeypatch, tmp_path):
     assert rows["hotline.popular.criteo.4k"] < rows["hotline.popular.criteo.16k"]
     assert rows["hotline.popular.criteo.16k"] <= rows["hotline.popular.criteo.16k.oracle"]
     assert rows["hotline.popular.criteo.16k.front.bare"] < rows["hotline.popular.criteo.16k.front"]
+    assert rows["hotline.popular.criteo.16k.srrip"] <= rows["hotline.popular.criteo.16k"]
+    assert "hotline.popular.criteo.16k.sampled" in rows and "hotline.popular.criteo.4k.sampled" not in rows
     learned = [row.value for row in criteo.learning()]
     assert len(learned) == len(figures.LEARNED_FROM) and learned == sorted(learned)
     numbers = criteo.numbers(criteo.judged)

@@ -611,6 +611,8 @@ def test_wrong_parity_in_the_logger(worn):
     ({"banks": 4, "sets": 8}, "sets must be a power of two from 16 to 65536, not 8"),
     ({"embedding_beats": 16}, "embedding_beats must be at least 32, the row slots, not 16"),
     ({"batches": 3}, "batches must be one of 2, 4, not 3"),
+    ({"policy": "lru"}, "policy must be one of 'srrip', 'sampled', 'steady', not 'lru'"),
+    ({"policy": "srrip"}, "insert_log2 must be 0 with the policy srrip, by which every miss comes in, not 2"),
     ({"frames": 1}, "frames must be a whole number from 2 to 16, not 1"),
 ])
 def test_illegal_config_wrong(values, sentence):

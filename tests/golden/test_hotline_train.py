@@ -7,7 +7,7 @@ from gen.compile import encode
 from gen.hotline import JOINS, Train
 from golden import fp32
 from golden.hotline import order, program, train
-from golden.hotline.bank import Bank
+from golden.hotline.bank import POLICIES, Bank
 from golden.hotline.gather import gather
 from golden.hotline.randomizer import permute_one
 from golden.hotline.train import GATHERED, NONE, POPULAR, Memory
@@ -46,7 +46,7 @@ class Plain:
 
     def __init__(self, log, config=make.TINY):
         self.log, self.config = log, config
-        self.banks = [Bank(config.sets, config.insert_log2) for _ in range(config.banks)]
+        self.banks = [Bank(config.sets, config.insert_log2, config.policy) for _ in range(config.banks)]
 
     def access(self, position, index, learn):
         layout, config = self.log.layout, self.config
@@ -112,18 +112,22 @@ def gradients_of(batch):
 @pytest.mark.parametrize("seed", range(12))
 def test_mini_batches_are_those_of_plain_loops(seed):
     random = np.random.default_rng(seed)
-    log, how = make.wild(random)
+    policy = POLICIES[seed // 3 % 3]
+    config = make.with_config(policy=policy, insert_log2=0 if policy == "srrip" else 2,
+                              sets=16 if seed % 3 == 0 else 64)
+    log, how = make.wild(random, config)
     if seed % 3 == 0:
-        log, how = make.log(seed, 300), Train(10, 3, -0.5)
+        log, how = make.log(seed, 300, config=config), Train(10, 3, -0.5)
     how = Train(how.batch, how.slots, how.rate)
     learned = float(random.choice([0, 0.3, 1]))
     seen = []
-    core, memory, result = run(log, how, learned, gpu=lambda batch: seen.append(batch) or gradients_of(batch))
+    core, memory, result = run(log, how, learned, gpu=lambda batch: seen.append(batch) or gradients_of(batch),
+                               config=config)
     assert result.code == 0 and tuple(seen) == result.batches
-    plain = Plain(log)
+    plain = Plain(log, config)
     plain.learn(max(1, int(learned * len(log.indices))))
     for number, bank in enumerate(plain.banks):
-        for entry in range(make.TINY.sets):
+        for entry in range(config.sets):
             assert list(core.image[number, entry]) == list(bank.read(entry))
     layout, rows = log.layout, [np.pad(table.array, ((0, 0), (0, log.layout.row_words - log.layout.dim)))
                                 for table in log.layout.tables]

@@ -7,7 +7,8 @@ from hw.hotline.config import HotlineConfig
 __all__ = ["TINY", "WIDE"]
 
 TINY = HotlineConfig(
-    lanes=8, words=8, positions=16, banks=8, sets=64, queue=32, waves=8, insert_log2=2, frames=4, frame_beats=32,
+    lanes=8, words=8, positions=16, banks=8, sets=64, queue=32, waves=8, policy="steady",
+    insert_log2=2, frames=4, frame_beats=32,
     row_slots=32, embedding_beats=64, batches=2, reads_in_flight=8, writes_in_flight=8, program_beats=16,
     input_beats=32, row_read_beats=32, output_beats=32)
 # Beats of 16 words, several beats a wave, room for long rows.
