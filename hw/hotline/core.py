@@ -78,11 +78,11 @@ class HotlineCore(wiring.Component):
         m.d.comb += self.interrupt.eq(self._frame.interrupt)
         return m
 
-    def _cut(self, m: Module, platform, name: str, source):
+    def _cut(self, m: Module, platform, name: str, source, reset=None):
         """The stream, from registers in both directions: what is behind the ready of one part and before the valid of
-        the next are paths of their own."""
+        the next are paths of their own. reset: the parts' flush, if it is no other."""
         skid = SkidBuffer(source.payload.shape())
-        place(m, platform, f"cut_{name}", skid, reset=self._frame.flush)
+        place(m, platform, f"cut_{name}", skid, reset=self._frame.flush if reset is None else reset)
         wiring.connect(m, source, skid.i)
         return skid.o
 
@@ -134,7 +134,9 @@ class HotlineCore(wiring.Component):
                        self._cut(m, platform, "data", self._dispatcher.o_data))
         connect_client(m, writes, IMAGE, self._cut(m, platform, "image_requests", program.o_write_requests),
                        program.o_write_data)
-        connect_client(m, writes, STATUS, self._cut(m, platform, "report", self._frame.o_requests), self._frame.o_data)
+        # The report is written while the parts are flushed.
+        connect_client(m, writes, STATUS, self._cut(m, platform, "report", self._frame.o_requests, self._frame.clean),
+                       self._frame.o_data)
         m.d.comb += [
             program.start.eq(self._frame.begin), program.arguments.eq(arguments),
             self._dispatcher.written.eq(self._sound(m, writes, MAILBOX)), program.written.eq(writes.done[IMAGE]),
@@ -206,7 +208,8 @@ class HotlineCore(wiring.Component):
         wiring.connect(m, self._cut(m, platform, "updated", embeddings.o_read[1]), updater.i_rows)
         wiring.connect(m, updater.o_write, embeddings.i_write)
         wiring.connect(m, updater.o_release, gather.i_release)
-        connect_client(m, self._row_writes, 0, updater.o_write_requests, updater.o_write_data)
+        connect_client(m, self._row_writes, 0, self._cut(m, platform, "row_requests", updater.o_write_requests),
+                       updater.o_write_data)
         m.d.comb += [
             gather.rows.eq(arguments.rows), gather.rows_beats.eq(arguments.rows_beats),
             gather.landed.eq(embeddings.landed), gather.released.eq(updater.done),
