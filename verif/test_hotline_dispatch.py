@@ -132,7 +132,7 @@ class Bench:
         ports = self.ports
         ports.clear("start", "polled", "written", "updated", "i_popular__valid", "i_gathered__valid", "finished",
                     *(f"{name}__valid" for name in STREAMS_IN), *(f"{name}__ready" for name in STREAMS_OUT))
-        ports.set("mailbox", MAILBOX)
+        ports.set("to", MAILBOX)
         ports.set("gradients", GRADIENTS)
         ports.set("timeout", TIMEOUT)
         ports.set("finished", self.finished)

@@ -187,7 +187,7 @@ class HotlineCore(wiring.Component):
         m.d.comb += [
             frames.free.eq(dispatcher.free), gather.sample_beats.eq(self._job.sample_beats),
             dispatcher.job.eq(self._job), dispatcher.start.eq(self._program.train),
-            dispatcher.mailbox.eq(arguments.mailbox), dispatcher.gradients.eq(arguments.gradients),
+            dispatcher.to.eq(arguments.mailbox), dispatcher.gradients.eq(arguments.gradients),
             dispatcher.timeout.eq(arguments.timeout), dispatcher.finished.eq(doorbell.value),
             dispatcher.polled.eq(doorbell.polled), dispatcher.updated.eq(self._updater.updated),
             doorbell.waiting.eq(dispatcher.waiting), doorbell.enable.eq(~dispatcher.idle & ~self._frame.flush),

@@ -34,7 +34,8 @@ class Dispatcher(wiring.Component):
 
     Parameters  config: HotlineConfig
     Members     job: In, of hw.hotline.program.job_layout; start: In, a pulse before the first mini-batch of a job;
-                mailbox, gradients: In(64), the buffers' addresses; timeout: In(32);
+                to, gradients: In(64), addresses of the mailbox (whose name SystemVerilog has taken) and of the
+                gradients; timeout: In(32);
                 i_popular: In(stream of frame_layout); i_gathered: In(stream of gathered_layout); o_place: Out(stream
                 of place_layout), i_beats: In(stream of a beat): the input buffer's read client; free: Out {valid,
                 frame}: all of it has been read; o_query: Out(stream of query_layout), i_query: In(stream of
@@ -67,7 +68,7 @@ class Dispatcher(wiring.Component):
         bits = 32 * config.words
         beat = stream.Signature(bits)
         super().__init__({
-            "job": In(job_layout()), "start": In(1), "mailbox": In(64), "gradients": In(64), "timeout": In(32),
+            "job": In(job_layout()), "start": In(1), "to": In(64), "gradients": In(64), "timeout": In(32),
             "i_popular": In(stream.Signature(frame_layout(config))),
             "i_gathered": In(stream.Signature(gathered_layout(config))),
             "o_place": Out(stream.Signature(place_layout(config))), "i_beats": In(beat),
@@ -300,7 +301,7 @@ class Dispatcher(wiring.Component):
                     step.eq(0), dividend.eq(self.number), remainder.eq(0), self.current.eq(self.number),
                     self.kind.eq(Mux(self.may_gather, KIND.GATHERED, KIND.POPULAR)), now.eq(gathered),
                     of_beats.eq(job.sample_beats), of_vectors.eq(job.vectors), first.eq(0), beats.eq(0), rest.eq(0),
-                    self.address.eq(self.mailbox + Cat(Const(0, self.shift), mail_at)),
+                    self.address.eq(self.to + Cat(Const(0, self.shift), mail_at)),
                 ]
                 with m.If(~self.may_gather):
                     m.d.sync += [now.frame.eq(popular.frame), now.samples.eq(popular.samples), now.start.eq(0),
