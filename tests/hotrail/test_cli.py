@@ -44,7 +44,8 @@ def test_verilog_is_the_same_twice(tmp_path):
 
 def test_presets_have_the_kernels():
     assert {name: set(load(name).cores) & set(KERNELS) for name in names()} == {
-        "tiny": {"emb", "mlp"}, "smartssd": {"emb", "mlp"}, "screc": {"mlp"}}
+        "tiny": {"emb", "mlp", "hotline"}, "smartssd": {"emb", "mlp"}, "screc": {"mlp"}, "hotline_fpga": {"hotline"},
+        "hotline": {"hotline"}}
 
 
 def test_own_preset(tmp_path):
