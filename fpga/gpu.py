@@ -139,7 +139,6 @@ class Embeddings:
         layout, index = self.layout, batch.indices
         own = self._back(batch, single, slopes)
         gradients = np.zeros((batch.cold, layout.dim), np.float32)
-        hot_sums = np.zeros((0, layout.dim), np.float32)
         tables = np.array([table in self.pinned for table in layout.table_of])
         there = index != NONE
         hot = there & ~tables & (index >> HOT_BIT == 1)
@@ -206,20 +205,21 @@ class Gpu:
         self.kinds, self.started, self.finished = [], [], []
         card, result, kernel = runs.card, runs.buffers["result"], runs.kernel
         limit = runs.limit_cycles if until is None else until
-        at = 0
+        at, done = 0, False
 
         def over(cycles: int) -> bool:
-            nonlocal at
+            nonlocal at, done
             cycles = min(cycles, limit - at)
             at += cycles
-            return card.step(cycles) or at >= limit
+            done = card.step(cycles)
+            return done or at >= limit
 
         while most is None or len(self.finished) < most:
             number = len(self.finished)
             dealt = int(card.read(result, np.uint32, 1, 4 * kernel.value("dealt").word)[0])
             if dealt <= number:
                 if over(self.poll_cycles):
-                    return at < limit
+                    return done
                 continue
             words = self._take(runs, how, number)
             if self.watch is not None:
@@ -230,7 +230,7 @@ class Gpu:
             self.kinds.append(batch.kind)
             self.started.append(at)
             if over(self.times.of(len(batch.indices))):
-                return at < limit
+                return done
             gradients = np.asarray(self.compute(batch), np.float32)
             if batch.kind == GATHERED and batch.cold:
                 padded = np.zeros((batch.cold, self.layout.row_words), np.float32)

@@ -107,16 +107,19 @@ class Hotline:
         """Trains on samples: indices (n, positions), payload (n, payload) 32-bit words.
 
         rate: what gradients are multiplied with, minus the learning rate. batch: samples of a mini-batch; slots: of
-        them in flight. pooled: the core joins the rows of gathered mini-batches.
+        them in flight. pooled: the core joins the rows of gathered mini-batches; it reads hot rows ahead, which may be
+        as they were a step of the GPU before.
         Raises      ValueError: what the core cannot deal; RunError: the core's own words; CardError: the card's
         """
         embeddings = Embeddings(self.layout, self.hot, self._values, rate, model)
         how = Train(batch, slots, rate, pooled)
+        self.gpu = None
         try:
             return self.deal(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
                              if pooled else None)
         finally:
-            self._keep(embeddings)
+            if self.gpu is not None:    # a run began
+                self._keep(embeddings)
 
     def deal(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
              how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None) -> Trained:
@@ -138,10 +141,15 @@ class Hotline:
         def serve() -> None:
             gpu.serve(runs, how, hot)
 
-        self._run(np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)]),
-                  np.concatenate([self._image.reshape(-1), samples.reshape(-1)]),
-                  {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": hot_beats},
-                  serve)
+        try:
+            self._run(np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)]),
+                      np.concatenate([self._image.reshape(-1), samples.reshape(-1)]),
+                      {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": hot_beats},
+                      serve)
+        finally:
+            # Pinned tables are the GPU's alone.
+            self._values = [old if table.pinned else new for table, old, new in zip(
+                layout.tables, self._values, layout.values(runs.read("rows", self._rows_beats)), strict=True)]
         return Trained(tuple(gpu.kinds), len(samples), self.last["popular"], self.last["cycles"], gpu.busy)
 
     def values(self, table: str) -> NDArray[np.float32]:
@@ -167,7 +175,6 @@ class Hotline:
     def _keep(self, embeddings: Embeddings) -> None:
         """The tables as the card and the GPU have them now; the rows' buffer gets the hot ones back."""
         layout, hot = self.layout, embeddings.hot
-        self._values = layout.values(self._runs.read("rows", self._rows_beats))
         for table in np.unique(hot.tables):
             mine = hot.tables == table
             self._values[table][hot.indices[mine]] = embeddings.hot_rows[hot.numbers[mine], :layout.dim]

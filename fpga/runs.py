@@ -66,13 +66,15 @@ class Runs:
         pointers = {argument.name: self.buffers[argument.name] for argument in self.kernel.arguments
                     if argument.kind == "pointer"}
         self.card.run({**pointers, "program_count": len(program), **arguments})
-        if beside is not None:
+        if beside is None:
+            self.card.wait(self.limit_cycles)
+        else:
             try:
                 beside()
+                self.card.wait(self.limit_cycles)
             except BaseException:
                 self._end()
                 raise
-        self.card.wait(self.limit_cycles)
         block = self.card.read(self.buffers["result"], np.uint32)
         self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
                      for value in self.kernel.result}

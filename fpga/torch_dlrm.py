@@ -1,6 +1,6 @@
 """A DLRM in PyTorch, as a GPU's model and as a plain trainer; needs the extra `torch` (pip install 'hotrail[torch]').
 
-`TorchDlrm` is fpga.dlrm.Dlrm's interface with torch's own networks and gradients. `train` is the ordinary way: all
+`TorchDlrm` is called as fpga.dlrm.Dlrm is, with torch's own networks and gradients. `train` is the ordinary way: all
 tables in one place, any order of samples.
 """
 
@@ -19,9 +19,9 @@ class TorchDlrm(torch.nn.Module):
     """Arguments as those of fpga.dlrm.Dlrm; seed: of all weights."""
 
     def __init__(self, dense: int, vectors: int, dim: int, *, rate: float, bottom: Sequence[int] = (16,),
-                 top: Sequence[int] = (24,), seed: int = 0):
+                 top: Sequence[int] = (24,), seed: int = 0, of: int = 0):
         super().__init__()
-        self.dense, self.rate = dense, rate
+        self.dense, self.rate, self.of = dense, rate, of
         pairs = torch.tril_indices(vectors + 1, vectors + 1, -1)
         self.row, self.column = pairs[0], pairs[1]
         with torch.random.fork_rng():
@@ -53,7 +53,7 @@ class TorchDlrm(torch.nn.Module):
             return super().__call__(first, second)
         vectors = torch.from_numpy(np.array(first, np.float32)).requires_grad_()
         words = torch.from_numpy(np.array(second, np.uint32, order="C").view(np.float32))
-        self.step(words[:, :self.dense], vectors, words[:, self.dense])
+        self.step(words[:, :self.dense], vectors, words[:, self.dense], self.of)
         assert vectors.grad is not None
         return vectors.grad.numpy()
 

@@ -42,8 +42,8 @@ class HotlineCore(wiring.Component):
                 program, samples, doorbell, gradients and hot rows; mini-batches, logger images, result block;
                 m01_axi: Out(AXI4), cold rows, read and written; interrupt: Out
     Shapes      a program of instructions (hw.isa) over samples of whole beats -> mini-batches in the mailbox
-    Timing      a beat of samples a cycle, config.lanes indices a cycle; learning, dealing, gathering and updating run
-                side by side
+    Timing      a beat of samples a cycle, as long as fewer than `waves` of them wait for the logger's answers; looking
+                up, dealing, gathering and updating run side by side, instructions one after the other
     Numerics    golden.hotline; bit-exact. What is in a mini-batch does not depend on time; which class goes first does
     Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
                 the buffers, and the result block names the cause. The next run starts clean; the logger keeps its
@@ -253,7 +253,8 @@ class HotlineCore(wiring.Component):
             events.accesses.eq(logger.accesses), events.hits.eq(logger.hits), events.popular.eq(classifier.popular),
             events.batches_popular.eq(dispatcher.popular), events.batches_gathered.eq(dispatcher.gathered),
             events.dma_rd.eq(gather.fresh), events.dma_wr.eq(updater.dma_wr), events.gpu_rd.eq(bags.gpu_rd),
-            events.v_mul.eq(updater.v_mul + bags.v_mul), events.v_add.eq(updater.v_add + bags.v_add),
+            # Never both: what is pooled has been updated before.
+            events.v_mul.eq(updater.v_mul | bags.v_mul), events.v_add.eq(updater.v_add | bags.v_add),
             events.shared.eq(gather.shared),
             events.stall_logger.eq(program.o_beats.valid & ~program.o_beats.ready),
             events.stall_frames.eq(self._frames.waits), events.stall_mailbox.eq(dispatcher.stall_mailbox),

@@ -138,10 +138,11 @@ HOTLINE = Kernel(
             ("v_mul", "beats multiplied"),
             ("v_add", "beats added"),
             ("shared", "cold indices whose row was there already"),
-            ("stall_logger", "cycles in which samples waited for the logger"),
+            ("stall_logger", "cycles in which samples waited for the logger, or for room behind it"),
             ("stall_frames", "cycles in which samples waited for room in the input buffer"),
             ("stall_mailbox", "cycles in which a mini-batch waited for room in the mailbox"),
-            ("stall_gather", "cycles in which nothing was ready for the mailbox while rows were gathered"),
+            ("stall_gather", "cycles in which nothing was ready for the mailbox while mini-batches were gathered or "
+                             "updated"),
         ),
         Value("dealt", 192, 32, "progress", "mini-batches dealt so far"),
         Value("finished", 208, 32, "doorbell", "mini-batches of the run that the GPU has finished, gradients included"),

@@ -185,8 +185,7 @@ def test_the_layer_below_takes_any_function():
 
     with opened(log, times=Times(5, 1)) as hotline:
         done = hotline.deal(compute, log.indices, log.payload, Train(10, 2, 1.0))
-        rows = hotline._runs.read("rows", hotline._rows_beats)
-        moved = log.layout.values(rows)
+        moved = [hotline.values(table.name) for table in log.layout.tables]
         assert done.busy == sum(5 + len(batch.indices) for batch in seen)
     for table, values in zip(log.layout.tables, moved, strict=True):
         delta = values - table.array

@@ -1,0 +1,79 @@
+"""How many indices of Criteo Kaggle's samples the Hotline core takes a cycle, on the simulated card."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.framework import Row, at_least, bench, figure
+from fpga.card import open as open_card
+from fpga.runs import Runs
+from gen.compile import encode
+from gen.config import load
+from gen.criteo import ClickLog
+from golden.hotline.randomizer import permute
+from hw.isa import HOTLINE
+
+PRESET, DEVICE = "hotline_fpga", "smartssd"
+CALIBRATION = "criteo_kaggle_calibration.json"
+SAMPLES = 4000
+SMALL = 2000        # rows of a table whose rows are pinned: all of them together are 0.01 % of the rows
+PCIE = 11.25        # indices that 15.75 GB/s bring in a cycle of 350 MHz (Hotline, table 7.4)
+
+
+def _program(config, rows: NDArray[np.int64], pinned: NDArray[np.bool_], count: int) -> NDArray[np.uint32]:
+    """Registers of tables of `rows` rows, and `count` samples to learn from."""
+    first = np.concatenate([[0], np.cumsum(np.where(pinned, 0, rows))])
+    words = [encode("S_WR", {"position": at, "pinned": int(pinned[at]), "first_low": int(first[at]),
+                             "table_rows": int(rows[at])}, HOTLINE) for at in range(len(rows))]
+    return np.stack([*words, encode("CLEAR", {}, HOTLINE), encode("LEARN", {
+        "count": count, "sample_beats": -(-len(rows) // config.words), "indices": len(rows)}, HOTLINE)])
+
+
+@bench("hotline_rate")
+def rates() -> Iterator[Row]:
+    """Indices that the core takes a cycle, of Criteo Kaggle's shape, all looked up or small tables pinned."""
+    folder = os.environ.get("HOTRAIL_DATA")
+    if not folder or not (Path(folder) / CALIBRATION).exists():
+        return
+    config, log = load(PRESET).cores["hotline"], ClickLog(Path(folder) / CALIBRATION)
+    rows = np.array(log.rows, np.int64)
+    ranks = next(iter(log.ranks(2 * SAMPLES)))
+    indices = np.stack([log.row(table, ranks[:, table]) for table in range(len(rows))], axis=1)
+    samples = np.zeros((len(indices), -(-len(rows) // config.words) * config.words), np.uint32)
+    samples[:, :len(rows)] = indices
+    kinds = (("all", np.zeros(len(rows), bool)), ("pinned", rows <= SMALL))
+    for memory in ("ideal", "ddr4"):
+        with open_card("sim", core="hotline", preset=PRESET, device=DEVICE, memory=memory) as card:
+            runs = Runs(card, "hotline", config.words)
+            for name in ("mailbox", "gradients", "hot", "rows"):
+                runs.room(name, 0)
+            runs.write("inputs", samples)
+            sizes = {f"{name}_beats": 0 for name in ("mailbox", "gradients", "hot", "rows")}
+            for kind, pinned in kinds:
+                took = []
+                for count in (SAMPLES, 2 * SAMPLES):
+                    runs.clear_result()
+                    if runs.run(_program(config, rows, pinned, count),
+                                {**sizes, "inputs_beats": samples.size // config.words, "timeout": 0}):
+                        raise runs.error()
+                    took.append(runs.last["cycles"])
+                rate = round(len(rows) * SAMPLES / (took[1] - took[0]), 2)
+                what = f"{len(rows)} indices a sample, " + (
+                    f"tables of up to {SMALL:,} rows pinned ({pinned.sum()} of them)" if pinned.any()
+                    else "all looked up") + f": indices taken a cycle, RTL, {memory} memory"
+                id = f"hotline.rate.{kind}.{memory}"
+                if pinned.any() and memory == "ideal":
+                    yield at_least(id, what, rate, "indices/cycle", PCIE)
+                else:
+                    yield figure(id, what, rate, "indices/cycle")
+    for kind, pinned in kinds:
+        first = np.concatenate([[0], np.cumsum(np.where(pinned, 0, rows))[:-1]])
+        numbers = (indices + first)[:, ~pinned].ravel()
+        busiest = np.bincount(permute(numbers, config.domain_bits) & config.banks - 1).max()
+        yield figure(f"hotline.rate.{kind}.bank", "what the bank that is asked most allows",
+                     round(indices.size / busiest, 2), "indices/cycle")
+    yield figure("hotline.rate.port", "what a beat a cycle brings",
+                 round(len(rows) / (samples.shape[1] / config.words), 2), "indices/cycle")
