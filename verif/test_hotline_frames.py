@@ -14,7 +14,7 @@ from hw.hotline.frames import InputBuffer
 from verif.bench import reset, rng, seed, start
 from verif.bench.hotline import TINY
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 
 CONFIGS = {
@@ -335,7 +335,7 @@ async def one_free_frame_serves_either_class(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", shapes(CONFIGS, 2))
 def test_frames(name, number):
     simulate(InputBuffer(CONFIGS[name]), "verif.test_hotline_frames", name=f"hotline_frames_{name}", tests=7,
              seed=number, env={"HOTRAIL_SHAPE": name})

@@ -13,7 +13,7 @@ from hw.hotline.logger import Logger
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.hotline import TINY
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import Monitor, Sink, Source, always, bursty, never, sometimes
 
 CONFIGS = {
@@ -378,7 +378,7 @@ async def flipped_bits(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", shapes(CONFIGS, 2))
 def test_logger(name, number):
     simulate(Logger(CONFIGS[name]), "verif.test_hotline_logger", name=f"hotline_logger_{name}", tests=7,
              seed=number, env={"LOGGER": name}, extra_args=("--public-flat-rw",))

@@ -13,7 +13,7 @@ from hw.hotline.lookup import LookupArray, waiting_beats
 from verif.bench import reset, rng, seed, start
 from verif.bench.hotline import TINY
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
 
 CONFIGS = {
@@ -381,7 +381,7 @@ async def index_out_of_range(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", shapes(CONFIGS, 2))
 def test_lookup(name, number):
     simulate(LookupArray(CONFIGS[name]), "verif.test_hotline_lookup", name=f"hotline_lookup_{name}", tests=7,
              seed=number, env={"HOTRAIL_SHAPE": name})

@@ -12,7 +12,7 @@ from golden.hotline.scheduler import pool
 from hw.hotline.scheduler import BankScheduler
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, sometimes
 
 TAG, PAYLOAD = 5, 13
@@ -221,7 +221,7 @@ async def corner_values(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", shapes(SHAPES, 2))
 def test_scheduler(name, number):
     lanes, banks, queue = SHAPES[name]
     unit = BankScheduler(lanes=lanes, banks=banks, queue=queue, payload=PAYLOAD, tag=TAG)

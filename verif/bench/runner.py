@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 from gen import verilator
 from gen.tools import environment
 
-__all__ = ["Model", "Result", "build", "simulate", "seeds"]
+__all__ = ["Model", "Result", "build", "seeds", "shapes", "simulate"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -126,6 +126,11 @@ def seeds(count: int = 1) -> list[int]:
     if fixed := os.environ.get("HOTRAIL_SEED"):
         return [int(fixed)]
     return list(range(1, 1 + count * int(os.environ.get("HOTRAIL_SEEDS", "1"))))
+
+
+def shapes(known: Iterable[str], by_default: int) -> list[str]:
+    """The shapes of a unit to try: the first `by_default` of those known, all with HOTRAIL_REGRESS."""
+    return list(known)[:None if os.environ.get("HOTRAIL_REGRESS") else by_default]
 
 
 def _reproduce(test_module: str, seed: int) -> str:
