@@ -2,6 +2,7 @@
 
 from lxml import etree
 
+from fpga.vitis import document
 from fpga.vitis.description import Bus, KernelArgument, RtlKernel
 
 __all__ = ["VERSION", "kernel_xml"]
@@ -23,7 +24,7 @@ def kernel_xml(kernel: RtlKernel) -> bytes:
         etree.SubElement(ports, "port", _port(bus))
     for argument in kernel.arguments:
         etree.SubElement(arguments, "arg", _argument(argument))
-    return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
+    return document.text(root)
 
 
 def _port(bus: Bus) -> dict[str, str]:
