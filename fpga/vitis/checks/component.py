@@ -51,7 +51,7 @@ def component_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str, v
     if top is None:
         return      # said of the Verilog
     yield from _mapped(maps, top)
-    found = flatten(root, {SPIRIT: "", XILINX: "xilinx:", None: "plain:"}, ("name",))
+    found = flatten(root, {SPIRIT: "", XILINX: "xilinx:", None: "plain:"}, "name")
     version = f"{TOP}/vendorExtensions/xilinx:packagingInfo/xilinx:xilinxVersion"
     if found.get(version) not in VIVADO:
         yield f"{FILE}: {version} is {found.pop(version, None)!r}; it must be one of {', '.join(VIVADO)}"
@@ -67,7 +67,7 @@ def _maps(node: etree._Element, interface: str, into: dict[str, str]) -> Iterato
     for pair in node:
         logical = pair.findtext(f"{{{SPIRIT}}}logicalPort/{{{SPIRIT}}}name")
         physical = pair.findtext(f"{{{SPIRIT}}}physicalPort/{{{SPIRIT}}}name")
-        shape = flatten(pair, {SPIRIT: "", XILINX: "xilinx:", None: "plain:"}, ())
+        shape = flatten(pair, {SPIRIT: "", XILINX: "xilinx:", None: "plain:"}, "")
         if set(shape) != {"portMap/logicalPort/name", "portMap/physicalPort/name"} or not logical or not physical:
             yield f"{FILE}: busInterface {interface}: a port map must hold two names; it holds {sorted(shape)}"
         elif logical in into:

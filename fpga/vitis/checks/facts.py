@@ -47,9 +47,9 @@ def parse(data: bytes) -> etree._Element | str:
         return f"it is no XML: {error}"
 
 
-def flatten(node: etree._Element, prefixes: Mapping[str | None, str], names: tuple[str, ...]) -> Facts:
-    """Every attribute and text below an element. An element goes by its tag and, in brackets, by its first attribute
-    or child out of `names`; a second one of the same name is numbered.
+def flatten(node: etree._Element, prefixes: Mapping[str | None, str], name: str) -> Facts:
+    """Every attribute and text below an element. An element goes by its tag and, in brackets, by its attribute or
+    child `name` ("@name" or "name"); a second one of the same name is numbered.
 
     prefixes: what stands before a tag or attribute of a namespace"""
     out: Facts = {}
@@ -59,13 +59,12 @@ def flatten(node: etree._Element, prefixes: Mapping[str | None, str], names: tup
         return prefixes.get(space, f"{{{space}}}") + etree.QName(full).localname
 
     def called(element: etree._Element) -> str:
-        for name in names:
-            for key, value in element.attrib.items():
-                if tag(key) == name:
-                    return f"[{value}]"
-            for child in element:
-                if tag(child.tag) == name and not len(child):
-                    return f"[{(child.text or '').strip()}]"
+        for key, value in element.attrib.items():
+            if f"@{tag(key)}" == name:
+                return f"[{value}]"
+        for child in element:
+            if tag(child.tag) == name and not len(child):
+                return f"[{(child.text or '').strip()}]"
         return ""
 
     def walk(element: etree._Element, path: str) -> None:

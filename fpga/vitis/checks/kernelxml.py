@@ -17,7 +17,7 @@ def kernel_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str) -> I
     if isinstance(root, str):
         yield f"{FILE}: {root}"
         return
-    found = flatten(root, {None: ""}, ("name",))
+    found = flatten(root, {None: ""}, "@name")
     yield from compare(FILE, found, _wanted(expected, top, vlnv, found))
     order = [argument.get("name") for argument in root.iter("arg")]
     if order != [argument.name for argument in expected.arguments]:
