@@ -23,6 +23,8 @@ VIVADO = "2021.1"               # the oldest that the package is meant for
 SOURCES = "src"                 # the folder of the Verilog beside component.xml
 CREATED = "1980-01-01T00:00:00Z"    # fixed: the bytes depend on the kernel alone
 SYNTHESIS, SIMULATION, FORM = "xilinx_anylanguagesynthesis", "xilinx_anylanguagebehavioralsimulation", "xilinx_xpgui"
+# Vivado's check of a kernel asks for them whether the Verilog uses them or not (message IP_Flow 19-5630).
+XPM_LIBRARIES = ("XPM_CDC", "XPM_MEMORY", "XPM_FIFO")
 POLARITY, SENSITIVITY = "choice_list_polarity", "choice_list_sensitivity"
 CHOICES = {SENSITIVITY: ("LEVEL_HIGH", "LEVEL_LOW", "EDGE_RISING", "EDGE_FALLING"),
            POLARITY: ("ACTIVE_HIGH", "ACTIVE_LOW")}
@@ -183,6 +185,9 @@ def _extensions(root: etree._Element, kernel: RtlKernel) -> None:
     xilinx(core, "displayName", _title(kernel))
     xilinx(core, "autoFamilySupportLevel", "level_2")
     xilinx(core, "definitionSource", "package_project")
+    libraries = xilinx(core, "xpmLibraries")
+    for name in XPM_LIBRARIES:
+        xilinx(libraries, "xpmLibrary", name)
     xilinx(core, "coreRevision", 1)
     xilinx(core, "coreCreationDateTime", CREATED)
     attributes = xilinx(core, "sdxKernelAttributes")
