@@ -147,8 +147,8 @@ def _properties(calls: list[Call], kernel: RtlKernel) -> list[str]:
             ("-vendor", "-library", "-taxonomy")}
     out += _differences("package_project's", told, {"-vendor": kernel.vendor, "-library": kernel.library,
                                                     "-taxonomy": "/KernelIP"})
-    parts = {"-part": _options(call).get("-part") for call in _named(calls, "create_project")}
-    return out + _differences("create_project's", parts, {"-part": card().part})
+    parts = {f"project {call[-4]}": _options(call).get("-part") for call in _named(calls, "create_project")}
+    return out + _differences("part of", parts, {f"project {kernel.name}": card().part})
 
 
 def _xo(calls: list[Call], kernel: RtlKernel) -> list[str]:

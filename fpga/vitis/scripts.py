@@ -63,8 +63,9 @@ proc hotrail::interface {{name definition ports core}} {{
 _PROJECT = """\
 create_project -force $name [file join $out project] -part {part}
 foreach source $sources {{
-    if {{![file exists [file join $here {folder} $source]]}} {{ hotrail::fail "{folder}/$source is missing beside the script" }}
-    add_files -norecurse -fileset sources_1 [file join $here {folder} $source]
+    set path [file join $here {folder} $source]
+    if {{![file exists $path]}} {{ hotrail::fail "{folder}/$source is missing beside the script" }}
+    add_files -norecurse -fileset sources_1 $path
 }}
 set_property top $name [get_filesets sources_1]
 set_property top $name [get_filesets sim_1]
@@ -122,7 +123,7 @@ foreach group {{xilinx_anylanguagesynthesis xilinx_anylanguagebehavioralsimulati
     set kept {{}}
     foreach file [ipx::get_files -of_objects $known] {{
         set path [get_property NAME $file]
-        if {{![file exists [file join $packaged $path]]}} {{ hotrail::fail "$group names $path, which is not in packaged/" }}
+        if {{![file exists [file join $packaged $path]]}} {{ hotrail::fail "$group names $path, which is not there" }}
         lappend kept [file tail $path]
     }}
     foreach source $sources {{
@@ -179,7 +180,8 @@ def _interfaces(kernel: RtlKernel) -> str:
     for bus in kernel.buses:
         ports = "\n".join(f"    {pin.name}" for pin in bus.pins)
         lines.append(f"set bus [hotrail::interface {bus.name} {_AXI} {{\n{ports}\n}} $core]")
-        lines += [f"hotrail::parameter $bus {name} {value}" for name, value in bus_parameters(bus, kernel.config).items()]
+        known = bus_parameters(bus, kernel.config)
+        lines += [f"hotrail::parameter $bus {name} {value}" for name, value in known.items()]
         lines.append(f"ipx::associate_bus_interfaces -busif {bus.name} -clock {clock} $core")
     lines.append(f"ipx::associate_bus_interfaces -clock {clock} -reset {reset} $core")
     return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 __all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "peer"]
 
@@ -49,8 +50,9 @@ def _data() -> dict:
 @cache
 def card() -> Card:
     """The card of this project."""
-    known = _data()["card"]
-    return Card(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})
+    known: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
+                             for key, value in _data()["card"].items()}
+    return Card(**known)
 
 
 @cache
