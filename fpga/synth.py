@@ -19,13 +19,14 @@ from typing import Any
 
 from fpga import dsp
 from fpga.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
+from fpga.vitis.shells import budgets
 from gen.tools import yosys
 from gen.verilog import children, interface
 
 __all__ = ["Area", "Report", "SHELL", "lines", "synthesise"]
 
-# What the standard SmartSSD shell leaves to the user. Source: UG1382 table 8, the DDR controller taken off.
-SHELL = {"lut": 310_000, "ff": 655_000, "bram36": 620, "uram": 104, "dsp": 1_341}
+# What the standard SmartSSD shell leaves to the user: fpga/vitis/shells.toml.
+SHELL = budgets()["standard"].resources
 # What a net costs beside a LUT, in ps: twice Yosys' default. Its LUTs have the delays of an older family, in which
 # fast pins make seven small LUTs cheaper than six; in UltraScale+ the nets decide, so the levels, which are counted.
 NET_DELAY = "scratchpad -set synth_xilinx.abc9.W 600"

@@ -259,9 +259,8 @@ def _registers(expected: Expected) -> Facts:
 
 # Each after all of the one before it.
 _SEQUENCE = ("create_project", "add_files", "update_compile_order", "ipx::package_project", "ipx::unload_core",
-             "ipx::edit_ip_in_project", "ipx::infer_bus_interface", "ipx::associate_bus_interfaces",
-             "ipx::add_register", "ipx::create_xgui_files", "ipx::update_checksums", "ipx::check_integrity",
-             "ipx::save_core", "package_xo")
+             "ipx::edit_ip_in_project", "ipx::associate_bus_interfaces", "ipx::add_register", "ipx::create_xgui_files",
+             "ipx::update_checksums", "ipx::check_integrity", "ipx::save_core", "package_xo")
 
 
 def _order(calls: tuple[Call, ...]) -> Iterator[str]:
@@ -276,6 +275,12 @@ def _order(calls: tuple[Call, ...]) -> Iterator[str]:
     for at in tops:
         if not last.get("add_files", -1) < at < first.get("update_compile_order", len(names)):
             yield f"{FILE}: top must be set after add_files and before update_compile_order"
+    made = {bus[0] if len(bus) == 1 else bus[0].rpartition("_")[0]: at for at, call in enumerate(calls)
+            if call[0] == "ipx::infer_bus_interface" and (bus := call[1].split())}
+    for at, call in enumerate(calls):
+        bus = _split(call)[0].get("-busif", "") if call[0] == "ipx::associate_bus_interfaces" else ""
+        if made.get(bus, -1) > at:
+            yield f"{FILE}: {bus} is given its clock before it is made"
     late = [call for call in calls[first.get("ipx::create_xgui_files", len(names)):] if call[0] == "set_property"]
     for call in late:
         yield f"{FILE}: {' '.join(call[:2])} comes after ipx::create_xgui_files"
