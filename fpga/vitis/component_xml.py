@@ -8,10 +8,12 @@ wrong one would be worse than none: they are left out. The supported path, packa
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lxml import etree
 
 from fpga.vitis import document
+from fpga.vitis.buses import bus_parameters
 from fpga.vitis.description import Bus, Pin, RtlKernel
 from fpga.vitis.ipxact import choices, component, named, parameter, spirit, vlnv, xilinx
 from fpga.vitis.registers_xml import memory_maps
@@ -73,7 +75,7 @@ def _interfaces(root: etree._Element, kernel: RtlKernel) -> None:
         reference = "memoryMapRef" if slave else "addressSpaceRef"
         # The element of the mode stands third, behind the two types.
         spirit(node[3], reference, **{reference: bus.name})
-        _parameters(node, bus.name, _axi(bus))
+        _parameters(node, bus.name, _axi(bus, kernel.config))
     node = _interface(top, kernel.reset.name, "signal:reset", "slave", (kernel.reset,))
     _parameters(node, kernel.reset.name, {"POLARITY": "ACTIVE_LOW"}, choiceRef=POLARITY)
     node = _interface(top, kernel.clock.name, "signal:clock", "slave", (kernel.clock,))
@@ -102,8 +104,8 @@ def _parameters(node: etree._Element, bus: str, values: Mapping[str, object], **
         parameter(top, name, value, id=f"BUSIFPARAM_VALUE.{bus.upper()}.{name}", **attributes)
 
 
-def _axi(bus: Bus) -> dict[str, object]:
-    """What the pins say of an AXI interface, and that every beat is a full one."""
+def _axi(bus: Bus, config: Any) -> dict[str, object]:
+    """What the pins and the core's configuration say of an AXI interface."""
     bits = {pin.signal: pin.bits for pin in bus.pins}
     mode = "_".join(word for word, channel in (("READ", "ARVALID"), ("WRITE", "AWVALID")) if channel in bits)
     return {
@@ -112,7 +114,7 @@ def _axi(bus: Bus) -> dict[str, object]:
         "ADDR_WIDTH": bus.address_bits,
         **({"ID_WIDTH": bits["ARID"]} if "ARID" in bits else {}),
         "READ_WRITE_MODE": mode if "_" in mode else f"{mode}_ONLY",
-        "SUPPORTS_NARROW_BURST": 0,
+        **bus_parameters(bus, config),
     }
 
 

@@ -59,7 +59,7 @@ def _violations(schema: etree.XMLSchema, xml: bytes, name: str) -> list[str]:
 
 def _broken_rules(xml: bytes) -> list[str]:
     """What XRT and `v++` ask for besides the form."""
-    kernel = document.parse(xml)[0]
+    kernel = document.parse(xml).find("kernel")
     arguments, errors = kernel.findall("args/arg"), []
     ports = {port.get("name"): port for port in kernel.iterfind("ports/port")}
     slaves = [port for port in ports.values() if port.get("mode") == "slave"]

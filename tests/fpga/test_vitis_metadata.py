@@ -17,6 +17,7 @@ from fpga.vitis.component_xml import component_xml
 from fpga.vitis.ipxact import NAMESPACES, SPIRIT
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.xgui import xgui, xgui_path
+from gen import config as presets
 from gen.headers import KERNELS as ISA
 from gen.verilog import interface
 from hw.axi.control import ControlSlave
@@ -130,6 +131,11 @@ def test_interfaces_name_their_partners(core):
         given = parameters(found[bus.name])
         assert (given["PROTOCOL"], given["READ_WRITE_MODE"]) == ("AXI4", "READ_WRITE")
         assert (given["DATA_WIDTH"], given["ADDR_WIDTH"]) == (str(bus.data_bits), "64")
+        assert int(given["MAX_BURST_LENGTH"]) * bus.data_bits // 8 <= 4096 and given["SUPPORTS_NARROW_BURST"] == "0"
+        # Every port of the core may have this many requests under way: what HDL and metadata both come from.
+        config = presets.load("tiny").cores[core]
+        assert (given["NUM_READ_OUTSTANDING"], given["NUM_WRITE_OUTSTANDING"]) == (
+            str(config.reads_in_flight), str(config.writes_in_flight))
         assert text(spaces[bus.name], "spirit:range") == "16777216T" and 16777216 << 40 == 1 << 64
 
 
