@@ -1,12 +1,12 @@
 """component.xml read back: interfaces, registers, ports and files against the Verilog's top and hw.isa."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from lxml import etree
 
 from fpga.vitis.checks.expected import CONTROL, CONTROL_BYTES, Expected
 from fpga.vitis.checks.facts import ANY, Facts, compare, flatten, parse
-from fpga.vitis.checks.ports import CLOCK, INTERRUPT, RESET, Interface, Top
+from fpga.vitis.checks.ports import CLOCK, INTERRUPT, RESET, Interface, Top, depths
 
 __all__ = ["FIELDS", "HANDSHAKE", "component_xml"]
 
@@ -31,9 +31,11 @@ RESETS = {"CTRL": 4}    # idle
 TOP = "component"
 
 
-def component_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str, verilog: Collection[str]
-                  ) -> Iterator[str]:
-    """What a component.xml says that is not so. verilog: the names of the files that lie in src/"""
+def component_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str, verilog: Collection[str],
+                  config: Mapping[str, object]) -> Iterator[str]:
+    """What a component.xml says that is not so.
+
+    Parameters  verilog: the names of the files that lie in src/; config: the core's, for the masters' depths"""
     root = parse(data)
     if isinstance(root, str):
         yield f"{FILE}: {root}"
@@ -56,7 +58,7 @@ def component_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str, v
     if found.get(version) not in VIVADO:
         yield f"{FILE}: {version} is {found.pop(version, None)!r}; it must be one of {', '.join(VIVADO)}"
     wanted = {
-        **_name(expected, vlnv), **_interfaces(top), **_spaces(top), **_registers(expected), **_views(expected),
+        **_name(expected, vlnv), **_interfaces(top, config), **_spaces(top), **_registers(expected), **_views(expected),
         **_ports(top), **_choices(), **_files(expected, verilog, vlnv), **_rest(expected, vlnv),
     }
     yield from compare(FILE, found, wanted)
@@ -96,10 +98,10 @@ def _definition(node: str, kind: str) -> Facts:
                                ("version", "1.0"))}
 
 
-def _interfaces(top: Top) -> Facts:
+def _interfaces(top: Top, config: Mapping[str, object]) -> Facts:
     out: Facts = {}
     buses = [interface.name for interface in top.interfaces]
-    parameters: dict[str, dict[str, str]] = {interface.name: _axi(interface) for interface in top.interfaces}
+    parameters: dict[str, dict[str, str]] = {interface.name: _axi(interface, config) for interface in top.interfaces}
     parameters |= {RESET: {"POLARITY": "ACTIVE_LOW"}, INTERRUPT: {"SENSITIVITY": "LEVEL_HIGH"},
                    CLOCK: {"ASSOCIATED_RESET": RESET, "ASSOCIATED_BUSIF": ":".join(buses)}}
     kinds = {RESET: ("signal:reset", "slave"), CLOCK: ("signal:clock", "slave"),
@@ -123,11 +125,11 @@ def _interfaces(top: Top) -> Facts:
     return out
 
 
-def _axi(interface: Interface) -> dict[str, str]:
+def _axi(interface: Interface, config: Mapping[str, object]) -> dict[str, str]:
     lite = interface.name == CONTROL
     out = {"PROTOCOL": "AXI4LITE" if lite else "AXI4", "DATA_WIDTH": str(interface.data_bits),
-           "ADDR_WIDTH": str(interface.address_bits), "READ_WRITE_MODE": "READ_WRITE", "SUPPORTS_NARROW_BURST": "0"}
-    return out if lite else out | {"ID_WIDTH": "1"}
+           "ADDR_WIDTH": str(interface.address_bits), "READ_WRITE_MODE": "READ_WRITE"}
+    return out if lite else out | {"ID_WIDTH": "1"} | depths(interface, config)
 
 
 def _spaces(top: Top) -> Facts:
@@ -233,6 +235,8 @@ def _rest(expected: Expected, vlnv: str) -> Facts:
         f"{core}/xilinx:taxonomies/xilinx:taxonomy": "/KernelIP", f"{core}/xilinx:displayName": ANY,
         f"{core}/xilinx:autoFamilySupportLevel": "level_2", f"{core}/xilinx:definitionSource": "package_project",
         f"{core}/xilinx:coreRevision": "1", f"{core}/xilinx:coreCreationDateTime": ANY,
+        **{f"{core}/xilinx:xpmLibraries/xilinx:xpmLibrary{number}": f"XPM_{name}"
+           for number, name in (("", "CDC"), ("#2", "MEMORY"), ("#3", "FIFO"))},
         f"{core}/xilinx:sdxKernelAttributes/xilinx:sdx_kernel": "true",
         f"{core}/xilinx:sdxKernelAttributes/xilinx:sdx_kernel_type": "rtl",
         f"{TOP}/vendorExtensions/xilinx:packagingInfo/xilinx:xilinxVersion": ANY,

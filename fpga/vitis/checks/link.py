@@ -34,8 +34,8 @@ def _settings(text: str) -> Iterator[tuple[int, str, str, str]]:
             yield number, section, key.strip() if equals else "", value.strip() if equals else line
 
 
-def link(text: str, expected: Expected) -> Iterator[str]:
-    """What a link configuration says that is not so."""
+def link(text: str, expected: Expected, instances: int) -> Iterator[str]:
+    """What a link configuration of so many instances says that is not so."""
     kernels, banks = [], {}
     for number, section, key, value in _settings(text):
         place = f"{FILE}: line {number}: {key}={value}"
@@ -53,7 +53,7 @@ def link(text: str, expected: Expected) -> Iterator[str]:
                 yield f"{place}: it chooses nothing that Vivado's runs have"
         else:
             yield f"{place}: it does not belong into [{section}]"
-    names = [f"{expected.kernel}_{number + 1}" for number in range(_count(kernels))]
+    names = [f"{expected.kernel}_{number + 1}" for number in range(instances)]
     wanted = f"{expected.kernel}:{len(names)}:{'.'.join(names)}"
     if kernels != [wanted]:
         yield f"{FILE}: nk is {', '.join(kernels) or 'missing'}; it must be {wanted}"
@@ -66,12 +66,6 @@ def link(text: str, expected: Expected) -> Iterator[str]:
     for port in banks:
         if port not in ports:
             yield f"{FILE}: sp={port}:{banks[port]}: there is no such port"
-
-
-def _count(kernels: list[str]) -> int:
-    """The instances that `nk` asks for, 1 where it cannot be read."""
-    match = re.fullmatch(r"\w+:([1-9]\d?):[\w.]+", kernels[0]) if kernels else None
-    return int(match[1]) if match else 1
 
 
 def _chosen(value: str) -> bool:

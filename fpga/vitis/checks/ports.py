@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from fpga.vitis.checks.expected import CONTROL, Expected
 from fpga.vitis.checks.source import Port, read
 
-__all__ = ["CLOCK", "INTERRUPT", "RESET", "Interface", "Top", "rules", "top"]
+__all__ = ["CLOCK", "INTERRUPT", "RESET", "Interface", "Top", "depths", "rules", "top"]
 
 CLOCK, RESET, INTERRUPT = "ap_clk", "ap_rst_n", "interrupt"
 MOST_MASTERS = 15
 WIDTHS = (32, 64, 128, 256, 512)
+OUTSTANDING_MOST = 32   # what an AXI interconnect tells apart
+PAGE_BYTES = 4096       # that no burst crosses
 _ADDRESS = {"addr": 64, "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3, "qos": 4, "region": 4}
 
 
@@ -78,6 +80,17 @@ def rules(texts: Mapping[str, str], expected: Expected) -> Iterator[str]:
     for name in ports:
         if name not in wanted:
             yield f"{file}: port {name} belongs to no interface"
+
+
+def depths(interface: Interface, config: Mapping[str, object]) -> dict[str, str]:
+    """What the interconnect must be told of a master; `config`: the core's."""
+    out = {"MAX_BURST_LENGTH": str(min(256, 8 * PAGE_BYTES // max(1, interface.data_bits))),
+           "SUPPORTS_NARROW_BURST": "0"}
+    for way in ("READ", "WRITE"):
+        depth = config.get(f"{way.lower()}s_in_flight")
+        if isinstance(depth, int):
+            out[f"NUM_{way}_OUTSTANDING"] = str(min(OUTSTANDING_MOST, depth))
+    return out
 
 
 def _lite(name: str, expected: Expected) -> dict[str, tuple[str, int]]:

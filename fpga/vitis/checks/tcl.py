@@ -15,14 +15,12 @@ from pathlib import Path
 from fpga.vitis.checks.component import HANDSHAKE
 from fpga.vitis.checks.expected import CONTROL, CONTROL_BYTES, Expected
 from fpga.vitis.checks.facts import ANY, Facts, compare
-from fpga.vitis.checks.ports import CLOCK, INTERRUPT, RESET, Top
+from fpga.vitis.checks.ports import CLOCK, INTERRUPT, RESET, Top, depths
 
 __all__ = ["PART", "package_tcl"]
 
 FILE = "package.tcl"
 PART = "xcku15p-ffva1156-2LV-e"
-OUTSTANDING_MOST = 32       # what AXI interconnects take
-BURST_BYTES = 4096
 _FLAGS = {"-force", "-norecurse", "-import_files", "-quiet", "-kernel", "-delete"}
 Call = tuple[str, ...]
 
@@ -216,9 +214,9 @@ def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], c
 def _interfaces(top: Top, config: Mapping[str, object]) -> Facts:
     out: Facts = {"association of reset": f"-clock {CLOCK} -reset {RESET}"}
 
-    def parameter(bus: str, name: str, value: object) -> None:
+    def parameter(bus: str, name: str, value: str) -> None:
         node = f"core/bus_interface[{bus}]/bus_parameter[{name}]"
-        out.update({node: "made", f"{node}.value": str(value)})
+        out.update({node: "made", f"{node}.value": value})
 
     for name, kind in ((CLOCK, "clock"), (RESET, "reset"), (INTERRUPT, "interrupt")):
         out |= {f"core/bus_interface[{name}]": f"xilinx.com:signal:{kind}_rtl:1.0",
@@ -230,12 +228,8 @@ def _interfaces(top: Top, config: Mapping[str, object]) -> Facts:
         out |= {node: "xilinx.com:interface:aximm_rtl:1.0", f"association of bus {interface.name}": f"-clock {CLOCK}",
                 f"{node}: ports": " ".join(sorted(port.name for _, port in interface.signals))}
         if interface.mode == "master":
-            parameter(interface.name, "MAX_BURST_LENGTH", min(256, BURST_BYTES * 8 // max(1, interface.data_bits)))
-            parameter(interface.name, "SUPPORTS_NARROW_BURST", 0)
-            for way in ("READ", "WRITE"):
-                depth = config.get(f"{way.lower()}s_in_flight")
-                if isinstance(depth, int):
-                    parameter(interface.name, f"NUM_{way}_OUTSTANDING", min(OUTSTANDING_MOST, depth))
+            for key, value in depths(interface, config).items():
+                parameter(interface.name, key, value)
     return out
 
 
