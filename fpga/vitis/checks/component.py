@@ -8,7 +8,7 @@ from fpga.vitis.checks.expected import CONTROL, CONTROL_BYTES, Expected
 from fpga.vitis.checks.facts import ANY, Facts, compare, flatten, parse
 from fpga.vitis.checks.ports import CLOCK, INTERRUPT, RESET, Interface, Top, depths
 
-__all__ = ["FIELDS", "HANDSHAKE", "component_xml"]
+__all__ = ["HANDSHAKE", "VIVADO", "component_xml", "listed"]
 
 FILE = "component.xml"
 SPIRIT, XILINX = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009", "http://www.xilinx.com"
@@ -35,7 +35,7 @@ def component_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str, v
                   config: Mapping[str, object]) -> Iterator[str]:
     """What a component.xml says that is not so.
 
-    Parameters  verilog: the names of the files that lie in src/; config: the core's, for the masters' depths"""
+    Parameters  verilog: the paths of the Verilog, "src/<module>.v"; config: the core's, for the masters' depths"""
     root = parse(data)
     if isinstance(root, str):
         yield f"{FILE}: {root}"
@@ -141,6 +141,14 @@ def _spaces(top: Top) -> Facts:
     return out
 
 
+def listed(expected: Expected) -> list[tuple[str, int, int, str, str, str]]:
+    """Every register: name, offset, bits, access, the master that it is a pointer for, what it is."""
+    return [*((name, offset, 32, "read-write", "", ANY) for name, offset in HANDSHAKE.items()),
+            *((a.name, a.offset, 8 * a.bytes, "read-write", a.bus if a.pointer else "", a.about)
+              for a in expected.arguments),
+            *((r.name, r.offset, 32, f"{r.access}-only", "", r.about) for r in expected.registers)]
+
+
 def _registers(expected: Expected) -> Facts:
     memory = f"{TOP}/memoryMaps/memoryMap[{CONTROL}]"
     block = f"{memory}/addressBlock[reg0]"
@@ -149,12 +157,9 @@ def _registers(expected: Expected) -> Facts:
            f"{block}/baseAddress@bitStringLength": "32", f"{block}/range": str(CONTROL_BYTES),
            f"{block}/range@format": "long", f"{block}/width": "32", f"{block}/width@format": "long",
            f"{block}/usage": "register"}
-    listed = [(name, offset, 32, "read-write", "") for name, offset in HANDSHAKE.items()]
-    listed += [(a.name, a.offset, 8 * a.bytes, "read-write", a.bus if a.pointer else "") for a in expected.arguments]
-    listed += [(r.name, r.offset, 32, f"{r.access}-only", "") for r in expected.registers]
-    for name, offset, bits, access, bus in listed:
+    for name, offset, bits, access, bus, about in listed(expected):
         node = f"{block}/register[{name}]"
-        out |= {f"{node}/name": name, f"{node}/description": ANY, f"{node}/addressOffset": hex(offset),
+        out |= {f"{node}/name": name, f"{node}/description": about, f"{node}/addressOffset": hex(offset),
                 f"{node}/size": str(bits), f"{node}/size@format": "long", f"{node}/access": access,
                 f"{node}/reset/value": str(RESETS.get(name, 0)), f"{node}/reset/value@format": "long"}
         if bus:
@@ -213,7 +218,7 @@ def _title(expected: Expected, vlnv: str) -> str:
 
 def _files(expected: Expected, verilog: Collection[str], vlnv: str) -> Facts:
     out: Facts = {}
-    sets = {SYNTHESIS: [f"src/{name}" for name in verilog], SIMULATION: [f"src/{name}" for name in verilog],
+    sets = {SYNTHESIS: list(verilog), SIMULATION: list(verilog),
             FORM: [f"xgui/{_title(expected, vlnv)}.tcl"]}
     for view, names in sets.items():
         node = f"{TOP}/fileSets/fileSet[{view}_view_fileset]"
@@ -228,7 +233,7 @@ def _files(expected: Expected, verilog: Collection[str], vlnv: str) -> Facts:
 def _rest(expected: Expected, vlnv: str) -> Facts:
     parameter, core = f"{TOP}/parameters/parameter[Component_Name]", f"{TOP}/vendorExtensions/xilinx:coreExtensions"
     return {
-        f"{TOP}/description": ANY,
+        f"{TOP}/description": expected.about,
         f"{parameter}/name": "Component_Name", f"{parameter}/value": _title(expected, vlnv),
         f"{parameter}/value@resolve": "user", f"{parameter}/value@id": "PARAM_VALUE.Component_Name",
         f"{parameter}/value@order": "1",

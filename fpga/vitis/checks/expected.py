@@ -21,6 +21,7 @@ class Argument:
     bus: str
     offset: int
     bytes: int
+    about: str
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Register:
     name: str
     access: str
     offset: int
+    about: str
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,9 @@ def expected(core: str) -> Expected:
     for number, item in enumerate(kernel.arguments):
         size = 8 if item.kind == "pointer" else 4
         arguments.append(Argument(number, item.name, item.kind == "pointer",
-                                  f"{item.port}_axi" if item.port else CONTROL, at, size))
+                                  f"{item.port}_axi" if item.port else CONTROL, at, size, item.about))
         at += size + 4
     for register in kernel.registers:
-        registers.append(Register(register.name, register.access, at))
+        registers.append(Register(register.name, register.access, at, register.about))
         at += 8
     return Expected(core, f"hotrail_{core}", kernel.about, tuple(arguments), tuple(registers))

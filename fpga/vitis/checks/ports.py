@@ -39,9 +39,13 @@ class Top:
         return (*self.single, *(port for interface in self.interfaces for _, port in interface.signals))
 
 
+def _file(expected: Expected) -> str:
+    return f"src/{expected.kernel}.v"
+
+
 def top(texts: Mapping[str, str], expected: Expected) -> Top | None:
     """The top as the Verilog has it, None where there is no such module."""
-    modules = [module for module in read(texts.get(f"{expected.kernel}.v", "")) if module.name == expected.kernel]
+    modules = [module for module in read(texts.get(_file(expected), "")) if module.name == expected.kernel]
     if not modules:
         return None
     ports = modules[0].ports
@@ -58,7 +62,7 @@ def top(texts: Mapping[str, str], expected: Expected) -> Top | None:
 def rules(texts: Mapping[str, str], expected: Expected) -> Iterator[str]:
     """What breaks the rules: ports that are missing, wrong, or of no interface."""
     found = top(texts, expected)
-    file = f"{expected.kernel}.v"
+    file = _file(expected)
     if found is None:
         yield f"{file}: there is no module {expected.kernel}"
         return

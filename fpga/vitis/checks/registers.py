@@ -29,7 +29,7 @@ def registers(texts: Mapping[str, str], expected: Expected) -> Iterator[str]:
     """Where the decoder of the Verilog differs from the register map."""
     found = control_slave(texts)
     if found is None:
-        yield f"{expected.kernel}.v: no module is a control slave (arguments, interrupt, an AXI4-Lite slave)"
+        yield f"src/{expected.kernel}.v: no module is a control slave (arguments, interrupt, an AXI4-Lite slave)"
         return
     file, module = found
     try:

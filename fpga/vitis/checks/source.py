@@ -20,6 +20,7 @@ _PORT = re.compile(rf"(?m)^  (input|output|inout) (?:(?:wire|reg) )?(?:\[(\d+):(
 _WIRE = re.compile(rf"(?m)^  (?:wire|reg) (?:signed )?(?:\[(\d+):(\d+)\] )?({_NAME}) *(?:=[^;]*)?;")
 _INSTANCE = re.compile(rf"(?m)^  ({_NAME}) +(?:#\([^;]*?\) )?({_NAME}) +\(\n([^;]*?)  \);")
 _CONNECTION = re.compile(rf"\.({_NAME}) ?\(([^()]*)\)")
+CLOCKS = ("clk", "ap_clk")      # of a part, of the top
 _END = re.compile(r"(?m)^endmodule")
 
 
@@ -82,10 +83,10 @@ def _bits(high: str, low: str) -> int:
 
 
 def hierarchy(texts: Mapping[str, str], top: str) -> Iterator[str]:
-    """What is wrong with the files as one design under the module `top`, by file name and text.
+    """What is wrong with the files, given by path and text, as one design under the module `top`.
 
     Each file begins with the module that it is named after, and with `<name>.` begin the others; every part is there
-    and connected to all its ports in their width, and nothing lies there that the top does not need."""
+    and connected to all its ports in their width and to the clock, and nothing lies there that the top does not need."""
     modules: dict[str, Module] = {}
     homes: dict[str, str] = {}
     for name, text in texts.items():
@@ -102,7 +103,7 @@ def hierarchy(texts: Mapping[str, str], top: str) -> Iterator[str]:
                 modules[module.name], homes[module.name] = module, name
             yield from _declared(name, module)
     if top not in modules:
-        yield f"{top}.v: there is no module {top}, the top"
+        yield f"src/{top}.v: there is no module {top}, the top"
     for module in modules.values():
         for part in module.instances:
             yield from _connected(homes[module.name], module, part, modules.get(part.module))
@@ -133,6 +134,9 @@ def _connected(file: str, module: Module, part: Instance, kind: Module | None) -
     for name in sorted(set(wires) ^ set(ports)):
         what = "which is left open" if name in ports else "which it has not"
         yield f"{file}: part {part.name}, a {part.module}: port {name}, {what}"
+    clocks = [port.name for port in module.ports if port.name in CLOCKS]
+    if "clk" in ports and [wires.get("clk")] != clocks:
+        yield f"{file}: part {part.name}, a {part.module}: its clk is {wires.get('clk')}, not the clock"
     for name, wire in part.connections:
         if name in ports and wire in module.bits and module.bits[wire] != ports[name].bits:
             yield (f"{file}: part {part.name}, a {part.module}: port {name} has {ports[name].bits} bits, "
@@ -149,17 +153,17 @@ def syntax(texts: Mapping[str, str]) -> Iterator[str]:
     while new:
         with tempfile.TemporaryDirectory() as folder:
             for name, text in new.items():
-                (Path(folder) / name).write_text(text)
+                (Path(folder) / Path(name).name).write_text(text)
             try:
-                yosys([f"read_verilog -noautowire {name}" for name in new], cwd=Path(folder))
+                yosys([f"read_verilog -noautowire {Path(name).name}" for name in new], cwd=Path(folder))
             except RuntimeError as error:
                 found = re.search(r"(?m)^(\S+\.v):(\d+): ERROR: (.*)", str(error))
-                if found is None or found[1] not in new:
-                    last = str(error).splitlines()[-1]
-                    yield f"{next(iter(new))}: Yosys cannot read the files: {last}"
+                guilty = next((name for name in new if found and Path(name).name == found[1]), None)
+                if found is None or guilty is None:
+                    yield f"{next(iter(new))}: Yosys cannot read the files: {str(error).splitlines()[-1]}"
                     return
-                yield f"{found[1]}: line {found[2]}: Yosys: {found[3]}"
-                new.pop(found[1])
+                yield f"{guilty}: line {found[2]}: Yosys: {found[3]}"
+                new.pop(guilty)
                 continue
         _SOUND.update(new.items())
         return

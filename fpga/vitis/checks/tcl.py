@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from fpga.vitis.checks.component import HANDSHAKE
+from fpga.vitis.checks.component import listed
 from fpga.vitis.checks.expected import CONTROL, CONTROL_BYTES, Expected
 from fpga.vitis.checks.facts import ANY, Facts, compare
 from fpga.vitis.checks.ports import CLOCK, INTERRUPT, RESET, Top, depths
@@ -91,13 +91,14 @@ def package_tcl(text: str, expected: Expected, top: Top | None, vlnv: str, veril
                 config: Mapping[str, object]) -> Iterator[str]:
     """What a package.tcl does that it should not, or leaves out.
 
-    Parameters  verilog: the names of the files in src/; config: the core's, for the masters' depths"""
+    Parameters  verilog: the paths of the Verilog, "src/<module>.v"; config: the core's, for the masters' depths"""
     if top is None:
         return      # said of the Verilog
+    verilog = sorted(Path(name).name for name in verilog)
     if shutil.which("tclsh") is None:
         yield from _unrun(text, expected, verilog)
         return
-    calls = _calls(text, tuple(sorted(verilog)))
+    calls = _calls(text, tuple(verilog))
     if isinstance(calls, str):
         yield f"{FILE}: the script ends with an error: {calls}"
         return
@@ -198,7 +199,7 @@ def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], c
         "ipx::edit_ip_in_project WORK/packaged/component.xml -upgrade": "true",
         "ipx::edit_ip_in_project WORK/packaged/component.xml -name": f"edit_{expected.kernel}",
         "ipx::edit_ip_in_project WORK/packaged/component.xml -directory": "WORK/packaged",
-        "core.name": kernel, "core.version": version, "core.display_name": ANY, "core.description": ANY,
+        "core.name": kernel, "core.version": version, "core.display_name": ANY, "core.description": expected.about,
         "core.sdx_kernel": "true", "core.sdx_kernel_type": "rtl", "core.supported_families": "",
         "core.auto_family_support_level": "level_2", "core.ipi_drc": "ignore_freq_hz true",
         "core.xpm_libraries": "XPM_CDC XPM_MEMORY XPM_FIFO",
@@ -238,13 +239,10 @@ def _registers(expected: Expected) -> Facts:
     block = f"{memory}/address_block[reg0]"
     out: Facts = {memory: "made", block: "made", f"{block}.range": str(CONTROL_BYTES), f"{block}.width": "32",
                   f"core/bus_interface[{CONTROL}].slave_memory_map_ref": CONTROL}
-    listed = [(name, offset, 32, "read-write", "") for name, offset in HANDSHAKE.items()]
-    listed += [(a.name, a.offset, 8 * a.bytes, "read-write", a.bus if a.pointer else "") for a in expected.arguments]
-    listed += [(r.name, r.offset, 32, f"{r.access}-only", "") for r in expected.registers]
-    for name, offset, bits, access, bus in listed:
+    for name, offset, bits, access, bus, about in listed(expected):
         node = f"{block}/register[{name}]"
         out |= {node: "made", f"{node}.address_offset": str(offset), f"{node}.size": str(bits),
-                f"{node}.access": access, f"{node}.description": ANY}
+                f"{node}.access": access, f"{node}.description": about}
         if bus:
             parameter = f"{node}/register_parameter[ASSOCIATED_BUSIF]"
             out |= {parameter: "made", f"{parameter}.value": bus}
@@ -289,7 +287,5 @@ def _unrun(text: str, expected: Expected, verilog: Collection[str]) -> Iterator[
         yield f"{FILE}: sources and src/ differ: {', '.join(different)}"
     rows = [line.split() for line in lists.get("registers", ())]
     found = {row[0]: " ".join([str(int(row[1], 0)), *row[2:4]]) for row in rows if len(row) > 3}
-    wanted = {name: f"{offset} 32 read-write" for name, offset in HANDSHAKE.items()}
-    wanted |= {a.name: f"{a.offset} {8 * a.bytes} read-write" for a in expected.arguments}
-    wanted |= {r.name: f"{r.offset} 32 {r.access}-only" for r in expected.registers}
+    wanted = {name: f"{offset} {bits} {access}" for name, offset, bits, access, _, _ in listed(expected)}
     yield from compare(FILE, found, wanted)
