@@ -74,7 +74,7 @@ def _contents(told: Manifest, files: Mapping[str, bytes]) -> Iterator[Finding]:
     if "kernel.xml" in files:
         yield from _kernel_xml(files["kernel.xml"], wanted, top, told.vlnv)
     if "component.xml" in files:
-        yield from _component_xml(files["component.xml"], wanted, top, told.vlnv, names, _numbers(told.config))
+        yield from _component_xml(files["component.xml"], wanted, top, told.vlnv, names, tuple(told.config.items()))
     if "package.tcl" in texts:
         yield from _by("Tcl run", tcl.package_tcl(texts["package.tcl"], wanted, top, told.vlnv, names, told.config))
     if "link.cfg" in texts:
@@ -89,11 +89,6 @@ def _contents(told: Manifest, files: Mapping[str, bytes]) -> Iterator[Finding]:
     for name, text in texts.items():
         if name.startswith("xgui/"):
             yield from _by("form reader", archive.form(name, text))
-
-
-def _numbers(config: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
-    """The whole numbers of a configuration, as a key."""
-    return tuple((name, value) for name, value in config.items() if isinstance(value, int))
 
 
 @lru_cache(maxsize=8)       # each entry holds all of a core's Verilog

@@ -96,7 +96,8 @@ def _c_wanted(expected: Expected) -> Facts:
         rest = 0xA5A5A5A5 & ~mask
         out[f"set {field.name.upper()}"] = f"{rest | mask:08x} {rest:08x}"
     out |= {f"{upper}_{name.upper()}": str(number) for name, number in numbers.items()}
-    out |= {f"sizeof {lower}_instruction": str(4 * kernel.words), f"sizeof {lower}_result": str(4 * kernel.result_words)}
+    out |= {f"sizeof {lower}_{name}": str(4 * words)
+            for name, words in (("instruction", kernel.words), ("result", kernel.result_words))}
     return out | {f"{lower}_result.{v.name}": f"{v.bits // 8} at {4 * v.word}" for v in kernel.result}
 
 
@@ -180,7 +181,8 @@ def reference(text: str, expected: Expected) -> Iterator[str]:
 def _tables(text: str) -> Facts:
     """Every row of every table by its heading, its name (the cell in backquotes, else the second) and its column."""
     out: Facts = {}
-    heading, columns = "", []
+    heading = ""
+    columns: list[str] = []
     for line in text.splitlines():
         if match := re.match(r"#+ (.*)", line):
             heading, columns = match[1], []

@@ -88,7 +88,7 @@ close $recorder(out)
 
 
 def package_tcl(text: str, expected: Expected, top: Top | None, vlnv: str, verilog: Collection[str],
-                config: Mapping[str, object]) -> Iterator[str]:
+                config: Mapping[str, int]) -> Iterator[str]:
     """What a package.tcl does that it should not, or leaves out.
 
     Parameters  verilog: the paths of the Verilog, "src/<module>.v"; config: the core's, for the masters' depths"""
@@ -120,7 +120,7 @@ def _calls(text: str, verilog: tuple[str, ...]) -> tuple[Call, ...] | str:
         (work / "recorders.tcl").write_text(_RECORDERS)
         try:
             run = subprocess.run(["tclsh", "recorders.tcl", str(here / FILE), "calls"], cwd=work, text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
+                                 capture_output=True, timeout=30)
         except subprocess.TimeoutExpired:
             return "it does not end"
         if run.returncode:
@@ -130,8 +130,8 @@ def _calls(text: str, verilog: tuple[str, ...]) -> tuple[Call, ...] | str:
     calls = []
     for line in lines:
         words = [bytes.fromhex(word[1:]).decode() for word in line.split()]
-        for path, name in where:
-            words = [word.replace(path, name) for word in words]
+        for real, name in where:
+            words = [word.replace(real, name) for word in words]
         calls.append(tuple(words))
     return tuple(calls)
 
@@ -151,6 +151,11 @@ def _split(call: Call) -> tuple[dict[str, str], list[str]]:
     return options, words
 
 
+def _bus(ports: list[str]) -> str:
+    """The interface that ports belong to by their names."""
+    return "".join(ports[:1]) if len(ports) < 2 else ports[0].rpartition("_")[0]
+
+
 def _facts(calls: tuple[Call, ...]) -> Facts:
     out: Facts = {}
 
@@ -166,7 +171,7 @@ def _facts(calls: tuple[Call, ...]) -> Facts:
             put(f"{words[1]}/{name.removeprefix('ipx::add_')}[{words[0]}]", "made")
         elif name == "ipx::infer_bus_interface" and len(words) == 3:
             ports = words[0].split()
-            bus = ports[0] if len(ports) == 1 else ports[0].rpartition("_")[0]
+            bus = _bus(ports)
             put(f"{words[2]}/bus_interface[{bus}]", words[1])
             put(f"{words[2]}/bus_interface[{bus}]: ports", " ".join(sorted(ports)))
         elif name == "ipx::associate_bus_interfaces":
@@ -183,7 +188,7 @@ def _facts(calls: tuple[Call, ...]) -> Facts:
     return out
 
 
-def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], config: Mapping[str, object]) -> Facts:
+def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], config: Mapping[str, int]) -> Facts:
     vendor, library, kernel, version = vlnv.split(":")
     out: Facts = {f"file {name}": "HERE/src" for name in verilog}
     out |= {
@@ -212,7 +217,7 @@ def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], c
     return out | _interfaces(top, config) | _registers(expected)
 
 
-def _interfaces(top: Top, config: Mapping[str, object]) -> Facts:
+def _interfaces(top: Top, config: Mapping[str, int]) -> Facts:
     out: Facts = {"association of reset": f"-clock {CLOCK} -reset {RESET}"}
 
     def parameter(bus: str, name: str, value: str) -> None:
@@ -267,8 +272,7 @@ def _order(calls: tuple[Call, ...]) -> Iterator[str]:
     for at in tops:
         if not last.get("add_files", -1) < at < first.get("update_compile_order", len(names)):
             yield f"{FILE}: top must be set after add_files and before update_compile_order"
-    made = {bus[0] if len(bus) == 1 else bus[0].rpartition("_")[0]: at for at, call in enumerate(calls)
-            if call[0] == "ipx::infer_bus_interface" and (bus := call[1].split())}
+    made = {_bus(call[1].split()): at for at, call in enumerate(calls) if call[0] == "ipx::infer_bus_interface"}
     for at, call in enumerate(calls):
         bus = _split(call)[0].get("-busif", "") if call[0] == "ipx::associate_bus_interfaces" else ""
         if made.get(bus, -1) > at:
