@@ -7,6 +7,7 @@ import click
 
 from gen import config as presets
 from gen.tools import build_folder
+from hotrail import packaging
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -178,6 +179,9 @@ def hotline(log: Path | None, label: str | None, learn: float, samples: int, bat
     page = report.write(done, out or build_folder() / "hotline")
     click.echo(f"report     {page} and hotline.png beside it")
 
+
+for command in packaging.COMMANDS:
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()

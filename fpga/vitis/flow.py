@@ -1,8 +1,8 @@
 """From a preset's core to the complete folder of its Vitis package: build/<preset>/vitis/<core>/.
 
-    src/*.v  kernel.xml  component.xml  package.tcl  link.cfg       what Vivado and v++ read
-    hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp        what a host is written with
-    package.json                                                    every file with its sha256, and what was measured
+    src/*.v  kernel.xml  component.xml  xgui/*.tcl  package.tcl  link.cfg    what Vivado and v++ read
+    hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp                 what a host is written with
+    package.json                                                             every file's sha256, what was measured
 
 The folder is written beside its place, checked, and renamed: it is there whole or not at all, with the same bytes from
 the same preset.
@@ -22,14 +22,16 @@ from typing import Any
 
 from fpga.synth import Report
 from fpga.vitis import gate as gates
-from fpga.vitis.check import check
+from fpga.vitis import rehearsal
 from fpga.vitis.component_xml import component_xml
 from fpga.vitis.description import RtlKernel, prepare
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
-from fpga.vitis.link import link_cfg
+from fpga.vitis.link import check_cfg, link_cfg
+from fpga.vitis.schema import SchemasMissing, component_errors, kernel_errors
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.shells import card
+from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import write_xo
 from gen import config as presets
 from gen import headers
@@ -101,7 +103,7 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
         text = json.dumps(_manifest(kernel, folder, clock_mhz, instances, told), indent=1) + "\n"
         (folder / MANIFEST).write_text(text)
-        if faults := [*verify(folder), *check(folder)]:
+        if faults := [*verify(folder), *_faults(folder, kernel)]:
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, judged)
 
@@ -110,9 +112,10 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     """What is generated from the description, by its path in the package."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
-              SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
-    if kernel.core in _HOSTS:
-        found["host.cpp"] = (Path(__file__).parents[1] / "host" / _HOSTS[kernel.core]).read_bytes()
+              xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
+    host = Path(__file__).parents[1] / "host" / _HOSTS.get(kernel.core, "")
+    if host.is_file():
+        found["host.cpp"] = host.read_bytes()
     return found
 
 
@@ -128,6 +131,17 @@ def verify(folder: Path) -> list[str]:
     out += [f"{name}: not listed in {MANIFEST}" for name in there if name not in listed]
     return out + [f"{name}: sha256 is not what {MANIFEST} says" for name in listed
                   if name in there and listed[name] != there[name]]
+
+
+def _faults(folder: Path, kernel: RtlKernel) -> list[str]:
+    """What in a package contradicts its description or AMD's formats, as far as this machine's tools can tell."""
+    out = [*kernel_errors((folder / KERNEL_XML).read_bytes()), *check_cfg((folder / LINK).read_text(), kernel)]
+    if rehearsal.available():
+        out += rehearsal.findings(rehearsal.rehearse(folder), kernel)
+    try:
+        return out + component_errors((folder / "component.xml").read_bytes())
+    except SchemasMissing:      # they come with the packages for development
+        return out
 
 
 def _digests(folder: Path) -> dict[str, str]:
