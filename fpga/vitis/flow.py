@@ -20,7 +20,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fpga.synth import Report
 from fpga.vitis import gate as gates
 from fpga.vitis import rehearsal
 from fpga.vitis.component_xml import component_xml
@@ -45,7 +44,6 @@ LINK = "link.cfg"
 _HOSTS = {"emb": "emb_bags.cpp"}        # example hosts in fpga/host
 # What decides about the bytes of a package besides the project itself.
 _TOOLS = ("amaranth", "pyosys", "lxml")
-Measure = Callable[[RtlKernel, Mapping[str, str]], Report]
 
 
 class PackageError(RuntimeError):
@@ -74,7 +72,7 @@ def kernels(preset: str) -> list[str]:
 
 def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1, out: Path | None = None,
             force: bool = False, gated: bool = True, experimental_xo: bool = False,
-            measured: Callable[[Gate], None] = lambda gate: None, measure: Measure = gates.measure) -> Package:
+            measured: Callable[[Gate], None] = lambda gate: None) -> Package:
     """Writes the package of a core.
 
     Parameters  clock_mhz: of the kernel, one that the card offers; instances: in the image; out: folder for the
@@ -88,7 +86,7 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
     link = link_cfg(kernel, instances)
     judged = None
     if gated:
-        judged = gates.judge(kernel, measure(kernel, texts), clock_mhz=clock_mhz, instances=instances)
+        judged = gates.judge(kernel, gates.measure(kernel, texts), clock_mhz=clock_mhz, instances=instances)
         measured(judged)
         if judged.misses and not force:
             raise PackageError(judged.misses)

@@ -112,11 +112,12 @@ def test_a_changed_script_is_found(tmp_path, old, new, finding):
 
 @tcl
 def test_any_text_is_one_word(tmp_path):
-    texts = ["", "plain", "two words", "a{b", "a}b", "}{", "$x [y] \"z\" ; #", "back\\slash", "end\\", "line\nnext", "{x}",
-             "beats of the inputs' buffer"]
+    texts = ["", "plain", "two words", "a{b", "a}b", "}{", "$x [y] \"z\" ; #", "back\\slash", "end\\", "line\nnext",
+             "{x}", "beats of the inputs' buffer"]
     script = tmp_path / "words.tcl"
-    script.write_text("\n".join(f"puts [string length [lindex [list {_word(text)}] 0]]" for text in texts) + "\nputs [list "
-                      + " ".join(_word(text) for text in texts if "\n" not in text) + "]\n")
+    lines = [f"puts [string length [lindex [list {_word(text)}] 0]]" for text in texts]
+    lines.append(f"puts [list {' '.join(_word(text) for text in texts if chr(10) not in text)}]")
+    script.write_text("\n".join(lines) + "\n")
     run = subprocess.run(["tclsh", script], capture_output=True, text=True)
     assert not run.stderr
     *lengths, listed = run.stdout.splitlines()
@@ -146,8 +147,8 @@ def test_link_takes_names_by_default_and_other_memories():
 def test_link_instances_wrong(instances):
     kernel, _ = prepared("mlp")
     assert len(kernel.masters) == 2
-    with pytest.raises(ValueError, match=f"instances must be 1 to 7 for hotrail_mlp, which has 2 masters of at most 15, "
-                                         f"not {instances!r}"):
+    with pytest.raises(ValueError, match="instances must be 1 to 7 for hotrail_mlp, which has 2 masters of at most 15"
+                                         f", not {instances!r}"):
         link_cfg(kernel, instances)
 
 
@@ -159,7 +160,8 @@ def test_link_instances_wrong(instances):
     ("sp=hotrail_mlp_1.m01_axi", "sp=hotrail_mlp_2.m01_axi", "there is no instance hotrail_mlp_2"),
     ("sp=hotrail_mlp_1.m01_axi", "sp=hotrail_mlp_1.m00_axi", "hotrail_mlp_1.m00_axi has 2 memories"),
     ("nk=hotrail_mlp:", "nk=hotrail_emb:", "the kernel hotrail_emb is not hotrail_mlp"),
-    ("nk=hotrail_mlp:1", "nk=hotrail_mlp:2", "link.cfg, line 3: nk=hotrail_mlp:2:hotrail_mlp_1: 2 instances, but 1 names"),
+    ("nk=hotrail_mlp:1", "nk=hotrail_mlp:2",
+     "link.cfg, line 3: nk=hotrail_mlp:2:hotrail_mlp_1: 2 instances, but 1 names"),
     ("nk=hotrail_mlp:1:hotrail_mlp_1\n", "", "no instance of hotrail_mlp: there is no nk"),
     ("nk=hotrail_mlp:1:hotrail_mlp_1", "nk=hotrail_mlp:2:hotrail_mlp_1.hotrail_mlp_1", "hotrail_mlp_1 is named twice"),
     ("nk=hotrail_mlp:1:hotrail_mlp_1", "nk=hotrail_mlp:8", "8 instances have 16 masters; the shell has ports for 15"),
