@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from fpga.vitis import gate as gates
-from fpga.vitis import rehearsal
+from fpga.vitis.check import check
 from fpga.vitis.component_xml import component_xml
 from fpga.vitis.description import RtlKernel, prepare
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
-from fpga.vitis.link import check_cfg, link_cfg
-from fpga.vitis.schema import SchemasMissing, component_errors, kernel_errors
+from fpga.vitis.link import link_cfg
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.shells import card
 from fpga.vitis.xgui import xgui, xgui_path
@@ -37,7 +36,7 @@ from gen import headers
 from gen.cores import CORES
 from gen.tools import build_folder
 
-__all__ = ["MANIFEST", "Package", "PackageError", "contents", "kernels", "package", "verify"]
+__all__ = ["MANIFEST", "Package", "PackageError", "contents", "kernels", "package"]
 
 MANIFEST = "package.json"
 LINK = "link.cfg"
@@ -101,7 +100,7 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
         text = json.dumps(_manifest(kernel, folder, clock_mhz, instances, told), indent=1) + "\n"
         (folder / MANIFEST).write_text(text)
-        if faults := [*verify(folder), *_faults(folder, kernel)]:
+        if faults := check(folder):
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, judged)
 
@@ -115,31 +114,6 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     if host.is_file():
         found["host.cpp"] = host.read_bytes()
     return found
-
-
-def verify(folder: Path) -> list[str]:
-    """What in a package is not as its manifest says: a file changed, missing or unknown."""
-    path = folder / MANIFEST
-    try:
-        listed = json.loads(path.read_text())["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return [f"{MANIFEST}: cannot be read: {error!r}"]
-    there = _digests(folder)
-    out = [f"{name}: listed in {MANIFEST}, but missing" for name in listed if name not in there]
-    out += [f"{name}: not listed in {MANIFEST}" for name in there if name not in listed]
-    return out + [f"{name}: sha256 is not what {MANIFEST} says" for name in listed
-                  if name in there and listed[name] != there[name]]
-
-
-def _faults(folder: Path, kernel: RtlKernel) -> list[str]:
-    """What in a package contradicts its description or AMD's formats, as far as this machine's tools can tell."""
-    out = [*kernel_errors((folder / KERNEL_XML).read_bytes()), *check_cfg((folder / LINK).read_text(), kernel)]
-    if rehearsal.available():
-        out += rehearsal.findings(rehearsal.rehearse(folder), kernel)
-    try:
-        return out + component_errors((folder / "component.xml").read_bytes())
-    except SchemasMissing:      # they come with the packages for development
-        return out
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from fpga.depth import Depth
 from fpga.synth import Area, Report
 from fpga.vitis import flow, toolchain
+from fpga.vitis.check import check
 from hotrail.__main__ import main
 from tests.vitis_kernels import prepared
 
@@ -59,7 +60,6 @@ def quick(monkeypatch):
     report = Report("hotrail_mlp", Area(lut=1000), {}, depth, depth, depth)
     monkeypatch.setattr(flow, "prepare", lambda preset, core: prepared(core))
     monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts: report)
-    monkeypatch.setattr(flow.rehearsal, "available", lambda: False)     # test_vitis_scripts rehearses
     return report
 
 
@@ -112,7 +112,7 @@ def test_package_is_complete(tmp_path):
     assert (told["clock_mhz"], told["instances"], told["part"]) == (300, 1, "xcku15p-ffva1156-2LV-e")
     assert told["gate"]["passed"] is True and told["gate"]["forced"] is False
     assert {"hotrail", "amaranth", "pyosys"} <= set(told["tools"])
-    assert flow.verify(made.folder) == []
+    assert check(made.folder) == []
     assert list(made.folder.parent.iterdir()) == [made.folder]
 
 
@@ -167,18 +167,6 @@ def test_a_faulty_package_is_not_kept(tmp_path, monkeypatch, file, change, sente
     assert list((tmp_path / "tiny" / "vitis").iterdir()) == []
 
 
-def test_manifest_finds_changes(tmp_path):
-    folder = make(tmp_path).folder
-    (folder / "link.cfg").write_text("")
-    (folder / "kernel.xml").unlink()
-    (folder / "more.txt").write_text("")
-    assert flow.verify(folder) == [
-        "kernel.xml: listed in package.json, but missing", "more.txt: not listed in package.json",
-        "link.cfg: sha256 is not what package.json says"]
-    (folder / "package.json").write_text("{}")
-    assert flow.verify(folder)[0].startswith("package.json: cannot be read")
-
-
 @pytest.mark.parametrize("options, sentence", [
     ({"clock_mhz": 310}, "clock must be one of 300, 250, 200 MHz, not 310"),
     ({"instances": 9}, "instances must be 1 to 7 for hotrail_mlp"),
@@ -209,7 +197,7 @@ def test_bitstream_for_the_card(tmp_path, tools):
     ]
     assert "line 39 of v++" in (path.parent / "logs" / "link.log").read_text()
     assert "link: [10:00:00] Run vpl: Step synth: Started" in said and not any("line 39" in line for line in said)
-    assert flow.verify(made.folder) == [], "the tools wrote into the package"
+    assert check(made.folder) == [], "the tools wrote into the package"
 
 
 def test_bitstream_for_simulation(tmp_path, tools):
@@ -267,7 +255,7 @@ def test_what_is_missing_is_one_sentence(tmp_path, tools, monkeypatch, change, s
     assert done.exit_code == 1
     last = done.output.splitlines()[-1]
     assert last.startswith("Error: ") and sentence in last
-    assert last.endswith(f"; the complete package lies in {folder}") and flow.verify(folder) == []
+    assert last.endswith(f"; the complete package lies in {folder}") and check(folder) == []
     assert tools() == []
 
 

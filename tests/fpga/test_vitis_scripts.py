@@ -155,6 +155,8 @@ def test_link_instances_wrong(instances):
 @pytest.mark.parametrize("old, new, sentence", [
     ("sp=hotrail_mlp_1.m00_axi:bank0", "sp=hotrail_mlp_1.m00_axi:DDR[0]",
      "link.cfg: sp=hotrail_mlp_1.m00_axi:DDR[0]: the card has no memory DDR[0]; it has bank0, plram"),
+    ("sp=hotrail_mlp_1.m00_axi:bank0", "sp=hotrail_mlp_1.m00_axi:plram",
+     "link.cfg: the masters of hotrail_mlp_1 are in bank0 and plram; its buffers must be in one memory"),
     ("sp=hotrail_mlp_1.m00_axi", "sp=hotrail_mlp_1.m02_axi", "hotrail_mlp has no master m02_axi"),
     ("sp=hotrail_mlp_1.m01_axi:bank0\n", "", "link.cfg: hotrail_mlp_1.m01_axi has no memory: its sp is missing"),
     ("sp=hotrail_mlp_1.m01_axi", "sp=hotrail_mlp_2.m01_axi", "there is no instance hotrail_mlp_2"),
