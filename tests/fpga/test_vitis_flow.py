@@ -156,7 +156,7 @@ def test_nothing_is_left_half_written(tmp_path, monkeypatch, fault):
 
 
 @pytest.mark.parametrize("file, change, sentence", [
-    ("link_cfg", lambda made: lambda *a: made(*a).replace("bank0", "DDR[0]", 1), "the card has no memory DDR[0]"),
+    ("link_cfg", lambda made: lambda *a: made(*a).replace("bank0", "DDR[0]", 1), "the platform has bank0 and plram, no 'DDR[0]'"),
     ("kernel_xml", lambda made: lambda *a: made(*a).replace(b'id="1"', b'id="0"'), "kernel.xml"),
     ("component_xml", lambda made: lambda *a: made(*a).replace(b"spirit:model>", b"spirit:modell>"), "component.xml"),
 ])
