@@ -37,7 +37,7 @@ def _show(gate: Any) -> None:
         table.add_row(*row)
     Console(width=max(100, sum(map(len, head)) + 20), highlight=False).print(table)
     told = gate.as_dict()
-    click.echo(f"depth: {told['levels']} LUT levels of {told['levels_allowed']} allowed, {told['chains']} carry chains "
+    click.echo(f"depth: LUT levels {told['levels']} of {told['levels_allowed']} allowed, carry chains {told['chains']} "
                f"of {told['chains_allowed']}; at the ports {told['port_levels']} and {told['port_chains']}")
     for note in gate.notes:
         click.echo(f"note: {note}")

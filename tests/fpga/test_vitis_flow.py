@@ -156,13 +156,13 @@ def test_nothing_is_left_half_written(tmp_path, monkeypatch, fault):
 
 
 @pytest.mark.parametrize("file, change, sentence", [
-    ("link_cfg", lambda made: lambda *a: made(*a).replace("bank0", "DDR[0]", 1), "the platform has bank0 and plram, no 'DDR[0]'"),
+    ("link_cfg", lambda made: lambda *a: made(*a).replace("bank0", "DDR[0]", 1), "the platform has bank0 and plram"),
     ("kernel_xml", lambda made: lambda *a: made(*a).replace(b'id="1"', b'id="0"'), "kernel.xml"),
     ("component_xml", lambda made: lambda *a: made(*a).replace(b"spirit:model>", b"spirit:modell>"), "component.xml"),
 ])
 def test_a_faulty_package_is_not_kept(tmp_path, monkeypatch, file, change, sentence):
     monkeypatch.setattr(flow, file, change(getattr(flow, file)))
-    with pytest.raises(flow.PackageError, match=sentence.replace("[", r"\[")):
+    with pytest.raises(flow.PackageError, match=sentence):
         make(tmp_path)
     assert list((tmp_path / "tiny" / "vitis").iterdir()) == []
 
@@ -272,7 +272,7 @@ def test_platform_file_wrong(tmp_path, tools):
 def test_command_package(tmp_path):
     done = command("package", "tiny", "mlp", "--out", tmp_path, "--experimental-xo")
     assert done.exit_code == 0, done.output
-    assert "0.3 % of 310,000" in done.output and "depth: 6 LUT levels of 6 allowed" in done.output
+    assert "0.3 % of 310,000" in done.output and "depth: LUT levels 6 of 6 allowed, carry chains 1 of 1;" in done.output
     assert "note: flat shell: no published budget" in done.output
     folder = tmp_path / "tiny" / "vitis" / "mlp"
     assert done.output.endswith(f"tiny/mlp: package complete in {folder}\n")
