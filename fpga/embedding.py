@@ -57,7 +57,8 @@ class EmbeddingBags:
         self._runs = Runs(self.card, "emb", self.bundle.words, limit_cycles=limit_cycles)
         try:
             self._runs.write("rows", self.bundle.rows)
-            self._runs.room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0))
+            self._runs.room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0),
+                            p2p=bool(len(self.bundle.pages)))
             self._run(self.compiler.load())
         except BaseException:
             self.close()

@@ -58,9 +58,9 @@ def _card(user: Path, drives: list[Path], beside: list[Path]) -> FoundCard:
     else:
         drive = drives[0].name
         # With the kernel's multipath a namespace's path is called nvme1c1n1, and its device nvme1n1.
-        namespaces = tuple(f"/dev/{re.sub('c[0-9]+', '', path.name)}"
-                           for path in sorted(drives[0].glob("nvme/nvme*/nvme*n*"))
-                           if re.fullmatch(r"nvme\d+(c\d+)?n\d+", path.name))
+        namespaces = tuple(sorted({f"/dev/{re.sub('c[0-9]+', '', path.name)}"
+                                   for path in drives[0].glob("nvme/nvme*/nvme*n*")
+                                   if re.fullmatch(r"nvme\d+(c\d+)?n\d+", path.name)}))
         if not namespaces:
             note = f"its drive {drive} has no namespace: the NVMe driver does not work it"
     return FoundCard(user.name, _text(_part(user, "rom") / "VBNV"), _p2p(_part(user, "p2p") / "config"),

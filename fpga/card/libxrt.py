@@ -102,3 +102,13 @@ class Xrt:
         if code := abs(getattr(self, name)(*arguments)):
             # 1 is XRT's answer where it knows no number.
             raise CardError(what + (f": {os.strerror(code)}" if code > 1 and code in errno.errorcode else ""))
+
+    def load_xclbin(self, device: Any, path: Path, where: str) -> None:
+        """Raises CardError: the driver refuses it"""
+        code = abs(self.xrtDeviceLoadXclbinFile(device, os.fsencode(path)))
+        if code == errno.EOPNOTSUPP:
+            raise CardError(f"wrong shell: {path} was linked for another one than {where} has")
+        if code == errno.EBUSY:
+            raise CardError(f"{path} cannot be loaded: another process uses {where}")
+        if code:
+            raise CardError(f"{path} cannot be loaded on {where}; XRT says why on its error output")
