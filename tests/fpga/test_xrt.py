@@ -1,38 +1,33 @@
-"""card.xrt: on XRT's noop shim, which takes every call and runs nothing; failures on a library that plays XRT."""
+"""card.xrt and the example host on XRT's noop shim, which takes every call and runs nothing."""
 
-import ctypes
-import errno
-import mmap
-import re
-import shutil
 import subprocess
-import threading
-import time
 
 import numpy as np
 import pytest
 
-import fpga.card
-from fpga.card import CardError, CardHang, Faults, SsdStream, libxrt
-from fpga.card.xrt import XrtCard
+from fpga.card import CardError
+from fpga.embedding import EmbeddingBags
 from fpga.vitis import xclbin
 from gen import headers
 from gen.headers import KERNELS
+from golden.emb import Emb
+from tests import emb_tables as make
 from tests import xrt_noop
-from tests.sysfs import Sysfs
-from tests.xrt_noop import PLATFORM, metadata
+from tests.emb_card import OracleCard
+from tests.xrt_noop import PLATFORM, ROOT, metadata
 
-EMB = KERNELS["emb"]
-SHELL = "xilinx_u2_gen3x4_xdma_gc_base_2"
+CORES = tuple(KERNELS)
 
 
 @pytest.fixture
 def image(tmp_path):
     """An xclbin of the tiny EMB core."""
-    return xclbin.write(tmp_path / "emb.xclbin", metadata("emb"), platform=PLATFORM).path
+    return written(tmp_path)
 
 
-# On the noop shim
+def written(folder, core="emb"):
+    return xclbin.write(folder / f"{core}.xclbin", metadata(core), platform=PLATFORM).path
+
 
 MEMORY_AND_RUNS = """
 import sys
@@ -180,9 +175,9 @@ import sys
 import numpy as np
 from fpga.card import CardError
 from fpga.embedding import EmbeddingBags
-from fpga.hotline import Hotline, Position, Table as HotTable
+from fpga.hotline import Hotline, Position
+from fpga.hotline import Table as Trained
 from fpga.network import MlpNetwork, Network
-from gen.layers import Compiler
 from gen.tables import DRAM, SSD, Table
 
 def unwritten(core, count, call):
@@ -194,19 +189,89 @@ def unwritten(core, count, call):
     else:
         raise AssertionError(f"{core}: a run that computed nothing was taken for one that did")
 
-random = np.random.default_rng(1)
-for kind in (DRAM, SSD):
-    values = random.standard_normal((50, 4)).astype(np.float32)
-    with EmbeddingBags([Table.place("t", values, np.full(50, kind))], card="xrt", preset="tiny",
-                       xclbin=f"{sys.argv[1]}/emb.xclbin", ring_bytes=1 << 14) as bags:
+def options(core):
+    return {"card": "xrt", "preset": "tiny", "xclbin": f"{sys.argv[1]}/{core}.xclbin"}
+
+random, pages = np.random.default_rng(1), f"{sys.argv[1]}/pages"
+for kind, ssd in ((DRAM, None), (SSD, None), (SSD, pages)):
+    values = random.standard_normal((600, 4)).astype(np.float32)
+    with EmbeddingBags([Table.place("t", values, np.full(600, kind))], ring_bytes=1 << 14, ssd=ssd,
+                       **options("emb")) as bags:
         unwritten("emb", 1, lambda: bags("t", [1, 2, 3], [0]))
         assert bags.last["code"] == 0 and bags.card.clock_mhz == 300
-print("emb")
-network = Network.sizes([6, 5, 2]) if hasattr(Network, "sizes") else None
+        if ssd:
+            assert (np.fromfile(pages, np.uint32) == bags.bundle.pages.reshape(-1)).all()
+matrix = random.standard_normal((16, 8)).astype(np.float32)
+unwritten("mlp", 1, lambda: MlpNetwork(Network.gemm(matrix), **options("mlp")))      # it loads its weights by a run
+with Hotline([Trained("t", random.standard_normal((40, 4)).astype(np.float32))], [Position("t")],
+             **options("hotline")) as hotline:
+    indices = np.arange(40).reshape(-1, 1)
+    unwritten("hotline", 4, lambda: hotline.learn(indices))
+    model = lambda vectors, payload: np.zeros_like(vectors)
+    unwritten("hotline", 3, lambda: hotline.train(model, indices, rate=-0.1, batch=8))
+print("done")
 """
 
 
 @xrt_noop.needed
-def test_embedding_bags_notice_that_no_core_has_run(tmp_path, image):
+def test_users_notice_that_no_core_has_run(tmp_path):
     """The shim ends every run well, with a result block of zeros: code OK, and nothing done."""
-    assert xrt_noop.python(tmp_path, USERS.split("network =")[0], tmp_path).splitlines()[-1] == "emb"
+    for core in CORES:
+        written(tmp_path, core)
+    assert xrt_noop.python(tmp_path, USERS, tmp_path).splitlines()[-1] == "done"
+
+
+def test_pages_of_embedding_bags_in_a_file(tmp_path):
+    """What `ssd` names is written and read from; on the oracle, so that the vectors are right too."""
+    config, random = make.config(), np.random.default_rng(6)
+    table = make.only(random, "items", make.SSD, 200, 6)
+    vectors = []
+    for ssd in (None, tmp_path / "pages"):
+        core = Emb(words=config.words, row_beats_max=config.row_beats_max, grid_log2=config.tt.grid_log2,
+                   index_bits=config.tt.index_bits)
+        with EmbeddingBags([table], card=OracleCard(core), preset=config, ssd=ssd) as bags:
+            vectors.append(bags("items", np.arange(200).reshape(20, 10)))
+            assert isinstance(bags.card.ssd.data, np.ndarray if ssd is None else type(tmp_path))
+    assert (vectors[0] == vectors[1]).all() and vectors[0].any()
+    assert [path.name for path in tmp_path.iterdir()] == ["pages"]
+    for place, sentence in ((tmp_path, "is no file; pages are written into files alone"), ("/dev/null", "is no file"),
+                            (tmp_path / "no" / "pages", "the pages cannot be written there: No such file")):
+        with pytest.raises(CardError, match=sentence):
+            EmbeddingBags([table], card=OracleCard(core), preset=config, ssd=place)
+
+
+# The example host
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A folder with the header that the example includes."""
+    folder = tmp_path_factory.mktemp("host")
+    headers.write(KERNELS["emb"], folder)
+    return folder
+
+
+def compiled(folder, name, *options):
+    done = subprocess.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-I", str(folder),
+                           str(ROOT / "fpga/host/emb_bags.cpp"), *options, "-o", str(folder / name)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / name
+
+
+@xrt_noop.needed
+@pytest.mark.skipif(not xrt_noop.HEADERS.is_dir(), reason="XRT's headers are missing (apt-get install libxrt-dev)")
+def test_the_example_host_on_the_noop_shim(tmp_path, sources, image):
+    host = compiled(sources, "noop", "-I", str(xrt_noop.HEADERS), "-lxrt_coreutil", "-luuid", "-pthread")
+
+    def run(*arguments):
+        done = subprocess.run([str(host), *map(str, arguments)], env=xrt_noop.environment(tmp_path), text=True,
+                              capture_output=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, error = run(image, 4)
+    assert code == 1 and out.splitlines() == ["code 0, instructions 0, cycles 0", "vector 0 0 0 0"]
+    assert "the core has written no result: none has run" in error
+    assert run()[0] == 2
+    code, _, error = run(tmp_path / "none.xclbin")
+    assert code == 1 and "none.xclbin" in error
+    assert run(written(tmp_path, "mlp"))[0] == 1
