@@ -72,10 +72,14 @@ class BufferObjects:
         is_p2p = handle is not None
         if handle is None:
             handle = self._xrt.handle("xrtBOAlloc", self._device, size, 0, group, what=no_room)
-        item = BufferObject(Buffer(name, self._address(handle, size), bytes), handle, self._map(handle, size, name),
-                            is_p2p, group)
-        if fill is not None or not is_p2p:
-            self._set(item, fill or 0)
+        try:
+            item = BufferObject(Buffer(name, self._address(handle, size), bytes), handle,
+                                self._map(handle, size, name), is_p2p, group)
+            if fill is not None or not is_p2p:
+                self._set(item, fill or 0)
+        except BaseException:
+            self._xrt.xrtBOFree(handle)
+            raise
         self._objects[name] = item
         return item.buffer
 
@@ -90,10 +94,11 @@ class BufferObjects:
         before = self._xrt.xrtBOAlloc(self._device, size, 0, group)
         place = None
         if before:
-            item = BufferObject(Buffer("", 0, size), before, self._map(before, size, ""), False, group)
-            self._set(item, 0)
-            place = self._xrt.xrtBOAddress(before)
-            self._xrt.xrtBOFree(before)
+            try:
+                self._set(BufferObject(Buffer("", 0, size), before, self._map(before, size, ""), False, group), 0)
+                place = self._xrt.xrtBOAddress(before)
+            finally:
+                self._xrt.xrtBOFree(before)
         handle = self._xrt.xrtBOAlloc(self._device, size, libxrt.BO_P2P, group)
         if not handle:
             self.p2p = discover.P2P_OFF

@@ -258,6 +258,12 @@ def compiled(folder, name, *options):
     return folder / name
 
 
+@pytest.fixture(scope="module")
+def double(sources):
+    """The example on XRT's calls by files."""
+    return compiled(sources, "double", "-I", str(ROOT / "tests/xrt_headers"))
+
+
 @xrt_noop.needed
 @pytest.mark.skipif(not xrt_noop.HEADERS.is_dir(), reason="XRT's headers are missing (apt-get install libxrt-dev)")
 def test_the_example_host_on_the_noop_shim(tmp_path, sources, image):
@@ -275,3 +281,34 @@ def test_the_example_host_on_the_noop_shim(tmp_path, sources, image):
     code, _, error = run(tmp_path / "none.xclbin")
     assert code == 1 and "none.xclbin" in error
     assert run(written(tmp_path, "mlp"))[0] == 1
+
+
+@pytest.mark.parametrize("words", [4, 16])
+def test_the_example_host_asks_for_what_it_says(tmp_path, double, words):
+    """XRT's calls are doubled by files, the core by the oracle: the vector is right, and every byte was written."""
+    def run():
+        return subprocess.run([str(double), "an.xclbin", str(words)], env={"HOTRAIL_DOUBLE": str(tmp_path)}, text=True,
+                              capture_output=True)
+
+    assert run().stderr == "the arguments are written\n"
+    core = OracleCard(Emb(words=words, row_beats_max=16, grid_log2=1, index_bits=20))
+    given = {}
+    for number, item in enumerate(KERNELS["emb"].arguments):
+        if item.kind == "pointer":
+            content = np.fromfile(tmp_path / f"{number}.bin", np.uint8)
+            assert content.size % 4096 == 0 and not content[2048:].any(), "zeros behind what is meant"
+            given[item.name] = core.allocate(content.size, item.name)
+            core.write(given[item.name], content)
+        else:
+            given[item.name] = int((tmp_path / f"{number}.txt").read_text())
+    core.run(given)
+    for number, item in enumerate(KERNELS["emb"].arguments):
+        if item.kind == "pointer":
+            core.read(given[item.name]).tofile(tmp_path / f"{number}.bin")
+    (tmp_path / "done").touch()
+    done = run()
+    assert done.returncode == 0, done.stderr
+    status, vector = done.stdout.splitlines()
+    assert status.startswith("code 0, instructions 1, cycles ")
+    want = sum(np.float32(row) + np.arange(words, dtype=np.float32) / 100 for row in (1, 4, 6))
+    np.testing.assert_allclose([float(word) for word in vector.split()[1:]], want, rtol=1e-5)
