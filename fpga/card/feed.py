@@ -9,9 +9,8 @@ memory, so it needs no card to be tested. In what Python costs lies its bound: s
 import os
 import stat
 import threading
+import time
 import warnings
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
@@ -117,15 +116,17 @@ class Feed:
 
     def __init__(self, source: Source, transfers: np.ndarray, *, page_bytes: int, beat_bytes: int, ring: memoryview,
                  progress: memoryview, doorbell: memoryview, depth: int, poll_s: float = POLL_S):
-        self._source, self._page_bytes, self._depth, self._poll_s = source, page_bytes, depth, poll_s
+        self._source, self._page_bytes, self._poll_s = source, page_bytes, poll_s
         self._ring, self._progress, self._doorbell = ring, progress, doorbell
         self._pages, self._positions = transfers[:, 0].tolist(), transfers[:, 1].tolist()
         self._beat_bytes, self._ring_beats = beat_bytes, len(ring) // beat_bytes
         self._page_beats = page_bytes // beat_bytes
         self._released = start_position(transfers) if len(transfers) else 0
-        self._wake, self._stopping = threading.Event(), False
-        self._thread: threading.Thread | None = None
-        self._lock, self._under_way = threading.Lock(), 0
+        self._threads = [threading.Thread(target=self._work, name=f"hotrail-page-{number}", daemon=True)
+                         for number in range(min(depth, len(self._pages)))]
+        # `_turn` is held by the thread whose page is the next, also while the ring has no room for it.
+        self._turn, self._next, self._stopping = threading.Lock(), 0, False
+        self._lock, self._is_here = threading.Lock(), bytearray(len(self._pages) + 1)
         self.error: CardError | None = None
         self.landed = self.credit_waits = 0
 
@@ -134,51 +135,39 @@ class Feed:
         return self.landed == len(self._pages)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._work, name="hotrail-feed", daemon=True)
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """A second call does nothing."""
         self._stopping = True
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _work(self) -> None:
-        flights: deque[Future[None]] = deque()
         try:
-            with ThreadPoolExecutor(max(1, min(self._depth, len(self._pages))), "hotrail-page") as pool:
-                while not self.done:
-                    self._wake.clear()
-                    if self._stopping:
-                        return
-                    is_full = self._issue(pool, flights)
-                    self._announce(flights)
-                    if self.done or (flights and flights[0].done()):
-                        continue
-                    # A read that ends wakes this thread; a core that frees the ring does not.
-                    self._wake.wait(self._poll_s if is_full else 0.1)
+            while (number := self._take()) is not None:
+                at = self._positions[number] * self._beat_bytes % len(self._ring)
+                self._source.read(self._ring[at : at + self._page_bytes], self._pages[number] * self._page_bytes)
+                self._land(number)
         except CardError as error:
             self.error = error
         except Exception as error:      # whatever it is, the run must not wait for it
             self.error = CardError(f"the SSD's pages stopped: {error!r}")
 
-    def _issue(self, pool: ThreadPoolExecutor, flights: "deque[Future[None]]") -> bool:
-        """Sends reads off while they have room; whether the ring has none."""
-        number = self.landed + len(flights)
-        while number < len(self._pages) and self._under_way < self._depth:
-            if not self._has_room(number):
-                self._released = self._progress[0]      # a read over PCIe: only when it matters
+    def _take(self) -> int | None:
+        """The number of the next page, once the ring has room for it; None: there is none, or no more are wanted."""
+        with self._turn:
+            number = self._next
+            while number < len(self._pages) and not self._stopping and self.error is None:
                 if not self._has_room(number):
-                    self.credit_waits += 1
-                    return True
-            with self._lock:
-                self._under_way += 1
-            flight = pool.submit(self._read, number)
-            flight.add_done_callback(self._ended)
-            flights.append(flight)
-            number += 1
-        return False
+                    self._released = self._progress[0]      # a read over PCIe: only when it matters
+                if self._has_room(number):
+                    self._next += 1
+                    return number
+                self.credit_waits += 1
+                time.sleep(self._poll_s)
+        return None
 
     def _has_room(self, number: int) -> bool:
         return (self._end(number) - self._released) % POSITIONS <= self._ring_beats
@@ -186,22 +175,13 @@ class Feed:
     def _end(self, number: int) -> int:
         return (self._positions[number] + self._page_beats) % POSITIONS
 
-    def _read(self, number: int) -> None:
-        at = self._positions[number] * self._beat_bytes % len(self._ring)
-        self._source.read(self._ring[at : at + self._page_bytes], self._pages[number] * self._page_bytes)
-
-    def _ended(self, _: "Future[None]") -> None:
+    def _land(self, number: int) -> None:
+        """Announces the page, and those behind it that wait for it."""
         with self._lock:
-            self._under_way -= 1
-        self._wake.set()
-
-    def _announce(self, flights: "deque[Future[None]]") -> None:
-        before = self.landed
-        try:
-            while flights and flights[0].done():
-                flights.popleft().result()
+            self._is_here[number] = 1
+            before = self.landed
+            while self._is_here[self.landed]:
                 self.landed += 1
-        finally:
             if self.landed > before:
                 self._doorbell[0] = self._end(self.landed - 1)
                 # Reading the word sends what a processor gathers of writes to a device on its way.
