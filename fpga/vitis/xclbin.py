@@ -113,7 +113,7 @@ class Xclbin:
         """The kernel of a core. beat_bytes: what its masters carry a cycle, where that is known.
 
         Raises XclbinError: it has no such kernel, no instance of it, other arguments or registers than hw.isa, a
-        pointer without memory, or masters of another width"""
+        pointer without memory, pointers in different memories, or masters of another width"""
         name, isa = f"hotrail_{core}", KERNELS[core]
         kernel = next((kernel for kernel in self.kernels if kernel.name == name), None)
         if kernel is None:
@@ -133,12 +133,16 @@ class Xclbin:
             if want != have:
                 raise XclbinError(f"{self.path}: argument {place} of kernel {name} is {have}, and this version of "
                                   f"hotrail has {want}: link the kernel anew")
+        shared = set(range(len(self.memories)))
         for item in kernel.arguments:
-            reached = [link.memory for link in self.connections
-                       if (link.instance, link.argument) == (number, item.id)]
-            if item.pointer and not any(memory < len(self.memories) and self.memories[memory].used
-                                        for memory in reached):
+            reached = {link.memory for link in self.connections if (link.instance, link.argument) == (number, item.id)
+                       and self.memories[link.memory].used}
+            if item.pointer and not reached:
                 raise XclbinError(f"{self.path}: argument {item.name} of kernel {name} is connected to no memory")
+            shared &= reached if item.pointer else shared
+        if not shared:
+            raise XclbinError(f"{self.path}: the pointers of kernel {name} have no memory in common; a core may reach "
+                              "a buffer by either of its masters")
         for port, bits in kernel.ports.items():
             if port != "s_axi_control" and beat_bytes is not None and bits != 8 * beat_bytes:
                 raise XclbinError(f"{self.path}: port {port} of kernel {name} has {bits} bits, the preset's core "

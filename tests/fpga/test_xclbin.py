@@ -187,6 +187,24 @@ def test_a_kernel_without_memory_or_instance_is_refused(tmp_path, change, senten
         found.check("emb")
 
 
+def test_pointers_in_different_memories_are_refused(tmp_path):
+    """The EMB core fills the row cache through another master than it reads it by."""
+    def second_bank(data):      # of two, of which the last pointer reaches the second alone
+        at, size = body(data, 6), 48
+        bank = bytes(data[at + 8 : at + size])
+        put(data, at, 2)
+        data[len(data):] = bytes(data[at : at + size]) + bank
+        put(data, entry(data, 6) + 24, len(data) - size - 40, 8)
+        put(data, entry(data, 6) + 32, size + 40, 8)
+        put(data, 304, len(data), 8)
+        put(data, body(data, 7) + 4 + 12 * 5 + 8, 1)
+
+    found = read(patched(tmp_path, second_bank))
+    assert len(found.memories) == 2
+    with pytest.raises(XclbinError, match="the pointers of kernel hotrail_emb have no memory in common"):
+        found.check("emb")
+
+
 @pytest.mark.parametrize("attribute", ["offset", "size", "id", "port", "addressQualifier"])
 def test_metadata_without_an_attribute_is_refused(tmp_path, attribute):
     with pytest.raises(XclbinError, match=f"the kernel.xml for .* is wrong: .*{attribute}"):
