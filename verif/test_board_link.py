@@ -206,7 +206,7 @@ async def impatient_host(dut):
     assert frames.opened(await host.answer(3)) == (1, 2, 3)
     await _refused(host, b"", Status.LINE)
     assert await host.read(0, 3) == [1, 2, 3]
-    for bits in range(0, 76, 4):    # a byte at any time of the reply, its last byte included
+    for bits in range(1, 76, 4):    # a byte at any time of the reply, its last byte included
         await host.send(frames.read_request(0, 1))
         await host.wait(bits)
         await host.send(b"R")

@@ -22,7 +22,8 @@ class BoardMemory(wiring.Component):
                 port reads a beat every 2 cycles at most and writes one a cycle. 2 cycles from a taken read address to
                 its beat
     Handshake   one burst a port and direction at a time, its address is taken when the one before it is answered.
-                arready, awready, rvalid and bvalid come from registers; wready depends on wvalid, as AXI4 allows
+                arready, awready, rvalid and bvalid come from registers; wready depends on wvalid, as AXI4 allows.
+                A burst may begin inside a beat
     Faults      beats behind the end read 0 with DECERR, and written change nothing; a write's response is the worst of
                 its beats. A burst that is not INCR or not of full beats is answered SLVERR and changes nothing.
                 wlast is not looked at: awlen says how many beats there are
@@ -125,8 +126,7 @@ class BoardMemory(wiring.Component):
         active = Signal(name=f"{name}_active")
         with m.If(valid & ready):
             m.d.sync += [active.eq(1), at.eq(address[self.beat_log2:]), left.eq(length),
-                         sound.eq((burst == INCR) & (size == self.beat_log2)
-                                  & (address[:self.beat_log2] == 0))]
+                         sound.eq((burst == INCR) & (size == self.beat_log2))]
         response = Mux(~sound, SLVERR, Mux(at[self.index_bits:].any(), DECERR, OKAY))
 
         def step() -> None:
