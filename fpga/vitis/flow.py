@@ -1,8 +1,8 @@
 """From a preset's core to the complete folder of its Vitis package: build/<preset>/vitis/<core>/.
 
-    src/*.v  kernel.xml  component.xml  package.tcl  link.cfg       what Vivado and v++ read
-    hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp        what a host is written with
-    package.json                                                    every file with its sha256, and what was measured
+    src/*.v  kernel.xml  component.xml  xgui/*.tcl  package.tcl  link.cfg    what Vivado and v++ read
+    hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp                 what a host is written with
+    package.json                                                             every file's sha256, what was measured
 
 The folder is written beside its place, checked, and renamed: it is there whole or not at all, with the same bytes from
 the same preset.
@@ -20,7 +20,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fpga.synth import Report
 from fpga.vitis import gate as gates
 from fpga.vitis.check import check
 from fpga.vitis.component_xml import component_xml
@@ -30,20 +29,20 @@ from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import link_cfg
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.shells import card
+from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import write_xo
 from gen import config as presets
 from gen import headers
 from gen.cores import CORES
 from gen.tools import build_folder
 
-__all__ = ["MANIFEST", "Package", "PackageError", "contents", "kernels", "package", "verify"]
+__all__ = ["MANIFEST", "Package", "PackageError", "contents", "kernels", "package"]
 
 MANIFEST = "package.json"
 LINK = "link.cfg"
 _HOSTS = {"emb": "emb_bags.cpp"}        # example hosts in fpga/host
 # What decides about the bytes of a package besides the project itself.
 _TOOLS = ("amaranth", "pyosys", "lxml")
-Measure = Callable[[RtlKernel, Mapping[str, str]], Report]
 
 
 class PackageError(RuntimeError):
@@ -72,7 +71,7 @@ def kernels(preset: str) -> list[str]:
 
 def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1, out: Path | None = None,
             force: bool = False, gated: bool = True, experimental_xo: bool = False,
-            measured: Callable[[Gate], None] = lambda gate: None, measure: Measure = gates.measure) -> Package:
+            measured: Callable[[Gate], None] = lambda gate: None) -> Package:
     """Writes the package of a core.
 
     Parameters  clock_mhz: of the kernel, one that the card offers; instances: in the image; out: folder for the
@@ -86,7 +85,7 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
     link = link_cfg(kernel, instances)
     judged = None
     if gated:
-        judged = gates.judge(kernel, measure(kernel, texts), clock_mhz=clock_mhz, instances=instances)
+        judged = gates.judge(kernel, gates.measure(kernel, texts), clock_mhz=clock_mhz, instances=instances)
         measured(judged)
         if judged.misses and not force:
             raise PackageError(judged.misses)
@@ -101,7 +100,7 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
         text = json.dumps(_manifest(kernel, folder, clock_mhz, instances, told), indent=1) + "\n"
         (folder / MANIFEST).write_text(text)
-        if faults := [*verify(folder), *check(folder)]:
+        if faults := check(folder):
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, judged)
 
@@ -110,24 +109,11 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     """What is generated from the description, by its path in the package."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
-              SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
-    if kernel.core in _HOSTS:
-        found["host.cpp"] = (Path(__file__).parents[1] / "host" / _HOSTS[kernel.core]).read_bytes()
+              xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
+    host = Path(__file__).parents[1] / "host" / _HOSTS.get(kernel.core, "")
+    if host.is_file():
+        found["host.cpp"] = host.read_bytes()
     return found
-
-
-def verify(folder: Path) -> list[str]:
-    """What in a package is not as its manifest says: a file changed, missing or unknown."""
-    path = folder / MANIFEST
-    try:
-        listed = json.loads(path.read_text())["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return [f"{MANIFEST}: cannot be read: {error!r}"]
-    there = _digests(folder)
-    out = [f"{name}: listed in {MANIFEST}, but missing" for name in listed if name not in there]
-    out += [f"{name}: not listed in {MANIFEST}" for name in there if name not in listed]
-    return out + [f"{name}: sha256 is not what {MANIFEST} says" for name in listed
-                  if name in there and listed[name] != there[name]]
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The gate before packaging: does the kernel fit the shell, and is its logic shallow enough for the clock asked.
 
-The depth rule of this project is 6 LUT levels and 1 carry chain between registers at 300 MHz (fpga.depth). A level is an
-equal share of the period, LUT and net: a slower clock holds more of them in proportion, rounded down, since a part of
-a level is none. At 250 MHz that is 7 levels, at 200 MHz 9; one carry chain at each.
+The depth rule of this project is 6 LUT levels and 1 carry chain between registers at 300 MHz (fpga.depth). A level is
+an equal share of the period, LUT and net: a slower clock holds more of them in proportion, rounded down, since a part
+of a level is none. At 250 MHz that is 7 levels, at 200 MHz 9; one carry chain at each.
 
 Area and depth are Yosys' for UltraScale+: not what Vivado will make of it, and no promise that a kernel routes.
 """

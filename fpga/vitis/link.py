@@ -111,6 +111,11 @@ def check_cfg(text: str, kernel: RtlKernel) -> list[str]:
             if (name, bus) not in placed]
     out += [f"{name}.{bus} has {placed.count((name, bus))} memories" for name, bus in sorted(set(placed))
             if placed.count((name, bus)) > 1]
+    # A core may reach the same buffer by either of its masters.
+    for name in names:
+        used = sorted({memory for instance, _, memory in links.ports if instance == name})
+        if len(used) > 1:
+            out.append(f"the masters of {name} are in {' and '.join(used)}; its buffers must be in one memory")
     if len(names) * len(buses) > card().masters_max:
         out.append(f"{len(names)} instances have {len(names) * len(buses)} masters; the shell has ports for "
                    f"{card().masters_max}")

@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from fpga.vitis.buses import bus_parameters
 from fpga.vitis.description import RtlKernel
-from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, bus_parameters
+from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES
 from fpga.vitis.shells import card
 
 __all__ = ["RehearsalError", "available", "findings", "rehearse"]

@@ -5,18 +5,15 @@ stand-ins for Vivado's commands. Whether Vivado takes it is not verified.
 Source: UG1393 (packaging RTL kernels, package_xo), UG1118 (ipx commands), AMD's Vitis_Accel_Examples
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from fpga.vitis.description import Bus, RtlKernel
+from fpga.vitis.buses import bus_parameters
+from fpga.vitis.description import RtlKernel
 from fpga.vitis.shells import card
 
-__all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "bus_parameters", "package_tcl"]
+__all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "package_tcl"]
 
 SCRIPT, KERNEL_XML, SOURCES = "package.tcl", "kernel.xml", "src"
-# AMD's kernel wizard tells the interconnect of at most this many transfers under way at a master.
-OUTSTANDING_MAX = 32
-PAGE_BYTES = 4096
 _AXI = "xilinx.com:interface:aximm_rtl:1.0"
 _SIGNAL = "xilinx.com:signal:{}_rtl:1.0"
 
@@ -156,18 +153,6 @@ def package_tcl(kernel: RtlKernel) -> str:
         _END.format(kernel_xml=KERNEL_XML),
     ]
     return "\n".join(blocks)
-
-
-def bus_parameters(bus: Bus, config: Any) -> dict[str, int]:
-    """What the interconnect is told of a master, so that it is built as deep as the core's ports."""
-    if bus.mode != "master":
-        return {}
-    found = {"MAX_BURST_LENGTH": min(256, PAGE_BYTES * 8 // bus.data_bits), "SUPPORTS_NARROW_BURST": 0}
-    known = config if isinstance(config, Mapping) else {}
-    for name, key in (("NUM_READ_OUTSTANDING", "reads_in_flight"), ("NUM_WRITE_OUTSTANDING", "writes_in_flight")):
-        if key in known:
-            found[name] = min(OUTSTANDING_MAX, known[key])
-    return found
 
 
 def _interfaces(kernel: RtlKernel) -> str:

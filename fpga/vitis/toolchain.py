@@ -46,7 +46,8 @@ def find_tools(names: tuple[str, ...]) -> dict[str, Path]:
     for name in names:
         path = shutil.which(name)
         if path is None:
-            raise VitisMissing(f"{name} is not on PATH; AMD Vitis {first} to {last} is needed (source its settings64.sh)")
+            raise VitisMissing(f"{name} is not on PATH: AMD Vitis {first} to {last} is needed, with its settings64.sh "
+                               "sourced")
         found[name] = Path(path)
     for name in [name for name in names if name in ("vivado", "v++")]:
         option = "-version" if name == "vivado" else "--version"
@@ -89,8 +90,8 @@ def xo(made: Package, *, say: Say = print) -> Path:
 
 
 def bitstream(made: Package, target: str, platform: str, *, say: Say = print) -> Path:
-    """The whole way to an .xclbin for the card ("hw") or for simulation on the host ("hw_emu", with emconfig.json beside
-    it), in <core>-<target>/ beside the package.
+    """The whole way to an .xclbin for the card ("hw") or for simulation on the host ("hw_emu", with emconfig.json
+    beside it), in <core>-<target>/ beside the package.
 
     Raises VitisMissing, VitisError; ValueError: the target"""
     if target not in TARGETS:
