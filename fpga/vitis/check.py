@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fpga.vitis import schema
-from fpga.vitis.checks import archive, component, headers, kernelxml, link, ports, registers, source, tcl
+from fpga.vitis.checks import archive, component, headers, hosts, kernelxml, link, ports, registers, source, tcl
 from fpga.vitis.checks.expected import Expected, expected
 from fpga.vitis.checks.manifest import FILE, Manifest, inventory, manifest
 
@@ -84,6 +84,9 @@ def _contents(told: Manifest, files: Mapping[str, bytes]) -> Iterator[Finding]:
                              (f"{wanted.core}.md", "table reader", headers.reference)):
         if name in texts:
             yield from _by(by, reader(texts[name], wanted))
+    if hosts.FILE in texts:
+        header = texts.get(f"{wanted.kernel}.h", "")
+        yield from _by("host reader", hosts.host(texts[hosts.FILE], header, wanted))
     if f"{wanted.kernel}.xo" in files:
         yield from _by("zip reader", archive.archive(files[f"{wanted.kernel}.xo"], wanted, told.vlnv, files))
     for name, text in texts.items():
