@@ -15,7 +15,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from fpga.vitis import schema
-from fpga.vitis.checks import archive, component, headers, hosts, kernelxml, link, ports, registers, source, tcl
+from fpga.vitis.checks import (
+    archive,
+    component,
+    headers,
+    hosts,
+    kernelxml,
+    link,
+    ports,
+    registers,
+    source,
+    tcl,
+)
 from fpga.vitis.checks.expected import Expected, expected
 from fpga.vitis.checks.manifest import FILE, Manifest, inventory, manifest
 

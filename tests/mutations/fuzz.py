@@ -76,9 +76,12 @@ def lines(data: bytes) -> Iterator[Place]:
 
 
 def operators(data: bytes) -> Iterator[Place]:
-    """Verilog with one operator or one constant of one assignment changed."""
+    """Verilog with one operator or one constant of one assignment changed. Initial values of registers stay: the reset
+    gives them, and the checker begins with it."""
     text = data.decode()
-    for match in re.finditer(r" (==|&|\|) (?=\S)|(?<= = )\d+'h[0-9a-f]+(?=;)", text):
+    for match in re.finditer(r"(?m) (==|&|\|) (?=\S)|(?<= = )\d+'h[0-9a-f]+(?=;)", text):
+        if text[text.rfind("\n", 0, match.start()) + 1:].startswith("  reg "):
+            continue
         new = {" == ": " != ", " & ": " | ", " | ": " & "}.get(match[0]) or f"~{match[0]}"
         row = text.count("\n", 0, match.start()) + 1
         yield f"line {row}: {match[0].strip()} altered", (text[:match.start()] + new + text[match.end():]).encode()
