@@ -7,6 +7,7 @@ import click
 
 from gen import config as presets
 from gen.tools import build_folder
+from hotrail import packaging
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -190,6 +191,9 @@ def cards(sysfs: Path) -> None:
     click.echo(report.text(found, discover.loose(sysfs)))
     sys.exit(0 if found else 1)
 
+
+for command in packaging.COMMANDS:
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()
