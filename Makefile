@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?=
 
-.PHONY: help setup verilog test regress demo bench lint bitstream clean
+.PHONY: help setup verilog test regress demo bench lint bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint       ruff, mypy, import law; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
 	@echo "make bitstream  what is missing for one"
+	@echo "make bitstream-ecp5  the tiny EMB core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"
 	@echo "make setup      only the environment, .venv"
 	@echo "make clean      removes build/ and .venv"
 
@@ -46,6 +47,9 @@ lint: $(READY)
 bitstream:
 	@echo "bitstream: needs AMD Vitis 2022.1 or 2022.2 with the platform xilinx_u2_gen3x4_xdma_gc_2_202110_1, and the kernel packaging (an .xo from the Verilog of make verilog), which this version does not have yet." >&2
 	@exit 1
+
+bitstream-ecp5: $(READY)
+	@$(RUN) ecp5
 
 clean:
 	rm -rf build $(VENV) hotrail.egg-info
