@@ -7,6 +7,7 @@ import click
 
 from gen import config as presets
 from gen.tools import build_folder
+from hotrail import packaging
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -180,6 +181,18 @@ def hotline(log: Path | None, label: str | None, learn: float, samples: int, bat
 
 
 @main.command()
+@click.option("--sysfs", type=click.Path(path_type=Path), default=Path("/sys"), hidden=True)
+def cards(sysfs: Path) -> None:
+    """Lists the cards in this machine, each with the NVMe drive on its board; exits 1 when there is none."""
+    from fpga.card import discover
+    from hotrail import cards as report
+
+    found = discover.cards(sysfs)
+    click.echo(report.text(found, discover.loose(sysfs)))
+    sys.exit(0 if found else 1)
+
+
+@main.command()
 @click.argument("core", default="emb")
 @click.option("--preset", default="tiny", show_default=True, help="The preset whose core it is.")
 @click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
@@ -196,6 +209,9 @@ def ecp5(core: str, preset: str, board: str, seeds: int, out: Path | None) -> No
         raise click.ClickException(str(error)) from None
     click.echo("\n".join(flow.lines(layout)))
 
+
+for command in packaging.COMMANDS:
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()

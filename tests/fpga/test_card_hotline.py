@@ -17,7 +17,6 @@ from fpga.card import CardViolation, Faults
 from fpga.gpu import GATHERED, POPULAR, Times
 from fpga.hotline import Hotline
 from gen.compile import encode
-from gen.config import load
 from gen.hotline import Layout, Table, Train, indices_of
 from gen.trace import read
 from golden.hotline.randomizer import permute
@@ -57,10 +56,6 @@ def standing(benches, request):
 
 
 # Function
-
-def test_tiny_is_the_preset():
-    assert load("tiny").cores["hotline"] == TINY
-
 
 def test_standing_runs_use_it_all(bench):
     for run in RUNS.values():
