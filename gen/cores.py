@@ -23,6 +23,15 @@ class Core:
         """The component that `config` describes."""
         return _find(self._unit)(config)
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it can be linked into an FPGA's image by itself."""
+        return getattr(_find(self._unit), "kernel", None) is not None
+
+    def kernel(self, config: Any) -> Any:
+        """The core as the top of a Vitis kernel. Raises TypeError: it is not one."""
+        return _find("hw.kernel.top:VitisKernel")(self.unit(config))
+
 
 def _find(name: str) -> Any:
     module, _, item = name.partition(":")

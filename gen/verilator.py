@@ -191,7 +191,7 @@ def build(
 
 
 def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(module, input) of every part that is placed many times.
+    """(module, input) of every part that is placed many times; its clock and reset, `clk` and `rst`, are left out.
 
     Verilator writes equal code once for all places of a part, but only if the code is equal: it must read
     its own inputs, not whatever neighbour drives them, and share the names of its temporaries. So these
@@ -227,6 +227,8 @@ def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt
         "OPT_SLOW=-O0",
         "OPT_GLOBAL=-O2",
         "CFG_CXXFLAGS_PCH_I=-include",
+        # In many files nearly all of the time goes into the headers, unless the code is to be optimised.
+        *(["VM_PARALLEL_BUILDS=0"] if opt == "-O0" else []),
         f"-j{_jobs()}",
     ]
     with _locked(CACHE / "locks" / f"runtime-{shared}"):

@@ -185,16 +185,25 @@ class _Placer:
         uses = self.uses.setdefault(self.current, {})
         uses[name] = uses.get(name, 0) + 1
         connections = {("i_" if d is PortDirection.Input else "o_") + n: s for n, (s, d, _) in ports.items()}
-        resets = ResetSignal() if reset is None else ResetSignal() | reset
+        own = ResetSignal(allow_reset_less=True)
+        resets = own if reset is None else own | reset
         return Instance(name, i_clk=ClockSignal(), i_rst=resets, **connections)
+
+
+def _clocking(component: Any) -> tuple[str, str]:
+    """Names of the ports for clock and reset; a top that takes its reset by a port of its own has none."""
+    return getattr(component, "verilog_clock", "clk"), getattr(component, "verilog_reset", "rst")
 
 
 def _rtlil(component: Any, name: str, placer: _Placer) -> str:
     """Converts one module; its placed parts stay instances and are noted in the placer."""
     placer.current = name
-    domain = ClockDomain("sync")
-    # `clk` and `rst` are always there, so that a parent can connect them without looking inside.
-    ports = {"clk": (domain.clk, PortDirection.Input), "rst": (domain.rst, PortDirection.Input)}
+    clock, reset = _clocking(component)
+    domain = ClockDomain("sync", reset_less=not reset)
+    # They are always there, so that a parent can connect them without looking inside.
+    ports = {clock: (domain.clk, PortDirection.Input)}
+    if reset:
+        ports[reset] = (domain.rst, PortDirection.Input)
     ports.update({n: (s, d) for n, (s, d, _) in _ports(component).items()})
     fragment = Fragment.get(component, placer)
     fragment.add_domains(domain)
@@ -365,10 +374,11 @@ def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str
         for part in todo:
             rtlils[part] = _rtlil(placer.parts[part], part, placer)
     texts = _verilog(rtlils, set(placer.parts))
+    clock, reset = _clocking(component)
     metadata = {
         "top": name,
-        "clock": "clk",
-        "reset": "rst",
+        "clock": clock,
+        "reset": reset,
         "ports": metadata_ports,
         "streams": streams,
         "config": plain(getattr(component, "config", None)),

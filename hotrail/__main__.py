@@ -7,6 +7,7 @@ import click
 
 from gen import config as presets
 from gen.tools import build_folder
+from hotrail import packaging
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -171,6 +172,21 @@ def hotline(log: Path | None, label: str | None, learn: float, samples: int, bat
     page = report.write(done, out or build_folder() / "hotline")
     click.echo(f"report     {page} and hotline.png beside it")
 
+
+@main.command()
+@click.option("--sysfs", type=click.Path(path_type=Path), default=Path("/sys"), hidden=True)
+def cards(sysfs: Path) -> None:
+    """Lists the cards in this machine, each with the NVMe drive on its board; exits 1 when there is none."""
+    from fpga.card import discover
+    from hotrail import cards as report
+
+    found = discover.cards(sysfs)
+    click.echo(report.text(found, discover.loose(sysfs)))
+    sys.exit(0 if found else 1)
+
+
+for command in packaging.COMMANDS:
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()

@@ -7,7 +7,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-__all__ = ["rng", "start", "reset", "report", "seed"]
+from verif.bench.pack import metadata
+
+__all__ = ["clock_of", "rng", "start", "reset", "report", "seed"]
 
 
 def seed(label: str = "") -> int:
@@ -21,21 +23,28 @@ def rng(label: str = "") -> random.Random:
     return random.Random(seed(label))
 
 
+def clock_of(dut: Any) -> Any:
+    """The unit's clock, whatever its Verilog calls it."""
+    return getattr(dut, metadata()["clock"])
+
+
 def start(dut: Any, period_ns: int = 10) -> None:
     """Starts the clock in the simulator's own loop, which costs no Python at its edges."""
     from cocotb.clock import Clock
 
-    Clock(dut.clk, period_ns, unit="ns").start()
+    Clock(clock_of(dut), period_ns, unit="ns").start()
 
 
 async def reset(dut: Any, cycles: int = 2) -> None:
-    """Holds reset for some edges and returns right after it was taken back."""
+    """Holds reset for some edges and returns right after it was taken back. For units with a reset of Verilog's own;
+    a kernel's top is reset by verif.bench.xrt."""
     from cocotb.triggers import RisingEdge
 
-    dut.rst.value = 1
+    signal, edge = getattr(dut, metadata()["reset"]), RisingEdge(clock_of(dut))
+    signal.value = 1
     for _ in range(cycles):
-        await RisingEdge(dut.clk)
-    dut.rst.value = 0
+        await edge
+    signal.value = 0
 
 
 def report(**values: Any) -> None:

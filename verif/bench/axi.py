@@ -4,21 +4,19 @@
 side of a control slave.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from verif.bench.memory import DECERR, OKAY, PAGE, SLVERR, Buffer, CardMemory
+from verif.bench import clock_of
+from verif.bench.axi_rules import AddressRules, AxiRule, DataRules, pin
+from verif.bench.memory import DECERR, OKAY, SLVERR, Buffer, CardMemory
 from verif.bench.stream import Pattern
 
 __all__ = ["DECERR", "OKAY", "SLVERR", "AxiMemory", "AxiRule", "Buffer", "CardMemory", "LiteMaster"]
-
-
-class AxiRule(AssertionError):
-    """The unit broke a rule of AXI4, or one of the narrower ones that Vitis has."""
 
 
 class AxiMemory:
@@ -37,7 +35,7 @@ class AxiMemory:
         self.latency = latency
         self.stalls = dict(stalls or {})
         self.prefix = prefix
-        self.clock = dut.clk if clock is None else clock
+        self.clock = clock_of(dut) if clock is None else clock
         # What has passed, for a bench to look at.
         self.cycle = 0
         self.reads: list[tuple[int, int]] = []  # (address, beats) of each burst
@@ -53,17 +51,17 @@ class AxiMemory:
         self.wrong_rlast: set[int] = set()  # beats whose rlast is turned round
         self._tasks = []
         self._forget()
-        if getattr(dut, f"{prefix}__arvalid", None) is not None:
+        if pin(dut, prefix, "arvalid") is not None:
             self._ar = _AddressChannel(dut, prefix, "ar", memory.beat_bytes)
             self._tasks.append(cocotb.start_soon(self._read(dut)))
-        if getattr(dut, f"{prefix}__awvalid", None) is not None:
+        if pin(dut, prefix, "awvalid") is not None:
             self._aw = _AddressChannel(dut, prefix, "aw", memory.beat_bytes)
             self._tasks.append(cocotb.start_soon(self._write(dut)))
 
     def _forget(self) -> None:
         self._bursts: deque[list[int]] = deque()  # reads under way: due, address, beats left
         self._addressed: deque[list[int]] = deque()  # writes under way: address, beats left, response
-        self._early: deque[tuple[int, bool]] = deque()  # written beats that came before their address
+        self._early: deque[int] = deque()  # written beats that came before their address
         self._answers: deque[tuple[int, int]] = deque()  # due, response
         self._offered_r = self._offered_b = False
 
@@ -77,14 +75,12 @@ class AxiMemory:
             task.cancel()
 
     async def _read(self, dut: Any) -> None:
-        def pin(name: str) -> Any:
-            return getattr(dut, f"{self.prefix}__r{name}")
-
-        valid, ready, data, response, last = map(pin, ("valid", "ready", "data", "resp", "last"))
+        valid, ready, data, response, last = (
+            pin(dut, self.prefix, f"r{name}") for name in ("valid", "ready", "data", "resp", "last"))
         channel, bursts, load = self._ar, self._bursts, self.memory.load
         step = self.memory.beat_bytes
         pattern = self.stalls.get("r")
-        valid.value, last.value, response.value, pin("id").value = 0, 0, 0, 0
+        valid.value, last.value, response.value, pin(dut, self.prefix, "rid").value = 0, 0, 0, 0
         shown = 0, False  # what response and last show
         accepting = channel.open(self.stalls.get("ar"))
         number = 0
@@ -92,7 +88,7 @@ class AxiMemory:
         while True:
             await edge
             self.cycle += 1
-            taken = channel.sample(accepting)
+            taken = channel.take(accepting)
             if taken is not None:
                 self.reads.append(taken)
                 bursts.append([self.cycle + self.latency, *taken])
@@ -127,65 +123,45 @@ class AxiMemory:
             self._offered_r = True
 
     async def _write(self, dut: Any) -> None:
-        def pin(name: str) -> Any:
-            return getattr(dut, f"{self.prefix}__{name}")
-
-        valid, ready, data = pin("wvalid"), pin("wready"), pin("wdata")
-        strobe, last = pin("wstrb"), pin("wlast")
-        answer, response, answered = pin("bvalid"), pin("bresp"), pin("bready")
-        every = (1 << self.memory.beat_bytes) - 1
+        answer, response, answered = (pin(dut, self.prefix, name) for name in ("bvalid", "bresp", "bready"))
+        beats = DataRules(dut, self.prefix, self._aw, self.memory.beat_bytes)
         channel, addressed, early, answers = self._aw, self._addressed, self._early, self._answers
         patterns = {name: self.stalls.get(name) for name in ("aw", "w", "b")}
-        answer.value, response.value, pin("bid").value = 0, 0, 0
-        waiting: tuple[int, int] | None = None  # a beat that was shown and not taken
-        completed = number = cycle = 0
+        answer.value, response.value, pin(dut, self.prefix, "bid").value = 0, 0, 0
+        number = cycle = 0
         accepting = channel.open(patterns["aw"])
         open_w = True
-        ready.value = 1
+        beats.ready.value = 1
         edge = RisingEdge(self.clock)
-        own = getattr(dut, f"{self.prefix}__arvalid", None) is None
+        own = pin(dut, self.prefix, "arvalid") is None
         while True:
             await edge
             cycle += 1
             if own:
                 self.cycle = cycle
-            taken = channel.sample(accepting)
+            taken = channel.take(accepting)
             if taken is not None:
                 self.writes.append(taken)
                 addressed.append([*taken, OKAY])
             accepting = channel.open(patterns["aw"])
 
-            if valid.value == 1:
-                beat = int(data.value), int(last.value)
-                if waiting is not None and beat != waiting:
-                    raise AxiRule(f"{self.prefix}: the data changed before they were taken")
-                waiting = None if open_w else beat
-                if int(strobe.value) != every:
-                    raise AxiRule(f"{self.prefix}: a strobe is low ({int(strobe.value):#x})")
-                if completed >= channel.shown:
-                    raise AxiRule(f"{self.prefix}: data before their address")
-                if open_w:
-                    early.append((beat[0], bool(beat[1])))
-                    completed += beat[1]
-                    self.written_beats += 1
-                    self.written_at.append(cycle)
-            elif waiting is not None:
-                raise AxiRule(f"{self.prefix}: wvalid fell before the beat was taken")
+            content = beats.take(open_w)
+            if content is not None:
+                early.append(content)
+                self.written_beats += 1
+                self.written_at.append(cycle)
             while early and addressed:
-                content, final = early.popleft()
                 burst = addressed[0]
-                burst[2] = max(burst[2], self.memory.store(burst[0], content))
+                burst[2] = max(burst[2], self.memory.store(burst[0], early.popleft()))
                 burst[0] += self.memory.beat_bytes
                 burst[1] -= 1
-                if final != (burst[1] == 0):
-                    raise AxiRule(f"{self.prefix}: wlast is {int(final)} with {burst[1]} beats of the burst to come")
                 if not burst[1]:
                     addressed.popleft()
                     answers.append((cycle + self.latency, max(burst[2], self.fail_write.get(number, OKAY))))
                     number += 1
             go = patterns["w"] is None or next(patterns["w"])
             if go != open_w:
-                ready.value = open_w = go
+                beats.ready.value = open_w = go
 
             if self._offered_b and answered.value == 1:
                 answers.popleft()
@@ -198,56 +174,17 @@ class AxiMemory:
                 self._offered_b = True
 
 
-class _AddressChannel:
+class _AddressChannel(AddressRules):
     """The slave's end of AR or AW: takes addresses and holds the master to the rules."""
 
-    def __init__(self, dut: Any, prefix: str, channel: str, beat_bytes: int):
-        def pin(name: str) -> Any:
-            return getattr(dut, f"{prefix}__{channel}{name}")
-
-        self.name = f"{prefix}, {channel}"
-        self._valid, self._ready, self._address, self._length = map(pin, ("valid", "ready", "addr", "len"))
-        # INCR, full width, one thread, plain data access.
-        size = (beat_bytes - 1).bit_length()
-        self._fixed = [(pin(name), name, value) for name, value in
-                       (("burst", 1), ("size", size), ("id", 0), ("lock", 0), ("prot", 0))]
-        self._bytes = beat_bytes
-        self._waiting: tuple[int, int] | None = None
-        self._driven: bool | None = None
-        self.shown = 0  # bursts whose address has been seen on the bus
+    _driven: bool | None = None
 
     def open(self, pattern: Pattern | None) -> bool:
         """Decides on the coming edge and drives ready."""
         go = pattern is None or bool(next(pattern))
         if go != self._driven:
-            self._ready.value = self._driven = go
+            self.ready.value = self._driven = go
         return go
-
-    def sample(self, accepting: bool) -> tuple[int, int] | None:
-        """(address, beats) when one was taken at this edge."""
-        if self._valid.value != 1:
-            if self._waiting is not None:
-                raise AxiRule(f"{self.name}: valid fell before the address was taken")
-            return None
-        address, length = int(self._address.value), int(self._length.value)
-        if self._waiting is None:
-            self.shown += 1
-            self._judge(address, length + 1)
-        elif self._waiting != (address, length):
-            raise AxiRule(f"{self.name}: the address changed before it was taken")
-        self._waiting = None if accepting else (address, length)
-        return (address, length + 1) if accepting else None
-
-    def _judge(self, address: int, beats: int) -> None:
-        if address % self._bytes:
-            raise AxiRule(f"{self.name}: address {address:#x} is not a multiple of {self._bytes}")
-        if address % PAGE + beats * self._bytes > PAGE:
-            raise AxiRule(f"{self.name}: {beats} beats at {address:#x} cross a multiple of {PAGE}")
-        # These never change in a sound master; every burst is looked at until there were many.
-        if self.shown < 64 or not self.shown % 16:
-            for pin, name, value in self._fixed:
-                if int(pin.value) != value:
-                    raise AxiRule(f"{self.name}{name} is {int(pin.value)}, not {value}")
 
 
 class LiteMaster:
@@ -257,11 +194,12 @@ class LiteMaster:
     """
 
     def __init__(self, dut: Any, prefix: str, *, rng: Any = None):
-        self._pin = {name: getattr(dut, f"{prefix}__{name}") for name in (
+        self._pin = {name: pin(dut, prefix, name) for name in (
             "awvalid", "awready", "awaddr", "wvalid", "wready", "wdata", "wstrb", "bvalid", "bready", "bresp",
             "arvalid", "arready", "araddr", "rvalid", "rready", "rdata", "rresp")}
-        self._edge = RisingEdge(dut.clk)
+        self._edge = RisingEdge(clock_of(dut))
         self._rng = rng
+        self.orders: Counter[str] = Counter()   # what a write began with: "aw", "w", "both"
         for name in ("awvalid", "wvalid", "bready", "arvalid", "rready"):
             self._pin[name].value = 0
 
@@ -275,12 +213,15 @@ class LiteMaster:
         offered: set[str] = set()
         ready = False
         for _ in range(limit):
+            first = len(to_send) == 2 and not offered
             for channel, fields in to_send.items():
                 if channel not in offered and not self._hesitates():
                     for name, content in fields.items():
                         pin[name].value = content
                     pin[f"{channel}valid"].value = 1
                     offered.add(channel)
+            if first and offered:
+                self.orders["both" if len(offered) == 2 else next(iter(offered))] += 1
             if not ready and not self._hesitates():
                 pin["bready"].value = ready = True
             await self._edge

@@ -21,7 +21,7 @@ from typing import Any
 from gen import verilator
 from gen.tools import environment
 
-__all__ = ["Model", "Result", "build", "seeds", "shapes", "simulate"]
+__all__ = ["Model", "Result", "build", "build_texts", "run", "seeds", "shapes", "simulate"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,7 +105,7 @@ def build_texts(
         name,
         target="sim",
         # Only the top's ports are visible to cocotb.
-        visible=("clk", "rst", *metadata["ports"]),
+        visible=tuple(filter(None, (metadata["clock"], metadata["reset"], *metadata["ports"]))),
         arguments=(
             "--vpi",
             "--timescale",

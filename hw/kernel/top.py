@@ -1,0 +1,49 @@
+"""The top of a Vitis kernel: the names, the clock and the reset that AMD's tools ask for."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from hw.place import place
+
+__all__ = ["CLOCK", "RESET", "VitisKernel"]
+
+CLOCK, RESET = "ap_clk", "ap_rst_n"
+
+
+class VitisKernel(wiring.Component):
+    """A core as `v++` links it: flat names in lower case, `ap_clk`, `ap_rst_n`.
+
+    Source: UG1393, requirements of an RTL kernel
+
+    Parameters  core: a component with the members of hw.kernel.frame.kernel_ports and an attribute `kernel`
+    Members     the core's, with one underscore where the core's Verilog has two: `m00_axi_awaddr`,
+                `s_axi_control_wdata`; `interrupt`; ap_rst_n: In, low while the kernel is held; the clock is `ap_clk`
+    Timing      wires; the reset reaches the core 2 cycles after `ap_rst_n`, so that its fan-out begins at a register
+    Reset       that of the core; it holds the core from configuration on until `ap_rst_n` is high
+    Raises      TypeError: the core describes no kernel
+    Golden      the core's          Tests  verif/test_vitis_top.py
+    """
+
+    verilog_clock, verilog_reset = CLOCK, ""
+
+    def __init__(self, core):
+        if getattr(core, "kernel", None) is None:
+            raise TypeError(f"{type(core).__name__} describes no kernel: it has no attribute `kernel`")
+        self.core, self.kernel, self.config = core, core.kernel, getattr(core, "config", None)
+        flat = {"_".join(map(str, path)): wiring.Member(member.flow, member.shape)
+                for path, member, _ in core.signature.flatten(core)}
+        super().__init__({RESET: In(1), **flat})
+
+    def key(self) -> str:
+        return f"VitisKernel({self.core.key()})"
+
+    def elaborate(self, platform):
+        m = Module()
+        held = Signal(2, init=0b11, reset_less=True)
+        m.d.sync += held.eq(Cat(~getattr(self, RESET), held[0]))
+        place(m, platform, "core", self.core, reset=held[1])
+        for path, member, inner in self.core.signature.flatten(self.core):
+            outer = getattr(self, "_".join(map(str, path)))
+            m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
+        return m
