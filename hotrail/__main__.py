@@ -47,23 +47,16 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
 def lint(preset: tuple[str, ...]) -> None:
     """Checks the Verilog of PRESET with Verilator, Yosys and Icarus; only waived warnings may remain."""
     from fpga import lint as checks
-    from gen.cores import CORES
-    from gen.verilog import emit
 
     accepted = checks.waivers()
     bad = 0
     asked = [tool for tool, there in checks.tools().items() if there]
-    for chosen in _presets(preset):
-        for name, config in chosen.cores.items():
-            built = emit(CORES[name].unit(config), f"hotrail_{name}", build_folder() / chosen.name)
-            left = checks.check(built.files, built.top, accepted)
-            bad += len(left)
-            click.echo(
-                f"{chosen.name}/{name}: {', '.join(asked)}: "
-                + (f"{len(left)} findings" if left else "nothing but what is waived")
-            )
-            for finding in left[:40]:
-                click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
+    for name, left in checks.of_presets(list(_presets(preset)), accepted):
+        bad += len(left)
+        said = f"{len(left)} findings" if left else "nothing but what is waived"
+        click.echo(f"{name}: {', '.join(asked)}: {said}")
+        for finding in left[:40]:
+            click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
     if "icarus" not in asked:
         click.echo("Icarus is not installed and was left out (apt-get install iverilog).")
     for waiver in accepted:
