@@ -110,9 +110,8 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
-    host = Path(__file__).parents[1] / "host" / _HOSTS.get(kernel.core, "")
-    if host.is_file():
-        found["host.cpp"] = host.read_bytes()
+    if kernel.core in _HOSTS:
+        found["host.cpp"] = (Path(__file__).parents[1] / "host" / _HOSTS[kernel.core]).read_bytes()
     return found
 
 
