@@ -129,7 +129,7 @@ def test_xclbins_for_something_else(machine, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"xclbin": "none"}, "xclbin none cannot be read: No such file or directory"),
-    ({}, "there is no .*/tiny/vitis/emb/hotrail_emb.xclbin: link it .`make bitstream`., or name another with xclbin="),
+    ({}, "there is no .*/tiny/vitis/emb-hw/hotrail_emb.xclbin: link it .`make bitstream`., or name another with xclbin="),
     ({"preset": config.load("tiny").cores["emb"]}, "the xclbin must be named where the preset is a configuration"),
     ({"core": "tt"}, "core 'tt' is no kernel by itself; emb, mlp, hotline are"),
     ({"core": object()}, "a real card takes the name of a core, not a component"),
