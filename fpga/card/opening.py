@@ -37,8 +37,8 @@ def open(
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
                 for the device's timing, "ideal" for a fixed latency and every bandwidth; process: the card lives in a
                 process of its own, so that several work at the same time
-                xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin; index: the
-                card's number in `hotrail cards`; bdf: its PCIe address instead
+                xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin; index:
+                the card's number in `hotrail cards`; bdf: its PCIe address instead
     Raises      CardError: the sentence; ConfigError: device or preset; RuntimeError: the model cannot be built
     """
     if kind not in ("sim", "xrt"):
