@@ -24,9 +24,9 @@ HARMLESS = {
         r".*/(displayName|coreCreationDateTime) altered|.*register\[(CTRL|GIER|IP_\w+)\]\S*/description altered",
         "display names, the date, the handshake's bits in words"),
     "package.tcl": (
-        rf"'\s*#|{_BLANK}|'(CTRL|GIER|IP_\w+) 0x.*\{{.*\}}': \d+ altered|'puts |.*exit 1': 1 altered|'set kept",
+        rf"['\"]\s*#|{_BLANK}|'(CTRL|GIER|IP_\w+) 0x.*\{{.*\}}': \d+ altered|'puts |.*exit 1': 1 altered|'set kept",
                     "comments, empty lines, what is printed, the handshake's bits in words, exit code 2 for 1"),
-    "link.cfg": (rf"'#|{_BLANK}|'prop=\S+' deleted", "comments, directives: placed with less effort"),
+    "link.cfg": (rf"['\"]#|{_BLANK}|'prop=\S+' deleted", "comments, directives: placed with less effort"),
     "hotrail_emb.h": (rf"'/\*|{_BLANK}", "comments above groups, empty lines"),
     "hotrail_emb.py": (rf"[\"']#|['\"]+.*\"\"\"' |'\"\"\"|{_BLANK}", "comments, docstrings, empty lines"),
     "emb.md": (rf"{_BLANK}|'\| ---|['\"][^|#]", "prose around the tables, the rule below a table's head"),
