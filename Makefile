@@ -5,8 +5,16 @@ RUN    := $(VENV)/bin/hotrail
 READY  := $(VENV)/.ready
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?=
+CORE   ?=
+# Of the package and what Vitis makes of it.
+TARGET    ?= hw
+PLATFORM  ?= xilinx_u2_gen3x4_xdma_gc_2_202110_1
+CLOCK     ?= 300
+INSTANCES ?= 1
+KERNEL = --clock $(CLOCK) --instances $(INSTANCES) $(FLAGS)
+ONE    = $(or $(PRESET),smartssd) $(or $(CORE),emb)
 
-.PHONY: help setup verilog test regress demo bench lint bitstream clean
+.PHONY: help setup verilog test regress demo bench lint package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
@@ -14,7 +22,10 @@ help:
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, mypy, import law; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
-	@echo "make bitstream  what is missing for one"
+	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd CORE=emb CLOCK=300)"
+	@echo "make xo         one of them and its .xo, with AMD Vivado"
+	@echo "make bitstream  one of them and its .xclbin, with AMD Vitis (TARGET=hw|hw_emu PLATFORM=...)"
+	@echo "make bitstream-ecp5  the tiny EMB core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"
 	@echo "make setup      only the environment, .venv"
 	@echo "make clean      removes build/ and .venv"
 
@@ -43,9 +54,18 @@ lint: $(READY)
 	@$(VENV)/bin/mypy
 	@$(RUN) lint
 
-bitstream:
-	@echo "bitstream: needs AMD Vitis 2022.1 or 2022.2 with the platform xilinx_u2_gen3x4_xdma_gc_2_202110_1, and the kernel packaging (an .xo from the Verilog of make verilog), which this version does not have yet." >&2
-	@exit 1
+# FLAGS: further options, as --force; hotrail package --help names them.
+package: $(READY)
+	@$(RUN) package $(or $(PRESET),smartssd) $(CORE) $(KERNEL)
+
+xo: $(READY)
+	@$(RUN) xo $(ONE) $(KERNEL)
+
+bitstream: $(READY)
+	@$(RUN) bitstream $(ONE) $(KERNEL) --target $(TARGET) --platform $(PLATFORM)
+
+bitstream-ecp5: $(READY)
+	@$(RUN) ecp5
 
 clean:
 	rm -rf build $(VENV) hotrail.egg-info

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.depth import MAX_CHAINS, MAX_LEVELS
 from fpga.synth import SHELL, Report, synthesise
+from fpga.vitis.shells import budgets
 from gen import config
 from gen.cores import CORES
 from gen.tools import build_folder
 from gen.verilog import convert
 
-SHARE = 75  # per cent of the shell that a core may take
+SHARE = budgets()["standard"].share  # per cent of the shell that a core may take
 
 SHIPPING = {"emb": "smartssd", "mlp": "smartssd", "hotline": "hotline_fpga", "tt": "smartssd"}     # core: preset
 

@@ -6,13 +6,12 @@ LRU and LFU are libcachesim's, once for every lookup as it comes and once for th
 the order of their first lookup (which is what coalescing leaves).
 """
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.data import path_of
 from bench.framework import Row, at_most, bench, figure
 from gen.compile import Bags, Compiler
 from gen.config import load
@@ -32,10 +31,8 @@ def logs() -> Iterator[tuple[str, str, np.ndarray, np.ndarray, int]]:
     """(id, what, indices, offsets of the samples, rows); logs that are not there are left out."""
     log = movielens()
     found = [("movielens", "item_id", log)]
-    folder = os.environ.get("HOTRAIL_DATA")
     for file, table in LOGS:
-        path = Path(folder or "") / f"{file}.npz"
-        if folder and path.exists():
+        if path := path_of(f"{file}.npz"):
             found.append((file.split("_")[0], table, read(path)))
     for name, table, log in found:
         indices = log.table(table)

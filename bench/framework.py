@@ -16,7 +16,7 @@ from typing import Any
 
 from gen.tools import build_folder
 
-__all__ = ["Bench", "Row", "at_least", "at_most", "bench", "figure", "registered", "run", "show"]
+__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "registered", "run", "show"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Row:
     target: str = ""
     met: bool | None = None
     bench: str = ""
+
+
+class LeftOut(Exception):
+    """A bench that cannot be measured here; the text says what it needs."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,15 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
     try:
         for name in chosen:
             own = {id for id, row in rows.items() if row.bench == name}
-            for row in _measure(known[name], echo):
-                if row.id in new:
-                    raise ValueError(f"bench {name} gives a second row {row.id}")
-                new.add(row.id)
-                rows[row.id] = replace(row, bench=name)
+            try:
+                for row in _measure(known[name], echo):
+                    if row.id in new:
+                        raise ValueError(f"bench {name} gives a second row {row.id}")
+                    new.add(row.id)
+                    rows[row.id] = replace(row, bench=name)
+            except LeftOut as missing:
+                echo(f"{name}: left out: {missing}")
+                continue
             for id in own - new:    # what it measures no more
                 del rows[id]
     finally:

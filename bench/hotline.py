@@ -4,7 +4,6 @@ Rows are placed as the core places them (golden.hotline.randomizer), and all pol
 oracle counts the whole log and takes the rows that it accesses most.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data import CALIBRATION, logs, path_of
 from bench.framework import Row, at_least, at_most, bench, figure
 from gen.criteo import BLOCK, ClickLog
 from gen.tools import build_folder
-from gen.trace import Trace, movielens, read
+from gen.trace import Trace
 from golden.hotline.bank import ID_BITS, STEADY, WAYS, oracle, run
 from golden.hotline.randomizer import permute
 
@@ -27,9 +27,7 @@ OTHERS = {"srrip": "plain SRRIP, every miss comes in",
 ZIPF_ROWS, ZIPF_ACCESSES = 2_000_000, 20_000_000
 ZIPF = ((1.05, 1 << 14, 0.947), (0.90, 1 << 14, None), (1.20, 1 << 14, None), (1.05, 1 << 17, None))
 PEERS = ("LRU", "LFU", "S3FIFO", "Sieve", "WTinyLFU")
-LOGS = ("anime_420k", "msweb", "openbandit_60k")
 MATTERS = 0.98              # with fewer accesses to hot rows few samples of many indices are popular
-CALIBRATION = "criteo_kaggle_calibration.json"
 SIZES = tuple(1 << bits for bits in range(17, 24))      # of the logger, in rows
 PRESET_SIZES = {1 << 19: "hotline_fpga", 1 << 22: "hotline"}
 LEARNED = 0.05              # of Criteo's samples, as the thesis learns from
@@ -143,15 +141,6 @@ def coverage() -> Iterator[Row]:
             for peer, total in peers(rows, accesses, entries):
                 yield figure(f"{name}.{peer.lower()}", f"{what}: {peer}, fully associative", total / best,
                              "of the oracle's")
-
-
-def logs() -> Iterator[tuple[str, Trace]]:
-    """(name, log); those of the folder HOTRAIL_DATA are left out where they are not there."""
-    yield "movielens", movielens()
-    folder = os.environ.get("HOTRAIL_DATA")
-    for file in LOGS:
-        if folder and (Path(folder) / f"{file}.npz").exists():
-            yield file.split("_")[0], read(Path(folder) / f"{file}.npz")
 
 
 def in_samples(log: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -285,8 +274,7 @@ def rows() -> Iterator[Row]:
     """The logger's choice of hot rows beside the oracle's and other caches', and the samples that it makes popular."""
     yield from coverage()
     yield from real_logs()
-    calibration = Path(os.environ.get("HOTRAIL_DATA", "")) / CALIBRATION
-    if os.environ.get("HOTRAIL_DATA") and calibration.exists():
+    if calibration := path_of(CALIBRATION):
         criteo = Criteo(calibration)
         yield from criteo.sizes()
         yield from criteo.learning()

@@ -1,16 +1,15 @@
 """Whether the order in which the Hotline core deals a log harms what is learned: AUC, hot and cold apart or not."""
 
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.framework import Row, at_least, at_most, bench, figure
+from bench.data import path_of
+from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from gen.hotline import Layout, Position, Table, indices_of
-from gen.trace import Trace, read
+from gen.trace import read
 from golden.hotline import bank, randomizer
 from golden.hotline.order import deal, merge
 
@@ -55,19 +54,17 @@ def dealt(layout: Layout, indices: NDArray, learned: int, batch: int) -> tuple[l
     return order, float((~cold.any(axis=1)).mean())
 
 
-def _log() -> Trace | None:
-    path = Path(os.environ.get("HOTRAIL_DATA", "")) / "anime_420k.npz"
-    return read(path) if os.environ.get("HOTRAIL_DATA") and path.exists() else None
-
-
 @bench("hotline_auc")
 def rows() -> Iterator[Row]:
     """AUC of a DLRM trained on a real log in its own order and in that in which the Hotline core deals it."""
-    trace = _log()
-    if trace is None or find_spec("torch") is None:     # needs the data folder and the extra torch
-        return
+    path = path_of("anime_420k.npz")
+    if path is None:
+        raise LeftOut("needs anime_420k.npz in the folder that HOTRAIL_DATA names")
+    if find_spec("torch") is None:
+        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     from fpga.torch_dlrm import TorchDlrm, predict, tables_of, train
 
+    trace = read(path)
     indices, positions = indices_of(trace, PLACES)
     sizes = [trace.rows[name] for name in PLACES]
     tables = [Table(name, np.zeros((count, 1), np.float32)) for name, count in zip(PLACES, sizes, strict=True)]

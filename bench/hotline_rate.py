@@ -1,13 +1,12 @@
 """How many indices of Criteo Kaggle's samples the Hotline core takes a cycle, on the simulated card."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.framework import Row, at_least, bench, figure
+from bench.data import CALIBRATION, path_of
+from bench.framework import LeftOut, Row, at_least, bench, figure
 from fpga.card import open as open_card
 from fpga.runs import Runs
 from gen.compile import encode
@@ -17,7 +16,6 @@ from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 
 PRESET, DEVICE = "hotline_fpga", "smartssd"
-CALIBRATION = "criteo_kaggle_calibration.json"
 SAMPLES = 4000
 SMALL = 2000        # rows of a table whose rows are pinned: all of them together are 0.01 % of the rows
 PCIE = 11.25        # indices that 15.75 GB/s bring in a cycle of 350 MHz (Hotline, table 7.4)
@@ -35,10 +33,10 @@ def _program(config, rows: NDArray[np.int64], pinned: NDArray[np.bool_], count: 
 @bench("hotline_rate")
 def rates() -> Iterator[Row]:
     """Indices that the core takes a cycle, of Criteo Kaggle's shape, all looked up or small tables pinned."""
-    folder = os.environ.get("HOTRAIL_DATA")
-    if not folder or not (Path(folder) / CALIBRATION).exists():
-        return
-    config, log = load(PRESET).cores["hotline"], ClickLog(Path(folder) / CALIBRATION)
+    calibration = path_of(CALIBRATION)
+    if calibration is None:
+        raise LeftOut(f"needs {CALIBRATION} in the folder that HOTRAIL_DATA names")
+    config, log = load(PRESET).cores["hotline"], ClickLog(calibration)
     rows = np.array(log.rows, np.int64)
     ranks = next(iter(log.ranks(2 * SAMPLES)))
     indices = np.stack([log.row(table, ranks[:, table]) for table in range(len(rows))], axis=1)

@@ -5,33 +5,22 @@ memory, the rest of the more popular half in a tensor train of rank 4, what is l
 of the rows. Modes take turns.
 """
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
+from bench.data import logs
 from bench.framework import Row, bench, figure
 from bench.twin import Twin
 from fpga.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from gen import shapes
 from gen.config import load
 from gen.reorder import by_frequency
-from gen.trace import Trace, movielens, read
+from gen.trace import Trace
 
 BATCH = 4096
 BATCHES = 2
 DIM, RANK = 64, 4
-LOGS = ("anime_420k", "msweb", "openbandit_60k")
-
-
-def logs() -> Iterator[tuple[str, Trace]]:
-    """(name, log); those of the folder HOTRAIL_DATA are left out where they are not there."""
-    yield "movielens", movielens()
-    folder = os.environ.get("HOTRAIL_DATA")
-    for file in LOGS:
-        if folder and (Path(folder) / f"{file}.npz").exists():
-            yield file.split("_")[0], read(Path(folder) / f"{file}.npz")
 
 
 def placed(name: str, indices: np.ndarray, rows: int, random: np.random.Generator, dim: int = DIM) -> Table:

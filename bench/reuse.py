@@ -5,13 +5,12 @@ streams the RTL's own counters stand beside it and must agree. Numberings of row
 log (frequency, communities) are learned on its first half; all counts are of the second half.
 """
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.data import path_of
 from bench.framework import Row, at_least, bench, figure
 from bench.session import run
 from gen import reorder
@@ -65,10 +64,9 @@ def streams() -> Iterator[tuple[str, str, np.ndarray, int]]:
            zipf(ZIPF_ROWS, ZIPF_LOOKUPS, ZIPF_EXPONENT, seed=11), ZIPF_ROWS)
     log = movielens()
     yield "real", "MovieLens-100K items", log.table("item_id"), log.rows["item_id"]
-    folder = Path(os.environ.get("HOTRAIL_DATA", ""))
     for file, table in LOGS:
-        if os.environ.get("HOTRAIL_DATA") and (folder / f"{file}.npz").exists():
-            log = read(folder / f"{file}.npz")
+        if path := path_of(f"{file}.npz"):
+            log = read(path)
             yield f"real.{file}", f"{file}, table {table}", log.table(table), log.rows[table]
 
 

@@ -24,7 +24,6 @@ BATCH = 64
 RATE = 0.05
 SLOTS = 4
 SEED = 11
-WAYS = 4        # rows of a set of the core's logger
 REPORTS = 4     # lines of progress a run
 
 Say = Callable[[str], None]
@@ -142,7 +141,7 @@ def run(options: Options, *, config: Any, cache: Path | None = None, card: Calla
             dlrm = Dlrm(payload.shape[1] - 1, len(hotline.layout.begins), options.columns, rate=RATE, seed=SEED)
             model = _Counted(dlrm, len(indices[trained]), name, say)
             done = hotline.train(model, indices[trained], payload[trained], rate=-RATE, batch=batch, slots=SLOTS)
-            gpu, counters, slots = hotline.gpu, dict(hotline.last), hotline.layout.slots
+            gpu, counters, layout = hotline.gpu, dict(hotline.last), hotline.layout
         assert gpu is not None
         runs.append(Run(name, done.kinds, tuple(gpu.started), tuple(gpu.finished), done.cycles, counters))
 
@@ -152,8 +151,8 @@ def run(options: Options, *, config: Any, cache: Path | None = None, card: Calla
     accesses = np.sort(counts)[::-1]
     total = max(1, int(counts.sum()))
     return Dealing(
-        trace.source, {name: trace.rows[name] for name in places}, learned, len(indices[trained]), batch, slots, cut,
-        len(marks), config.banks * config.sets * WAYS, accesses, int(counts[marks].sum()) / total,
+        trace.source, {name: trace.rows[name] for name in places}, learned, len(indices[trained]), batch, layout.slots,
+        cut, len(marks), layout.hot_numbers, accesses, int(counts[marks].sum()) / total,
         int(accesses[:len(marks)].sum()) / total, runs[0].counters["popular"], (runs[0], runs[1]))
 
 

@@ -142,8 +142,9 @@ def _parameter(cell: dict[str, Any], name: str) -> int:
 
 def depths(
     module: dict[str, Any], boundaries: Mapping[str, Boundary]
-) -> tuple[Depth, Depth, Depth, Boundary, list[str]]:
-    """Worst path, path with the most chains, worst boundary path, and the boundary as parents see it."""
+) -> tuple[Depth, Depth, Depth, Boundary, list[str], set[str]]:
+    """Worst path, path with the most chains, worst boundary path, the boundary as parents see it, notes, and the
+    kinds of parts that paths which break the rule begin in, pass or end in."""
     names = _bit_names(module)
     after: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # bit -> (bit, levels, chains)
     pending: dict[int, int] = defaultdict(int)
@@ -186,6 +187,7 @@ def depths(
             for c, (lv, _) in front[a].best.items():
                 front[b].offer(c + chains, lv + levels, (a, c))
     worst, most = Depth(0, 0), Depth(0, 0)
+    crossed: set[str] = set()
     found: list[tuple[int, int, int, int, str]] = []
     for b, levels, chains, name in ends:
         for c, (lv, _) in front[b].best.items():
@@ -196,6 +198,9 @@ def depths(
         worst = Depth(top[0], top[1], _trace(front, top[2], top[3], top[4], names))
         chained = max(found, key=lambda f: (f[1], f[0]))
         most = Depth(chained[0], chained[1], _trace(front, chained[2], chained[3], chained[4], names))
+    for levels, chains, b, c, name in found:
+        if not Depth(levels, chains).met:
+            crossed |= _passed(_trace(front, b, c, name, names), boundaries)
 
     # From each input port bit, over the bits that inputs reach: the way into registers and through to
     # outputs.
@@ -232,7 +237,13 @@ def depths(
             for c, lv in ways.items():
                 if (lv, c) > (edge.levels, edge.chains):
                     edge = Depth(lv, c, (f"{source[0]}[{source[1]}]", f"{at[0]}[{at[1]}]"))
-    return worst, most, edge, Boundary(into, out, through), notes
+    return worst, most, edge, Boundary(into, out, through), notes, crossed
+
+
+def _passed(path: tuple[str, ...], parts: Mapping[str, Boundary]) -> set[str]:
+    """The parts among the cells that a path's steps name in brackets."""
+    cells = {step.rpartition(" (")[2].removesuffix(")") for step in path}
+    return cells & parts.keys()
 
 
 def _topological(

@@ -10,13 +10,15 @@ instruction, bag, index and detail of the result block; and table, and `request_
 request, where an instruction of bags is meant.
 """
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpga.card import Card, SsdStream
+from fpga.card import Card, CardError, SsdStream
 from fpga.card import open as open_card
 from fpga.runs import LIMIT_CYCLES, RunError, Runs
 from gen.compile import Bags, Compiler, Program
@@ -33,10 +35,12 @@ TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
 class EmbeddingBags:
     """Tables on a card.
 
-    tables: names differ. card: "sim" opens the simulated one, else an open card whose core is that of `preset`,
-    which is then not closed here. preset: a name or path, or the core's configuration itself. page_bytes: of the
-    SSD. ring_bytes: where its pages land, a power of two. cache_rows: rows of card memory, by table, that hold its
-    hottest SSD rows. timeout_cycles: of a row's landing. limit_cycles: of a run. options: for fpga.card.open.
+    tables: names differ. card: "sim" opens the simulated one, "xrt" a real one, else an open card whose core is that
+    of `preset`, which is then not closed here. preset: a name or path, or the core's configuration itself.
+    page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's drive, where
+    the SSD's pages are written and read from [the host's memory plays the drive]. cache_rows: rows of card memory, by
+    table, that hold its hottest SSD rows. timeout_cycles: of a row's landing. limit_cycles: of a run. options: for
+    fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
     `program` what was run.
@@ -44,12 +48,14 @@ class EmbeddingBags:
     """
 
     def __init__(self, tables: Sequence[Table], *, card: "str | Card" = "sim", preset: Any = "smartssd",
-                 page_bytes: int = 4096, ring_bytes: int = 1 << 20, cache_rows: Mapping[str, int] | None = None,
-                 timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES, **options: Any):
+                 page_bytes: int = 4096, ring_bytes: int = 1 << 20, ssd: "str | Path | None" = None,
+                 cache_rows: Mapping[str, int] | None = None, timeout_cycles: int = TIMEOUT_CYCLES,
+                 limit_cycles: int = LIMIT_CYCLES, **options: Any):
         config = load(preset).cores["emb"] if isinstance(preset, str) else preset
         self.bundle = Bundle(tables, config, page_bytes, dict(cache_rows or {}))
         beat = 4 * self.bundle.words
         self.compiler = Compiler(self.bundle, ring_beats=ring_bytes // beat if len(self.bundle.pages) else 0)
+        self._pages: NDArray[np.uint32] | Path = self.bundle.pages if ssd is None else _stored(self.bundle, Path(ssd))
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._owned = isinstance(card, str)
@@ -57,7 +63,8 @@ class EmbeddingBags:
         self._runs = Runs(self.card, "emb", self.bundle.words, limit_cycles=limit_cycles)
         try:
             self._runs.write("rows", self.bundle.rows)
-            self._runs.room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0))
+            self._runs.room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0),
+                            p2p=bool(len(self.bundle.pages)))
             self._run(self.compiler.load())
         except BaseException:
             self.close()
@@ -153,7 +160,7 @@ class EmbeddingBags:
         runs.write("inputs", program.inputs)
         runs.room("outputs", program.outputs_beats * words * 4)
         self.card.stream(None if not len(program.pages) else SsdStream(
-            self.bundle.pages, self.bundle.page_bytes, program.transfers, ring,
+            self._pages, self.bundle.page_bytes, program.transfers, ring,
             result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
             4 * words))
         if runs.run(program.words, {
@@ -178,3 +185,20 @@ class EmbeddingBags:
                 if "index" in code.place:
                     where.append(f"index {place['request_index']} of the request")
         return self._runs.error(where, **place)
+
+
+def _stored(bundle: Bundle, path: Path) -> Path:
+    """Writes the SSD's pages into a file, all of them on the drive when it returns.
+
+    Raises CardError: what is there is no file, or cannot be written"""
+    if path.exists() and not path.is_file():
+        raise CardError(f"ssd {path} is no file; pages are written into files alone, not over a whole drive")
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with half.open("wb") as file:
+            file.write(np.ascontiguousarray(bundle.pages).tobytes())
+            os.fsync(file.fileno())
+        half.replace(path)
+    except OSError as error:
+        raise CardError(f"ssd {path}: the pages cannot be written there: {error.strerror}") from None
+    return path

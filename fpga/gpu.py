@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from fpga.card import CardError
 from fpga.runs import Runs
-from gen.hotline import HOT_BIT, NONE, HotRows, Layout, Train
+from gen.hotline import GATHERED, HOT_BIT, NONE, POPULAR, HotRows, Layout, Train
 
 __all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "Model", "Times"]
 
-POPULAR, GATHERED = range(2)
 POLL_CYCLES = 32
 
 Floats = NDArray[np.float32]

@@ -36,14 +36,15 @@ class Runs:
         self.last: dict[str, int] = {}
         self.buffers: dict[str, Buffer] = {}
 
-    def room(self, name: str, size: int) -> Buffer:
-        """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back."""
+    def room(self, name: str, size: int, p2p: bool = False) -> Buffer:
+        """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back. p2p: as
+        Card.allocate."""
         beat = 4 * self.words
         held = self.buffers.get(name)
         if held is None or held.bytes < size:
             if held is not None:
                 self.card.free(self.buffers.pop(name))
-            self.buffers[name] = self.card.allocate(max(beat, -(-size // beat) * beat), name)
+            self.buffers[name] = self.card.allocate(max(beat, -(-size // beat) * beat), name, p2p=p2p)
         return self.buffers[name]
 
     def write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
@@ -54,14 +55,18 @@ class Runs:
         return buffer
 
     def clear_result(self) -> Buffer:
-        """The result block, all zeros: progress and doorbell begin there."""
-        return self.write("result", np.zeros(self.kernel.result_words, np.uint32))
+        """The result block, all zeros: progress and doorbell begin there. The host looks at it during a run."""
+        empty = np.zeros(self.kernel.result_words, np.uint32)
+        self.room("result", empty.nbytes, p2p=True)
+        return self.write("result", empty)
 
     def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int],
             beside: Callable[[], None] | None = None) -> int:
         """Carries a program (instructions, words) out, with `arguments` that are no buffers, and returns its code; the
         result block must have been cleared. beside: what the host does while the core works; it returns when it has
-        nothing left to do. What it raises ends the run too."""
+        nothing left to do. What it raises ends the run too.
+
+        Raises CardError: the card's; a result block that the core has not written"""
         self.write("program", program)
         pointers = {argument.name: self.buffers[argument.name] for argument in self.kernel.arguments
                     if argument.kind == "pointer"}
@@ -78,6 +83,10 @@ class Runs:
         block = self.card.read(self.buffers["result"], np.uint32)
         self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
                      for value in self.kernel.result}
+        # The code of a block that no core has written is OK too.
+        if self.last["code"] == self.kernel.code("OK") and self.last["instructions"] != len(program):
+            raise CardError(f"the core ended without an error, but its result block counts {self.last['instructions']} "
+                            f"of {len(program)} instructions: no core, or another than {self.kernel.name}, has run")
         return self.last["code"]
 
     def _end(self) -> None:

@@ -1,9 +1,11 @@
 """Open-source synthesis of a core: what it costs and how deep its logic is, module by module.
 
 Every distinct Verilog module is mapped once by Yosys (`synth_xilinx -family xcup`) with its placed parts as
-black boxes; costs add up over the instances, and depths are composed over the boundaries bit by bit. Mapped
-netlists are cached by their content. No timing model of the part is open: depth in LUT levels stands in for
-it.
+black boxes; costs add up over the instances, and depths are composed over the boundaries bit by bit. A part by
+itself is mapped no faster than its own worst path asks for, though its parent may need more of it: where a composed
+path breaks the rule, the parts that it passes are mapped again in one piece with their parent, as a tool that
+flattens would, and the report names them. Mapped netlists are cached by their content. No timing model of the part
+is open: depth in LUT levels stands in for it.
 """
 
 import hashlib
@@ -19,13 +21,14 @@ from typing import Any
 
 from fpga import dsp
 from fpga.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
+from fpga.vitis.shells import budgets
 from gen.tools import yosys
 from gen.verilog import children, interface
 
 __all__ = ["Area", "Report", "SHELL", "lines", "synthesise"]
 
-# What the standard SmartSSD shell leaves to the user. Source: UG1382 table 8, the DDR controller taken off.
-SHELL = {"lut": 310_000, "ff": 655_000, "bram36": 620, "uram": 104, "dsp": 1_341}
+# What the standard SmartSSD shell leaves to the user: fpga/vitis/shells.toml.
+SHELL = budgets()["standard"].resources
 # What a net costs beside a LUT, in ps: twice Yosys' default. Its LUTs have the delays of an older family, in which
 # fast pins make seven small LUTs cheaper than six; in UltraScale+ the nets decide, so the levels, which are counted.
 NET_DELAY = "scratchpad -set synth_xilinx.abc9.W 600"
@@ -98,10 +101,13 @@ class Report:
 
 
 def _map(
-    name: str, texts: Mapping[str, str], parts: Iterable[str], cache: Path, pack_products: bool
+    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, pack_products: bool
 ) -> dict[str, Any]:
-    """The mapped netlist of one module as Yosys' JSON describes it, with its parts as black boxes."""
-    own = texts[name]
+    """The mapped netlist of one module as Yosys' JSON describes it: in one piece with the parts in `joined`, with all
+    others as black boxes."""
+    inside = {name, *joined}
+    own = "".join([texts[name], *(texts[part] for part in sorted(joined))])
+    parts = {part for one in inside for part in children(texts[one], texts)} - inside
     boxes = [interface(texts[part]) for part in sorted(parts)]
     packed = [dsp.PATTERN, dsp.MAPPING, dsp.PREPARE] if pack_products and dsp.has_product(own) else []
     content = [own, boxes, NET_DELAY, FLOW, _yosys_version(), *packed]
@@ -181,17 +187,24 @@ def synthesise(
     notes: list[str] = []
     edge = Depth(0, 0)
     for name in _leaves_first(top, modules):
-        netlist = _map(name, modules, children(modules[name], modules), folder, pack_products)
+        joined: set[str] = set()
+        while True:
+            netlist = _map(name, modules, joined, folder, pack_products)
+            try:
+                depth_of[name], chains_of[name], edge, boundaries[name], found, crossed = depths(netlist, boundaries)
+            except ValueError as error:
+                raise ValueError(f"module {name}: {error}") from None
+            if not crossed:
+                break
+            joined |= crossed
         uses[name] = defaultdict(int)
         for cell in netlist["cells"].values():
             if cell["type"] in modules:
                 uses[name][cell["type"]] += 1
         areas[name] = _area(netlist["cells"])
-        try:
-            depth_of[name], chains_of[name], edge, boundaries[name], found = depths(netlist, boundaries)
-        except ValueError as error:
-            raise ValueError(f"module {name}: {error}") from None
         notes += [f"{name}: {note}" for note in found]
+        if joined:
+            notes.append(f"{name}: mapped in one piece with {', '.join(sorted(joined))}")
     counts: dict[str, int] = defaultdict(int)
     counts[top] = 1
     for name in reversed(list(uses)):
@@ -208,7 +221,7 @@ def synthesise(
     return Report(
         top,
         total,
-        {n: (areas[n], counts[n]) for n in areas},
+        {n: (areas[n], counts[n]) for n in areas if counts[n]},
         named(depth_of, lambda d: (d.levels, d.chains)),
         named(chains_of, lambda d: (d.chains, d.levels)),
         edge,

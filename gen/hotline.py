@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from gen.compile import encode
 from gen.trace import Trace
 from golden.hotline import randomizer
-from golden.hotline.train import NONE, WAYS
+from golden.hotline.bank import ID_BITS, VALID, WAYS
+from golden.hotline.train import HOT_BIT, NONE
 from hw.isa import HOTLINE
-from hw.isa.hotline import JOIN
+from hw.isa.hotline import JOIN, KIND
 
-__all__ = ["HOT_BIT", "JOINS", "NONE", "HotRows", "Layout", "Position", "Table", "Train", "indices_of"]
+__all__ = ["GATHERED", "HOT_BIT", "JOINS", "NONE", "POPULAR", "HotRows", "Layout", "Position", "Table", "Train",
+           "indices_of"]
 
-HOT_BIT = 31
+POPULAR, GATHERED = KIND.POPULAR, KIND.GATHERED     # kinds of mini-batches
 JOINS = {"begin": JOIN.BEGIN, "add": JOIN.ADD, "multiply": JOIN.MULTIPLY}
-VALID_BIT = 16      # of an entry of the logger's image
-ID_MASK = (1 << 14) - 1
 ROWS_MOST = (1 << 31) - 1
 
 Words = NDArray[np.uint32]
@@ -188,8 +188,8 @@ class Layout:
         """What a saved image of the logger holds; an entry that is no row of a table, from another log, is left out."""
         config = self.config
         ways = np.ascontiguousarray(image).reshape(config.sets, config.banks, WAYS)
-        sets, banks, way = np.nonzero(ways >> VALID_BIT & 1)
-        ids = (ways[sets, banks, way] & ID_MASK).astype(np.int64)
+        sets, banks, way = np.nonzero(ways & VALID)
+        ids = (ways[sets, banks, way] & (1 << ID_BITS) - 1).astype(np.int64)
         place = banks | sets << config.bank_bits
         rows = randomizer.invert(place | ids << config.bank_bits + config.set_bits, config.domain_bits).astype(np.int64)
         numbers = place | way << config.bank_bits + config.set_bits

@@ -161,9 +161,11 @@ def build(
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     out = folder / "obj" / target
     with _locked(CACHE / "locks" / digest):
-        stamp = folder / "built.json"
-        if stamp.exists() and out.exists() and not fresh:
-            return Built(folder, out, json.loads(stamp.read_text())["build_seconds"], True)
+        # The name is for people: the same content may have been built under another one.
+        for held in [] if fresh else [folder, *CACHE.glob(f"*-{digest}")]:
+            stamp = held / "built.json"
+            if stamp.exists() and (held / "obj" / target).exists():
+                return Built(held, held / "obj" / target, json.loads(stamp.read_text())["build_seconds"], True)
         shutil.rmtree(folder, ignore_errors=True)
         source = folder / "verilog"
         source.mkdir(parents=True)
@@ -181,7 +183,7 @@ def build(
         files = [*units, "ports.vlt", *sorted(texts)]
         _compile(folder, source, flags, files, opt, cflags)
         seconds = time.monotonic() - start
-        stamp.write_text(
+        (folder / "built.json").write_text(
             json.dumps({"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()})
         )
         return Built(folder, out, seconds, False)

@@ -1,5 +1,7 @@
 """A card whose EMB core is the oracle."""
 
+from pathlib import Path
+
 import numpy as np
 
 from fpga.card import SsdStream
@@ -17,7 +19,9 @@ class OracleCard(oracle_card.OracleCard):
         if self.ssd is not None:
             beat = 4 * self.core.words
             assert self.ssd.ring == arguments["ring"] and self.ssd.ring.bytes == arguments["ring_beats"] * beat
-            pages = np.ascontiguousarray(self.ssd.data).view(np.uint32).reshape(-1, self.ssd.page_bytes // 4)
+            data = self.ssd.data
+            data = np.fromfile(data, np.uint8) if isinstance(data, Path) else data
+            pages = np.ascontiguousarray(data).view(np.uint32).reshape(-1, self.ssd.page_bytes // 4)
             landed = pages[self.ssd.transfers[:, 0]].reshape(-1)
             assert self.ssd.transfers[:, 1].tolist() == [k * self.ssd.page_bytes // self.ssd.beat_bytes
                                                          for k in range(len(self.ssd.transfers))]

@@ -4,15 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gen.config import load
 from gen.hotline import Layout, Position, Table, Train
 from golden.hotline.train import Hotline
-from hw.hotline.config import HotlineConfig
 
-TINY = HotlineConfig(
-    lanes=8, words=8, positions=16, banks=8, sets=64, queue=32, waves=16, policy="steady",
-    insert_log2=2, frames=4, frame_beats=32,
-    row_slots=32, embedding_beats=64, batches=2, reads_in_flight=8, writes_in_flight=8, program_beats=16,
-    input_beats=32, row_read_beats=32, output_beats=32)
+TINY = load("tiny").cores["hotline"]
 SIZES = ("words", "positions", "banks", "sets", "frame_beats", "row_slots", "embedding_beats", "policy",
          "insert_log2")
 

@@ -32,7 +32,7 @@ class OracleCard(Card):
     def carry_out(self, program, arena, arguments):
         """The oracle's result. arena: name of a buffer with a size among the arguments -> its words."""
 
-    def allocate(self, bytes, name, fill=None):
+    def allocate(self, bytes, name, fill=None, p2p=False):
         assert bytes % (4 * self.core.words) == 0, "buffers are whole beats"
         assert name not in [buffer.name for buffer, _ in self.memory.values()]
         buffer = Buffer(name, self.next, bytes)

@@ -2,17 +2,14 @@
 
 from typing import Any
 
+from gen.config import load
 from golden.hotline.program import Sizes
 from hw.hotline.config import HotlineConfig
 from verif.bench.pack import layout_of
 
 __all__ = ["CONFIGS", "TINY", "Ports", "sizes_of"]
 
-TINY = HotlineConfig(
-    lanes=8, words=8, positions=16, banks=8, sets=64, queue=32, waves=8, policy="steady",
-    insert_log2=2, frames=4, frame_beats=32,
-    row_slots=32, embedding_beats=64, batches=2, reads_in_flight=8, writes_in_flight=8, program_beats=16,
-    input_beats=32, row_read_beats=32, output_beats=32)
+TINY: HotlineConfig = load("tiny").cores["hotline"]
 # An instruction of one beat; all positions that an instruction can name; chunks of another size.
 WIDE = HotlineConfig(
     lanes=16, words=16, positions=64, banks=4, sets=16, queue=32, waves=8, policy="steady",

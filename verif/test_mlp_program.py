@@ -1,209 +1,41 @@
 """The MLP core's program against golden.mlp_program, cycle by cycle: every instruction, every refusal."""
 
-import os
 import random
 from dataclasses import replace
 from typing import Any
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge
 
-from golden.mlp_program import Arguments, Fault
-from golden.mlp_program import Program as Golden
+from golden.mlp_program import Fault
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from hw.mlp.program import QUEUE, Program
-from verif.bench import report, reset, rng, start
-from verif.bench.pack import layout_of
+from verif.bench import report, rng
 from verif.bench.runner import seeds, simulate
-from verif.mlp_front import BASE, CONFIGS, KINDS, Feed, Pins, encode
-
-TOP = (1 << 32) - 1
-STREAMS = ("o_rows", "o_parameters", "o_layers")
-AFTER = ("after_rows", "after_weights", "after_layers")
-ENGINE = {"LOAD_ROWS": 0, "LOAD_WEIGHTS": 1, "LOAD_ADDENDS": 1, "LAYER": 2, "INTERACT": 2}
-USED = {instruction.name: {use.field for use in instruction.uses} for instruction in MLP.instructions}
-
-
-class Bench:
-    """The program beside its golden model, fed alike. bad: beats of the program answered with an error."""
-
-    def __init__(self, dut, unit: MlpConfig, items: list[dict[str, int]], *, feed: Feed, arguments: dict[str, int],
-                 bad=()):
-        self.dut, self.unit, self.feed, self.bad = dut, unit, feed, set(bad)
-        self.model = Golden(words=unit.words, rows=unit.rows, columns=unit.columns, width=unit.width)
-        self.base = BASE // unit.beat_bytes
-        self.pins = Pins(dut)
-        self.layouts = {name: layout_of(f"{name}__payload") for name in (*STREAMS, "i", "o_requests")}
-        self.error = layout_of("error")
-        self.cycle = 0
-        self.got: list[list[dict[str, int]]] = [[], [], []]
-        self.at: list[int] = []     # when an instruction was handed on
-        self.put(items, arguments)
-
-    def put(self, items: list[dict[str, int]], arguments: dict[str, int]) -> None:
-        """Another program, in the place of the one before."""
-        self.words = [word for item in items for word in (item["_words"] if "_words" in item else encode(item))]
-        self.arguments = Arguments(self.base, len(items), **arguments)
-        self.pins.set(arguments=_arguments(self.arguments, self.unit))
-
-    def _beat(self, at: int) -> list[int]:
-        """The words of the program's beat; what lies behind it is noise."""
-        words = self.unit.words
-        return self.words[at * words:(at + 1) * words] or [0xA5A5A5A5] * words
-
-    async def step(self, *, start: bool = False, room=(True, True, True)) -> None:
-        pins, model, feed, where = self.pins, self.model, self.feed, f"cycle {self.cycle}"
-        at, ready = feed.stands, feed.ready
-        data = None if at is None else self._beat(at - self.base)
-        bad = at is not None and at - self.base in self.bad
-        pins.set(start=start, i__valid=data is not None, o_requests__ready=ready,
-                 **{f"{name}__ready": room[k] for k, name in enumerate(STREAMS)})
-        if data is not None:
-            word = sum(word << 32 * k for k, word in enumerate(data))
-            pins.set(i__payload=self.layouts["i"].pack({"data": word, "error": bad}))
-        await RisingEdge(self.dut.clk)
-        request, takes, streams = model.request, model.takes(data), (model.rows, model.parameters, model.layers)
-        error = self.error.unpack(pins.get("error"))
-        fault = Fault(error["code"], error["instruction"], error["detail"]) if error["valid"] else None
-        shown = {
-            "i.ready": (pins.get("i__ready"), takes), "request": (pins.get("o_requests__valid"), request is not None),
-            "done": (pins.get("done"), model.done), "error": (fault, model.error),
-            **({"number": (pins.get("number"), model.number)} if model.state != "IDLE" else {}),
-            **{name: (pins.get(f"{name}__valid"), job is not None) for name, job in zip(STREAMS, streams, strict=True)},
-        }
-        wrong = {name: pair for name, pair in shown.items() if pair[0] != pair[1]}
-        assert not wrong, f"{where}: unit and golden differ: {wrong}"
-        if request is not None:
-            found = self.layouts["o_requests"].unpack(pins.get("o_requests__payload"))
-            assert (found["address"], found["beats"]) == (request[0] * self.unit.beat_bytes, request[1]), where
-        for k, (name, job) in enumerate(zip(STREAMS, streams, strict=True)):
-            if job is not None:
-                found = self.layouts[name].unpack(pins.get(f"{name}__payload"))
-                known = {field: value & _mask(self.layouts[name], field) for field, value in job.items()}
-                if "run" in known:      # `end` is of 32 bits, and of a load that passed its check
-                    assert job["end"] <= TOP
-                assert found == known, f"{where}: {name} {found}, golden {known}"
-                if room[k]:
-                    self.got[k].append(found)
-                    self.at.append(self.cycle)
-        model.step(start=start, arguments=self.arguments, data=data,
-                   request_taken=request is not None and ready, bad=bad,
-                   taken=[job is not None and bool(room[k]) for k, job in enumerate(streams)])
-        feed.step(request, takes)
-        self.cycle += 1
-
-    async def carry_out(self, *, room: float = 1.0, quiet: int = 60) -> None:
-        """The whole program, and some cycles more."""
-        r = self.feed.rng
-        await self.step(start=True)
-        limit = self.cycle + 100_000
-        while quiet:
-            await self.step(room=[r.random() < room for _ in STREAMS])
-            quiet -= self.model.done
-            assert self.cycle < limit, f"not done after {limit} cycles"
-
-
-def _mask(layout, field: str) -> int:
-    return next(inner._mask for name, _, inner in layout._fields if name == field)
-
-
-def _arguments(arguments: Arguments, unit: MlpConfig) -> int:
-    values = {"program": arguments.program * unit.beat_bytes, "program_count": arguments.program_count,
-              "inputs_beats": arguments.inputs_beats, "outputs_beats": arguments.outputs_beats,
-              "weights_beats": arguments.weights_beats}
-    word, at = 0, 0
-    for argument in MLP.arguments:
-        word |= values.get(argument.name, 0x5A5A5A5A) << at
-        at += argument.bits
-    return word
-
-
-def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) -> dict[str, int]:
-    """An instruction that is allowed; fields that it does not use are noise."""
-    item = {}
-    for field in MLP.fields:
-        if field.name == "opcode":
-            item[field.name] = KINDS[kind]
-        elif field.name not in USED[kind]:
-            item[field.name] = r.getrandbits(field.bits)
-        else:
-            item[field.name] = r.choice([
-                field.minimum, field.highest, r.randint(field.minimum, field.highest),
-                min(field.highest, field.minimum + r.getrandbits(r.randint(1, field.bits)))])
-    for name, most in zip(AFTER, before, strict=True):
-        item[name] = r.choice([0, most, r.randint(0, most)])
-    if kind == "LAYER":
-        item["tail"] = r.choice([1, unit.columns, r.randint(1, unit.columns)])
-        item["target"] = 3 if item["activation"] == 2 else r.randrange(4)
-        if item["target"] == 2:
-            item["activation"] = 0
-    elif kind == "LOAD_ROWS" and not item["features_in"]:
-        item["features"] = 1
-    elif kind == "INTERACT":
-        item["features"] = max(item["features"], 2)
-    return item
-
-
-def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
-    """The buffer's size and the beat behind the last that an instruction touches there."""
-    kind = next(name for name, opcode in KINDS.items() if opcode == item["opcode"])
-    if kind == "LOAD_ROWS":
-        rows = item["count"] * item["features"]
-        return "inputs_beats", item["source"] + (rows - 1) * item["stride"] + item["row_beats"]
-    if kind == "LOAD_WEIGHTS":
-        return "weights_beats", item["source"] + item["count"] * item["steps"] * unit.line_beats
-    if kind == "LOAD_ADDENDS":
-        return "weights_beats", item["source"] + -(-item["count"] // unit.halves)
-    if kind == "LAYER" and item["target"] == 3:
-        beats = -(-item["groups"] // unit.halves)
-        return "outputs_beats", item["out"] + (item["count"] - 1) * item["out_stride"] + beats
-    return None
-
-
-def fitting(r: random.Random, unit: MlpConfig, kind: str, before: list[int], sizes: dict[str, int]) -> dict[str, int]:
-    """An allowed instruction inside its buffer."""
-    while True:
-        item = any_item(r, unit, kind, before)
-        reach = end_of(unit, item)
-        if reach is None or reach[1] <= sizes[reach[0]]:
-            return item
-        offset = "out" if kind == "LAYER" else "source"
-        if item[offset] and reach[1] - item[offset] <= sizes[reach[0]]:
-            return item | {offset: sizes[reach[0]] - (reach[1] - item[offset])}
-
-
-def any_program(r: random.Random, unit: MlpConfig, count: int, sizes: dict[str, int]) -> list[dict[str, int]]:
-    before, items = [0, 0, 0], []
-    for _ in range(count):
-        kind = r.choice(list(KINDS))
-        items.append(fitting(r, unit, kind, before, sizes))
-        before[ENGINE[kind]] += 1
-    return items
-
-
-def any_sizes(r: random.Random) -> dict[str, int]:
-    return {name: r.choice([TOP, TOP - 1, r.randint(1 << 20, TOP), r.randint(1 << 28, TOP)])
-            for name in ("inputs_beats", "outputs_beats", "weights_beats")}
-
-
-async def _start(dut) -> MlpConfig:
-    start(dut)
-    await _clean(dut)
-    return CONFIGS[os.environ["UNIT"]]
-
-
-async def _clean(dut) -> None:
-    for name in ("start", "i__valid", "o_requests__ready", *(f"{name}__ready" for name in STREAMS)):
-        getattr(dut, name).value = 0
-    await reset(dut)
+from verif.mlp_front import CONFIGS, KINDS, Feed, encode
+from verif.mlp_program import (
+    AFTER,
+    ENGINE,
+    STREAMS,
+    TOP,
+    USED,
+    Bench,
+    any_item,
+    any_program,
+    any_sizes,
+    clean,
+    end_of,
+    fitting,
+    fresh,
+    packed_arguments,
+)
 
 
 @cocotb.test()
 async def smoke(dut):
     """One instruction of each kind: what the engines are told, written down by hand."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     items = [
         {"opcode": KINDS["LOAD_ROWS"], "features_in": 1, "count": 3, "source": 100, "stride": 2, "row_beats": 2,
          "features": 4, "feature": 9, "line": 7, "apart": 30},
@@ -230,7 +62,7 @@ async def smoke(dut):
 @cocotb.test()
 async def random_match_golden(dut):
     """Random programs of allowed instructions up to the ends of their buffers; every output in every cycle."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     count = 0
     for number in range(4):
         r = rng(f"random {number}")
@@ -239,7 +71,7 @@ async def random_match_golden(dut):
         bench = Bench(dut, unit, items, feed=Feed(r, latency=r.choice([1, 30])), arguments=sizes)
         await bench.carry_out()
         assert bench.model.error is None
-        await _clean(dut)
+        await clean(dut)
         count += sum(len(jobs) for jobs in bench.got)
     assert count == 200
 
@@ -247,14 +79,14 @@ async def random_match_golden(dut):
 @cocotb.test()
 async def backpressure_both_sides(dut):
     """The same with pauses of requests, data and the engines; queues fill and hold up all."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     for number in range(4):
         r = rng(f"pressure {number}")
         sizes = any_sizes(r)
         bench = Bench(dut, unit, any_program(r, unit, 40, sizes), arguments=sizes, feed=Feed(
             r, latency=r.choice([1, 20]), flow=r.choice([0.2, 0.9]), room=r.choice([0.1, 0.7])))
         await bench.carry_out(room=r.choice([0.02, 0.5]))
-        await _clean(dut)
+        await clean(dut)
     # A full queue.
     r = rng("full")
     bench = Bench(dut, unit, [any_item(r, unit, "INTERACT", [0, 0, 0]) for _ in range(QUEUE + 8)], feed=Feed(r),
@@ -271,7 +103,7 @@ async def backpressure_both_sides(dut):
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """Cycles from an instruction to the next, for every kind."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     r = rng("rate")
     beats = 16 // unit.words
     rows = {"opcode": KINDS["LOAD_ROWS"], "count": 1000, "features": 1, "row_beats": 3, "stride": 3}
@@ -299,7 +131,7 @@ async def latency_and_rate_as_documented(dut):
             cycles -= 7
         await bench.carry_out()
         assert bench.model.error is None, (item, bench.model.error)
-        await _clean(dut)
+        await clean(dut)
         gaps = {b - a for a, b in zip(bench.at, bench.at[1:], strict=False)}
         assert gaps == {cycles + beats}, (item, gaps, cycles)
         shown[f"case {number}"] = cycles + beats
@@ -308,7 +140,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    unit = await _start(dut)
+    unit = await fresh(dut)
     for number in range(10):
         r = rng(f"reset {number}")
         sizes = any_sizes(r)
@@ -316,14 +148,14 @@ async def reset_midstream(dut):
         await bench.step(start=True)
         for _ in range(r.randrange(200)):
             await bench.step(room=[r.random() < 0.3 for _ in STREAMS])
-        await _clean(dut)
+        await clean(dut)
     await Bench(dut, unit, any_program(r, unit, 20, sizes), feed=Feed(r), arguments=sizes).carry_out()
 
 
 @cocotb.test()
 async def corner_values(dut):
     """Programs of none and of very many instructions; programs one behind the other without a reset."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     r = rng("corners")
     bench = Bench(dut, unit, [], feed=Feed(r), arguments={})
     for count in (0, 0, 3, 1, 0, 2):
@@ -336,11 +168,11 @@ async def corner_values(dut):
     assert bench.model.error == Fault(MLP.code("BAD_ORDER"), 0, 0)
     beats = 16 // unit.words
     for count in ((1 << 15) // beats, (1 << 15) // beats + 1, TOP):
-        await _clean(dut)
+        await clean(dut)
         feed = Feed(r, latency=1 << 40)
         bench = Bench(dut, unit, [], feed=feed, arguments={})
         bench.arguments = bench.arguments._replace(program_count=count)
-        bench.pins.set(arguments=_arguments(bench.arguments, unit))
+        bench.pins.set(arguments=packed_arguments(bench.arguments, unit))
         await bench.step(start=True)
         for _ in range(40):
             await bench.step()
@@ -384,7 +216,7 @@ def _refusals(r: random.Random, unit: MlpConfig) -> list[tuple[str, dict[str, An
 @cocotb.test()
 async def malformed_programs(dut):
     """Every value that is not allowed is refused at its place, with everything before it handed on."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     r = rng("malformed")
     cases = _refusals(r, unit)
     codes: dict[int, int] = {}
@@ -410,14 +242,14 @@ async def malformed_programs(dut):
         assert bench.model.error == Fault(code, place, detail), (kind, change, bench.model.error)
         assert [len(jobs) for jobs in bench.got] == before
         codes[code] = codes.get(code, 0) + 1
-        await _clean(dut)
+        await clean(dut)
     report(malformed=codes)
 
 
 @cocotb.test()
 async def bounds(dut):
     """Each buffer passed by one beat and just not, and sums that 32 bits would wrap into it."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     tried = {False: 0, True: 0}
     for number in range(220):
         r = rng(f"bounds {number}")
@@ -456,7 +288,7 @@ async def bounds(dut):
                      ("inputs_beats", "outputs_beats", "weights_beats").index(name)) if outside else None
         assert bench.model.error == want, (number, item, sizes)
         tried[outside] += 1
-        await _clean(dut)
+        await clean(dut)
     assert min(tried.values()) > 40, tried
     report(bounds_kept=tried[False], bounds_passed=tried[True])
 
@@ -464,7 +296,7 @@ async def bounds(dut):
 @cocotb.test()
 async def read_errors(dut):
     """An error on any beat of the program: told with its instruction; what came before is handed on."""
-    unit = await _start(dut)
+    unit = await fresh(dut)
     beats = 16 // unit.words
     for number in range(20):
         r = rng(f"errors {number}")
@@ -479,7 +311,7 @@ async def read_errors(dut):
         await bench.step(start=True)
         for _ in range(10):
             await bench.step()
-        await _clean(dut)
+        await clean(dut)
 
 
 NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 PAGE = 4096
+POSITIONS = 1 << 30  # ring positions are counted modulo this
 
 
 class CardError(RuntimeError):
@@ -203,9 +204,11 @@ class Card(ABC):
     # Memory
 
     @abstractmethod
-    def allocate(self, bytes: int, name: str, fill: int | None = None) -> Buffer:
+    def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
         """A buffer of `bytes` bytes, 4 KB aligned. Its memory has never been written, so a core that reads
-        it before `write` does makes the error that ECC makes of it; `fill` (0 to 255) writes all of it.
+        it before `write` does makes the error that ECC makes of it (a real card, which may crash its host then,
+        begins every buffer with zeros); `fill` (0 to 255) writes all of it. p2p: the host or its drive reach the
+        buffer while the core works; a real card maps it, where it can, all others do nothing about it.
 
         Raises CardError: no room, no bytes, or the name is taken."""
 
@@ -250,7 +253,8 @@ class Card(ABC):
 
     @abstractmethod
     def step(self, cycles: int) -> bool:
-        """Lets `cycles` cycles pass, fewer if the core is done before; whether it is. No checks."""
+        """Lets `cycles` cycles pass, fewer if the core is done before; whether it is. No checks. On a real card time
+        passes by itself: at least as much as the cycles take."""
 
     @abstractmethod
     def stream(self, stream: SsdStream | None) -> None:

@@ -9,6 +9,8 @@ from fpga.card.model import build
 from fpga.card.sim import SimCard
 from gen import config
 from gen.cores import CORES
+from gen.headers import KERNELS
+from gen.tools import build_folder
 
 __all__ = ["open"]
 
@@ -22,31 +24,37 @@ def open(
     kernel: KernelLike | None = None,
     memory: str = "ddr4",
     process: bool = False,
+    xclbin: str | Path | None = None,
+    index: int = 0,
+    bdf: str = "",
 ) -> Card:
-    """A card with a core on it; the first time, the core's model is built, later it comes from the cache.
+    """A card with a core on it. For a simulated one the core's model is built the first time and comes from the cache
+    later; a real one is given the core's xclbin.
 
-    Parameters  kind: "sim", the Verilated core in this process; device: name of a file in fpga/devices, a path
-                that ends in .toml, or a Device; core: the name of a core that the preset describes, or a
-                component with ports m##_axi, s_axi_control, interrupt; preset: name, path, or the core's
-                configuration itself; kernel: describes the arguments, default: the component's attribute
-                `kernel`; memory: "ddr4" for the device's timing, "ideal" for a fixed latency and every bandwidth;
-                process: the card lives in a process of its own, so that several work at the same time
+    Parameters  kind: "sim", the Verilated core in this process, or "xrt", a real card; device: name of a file in
+                fpga/devices, a path that ends in .toml, or a Device; core: the name of a core that the preset
+                describes, or for "sim" a component with ports m##_axi, s_axi_control, interrupt; preset: name, path,
+                or the core's configuration itself
+                sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
+                for the device's timing, "ideal" for a fixed latency and every bandwidth; process: the card lives in a
+                process of its own, so that several work at the same time
+                xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>/hotrail_<core>.xclbin; index: the
+                card's number in `hotrail cards`; bdf: its PCIe address instead
     Raises      CardError: the sentence; ConfigError: device or preset; RuntimeError: the model cannot be built
     """
-    if kind != "sim":
-        raise CardError(f"there is no kind of card {kind!r}; there is \"sim\"")
+    if kind not in ("sim", "xrt"):
+        raise CardError(f"there is no kind of card {kind!r}; there are \"sim\" and \"xrt\"")
     found = Device.load(device)
-    component, name = core, getattr(type(core), "__name__", "core")
     if isinstance(core, str):
-        if core not in CORES:
-            raise CardError(f"there is no core {core!r}; there are {', '.join(CORES)}")
-        if isinstance(preset, str | Path):
-            cores = config.load(preset).cores
-            if core not in cores:
-                raise CardError(f"preset {str(preset)!r} describes no core {core!r}; it has {', '.join(cores)}")
-            component, name = CORES[core].unit(cores[core]), f"{core}_{Path(preset).stem}"
-        else:
-            component, name = CORES[core].unit(preset), core
+        settings, name = _settings(core, preset)
+        if kind == "xrt":
+            return _open_xrt(core, settings, name, xclbin, found, index=index, bdf=bdf, process=process)
+        component = CORES[core].unit(settings)
+        name = f"{core}_{name}" if name else core
+    else:
+        if kind == "xrt":
+            raise CardError("a real card takes the name of a core, not a component")
+        component, name = core, getattr(type(core), "__name__", "core")
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
     model = build(component, f"card_{name}")
     if process:
@@ -54,3 +62,33 @@ def open(
 
         return ProcessCard(model, found, kernel, memory=memory)
     return SimCard(model, found, kernel, memory=memory)
+
+
+def _settings(core: str, preset: Any) -> tuple[Any, str]:
+    """The core's configuration, and the preset's name, empty where the configuration itself was given."""
+    if core not in CORES:
+        raise CardError(f"there is no core {core!r}; there are {', '.join(CORES)}")
+    if not isinstance(preset, str | Path):
+        return preset, ""
+    cores = config.load(preset).cores
+    if core not in cores:
+        raise CardError(f"preset {str(preset)!r} describes no core {core!r}; it has {', '.join(cores)}")
+    return cores[core], Path(preset).stem
+
+
+def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, device: Device, *, index: int,
+              bdf: str, process: bool) -> Card:
+    from fpga.card.xrt import XrtCard
+
+    if core not in KERNELS:
+        raise CardError(f"core {core!r} is no kernel by itself; {', '.join(KERNELS)} are")
+    if process:
+        raise CardError("a real card needs no process of its own: cards work at the same time anyway")
+    if xclbin is None:
+        if not preset:
+            raise CardError("the xclbin must be named where the preset is a configuration")
+        xclbin = build_folder() / preset / "vitis" / core / f"hotrail_{core}.xclbin"
+        if not xclbin.is_file():
+            raise CardError(f"there is no {xclbin}: link it (`make bitstream`), or name another with xclbin=")
+    return XrtCard(xclbin, core, index=index, bdf=bdf, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,
+                   queue_depth=device.ssd.queue_depth)

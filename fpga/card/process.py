@@ -82,8 +82,8 @@ class ProcessCard(Card):
             self._process.join()
             raise CardError(f"the card's process ended with code {self._process.exitcode}") from None
 
-    def allocate(self, bytes: int, name: str, fill: int | None = None) -> Buffer:
-        return self._ask("allocate", bytes, name, fill)
+    def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
+        return self._ask("allocate", bytes, name, fill, p2p)
 
     def free(self, buffer: Buffer) -> None:
         self._ask("free", buffer)

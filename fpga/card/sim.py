@@ -2,12 +2,13 @@
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fpga.card import checks
 from fpga.card.device import Device
 from fpga.card.interface import (
     PAGE,
@@ -18,7 +19,6 @@ from fpga.card.interface import (
     CardHang,
     CardViolation,
     Faults,
-    KernelArgument,
     KernelLike,
     SsdStream,
     Violation,
@@ -35,7 +35,6 @@ CHANNELS = ("aw", "w", "b", "ar", "r")
 RESPONSES = {"SLVERR": 2, "DECERR": 3}
 PORT_COUNTERS = ("bursts_read", "beats_read", "read_waits", "bursts_written", "beats_written", "read_outstanding_most")
 HOST, CONTROL_PORT = 62, 63
-POSITIONS = 1 << 30  # ring positions are counted modulo this
 _U64, _I64, _U32, _INT, _PTR = ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint32, ctypes.c_int, ctypes.c_void_p
 # Name -> (result, arguments after the handle).
 _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -108,11 +107,8 @@ class SimCard(Card):
 
     # Memory
 
-    def allocate(self, bytes: int, name: str, fill: int | None = None) -> Buffer:
-        if bytes < 1:
-            raise CardError(f"buffer {name!r} must have at least 1 byte, not {bytes}")
-        if name in self._buffers:
-            raise CardError(f"there is already a buffer {name!r}")
+    def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
+        checks.new_buffer(bytes, name, fill, self._buffers)
         # A page of guard bytes on both sides; the first gap that is large enough.
         size = -(-bytes // PAGE) * PAGE
         at = self._device.memory.base + PAGE
@@ -127,8 +123,6 @@ class SimCard(Card):
         self._call("add", buffer.address, buffer.end)
         self._buffers[name] = buffer
         if fill is not None:
-            if not 0 <= fill <= 255:
-                raise CardError(f"fill must be a byte, 0 to 255, not {fill}")
             self._call("fill", buffer.address, fill, bytes)
         return buffer
 
@@ -143,21 +137,13 @@ class SimCard(Card):
 
     def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
         self._known(buffer)
-        content = np.ascontiguousarray(data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8))
-        if offset < 0 or offset + content.nbytes > buffer.bytes:
-            raise CardError(f"{content.nbytes} bytes at offset {offset} do not fit the {buffer.bytes} bytes of "
-                            f"buffer {buffer.name!r}")
+        content = checks.array(buffer, data, offset)
         if content.nbytes:
             self._call("write", buffer.address + offset, content.ctypes.data, content.nbytes)
 
     def read(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
         self._known(buffer)
-        kind = np.dtype(dtype)
-        count = max(0, buffer.bytes - offset) // kind.itemsize if count is None else count
-        if offset < 0 or count < 0 or offset + count * kind.itemsize > buffer.bytes:
-            raise CardError(f"{count} items of {kind} at offset {offset} are not all in the {buffer.bytes} bytes of "
-                            f"buffer {buffer.name!r}")
-        out = np.empty(count, dtype=kind)
+        out = checks.place(buffer, dtype, count, offset)
         if out.nbytes:
             self._call("read", buffer.address + offset, out.ctypes.data, out.nbytes)
         return out
@@ -169,7 +155,7 @@ class SimCard(Card):
             raise CardError("a run is under way; wait for it, or reset the card")
         if self._kernel is None:
             raise CardError("the card was opened without a kernel description, so it knows no arguments")
-        values = self._values(self._kernel.arguments, arguments)
+        values = checks.values(self._kernel.arguments, arguments)
         words: dict[int, int] = {}
         for item in self._kernel.arguments:
             for part in range(item.bits // 32):
@@ -182,23 +168,6 @@ class SimCard(Card):
         self._call("begin")
         self._write(CTRL, START)
         self._running = True
-
-    @staticmethod
-    def _values(wanted: Sequence[KernelArgument], given: Mapping[str, "int | Buffer"]) -> dict[str, int]:
-        names = [item.name for item in wanted]
-        for name in given:
-            if name not in names:
-                raise CardError(f"the kernel has no argument {name!r}; it has {', '.join(names)}")
-        values = {}
-        for item in wanted:
-            if item.name not in given:
-                raise CardError(f"the kernel's argument {item.name!r} is missing")
-            value = given[item.name]
-            number = value.address if isinstance(value, Buffer) else int(value)
-            if not 0 <= number < 1 << item.bits:
-                raise CardError(f"argument {item.name} = {number} does not fit {item.bits} bits")
-            values[item.name] = number
-        return values
 
     def _write(self, offset: int, value: int) -> None:
         begin = self._begin()
@@ -293,37 +262,11 @@ class SimCard(Card):
         if isinstance(data, str | Path):
             data = np.memmap(data, dtype=np.uint8, mode="r")
         content = np.ascontiguousarray(data)
-        transfers = np.ascontiguousarray(np.asarray(stream.transfers, dtype=np.uint64).reshape(-1, 2))
-        self._check(stream, content.nbytes, transfers)
+        transfers = checks.transfers(stream, content.nbytes, self._buffers.values(), self.beat_bytes.values())
         self._streamed = (content, transfers)  # the library keeps pointers to both
         self._call("stream", content.ctypes.data, content.nbytes, stream.page_bytes, transfers.ctypes.data,
                    len(transfers), stream.ring.address, stream.ring.bytes, stream.progress, stream.doorbell,
                    stream.beat_bytes)
-
-    def _check(self, stream: SsdStream, content: int, transfers: np.ndarray) -> None:
-        page = stream.page_bytes
-        if page not in (4096, 16384):
-            raise CardError(f"page_bytes must be 4096 or 16384, not {page}")
-        self._known(stream.ring)
-        if stream.ring.bytes % page:
-            raise CardError(f"the ring's {stream.ring.bytes} bytes must be a multiple of page_bytes = {page}")
-        if stream.beat_bytes not in self.beat_bytes.values():
-            raise CardError(f"beat_bytes = {stream.beat_bytes} is no port's; ports have "
-                            f"{', '.join(map(str, sorted(set(self.beat_bytes.values()))))}")
-        for name in ("progress", "doorbell"):
-            at = getattr(stream, name)
-            if at % 4 or not any(b.address <= at and at + 4 <= b.end for b in self._buffers.values()):
-                raise CardError(f"{name} = 0x{at:x} must be the address of a 32-bit word in a buffer")
-        if not len(transfers):
-            return
-        if int(transfers[:, 0].max()) * page + page > content:
-            raise CardError(f"page {int(transfers[:, 0].max())} lies past the {content} bytes of the SSD's data")
-        beats = page // stream.beat_bytes
-        if int(transfers[:, 1].max()) >= POSITIONS or (transfers[:, 1] * np.uint64(stream.beat_bytes) % page).any():
-            raise CardError(f"ring positions must be multiples of a page's {beats} beats below 2**30")
-        steps = (transfers[1:, 1].astype(np.int64) - transfers[:-1, 1].astype(np.int64)) % POSITIONS
-        if ((steps < beats) | (steps > stream.ring.bytes // stream.beat_bytes)).any():
-            raise CardError("ring positions must ascend from transfer to transfer by at least a page")
 
     def set_faults(self, faults: Faults) -> None:
         self._call("no_faults")

@@ -16,8 +16,8 @@ from gen import verilog
 from gen.cores import CORES
 from gen.headers import KERNELS
 
-__all__ = ["CONTROL", "CONTROL_BYTES", "INTERRUPT", "Bus", "KernelArgument", "KernelRegister", "Pin", "RtlKernel",
-           "describe", "prepare"]
+__all__ = ["CONTROL", "CONTROL_BYTES", "INTERRUPT", "Bus", "KernelArgument", "KernelRegister", "Pin",
+           "RegisterField", "RtlKernel", "describe", "prepare"]
 
 VENDOR, LIBRARY = "hotrail", "RTLKernel"
 CONTROL = "s_axi_control"
@@ -25,13 +25,6 @@ INTERRUPT = "interrupt"
 RESET = "ap_rst_n"
 CONTROL_BYTES = 0x1000      # the slave's range; XRT refuses arguments behind it
 MASTER_BYTES = 1 << 64
-# What ap_ctrl_hs has below the arguments (UG1393).
-_HANDSHAKE = (
-    (0x00, "CTRL", "read-write", "0 ap_start, 1 ap_done, 2 ap_idle, 3 ap_ready, 7 auto_restart"),
-    (0x04, "GIER", "read-write", "0 interrupts reach the host"),
-    (0x08, "IP_IER", "read-write", "0 interrupt when done, 1 when ready"),
-    (0x0C, "IP_ISR", "read-write", "0 done, 1 ready; toggled by writing 1"),
-)
 
 
 @dataclass(frozen=True)
@@ -73,9 +66,23 @@ class KernelArgument:
 
 
 @dataclass(frozen=True)
+class RegisterField:
+    """A bit of a register. `access`, `write` (what writing does, else empty) and `read` (what reading does, else empty)
+    as IP-XACT spells them; `reset`: its value after reset."""
+
+    name: str
+    bit: int
+    access: str
+    about: str
+    write: str = ""
+    read: str = ""
+    reset: int = 0
+
+
+@dataclass(frozen=True)
 class KernelRegister:
     """A register of the control slave; `bits` 64 for a pointer, `access` as IP-XACT spells it. `bus`: the master that
-    a pointer belongs to, else empty."""
+    a pointer belongs to, else empty. `fields`: where bits have meanings of their own."""
 
     name: str
     offset: int
@@ -83,6 +90,35 @@ class KernelRegister:
     access: str
     about: str
     bus: str = ""
+    fields: tuple[RegisterField, ...] = ()
+
+    @property
+    def reset(self) -> int:
+        """The value after reset."""
+        return sum(field.reset << field.bit for field in self.fields)
+
+
+# What ap_ctrl_hs has below the arguments (UG1393), as hw.axi.control does it.
+_HANDSHAKE = (
+    KernelRegister("CTRL", 0x00, 32, "read-write", "0 ap_start, 1 ap_done, 2 ap_idle, 3 ap_ready, 7 auto_restart", "", (
+        RegisterField("ap_start", 0, "read-write", "1 starts a run; cleared when it is over", write="oneToSet"),
+        RegisterField("ap_done", 1, "read-only", "a run is over; cleared by reading", read="clear"),
+        RegisterField("ap_idle", 2, "read-only", "no run is on", reset=1),
+        RegisterField("ap_ready", 3, "read-only", "arguments may be written; cleared by reading", read="clear"),
+        RegisterField("auto_restart", 7, "read-write", "the end of a run starts the next"),
+    )),
+    KernelRegister("GIER", 0x04, 32, "read-write", "0 interrupts reach the host", "", (
+        RegisterField("enable", 0, "read-write", "interrupts reach the host"),
+    )),
+    KernelRegister("IP_IER", 0x08, 32, "read-write", "0 interrupt when done, 1 when ready", "", (
+        RegisterField("done", 0, "read-write", "interrupt when done"),
+        RegisterField("ready", 1, "read-write", "interrupt when ready"),
+    )),
+    KernelRegister("IP_ISR", 0x0C, 32, "read-write", "0 done, 1 ready; toggled by writing 1", "", (
+        RegisterField("done", 0, "read-write", "done happened; toggled by writing 1", write="oneToToggle"),
+        RegisterField("ready", 1, "read-write", "ready happened; toggled by writing 1", write="oneToToggle"),
+    )),
+)
 
 
 @dataclass(frozen=True)
@@ -153,7 +189,7 @@ def describe(core: str, preset: str, metadata: Mapping[str, Any]) -> RtlKernel:
                        item.offset, item.bits // 8, "void*" if item.kind == "pointer" else "uint", item.about)
         for number, item in enumerate(isa.arguments))
     registers = (
-        *(KernelRegister(name, offset, 32, access, about) for offset, name, access, about in _HANDSHAKE),
+        *_HANDSHAKE,
         *(KernelRegister(item.name, item.offset, 8 * item.bytes, "read-write", item.about,
                          item.bus if item.pointer else "") for item in arguments),
         *(KernelRegister(item.name, item.offset, 32, f"{item.access}-only", item.about) for item in isa.registers),

@@ -7,11 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden.hotline import reducer
+from golden.hotline.lookup import HOT_BIT, NONE
 
 __all__ = ["NONE", "Bag", "Position", "bags", "pool"]
-
-NONE = 0xFFFFFFFF
-HOT_BIT = 31
 
 Words = NDArray[np.uint32]
 

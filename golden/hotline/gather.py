@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Part", "gather"]
+from golden.hotline.lookup import HOT_BIT
 
-HOT_BIT = 31    # set in hot words and in NONE
+__all__ = ["Part", "gather"]
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["HOT", "NONE", "Fault", "Register", "accesses", "translate"]
+__all__ = ["HOT_BIT", "NONE", "Fault", "Register", "accesses", "translate"]
 
 NONE = 0xFFFFFFFF   # an index word that stands for no index
-HOT = 1 << 31       # marks the number of a hot row
+HOT_BIT = 31        # marks the number of a hot row; also set in NONE
 
 
 @dataclass(frozen=True)
@@ -66,5 +66,5 @@ def translate(beats: Any, rows: Any, hit: Any, number: Any) -> tuple[np.ndarray,
     """
     asked = np.asarray(rows) >= 0
     hot = asked & np.asarray(hit, bool)
-    found = np.where(hot, np.uint32(HOT) | np.asarray(number).astype(np.uint32), np.asarray(beats, np.uint32))
+    found = np.where(hot, np.uint32(1 << HOT_BIT) | np.asarray(number).astype(np.uint32), np.asarray(beats, np.uint32))
     return found, (asked & ~hot).any(axis=1)

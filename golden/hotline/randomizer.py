@@ -8,7 +8,7 @@ one, the identifier and a constant. So numbers side by side, which share their i
 import numpy as np
 from numba import njit
 
-__all__ = ["invert", "invert_one", "permute", "permute_one"]
+__all__ = ["invert", "permute"]
 
 ROUNDS = 10
 ID_BITS = np.uint64(14)
@@ -51,18 +51,6 @@ def _rounds(number, domain_bits, backward):
         else:
             high ^= _mixed(low, key, at, low_bits, high_bits)
     return np.int64(key << place_bits | high << low_bits | low)
-
-
-@njit(cache=True)
-def permute_one(number, domain_bits):
-    """What the number of a row becomes, in compiled code."""
-    return _rounds(number, domain_bits, False)
-
-
-@njit(cache=True)
-def invert_one(number, domain_bits):
-    """The number of a row that becomes `number`, in compiled code."""
-    return _rounds(number, domain_bits, True)
 
 
 @njit(cache=True)

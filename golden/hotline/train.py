@@ -20,20 +20,17 @@ from numpy.typing import NDArray
 
 from golden import fp32
 from golden.hotline import bank, randomizer, reducer
+from golden.hotline.dispatch import GATHERED, POPULAR
+from golden.hotline.lookup import HOT_BIT, NONE
 from golden.hotline.order import Portion, deal, merge
 from golden.hotline.program import OPCODES, Arguments, Program, Sizes, decode
 
 __all__ = ["GATHERED", "NONE", "POPULAR", "Hotline", "Memory", "MiniBatch", "Result"]
 
-POPULAR, GATHERED = range(2)
-BEGIN, ADD = range(2)
+BEGIN, ADD = reducer.BEGIN, reducer.ADD
 OK, ABORTED, BOUNDS, INDEX = 0, 1, 3, 4
 ROWS = 3                # detail of BOUNDS
-NONE = 0xFFFFFFFF
-HOT_BIT = 31
 WORDS = 16              # of an instruction
-WAYS = 4
-ID_BITS = 14
 ENTRY = (1 << 17) - 1   # bits of an entry of the logger's image
 COUNTERS = ("instructions", "samples", "accesses", "hits", "popular", "batches_popular", "batches_gathered", "dma_wr",
             "gpu_rd", "v_mul", "v_add")
@@ -118,7 +115,7 @@ class Hotline:
         self.sizes, self.policy, self.insert_log2 = Sizes(**sizes), policy, insert_log2
         self.words, self.banks, self.sets = self.sizes.words, self.sizes.banks, self.sizes.sets
         self.bank_bits, self.set_bits = (self.banks - 1).bit_length(), (self.sets - 1).bit_length()
-        self.image = np.zeros((self.banks, self.sets, WAYS), np.uint32)
+        self.image = np.zeros((self.banks, self.sets, bank.WAYS), np.uint32)
         self._begin()
 
     def _begin(self) -> None:
@@ -184,7 +181,7 @@ class Hotline:
             memory.mailbox[item["out"] * self.words:][:self.image.size] = self.image.swapaxes(0, 1).reshape(-1)
         else:
             image = memory.inputs[item["source"] * self.words:][:self.image.size]
-            self._put(image.reshape(self.sets, self.banks, WAYS).swapaxes(0, 1) & ENTRY)
+            self._put(image.reshape(self.sets, self.banks, bank.WAYS).swapaxes(0, 1) & ENTRY)
 
     def _put(self, image: NDArray) -> None:
         self.image[:], self.counts[:] = image, 0
@@ -225,7 +222,7 @@ class Hotline:
         """Which rows are hot, and their numbers: bank lowest, then set, then way."""
         banks, sets, ids = self._places(np.asarray(rows, np.int64))
         ways = self.image[banks, sets].astype(np.int64)
-        same = (ways >> 16 & 1 == 1) & (ways & (1 << ID_BITS) - 1 == ids[..., None])
+        same = (ways & bank.VALID != 0) & (ways & (1 << bank.ID_BITS) - 1 == ids[..., None])
         way = np.argmax(same, axis=-1)
         return same.any(-1), banks | sets << self.bank_bits | way << self.bank_bits + self.set_bits
 

@@ -26,20 +26,24 @@ class Add(Unit):
     def elaborate(self, platform):
         m = Module()
         x, y = self.operands(m)
-        s = self.cut(m, "compared", x=x, y=y, swap=Cat(x.mant, x.exp) < Cat(y.mant, y.exp),
-                     ahead=(x.exp - y.exp)[:8], behind=(y.exp - x.exp)[:8])
+        # Exponents are compared by their difference, and the mantissas beside it: were both compared in one go, the
+        # mapper would take the difference's chain for a part of the comparison's.
+        ahead, behind = x.exp - y.exp, y.exp - x.exp
+        s = self.cut(m, "compared", x=x, y=y, ahead=ahead[:8], behind=behind[:8], below=ahead[8],
+                     level=x.exp == y.exp, less=x.mant < y.mant)
         x, y = s.x, s.y
+        swap = s.below | (s.level & s.less)
 
         infinite_x, infinite_y = is_infinite(x), is_infinite(y)
         both = infinite_x & infinite_y
         opposite = x.sign ^ y.sign
-        distance = Mux(s.swap, s.behind, s.ahead)
+        distance = Mux(swap, s.behind, s.ahead)
         s = self.cut(
             m, "swapped",
-            large=Mux(s.swap, Cat(y.mant, ~y.zero), Cat(x.mant, ~x.zero)),
-            small=Mux(s.swap, Cat(x.mant, ~x.zero), Cat(y.mant, ~y.zero)),
-            exponent=Mux(s.swap, y.exp, x.exp), distance=distance[:5], far=distance[5:].any(),
-            subtract=opposite, sign=Mux(infinite_x, x.sign, Mux(infinite_y | s.swap, y.sign, x.sign)),
+            large=Mux(swap, Cat(y.mant, ~y.zero), Cat(x.mant, ~x.zero)),
+            small=Mux(swap, Cat(x.mant, ~x.zero), Cat(y.mant, ~y.zero)),
+            exponent=Mux(swap, y.exp, x.exp), distance=distance[:5], far=distance[5:].any(),
+            subtract=opposite, sign=Mux(infinite_x, x.sign, Mux(infinite_y | swap, y.sign, x.sign)),
             zero_sign=x.sign & y.sign, infinite=infinite_x | infinite_y,
             nan=is_nan(x) | is_nan(y) | (both & opposite))
 

@@ -1,6 +1,6 @@
 """Pooled samples: rows of each sample's bags, from the GPU's memory and the embedding buffer, joined to vectors."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -90,11 +90,16 @@ class BagReader(wiring.Component):
         self.begin = Signal()                   # positions are known: samples may be read
         self.scale = Signal.like(self.row_beats_log2, reset_less=True)
         self.row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
+        self.minus_row_beats = Signal(signed(ROW_BEATS_LOG2_MAX + 2), reset_less=True)
         self.last_beat = Signal(ROW_BEATS_LOG2_MAX, reset_less=True)
+        self.last_but_one = Signal.like(self.last_beat)
         lengths = [1 << k for k in range(ROW_BEATS_LOG2_MAX + 1)] + [1]
         m.d.sync += [
             self.scale.eq(self.row_beats_log2), self.row_beats.eq(Array(lengths)[self.row_beats_log2]),
             self.last_beat.eq(Array([length - 1 for length in lengths])[self.row_beats_log2]),
+            self.last_but_one.eq(Array([(length - 2) % (1 << ROW_BEATS_LOG2_MAX)
+                                        for length in lengths])[self.row_beats_log2]),
+            self.minus_row_beats.eq(Array([-length for length in lengths])[self.row_beats_log2]),
         ]
         m.submodules.positions = self.positions = positions = JoinedPositions(self.config)
         taken = self.i.valid & self.i.ready
@@ -136,7 +141,19 @@ class BagReader(wiring.Component):
 
     def _count(self, beats: Signal, more, fewer):
         """A row's beats more, or fewer, where what says so comes late."""
-        return Mux(more == fewer, beats, Mux(more, beats + self.row_beats, beats - self.row_beats))
+        # The negative comes from a register: one adder, and no chain before it.
+        return beats + Mux(more == fewer, 0, Mux(more, self.row_beats, self.minus_row_beats))
+
+    def _last(self, m: Module, beat: Signal, step) -> Signal:
+        """Counts a row's beats by `step`; that `beat` is the last one, from a register."""
+        last = Signal(name=f"{beat.name}_last")
+        with m.If(step):
+            # Of the beat that comes next.
+            m.d.sync += [beat.eq(Mux(last, 0, beat + 1)),
+                         last.eq(Mux(last, self.last_beat == 0, beat == self.last_but_one))]
+        with m.Else():
+            m.d.sync += last.eq(beat == self.last_beat)
+        return last
 
     def _samples(self, m: Module) -> None:
         """Reads samples ahead, as there is room for their beats."""
@@ -284,7 +301,8 @@ class BagReader(wiring.Component):
 
         waits, waiting, blocked = Signal(row_layout(), reset_less=True), Signal(), Signal(reset_less=True)
         now, there = Signal(row_layout(), reset_less=True), Signal()
-        beat, move, take, ends = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal(), Signal()
+        beat, move, take = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
+        ends = self._last(m, beat, take)
         begins = Signal()
         coming = rows.o.payload
         m.d.comb += [
@@ -322,7 +340,6 @@ class BagReader(wiring.Component):
         left_out = (now.kind == NO_ROW) & (now.join != JOIN.BEGIN)
         filler = Mux(left_out, MINUS_ZERO, 0)
         m.d.comb += [
-            ends.eq(beat == self.last_beat),
             there_now.eq(Mux(now.kind == HOT_ROW, hot.valid & ~hot.payload.error,
                              (now.kind == NO_ROW) | cold.valid)),
             take.eq(there & there_now & ~failed),
@@ -339,8 +356,6 @@ class BagReader(wiring.Component):
             at = slice(32 * k, 32 * k + 32)
             m.d.comb += reducer.i.x[k].eq(Mux(now.kind == HOT_ROW, hot.payload.data[at], Mux(
                 now.kind == COLD_ROW, cold.payload[at], filler)))
-        with m.If(take):
-            m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
         with m.If(hot.valid & hot.payload.error):
             m.d.sync += failed.eq(1)
         counts = take & ~left_out
@@ -358,8 +373,8 @@ class BagReader(wiring.Component):
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
         tagged = self.tag(reducer.o.tag)
         m.submodules.whole = whole = InOrder()
-        beat = Signal(ROW_BEATS_LOG2_MAX)
-        go, ends, left = Signal(), Signal(), Signal()
+        beat, go, left = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
+        ends = self._last(m, beat, go)
         o, payload = self.o, Signal(32 * config.words, reset_less=True)
         m.d.comb += [
             write.en.eq(reducer.o_valid & tagged.last), write.addr.eq(tagged.context),
@@ -367,11 +382,11 @@ class BagReader(wiring.Component):
             whole.row_beats.eq(self.row_beats), whole.rewind.eq(self.begin),
             whole.mark.valid.eq(reducer.o_valid & tagged.last & tagged.ends), whole.mark.context.eq(tagged.start),
             whole.step.eq(self.leaves), read.addr.eq(whole.context | beat),
-            go.eq(whole.there & (~o.valid | o.ready)), ends.eq(beat == self.last_beat), self.leaves.eq(go & ends),
+            go.eq(whole.there & (~o.valid | o.ready)), self.leaves.eq(go & ends),
             o.payload.eq(payload),
         ]
         with m.If(go):
-            m.d.sync += [payload.eq(read.data), beat.eq(Mux(ends, 0, beat + 1))]
+            m.d.sync += payload.eq(read.data)
         with m.If(~o.valid | o.ready):
             m.d.sync += o.valid.eq(whole.there)
         # Vectors that were begun and have not left: each has a row in the queue, or is among the 64 under way.

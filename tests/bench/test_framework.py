@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench import framework
-from bench.framework import Row, at_least, at_most, figure
+from bench.framework import LeftOut, Row, at_least, at_most, figure
 
 
 @pytest.fixture
@@ -59,6 +59,28 @@ def test_a_row_that_a_bench_gives_no_more_goes(benches, tmp_path):
     path = tmp_path / "bench.json"
     framework.run(["one"], path=path, echo=quiet)
     assert [row.id for row in framework.run(["one"], path=path, echo=quiet)] == ["one.b"]
+
+
+def test_what_is_left_out_says_why_and_keeps_its_rows(benches, tmp_path):
+    there = iter([True, False])
+
+    @framework.bench("one")
+    def one():
+        """Needs something."""
+        if not next(there):
+            raise LeftOut("needs something that is not there")
+        yield figure("one.a", "a", 1, "")
+
+    @framework.bench("two")
+    def two():
+        """Needs nothing."""
+        yield figure("two.a", "a", 2, "")
+
+    path, said = tmp_path / "bench.json", []
+    framework.run(["one"], path=path, echo=quiet)
+    rows = framework.run(["one", "two"], path=path, echo=said.append)
+    assert [row.id for row in rows] == ["one.a", "two.a"]
+    assert "one: left out: needs something that is not there" in said
 
 
 def test_failure_keeps_what_came_before(benches, tmp_path):

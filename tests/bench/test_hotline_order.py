@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bench import hotline_auc, hotline_overlap
+from bench.framework import LeftOut
 from gen.hotline import Train
 from golden.hotline.train import Memory
 from tests import hotline_logs as make
@@ -36,9 +37,15 @@ def test_auc_by_hand():
     assert hotline_auc.auc(np.array([0.5, 0.5]), np.array([0, 1])) == 0.5
 
 
-def test_without_the_data_there_are_no_rows(monkeypatch):
+def test_what_is_missing_is_said(monkeypatch, tmp_path):
     monkeypatch.delenv("HOTRAIL_DATA", raising=False)
-    assert list(hotline_auc.rows()) == []
+    with pytest.raises(LeftOut, match="^needs anime_420k.npz in the folder that HOTRAIL_DATA names$"):
+        next(hotline_auc.rows())
+    (tmp_path / "anime_420k.npz").touch()
+    monkeypatch.setenv("HOTRAIL_DATA", str(tmp_path))
+    monkeypatch.setattr(hotline_auc, "find_spec", lambda name: None)
+    with pytest.raises(LeftOut, match=r"^needs the extra torch: pip install 'hotrail\[torch\]'$"):
+        next(hotline_auc.rows())
 
 
 @pytest.mark.parametrize("share", [0.0, 0.75, 1.0])

@@ -9,7 +9,7 @@ from golden import fp32
 from golden.hotline import order, program, train
 from golden.hotline.bank import POLICIES, Bank
 from golden.hotline.gather import gather
-from golden.hotline.randomizer import permute_one
+from golden.hotline.randomizer import permute
 from golden.hotline.train import GATHERED, NONE, POPULAR, Memory
 from hw.hotline import records
 from hw.isa import HOTLINE
@@ -50,7 +50,7 @@ class Plain:
 
     def access(self, position, index, learn):
         layout, config = self.log.layout, self.config
-        place = int(permute_one(int(layout.first[layout.table_of[position]]) + index, config.domain_bits))
+        place = int(permute(int(layout.first[layout.table_of[position]]) + index, config.domain_bits))
         bank, rest = place % config.banks, place // config.banks
         hit, way = self.banks[bank].access(rest % config.sets, rest // config.sets, learn)[:2]
         return hit, bank | (rest % config.sets) << config.bank_bits | way << config.bank_bits + config.set_bits

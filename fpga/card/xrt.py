@@ -1,0 +1,349 @@
+"""A real card, by XRT.
+
+Made by `fpga.card.open("xrt", ...)`. What the simulated card does cycle by cycle, the core, the memory and the drive do
+here by themselves; so some calls mean less: see the class. Buffers that host or drive reach during a run are mapped
+peer-to-peer: a look at a word is one read over PCIe, about 1 us, where a sync of an ordinary buffer is a system call
+and a DMA of tens of microseconds, and the drive needs the ring mapped in any case.
+"""
+
+import atexit
+import ctypes
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fpga.card import checks, discover, libxrt
+from fpga.card.buffers import BufferObject, BufferObjects
+from fpga.card.feed import ArraySource, Feed, FileSource, Source, start_position
+from fpga.card.interface import PAGE, Buffer, Card, CardError, CardHang, Faults, SsdStream, Violation
+from fpga.vitis import xclbin as xclbins
+from gen.headers import KERNELS
+
+__all__ = ["XrtCard"]
+
+SLICE_S = 0.2           # of a wait, between looks at the feed and at the user's Ctrl-C
+PATIENCE_S = 1.0        # that a core may take to obey its abort register
+
+
+class XrtCard(Card):
+    """A card behind XRT, with the core of an xclbin.
+
+    xclbin: of the core; index: the card's number in `hotrail cards`, or with XCL_EMULATION_MODE the number that XRT
+    gives it; bdf: its address instead. kernel_mhz: where the xclbin does not tell; beat_bytes: what the core's ports
+    must carry a cycle; queue_depth: reads of the drive under way. sysfs, library: for tests.
+
+    What is different from a simulated card:
+    - `wait` and `step` count cycles by the host's clock; the exact number is the result block's.
+    - Buffers begin with zeros. An ordinary one costs as much memory of the host as of the card: so does XRT it.
+    - A pointer's argument must be a Buffer. `reset` can only ask the core to abort.
+    - `counters` has `cycles`, `ssd.pages`, `ssd.bytes`, `ssd.credit_waits` (looks, not cycles) and `violations`, which
+      is 0: nothing watches the bus. There are no faults on purpose.
+    """
+
+    def __init__(self, xclbin: str | Path, core: str, *, index: int = 0, bdf: str = "", kernel_mhz: float = 300.0,
+                 beat_bytes: int | None = None, queue_depth: int = 64, sysfs: str | Path = discover.SYSFS,
+                 library: Any = None):
+        self._kernel, self._depth = KERNELS[core], queue_depth
+        self._buffers: BufferObjects | None = None
+        self._device: Any = None
+        self._core: Any = None
+        self._run: Any = None
+        self._running, self._began = False, 0.0
+        self._source: Source | None = None
+        self._stream: SsdStream | None = None
+        self._transfers = np.zeros((0, 2), np.uint64)
+        self._feed: Feed | None = None
+        try:
+            found = xclbins.read(xclbin)
+            about = found.check(core, beat_bytes)
+        except xclbins.XclbinError as error:
+            raise CardError(str(error)) from None
+        self._found = found
+        self._check_mode()
+        self._xrt = libxrt.load() if library is None else libxrt.Xrt(library)
+        self._where = f"device {index}"
+        self.clock_mhz = float(found.clock_mhz or kernel_mhz)
+        self.beat_bytes = {name: bits // 8 for name, bits in about.ports.items() if name.startswith("m")}
+        self.clear()
+        atexit.register(self.close)     # XRT's own end does not come behind open handles unharmed
+        try:
+            self._open(index, self._card(index, bdf, sysfs))
+        except BaseException:
+            self.close()
+            raise
+
+    # Opening and closing
+
+    def _check_mode(self) -> None:
+        mode, found = libxrt.emulation(), self._found
+        if mode == "noop":
+            return
+        if not found.has_bitstream:
+            raise CardError(f"{found.path} holds no bitstream: it is for XRT's parser alone (XCL_EMULATION_MODE=noop)")
+        if found.mode != (mode or "hw"):
+            raise CardError(f"{found.path} was linked for {found.mode}, and XCL_EMULATION_MODE "
+                            + (f"is {mode}" if mode else "is not set"))
+
+    def _card(self, index: int, bdf: str, sysfs: str | Path) -> "discover.FoundCard | None":
+        """The card in this machine that is meant; None where XRT emulates."""
+        if libxrt.emulation():
+            return None
+        cards = discover.cards(sysfs)
+        if not cards:
+            raise CardError("there is no card: no PCIe device is worked by XRT's driver xocl (see `hotrail cards`)")
+        if bdf and bdf not in [card.bdf for card in cards]:
+            raise CardError(f"there is no card {bdf}; there are {', '.join(card.bdf for card in cards)}")
+        if not bdf and not 0 <= index < len(cards):
+            raise CardError(f"there is no card {index}: `hotrail cards` lists {len(cards)}, from 0 on")
+        card = next(card for card in cards if card.bdf == bdf) if bdf else cards[index]
+        if card.platform and not xclbins.fits(self._found.platform, card.platform):
+            raise CardError(f"wrong shell: {self._found.path} was linked for {self._found.platform}, and card "
+                            f"{card.bdf} has {card.platform}")
+        return card
+
+    def _open(self, index: int, card: "discover.FoundCard | None") -> None:
+        xrt = self._xrt
+        if card is None:
+            self._device = xrt.handle("xrtDeviceOpen", index, what=f"XRT could not open {self._where}")
+        else:
+            self._where = f"card {card.bdf}"
+            self._device = xrt.handle("xrtDeviceOpenByBDF", card.bdf.encode(),
+                                      what=f"XRT could not open {self._where}")
+        xrt.load_xclbin(self._device, self._found.path, self._where)
+        name = f"hotrail_{self._kernel.name}"
+        # Exclusive: XRT lets nobody else reach the registers behind the arguments.
+        self._core = xrt.handle("xrtPLKernelOpenExclusive", self._device, self._found.uuid.bytes, name.encode(),
+                                what=f"kernel {name} on {self._where} could not be opened; another process may use it")
+        self._run = xrt.handle("xrtRunOpen", self._core, what=f"XRT could not prepare a run of kernel {name}")
+        pointers = {item.name: number for number, item in enumerate(self._kernel.arguments) if item.kind == "pointer"}
+        sizes = {name: max(self._found.memories[link.memory].bytes for link in self._found.connections
+                           if link.argument == number) for name, number in pointers.items()}
+        self._buffers = BufferObjects(
+            xrt, self._device, {name: xrt.xrtKernelArgGroupId(self._core, number) for name, number in pointers.items()},
+            sizes, discover.P2P_UNKNOWN if card is None else card.p2p, self._where)
+
+    def close(self) -> None:
+        if self._device is None:
+            return
+        atexit.unregister(self.close)
+        if self._run is not None:
+            self._end()
+            self._xrt.xrtRunClose(self._run)
+        self._drop_source()
+        if self._buffers is not None:
+            self._buffers.free_all()
+        if self._core is not None:
+            self._xrt.xrtKernelClose(self._core)
+        self._xrt.xrtDeviceClose(self._device)
+        self._device = self._core = self._run = self._buffers = None
+
+    def _end(self) -> bool:
+        """Asks the core to abort, if it runs; whether it has ended."""
+        self._stop_feed()
+        if self._running:
+            self._xrt.xrtKernelWriteRegister(self._core, self._kernel.abort or 0, 1)
+            self._running = self._xrt.xrtRunWaitFor(self._run, int(1000 * PATIENCE_S)) != libxrt.COMPLETED
+        return not self._running
+
+    def _opened(self) -> BufferObjects:
+        if self._device is None or self._buffers is None:
+            raise CardError("the card is closed")
+        return self._buffers
+
+    # Memory
+
+    def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
+        return self._opened().allocate(bytes, name, fill, p2p)
+
+    def free(self, buffer: Buffer) -> None:
+        objects = self._opened()
+        if self._running:
+            raise CardError(f"buffer {buffer.name!r} cannot be given back while the core runs")
+        objects.free(buffer)
+
+    def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
+        self._opened().write(buffer, data, offset)
+
+    def read(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
+        return self._opened().read(buffer, dtype, count, offset)
+
+    # Runs
+
+    def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
+        objects, wanted = self._opened(), self._kernel.arguments
+        if self._running:
+            raise CardError("a run is under way; wait for it, or reset the card")
+        numbers = checks.values(wanted, arguments)
+        for number, item in enumerate(wanted):
+            given = arguments[item.name]
+            if isinstance(given, Buffer) != (item.kind == "pointer"):
+                raise CardError(f"argument {item.name} must be a "
+                                f"{'buffer' if item.kind == 'pointer' else 'number'}, not {given!r}")
+            value = (ctypes.c_void_p(objects.known(given).handle) if isinstance(given, Buffer)
+                     else ctypes.c_uint32(numbers[item.name]))
+            self._xrt.must("xrtRunSetArg", self._run, number, value, what=f"argument {item.name} could not be set")
+        self._feed = self._prepare(objects)
+        self._began = time.monotonic()
+        self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
+        self._running = True
+        if self._feed is not None:
+            self._feed.start()
+
+    def _prepare(self, objects: BufferObjects) -> Feed | None:
+        """The run's feed, with the words in the card's memory as they begin."""
+        stream = self._stream
+        if stream is None or self._source is None or not len(self._transfers):
+            return None
+        words = [_word(*objects.at(address)) for address in (stream.progress, stream.doorbell)]
+        for word in words:
+            word[0] = start_position(self._transfers)
+            _ = word[0]     # see BufferObjects: on its way to the card now
+        ring = objects.known(stream.ring)
+        return Feed(self._source, self._transfers, page_bytes=stream.page_bytes, beat_bytes=stream.beat_bytes,
+                    ring=ring.view[: stream.ring.bytes].data, progress=words[0], doorbell=words[1], depth=self._depth)
+
+    def _stop_feed(self) -> CardError | None:
+        """Ends the feed and counts what it did; its error."""
+        feed, self._feed = self._feed, None
+        if feed is None:
+            return None
+        feed.stop()
+        self._counted["ssd.pages"] += feed.landed
+        self._counted["ssd.bytes"] += feed.landed * (self._stream.page_bytes if self._stream else 0)
+        self._counted["ssd.credit_waits"] += feed.credit_waits
+        return feed.error
+
+    def _is_done(self, seconds: float) -> bool:
+        """Whether the core has ended within this time."""
+        # XRT waits whole milliseconds.
+        if seconds >= 0.002:
+            state = self._xrt.xrtRunWaitFor(self._run, int(1000 * seconds))
+        else:
+            time.sleep(max(0.0, seconds))
+            state = self._xrt.xrtRunState(self._run)
+        if state in libxrt.FAILED:
+            self._running = False
+            self._stop_feed()
+            raise CardError(f"XRT ended the run on {self._where} in state {libxrt.FAILED[state]}")
+        return state == libxrt.COMPLETED
+
+    def step(self, cycles: int) -> bool:
+        self._opened()
+        end = time.monotonic() + cycles / self._hz
+        while True:
+            left = end - time.monotonic()
+            if not self._running:
+                time.sleep(max(0.0, left))
+                return False
+            if self._is_done(min(left, SLICE_S)):
+                return True
+            if left <= 0:
+                return False
+
+    def wait(self, timeout_cycles: int = 10_000_000) -> int:
+        self._opened()
+        if not self._running:
+            raise CardError("nothing is running")
+        limit = self._began + timeout_cycles / self._hz
+        while not self._is_done(min(SLICE_S, limit - time.monotonic())):
+            if self._feed is not None and self._feed.error is not None:
+                error = self._feed.error
+                if not self._end():
+                    raise CardError(f"{error}; and the core does not obey its abort register")
+                raise error
+            if time.monotonic() >= limit:
+                self._hang()
+        self._running = False
+        cycles = int((time.monotonic() - self._began) * self._hz)
+        self._counted["cycles"] += cycles
+        if failed := self._stop_feed():
+            raise failed
+        return cycles
+
+    def _hang(self) -> None:
+        cycles, state = int((time.monotonic() - self._began) * self._hz), ctypes.c_uint32()
+        if self._xrt.xrtKernelReadRegister(self._core, self._kernel.status, ctypes.byref(state)):
+            raise CardHang(f"the core was not done after {cycles} cycles, and its status register cannot be read")
+        raise CardHang(f"the core was not done after {cycles} cycles, its status register is 0x{state.value:x}",
+                       state.value)
+
+    def abort(self) -> None:
+        self._opened()
+        self._xrt.must("xrtKernelWriteRegister", self._core, self._kernel.abort, 1,
+                       what=f"the abort register of the core on {self._where} could not be written")
+
+    def reset(self, cycles: int = 4) -> None:
+        self._opened()
+        if cycles < 1:
+            raise CardError(f"reset takes at least 1 cycle, not {cycles}")
+        if not self._end():
+            raise CardError(f"the core on {self._where} does not obey its abort register, and XRT resets no kernel "
+                            "alone: close the card, and reset it with xbutil")
+
+    # The drive
+
+    def stream(self, stream: SsdStream | None) -> None:
+        objects = self._opened()
+        if self._running:
+            raise CardError("the stream cannot be changed while the core runs")
+        self._drop_source()
+        if stream is None:
+            return
+        source = self._open_source(stream, objects)
+        try:
+            self._transfers = checks.transfers(stream, source.bytes, objects.buffers, self.beat_bytes.values())
+            for item in (objects.known(stream.ring), objects.at(stream.progress)[0], objects.at(stream.doorbell)[0]):
+                if not item.is_p2p:
+                    raise CardError(f"no P2P: buffer {item.buffer.name!r} cannot be reached by the drive: "
+                                    + ("it was not allocated for it (p2p=True)" if objects.p2p != discover.P2P_OFF else
+                                       f"{self._where} has its peer-to-peer window off (`xbutil configure --p2p "
+                                       "enable`, then start the machine anew)"))
+        except BaseException:
+            source.close()
+            raise
+        self._stream, self._source = stream, source
+
+    @staticmethod
+    def _open_source(stream: SsdStream, objects: BufferObjects) -> Source:
+        if not isinstance(stream.data, str | Path):
+            return ArraySource(stream.data)
+        # Reads past the page cache land at 4 KB addresses alone, which a window has; emulated ones may not.
+        ring = next((objects.known(buffer).view for buffer in objects.buffers if buffer == stream.ring), None)
+        return FileSource(stream.data, direct=ring is not None and ring.ctypes.data % PAGE == 0)
+
+    def _drop_source(self) -> None:
+        if self._source is not None:
+            self._source.close()
+        self._source = self._stream = None
+        self._transfers = np.zeros((0, 2), np.uint64)
+
+    def set_faults(self, faults: Faults) -> None:
+        if faults != Faults():
+            raise CardError("a real card makes no faults on purpose; the simulated one does")
+
+    # What happened
+
+    def counters(self) -> dict[str, int]:
+        return dict(self._counted)
+
+    def clear(self) -> None:
+        self._counted = dict.fromkeys(("cycles", "ssd.pages", "ssd.bytes", "ssd.credit_waits", "violations"), 0)
+
+    def violations(self) -> tuple[Violation, ...]:
+        return ()
+
+    @property
+    def cycles_per_s(self) -> float:
+        return 0.0
+
+    @property
+    def _hz(self) -> float:
+        return self.clock_mhz * 1e6
+
+
+def _word(item: BufferObject, offset: int) -> memoryview:
+    """A view of one 32-bit word of a buffer."""
+    return item.view[offset : offset + 4].data.cast("I")

@@ -1,0 +1,100 @@
+// One bag of embedding rows on a real card: eight rows in the card's memory, three of them added up by the EMB core.
+//
+//   g++ -std=c++17 -Wall -Wextra emb_bags.cpp -I $XILINX_XRT/include -L $XILINX_XRT/lib -lxrt_coreutil -luuid -pthread
+//   ./a.out hotrail_emb.xclbin [words of a beat, 16 in the preset smartssd] [number of the card, 0]
+//
+// hotrail_emb.h lies beside this file in the package (or: python -m gen.headers). Prints how the run ended and the
+// vector, and ends with 0 when the core has carried the instruction out.
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <xrt/xrt_bo.h>
+#include <xrt/xrt_device.h>
+#include <xrt/xrt_kernel.h>
+
+#include "hotrail_emb.h"
+
+namespace {
+
+// A buffer of at least `size` bytes, every one of them written: memory that was never written must not be read.
+xrt::bo buffer(const xrt::device& device, const xrt::kernel& kernel, int argument, size_t size, const void* data) {
+    xrt::bo made(device, (size + 4095) / 4096 * 4096, kernel.group_id(argument));
+    auto* memory = made.map<uint8_t*>();
+    std::memset(memory, 0, made.size());
+    if (data) std::memcpy(memory, data, size);
+    made.sync(XCL_BO_SYNC_BO_TO_DEVICE);
+    return made;
+}
+
+int run(const std::string& xclbin, size_t words, unsigned card) {
+    constexpr uint32_t rows = 8, taken[] = {1, 4, 6};
+    xrt::device device(card);
+    xrt::kernel kernel(device, device.load_xclbin(xclbin), "hotrail_emb");
+
+    // A row is one beat. Element d of row r is r + d / 100.
+    std::vector<float> table(rows * words);
+    for (size_t i = 0; i < table.size(); i++) table[i] = float(i / words) + float(i % words) / 100;
+    // Inputs: the bag's length in beat 0, its index words from beat 1 on, {device[31:30], row[29:0]}.
+    const size_t index_beats = (3 + words - 1) / words;
+    std::vector<uint32_t> inputs((1 + index_beats) * words);
+    inputs[0] = 3;
+    for (size_t i = 0; i < 3; i++) inputs[words + i] = uint32_t(HOTRAIL_EMB_DEVICE_DRAM) << 30 | taken[i];
+
+    hotrail_emb_instruction bag{};
+    HOTRAIL_EMB_SET(&bag, OPCODE, HOTRAIL_EMB_BAGS);
+    HOTRAIL_EMB_SET(&bag, MODE, HOTRAIL_EMB_MODE_SUM);
+    HOTRAIL_EMB_SET(&bag, COUNT, 1);
+    HOTRAIL_EMB_SET(&bag, LENGTHS, 0);
+    HOTRAIL_EMB_SET(&bag, INDICES, 1);
+    HOTRAIL_EMB_SET(&bag, INDICES_COUNT, 3);
+    HOTRAIL_EMB_SET(&bag, DRAM_ROWS, rows);
+    HOTRAIL_EMB_SET(&bag, ROW_BEATS, 1);
+    HOTRAIL_EMB_SET(&bag, CHUNK_ROWS, 1);
+    HOTRAIL_EMB_SET(&bag, OUT_STRIDE, 1);
+
+    // Arguments by number, in the order of hotrail_emb.h.
+    const size_t beat = 4 * words;
+    auto program = buffer(device, kernel, 0, sizeof bag, &bag);
+    auto input = buffer(device, kernel, 2, inputs.size() * 4, inputs.data());
+    auto output = buffer(device, kernel, 4, beat, nullptr);
+    auto memory = buffer(device, kernel, 6, table.size() * 4, table.data());
+    auto ring = buffer(device, kernel, 8, beat, nullptr);
+    auto result = buffer(device, kernel, 10, sizeof(hotrail_emb_result), nullptr);
+    auto work = kernel(program, 1u, input, uint32_t(1 + index_beats), output, 1u, memory, rows, ring, 0u, result,
+                       3000000u);
+    if (work.wait(1000) != ERT_CMD_STATE_COMPLETED) {
+        std::cerr << "the core was not done after a second\n";
+        return 1;
+    }
+
+    result.sync(XCL_BO_SYNC_BO_FROM_DEVICE);
+    output.sync(XCL_BO_SYNC_BO_FROM_DEVICE);
+    hotrail_emb_result block{};
+    std::memcpy(&block, result.map<void*>(), sizeof block);
+    std::cout << "code " << block.code << ", instructions " << block.instructions << ", cycles " << block.cycles
+              << "\nvector";
+    for (size_t d = 0; d < words; d++) std::cout << ' ' << output.map<float*>()[d];
+    std::cout << '\n';
+    if (block.code == HOTRAIL_EMB_CODE_OK && block.instructions == 1) return 0;
+    std::cerr << (block.code ? "the core ended with an error\n" : "the core has written no result: none has run\n");
+    return 1;
+}
+
+}  // namespace
+
+int main(int count, char** given) {
+    if (count < 2) {
+        std::cerr << "usage: " << given[0] << " hotrail_emb.xclbin [words of a beat] [number of the card]\n";
+        return 2;
+    }
+    try {
+        return run(given[1], count > 2 ? std::stoul(given[2]) : 16, count > 3 ? unsigned(std::stoul(given[3])) : 0);
+    } catch (const std::exception& error) {
+        std::cerr << error.what() << '\n';
+        return 1;
+    }
+}

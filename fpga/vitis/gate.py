@@ -1,0 +1,129 @@
+"""The gate before packaging: does the kernel fit the shell, and is its logic shallow enough for the clock asked.
+
+The depth rule of this project is 6 LUT levels and 1 carry chain between registers at 300 MHz (fpga.depth). A level is
+an equal share of the period, LUT and net: a slower clock holds more of them in proportion, rounded down, since a part
+of a level is none. At 250 MHz that is 7 levels, at 200 MHz 9; one carry chain at each.
+
+Area and depth are Yosys' for UltraScale+: not what Vivado will make of it, and no promise that a kernel routes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fpga.depth import MAX_CHAINS, MAX_LEVELS, Depth
+from fpga.synth import Report, synthesise
+from fpga.vitis.description import RtlKernel
+from fpga.vitis.shells import RESOURCES, budgets, card, peer
+from gen.tools import build_folder
+
+__all__ = ["Gate", "allowed", "judge", "measure"]
+
+
+def allowed(limit: int, clock_mhz: int) -> int:
+    """Levels or chains between registers at a clock, from the limit at the shell's own.
+
+    >>> allowed(6, 300), allowed(6, 250), allowed(6, 200), allowed(1, 200)
+    (6, 7, 9, 1)
+    """
+    return limit * card().clocks_mhz[0] // clock_mhz
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What was measured of a kernel and what it misses. `used`: by all instances; `levels`, `chains`, `ports`: the
+    deepest path, the one with the most carry chains, the deepest one at the kernel's ports; `misses`, `notes`: a
+    sentence each, misses refuse the kernel."""
+
+    kernel: str
+    core: str
+    clock_mhz: int
+    instances: int
+    used: Mapping[str, float]
+    levels: Depth
+    chains: Depth
+    ports: Depth
+    misses: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.misses
+
+    def as_dict(self) -> dict[str, Any]:
+        """For package.json."""
+        known: dict[str, Any] = {}
+        for name, budget in budgets().items():
+            known[name] = budget.missing or {key: round(100 * self.used[key] / limit, 1)
+                                             for key, limit in budget.resources.items()}
+        return {
+            "passed": self.passed, "misses": list(self.misses), "notes": list(self.notes), "used": dict(self.used),
+            "percent": known, "levels": self.levels.levels, "levels_allowed": allowed(MAX_LEVELS, self.clock_mhz),
+            "path": _ends(self.levels), "chains": self.chains.chains,
+            "chains_allowed": allowed(MAX_CHAINS, self.clock_mhz), "port_levels": self.ports.levels,
+            "port_chains": self.ports.chains,
+        }
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Head and rows for people: every resource against every budget, and SCRec's core of the same kind."""
+        known = [budget for budget in budgets().values() if not budget.missing]
+        theirs = peer(self.core)
+        head = ["", f"{self.instances} x {self.kernel}" if self.instances > 1 else self.kernel,
+                *(f"of the {budget.about}" for budget in known), *(["SCRec's core"] if theirs else [])]
+        rows = []
+        for key, name in RESOURCES.items():
+            row = [name, f"{self.used[key]:,.10g}"]
+            for budget in known:
+                limit = budget.resources[key]
+                row.append(f"{100 * self.used[key] / limit:.1f} % of {limit:,}")
+            rows.append(row + ([f"{theirs[key]:,}" if key in theirs else "not stated"] if theirs else []))
+        return head, rows
+
+
+def measure(kernel: RtlKernel, texts: Mapping[str, str]) -> Report:
+    """Area and depth of a kernel's top; minutes for what is not in the cache."""
+    return synthesise(texts, kernel.name, cache=build_folder() / "synth")
+
+
+def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int = 1) -> Gate:
+    """Holds a report against the standard shell and the depth rule at a clock."""
+    used = {key: value * instances for key, value in report.total.as_dict().items() if key in RESOURCES}
+    shell = budgets()["standard"]
+    what = f"{instances} x {kernel.name}" if instances > 1 else kernel.name
+    misses, notes = [], []
+    for key, limit in shell.resources.items():
+        percent = 100 * used[key] / limit
+        if used[key] > limit:
+            misses.append(f"{what}: {used[key]:,.10g} {RESOURCES[key]}, {used[key] - limit:,.10g} more than the "
+                          f"{shell.about}'s {limit:,} ({percent:.1f} %)")
+        elif percent > shell.share:
+            notes.append(f"{what}: {used[key]:,.10g} {RESOURCES[key]} are {percent:.1f} % of the {shell.about}'s, over "
+                         f"the {shell.share} % that a core should stay below")
+    levels, chains = allowed(MAX_LEVELS, clock_mhz), allowed(MAX_CHAINS, clock_mhz)
+    deepest, chained, ports = report.worst, report.most_chains, report.boundary
+    if deepest.levels > levels:
+        misses.append(f"{kernel.name}: {deepest.levels} LUT levels between registers, {deepest.levels - levels} more "
+                      f"than {clock_mhz} MHz allow ({levels}), {_between(deepest)}")
+    if chained.chains > chains:
+        misses.append(f"{kernel.name}: {chained.chains} carry chains between registers, {chained.chains - chains} more "
+                      f"than {clock_mhz} MHz allow ({chains}), {_between(chained)}")
+    if ports.levels > levels or ports.chains > chains:
+        misses.append(f"{kernel.name}: {ports.levels} LUT levels and {ports.chains} carry chains at its ports, where "
+                      f"{clock_mhz} MHz allow {levels} and {chains}, {' to '.join(ports.path)}")
+    return Gate(kernel.name, kernel.core, clock_mhz, instances, used, deepest, chained, ports, tuple(misses),
+                tuple(notes))
+
+
+def _ends(depth: Depth) -> list[str]:
+    """Module, start and end of a path. Where Yosys made up the start's name the signal behind it is said."""
+    if len(depth.path) < 3:
+        return list(depth.path)
+    where, start, *rest = depth.path
+    if start.startswith("$") and len(rest) > 1:
+        start = rest[0]
+    return [where.removeprefix("in "), start, depth.path[-1]]
+
+
+def _between(depth: Depth) -> str:
+    ends = _ends(depth)
+    return f"from {ends[1]} to {ends[2]} in {ends[0]}" if len(ends) == 3 else " to ".join(ends)

@@ -1,0 +1,66 @@
+"""Elements of IP-XACT (IEEE 1685-2009) with Xilinx's extensions."""
+
+from collections.abc import Iterable, Mapping
+
+from lxml import etree
+
+__all__ = ["NAMESPACES", "SPIRIT", "XILINX", "component", "named", "parameter", "spirit", "value", "vlnv", "xilinx"]
+
+SPIRIT = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009"
+XILINX = "http://www.xilinx.com"
+NAMESPACES = {"xilinx": XILINX, "spirit": SPIRIT, "xsi": "http://www.w3.org/2001/XMLSchema-instance"}
+
+
+def component() -> etree._Element:
+    """The root element."""
+    return etree.Element(f"{{{SPIRIT}}}component", nsmap=NAMESPACES)
+
+
+def spirit(parent: etree._Element, tag: str, text: object = None, **attributes: str) -> etree._Element:
+    """A new last child of the standard's namespace; its attributes are of that namespace too."""
+    return _child(parent, SPIRIT, tag, text, attributes)
+
+
+def xilinx(parent: etree._Element, tag: str, text: object = None, **attributes: str) -> etree._Element:
+    """A new last child of Xilinx's namespace."""
+    return _child(parent, XILINX, tag, text, attributes)
+
+
+def _child(parent: etree._Element, namespace: str, tag: str, text: object,
+           attributes: Mapping[str, str]) -> etree._Element:
+    made = etree.SubElement(parent, f"{{{namespace}}}{tag}", {f"{{{namespace}}}{k}": v for k, v in attributes.items()})
+    if text is not None:
+        made.text = str(text)
+    return made
+
+
+def named(parent: etree._Element, tag: str, name: str) -> etree._Element:
+    """A child whose first element is its name."""
+    made = spirit(parent, tag)
+    spirit(made, "name", name)
+    return made
+
+
+def vlnv(parent: etree._Element, tag: str, name: str) -> None:
+    """A reference to one of Xilinx's definitions, "interface:aximm"."""
+    library, _, item = name.partition(":")
+    spirit(parent, tag, vendor="xilinx.com", library=library, name=item, version="1.0")
+
+
+def parameter(parent: etree._Element, name: str, text: object, **attributes: str) -> None:
+    """A parameter; `attributes` are those of its value."""
+    spirit(named(parent, "parameter", name), "value", text, **attributes)
+
+
+def value(node: etree._Element, path: str) -> str:
+    """The text of the first element at a path like "spirit:name", empty where there is none."""
+    return node.findtext(path, "", NAMESPACES)
+
+
+def choices(parent: etree._Element, names: Mapping[str, Iterable[str]]) -> None:
+    """What a parameter may be, by the name that its value's `choiceRef` gives."""
+    top = spirit(parent, "choices")
+    for name, options in names.items():
+        choice = named(top, "choice", name)
+        for option in options:
+            spirit(choice, "enumeration", option)

@@ -1,0 +1,72 @@
+"""The card that kernels are linked for: its part, platform, memories and what its shells leave to a kernel."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "peer"]
+
+RESOURCES = {"lut": "LUT", "ff": "FF", "bram36": "BRAM36", "uram": "URAM", "dsp": "DSP"}
+_FILE = Path(__file__).parent / "shells.toml"
+
+
+@dataclass(frozen=True)
+class Card:
+    """`memories`: sptags, the default first; `masters_max`: AXI masters of all instances; `clocks_mhz`: the shell's own
+    first; `vitis`: first and last version."""
+
+    about: str
+    part: str
+    platform: str
+    flat_platform: str
+    memories: tuple[str, ...]
+    masters_max: int
+    clocks_mhz: tuple[int, ...]
+    vitis: tuple[str, str]
+    source: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a shell leaves, by resource; `missing` says why there are no numbers. `share`: per cent of it that a core
+    should stay below, 0 when nothing is asked."""
+
+    name: str
+    about: str
+    resources: Mapping[str, int]
+    share: int = 0
+    source: str = ""
+    missing: str = ""
+
+
+@cache
+def _data() -> dict:
+    return tomllib.loads(_FILE.read_text())
+
+
+@cache
+def card() -> Card:
+    """The card of this project."""
+    known: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
+                             for key, value in _data()["card"].items()}
+    return Card(**known)
+
+
+@cache
+def budgets() -> dict[str, Budget]:
+    """Standard shell, flat shell, bare chip."""
+    found = {}
+    for name in ("standard", "flat", "chip"):
+        table = _data()[name]
+        found[name] = Budget(name, table["about"], {key: table[key] for key in RESOURCES if key in table},
+                             table.get("share", 0), table.get("source", ""), table.get("missing", ""))
+    return found
+
+
+def peer(core: str) -> dict[str, int]:
+    """What SCRec's core of the same kind takes, as far as is known; empty where there is none."""
+    table = _data()["screc"].get(core, {})
+    return {key: table[key] for key in RESOURCES if key in table}

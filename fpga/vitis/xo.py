@@ -1,0 +1,163 @@
+"""Experimental: the .xo of a kernel without Vivado, and .xo files read back.
+
+A .xo is a zip: xo.xml, <kernel>/kernel.xml, ip_repo/<vendor_library_name_version>/ with component.xml, src/*.v and
+xgui/*.tcl. Its form is that of a .xo that Vivado 2021.1's package_xo wrote for this card; that `v++` takes one that
+Vivado did not write has been tried by nobody. The supported path is package.tcl. The zip's comment says so too.
+"""
+
+import hashlib
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lxml import etree
+
+from fpga.vitis import document
+from fpga.vitis.component_xml import SOURCES, VIVADO, component_xml
+from fpga.vitis.description import RtlKernel
+from fpga.vitis.ipxact import NAMESPACES
+from fpga.vitis.kernel_xml import kernel_xml
+from fpga.vitis.xgui import xgui, xgui_path
+
+__all__ = ["NOTE", "Xo", "ip_folder", "read_xo", "write_xo", "xo_xml"]
+
+NOTE = b"Experimental: written by hotrail, not by Vivado's package_xo."
+FLOWS = ("CPU_EMU", "HW_EMU", "SYSTEM")     # what package_xo writes for every RTL kernel
+TIME = (1980, 1, 1, 0, 0, 0)                # the first that a zip can say
+MOST_BYTES = 1 << 30                        # of all files together: a .xo of sources is far smaller
+
+
+@dataclass(frozen=True)
+class Xo:
+    """What a .xo holds. `kernel`: its name; `ip`: the IP's folder inside; `files`: the IP's files by their path in
+    that folder, component.xml among them."""
+
+    kernel: str
+    ip: str
+    xo_xml: bytes
+    kernel_xml: bytes
+    files: Mapping[str, bytes]
+
+    @property
+    def component_xml(self) -> bytes:
+        return self.files["component.xml"]
+
+    @property
+    def sources(self) -> dict[str, bytes]:
+        """The Verilog by name."""
+        return {name.removeprefix(f"{SOURCES}/"): data for name, data in self.files.items()
+                if name.startswith(f"{SOURCES}/")}
+
+
+def ip_folder(kernel: RtlKernel) -> str:
+    """The IP's folder in a .xo: hotrail_RTLKernel_hotrail_emb_0_1."""
+    return kernel.vlnv.replace(":", "_").replace(".", "_")
+
+
+def xo_xml(kernel: RtlKernel, files: Mapping[str, bytes]) -> bytes:
+    """The table of contents. Its ProjectID, with Vivado a random number, is a digest of the IP's files."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
+    major, minor = VIVADO.split(".")
+    root = etree.Element("Root", VersionMajor="7", VersionMinor="1", SoftwareVersionMajor=major,
+                         SoftwareVersionMinor=minor, IpCache="no")
+    etree.SubElement(root, "IpCaches")
+    entry = etree.SubElement(
+        etree.SubElement(root, "Kernels"), "Kernel", Name=kernel.name, Dir=kernel.name,
+        IP=f"ip_repo/{ip_folder(kernel)}", TopIpDir=".", ProjectID=digest.hexdigest()[:32], Debug="no", Hls="no",
+        Pdi="no", ShimSoln="no", SwEmu="no", Domain="")
+    flows = etree.SubElement(entry, "SupportedFlows")
+    for flow in FLOWS:
+        etree.SubElement(flows, "SupportedFlow").text = flow
+    return document.text(root)
+
+
+def write_xo(kernel: RtlKernel, texts: Mapping[str, str], path: Path) -> Path:
+    """Writes a kernel's .xo, whole or not at all; the same bytes from the same kernel and Verilog everywhere.
+
+    Parameters  texts: the Verilog by name
+    Raises      ValueError: they are not the kernel's files"""
+    files = {"component.xml": component_xml(kernel, texts), xgui_path(kernel): xgui(kernel).encode(),
+             **{f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}}
+    entries = {"xo.xml": xo_xml(kernel, files), f"{kernel.name}/kernel.xml": kernel_xml(kernel),
+               **{f"ip_repo/{ip_folder(kernel)}/{name}": data for name, data in files.items()}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            archive.comment = NOTE
+            for name in sorted(entries):
+                # Stored: what a compressor makes of a text depends on its version.
+                item = zipfile.ZipInfo(name, TIME)
+                item.create_system, item.external_attr = 3, 0o100644 << 16
+                archive.writestr(item, entries[name], zipfile.ZIP_STORED)
+        os.chmod(staged, 0o644)
+        os.replace(staged, path)
+    except BaseException:
+        Path(staged).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read_xo(path: Path) -> Xo:
+    """The parts of a .xo with one RTL kernel, from whomever.
+
+    Raises ValueError: the file is no zip, is damaged, or lacks a part"""
+    entries = _entries(path)
+    kernels = _parsed(path, entries, "xo.xml").findall("Kernels/Kernel")
+    if len(kernels) != 1:
+        raise ValueError(f"{path}: xo.xml names {len(kernels)} kernels, not one")
+    name, ip = kernels[0].get("Name", ""), kernels[0].get("IP", "")
+    written = _parsed(path, entries, f"{name}/kernel.xml").find("kernel")
+    if written is None or written.get("name") != name:
+        raise ValueError(f"{path}: {name}/kernel.xml describes no kernel {name}")
+    component = _parsed(path, entries, f"{ip}/component.xml")
+    for file in component.iterfind("spirit:fileSets/spirit:fileSet/spirit:file/spirit:name", NAMESPACES):
+        _part(path, entries, f"{ip}/{file.text}")
+    files = {entry.removeprefix(f"{ip}/"): data for entry, data in entries.items() if entry.startswith(f"{ip}/")}
+    return Xo(name, ip, entries["xo.xml"], entries[f"{name}/kernel.xml"], files)
+
+
+def _part(path: Path, entries: Mapping[str, bytes], name: str) -> bytes:
+    if name not in entries:
+        raise ValueError(f"{path}: {name} is missing")
+    return entries[name]
+
+
+def _parsed(path: Path, entries: Mapping[str, bytes], name: str) -> etree._Element:
+    data = _part(path, entries, name)
+    try:
+        return document.parse(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {name}: {error}") from None
+
+
+def _entries(path: Path) -> dict[str, bytes]:
+    """The files of a zip by name."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            items = [item for item in archive.infolist() if not item.is_dir()]
+            if fault := _fault(items):
+                raise ValueError(f"{path}: the zip {fault}")
+            return {item.filename: archive.read(item) for item in items}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise ValueError(f"{path}: this is no .xo that can be read: {error}") from None
+
+
+def _fault(items: list[zipfile.ZipInfo]) -> str:
+    """Why a zip's files are not read at all, empty where they are."""
+    seen = set()
+    for item in items:
+        name = PurePosixPath(item.filename)
+        if name.is_absolute() or ".." in name.parts or "\\" in item.filename:
+            return f"holds a file outside its folder, {item.filename!r}"
+        if item.filename in seen:
+            return f"holds {item.filename} twice"
+        seen.add(item.filename)
+    total = sum(item.file_size for item in items)
+    return f"unpacks to {total} bytes; a .xo of sources has at most {MOST_BYTES}" if total > MOST_BYTES else ""

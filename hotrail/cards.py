@@ -1,0 +1,31 @@
+"""What `hotrail cards` prints."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from fpga.card.discover import FoundCard
+
+__all__ = ["text"]
+
+NO_CARD = "there is no card: no PCIe device is worked by XRT's driver xocl"
+
+
+def text(cards: Sequence[FoundCard], loose: Sequence[str]) -> str:
+    """A table with the number that `fpga.card.open("xrt", index=...)` takes, then what is odd. loose: devices that no
+    driver works."""
+    lines = [f"card {number}: {card.note}" for number, card in enumerate(cards) if card.note]
+    if loose:
+        lines.append(f"{', '.join(loose)} is AMD's, and no driver of XRT works it: is XRT installed, xocl loaded?")
+    if not cards:
+        return "\n".join([NO_CARD, *lines])
+    table = Table(box=None, pad_edge=False)
+    for name in ("index", "bdf", "platform", "P2P", "drive"):
+        table.add_column(name, no_wrap=True)
+    for number, card in enumerate(cards):
+        table.add_row(str(number), card.bdf, card.platform or "-", card.p2p, ", ".join(card.namespaces) or "-")
+    console = Console(width=200, color_system=None)
+    with console.capture() as caught:
+        console.print(table)
+    return "\n".join([*(line.rstrip() for line in caught.get().splitlines()), *lines])

@@ -1,0 +1,1 @@
+"""A board of its own around a core: serial line, block memory, lamps."""

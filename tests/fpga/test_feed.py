@@ -1,0 +1,291 @@
+"""fpga.card.feed: pages from files and arrays into a ring, with a thread that plays the core."""
+
+import errno
+import mmap
+import os
+import random
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from fpga.card import CardError, feed
+from fpga.card.feed import ArraySource, Feed, FileSource, start_position
+
+PAGE, BEAT = 4096, 64
+BEATS = PAGE // BEAT
+POSITIONS = 1 << 30
+
+
+def positions(count, first=0, page_beats=BEATS, gaps=None):
+    """Ring positions of `count` pages, with gaps of whole pages where asked for."""
+    at, out = first, []
+    for number in range(count):
+        out.append(at % POSITIONS)
+        at += page_beats * (1 + (gaps[number] if gaps else 0))
+    return out
+
+
+class Play:
+    """Memory of a card, and a core that looks at every page when it is announced and then releases it."""
+
+    def __init__(self, content, pages, places, *, page_bytes=PAGE, ring_pages=8, seed=1, slow=0.0):
+        self.content, self.page_bytes, self.slow = content, page_bytes, slow
+        self.transfers = np.array([pages, places], np.uint64).T.copy()
+        self.map = mmap.mmap(-1, ring_pages * page_bytes)       # page aligned, as O_DIRECT asks
+        self.ring = memoryview(self.map)
+        self.words = memoryview(bytearray(8)).cast("I")
+        self.random = random.Random(seed)
+        self.words[0] = self.words[1] = start_position(self.transfers)
+        self.seen, self.wrong, self.stop, self.ahead = 0, [], False, 0
+        self.thread = threading.Thread(target=self.work, daemon=True)
+
+    def feed(self, source, depth=8):
+        return Feed(source, self.transfers, page_bytes=self.page_bytes, beat_bytes=BEAT, ring=self.ring,
+                    progress=self.words[:1], doorbell=self.words[1:], depth=depth)
+
+    def work(self):
+        beats = self.page_bytes // BEAT
+        places = self.transfers[:, 1].tolist()
+        while self.seen < len(places) and not self.stop:
+            filled, start = self.words[1], self.words[0]
+            # All pages that are announced, then a random number of them is given back at once.
+            end = self.seen
+            while end < len(places) and (filled - places[end] - beats) % POSITIONS < POSITIONS // 2:
+                if (places[end] + beats - start) % POSITIONS > len(self.ring) // BEAT:
+                    self.wrong.append(f"page {end} is announced past what is free")
+                end += 1
+            if end == self.seen:
+                time.sleep(0)
+                continue
+            end = self.random.randint(self.seen + 1, end)
+            for number in range(self.seen, end):
+                at = places[number] * BEAT % len(self.ring)
+                first = int(self.transfers[number, 0]) * self.page_bytes
+                if bytes(self.ring[at : at + self.page_bytes]) != self.content[first : first + self.page_bytes]:
+                    self.wrong.append(f"page {number} is not what the drive has")
+                self.ring[at : at + self.page_bytes] = bytes(self.page_bytes)
+            time.sleep(self.slow * self.random.random())
+            self.seen = end
+            self.words[0] = (places[end - 1] + beats) % POSITIONS
+
+    def run(self, source, depth=8, timeout=20):
+        it = self.feed(source, depth)
+        self.thread.start()
+        it.start()
+        end = time.monotonic() + timeout
+        while self.thread.is_alive() and it.error is None and time.monotonic() < end:
+            self.thread.join(0.01)
+        self.stop = it.error is not None
+        it.stop()
+        return it
+
+
+def data(pages, page_bytes=PAGE, seed=1):
+    return random.Random(seed).randbytes(pages * page_bytes)
+
+
+@pytest.fixture
+def drive(tmp_path):
+    def made(content):
+        path = tmp_path / "pages"
+        path.write_bytes(content)
+        return path
+    return made
+
+
+@pytest.mark.parametrize("page_bytes, depth, ring_pages, first, slow", [
+    (PAGE, 8, 8, 0, 0.0),
+    (PAGE, 1, 2, 640, 0.0),                         # one at a time through the smallest ring that overlaps
+    (4 * PAGE, 64, 4, 0, 0.0005),                   # a slow core: credit is what bounds
+    (PAGE, 16, 8, POSITIONS - 40 * BEATS, 0.0002),  # ring positions pass 2**30
+])
+def test_every_page_of_a_file_at_its_place(drive, page_bytes, depth, ring_pages, first, slow):
+    content = data(64, page_bytes)
+    pages = [random.Random(5).randrange(64) for _ in range(300)]
+    play = Play(content, pages, positions(300, first, page_bytes // BEAT), page_bytes=page_bytes,
+                ring_pages=ring_pages, slow=slow)
+    source = FileSource(drive(content))
+    it = play.run(source, depth)
+    source.close()
+    assert not play.wrong and it.error is None and play.seen == it.landed == 300 and it.done
+    assert play.words[1] == (int(play.transfers[-1, 1]) + page_bytes // BEAT) % POSITIONS
+    if slow:
+        assert it.credit_waits > 0
+
+
+def test_gaps_between_positions(drive):
+    content = data(16)
+    gaps = [random.Random(n).randrange(3) for n in range(100)]
+    play = Play(content, [n % 16 for n in range(100)], positions(100, gaps=gaps))
+    it = play.run(FileSource(drive(content)))
+    assert not play.wrong and it.error is None and play.seen == 100
+
+
+def test_an_array_feeds_the_same_ring():
+    content = data(16)
+    play = Play(content, [n * 7 % 16 for n in range(120)], positions(120))
+    it = play.run(ArraySource(np.frombuffer(content, np.uint32)))
+    assert not play.wrong and it.error is None and play.seen == 120
+
+
+def test_nothing_lands_without_credit(drive):
+    """The core releases nothing: as many pages as the ring has land, and no more."""
+    content = data(16)
+    play = Play(content, list(range(16)), positions(16), ring_pages=4)
+    it = play.feed(FileSource(drive(content)), depth=64)
+    it.start()
+    for _ in range(500):
+        if it.landed == 4 and it.credit_waits > 10:
+            break
+        time.sleep(0.002)
+    assert it.landed == 4 and play.words[1] == 4 * BEATS and it.credit_waits > 10
+    assert bytes(play.ring) == content[: 4 * PAGE]
+    play.words[0] = 2 * BEATS       # two pages are given back
+    for _ in range(500):
+        if it.landed == 6:
+            break
+        time.sleep(0.002)
+    it.stop()
+    assert it.landed == 6 and not it.done and it.error is None
+    assert bytes(play.ring) == content[4 * PAGE : 6 * PAGE] + content[2 * PAGE : 4 * PAGE]
+    it.stop()
+
+
+class Slow:
+    """A source whose reads end in another order than they began; counts how many are under way."""
+
+    def __init__(self, content, wrong=None):
+        self.content, self.bytes, self.wrong = content, len(content), wrong
+        self.now = self.most = 0
+        self.lock = threading.Lock()
+
+    def read(self, into, offset):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.003 if offset // PAGE % 4 == 0 else 0.0005)
+        into[:] = self.content[offset : offset + len(into)]
+        with self.lock:
+            self.now -= 1
+        if self.wrong == offset // PAGE:
+            raise CardError("page 9 fell off the drive")
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("depth", [1, 4, 8])
+def test_depth_bounds_the_reads_under_way(depth):
+    content = data(32)
+    play = Play(content, list(range(32)) * 3, positions(96), ring_pages=32)
+    source = Slow(content)
+    it = play.run(source, depth)
+    assert not play.wrong and it.error is None and play.seen == 96
+    assert source.most == depth
+
+
+def test_an_error_ends_the_feed_before_its_page():
+    content = data(32)
+    play = Play(content, list(range(32)), positions(32), ring_pages=32)
+    it = play.run(Slow(content, wrong=9), 8)
+    assert str(it.error) == "page 9 fell off the drive"
+    assert it.landed == 9 and play.words[1] == 9 * BEATS and not play.wrong
+
+
+def test_any_other_error_is_told_too():
+    play = Play(data(4), [0, 1], positions(2))
+    it = play.run(ArraySource(np.zeros(5000, np.uint8)))
+    assert "the SSD's pages stopped: ValueError" in str(it.error) and it.landed == 1
+
+
+def test_stop_waits_for_reads_under_way():
+    content = data(8)
+    play = Play(content, list(range(8)), positions(8))
+    source = Slow(content)
+    it = play.feed(source)
+    it.start()
+    while source.most < 4:
+        time.sleep(0.0002)
+    it.stop()
+    assert source.now == 0, "nothing writes into the ring any more"
+
+
+# Files that misbehave
+
+def reading(monkeypatch, answers):
+    """os.preadv that answers what the test says: a number cuts the read short, an errno fails it."""
+    true, left = os.preadv, list(answers)
+
+    def preadv(file, buffers, offset):
+        answer = left.pop(0) if left else None
+        if answer is None:
+            return true(file, buffers, offset)
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer))
+        count = min(answer, true(file, buffers, offset))
+        buffers[0][count:] = b"?" * (len(buffers[0]) - count)
+        return count
+
+    monkeypatch.setattr(feed.os, "preadv", preadv)
+    return left
+
+
+@pytest.mark.parametrize("direct, answers", [
+    (True, [4096, None]), (True, [8192, 4096, None]), (True, [5000, None]), (False, [5000, 1, 17, None])])
+def test_short_reads_are_gone_on_with(monkeypatch, drive, direct, answers):
+    content = data(4, 4 * PAGE)
+    path = drive(content)
+    left = reading(monkeypatch, answers)
+    source = FileSource(path, direct)
+    into = memoryview(mmap.mmap(-1, 4 * PAGE))
+    source.read(into, 8 * PAGE)
+    assert bytes(into) == content[8 * PAGE : 12 * PAGE] and not left
+    source.close()
+    source.close()
+
+
+def test_an_error_of_the_drive(monkeypatch, drive):
+    path = drive(data(4))
+    reading(monkeypatch, [-errno.EIO])
+    with pytest.raises(CardError) as caught:
+        FileSource(path).read(memoryview(mmap.mmap(-1, PAGE)), 2 * PAGE)
+    assert str(caught.value) == f"page at byte 8192 of {path} cannot be read: Input/output error"
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_file_that_ends_early(drive, direct):
+    path = drive(data(2) + b"x" * 100)
+    source = FileSource(path, direct)
+    assert source.bytes == 2 * PAGE + 100
+    with pytest.raises(CardError, match=rf"{path} ends at byte {2 * PAGE + 100}, inside the page at byte {2 * PAGE}"):
+        source.read(memoryview(mmap.mmap(-1, PAGE)), 2 * PAGE)
+    os.truncate(path, PAGE)
+    with pytest.raises(CardError, match=rf"{path} ends at byte {PAGE}, inside the page at byte {PAGE}"):
+        source.read(memoryview(mmap.mmap(-1, PAGE)), PAGE)
+
+
+def test_a_filesystem_without_o_direct(monkeypatch, drive):
+    path, true = drive(data(1)), os.open
+
+    def refuse(name, flags, *more):
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return true(name, flags, *more)
+
+    monkeypatch.setattr(feed.os, "open", refuse)
+    with pytest.warns(RuntimeWarning, match="its filesystem takes no O_DIRECT, so its pages go through the host"):
+        source = FileSource(path)
+    into = memoryview(bytearray(PAGE + 1))[1:]     # no alignment is asked for any more
+    source.read(into, 0)
+    assert bytes(into) == path.read_bytes()
+
+
+def test_wrong_files(tmp_path):
+    with pytest.raises(CardError, match=r"none, which holds the SSD's pages, cannot be opened: No such file"):
+        FileSource(tmp_path / "none")
+    with warnings.catch_warnings(), pytest.raises(CardError, match="is neither a file nor a drive's namespace"):
+        warnings.simplefilter("ignore")
+        FileSource("/dev/null")

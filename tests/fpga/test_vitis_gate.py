@@ -1,0 +1,100 @@
+"""The gate: what a report is held against, what it says of a miss, and where its numbers come from."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from bench import area
+from fpga import synth
+from fpga.depth import Depth
+from fpga.synth import Area, Report
+from fpga.vitis import gate
+from fpga.vitis.shells import RESOURCES, Budget, budgets, card, peer
+from tests.fpga.test_synth import TREE
+from tests.vitis_kernels import prepared
+
+SMALL = Area(lut=1000, ff=2000, dsp=10, bram36=7.5, uram=4)
+SHALLOW = Depth(6, 1, ("in Part", "a.Q (FDRE)", "a[0] (FDRE)", "b.D (FDRE)"))
+
+
+def judge(total=SMALL, worst=SHALLOW, chains=SHALLOW, ports=SHALLOW, clock_mhz=300, instances=1, core="mlp"):
+    kernel, _ = prepared(core)
+    report = Report(kernel.name, total, {}, worst, chains, ports)
+    return gate.judge(kernel, report, clock_mhz=clock_mhz, instances=instances)
+
+
+def test_a_small_shallow_kernel_passes():
+    found = judge()
+    assert found.passed and found.misses == found.notes == ()
+    told = found.as_dict()
+    assert told["used"] == {"lut": 1000, "ff": 2000, "bram36": 7.5, "uram": 4, "dsp": 10}
+    assert told["percent"]["standard"] == {"lut": 0.3, "ff": 0.3, "bram36": 1.2, "uram": 3.8, "dsp": 0.7}
+    assert (told["levels"], told["levels_allowed"], told["chains_allowed"]) == (6, 6, 1)
+    assert told["path"] == ["Part", "a.Q (FDRE)", "b.D (FDRE)"]
+
+
+@pytest.mark.parametrize("clock_mhz, levels", [(300, 6), (250, 7), (200, 9)])
+def test_a_slower_clock_allows_more_levels(clock_mhz, levels):
+    assert gate.allowed(6, clock_mhz) == levels and gate.allowed(1, clock_mhz) == 1
+    deep = Depth(levels, 1, SHALLOW.path)
+    assert judge(worst=deep, ports=deep, clock_mhz=clock_mhz).passed
+    found = judge(worst=Depth(levels + 1, 1, SHALLOW.path), clock_mhz=clock_mhz)
+    assert found.misses == (f"hotrail_mlp: {levels + 1} LUT levels between registers, 1 more than {clock_mhz} MHz "
+                            f"allow ({levels}), from a.Q (FDRE) to b.D (FDRE) in Part",)
+
+
+def test_each_miss_is_a_sentence():
+    chained = Depth(4, 3, ("in Sum", "$auto$ff.cc:1:slice$7.Q (FDRE)", "total[3] (FDRE)", "n (LUT6)", "b.D (FDRE)"))
+    found = judge(total=Area(lut=310_001, uram=105, dsp=1341), chains=chained, ports=Depth(2, 2, ("a", "b")))
+    assert found.misses == (
+        "hotrail_mlp: 310,001 LUT, 1 more than the standard shell's 310,000 (100.0 %)",
+        "hotrail_mlp: 105 URAM, 1 more than the standard shell's 104 (101.0 %)",
+        "hotrail_mlp: 3 carry chains between registers, 2 more than 300 MHz allow (1), from total[3] (FDRE) to "
+        "b.D (FDRE) in Sum",
+        "hotrail_mlp: 2 LUT levels and 2 carry chains at its ports, where 300 MHz allow 6 and 1, a to b",
+    )
+    assert found.notes == ("hotrail_mlp: 1,341 DSP are 100.0 % of the standard shell's, over the 75 % that a core "
+                           "should stay below",)
+
+
+def test_instances_add_up():
+    found = judge(total=Area(lut=160_000, bram36=310.5), instances=2)
+    assert found.used["lut"] == 320_000
+    assert found.misses == (
+        "2 x hotrail_mlp: 320,000 LUT, 10,000 more than the standard shell's 310,000 (103.2 %)",
+        "2 x hotrail_mlp: 621 BRAM36, 1 more than the standard shell's 620 (100.2 %)")
+
+
+def test_table_shows_what_is_known():
+    head, rows = judge(core="emb").table()
+    assert head == ["", "hotrail_emb", "of the standard shell", "of the bare chip", "SCRec's core"]
+    assert {len(row) for row in rows} == {len(head)} and [row[0] for row in rows] == list(RESOURCES.values())
+    assert rows[0] == ["LUT", "1,000", "0.3 % of 310,000", "0.2 % of 522,720", "not stated"]
+    assert rows[4] == ["DSP", "10", "0.7 % of 1,341", "0.5 % of 1,968", "1,734"]
+    assert judge(core="hotline").table()[0][-1] == "of the bare chip"
+    told = judge().as_dict()["percent"]
+    assert told["flat"] == budgets()["flat"].missing and "no published budget" in told["flat"]
+
+
+def test_one_source_of_budgets():
+    standard = budgets()["standard"]
+    assert synth.SHELL is standard.resources and area.SHARE == standard.share
+    for budget in budgets().values():
+        assert budget.source or budget.missing, budget
+        assert isinstance(budget, Budget) and (set(budget.resources) == set(RESOURCES) or budget.missing)
+    for key, limit in standard.resources.items():
+        assert limit < budgets()["chip"].resources[key]
+    # SCRec's cores fit the bare chip and not the shell.
+    for core in ("emb", "mlp"):
+        theirs = peer(core)
+        assert all(number <= budgets()["chip"].resources[key] for key, number in theirs.items())
+        assert any(number > standard.resources[key] for key, number in theirs.items())
+    assert card().clocks_mhz[0] == max(card().clocks_mhz) == 300
+
+
+def test_measures_with_yosys(tmp_path, monkeypatch):
+    """Yosys itself on a circuit of seven LUTs; the cores take minutes."""
+    monkeypatch.setattr(gate, "build_folder", lambda: tmp_path)
+    report = gate.measure(SimpleNamespace(name="tree"), {"tree.v": TREE})
+    assert (report.total.lut, report.total.ff, report.worst.levels) == (7, 37, 2)
+    assert (tmp_path / "synth").is_dir()

@@ -1,0 +1,35 @@
+"""The tiny preset's cores as Vitis kernels, converted once: in this process by core, on disk for the next one."""
+
+import hashlib
+import json
+import os
+from functools import cache
+
+from fpga.vitis.description import RtlKernel, describe
+from gen import config, verilator, verilog
+from gen.cores import CORES
+
+PRESET = "tiny"
+KERNELS = tuple(name for name in config.load(PRESET).cores if CORES[name].is_kernel)
+
+
+@cache
+def converted(core: str) -> tuple[dict, dict]:
+    """Verilog by file name and metadata, as fpga.vitis.description.prepare gets them from gen.verilog."""
+    component = CORES[core].kernel(config.load(PRESET).cores[core])
+    component._MustUse__used = True
+    name = f"hotrail_{core}"
+    label = json.dumps([name, component.key(), verilator._sources()])
+    path = verilator.CACHE / "converted" / f"{hashlib.sha256(label.encode()).hexdigest()[:24]}.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_suffix(f".{os.getpid()}")
+        staged.write_text(json.dumps(verilog.convert(component, name)))
+        staged.rename(path)
+    return tuple(json.loads(path.read_text()))
+
+
+def prepared(core: str) -> tuple[RtlKernel, dict[str, str]]:
+    """What fpga.vitis.description.prepare("tiny", core) gives."""
+    texts, metadata = converted(core)
+    return describe(core, PRESET, metadata), dict(texts)
