@@ -130,6 +130,14 @@ def test_gaps_between_positions(drive):
     assert not play.wrong and it.error is None and play.seen == 100
 
 
+def test_positions_begin_again_at_nought():
+    """The last page ends at 2**30 to the beat: what the core reads is 0."""
+    content = data(4)
+    play = Play(content, [0, 1, 2, 3], positions(4, POSITIONS - 4 * BEATS))
+    it = play.run(ArraySource(np.frombuffer(content, np.uint8)))
+    assert not play.wrong and it.done and play.words[1] == 0
+
+
 def test_an_array_feeds_the_same_ring():
     content = data(16)
     play = Play(content, [n * 7 % 16 for n in range(120)], positions(120))
