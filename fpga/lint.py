@@ -1,18 +1,22 @@
 """Second opinions on the Verilog: Verilator, Yosys and Icarus; each accepted warning is named in a file."""
 
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gen.tools import environment, verilator, yosys
-from gen.verilog import children, interface
+from gen.config import Preset
+from gen.cores import CORES
+from gen.tools import build_folder, environment, verilator, yosys
+from gen.verilog import children, emit, interface
 
-__all__ = ["Finding", "Waiver", "WAIVERS", "check", "waivers"]
+__all__ = ["Finding", "Waiver", "WAIVERS", "check", "of_presets", "waivers"]
 
 PORTS = "ports_of_parts.v"
 WAIVERS = Path(__file__).parent / "waivers.toml"
@@ -86,6 +90,26 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
         else:
             waiver.met += 1
     return left
+
+
+def of_presets(presets: Sequence[Preset], accepted: list[Waiver]) -> Iterator[tuple[str, list[Finding]]]:
+    """Writes the Verilog of every core and checks it: (preset/core, findings), in order, a processor for each core.
+    Counts in `accepted` as `check` does."""
+    asked = [(preset.name, core, config) for preset in presets for core, config in preset.cores.items()]
+    with ProcessPoolExecutor(max(1, min(os.cpu_count() or 1, len(asked)))) as pool:
+        done = [pool.submit(_of_core, *item, accepted) for item in asked]
+        for (preset, core, _), item in zip(asked, done, strict=True):
+            left, met = item.result()
+            for waiver, count in zip(accepted, met, strict=True):
+                waiver.met += count
+            yield f"{preset}/{core}", left
+
+
+def _of_core(preset: str, core: str, config: object, accepted: list[Waiver]) -> tuple[list[Finding], list[int]]:
+    """What is found, and how often each waiver was met, in a process of its own."""
+    fresh = [Waiver(waiver.tool, waiver.name, waiver.match, waiver.reason) for waiver in accepted]
+    built = emit(CORES[core].unit(config), f"hotrail_{core}", build_folder() / preset)
+    return check(built.files, built.top, fresh), [waiver.met for waiver in fresh]
 
 
 def tools() -> dict[str, bool]:

@@ -92,20 +92,19 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-def convert(component: Any, *, names: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
-    """`gen.verilog.convert` with TOP as the top's name, remembered for the project's own units that have a
-    `key()`.
+def convert(component: Any, *, names: bool = False, top: str = TOP) -> tuple[dict[str, str], dict[str, Any]]:
+    """`gen.verilog.convert`, remembered for the project's own units that have a `key()`. top: the top's name.
 
     Amaranth takes seconds for a large unit and the same one is asked for many times."""
     kind = type(component)
     if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
-        return verilog.convert(component, TOP, names=names)
-    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), names, _sources()])
+        return verilog.convert(component, top, names=names)
+    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), top, names, _sources()])
     path = CACHE / "converted" / f"{hashlib.sha256(label.encode()).hexdigest()[:24]}.json"
     if path.exists():
         texts, metadata = json.loads(path.read_text())
     else:
-        texts, metadata = verilog.convert(component, TOP, names=names)
+        texts, metadata = verilog.convert(component, top, names=names)
         path.parent.mkdir(parents=True, exist_ok=True)
         staged = path.with_suffix(f".{os.getpid()}")
         staged.write_text(json.dumps([texts, metadata]))
@@ -162,9 +161,11 @@ def build(
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     out = folder / "obj" / target
     with _locked(CACHE / "locks" / digest):
-        stamp = folder / "built.json"
-        if stamp.exists() and out.exists() and not fresh:
-            return Built(folder, out, json.loads(stamp.read_text())["build_seconds"], True)
+        # The name is for people: the same content may have been built under another one.
+        for held in [] if fresh else [folder, *CACHE.glob(f"*-{digest}")]:
+            stamp = held / "built.json"
+            if stamp.exists() and (held / "obj" / target).exists():
+                return Built(held, held / "obj" / target, json.loads(stamp.read_text())["build_seconds"], True)
         shutil.rmtree(folder, ignore_errors=True)
         source = folder / "verilog"
         source.mkdir(parents=True)
@@ -182,7 +183,7 @@ def build(
         files = [*units, "ports.vlt", *sorted(texts)]
         _compile(folder, source, flags, files, opt, cflags)
         seconds = time.monotonic() - start
-        stamp.write_text(
+        (folder / "built.json").write_text(
             json.dumps({"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()})
         )
         return Built(folder, out, seconds, False)

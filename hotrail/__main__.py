@@ -47,23 +47,16 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
 def lint(preset: tuple[str, ...]) -> None:
     """Checks the Verilog of PRESET with Verilator, Yosys and Icarus; only waived warnings may remain."""
     from fpga import lint as checks
-    from gen.cores import CORES
-    from gen.verilog import emit
 
     accepted = checks.waivers()
     bad = 0
     asked = [tool for tool, there in checks.tools().items() if there]
-    for chosen in _presets(preset):
-        for name, config in chosen.cores.items():
-            built = emit(CORES[name].unit(config), f"hotrail_{name}", build_folder() / chosen.name)
-            left = checks.check(built.files, built.top, accepted)
-            bad += len(left)
-            click.echo(
-                f"{chosen.name}/{name}: {', '.join(asked)}: "
-                + (f"{len(left)} findings" if left else "nothing but what is waived")
-            )
-            for finding in left[:40]:
-                click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
+    for name, left in checks.of_presets(list(_presets(preset)), accepted):
+        bad += len(left)
+        said = f"{len(left)} findings" if left else "nothing but what is waived"
+        click.echo(f"{name}: {', '.join(asked)}: {said}")
+        for finding in left[:40]:
+            click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
     if "icarus" not in asked:
         click.echo("Icarus is not installed and was left out (apt-get install iverilog).")
     for waiver in accepted:
@@ -190,6 +183,24 @@ def cards(sysfs: Path) -> None:
     found = discover.cards(sysfs)
     click.echo(report.text(found, discover.loose(sysfs)))
     sys.exit(0 if found else 1)
+
+
+@main.command()
+@click.argument("core", default="emb")
+@click.option("--preset", default="tiny", show_default=True, help="The preset whose core it is.")
+@click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
+@click.option("--seeds", default=1, show_default=True, help="Placements to try until one meets the clock.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the files [build/ecp5/...].")
+def ecp5(core: str, preset: str, board: str, seeds: int, out: Path | None) -> None:
+    """Bitstream of CORE (or `none`) on a board with an ECP5, by open tools alone; takes long."""
+    from fpga import ecp5 as flow
+    from fpga.board import EcpBoard
+    try:
+        layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset, out=out,
+                           seeds=max(1, seeds), say=click.echo)
+    except (ValueError, flow.Ecp5Error) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo("\n".join(flow.lines(layout)))
 
 
 for command in packaging.COMMANDS:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fpga.card import CardHang, ErrorResponse, Faults
+from fpga.card import CardHang, CardViolation, ErrorResponse, Faults
 
 FILL = 0xAA             # what lies in the outputs before a run
 UNTOUCHED = FILL * 0x01010101
@@ -25,10 +25,12 @@ class FaultyBench:
     """A card and the oracle beside it.
 
     A core's own has `start(run)`, `expected(run)` (the oracle's result and outputs), `compare(run, told, outputs)`
-    (which returns the cycles) and `kept(run)` (buffers by name that a run must not change). tried: faults by kind.
+    (which returns the cycles) and `kept(run)` (buffers by name that a run must not change); where it leaves more than
+    one buffer of outputs, `left(run)` and `cut(run, told, outputs)`. tried: faults by kind.
     """
 
     limit = 200_000     # cycles that any run stays below
+    ports = PORTS
 
     def __init__(self, opened, kernel, config, tried):
         self.card, self.kernel, self.config, self.tried = opened, kernel, config, tried
@@ -62,11 +64,18 @@ class FaultyBench:
         block = self.card.read(self.buffers["result"], np.uint32)
         told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0)
                 for v in self.kernel.result}
-        outputs = self.card.read(self.buffers["outputs"], np.uint32)[:run.outputs_beats * self.config.words]
         for name, data in self.kept(run).items():
             if data.size:
                 assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
-        return told, outputs
+        return told, self.left(run)
+
+    def left(self, run):
+        """What the run has written."""
+        return self.card.read(self.buffers["outputs"], np.uint32)[:run.outputs_beats * self.config.words]
+
+    def serve(self, run, cycles):
+        """Lets so many cycles pass."""
+        self.card.step(int(cycles))
 
     def same(self, run):
         """Runs it on both; what they make of it is the same. Returns the cycles."""
@@ -84,6 +93,13 @@ class FaultyBench:
         untouched = (beats == UNTOUCHED).all(axis=1)
         assert (untouched | (beats == right).all(axis=1)).all()
         return untouched & (right != UNTOUCHED).any(axis=1)
+
+    def cut(self, run, told, outputs):
+        """After a run that was cut short: what is there is right, and all of it if the run ended well. Returns whether
+        something is missing."""
+        missing = self.whole(run, outputs).any()
+        assert told["code"] or not missing
+        return missing
 
     def refused(self, run, place):
         """Runs a program with a mistake: code and place are the oracle's, what is written is right or untouched, or
@@ -130,7 +146,7 @@ class FaultyBench:
         self.same(run)
         counters = self.card.counters()
         past = {"read": "read", "write": "written"}
-        return {(port, way): counters[f"{port}.beats_{past[way]}"] for port, way in PORTS}
+        return {(port, way): counters[f"{port}.beats_{past[way]}"] for port, way in self.ports}
 
     def error_code(self, way):
         return self.codes["READ_ERROR" if way == "read" else "WRITE_ERROR"]
@@ -139,15 +155,16 @@ class FaultyBench:
         """On beats all over the run. An error on the last `progress` beats before the result block, or on the block,
         comes too late to be told in it. Yields what is told."""
         total = self.beats(run)[port, way]
-        late = total - 4 * self.kernel.final_words // self.config.beat_bytes - progress
+        block = 4 * self.kernel.final_words // self.config.beat_bytes if port == "m00_axi" else 0
+        late = total - block - progress if block else total
         for number, beat in enumerate(np.unique(np.linspace(0, total - 1, count_of(count)).astype(int))):
             response = ("SLVERR", "DECERR")[number & 1]
             self.card.set_faults(Faults(errors=(ErrorResponse(port, way, response, beat=int(beat)),)))
             self.start(run)
             told, outputs = self.finish(run)
-            missing = self.whole(run, outputs)
-            assert told["code"] == self.error_code(way) or way == "write" and beat >= late and not missing.any(), (
-                int(beat), told)
+            missing = self.cut(run, told, outputs)
+            assert told["code"] == self.error_code(way) or way == "write" and beat >= late and not missing, (
+                int(beat), total, told)
             yield told
             self.mend(run)
             self.tried["error responses"] += 1
@@ -155,12 +172,12 @@ class FaultyBench:
     def abort(self, run, at):
         """Aborts it in a cycle; everything or nothing of each beat is there, and all of it if the run ended well."""
         self.start(run)
-        self.card.step(int(at))
+        self.serve(run, at)
         self.card.abort()
-        told, outputs = self.finish(run)
+        self.card.wait(self.limit)
+        told, outputs = self.collect(run)
         assert told["code"] in (0, self.codes["ABORTED"]), told
-        missing = self.whole(run, outputs)
-        assert told["code"] or not missing.any()
+        self.cut(run, told, outputs)
         self.mend(run)
         self.tried["aborts"] += 1
 
@@ -171,7 +188,7 @@ class FaultyBench:
     def resets(self, run, cycles, count):
         for at in np.linspace(1, cycles + 60, count_of(count)).astype(int):
             self.start(run)
-            self.card.step(int(at))
+            self.serve(run, at)
             self.card.reset(2)
             self.mend(run)
             self.tried["resets"] += 1
@@ -181,17 +198,29 @@ class FaultyBench:
         cycles = self.same(run)
         for at in np.linspace(1, cycles, count_of(6)).astype(int):
             self.abort(run, at)
-        for port, way in PORTS:
+        for port, way in self.ports:
             total = self.beats(run)[port, way]
             for beat in (0, total // 3, total // 2):
                 self.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
                                             errors=(ErrorResponse(port, way, beat=beat),)))
                 self.start(run)
                 told, outputs = self.finish(run)
-                assert told["code"] == self.error_code(way)
-                self.whole(run, outputs)
+                assert told["code"] == self.error_code(way), told
+                self.cut(run, told, outputs)
                 self.mend(run)
                 self.tried["with DDR4"] += 1
+
+    def never_written(self, cycles=None):
+        """Waits for a run that reads what nobody wrote: the card names it, and the code and its detail are told."""
+        with pytest.raises(CardViolation) as error:
+            self.card.wait(cycles or self.limit)
+        self.busy = False
+        assert {v.rule for v in error.value.violations} == {"never_written"}
+        block = self.card.read(self.buffers["result"], np.uint32)
+        code, detail = (int(block[self.kernel.value(name).word]) for name in ("code", "detail"))
+        assert code == self.codes["READ_ERROR"]
+        self.tried["never written"] += 1
+        return error.value.violations, detail
 
     def hang(self, run):
         """The card, not the core: too few cycles are an error of their own."""

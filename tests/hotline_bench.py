@@ -1,18 +1,19 @@
 """The Hotline core on the simulated card with a GPU beside it, and the oracle: what its tests share."""
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from fpga import card as cards
-from fpga.card import ErrorResponse, Faults
 from fpga.gpu import GATHERED, Batch, Gpu, Times
 from gen.hotline import Train
 from golden.hotline.train import Memory
 from hw.isa import HOTLINE
 from tests import hotline_logs as make
-from tests.faulty import UNTOUCHED, FaultyBench, count_of
+from tests.faulty import UNTOUCHED, FaultyBench, benches_of
 
 PORTS = [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write"), ("m01_axi", "write")]
 COUNTED = ("instructions", "samples", "accesses", "hits", "popular", "batches_popular", "batches_gathered", "dma_wr",
@@ -83,6 +84,7 @@ class Bench(FaultyBench):
 
     limit = 2_000_000
     limit_cycles = limit
+    ports = PORTS
 
     def __init__(self, tried, memory="ideal", process=False, seed=11, core="hotline", config=make.TINY, opened=None):
         opened = opened or cards.open("sim", core=core, preset=config, memory=memory, process=process)
@@ -123,24 +125,20 @@ class Bench(FaultyBench):
     def serve(self, run, until=None):
         """The GPU at work, until the core is done, or for so many cycles."""
         if until is not None or run.most is None or run.most:
-            self.gpu.serve(self, run.how, None, most=run.most, until=until)
+            self.gpu.serve(self, run.how, None, most=run.most, until=None if until is None else int(until))
 
     def finish(self, run, cycles=None):
         if cycles is None:      # with too few of them the GPU does not come to anything
             self.serve(run)
         return super().finish(run, cycles)
 
-    def collect(self, run):
-        self.busy = False
-        block = self.card.read(self.buffers["result"], np.uint32)
-        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0)
-                for v in HOTLINE.result}
-        for name, data in (("inputs", run.inputs), ("hot", run.hot), ("program", run.words)):
-            if data.size:
-                assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
+    def kept(self, run):
+        return {"program": run.words, "inputs": run.inputs, "hot": run.hot}
+
+    def left(self, run):
         mailbox = self.card.read(self.buffers["mailbox"], np.uint32)[:run.mailbox_beats * self.words]
         rows = self.card.read(self.buffers["rows"], np.uint32)[:run.rows.size]
-        return told, SimpleNamespace(mailbox=mailbox, rows=rows)
+        return SimpleNamespace(mailbox=mailbox, rows=rows)
 
     def expected(self, run):
         """What the oracle makes of it where mini-batches come in the order in which the GPU took them."""
@@ -180,12 +178,11 @@ class Bench(FaultyBench):
         self.result = result
         return told["cycles"]
 
-    def partly(self, run, told, left):
-        """After a run that was cut short: mini-batches that were taken are right, rows are as before or after one of
-        their updates, and all of it is there if the run ended well."""
+    def cut(self, run, told, left):
+        """Mini-batches that were taken are right, rows are as before or after one of their updates."""
         if told["code"] == 0:
             self.compare(run, told, left)
-            return
+            return False
         result, _ = self.taken(run)
         rows, layout = left.rows.reshape(-1, self.words), run.log.layout
         states = {}
@@ -205,6 +202,7 @@ class Bench(FaultyBench):
                            (before[place + beat], *(new[beat] for new in versions))), place
         assert told["finished"] == len(self.gpu.finished) <= told["dealt"]
         assert told["dealt"] >= len(self.seen)
+        return False        # which mini-batches had to be dealt cannot be said
 
     def refused(self, run, place=("code", "instruction", "detail")):
         """Runs something with a mistake: code and place are the oracle's."""
@@ -213,62 +211,35 @@ class Bench(FaultyBench):
         result, _ = self.taken(run)
         assert result.code and told["code"], told
         assert {name: told[name] for name in place} == {name: getattr(result, name) for name in place}
-        self.partly(run, told, left)
+        self.cut(run, told, left)
         return told, result
 
-    def abort(self, run, at):
-        self.start(run)
-        self.serve(run, int(at))
-        self.card.abort()
-        self.card.wait(self.limit)
-        told, left = self.collect(run)
-        assert told["code"] in (0, self.codes["ABORTED"]), told
-        self.partly(run, told, left)
-        self.mend(run)
-        self.tried["aborts"] += 1
 
-    def resets(self, run, cycles, count):
-        for at in np.linspace(1, cycles + 60, count_of(count)).astype(int):
-            self.start(run)
-            self.serve(run, int(at))
-            self.card.reset(2)
-            self.mend(run)
-            self.tried["resets"] += 1
+tried: Counter = Counter()      # faults by kind, of all files
 
-    def beats(self, run):
-        self.card.clear()
-        self.same(run)
-        counters, past = self.card.counters(), {"read": "read", "write": "written"}
-        return {(port, way): counters[f"{port}.beats_{past[way]}"] for port, way in PORTS}
 
-    def error_responses(self, run, port, way, count, progress):
-        """On beats all over the run. An error on the last beats before the result block, or on the block, comes too
-        late to be told in it. Yields what is told."""
-        total = self.beats(run)[port, way]
-        late = total - 4 * HOTLINE.final_words // self.config.beat_bytes - progress if port == "m00_axi" else total
-        for number, beat in enumerate(np.unique(np.linspace(0, total - 1, count_of(count)).astype(int))):
-            response = ("SLVERR", "DECERR")[number & 1]
-            self.card.set_faults(Faults(errors=(ErrorResponse(port, way, response, beat=int(beat)),)))
-            self.start(run)
-            told, left = self.finish(run)
-            assert told["code"] == self.error_code(way) or way == "write" and beat >= late, (int(beat), total, told)
-            self.partly(run, told, left)
-            yield told
-            self.mend(run)
-            self.tried["error responses"] += 1
+def mixed(pooled, **options):
+    """Learns, saves, deals: popular and gathered mini-batches, rows that several of them share."""
+    log = make.log(21, 130, rows=(300, 200, 20), dim=11, exponent=0.8, **options)
+    return run_of(log, Train(6, 3, -0.25, pooled), 0.4)
 
-    def some_of_each(self, run):
-        cycles = self.same(run)
-        for at in np.linspace(1, cycles, count_of(6)).astype(int):
-            self.abort(run, at)
-        for port, way in PORTS:
-            total = self.beats(run)[port, way]
-            for beat in (0, total // 3, total // 2):
-                self.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
-                                            errors=(ErrorResponse(port, way, beat=beat),)))
-                self.start(run)
-                told, left = self.finish(run)
-                assert told["code"] == self.error_code(way), told
-                self.partly(run, told, left)
-                self.mend(run)
-                self.tried["with DDR4"] += 1
+
+RUNS = {"rows": mixed(False), "pooled": mixed(True, bag=3)}
+
+
+def fixtures():
+    """The fixtures `benches`, `bench` and `standing` of a file: cards by memory, the one that faults are tried on,
+    and what they are tried on with its cycles."""
+    benches = benches_of(lambda memory="ideal", **options: Bench(tried, memory, **options), tried, "Hotline",
+                         "HOTRAIL_HOTLINE_FAULTS")
+
+    @pytest.fixture
+    def bench(benches):
+        return benches(seed=5)
+
+    @pytest.fixture(scope="module", params=RUNS)
+    def standing(benches, request):
+        run = RUNS[request.param]
+        return run, benches(seed=5).same(run)
+
+    return benches, bench, standing

@@ -3,6 +3,7 @@
 import pytest
 
 from fpga import lint
+from gen.config import Preset, load
 from gen.verilog import emit
 from hw.stream import SkidBuffer
 
@@ -82,6 +83,20 @@ def test_waiver_file_wrong(tmp_path, text, message):
     with pytest.raises(ValueError) as error:
         lint.waivers(path)
     assert str(error.value) == message
+
+
+def test_presets_are_checked_side_by_side(tmp_path, monkeypatch):
+    """In order, waivers counted over all of them; what is not waived is told of the core that has it."""
+    monkeypatch.setattr(lint, "build_folder", lambda: tmp_path)
+    tiny, accepted = load("tiny").cores, lint.waivers()
+    presets = [Preset("one", "", {"tt": tiny["tt"]}), Preset("two", "", {"tt": tiny["tt"]})]
+    assert list(lint.of_presets(presets, accepted)) == [("one/tt", []), ("two/tt", [])]
+    files = {path.relative_to(tmp_path / "one") for path in (tmp_path / "one").glob("*.v")}
+    assert files and files == {path.relative_to(tmp_path / "two") for path in (tmp_path / "two").glob("*.v")}
+    met = [waiver.met for waiver in accepted]
+    assert sum(met) and not any(count % 2 for count in met)
+    (_, found), = lint.of_presets(presets[:1], [])
+    assert len(found) == sum(met) // 2
 
 
 def test_shipped_waivers_suffice_for_a_unit(tmp_path):

@@ -58,6 +58,11 @@ def test_values_and_seed(tmp_path, monkeypatch):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+def test_a_model_is_built_once_whatever_it_is_called():
+    first, again = runner.build(Unit(), "runner_unit"), runner.build(Unit(), "runner_by_another_name")
+    assert again.cached and again.folder == first.folder and again.binary == first.binary
+
+
 def test_wrong_number_of_tests(tmp_path, monkeypatch):
     module = write(tmp_path, monkeypatch, PASSES, "bench_count")
     with pytest.raises(AssertionError, match="bench_count ran 1 tests, 2 were expected: one"):
