@@ -14,7 +14,7 @@ INSTANCES ?= 1
 KERNEL = --clock $(CLOCK) --instances $(INSTANCES) $(FLAGS)
 ONE    = $(or $(PRESET),smartssd) $(or $(CORE),emb)
 
-.PHONY: help setup verilog test regress demo bench lint package xo bitstream clean
+.PHONY: help setup verilog test regress demo bench lint package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
@@ -25,6 +25,7 @@ help:
 	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd CORE=emb CLOCK=300)"
 	@echo "make xo         one of them and its .xo, with AMD Vivado"
 	@echo "make bitstream  one of them and its .xclbin, with AMD Vitis (TARGET=hw|hw_emu PLATFORM=...)"
+	@echo "make bitstream-ecp5  the tiny EMB core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"
 	@echo "make setup      only the environment, .venv"
 	@echo "make clean      removes build/ and .venv"
 
@@ -62,6 +63,9 @@ xo: $(READY)
 
 bitstream: $(READY)
 	@$(RUN) bitstream $(ONE) $(KERNEL) --target $(TARGET) --platform $(PLATFORM)
+
+bitstream-ecp5: $(READY)
+	@$(RUN) ecp5
 
 clean:
 	rm -rf build $(VENV) hotrail.egg-info

@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +47,7 @@ class Ecp5Error(RuntimeError):
 
 @dataclass(frozen=True)
 class Layout:
-    """A placed and routed board.
+    """A placed and routed board. `file` is the bitstream, `path` the first and last cell of the longest path.
 
     used: resource -> (used, there), in nextpnr's words. parts: part of the board -> cells of each type, before
     packing. fmax: clock -> (MHz reached, MHz wanted). seconds: of mapping (0 when it came from the cache), and of
@@ -94,17 +94,24 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
                 report; seeds: how many placements are tried until one meets the clock, seed 1 first; say: takes a
                 line of progress
     Returns     Layout; beside the bitstream lie the constraints, the mapped netlist, nextpnr's report and logs
-    Raises      Ecp5Error: the tools are missing, the design does not fit, or misses its clock; nothing is left in
+                What was made before of the same netlist by the same tools is taken as it is
+    Raises      Ecp5Error: the tools are missing, the design does not fit, or misses its clock; there is no
                 `out`/<board>.bit then
     """
     if find_spec(TOOLS) is None:
         raise Ecp5Error("nextpnr for the ECP5 is not installed: pip install 'hotrail[ecp5]', or make setup")
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"{board.name}.bit"
-    file.unlink(missing_ok=True)
     mapped, spent = _mapped(texts, top, board, out, say)
+    pins = constraints(board)
+    key = hashlib.sha256(json.dumps([mapped.name, pins, asdict(board.part), tools()]).encode()).hexdigest()
+    known = _known(out / "layout.json", key, board, file)
+    if known is not None:
+        say(f"placing and routing: as before, {file}")
+        return known
+    file.unlink(missing_ok=True)
     parts = _parts(json.loads(mapped.read_text())["modules"][BOARD_TOP]["cells"])
-    (out / "board.lpf").write_text(constraints(board))
+    (out / "board.lpf").write_text(pins)
     best: Layout | None = None
     for seed in range(1, seeds + 1):
         found = _placed(board, core, seed, out, mapped, parts, spent, file, say)
@@ -113,13 +120,29 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
         if found.met:
             _tool("ecppack", "ecppack", [f"routed-{seed}.config", "--bit", file.name + ".part", "--compress"], out)
             (out / (file.name + ".part")).replace(file)
+            kept = {name: value for name, value in asdict(found).items() if name not in ("board", "file")}
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            (out / "layout.json").write_text(json.dumps({"key": key, "sha256": digest, **kept}, indent=1) + "\n")
             say(f"bitstream: {file}, {file.stat().st_size:,} bytes")
             return found
     assert best is not None
-    reached, wanted = best.clock
-    raise Ecp5Error(f"timing: the clock reaches {reached:.1f} MHz, {board.name} wants {wanted:g} MHz"
+    raise Ecp5Error(f"timing: the clock reaches {best.clock[0]:.1f} MHz, {board.name} wants "
+                    f"{board.clock.core_mhz:g} MHz"
                     + (f" (best of {seeds} placements)" if seeds > 1 else "")
                     + f"; the longest path: {' -> '.join(best.path) or 'not told'}")
+
+
+def _known(path: Path, key: str, board: EcpBoard, file: Path) -> Layout | None:
+    """The layout of an earlier run of the same netlist by the same tools, while its bitstream is still there."""
+    if not path.exists() or not file.exists():
+        return None
+    told = json.loads(path.read_text())
+    if told.pop("key") != key or told.pop("sha256") != hashlib.sha256(file.read_bytes()).hexdigest():
+        return None
+    for name in ("used", "fmax"):
+        told[name] = {kind: tuple(pair) for kind, pair in told[name].items()}
+    return Layout(**{**told, "board": board, "file": file, "path": tuple(told["path"]),
+                     "seconds": tuple(told["seconds"])})
 
 
 # ---- mapping ----
@@ -160,8 +183,8 @@ def _mapped(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path,
 def _pll(board: EcpBoard, out: Path) -> str:
     """Verilog of a PLL from the oscillator to the core's clock, by ecppll; the frequency has to come out exactly."""
     clock = board.clock
-    log = _tool("ecppll", "ecppll", ["-i", f"{clock.oscillator_mhz:g}", "-o", f"{clock.core_mhz:g}", "-f", "pll.v", "-n",
-                                     PLL], out)
+    asked = ["-i", f"{clock.oscillator_mhz:g}", "-o", f"{clock.core_mhz:g}", "-f", "pll.v", "-n", PLL]
+    log = _tool("ecppll", "ecppll", asked, out)
     found = re.search(r"clkout0 frequency: ([0-9.]+) MHz", log)
     if not found or abs(float(found[1]) - clock.core_mhz) > 1e-3 * clock.core_mhz:
         raise Ecp5Error(f"the PLL makes {found[1] if found else 'no'} MHz of {clock.oscillator_mhz:g}, "
@@ -176,7 +199,7 @@ def _parts(cells: Mapping[str, Any]) -> dict[str, dict[str, int]]:
         if cell["type"].startswith("$"):    # notes about scopes
             continue
         steps = name.split(".")
-        part = steps[1] if len(steps) > 2 and steps[0] == "board" else "top"
+        part = steps[1].split("$")[0] if len(steps) > 2 and steps[0] == "board" else "top"
         found.setdefault(part, Counter())[cell["type"]] += 1
     return {part: dict(sorted(count.items())) for part, count in sorted(found.items())}
 
@@ -289,7 +312,8 @@ def lines(layout: Layout) -> Iterator[str]:
         if shown:
             yield f"  {name:13s} {shown}"
     for name, (reached, wanted) in layout.fmax.items():
-        yield f"  {'clock':13s} {name}: {reached:.2f} MHz, wanted {wanted:g}: {'met' if reached >= wanted else 'MISSED'}"
+        verdict = "met" if reached >= wanted else "MISSED"
+        yield f"  {'clock':13s} {name}: {reached:.2f} MHz, wanted {wanted:g}: {verdict}"
     mapping, placing = layout.seconds
     yield (f"  seed {layout.seed}; mapping {mapping / 60:.1f} min, placing and routing {placing / 60:.1f} min, "
            f"{layout.peak_bytes / 2**30:.2f} GB")

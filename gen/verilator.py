@@ -92,20 +92,19 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-def convert(component: Any, *, names: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
-    """`gen.verilog.convert` with TOP as the top's name, remembered for the project's own units that have a
-    `key()`.
+def convert(component: Any, *, names: bool = False, top: str = TOP) -> tuple[dict[str, str], dict[str, Any]]:
+    """`gen.verilog.convert`, remembered for the project's own units that have a `key()`. top: the top's name.
 
     Amaranth takes seconds for a large unit and the same one is asked for many times."""
     kind = type(component)
     if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
-        return verilog.convert(component, TOP, names=names)
-    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), names, _sources()])
+        return verilog.convert(component, top, names=names)
+    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), top, names, _sources()])
     path = CACHE / "converted" / f"{hashlib.sha256(label.encode()).hexdigest()[:24]}.json"
     if path.exists():
         texts, metadata = json.loads(path.read_text())
     else:
-        texts, metadata = verilog.convert(component, TOP, names=names)
+        texts, metadata = verilog.convert(component, top, names=names)
         path.parent.mkdir(parents=True, exist_ok=True)
         staged = path.with_suffix(f".{os.getpid()}")
         staged.write_text(json.dumps([texts, metadata]))

@@ -185,6 +185,24 @@ def cards(sysfs: Path) -> None:
     sys.exit(0 if found else 1)
 
 
+@main.command()
+@click.argument("core", default="emb")
+@click.option("--preset", default="tiny", show_default=True, help="The preset whose core it is.")
+@click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
+@click.option("--seeds", default=1, show_default=True, help="Placements to try until one meets the clock.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the files [build/ecp5/...].")
+def ecp5(core: str, preset: str, board: str, seeds: int, out: Path | None) -> None:
+    """Bitstream of CORE (or `none`) on a board with an ECP5, by open tools alone; takes long."""
+    from fpga import ecp5 as flow
+    from fpga.board import EcpBoard
+    try:
+        layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset, out=out,
+                           seeds=max(1, seeds), say=click.echo)
+    except (ValueError, flow.Ecp5Error) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo("\n".join(flow.lines(layout)))
+
+
 for command in packaging.COMMANDS:
     main.add_command(command)
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PLATFORM = "xilinx_u2_gen3x4_xdma_gc_2_202110_1"
 NOOP = "libxrt_noop.so.2"
 HEADERS = next((path for path in (Path("/usr/include/xrt"), Path("/opt/xilinx/xrt/include"))
-                if (path / "xrt/xrt_kernel.h").exists()), Path("/none"))
+                if (path / "xrt/xrt_kernel.h").exists() and Path("/usr/include/uuid/uuid.h").exists()), None)
 
 
 @cache

@@ -48,7 +48,8 @@ async def smoke(dut):
     await host.send(b"W\x04\x00\x00\x00\x01\x00\x78\x56\x34\x12" + binascii.crc_hqx(
         b"W\x04\x00\x00\x00\x01\x00\x78\x56\x34\x12", 0xFFFF).to_bytes(2, "big"))
     assert await host.reply(3) == b"\x00" + binascii.crc_hqx(b"\x00", 0xFFFF).to_bytes(2, "big")
-    await host.send(b"R\x04\x00\x00\x00\x01\x00" + binascii.crc_hqx(b"R\x04\x00\x00\x00\x01\x00", 0xFFFF).to_bytes(2, "big"))
+    asked = b"R\x04\x00\x00\x00\x01\x00"
+    await host.send(asked + binascii.crc_hqx(asked, 0xFFFF).to_bytes(2, "big"))
     answer = b"\x00\x78\x56\x34\x12"
     assert await host.reply(7) == answer + binascii.crc_hqx(answer, 0xFFFF).to_bytes(2, "big")
     assert await host.read(BOARD_BASE, 3) == [IDENTITY, MEMORY_BYTES, 0]

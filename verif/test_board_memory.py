@@ -162,7 +162,8 @@ async def reset_midstream(dut):
     masters, host = await _begin(dut)
     content = await _fill(masters, draw)
     for _ in range(15):
-        tasks = [cocotb.start_soon(masters[0].read(0, 256)), cocotb.start_soon(masters[1].write(1024, content[1024:1280]))]
+        tasks = [cocotb.start_soon(masters[0].read(0, 256)),
+                 cocotb.start_soon(masters[1].write(1024, content[1024:1280]))]
         await ClockCycles(dut.clk, draw.randint(1, 45))
         for task in tasks:
             task.cancel()

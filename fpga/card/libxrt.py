@@ -1,6 +1,6 @@
 """XRT's C API by ctypes: found, declared, and made to say in one sentence what did not work.
 
-Source: xrt_device.h, xrt_bo.h, xrt_kernel.h and ert.h of XRT 2022.1 (2.13); the same calls are in XRT 2.11 to 2.16.
+Source: xrt_device.h, xrt_bo.h, xrt_kernel.h and ert.h of XRT 2022.1 (2.13).
 """
 
 import ctypes

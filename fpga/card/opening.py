@@ -10,7 +10,6 @@ from fpga.card.sim import SimCard
 from gen import config
 from gen.cores import CORES
 from gen.headers import KERNELS
-from gen.tools import build_folder
 
 __all__ = ["open"]
 
@@ -38,8 +37,8 @@ def open(
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
                 for the device's timing, "ideal" for a fixed latency and every bandwidth; process: the card lives in a
                 process of its own, so that several work at the same time
-                xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>/hotrail_<core>.xclbin; index: the
-                card's number in `hotrail cards`; bdf: its PCIe address instead
+                xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin; index:
+                the card's number in `hotrail cards`; bdf: its PCIe address instead
     Raises      CardError: the sentence; ConfigError: device or preset; RuntimeError: the model cannot be built
     """
     if kind not in ("sim", "xrt"):
@@ -79,6 +78,7 @@ def _settings(core: str, preset: Any) -> tuple[Any, str]:
 def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, device: Device, *, index: int,
               bdf: str, process: bool) -> Card:
     from fpga.card.xrt import XrtCard
+    from fpga.vitis.toolchain import image
 
     if core not in KERNELS:
         raise CardError(f"core {core!r} is no kernel by itself; {', '.join(KERNELS)} are")
@@ -87,7 +87,7 @@ def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, 
     if xclbin is None:
         if not preset:
             raise CardError("the xclbin must be named where the preset is a configuration")
-        xclbin = build_folder() / preset / "vitis" / core / f"hotrail_{core}.xclbin"
+        xclbin = image(preset, core)
         if not xclbin.is_file():
             raise CardError(f"there is no {xclbin}: link it (`make bitstream`), or name another with xclbin=")
     return XrtCard(xclbin, core, index=index, bdf=bdf, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,

@@ -15,7 +15,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from fpga.vitis import schema
-from fpga.vitis.checks import archive, component, headers, kernelxml, link, ports, registers, source, tcl
+from fpga.vitis.checks import (
+    archive,
+    component,
+    headers,
+    hosts,
+    kernelxml,
+    link,
+    ports,
+    registers,
+    source,
+    tcl,
+)
 from fpga.vitis.checks.expected import Expected, expected
 from fpga.vitis.checks.manifest import FILE, Manifest, inventory, manifest
 
@@ -74,7 +85,7 @@ def _contents(told: Manifest, files: Mapping[str, bytes]) -> Iterator[Finding]:
     if "kernel.xml" in files:
         yield from _kernel_xml(files["kernel.xml"], wanted, top, told.vlnv)
     if "component.xml" in files:
-        yield from _component_xml(files["component.xml"], wanted, top, told.vlnv, names, _numbers(told.config))
+        yield from _component_xml(files["component.xml"], wanted, top, told.vlnv, names, tuple(told.config.items()))
     if "package.tcl" in texts:
         yield from _by("Tcl run", tcl.package_tcl(texts["package.tcl"], wanted, top, told.vlnv, names, told.config))
     if "link.cfg" in texts:
@@ -84,16 +95,14 @@ def _contents(told: Manifest, files: Mapping[str, bytes]) -> Iterator[Finding]:
                              (f"{wanted.core}.md", "table reader", headers.reference)):
         if name in texts:
             yield from _by(by, reader(texts[name], wanted))
+    if hosts.FILE in texts:
+        header = texts.get(f"{wanted.kernel}.h", "")
+        yield from _by("host reader", hosts.host(texts[hosts.FILE], header, wanted))
     if f"{wanted.kernel}.xo" in files:
         yield from _by("zip reader", archive.archive(files[f"{wanted.kernel}.xo"], wanted, told.vlnv, files))
     for name, text in texts.items():
         if name.startswith("xgui/"):
             yield from _by("form reader", archive.form(name, text))
-
-
-def _numbers(config: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
-    """The whole numbers of a configuration, as a key."""
-    return tuple((name, value) for name, value in config.items() if isinstance(value, int))
 
 
 @lru_cache(maxsize=8)       # each entry holds all of a core's Verilog

@@ -27,6 +27,7 @@ from fpga.vitis.description import RtlKernel, prepare
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import link_cfg
+from fpga.vitis.ports import check_ports
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.shells import card
 from fpga.vitis.xgui import xgui, xgui_path
@@ -100,7 +101,7 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
         text = json.dumps(_manifest(kernel, folder, clock_mhz, instances, told), indent=1) + "\n"
         (folder / MANIFEST).write_text(text)
-        if faults := check(folder):
+        if faults := [*check_ports(kernel, texts), *check(folder)]:
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, judged)
 
@@ -110,9 +111,8 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
-    host = Path(__file__).parents[1] / "host" / _HOSTS.get(kernel.core, "")
-    if host.is_file():
-        found["host.cpp"] = host.read_bytes()
+    if kernel.core in _HOSTS:
+        found["host.cpp"] = (Path(__file__).parents[1] / "host" / _HOSTS[kernel.core]).read_bytes()
     return found
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from fpga.vitis.flow import LINK, Package
 from fpga.vitis.scripts import SCRIPT, SOURCES
 from fpga.vitis.shells import card
+from gen.tools import build_folder
 
-__all__ = ["TARGETS", "VitisError", "VitisMissing", "bitstream", "find_platform", "find_tools", "xo"]
+__all__ = ["TARGETS", "VitisError", "VitisMissing", "bitstream", "find_platform", "find_tools", "image", "xo"]
 
 TARGETS = ("hw", "hw_emu")
 _VERSION = re.compile(r"\bv(20\d\d\.\d)")
@@ -113,6 +114,11 @@ def bitstream(made: Package, target: str, platform: str, *, say: Say = print) ->
     _run("package", [str(tools["v++"]), "-p", *common, "--temp_dir", "_x", "--log_dir", "logs", "--report_dir",
                      "reports", "--package.out_dir", "package", "-o", final.name, linked.name], folder, final, say)
     return final
+
+
+def image(preset: str, core: str) -> Path:
+    """Where `bitstream` leaves the .xclbin for the card, unless the package lies elsewhere."""
+    return build_folder() / preset / "vitis" / f"{core}-hw" / f"hotrail_{core}.xclbin"
 
 
 def _needed(made: Package, names: tuple[str, ...], platform: str = "") -> dict[str, Path]:

@@ -140,7 +140,8 @@ class BoardMemory(wiring.Component):
         want, grant = Signal(name=f"{name}_read"), Signal(name=f"{name}_read_granted")
         active, at, left, response, step = self._burst(
             m, f"{name}_read", bus.arvalid, bus.arready, bus.araddr, bus.arlen, bus.arsize, bus.arburst)
-        coming, last, answer = Signal(name=f"{name}_coming"), Signal(name=f"{name}_last"), Signal(2, name=f"{name}_resp")
+        coming, last = Signal(name=f"{name}_coming"), Signal(name=f"{name}_last")
+        answer = Signal(2, name=f"{name}_resp")
         m.d.comb += [bus.arready.eq(~active), want.eq(active & ~coming & (~bus.rvalid | bus.rready))]
         m.d.sync += coming.eq(grant)
         with m.If(bus.arvalid & bus.arready):

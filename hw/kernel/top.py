@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from hw.place import place
 
@@ -20,6 +20,7 @@ class VitisKernel(wiring.Component):
     Members     the core's, with one underscore where the core's Verilog has two: `m00_axi_awaddr`,
                 `s_axi_control_wdata`; `interrupt`; ap_rst_n: In, low while the kernel is held; the clock is `ap_clk`
     Timing      wires; the reset reaches the core 2 cycles after `ap_rst_n`, so that its fan-out begins at a register
+    Handshake   the core's; for those 2 cycles more the control slave is not ready, so that no access is lost in them
     Reset       that of the core; it holds the core from configuration on until `ap_rst_n` is high
     Raises      TypeError: the core describes no kernel
     Golden      the core's          Tests  verif/test_vitis_top.py
@@ -45,5 +46,8 @@ class VitisKernel(wiring.Component):
         place(m, platform, "core", self.core, reset=held[1])
         for path, member, inner in self.core.signature.flatten(self.core):
             outer = getattr(self, "_".join(map(str, path)))
-            m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
+            if path[0] == "s_axi_control" and path[-1].endswith("ready") and member.flow == Out:
+                m.d.comb += outer.eq(inner & ~held[1])
+            else:
+                m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
         return m

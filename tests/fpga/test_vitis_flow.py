@@ -116,6 +116,11 @@ def test_package_is_complete(tmp_path):
     assert list(made.folder.parent.iterdir()) == [made.folder]
 
 
+def test_package_of_emb_has_its_host(tmp_path):
+    folder = flow.package("tiny", "emb", out=tmp_path).folder
+    assert (folder / "host.cpp").read_bytes() == (Path(flow.__file__).parents[1] / "host/emb_bags.cpp").read_bytes()
+
+
 def test_package_is_the_same_twice_and_replaces_the_last(tmp_path):
     first = files(make(tmp_path / "a").folder)
     folder = make(tmp_path / "b", clock_mhz=200, instances=3, experimental_xo=True).folder

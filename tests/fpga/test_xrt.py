@@ -265,7 +265,7 @@ def double(sources):
 
 
 @xrt_noop.needed
-@pytest.mark.skipif(not xrt_noop.HEADERS.is_dir(), reason="XRT's headers are missing (apt-get install libxrt-dev)")
+@pytest.mark.skipif(not xrt_noop.HEADERS, reason="XRT's headers are missing (apt-get install libxrt-dev uuid-dev)")
 def test_the_example_host_on_the_noop_shim(tmp_path, sources, image):
     host = compiled(sources, "noop", "-I", str(xrt_noop.HEADERS), "-lxrt_coreutil", "-luuid", "-pthread")
 

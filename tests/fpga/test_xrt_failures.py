@@ -129,14 +129,14 @@ def test_xclbins_for_something_else(machine, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"xclbin": "none"}, "xclbin none cannot be read: No such file or directory"),
-    ({}, "there is no .*/tiny/vitis/emb/hotrail_emb.xclbin: link it .`make bitstream`., or name another with xclbin="),
+    ({}, "there is no .*/tiny/vitis/emb-hw/hotrail_emb.xclbin: link it .`make bitstream`., or name another"),
     ({"preset": config.load("tiny").cores["emb"]}, "the xclbin must be named where the preset is a configuration"),
     ({"core": "tt"}, "core 'tt' is no kernel by itself; emb, mlp, hotline are"),
     ({"core": object()}, "a real card takes the name of a core, not a component"),
     ({"process": True}, "a real card needs no process of its own"),
 ])
 def test_opening_by_kind(options, sentence, tmp_path, monkeypatch):
-    monkeypatch.setattr("fpga.card.opening.build_folder", lambda: tmp_path)
+    monkeypatch.setattr("fpga.vitis.toolchain.build_folder", lambda: tmp_path)
     with pytest.raises(CardError, match=sentence):
         card.open("xrt", **{"preset": "tiny", **options})
 

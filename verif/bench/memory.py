@@ -64,6 +64,18 @@ class CardMemory:
             self.write(address, data)
         return buffer
 
+    def allocate_from(self, address: int) -> None:
+        """Where the next buffer begins."""
+        self._next = address
+
+    def free(self, buffer: Buffer) -> None:
+        """Gives a buffer back: what it held counts as never written."""
+        self.buffers.remove(buffer)
+        self._last = {False: None, True: None}
+        for beat in range(buffer.address // self.beat_bytes, -(-(buffer.address + buffer.size) // self.beat_bytes)):
+            self.beats.pop(beat, None)
+            self._partly.pop(beat, None)
+
     def write(self, address: int, content: bytes) -> None:
         """Writes bytes anywhere, as the host does; nothing is checked."""
         step = self.beat_bytes

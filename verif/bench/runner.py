@@ -180,8 +180,9 @@ def run(
     seed: int = 1,
     only: str | None = None,
     timeout_s: float = 1800,
+    plusargs: Iterable[str] = (),
 ) -> Result:
-    """The second half of `simulate`: runs a built model."""
+    """The second half of `simulate`: runs a built model. plusargs: "+name=value", for the Verilog."""
     import cocotb_tools.config
 
     label = os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" ", 1)[0].rsplit("/", 1)[-1] or test_module
@@ -210,7 +211,7 @@ def run(
     )
     if only:
         settings["COCOTB_TEST_FILTER"] = only
-    command = [str(model.binary), *(["--trace"] if model.waves else [])]
+    command = [str(model.binary), *(["--trace"] if model.waves else []), *plusargs]
     again = _reproduce(test_module, seed)
     start = time.monotonic()
     log = work / "run.log"

@@ -1,6 +1,7 @@
 """component.xml read back: interfaces, registers, ports and files against the Verilog's top and hw.isa."""
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 
 from lxml import etree
 
@@ -32,7 +33,7 @@ TOP = "component"
 
 
 def component_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str, verilog: Collection[str],
-                  config: Mapping[str, object]) -> Iterator[str]:
+                  config: Mapping[str, int]) -> Iterator[str]:
     """What a component.xml says that is not so.
 
     Parameters  verilog: the paths of the Verilog, "src/<module>.v"; config: the core's, for the masters' depths"""
@@ -57,11 +58,16 @@ def component_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str, v
     version = f"{TOP}/vendorExtensions/xilinx:packagingInfo/xilinx:xilinxVersion"
     if found.get(version) not in VIVADO:
         yield f"{FILE}: {version} is {found.pop(version, None)!r}; it must be one of {', '.join(VIVADO)}"
-    wanted = {
-        **_name(expected, vlnv), **_interfaces(top, config), **_spaces(top), **_registers(expected), **_views(expected),
-        **_ports(top), **_choices(), **_files(expected, verilog, vlnv), **_rest(expected, vlnv),
+    yield from compare(FILE, found, _wanted(expected, top, vlnv, tuple(verilog), tuple(config.items())))
+
+
+@lru_cache(maxsize=8)
+def _wanted(expected: Expected, top: Top, vlnv: str, verilog: tuple[str, ...], config: tuple[tuple[str, int], ...]
+            ) -> Facts:
+    return {
+        **_name(expected, vlnv), **_interfaces(top, dict(config)), **_spaces(top), **_registers(expected),
+        **_views(expected), **_ports(top), **_choices(), **_files(expected, verilog, vlnv), **_rest(expected, vlnv),
     }
-    yield from compare(FILE, found, wanted)
 
 
 def _maps(node: etree._Element, interface: str, into: dict[str, str]) -> Iterator[str]:
@@ -98,7 +104,7 @@ def _definition(node: str, kind: str) -> Facts:
                                ("version", "1.0"))}
 
 
-def _interfaces(top: Top, config: Mapping[str, object]) -> Facts:
+def _interfaces(top: Top, config: Mapping[str, int]) -> Facts:
     out: Facts = {}
     buses = [interface.name for interface in top.interfaces]
     parameters: dict[str, dict[str, str]] = {interface.name: _axi(interface, config) for interface in top.interfaces}
@@ -125,7 +131,7 @@ def _interfaces(top: Top, config: Mapping[str, object]) -> Facts:
     return out
 
 
-def _axi(interface: Interface, config: Mapping[str, object]) -> dict[str, str]:
+def _axi(interface: Interface, config: Mapping[str, int]) -> dict[str, str]:
     lite = interface.name == CONTROL
     out = {"PROTOCOL": "AXI4LITE" if lite else "AXI4", "DATA_WIDTH": str(interface.data_bits),
            "ADDR_WIDTH": str(interface.address_bits), "READ_WRITE_MODE": "READ_WRITE"}

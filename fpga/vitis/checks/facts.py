@@ -54,9 +54,13 @@ def flatten(node: etree._Element, prefixes: Mapping[str | None, str], name: str)
     prefixes: what stands before a tag or attribute of a namespace"""
     out: Facts = {}
 
+    known: dict[str, str] = {}
+
     def tag(full: str) -> str:
-        space = etree.QName(full).namespace
-        return prefixes.get(space, f"{{{space}}}") + etree.QName(full).localname
+        if full not in known:
+            space = etree.QName(full).namespace
+            known[full] = prefixes.get(space, f"{{{space}}}") + etree.QName(full).localname
+        return known[full]
 
     def called(element: etree._Element) -> str:
         for key, value in element.attrib.items():

@@ -74,7 +74,7 @@ class Run:
         self.nets: dict[Any, int] = {"0": 0, "1": self.full, "x": 0}
         for _, q in gates.flops:
             self.nets[q] = 0
-        for name, (direction, bits) in gates.ports.items():
+        for name, (direction, _) in gates.ports.items():
             if direction == "input":
                 self.set(name, 0)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fpga.vitis.checks.expected import Expected
-from fpga.vitis.checks.facts import ANY, Facts, compare
+from fpga.vitis.checks.facts import Facts, compare
 from gen.headers import KERNELS
 
 __all__ = ["c_header", "python_header", "reference"]
@@ -27,7 +27,7 @@ def c_header(text: str, expected: Expected) -> Iterator[str]:
     if isinstance(found, str):
         yield f"{file}: the compiler refuses it: {found}"
     else:
-        yield from compare(file, found, _c_wanted(expected))
+        yield from compare(file, found | _comments(text), _c_wanted(expected) | _c_comments(expected))
 
 
 @lru_cache(maxsize=256)
@@ -73,6 +73,24 @@ def _functions(listing: str) -> Facts:
     return {name: "" for name in re.findall(r"(?m)^#define (HOTRAIL_\w+)(?: ?$|\()", listing)}
 
 
+def _comments(text: str) -> Facts:
+    """What the header says of each macro and each field of the result."""
+    rows = re.findall(r"(?m)^(?:#define|    uint\d+_t) (\w+)[ ;]+(?:\S+ +)?/\* (.*) \*/$", text)
+    return {f"comment of {name}": about for name, about in rows}
+
+
+def _c_comments(expected: Expected) -> Facts:
+    kernel, upper = KERNELS[expected.core], f"HOTRAIL_{expected.core.upper()}"
+    out = {f"ARG_{a.name}": f"{a.about} ({a.bus.removesuffix('_axi')})" if a.pointer else a.about
+           for a in expected.arguments}
+    out |= {f"REG_{r.name}": f"{r.access}: {r.about}" for r in expected.registers}
+    out |= {i.name: i.about for i in kernel.instructions} | {f"CODE_{c.name}": c.about for c in kernel.codes}
+    out |= {f"{f.name}_WORD": f.about for f in kernel.fields}
+    out |= {f"RESULT_{v.name}": "byte offset" for v in kernel.result}
+    return {f"comment of {upper}_{name.upper()}": about for name, about in out.items()} | {
+        f"comment of {v.name}": v.about for v in kernel.result}
+
+
 def _reason(log: str) -> str:
     lines = [line for line in log.splitlines() if "error" in line] or ["no reason given"]
     return lines[0]
@@ -96,7 +114,8 @@ def _c_wanted(expected: Expected) -> Facts:
         rest = 0xA5A5A5A5 & ~mask
         out[f"set {field.name.upper()}"] = f"{rest | mask:08x} {rest:08x}"
     out |= {f"{upper}_{name.upper()}": str(number) for name, number in numbers.items()}
-    out |= {f"sizeof {lower}_instruction": str(4 * kernel.words), f"sizeof {lower}_result": str(4 * kernel.result_words)}
+    out |= {f"sizeof {lower}_{name}": str(4 * words)
+            for name, words in (("instruction", kernel.words), ("result", kernel.result_words))}
     return out | {f"{lower}_result.{v.name}": f"{v.bits // 8} at {4 * v.word}" for v in kernel.result}
 
 
@@ -141,7 +160,7 @@ def _spread(values: dict[str, Any]) -> Facts:
 
 
 def _encodes(encode: Any, core: str) -> Iterator[str]:
-    """Tries `encode` with the highest value of each field, and with one more."""
+    """Tries `encode` with the lowest and the highest value of each field, and with those beside them."""
     kernel = KERNELS[core]
     if not callable(encode):
         yield "there is no function encode"
@@ -151,23 +170,25 @@ def _encodes(encode: Any, core: str) -> Iterator[str]:
         if field.name == "opcode":
             continue
         highest = (1 << field.bits) - 1
-        want = [0] * kernel.words
-        want[0] = opcode
-        want[field.word] |= highest << field.low
-        try:
-            got = encode(name, **{field.name: highest})
-        except Exception as error:
-            got = f"{type(error).__name__}: {error}"
-        if got != want:
-            yield f"encode({name!r}, {field.name}={highest}) gives {got}, not {want}"
-        try:
-            encode(name, **{field.name: highest + 1})
-        except ValueError:
-            continue
-        except Exception as error:
-            yield f"encode({name!r}, {field.name}={highest + 1}) raises {type(error).__name__}, not ValueError"
-        else:
-            yield f"encode({name!r}, {field.name}={highest + 1}) takes a value that does not fit"
+        for value in (0, highest):
+            want = [0] * kernel.words
+            want[0] = opcode
+            want[field.word] |= value << field.low
+            try:
+                got = encode(name, **{field.name: value})
+            except Exception as error:
+                got = f"{type(error).__name__}: {error}"
+            if got != want:
+                yield f"encode({name!r}, {field.name}={value}) gives {got}, not {want}"
+        for value in (-1, highest + 1):
+            try:
+                encode(name, **{field.name: value})
+            except ValueError:
+                continue
+            except Exception as error:
+                yield f"encode({name!r}, {field.name}={value}) raises {type(error).__name__}, not ValueError"
+            else:
+                yield f"encode({name!r}, {field.name}={value}) takes a value that does not fit"
 
 
 # -- The page: its tables.
@@ -180,7 +201,8 @@ def reference(text: str, expected: Expected) -> Iterator[str]:
 def _tables(text: str) -> Facts:
     """Every row of every table by its heading, its name (the cell in backquotes, else the second) and its column."""
     out: Facts = {}
-    heading, columns = "", []
+    heading = ""
+    columns: list[str] = []
     for line in text.splitlines():
         if match := re.match(r"#+ (.*)", line):
             heading, columns = match[1], []
@@ -220,21 +242,21 @@ def _page(expected: Expected) -> Facts:
 
     for a in expected.arguments:
         row("Arguments", a.name, byte_offset=hex(a.offset), name=a.name, bits=8 * a.bytes,
-            port=a.bus.removesuffix("_axi") if a.pointer else "", what=ANY)
+            port=a.bus.removesuffix("_axi") if a.pointer else "", what=a.about)
     for r in expected.registers:
-        row("Arguments", r.name, byte_offset=hex(r.offset), name=r.name, bits=f"32, {r.access}", port="", what=ANY)
+        row("Arguments", r.name, byte_offset=hex(r.offset), name=r.name, bits=f"32, {r.access}", port="", what=r.about)
     for i in kernel.instructions:
-        for name in ("opcode", *(use.field for use in i.uses)):
+        for name, about in (("opcode", str(i.opcode)), *((use.field, use.about) for use in i.uses)):
             field = kernel.field(name)
             whole = (1 << field.bits) - 1
             highest = field.limit or (whole if field.maximum is None else field.maximum)
             row(f"{i.opcode} {i.name}", name, word=field.word, bits=f"{field.low + field.bits - 1}..{field.low}",
                 field=name, allowed="" if (field.minimum, highest) == (0, whole) else f"{field.minimum}..{highest}",
-                what=i.opcode if name == "opcode" else ANY)
+                what=about or field.about)
     for v in kernel.result:
-        row("Result block", v.name, byte_offset=4 * v.word, bits=v.bits, name=v.name, kind=v.kind, what=ANY)
+        row("Result block", v.name, byte_offset=4 * v.word, bits=v.bits, name=v.name, kind=v.kind, what=v.about)
     for c in kernel.codes:
-        row("Codes", c.name, code=c.code, name=c.name, names=", ".join(c.place), what=ANY)
+        row("Codes", c.name, code=c.code, name=c.name, names=", ".join(c.place), what=c.about)
     out |= {"states": _numbered(kernel.states), "words": str(kernel.words),
             "result block": f"{4 * kernel.result_words} {4 * kernel.final_words}"}
     return out | ({"devices": _numbered(kernel.devices)} if kernel.devices else {})

@@ -22,8 +22,8 @@ def kernel_xml(data: bytes, expected: Expected, top: Top | None, vlnv: str) -> I
     order = [argument.get("name") for argument in root.iter("arg")]
     if order != [argument.name for argument in expected.arguments]:
         yield f"{FILE}: the arguments stand in the order {', '.join(map(str, order))}; their ids say another"
-    ranges = [(found.get(f"root/kernel[{expected.kernel}]/args/arg[{a.name}]@offset", ""), a) for a in expected.arguments]
-    for text, argument in ranges:
+    for argument in expected.arguments:
+        text = found.get(f"root/kernel[{expected.kernel}]/args/arg[{argument.name}]@offset", "")
         if text.lower().startswith("0x") and int(text, 16) + argument.bytes > CONTROL_BYTES:
             yield f"{FILE}: argument {argument.name} at {text} passes the end of {CONTROL}"
 

@@ -60,6 +60,10 @@ def link(text: str, expected: Expected, instances: int) -> Iterator[str]:
     ports = [f"{name}.{bus}" for name in names for bus in expected.masters]
     if len(ports) > MOST_PORTS:
         yield f"{FILE}: nk={wanted} has {len(ports)} masters; the platform has {MOST_PORTS} ports"
+    for name in names:
+        tags = {banks[port] for port in ports if port in banks and port.startswith(f"{name}.")}
+        if len(tags) > 1:
+            yield f"{FILE}: {name} has its masters on {', '.join(sorted(tags))}; a buffer of one is the other's too"
     for port in ports:
         if port not in banks:
             yield f"{FILE}: {port} has no bank: its line sp={port}:bank0 is missing"

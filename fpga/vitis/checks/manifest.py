@@ -20,12 +20,12 @@ PART, PLATFORM = "xcku15p-ffva1156-2LV-e", "xilinx_u2_gen3x4_xdma_gc_2_202110_1"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the other checks need of a package.json."""
+    """What the other checks need of a package.json. `config`: the numbers of the core's configuration."""
 
     core: str
     vlnv: str
     instances: int
-    config: Mapping[str, Any] = field(hash=False)
+    config: Mapping[str, int] = field(hash=False)
     files: Mapping[str, str] = field(hash=False)
 
 
@@ -42,7 +42,7 @@ def manifest(data: bytes | None) -> tuple[Manifest | None, list[str]]:
     out = [f"{FILE}: {key} is {told[key]!r}; it must be a {_called(kind)}" if key in told else
            f"{FILE}: {key} is missing" for key, kind in _KEYS.items() if not isinstance(told.get(key), kind)]
     out += [f"{FILE}: {key} does not belong there" for key in told if key not in _KEYS]
-    core = told.get("core")
+    core = str(told.get("core"))
     if core not in KERNELS:
         return None, [*out, f"{FILE}: core is {core!r}; it must be one of {', '.join(KERNELS)}"]
     kernel, vlnv, config = f"hotrail_{core}", told.get("vlnv"), told.get("config")
@@ -55,7 +55,8 @@ def manifest(data: bytes | None) -> tuple[Manifest | None, list[str]]:
     out += [f"{FILE}: {key} is {told.get(key)!r}; the card's is {value!r}"
             for key, value in (("part", PART), ("platform", PLATFORM)) if told.get(key) != value]
     files, instances = told.get("files"), told.get("instances")
-    return Manifest(core, vlnv, instances if isinstance(instances, int) else 1, config if isinstance(config, dict) else {},
+    numbers = {key: value for key, value in config.items() if type(value) is int} if isinstance(config, dict) else {}
+    return Manifest(core, vlnv, instances if isinstance(instances, int) else 1, numbers,
                     files if isinstance(files, dict) else {}), out
 
 

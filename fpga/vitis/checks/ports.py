@@ -86,14 +86,13 @@ def rules(texts: Mapping[str, str], expected: Expected) -> Iterator[str]:
             yield f"{file}: port {name} belongs to no interface"
 
 
-def depths(interface: Interface, config: Mapping[str, object]) -> dict[str, str]:
-    """What the interconnect must be told of a master; `config`: the core's."""
+def depths(interface: Interface, config: Mapping[str, int]) -> dict[str, str]:
+    """What the interconnect must be told of a master; `config`: the core's numbers."""
     out = {"MAX_BURST_LENGTH": str(min(256, 8 * PAGE_BYTES // max(1, interface.data_bits))),
            "SUPPORTS_NARROW_BURST": "0"}
     for way in ("READ", "WRITE"):
-        depth = config.get(f"{way.lower()}s_in_flight")
-        if isinstance(depth, int):
-            out[f"NUM_{way}_OUTSTANDING"] = str(min(OUTSTANDING_MOST, depth))
+        if f"{way.lower()}s_in_flight" in config:
+            out[f"NUM_{way}_OUTSTANDING"] = str(min(OUTSTANDING_MOST, config[f"{way.lower()}s_in_flight"]))
     return out
 
 

@@ -129,7 +129,8 @@ def _write(run: Run, offsets: list[int], data: list[int], strobe: list[int]) -> 
     run.set("bus__wdata", data)
     run.set("bus__wstrb", strobe)
     run.set("bus__bready", 1)
-    waits, answered, seen = {"aw", "w"}, False, {}
+    waits, answered = {"aw", "w"}, False
+    seen: dict[str, int] = {}
     left = PATIENCE
     while left:
         left -= 1

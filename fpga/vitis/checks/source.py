@@ -85,8 +85,8 @@ def _bits(high: str, low: str) -> int:
 def hierarchy(texts: Mapping[str, str], top: str) -> Iterator[str]:
     """What is wrong with the files, given by path and text, as one design under the module `top`.
 
-    Each file begins with the module that it is named after, and with `<name>.` begin the others; every part is there
-    and connected to all its ports in their width and to the clock, and nothing lies there that the top does not need."""
+    Each file begins with the module that it is named after, and with `<name>.` begin the others; every part is there,
+    connected to all its ports in their width and to the clock; and nothing lies there that the top does not need."""
     modules: dict[str, Module] = {}
     homes: dict[str, str] = {}
     for name, text in texts.items():

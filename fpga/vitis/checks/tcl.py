@@ -23,10 +23,18 @@ FILE = "package.tcl"
 PART = "xcku15p-ffva1156-2LV-e"
 _FLAGS = {"-force", "-norecurse", "-import_files", "-quiet", "-kernel", "-delete"}
 Call = tuple[str, ...]
+# What Vivado can do without an error, that the script must end with one at.
+_FAULTS = {
+    "dropped": "a file that Vivado left out of the kernel", "added": "a file in the kernel that was not given",
+    "lost": "packaged files that are not on disk", "ungrouped": "a kernel without file groups",
+    "topless": "another module as top", "blind": "an interface that Vivado does not recognise",
+    "unpacked": "package_xo making no .xo", "absent": "a file missing in src/",
+}
 
 _RECORDERS = r"""
 set recorder(out) [open [lindex $argv 1] w]
 set recorder(script) [lindex $argv 0]
+set recorder(fault) [lindex $argv 2]
 set recorder(files) {}
 proc note {words} {
     set line {}
@@ -45,14 +53,18 @@ proc unknown {command args} {
     note [list $command {*}$args]
     if {[regexp {^ipx::add_(\w+)$} $command -> kind]} {
         set object "[lindex $args 1]/$kind\[[lindex $args 0]\]"
+        if {[info exists "::recorder(made $object)"]} { error "$object is there already" }
         set "::recorder(made $object)" 1
         return $object
     }
     if {$command eq "ipx::get_files"} {
         set found {}
         foreach file $::recorder(files) { lappend found "file/src/[file tail $file]" }
+        if {$::recorder(fault) eq "dropped"} { set found [lrange $found 1 end] }
+        if {$::recorder(fault) eq "added"} { lappend found file/src/stranger.v }
         return $found
     }
+    if {$command eq "ipx::get_file_groups" && $::recorder(fault) eq "ungrouped"} { return "" }
     if {$command eq "ipx::get_file_groups"} { return "core/file_group\[[lindex $args 0]\]" }
     if {[regexp {^ipx::get_(\w+)s$} $command -> kind]} {
         set object "[option $args -of_objects]/$kind\[[lindex $args 0]\]"
@@ -63,22 +75,31 @@ proc unknown {command args} {
         ipx::infer_bus_interface {
             set name [lindex $args 0 0]
             if {[llength [lindex $args 0]] > 1} { set name [string range $name 0 [expr {[string last _ $name] - 1}]] }
-            set "::recorder(made core/bus_interface\[$name\])" 1
+            if {$::recorder(fault) ne "blind"} { set "::recorder(made core/bus_interface\[$name\])" 1 }
         }
         get_filesets { return "fileset/[lindex $args 0]" }
         set_property { set "::recorder(is [lindex $args 2],[lindex $args 0])" [lindex $args 1] }
         get_property {
+            if {[lindex $args 0] eq "top" && $::recorder(fault) eq "topless"} { return other }
             set key "is [lindex $args 1],[lindex $args 0]"
             if {[string match file/* [lindex $args 1]]} { return [string range [lindex $args 1] 5 end] }
             return [expr {[info exists ::recorder($key)] ? $::recorder($key) : ""}]
         }
         add_files { lappend ::recorder(files) [lindex $args end] }
         ipx::package_project {
-            foreach file $::recorder(files) { touch [file join [option $args -root_dir] src [file tail $file]] }
+            touch [file join [option $args -root_dir] src stranger.v]
+            if {$::recorder(fault) ne "lost"} {
+                foreach file $::recorder(files) { touch [file join [option $args -root_dir] src [file tail $file]] }
+            }
         }
-        package_xo { touch [option $args -xo_path] }
+        package_xo { if {$::recorder(fault) ne "unpacked"} { touch [option $args -xo_path] } }
     }
     return ""
+}
+if {$recorder(fault) eq "inferred"} {
+    foreach object {bus_interface[ap_clk] bus_interface[ap_rst_n] bus_interface[s_axi_control] bus_interface[m00_axi]
+        bus_interface[ap_rst_n]/bus_parameter[POLARITY] memory_map[s_axi_control]
+        memory_map[s_axi_control]/address_block[reg0]} { set "recorder(made core/$object)" 1 }
 }
 set argv {}
 set argc 0
@@ -88,7 +109,7 @@ close $recorder(out)
 
 
 def package_tcl(text: str, expected: Expected, top: Top | None, vlnv: str, verilog: Collection[str],
-                config: Mapping[str, object]) -> Iterator[str]:
+                config: Mapping[str, int]) -> Iterator[str]:
     """What a package.tcl does that it should not, or leaves out.
 
     Parameters  verilog: the paths of the Verilog, "src/<module>.v"; config: the core's, for the masters' depths"""
@@ -104,23 +125,28 @@ def package_tcl(text: str, expected: Expected, top: Top | None, vlnv: str, veril
         return
     yield from compare(FILE, _facts(calls), _wanted(expected, top, vlnv, verilog, config))
     yield from _order(calls)
+    for fault, what in _FAULTS.items():
+        if not isinstance(_calls(text, tuple(verilog), fault), str):
+            yield f"{FILE}: the script does not notice {what}"
+    if isinstance(ends := _calls(text, tuple(verilog), "inferred"), str):
+        yield f"{FILE}: where Vivado has inferred the interfaces, the script ends with an error: {ends}"
 
 
 @lru_cache(maxsize=256)
-def _calls(text: str, verilog: tuple[str, ...]) -> tuple[Call, ...] | str:
+def _calls(text: str, verilog: tuple[str, ...], fault: str = "") -> tuple[Call, ...] | str:
     """What the script calls, run beside empty files of these names; or the error it ends with."""
     with tempfile.TemporaryDirectory() as folder:
         here, work = Path(folder) / "here", Path(folder) / "work"
         for path in (here / "src", work):
             path.mkdir(parents=True)
-        for name in verilog:
+        for name in verilog[fault == "absent":]:
             (here / "src" / name).touch()
         (here / "kernel.xml").touch()
         (here / FILE).write_text(text)
         (work / "recorders.tcl").write_text(_RECORDERS)
         try:
-            run = subprocess.run(["tclsh", "recorders.tcl", str(here / FILE), "calls"], cwd=work, text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
+            run = subprocess.run(["tclsh", "recorders.tcl", str(here / FILE), "calls", fault], cwd=work, text=True,
+                                 capture_output=True, timeout=30)
         except subprocess.TimeoutExpired:
             return "it does not end"
         if run.returncode:
@@ -130,8 +156,8 @@ def _calls(text: str, verilog: tuple[str, ...]) -> tuple[Call, ...] | str:
     calls = []
     for line in lines:
         words = [bytes.fromhex(word[1:]).decode() for word in line.split()]
-        for path, name in where:
-            words = [word.replace(path, name) for word in words]
+        for real, name in where:
+            words = [word.replace(real, name) for word in words]
         calls.append(tuple(words))
     return tuple(calls)
 
@@ -151,6 +177,11 @@ def _split(call: Call) -> tuple[dict[str, str], list[str]]:
     return options, words
 
 
+def _bus(ports: list[str]) -> str:
+    """The interface that ports belong to by their names."""
+    return "".join(ports[:1]) if len(ports) < 2 else ports[0].rpartition("_")[0]
+
+
 def _facts(calls: tuple[Call, ...]) -> Facts:
     out: Facts = {}
 
@@ -166,7 +197,7 @@ def _facts(calls: tuple[Call, ...]) -> Facts:
             put(f"{words[1]}/{name.removeprefix('ipx::add_')}[{words[0]}]", "made")
         elif name == "ipx::infer_bus_interface" and len(words) == 3:
             ports = words[0].split()
-            bus = ports[0] if len(ports) == 1 else ports[0].rpartition("_")[0]
+            bus = _bus(ports)
             put(f"{words[2]}/bus_interface[{bus}]", words[1])
             put(f"{words[2]}/bus_interface[{bus}]: ports", " ".join(sorted(ports)))
         elif name == "ipx::associate_bus_interfaces":
@@ -183,7 +214,7 @@ def _facts(calls: tuple[Call, ...]) -> Facts:
     return out
 
 
-def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], config: Mapping[str, object]) -> Facts:
+def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], config: Mapping[str, int]) -> Facts:
     vendor, library, kernel, version = vlnv.split(":")
     out: Facts = {f"file {name}": "HERE/src" for name in verilog}
     out |= {
@@ -212,7 +243,7 @@ def _wanted(expected: Expected, top: Top, vlnv: str, verilog: Collection[str], c
     return out | _interfaces(top, config) | _registers(expected)
 
 
-def _interfaces(top: Top, config: Mapping[str, object]) -> Facts:
+def _interfaces(top: Top, config: Mapping[str, int]) -> Facts:
     out: Facts = {"association of reset": f"-clock {CLOCK} -reset {RESET}"}
 
     def parameter(bus: str, name: str, value: str) -> None:
@@ -267,8 +298,7 @@ def _order(calls: tuple[Call, ...]) -> Iterator[str]:
     for at in tops:
         if not last.get("add_files", -1) < at < first.get("update_compile_order", len(names)):
             yield f"{FILE}: top must be set after add_files and before update_compile_order"
-    made = {bus[0] if len(bus) == 1 else bus[0].rpartition("_")[0]: at for at, call in enumerate(calls)
-            if call[0] == "ipx::infer_bus_interface" and (bus := call[1].split())}
+    made = {_bus(call[1].split()): at for at, call in enumerate(calls) if call[0] == "ipx::infer_bus_interface"}
     for at, call in enumerate(calls):
         bus = _split(call)[0].get("-busif", "") if call[0] == "ipx::associate_bus_interfaces" else ""
         if made.get(bus, -1) > at:

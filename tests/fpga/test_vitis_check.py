@@ -1,0 +1,184 @@
+"""The checker of a package: silent on sound packages, and not on any of the mutations of tests/mutations."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from fpga.vitis.check import check, findings
+from fpga.vitis.checks import facts, gates, source, tcl
+from fpga.vitis.checks.expected import expected
+from gen.headers import KERNELS
+from gen.tools import build_folder
+from tests.mutations import fuzz, survey
+from tests.mutations.changes import Mutation, sign
+from tests.mutations.survey import MUTATIONS, PAGE, STEPS
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return survey.package("emb", tmp_path_factory.mktemp("sound"))
+
+
+@pytest.mark.parametrize("core", KERNELS)
+def test_sound_packages_have_no_faults(core, tmp_path):
+    assert check(survey.package(core, tmp_path)) == []
+
+
+def test_every_mutation_is_found(sound, tmp_path):
+    """And is found in the file at fault; the page's table is the one that comes out."""
+    assert check(sound) == []
+    outcomes = [(mutation, survey.attempt(mutation, sound, tmp_path)) for mutation in MUTATIONS]
+    page = build_folder() / "vitis_mutations.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join(["# Mutations of a package", "", *survey.rows(outcomes, sentences=True), ""]))
+    missed = [mutation.name for mutation, found in outcomes if not survey.blamed(mutation, found)]
+    assert not missed, f"not found: {missed}; all that was said is in {page}"
+    text = PAGE.read_text()
+    listed = re.findall(r"(?m)^\| (.*?) \| .* \| .* \|$", survey_part(text, "mutations"))[2:]
+    assert listed == [mutation.name for mutation in MUTATIONS], \
+        f"write {PAGE.name} again: python -m tests.mutations.survey"
+    # Without tclsh or the standard's schemas a fault is found by fewer.
+    for (mutation, found), row in zip(outcomes, survey_part(text, "mutations").splitlines()[2:]):
+        assert {finding.by for finding in survey.blamed(mutation, found)} <= set(row.split(" | ")[2][:-2].split(", "))
+
+
+def survey_part(text, name):
+    return text.split(f"<!-- {name} begin -->\n")[1].split(f"<!-- {name} end -->")[0]
+
+
+def test_mutations_are_many_and_of_every_file(sound):
+    names = [mutation.name for mutation in MUTATIONS]
+    assert len(names) == len(set(names)) and len(names) >= 200
+    files = {path.relative_to(sound).as_posix() for path in sound.rglob("*") if path.is_file()}
+    blamed = {one for mutation in MUTATIONS for one in mutation.file.split("|")}
+    for name in files:
+        assert name in blamed or name.startswith(("src/", "xgui/")), f"no mutation of {name}"
+
+
+def test_a_mutation_that_changes_nothing_is_refused(sound, tmp_path):
+    """A pattern that no longer fits its file must not pass as a mutation that was found."""
+    mutation = Mutation("nothing", "kernel.xml", lambda folder: None)
+    assert survey.attempt(mutation, sound, tmp_path) == []
+    with pytest.raises(LookupError, match="nothing matches 'offset=\"0x11\"'"):
+        survey.attempt(Mutation("x", "kernel.xml", survey.metadata.edit("kernel.xml", ('offset="0x11"', "y"))), sound,
+                       tmp_path)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_blind_changes(sound, name):
+    """One in so many: what is not found is of the harmless kind."""
+    tried, left = fuzz.unseen(sound, name, STEPS[name], first=1)
+    strange = [where for where in left if not re.match(fuzz.HARMLESS[name][0], where)]
+    assert tried >= 4 and not strange
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("name", STEPS)
+def test_all_blind_changes(sound, name):
+    tried, left = fuzz.unseen(sound, name, survey.ALL.get(name, 1))
+    strange = [where for where in left if not re.match(fuzz.HARMLESS[name][0], where)]
+    assert not strange
+    row = f"| {name} | {tried:,} | {len(left)} | {fuzz.HARMLESS[name][1] if left else '-'} |"
+    assert row in PAGE.read_text(), f"write {PAGE.name} again: python -m tests.mutations.survey --all"
+
+
+def test_sentences_name_file_element_and_value(sound, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    path = copy / "kernel.xml"
+    path.write_text(path.read_text().replace('offset="0x24"', 'offset="0x28"'))
+    sign(copy)
+    said = check(copy)
+    assert "kernel.xml: root/kernel[hotrail_emb]/args/arg[inputs]@offset is '0x28'; it must be '0x24'" in said
+    assert [finding.file for finding in findings(copy)] == ["kernel.xml", "hotrail_emb.xo"]
+
+
+def test_what_is_no_package(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere: there is no such folder"):
+        check(tmp_path / "nowhere")
+    assert check(tmp_path) == ["package.json is missing"]
+    (tmp_path / "package.json").write_text("[]")
+    assert check(tmp_path) == ["package.json: it must be an object"]
+    (tmp_path / "package.json").write_text(json.dumps({"core": "emb"}))
+    assert "package.json: vlnv is None; it must be hotrail:RTLKernel:hotrail_emb:<two numbers>" in check(tmp_path)
+
+
+@pytest.mark.parametrize("core", KERNELS)
+def test_offsets_worked_out_anew_are_those_of_hw_isa(core):
+    kernel, found = KERNELS[core], expected(core)
+    assert [(a.name, a.offset, 8 * a.bytes) for a in found.arguments] == [
+        (a.name, a.offset, a.bits) for a in kernel.arguments]
+    assert [(r.name, r.offset) for r in found.registers] == [(r.name, r.offset) for r in kernel.registers]
+    assert (found.abort, found.status) == (kernel.abort, kernel.status)
+    assert found.masters == ("m00_axi", "m01_axi")
+
+
+def test_gates_compute_what_the_verilog_says():
+    text = """module unit(clk, a, b, y, q);
+  input clk;
+  input [3:0] a;
+  input [3:0] b;
+  output [4:0] y;
+  output [3:0] q;
+  reg [3:0] q;
+  assign y = a + b;
+  always @(posedge clk)
+    if (a > b) q <= a ^ q;
+endmodule
+"""
+    lanes = [(a, b) for a in range(16) for b in range(16)]
+    run = gates.gates(text, "unit").run(len(lanes))
+    run.set("a", [a for a, _ in lanes])
+    run.set("b", [b for _, b in lanes])
+    assert run.get("y") == [a + b for a, b in lanes]
+    for state in (lambda a, b: a if a > b else 0, lambda a, b: 0):
+        run.clock()
+        assert run.get("q") == [state(a, b) for a, b in lanes]
+
+
+def test_gates_wrong():
+    with pytest.raises(ValueError, match="a cell \\$_DLATCH_[PN]_, which is neither gate nor flip-flop"):
+        gates.gates("module unit(a, b, q);\n  input a, b;\n  output reg q;\n  always @* if (a) q = b;\nendmodule\n",
+                    "unit")
+    run = gates.gates("module unit(a, y);\n  input a;\n  output y;\n  assign y = a;\nendmodule\n", "unit").run(2)
+    run.set("a", [0, 1])
+    with pytest.raises(ValueError, match="y depends on the address or the data"):
+        run.all("y")
+
+
+def test_verilog_is_read_with_escaped_names():
+    text = """module \\top.one (clk, \\a$1 );
+  input clk;
+  wire clk;
+  input [7:0] \\a$1 ;
+  wire [7:0] \\a$1 ;
+  \\top.two  part (
+    .clk(clk),
+    .\\begin (\\a$1 )
+  );
+endmodule
+"""
+    module, = source.read(text)
+    assert module.name == "top.one" and module.header == ("clk", "a$1")
+    assert module.ports == (source.Port("clk", "in", 1), source.Port("a$1", "in", 8))
+    assert module.instances == (source.Instance("top.two", "part", (("clk", "clk"), ("begin", "a$1"))),)
+
+
+def test_facts_name_what_differs():
+    found, wanted = {"a": "0x10", "b": "x", "c": "1", "e": " "}, {"a": "16", "b": "y", "d": "2", "e": facts.ANY}
+    assert list(facts.compare("f", found, wanted)) == [
+        "f: b is 'x'; it must be 'y'", "f: d is missing; it must be '2'", "f: e is empty",
+        "f: c = '1' does not belong there"]
+
+
+def test_the_script_without_tclsh_is_read(sound):
+    """Its two tables alone: files and registers."""
+    text = (sound / "package.tcl").read_text()
+    wanted, names = expected("emb"), [path.name for path in (sound / "src").iterdir()]
+    assert list(tcl._unrun(text, wanted, names)) == []
+    assert list(tcl._unrun(text.replace("inputs 0x024", "inputs 0x028"), wanted, names)) == [
+        "package.tcl: inputs is '40 64 read-write'; it must be '36 64 read-write'"]
+    assert list(tcl._unrun(text.replace("    Reciprocal.v\n", ""), wanted, names)) == [
+        "package.tcl: sources and src/ differ: Reciprocal.v"]
