@@ -38,10 +38,10 @@ verilog: $(READY)
 	@$(RUN) verilog $(PRESET)
 
 test: $(READY)
-	@$(PY) -m pytest -n $(JOBS)
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal
 
 regress: $(READY)
-	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -n $(JOBS)
+	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -n $(JOBS) --dist worksteal
 
 demo: $(READY)
 	@$(RUN) demo

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card, CardError, SsdStream
 from fpga.card import open as open_card
-from fpga.runs import LIMIT_CYCLES, RunError, Runs
+from fpga.runs import LIMIT_CYCLES, OnCard, RunError, Runs
 from gen.compile import Bags, Compiler, Program
 from gen.config import load
 from gen.headers import KERNELS
@@ -32,7 +32,7 @@ KERNEL = KERNELS["emb"]
 TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
 
 
-class EmbeddingBags:
+class EmbeddingBags(OnCard):
     """Tables on a card.
 
     tables: names differ. card: "sim" opens the simulated one, "xrt" a real one, else an open card whose core is that
@@ -59,7 +59,7 @@ class EmbeddingBags:
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._owned = isinstance(card, str)
-        self.card: Card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
+        self.card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
         self._runs = Runs(self.card, "emb", self.bundle.words, limit_cycles=limit_cycles)
         try:
             self._runs.write("rows", self.bundle.rows)
@@ -69,10 +69,6 @@ class EmbeddingBags:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def last(self) -> dict[str, int]:
-        return self._runs.last
 
     def __call__(self, table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
                  per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
@@ -136,19 +132,6 @@ class EmbeddingBags:
         if not program.count:
             return program.vectors(np.zeros(0, np.uint32))
         return program.vectors(self._runs.read("outputs", program.outputs_beats))
-
-    def close(self) -> None:
-        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
-        if self._owned:
-            self.card.close()
-        else:
-            self._runs.close()
-
-    def __enter__(self) -> "EmbeddingBags":
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.close()
 
     def _run(self, program: Program, requests: Sequence[Bags] = ()) -> None:
         self.program = program

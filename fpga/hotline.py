@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from fpga.card import Card
 from fpga.card import open as open_card
 from fpga.gpu import GATHERED, POPULAR, Batch, Embeddings, Gpu, Model, Times
-from fpga.runs import LIMIT_CYCLES, RunError, Runs
+from fpga.runs import LIMIT_CYCLES, OnCard, RunError, Runs
 from gen.config import load
 from gen.hotline import HotRows, Layout, Position, Table, Train, indices_of
 
@@ -43,7 +43,7 @@ class Trained:
     busy: int
 
 
-class Hotline:
+class Hotline(OnCard):
     """Tables on a card, trained with a GPU.
 
     tables: of one dim; positions: of a sample's indices; payload: words that a sample carries behind them. card: "sim"
@@ -70,7 +70,7 @@ class Hotline:
         self.hot: HotRows = self.layout.hot(self._image)
         self.gpu: Gpu | None = None
         self._owned = isinstance(card, str)
-        self.card: Card = open_card(card, core="hotline", preset=preset, **options) if isinstance(card, str) else card
+        self.card = open_card(card, core="hotline", preset=preset, **options) if isinstance(card, str) else card
         self._runs = Runs(self.card, "hotline", config.words, limit_cycles=limit_cycles)
         try:
             self._values = [table.array.copy() for table in self.layout.tables]
@@ -81,10 +81,6 @@ class Hotline:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def last(self) -> dict[str, int]:
-        return self._runs.last
 
     def learn(self, indices: ArrayLike) -> HotRows:
         """Forgets what is hot, lets the core learn it anew from samples (n, positions), less than 0: none.
@@ -158,19 +154,6 @@ class Hotline:
         if table not in names:
             raise ValueError(f"there is no table {table!r}; there are {', '.join(names)}")
         return self._values[names.index(table)].copy()
-
-    def close(self) -> None:
-        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
-        if self._owned:
-            self.card.close()
-        else:
-            self._runs.close()
-
-    def __enter__(self) -> "Hotline":
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.close()
 
     def _keep(self, embeddings: Embeddings) -> None:
         """The tables as the card and the GPU have them now; the rows' buffer gets the hot ones back."""

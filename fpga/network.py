@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card
 from fpga.card import open as open_card
-from fpga.runs import LIMIT_CYCLES, RunError, Runs
+from fpga.runs import LIMIT_CYCLES, OnCard, RunError, Runs
 from gen.config import load
 from gen.layers import Compiler, Program
 from gen.network import Layer, Model, Network
@@ -75,7 +75,7 @@ class Runner:
         self._runs.close()
 
 
-class MlpNetwork:
+class MlpNetwork(OnCard):
     """A network on a card.
 
     card: "sim" opens the simulated one, else an open card whose core is that of `preset`, which is then not closed
@@ -103,18 +103,15 @@ class MlpNetwork:
         self._programs: dict[int, Program] = {}
         self._is_loaded = False
         self._owned = isinstance(card, str)
-        self.card: Card = open_card(card, core="mlp", preset=preset, **options) if isinstance(card, str) else card
+        self.card = open_card(card, core="mlp", preset=preset, **options) if isinstance(card, str) else card
         self._runner = Runner(self.card, config.words, limit_cycles=limit_cycles)
+        self._runs = self._runner._runs
         try:
             self._runner.weights(self.compiler.weights)
             self._load()
         except BaseException:
             self.close()
             raise
-
-    @property
-    def last(self) -> dict[str, int]:
-        return self._runner.last
 
     def __call__(self, dense: ArrayLike, embeddings: ArrayLike | None = None) -> NDArray[np.float32]:
         """The results (samples, outputs) of dense words (samples, inputs) and features (samples, features, dim).
@@ -131,19 +128,6 @@ class MlpNetwork:
         if not self._is_loaded:
             self._load()
         return self.compiler.results(self._run(program, inputs), count)
-
-    def close(self) -> None:
-        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
-        if self._owned:
-            self.card.close()
-        else:
-            self._runner.close()
-
-    def __enter__(self) -> "MlpNetwork":
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self.close()
 
     def _load(self) -> None:
         program = self.compiler.load

@@ -1,7 +1,7 @@
 """Runs of a core on an open card: its buffers by name, and its result block."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fpga.card import Buffer, Card, CardError
 from gen.headers import KERNELS
 
-__all__ = ["LIMIT_CYCLES", "RunError", "Runs"]
+__all__ = ["LIMIT_CYCLES", "OnCard", "RunError", "Runs"]
 
 LIMIT_CYCLES = 1_000_000_000
 
@@ -116,3 +116,28 @@ class Runs:
         for buffer in self.buffers.values():
             self.card.free(buffer)
         self.buffers = {}
+
+
+class OnCard:
+    """What holds buffers on a card: `with` closes it. _owned: the card was opened here."""
+
+    card: Card
+    _runs: Runs
+    _owned: bool
+
+    @property
+    def last(self) -> dict[str, int]:
+        return self._runs.last
+
+    def close(self) -> None:
+        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
+        if self._owned:
+            self.card.close()
+        else:
+            self._runs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()

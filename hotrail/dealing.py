@@ -1,6 +1,5 @@
 """The report of `hotrail hotline`: one picture and one HTML page that needs no other file."""
 
-import base64
 import html
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from fpga.dealing import Dealing, Run
 from fpga.gpu import GATHERED, POPULAR
-from hotrail.report import COOL, GREEN, INK, SOFT, WARM, styled
+from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
 
 __all__ = ["write"]
 
@@ -24,9 +23,9 @@ def write(dealing: Dealing, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / "hotline.png"
     draw(dealing, picture)
-    page = folder / "index.html"
-    page.write_text(render(dealing, picture.read_bytes()), encoding="utf-8")
-    return page
+    path = folder / "index.html"
+    path.write_text(render(dealing, picture.read_bytes()), encoding="utf-8")
+    return path
 
 
 def draw(dealing: Dealing, path: Path) -> None:
@@ -78,34 +77,18 @@ def _draw_share(axis, dealing: Dealing) -> None:
 
 def render(dealing: Dealing, picture: bytes) -> str:
     """The page as text; `picture` is a PNG that is put inside."""
-    def row(cells: list[str], tag: str = "td") -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
     runs = "\n".join(row([
-        run.name, f"{run.count(POPULAR):,}", f"{run.count(GATHERED):,}", f"{run.counters['dma_rd']:,}",
+        html.escape(run.name), f"{run.count(POPULAR):,}", f"{run.count(GATHERED):,}", f"{run.counters['dma_rd']:,}",
         f"{run.counters['shared']:,}", f"{run.finished[-1]:,}", f"{run.idle:.1%}"]) for run in dealing.runs)
     cut = f" {dealing.cut:,} indices of bags found no room and were left out." if dealing.cut else ""
-    encoded = base64.b64encode(picture).decode()
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>hotrail hotline</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: {INK};
-       max-width: 68rem; margin: 2rem auto; padding: 0 1rem }}
-h1 {{ font-size: 1.5rem }} h2 {{ font-size: 1.1rem; margin-top: 2rem }}
-table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }}
-td, th {{ text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #dde1e6 }}
-td:first-child, th:first-child {{ text-align: left; padding-left: 0 }}
-img {{ width: 100%; margin-top: 1rem }}
-</style></head><body>
-<h1>Popular mini-batches first, the others gathered meanwhile</h1>
+    return page("hotrail hotline", f"""<h1>Popular mini-batches first, the others gathered meanwhile</h1>
 <p>{html.escape(dealing.source)}: {dealing.rows:,} rows in {len(dealing.tables)} tables. The core learned from
 {dealing.learned:,} samples and found {dealing.hot:,} hot rows ({dealing.capacity:,} would have room), which take
 {dealing.share:.1%} of the accesses in the rest of the log; the best {dealing.hot:,} rows in hindsight take
 {dealing.best:.1%}. Of the next {dealing.samples:,} samples {dealing.popular:,}
 ({dealing.popular / dealing.samples:.1%}) need hot rows only: their mini-batches of {dealing.batch} go to the GPU at
 once, while the cold rows of the others are gathered.{cut}</p>
-<img alt="what the GPU does when, and the share of accesses that hot rows take"
- src="data:image/png;base64,{encoded}">
+{inline(picture, "what the GPU does when, and the share of accesses that hot rows take")}
 <h2>The same samples, dealt twice</h2>
 <table>{row(["", "popular mini-batches", "gathered", "cold rows read", "shared", "cycles to the last one's end",
              "GPU idle"], "th")}
@@ -113,5 +96,4 @@ once, while the cold rows of the others are gathered.{cut}</p>
 <p>Shared: cold indices whose row was there already. Where every mini-batch is gathered the GPU is done
 {dealing.speedup:.2f} times as late: each of them waits for the updates of the one before. A mini-batch ends before it
 is full where its rows would pass the {dealing.slots:,} that the core holds.</p>
-</body></html>
-"""
+""")

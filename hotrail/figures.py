@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -15,7 +16,7 @@ from hotrail.report import COOL, GREEN, SOFT, WARM, styled
 
 __all__ = ["write"]
 
-Points = dict[float, float]
+Points = dict[Any, float]      # by number, or by the name of a group of bars
 COLOURS = (COOL, GREEN, WARM, SOFT, "#7b5ea7")
 
 
@@ -77,8 +78,8 @@ class _Lines:
 class _Bars(_Lines):
     """A panel of bars: `at` is what a group of bars is of."""
 
-    def found(self, values: dict[str, float]) -> dict[str, dict[str, float]]:   # type: ignore[override]
-        lines: dict[str, dict[str, float]] = defaultdict(dict)
+    def found(self, values: dict[str, float]) -> dict[str, Points]:
+        lines: dict[str, Points] = defaultdict(dict)
         for id, value in values.items():
             if match := self.pattern.fullmatch(id):
                 lines[match["line"] or ""][match["at"]] = value
@@ -86,7 +87,7 @@ class _Bars(_Lines):
                 if all(at in bars for bars in lines.values())]
         return {name: {at: bars[at] for at in both} for name, bars in lines.items()} if both else {}
 
-    def draw(self, axis, lines: dict[str, dict[str, float]]) -> None:           # type: ignore[override]
+    def draw(self, axis, lines: dict[str, Points]) -> None:
         width = 0.8 / len(lines)
         groups = list(next(iter(lines.values())))
         for number, (name, bars) in enumerate(lines.items()):

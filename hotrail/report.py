@@ -2,6 +2,7 @@
 
 import base64
 import html
+from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib
@@ -22,14 +23,41 @@ def styled():
                            "axes.spines.top": False, "axes.spines.right": False})
 
 
+def page(title: str, body: str, style: str = "") -> str:
+    """An HTML page around `body`, as text; style: more of it."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; color: {INK};
+       max-width: 68rem; margin: 2rem auto; padding: 0 1rem }}
+h1 {{ font-size: 1.5rem }} h2 {{ font-size: 1.1rem; margin-top: 2rem }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }}
+td, th {{ text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #dde1e6 }}
+td:first-child, th:first-child {{ text-align: left; padding-left: 0 }}
+img {{ width: 100%; margin-top: 1rem }}
+{style}</style></head><body>
+{body}</body></html>
+"""
+
+
+def row(cells: Iterable[str], tag: str = "td") -> str:
+    """A row of a table; cells are HTML."""
+    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+
+def inline(picture: bytes, alt: str) -> str:
+    """A PNG inside the page."""
+    return f'<img alt="{html.escape(alt)}"\n src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+
+
 def write(demo: Demo, folder: Path) -> Path:
     """Writes demo.png and index.html into `folder`; returns the page."""
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / "demo.png"
     draw(demo, picture)
-    page = folder / "index.html"
-    page.write_text(render(demo, picture.read_bytes()), encoding="utf-8")
-    return page
+    path = folder / "index.html"
+    path.write_text(render(demo, picture.read_bytes()), encoding="utf-8")
+    return path
 
 
 def draw(demo: Demo, path: Path) -> None:
@@ -111,9 +139,6 @@ def render(demo: Demo, picture: bytes) -> str:
     def text(value: object) -> str:
         return html.escape(str(value))
 
-    def row(cells: list[str], tag: str = "td") -> str:
-        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
-
     fits = "\n".join(row([text(fit.name), f"{fit.parameters:,}" if fit.parameters else "-", f"{fit.rmse:.4f}",
                           "-" if fit.error is None else f"{fit.error:.3f}"]) for fit in demo.fits)
     runs = "\n".join(row([
@@ -130,27 +155,14 @@ def render(demo: Demo, picture: bytes) -> str:
         serial = (f"<p>SCRec's own array of as many multipliers, tile after tile, takes "
                   f"{demo.serial_cycles_a_row} cycles a row of this shape: "
                   f"{demo.serial_cycles_a_row * demo.runs[0].rows_per_cycle:.0f} times as many.</p>\n")
-    encoded = base64.b64encode(picture).decode()
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>hotrail demo</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: {INK};
-       max-width: 68rem; margin: 2rem auto; padding: 0 1rem }}
-h1 {{ font-size: 1.5rem }} h2 {{ font-size: 1.1rem; margin-top: 2rem }}
-table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }}
-td, th {{ text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #dde1e6 }}
-td:first-child, th:first-child {{ text-align: left; padding-left: 0 }}
-img {{ width: 100%; margin-top: 1rem }}
-.verdict {{ color: {GREEN if demo.passed else WARM}; font-weight: 600 }}
-</style></head><body>
-<h1>An embedding table as tensor trains, out of the RTL</h1>
+    verdict_style = f".verdict {{ color: {GREEN if demo.passed else WARM}; font-weight: 600 }}\n"
+    return page("hotrail demo", f"""<h1>An embedding table as tensor trains, out of the RTL</h1>
 <p>{text(demo.source)}: {demo.ratings:,} ratings of {demo.items:,} items by {demo.users:,} users.
 The item table ({demo.items:,} x {demo.fits[1].parameters // demo.items}) stands as three cores,
 rows split {modes[0]}, columns {modes[1]}, rank {demo.rank}.
 <span class="verdict">The Verilated unit {verdict} the golden model
 on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p>
-<img alt="skew of the log, accuracy of each table, vectors, deliveries by cycle"
- src="data:image/png;base64,{encoded}">
+{inline(picture, "skew of the log, accuracy of each table, vectors, deliveries by cycle")}
 <h2>Lookups through the RTL</h2>
 <table>{row(["stream", "lookups", "against golden", "cycles", "as modelled", "rows a cycle", "MAC slots",
              "first products", f"us at {MEGAHERTZ} MHz"], "th")}
@@ -163,5 +175,4 @@ chain needs without reuse. A first product is computed only where the lane does 
 {fits}</table>
 <p>Decomposing a finished table loses most of it: its rows have little tensor structure. Numbering rows so
 that neighbours resemble each other helps, training the cores themselves helps more.</p>
-</body></html>
-"""
+""", verdict_style)

@@ -168,13 +168,6 @@ class Layout:
         return total
 
     @property
-    def first_macs(self) -> int:
-        """Of these, the first product's: what a reused intermediate saves (EL-Rec §III.B)."""
-        if self.first is None:
-            return 0
-        return self.columns[0] * self.ranks[1] * self.columns[1] * self.ranks[2]
-
-    @property
     def slots(self) -> int:
         return sum(step.slots for step in (self.first, self.middle, self.last) if step)
 

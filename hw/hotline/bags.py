@@ -6,8 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
 from hw.axi.queue import BurstQueue
-from hw.hotline.config import HotlineConfig
-from hw.hotline.embeddings import ROW_BEATS_LOG2_MAX
+from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.joined import CONTEXT_BITS, CONTEXTS, InOrder, JoinedPositions
 from hw.hotline.records import HOT, gathered_layout, place_layout, register_layout
 from hw.hotline.reducer import MINUS_ZERO, Reducer

@@ -6,12 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.axi.queue import BurstQueue
-from hw.hotline.config import HotlineConfig
+from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 
-__all__ = ["CLIENTS", "ROW_BEATS_LOG2_MAX", "EmbeddingBuffer", "updated_layout"]
+__all__ = ["CLIENTS", "EmbeddingBuffer", "updated_layout"]
 
 CLIENTS = 2             # that read rows: the dispatcher (or the bags' reader), the updater
-ROW_BEATS_LOG2_MAX = 6
 SLOTS = 16              # that a client may ask for ahead
 ARRAY_BEATS = 32768     # of the array need an output register: eight UltraRAMs one above the other
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import request_layout
 from hw.axi.queue import BurstQueue
-from hw.hotline.config import HotlineConfig
+from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.frames import rewrite_layout
 from hw.hotline.records import HOT, frame_layout, gathered_layout, place_layout, register_layout
 from hw.hotline.row_table import QUERY_CLIENTS, RowTable, lookup_layout, queried_layout, query_layout
@@ -14,7 +14,6 @@ from hw.place import place
 
 __all__ = ["Gather"]
 
-ROW_BEATS_LOG2_MAX = 6
 WORDS_UNDER_WAY = 16    # cold words between scan and patch; a queue of LUT memory holds them wherever they are
 REQUESTS = 16           # that wait for the port, and slots for the embedding buffer
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, read_layout, request_layout
-from hw.hotline.config import WAYS, HotlineConfig
+from hw.hotline.config import ROW_BEATS_LOG2_MAX, WAYS, HotlineConfig
 from hw.hotline.records import beat_layout, register_layout
 from hw.hotline.transfers import ImageWriter, InputReader, image_beats
 from hw.isa import HOTLINE, WORD_BITS
@@ -20,7 +20,6 @@ __all__ = ["CALM_CYCLES", "Program", "job_layout", "program_error_layout"]
 KINDS = tuple(instruction.name for instruction in HOTLINE.instructions)
 S_WR, CLEAR, LEARN, TRAIN, SAVE, LOAD = range(len(KINDS))
 CALM_CYCLES = 8         # for which all parts have to be idle: some say so, or that they are not, a few cycles late
-ROW_BEATS_LOG2 = HOTLINE.field("row_beats_log2").highest
 PROGRAM, INPUTS = range(2)                              # detail of READ_ERROR
 SIZES = ("inputs_beats", "mailbox_beats", "gradients_beats", "rows_beats", "hot_beats")     # by detail of BOUNDS
 IN_INPUTS, IN_MAILBOX, IN_GRADIENTS, _, IN_HOT = range(len(SIZES))
@@ -146,7 +145,7 @@ class Program(wiring.Component):
         bits = config.domain_bits
         samples = {LEARN, TRAIN}
         # How many rows the embedding buffer holds, by the length of a row.
-        slots = Array(min(config.row_slots, config.embedding_beats >> log2) for log2 in range(ROW_BEATS_LOG2 + 1))
+        slots = Array(min(config.row_slots, config.embedding_beats >> log2) for log2 in range(ROW_BEATS_LOG2_MAX + 1))
         self.slots = Signal(range(config.row_slots + 1), reset_less=True)
         first, rows = Signal(41, reset_less=True), Signal(32, reset_less=True)
         last = Signal(41, reset_less=True)      # number of the table's last row
@@ -179,7 +178,7 @@ class Program(wiring.Component):
         self.vectors = Signal(7, reset_less=True)
         self.sent_from = Signal(range(config.frame_beats + 2), reset_less=True)     # beats before the rows or vectors
         self.rows, self.many = Signal(32, reset_less=True), Signal(32, reset_less=True)
-        row_beats = Signal(ROW_BEATS_LOG2 + 1, reset_less=True)
+        row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
         m.d.sync += row_beats.eq(1 << item.row_beats_log2[:3])
         terms = {
             Check.FRAME: Term(0, item.batch, item.sample_beats),

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, read_layout, request_layout
 from hw.axi.queue import BurstQueue
-from hw.hotline.config import HotlineConfig
-from hw.hotline.embeddings import ROW_BEATS_LOG2_MAX, updated_layout
+from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
+from hw.hotline.embeddings import updated_layout
 from hw.hotline.records import update_layout
 from hw.hotline.reducer import UPDATE, Reducer
 from hw.hotline.row_table import queried_layout, query_layout

@@ -190,7 +190,7 @@ def test_programs_that_end_early(bench, standing):
 
 def test_the_user_call():
     """fpga.hotline on the simulated card: every row is trained, hot or cold, as plain NumPy would."""
-    from tests.fpga.test_hotline import RATE, Watched, orders, plain
+    from tests.fpga.test_hotline import RATE, Watched, order_of, plain
     log = make.log(32, 150)
     layout = log.layout
     with Hotline(layout.tables, layout.positions, payload=layout.payload, preset=TINY, memory="ideal",
@@ -199,7 +199,7 @@ def test_the_user_call():
         for pooled in (False, True):
             tables, watched = [hotline.values(table.name) for table in layout.tables], Watched()
             done = hotline.train(watched, log.indices, log.payload, rate=RATE, batch=8, pooled=pooled)
-            order = orders(hotline, log, None)(watched.seen)
+            order = order_of(log, watched.seen)
             assert sorted(np.concatenate(order).tolist()) == list(range(150)) and 0 < done.popular < 150
             stale = list(plain(log, order, tables=tables))
             if not pooled:      # where the core pools, it may read a hot row before the GPU's last step

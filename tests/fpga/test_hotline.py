@@ -65,10 +65,10 @@ def plain(log, order, model=make.model, rate=RATE, tables=None):
             table += np.float32(rate) * step
 
 
-def orders(card, log, how):
+def order_of(log, seen):
     """The samples of the mini-batches as they were dealt, found by their payload."""
     words = {tuple(row): number for number, row in enumerate(log.payload.view(np.uint32).tolist())}
-    return lambda seen: [np.array([words[tuple(row)] for row in payload.tolist()]) for _, payload in seen]
+    return [np.array([words[tuple(row)] for row in payload.tolist()]) for _, payload in seen]
 
 
 @pytest.mark.parametrize(("pooled", "options"), [
@@ -92,7 +92,7 @@ def test_training_is_that_of_one_place(pooled, options):
             assert done.samples == count and 0 < done.popular < count
             assert len(done.kinds) == len(watched.seen) and 0 < sum(done.kinds) < len(done.kinds)
             assert list(done.kinds) == hotline.card.kinds
-            order = orders(hotline, log, None)(watched.seen)
+            order = order_of(log, watched.seen)
             assert sorted(np.concatenate(order).tolist()) == list(range(count))
             for (vectors, _), wanted in zip(watched.seen, plain(log, order, tables=tables), strict=True):
                 np.testing.assert_allclose(vectors, wanted, rtol=2e-4, atol=1e-5)
