@@ -24,8 +24,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     *headers.C_HEADER, *headers.PYTHON_HEADER, *headers.REFERENCE, *headers.HOST, *folder.PACKAGE_JSON,
     *folder.XO_FILE, *folder.FOLDER)
 # Blind changes are tried one in so many by the tests, all of them by this program.
-STEPS = {"kernel.xml": 4, "component.xml": 60, "package.tcl": 40, "link.cfg": 1, "hotrail_emb.h": 60,
-         "hotrail_emb.py": 1, "emb.md": 1, "control slave": 60}
+STEPS = {"kernel.xml": 4, "component.xml": 90, "package.tcl": 40, "link.cfg": 1, "hotrail_emb.h": 60,
+         "hotrail_emb.py": 1, "emb.md": 1, "control slave": 80}
 ALL = {"control slave": 4}      # one in so many even then: a second each
 
 
