@@ -249,7 +249,7 @@ def _tool(shown: str, name: str, arguments: list[str], cwd: Path, *,
     stage = ""
     with subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=cwd, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, errors="replace") as process, \
-            open(cwd / f"{shown}.log", "w") as log:
+            open(cwd / f"{shown}.log", "w", buffering=1) as log:
         assert process.stdout is not None
         for line in process.stdout:
             log.write(line)

@@ -71,7 +71,7 @@ class Play:
             self.seen = end
             self.words[0] = (places[end - 1] + beats) % POSITIONS
 
-    def run(self, source, depth=8, timeout=20):
+    def run(self, source, depth=8, timeout=60):
         it = self.feed(source, depth)
         self.thread.start()
         it.start()
@@ -81,6 +81,12 @@ class Play:
         self.stop = it.error is not None
         it.stop()
         return it
+
+
+def until(condition, timeout=20):
+    end = time.monotonic() + timeout
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.0005)
 
 
 def data(pages, page_bytes=PAGE, seed=1):
@@ -124,6 +130,14 @@ def test_gaps_between_positions(drive):
     assert not play.wrong and it.error is None and play.seen == 100
 
 
+def test_positions_begin_again_at_nought():
+    """The last page ends at 2**30 to the beat: what the core reads is 0."""
+    content = data(4)
+    play = Play(content, [0, 1, 2, 3], positions(4, POSITIONS - 4 * BEATS))
+    it = play.run(ArraySource(np.frombuffer(content, np.uint8)))
+    assert not play.wrong and it.done and play.words[1] == 0
+
+
 def test_an_array_feeds_the_same_ring():
     content = data(16)
     play = Play(content, [n * 7 % 16 for n in range(120)], positions(120))
@@ -137,17 +151,11 @@ def test_nothing_lands_without_credit(drive):
     play = Play(content, list(range(16)), positions(16), ring_pages=4)
     it = play.feed(FileSource(drive(content)), depth=64)
     it.start()
-    for _ in range(500):
-        if it.landed == 4 and it.credit_waits > 10:
-            break
-        time.sleep(0.002)
+    until(lambda: it.landed == 4 and it.credit_waits > 10)
     assert it.landed == 4 and play.words[1] == 4 * BEATS and it.credit_waits > 10
     assert bytes(play.ring) == content[: 4 * PAGE]
     play.words[0] = 2 * BEATS       # two pages are given back
-    for _ in range(500):
-        if it.landed == 6:
-            break
-        time.sleep(0.002)
+    until(lambda: it.landed == 6)
     it.stop()
     assert it.landed == 6 and not it.done and it.error is None
     assert bytes(play.ring) == content[4 * PAGE : 6 * PAGE] + content[2 * PAGE : 4 * PAGE]
@@ -155,17 +163,22 @@ def test_nothing_lands_without_credit(drive):
 
 
 class Slow:
-    """A source whose reads end in another order than they began; counts how many are under way."""
+    """A source whose reads end in another order than they began; counts how many are under way. The first `together`
+    go on when all of them have begun."""
 
-    def __init__(self, content, wrong=None):
+    def __init__(self, content, wrong=None, together=1):
         self.content, self.bytes, self.wrong = content, len(content), wrong
-        self.now = self.most = 0
-        self.lock = threading.Lock()
+        self.now = self.most = self.begun = 0
+        self.lock, self.barrier = threading.Lock(), threading.Barrier(together)
 
     def read(self, into, offset):
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
+            self.begun += 1
+            is_early = self.begun <= self.barrier.parties
+        if is_early:
+            self.barrier.wait(30)
         time.sleep(0.003 if offset // PAGE % 4 == 0 else 0.0005)
         into[:] = self.content[offset : offset + len(into)]
         with self.lock:
@@ -181,7 +194,7 @@ class Slow:
 def test_depth_bounds_the_reads_under_way(depth):
     content = data(32)
     play = Play(content, list(range(32)) * 3, positions(96), ring_pages=32)
-    source = Slow(content)
+    source = Slow(content, together=depth)
     it = play.run(source, depth)
     assert not play.wrong and it.error is None and play.seen == 96
     assert source.most == depth
@@ -204,13 +217,12 @@ def test_any_other_error_is_told_too():
 def test_stop_waits_for_reads_under_way():
     content = data(8)
     play = Play(content, list(range(8)), positions(8))
-    source = Slow(content)
+    source = Slow(content, together=4)
     it = play.feed(source)
     it.start()
-    while source.most < 4:
-        time.sleep(0.0002)
+    until(lambda: source.now >= 4 or source.begun == 8)
     it.stop()
-    assert source.now == 0, "nothing writes into the ring any more"
+    assert source.begun >= 4 and source.now == 0, "nothing writes into the ring any more"
 
 
 # Files that misbehave

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 
 import numpy as np
 import pytest
@@ -420,7 +421,7 @@ def test_pages_that_failed_are_told_after_a_good_end_too(machine, tmp_path):
 
     def core(xrt):
         while opened._feed is None or opened._feed.error is None:
-            pass
+            time.sleep(0.001)
 
     with it.open(Xrt(core=core, ends=4)) as opened:
         given = arguments(opened)

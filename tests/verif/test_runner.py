@@ -5,6 +5,10 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from gen import verilator
+from hw.axi.control import ControlSlave
+from hw.isa import EMB
+from hw.kernel.top import VitisKernel
 from verif.bench import runner
 
 
@@ -120,3 +124,31 @@ def test_seeds(monkeypatch):
     assert runner.seeds(2) == [1, 2, 3, 4, 5, 6]
     monkeypatch.setenv("HOTRAIL_SEED", "42")
     assert runner.seeds(2) == [42]
+
+
+KERNEL = """
+@cocotb.test()
+async def asked(dut):
+    from verif.bench.axi import LiteMaster
+
+    start(dut)
+    dut.ap_rst_n.value = 0
+    control = LiteMaster(dut, "bus")
+    await ClockCycles(dut.ap_clk, 4)
+    dut.ap_rst_n.value = 1
+    await ClockCycles(dut.ap_clk, 4)
+    await control.write(0x10, 7)
+    assert await control.read(0x10) == 7
+"""
+
+
+def test_clock_and_reset_have_the_names_of_the_metadata(tmp_path, monkeypatch):
+    """A core and its kernel are two models, one with `clk` and `rst`, one with `ap_clk` and `ap_rst_n`."""
+    monkeypatch.setattr(verilator, "CACHE", tmp_path)
+    for _ in range(2):      # the second time from the cache of conversions
+        core, kernel = (verilator.convert(unit)[1] for unit in (
+            ControlSlave(kernel=EMB), VitisKernel(ControlSlave(kernel=EMB))))
+        assert (core["clock"], core["reset"], kernel["clock"], kernel["reset"]) == ("clk", "rst", "ap_clk", "")
+        assert verilator.convert(ControlSlave(kernel=EMB), top="other")[1]["top"] == "other"
+    module = write(tmp_path, monkeypatch, KERNEL, "bench_kernel")
+    runner.simulate(VitisKernel(ControlSlave(kernel=EMB)), module, name="runner_kernel", tests=1, opt="-O0")

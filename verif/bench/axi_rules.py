@@ -12,7 +12,7 @@ from cocotb.triggers import RisingEdge
 
 from verif.bench.memory import PAGE
 
-__all__ = ["AddressRules", "AxiMonitor", "AxiRule", "DataRules", "Held", "pin"]
+__all__ = ["AddressRules", "AxiMonitor", "AxiRule", "ControlMonitor", "DataRules", "Held", "pin"]
 
 # Edges from the one that sees a reset to the last at which a master may still show something.
 GRACE = 4
@@ -133,36 +133,65 @@ class DataRules(Held):
         self._left = 0
 
 
-class AxiMonitor:
-    """Watches a port of a kernel's top from power-up on, through every reset: the rules of its addresses and data, and
-    that nothing is valid while `ap_rst_n` is low.
+class _Monitor:
+    """Watches channels of a kernel's top from power-up on, through every reset. A channel's `valid`, or a level, is low
+    while `ap_rst_n` is."""
 
-    bursts, beats: what has passed since power-up, by channel."""
-
-    def __init__(self, dut: Any, prefix: str, beat_bytes: int):
-        self._ar, self._aw = (AddressRules(dut, prefix, channel, beat_bytes) for channel in ("ar", "aw"))
-        self._w = DataRules(dut, prefix, self._aw, beat_bytes)
+    def __init__(self, dut: Any, channels: tuple[Held, ...], levels: tuple[str, ...] = ()):
+        self._channels = channels
+        self._low = [(f"{channel.name}: valid", channel.valid) for channel in channels]
+        self._low += [(level, getattr(dut, level)) for level in levels]
         self._clock, self._reset = dut.ap_clk, dut.ap_rst_n
-        self.bursts = {"ar": 0, "aw": 0}
-        self.written_beats = 0
         self._task = cocotb.start_soon(self._watch())
 
     def stop(self) -> None:
         self._task.cancel()
 
     async def _watch(self) -> None:
-        channels = (self._ar, self._aw, self._w)
         held, edge = 0, RisingEdge(self._clock)
         while True:
             await edge
-            if self._reset.value != 1:
-                held += 1
-                for channel in channels:
-                    channel.forget()
-                    if held > GRACE and channel.valid.value == 1:
-                        raise AxiRule(f"{channel.name}: valid although ap_rst_n is low")
+            if self._reset.value == 1:
+                held = 0
+                self._edge()
                 continue
-            held = 0
-            for name, addresses in (("ar", self._ar), ("aw", self._aw)):
-                self.bursts[name] += addresses.take(addresses.ready.value == 1) is not None
-            self.written_beats += self._w.take(self._w.ready.value == 1) is not None
+            held += 1
+            for channel in self._channels:
+                channel.forget()
+            for name, signal in self._low if held > GRACE else ():
+                if signal.value == 1:
+                    raise AxiRule(f"{name} is high although ap_rst_n is low")
+
+    def _edge(self) -> None:
+        """One at which the kernel is not held."""
+        raise NotImplementedError
+
+
+class AxiMonitor(_Monitor):
+    """Of a master's port: the rules of its addresses and data. bursts, written_beats: what has passed since power-up,
+    bursts by channel."""
+
+    def __init__(self, dut: Any, prefix: str, beat_bytes: int):
+        self._ar, self._aw = (AddressRules(dut, prefix, channel, beat_bytes) for channel in ("ar", "aw"))
+        self._w = DataRules(dut, prefix, self._aw, beat_bytes)
+        self.bursts = {"ar": 0, "aw": 0}
+        self.written_beats = 0
+        super().__init__(dut, (self._ar, self._aw, self._w))
+
+    def _edge(self) -> None:
+        for name, addresses in (("ar", self._ar), ("aw", self._aw)):
+            self.bursts[name] += addresses.take(addresses.ready.value == 1) is not None
+        self.written_beats += self._w.take(self._w.ready.value == 1) is not None
+
+
+class ControlMonitor(_Monitor):
+    """Of the control slave: its answers stand still until they are taken; and of the interrupt."""
+
+    def __init__(self, dut: Any, prefix: str):
+        self._answers = (Held(dut, prefix, "b", ("resp",), "response"),
+                         Held(dut, prefix, "r", ("data", "resp"), "answer"))
+        super().__init__(dut, self._answers, ("interrupt",))
+
+    def _edge(self) -> None:
+        for answer in self._answers:
+            answer.sample(answer.ready.value == 1)

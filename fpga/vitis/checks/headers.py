@@ -21,26 +21,29 @@ _WORD = 32
 # -- C: the compiler says what each macro is, where each field of the result lies, and what the setter does.
 
 def c_header(text: str, expected: Expected) -> Iterator[str]:
-    """What a C header says that is not so."""
+    """What a C header says that is not so. Where there is no g++, its numbers and comments alone are read."""
     file = f"{expected.kernel}.h"
+    wanted = _c_wanted(expected)
+    if shutil.which("g++") is None:
+        read = dict(re.findall(r"(?m)^#define (HOTRAIL_\w+) +(0x[0-9a-f]+|\d+)u?\b", text))
+        yield from compare(file, read | _comments(text), _c_comments(expected) | {
+            name: value for name, value in wanted.items() if name.startswith("HOTRAIL_") and value})
+        return
     found = _compiled(text, expected.core)
     if isinstance(found, str):
         yield f"{file}: the compiler refuses it: {found}"
     else:
-        yield from compare(file, found | _comments(text), _c_wanted(expected) | _c_comments(expected))
+        yield from compare(file, found | _comments(text), wanted | _c_comments(expected))
 
 
 @lru_cache(maxsize=256)
 def _compiled(text: str, core: str) -> Facts | str:
     kernel = KERNELS[core]
     lower, upper = f"hotrail_{core}", f"HOTRAIL_{core.upper()}"
-    compiler = shutil.which("g++")
-    if compiler is None:
-        return "there is no g++"
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "header.h").write_text(text)
-        listing = subprocess.run([compiler, "-E", "-dM", "-x", "c++", "header.h"], cwd=work, capture_output=True,
+        listing = subprocess.run(["g++", "-E", "-dM", "-x", "c++", "header.h"], cwd=work, capture_output=True,
                                  text=True)
         if listing.returncode:
             return _reason(listing.stderr)
@@ -60,7 +63,7 @@ def _compiled(text: str, core: str) -> Facts | str:
                 f"      {upper}_SET(&i, {name}, 0); uint32_t down = i.word[{field.word}];",
                 f'      std::printf("set {name}=%08x %08x\\n", up, down); }}']
         (work / "main.cpp").write_text("\n".join([*program, "    return 0;", "}", ""]))
-        built = subprocess.run([compiler, "-std=c++11", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.cpp"],
+        built = subprocess.run(["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.cpp"],
                                cwd=work, capture_output=True, text=True)
         if built.returncode:
             return _reason(built.stderr)
