@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 
 
 class TorchDlrm(torch.nn.Module):
-    """dense, vectors, dim, rate, bottom, top and of as those of fpga.dlrm.Dlrm. seed: of the weights, which torch draws:
+    """dense, vectors, dim, rate, bottom, top and of as those of fpga.dlrm.Dlrm. seed: of the weights, drawn by torch:
     others than Dlrm's of the same seed. `predict` below takes bags and dense features, not vectors and a payload;
     torch sums in another order, so that results differ in their last bits."""
 
