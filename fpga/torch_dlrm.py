@@ -1,7 +1,7 @@
 """A DLRM in PyTorch, as a GPU's model and as a plain trainer; needs the extra `torch` (pip install 'hotrail[torch]').
 
-`TorchDlrm` is called with vectors and payload as fpga.dlrm.Dlrm is, with torch's own networks and gradients. `train` is the ordinary way: all
-tables in one place, any order of samples.
+`TorchDlrm` is called with vectors and payload as fpga.dlrm.Dlrm is, with torch's own networks and gradients. `train`
+is the ordinary way: all tables in one place, any order of samples.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,9 @@ Floats = NDArray[np.float32]
 
 
 class TorchDlrm(torch.nn.Module):
-    """dense, vectors, dim, rate, bottom, top and of as those of fpga.dlrm.Dlrm. seed: of the weights, which torch draws:
-    they are others than Dlrm's of the same seed. `predict` below takes bags and dense features, not vectors and a
-    payload; torch sums in another order, so that results differ in their last bits."""
+    """dense, vectors, dim, rate, bottom, top and of as those of fpga.dlrm.Dlrm. seed: of the weights, drawn by torch:
+    others than Dlrm's of the same seed. `predict` below takes bags and dense features, not vectors and a payload;
+    torch sums in another order, so that results differ in their last bits."""
 
     def __init__(self, dense: int, vectors: int, dim: int, *, rate: float, bottom: Sequence[int] = (16,),
                  top: Sequence[int] = (24,), seed: int = 0, of: int = 0):
