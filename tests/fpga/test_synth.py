@@ -78,6 +78,56 @@ def test_depth_is_composed_over_boundaries(tmp_path):
     assert report.worst.path[0] == "in parent"
 
 
+def in_line(count, bits, function):
+    """Registers, `count` parts in line, a register."""
+    part = f"""module part(x, y, o);
+  input [{bits - 1}:0] x;
+  input [{bits - 1}:0] y;
+  output [{bits - 1}:0] o;
+  assign o = {function};
+endmodule
+"""
+    def word(k):
+        return f"[{bits * (k + 1) - 1}:{bits * k}]"
+
+    parts = "".join(f"""  part part{k} (
+    .x(from_here{word(k)}),
+    .y(line{word(k)}),
+    .o(line{word(k + 1)})
+  );
+""" for k in range(count))
+    return part, f"""module line(clk, a, o);
+  input clk;
+  input [{bits * (count + 1) - 1}:0] a;
+  output [{bits - 1}:0] o;
+  reg [{bits * (count + 1) - 1}:0] from_here;
+  reg [{bits - 1}:0] o;
+  wire [{bits * (count + 1) - 1}:0] line;
+  assign line{word(0)} = from_here{word(count)};
+{parts}  always @(posedge clk) begin
+    from_here <= a;
+    o <= line{word(count)};
+  end
+endmodule
+"""
+
+
+def test_parts_on_a_path_that_is_too_deep_are_mapped_with_their_parent(tmp_path):
+    report = run(tmp_path, "line", *in_line(synth.MAX_LEVELS, 1, "x ^ y"))
+    assert report.worst.levels == synth.MAX_LEVELS and report.modules["part"][1] == synth.MAX_LEVELS
+    assert not report.notes
+    report = run(tmp_path, "line", *in_line(synth.MAX_LEVELS + 2, 1, "x ^ y"))
+    assert report.worst.levels == 2 and "part" not in report.modules
+    assert report.notes == ("line: mapped in one piece with part",)
+    assert "  note: line: mapped in one piece with part" in synth.lines(report)
+
+
+def test_what_is_too_deep_in_one_piece_stays_too_deep(tmp_path):
+    report = run(tmp_path, "line", *in_line(2, 20, "(x + y) ^ x"))
+    assert report.most_chains.chains == 2 and not report.most_chains.met
+    assert report.notes == ("line: mapped in one piece with part",)
+
+
 def test_a_carry_chain_counts_once_however_long(tmp_path):
     text = """module adder(clk, a, b, o);
   input clk;
