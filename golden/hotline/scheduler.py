@@ -14,7 +14,6 @@ __all__ = ["Scheduler", "order", "pool"]
 
 COLUMNS = 8
 MARGIN = 8
-QUIET = 8
 
 # An access of a lane, or of a bank: (bank, payload), and (tag, lane, payload).
 Access = tuple[int, int]
@@ -77,7 +76,7 @@ class _Part:
 class Scheduler:
     """Parameters as hw.hotline.scheduler.BankScheduler's.
 
-    ready: a wave is taken; out: for each bank its access or None; released, idle: as the outputs.
+    ready: a wave is taken; out: for each bank its access or None; released: as the output.
     waiting: accesses that wait for their banks, not those that banks take in this cycle; most: of it so far.
     """
 
@@ -89,7 +88,7 @@ class Scheduler:
         log = (lanes - 1).bit_length()
         sorting = 1 + log * (log + 1) // 2 + 1 + -(-log // 4)
         splitting = 3 + (banks - 1).bit_length()
-        self.ready, self.released, self.idle = False, False, False
+        self.ready, self.released = False, False
         self.out: list[Issue | None] = [None] * banks
         self.waiting = self.most = 0
         # Pipelines: the oldest at the right end leaves in this cycle.
@@ -109,14 +108,11 @@ class Scheduler:
         self._waits = np.zeros(banks, np.int64)
         self._holds: deque[bool] = deque([False] * 6)       # the leftmost counts in this cycle
         self._ended: deque[bool] = deque([False] * 4)
-        self._some = False
         # The banks' queues: runs of (columns and accesses), the one under way first, and accesses in columns.
         self._runs: list[deque] = [deque() for _ in range(banks)]
         self._busy: list[deque] = [deque() for _ in range(banks)]
         self._held = np.zeros((banks, self.columns), np.int64)
         self._issued: deque[list[Issue | None]] = deque([[None] * banks for _ in range(4)])
-        self._inside = 0
-        self._quiet: deque[bool] = deque([False] * QUIET)
 
     def step(self, wave: tuple[int, Sequence[Access | None]] | None) -> None:
         """wave: the tag and the lanes' accesses of the wave that is on offer."""
@@ -147,13 +143,6 @@ class Scheduler:
         self.out = self._issued.popleft()
         self._ended.append(ended)
         self.released = self._ended.popleft()
-        quiet = self._inside == 0 and not self._some
-        self.idle = all(self._quiet) and quiet and taken is None
-        self._quiet.append(quiet)
-        self._quiet.popleft()
-        self._some = bool(some.any())
-        self._inside += (taken is not None) - self._ended_before
-        self._ended_before = ended
         self._credits += self._returned.popleft()
         self._returned.append(returned)
 
@@ -165,8 +154,6 @@ class Scheduler:
         if load is not None:
             self._newer, self._done[1] = load, load.lengths == 0
         self._front(taken, load)
-
-    _ended_before = False
 
     def _queues(self, goes: list[np.ndarray], lengths: np.ndarray) -> list[Issue | None]:
         """Runs enter the banks' queues, each bank takes its next access."""

@@ -17,10 +17,10 @@ class Classifier(wiring.Component):
     o.cold = any of the sample's i.cold; all else of a beat stays as it is          Source: Hotline §5.3 (classifier)
 
     Parameters  config: HotlineConfig
-    Members     i: In(stream sample); o: Out(stream sample); samples, popular: Out, a pulse for each sample that is in,
-                and if none of its beats is cold; idle: Out, nothing is inside
-    Timing      a beat a cycle; 2 cycles from a sample's last beat to its first. The pulses come a cycle after the last
-                beat; `idle` rises a cycle late
+    Members     i: In(stream sample); o: Out(stream sample); popular: Out, a pulse for each sample that is in and of
+                which no beat is cold; idle: Out, nothing is inside
+    Timing      a beat a cycle; 2 cycles from a sample's last beat to its first. A pulse comes a cycle after the
+                last beat; `idle` rises a cycle late
     Handshake   i.ready comes from registers; o.ready does not reach it
     Reset       drops everything
     Golden      golden.hotline.classifier          Tests  verif/test_hotline_classifier.py
@@ -31,7 +31,6 @@ class Classifier(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(sample_layout(config))),
             "o": Out(stream.Signature(sample_layout(config))),
-            "samples": Out(1),
             "popular": Out(1),
             "idle": Out(1),
         })
@@ -62,7 +61,6 @@ class Classifier(wiring.Component):
         with m.If(taken):
             m.d.sync += some.eq(cold)
         m.d.sync += [
-            self.samples.eq(taken & i.payload.last), self.popular.eq(taken & i.payload.last & ~cold),
-            self.idle.eq(~(i.valid | beats.held)),
+            self.popular.eq(taken & i.payload.last & ~cold), self.idle.eq(~(i.valid | beats.held)),
         ]
         return m

@@ -63,8 +63,7 @@ class ReleaseStage(wiring.Component):
                 o: Out, a command for each bank; o_tags: Out, {older, newer} tags of the waves that they are of;
                 advance: Out, the newer wave becomes the older one before the next cycle's commands; load: Out, in the
                 same manner, a newer wave comes that is not a further part of the one before; ended: Out, a pulse
-                for each wave of which all runs have been released by commands up to this cycle's;
-                waiting: Out, some bank has accesses that wait
+                for each wave of which all runs have been released by commands up to this cycle's
     Timing      o and all that goes with it is a cycle late. A credit can be used again two cycles after its return
     Handshake   i.ready from registers by one LUT
     Numerics    costs modulo 2**cost_bits
@@ -84,7 +83,6 @@ class ReleaseStage(wiring.Component):
             "advance": Out(1),
             "load": Out(1),
             "ended": Out(1),
-            "waiting": Out(1),
         })
 
     def key(self) -> str:
@@ -144,7 +142,7 @@ class ReleaseStage(wiring.Component):
             ]
         m.d.sync += [
             self.o_tags.older.eq(tags[0]), self.o_tags.newer.eq(tags[1]), self.advance.eq(advance),
-            self.load.eq(load & part.first), self.ended.eq(older & advance & last[0]), self.waiting.eq(some.any()),
+            self.load.eq(load & part.first), self.ended.eq(older & advance & last[0]),
         ]
         self._credits(m, returns, lacks, advance, load)
         return m

@@ -14,7 +14,6 @@ from hw.place import place
 __all__ = ["BankScheduler", "issue_layout", "wave_layout"]
 
 COLUMNS = 8     # accesses that a bank's queue takes at once
-QUIET = 8       # cycles from the last release to the last access, and some
 
 
 def issue_layout(*, lanes: int, banks: int, payload: int, tag: int) -> data.ArrayLayout:
@@ -84,13 +83,12 @@ class BankScheduler(wiring.Component):
                 have in common
     Members     i: In(stream) of wave_layout, may be without any access; o: Out of issue_layout, a pulse for each
                 access; released: Out, a pulse for each wave, in order: from its cycle on a bank that issues nothing
-                has none of that wave left; idle: Out, nothing is inside
+                has none of that wave left
     Timing      `latency` cycles from a wave to its first access, if nothing is ahead. A wave a cycle while there is
                 room. With random banks as much as an ideal queue of as many places issues that is filled up every
                 cycle: with 64 lanes and banks 38 a cycle at 64 places, 60 at 512, 62 at 1024. With a hot bank, what
                 that bank can take, as long as its runs fit: what waits for a bank is bounded by its columns'
-                memories, and a full one stops all releases. `idle` falls in the cycle after a wave was taken and
-                rises some cycles late
+                memories, and a full one stops all releases
     Handshake   i.ready comes from a register; o has no ready
     Numerics    none
     Reset       drops everything
@@ -117,7 +115,6 @@ class BankScheduler(wiring.Component):
             "i": In(stream.Signature(wave_layout(lanes=lanes, banks=banks, payload=payload, tag=tag))),
             "o": Out(issue_layout(lanes=lanes, banks=banks, payload=payload, tag=tag)),
             "released": Out(1),
-            "idle": Out(1),
         })
 
     @property
@@ -206,14 +203,7 @@ class BankScheduler(wiring.Component):
             full.append(queue.full)
         m.d.sync += release.hold.eq(Cat(full).any())
 
-        # -- What is inside.
-        inside = Signal(range(2 * depth + 1))
         ended = Signal(4)       # commands take as long to become accesses
-        quiet = Signal(QUIET)
         m.d.comb += self.released.eq(ended[-1])
-        m.d.sync += [
-            ended.eq(Cat(release.ended, ended)), inside.eq(inside + takes - release.ended),
-            quiet.eq(Cat((inside == 0) & ~release.waiting, quiet)),
-            self.idle.eq(quiet.all() & (inside == 0) & ~release.waiting & ~takes),
-        ]
+        m.d.sync += ended.eq(Cat(release.ended, ended))
         return m
