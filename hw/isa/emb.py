@@ -13,6 +13,7 @@ from hw.isa.kernel import (
     Use,
     Value,
     counters,
+    outcome,
 )
 
 __all__ = ["EMB", "LONGEST_BAG"]
@@ -109,12 +110,8 @@ EMB = Kernel(
     result_words=256,
     final_words=192,
     result=(
-        Value("code", 0, 32, "status", "how the run ended"),
-        Value("instruction", 1, 32, "status", "number of the instruction, from 0"),
-        Value("bag", 2, 32, "status", "number of the bag in the instruction"),
-        Value("index", 3, 32, "status", "number of the index word in the instruction; LOAD: of the load beat"),
-        Value("detail", 4, 32, "status", "what the code says more"),
-        Value("state", 5, 32, "status", "what the core was doing when the code arose"),
+        *outcome(("bag", "number of the bag in the instruction"),
+                 ("index", "number of the index word in the instruction; LOAD: of the load beat")),
         *counters(
             16,
             ("cycles", "cycles from start to the end of the last write"),

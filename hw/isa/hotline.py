@@ -14,6 +14,7 @@ from hw.isa.kernel import (
     Use,
     Value,
     counters,
+    outcome,
 )
 
 __all__ = ["HOTLINE", "JOIN", "KIND"]
@@ -116,12 +117,8 @@ HOTLINE = Kernel(
     result_words=256,
     final_words=192,
     result=(
-        Value("code", 0, 32, "status", "how the run ended"),
-        Value("instruction", 1, 32, "status", "number of the instruction, from 0"),
-        Value("sample", 2, 32, "status", "number of the sample in its instruction"),
-        Value("position", 3, 32, "status", "which index of the sample"),
-        Value("detail", 4, 32, "status", "what the code says more"),
-        Value("state", 5, 32, "status", "what the core was doing when the code arose"),
+        *outcome(("sample", "number of the sample in its instruction"),
+                 ("position", "which index of the sample")),
         *counters(
             16,
             ("cycles", "cycles from start to the end of the last write"),

@@ -7,7 +7,7 @@ objects; none of them writes a number down again. Plain data, standard library o
 from dataclasses import dataclass, replace
 
 __all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument", "Code",
-           "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters"]
+           "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters", "outcome"]
 
 OK = 0
 FIRST_ARGUMENT = 0x10       # Vitis: the words below are ap_ctrl, GIE, IER and ISR
@@ -253,6 +253,14 @@ ENDED = Code(OK, "OK", "all instructions were carried out")
 ABORTED = Code(1, "ABORTED", "the host asked the core to stop", ("instruction",))
 BAD_INSTRUCTION = Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit or a value that is not allowed; detail: word 0",
                        ("instruction",))
+
+
+def outcome(*place: tuple[str, str], instruction: str = "number of the instruction, from 0") -> tuple[Value, ...]:
+    """The words of the status, from word 0 on: how the run ended, and where; place: (name, about) of more than the
+    instruction."""
+    items = (("code", "how the run ended"), ("instruction", instruction), *place,
+             ("detail", "what the code says more"), ("state", "what the core was doing when the code arose"))
+    return tuple(Value(name, at, WORD_BITS, "status", about) for at, (name, about) in enumerate(items))
 
 
 def counters(first: int, *items: tuple[str, str]) -> tuple[Value, ...]:

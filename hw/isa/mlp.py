@@ -14,6 +14,7 @@ from hw.isa.kernel import (
     Use,
     Value,
     counters,
+    outcome,
 )
 
 __all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET"]
@@ -126,10 +127,7 @@ MLP = Kernel(
     result_words=256,
     final_words=192,
     result=(
-        Value("code", 0, 32, "status", "how the run ended"),
-        Value("instruction", 1, 32, "status", "number of the instruction, from 0; of those under way the first"),
-        Value("detail", 2, 32, "status", "what the code says more"),
-        Value("state", 3, 32, "status", "what the core was doing when the code arose"),
+        *outcome(instruction="number of the instruction, from 0; of those under way the first"),
         *counters(
             16,
             ("cycles", "cycles from start to the end of the last write"),
