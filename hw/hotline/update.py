@@ -11,13 +11,13 @@ from hw.hotline.embeddings import updated_layout
 from hw.hotline.records import update_layout
 from hw.hotline.reducer import UPDATE, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
+from hw.kernel.pieces import ask_in_pieces
 
 __all__ = ["Updater"]
 
 ANSWERS = 16        # of the list of rows that may be under way
 RESULTS = 32        # beats between reducer and port: enough for those inside the reducer
 ROWS = 64           # between the list's answer and the end of their updates
-CHUNK_LOG2 = 15     # beats of a request of gradients, at the most
 
 
 class Updater(wiring.Component):
@@ -93,7 +93,8 @@ class Updater(wiring.Component):
             part_beats.eq(Array([*(1 << min(k, part_log2) for k in logs), 0])[self.row_beats_log2]),
             last_part.eq(Array([*((1 << max(0, k - part_log2)) - 1 for k in logs), 0])[self.row_beats_log2]),
         ]
-        self._fetch(m, batch, begin, scale)
+        ask_in_pieces(m, self.o_requests, start=begin, address=batch.address, span=batch.rows << scale,
+                      beat_bytes=config.beat_bytes)
         answers = self._list(m, batch, begin, again)
 
         # -- A row of the list goes three ways: to be read, to be written over, to be written back.
@@ -204,31 +205,6 @@ class Updater(wiring.Component):
         last = Signal()
         m.d.comb += last.eq(ends & (to_update == 1))
         return last
-
-    def _fetch(self, m: Module, batch: data.View, begin: Signal, scale: Signal) -> None:
-        """Requests of all gradients."""
-        beat_log2 = (self.config.beat_bytes - 1).bit_length()
-        parts = Signal(max(1, len(batch.rows) + ROW_BEATS_LOG2_MAX - CHUNK_LOG2))       # as long as may be
-        rest = Signal(CHUNK_LOG2, reset_less=True)
-        at = Signal(64 - beat_log2, reset_less=True)
-        taken = Signal()
-        whole = Signal()        # parts != 0
-        o = self.o_requests
-        m.d.comb += [
-            whole.eq(parts != 0), taken.eq(o.valid & o.ready),
-            o.payload.address.eq(at << beat_log2), o.payload.beats.eq(Mux(whole, 1 << CHUNK_LOG2, rest)),
-        ]
-        with m.If(begin):
-            total = batch.rows << scale
-            m.d.sync += [
-                parts.eq(total >> CHUNK_LOG2), rest.eq(total), at.eq(batch.address[beat_log2:]),
-                o.valid.eq(batch.rows != 0),
-            ]
-        with m.Elif(taken):
-            m.d.sync += [
-                parts.eq(parts - whole), at.eq(at + (1 << CHUNK_LOG2)),
-                o.valid.eq(whole & ((parts != 1) | (rest != 0))),
-            ]
 
     def _list(self, m: Module, batch: data.View, begin: Signal, again: Signal) -> BurstQueue:
         """Asks for all rows of the list in order, twice; the queue of the answers."""

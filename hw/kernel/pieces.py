@@ -16,7 +16,7 @@ def ask_in_pieces(m: Module, o, *, start: Value, address: ValueLike, span: Value
     Returns     asking: not all is in the stream's register yet
     Timing      the first request two cycles after `start`, then one a cycle
     """
-    rest, pieces = Signal(PIECE_LOG2, reset_less=True), Signal(len(span) - PIECE_LOG2, reset_less=True)
+    rest, pieces = Signal(PIECE_LOG2, reset_less=True), Signal(max(1, len(span) - PIECE_LOG2), reset_less=True)
     following, asking = Signal(64, name="address", reset_less=True), Signal(name="asking")
     whole = pieces != 0
     with m.If(o.ready):
