@@ -12,15 +12,15 @@ from hw.isa import HOTLINE, WORD_BITS
 from hw.isa.hotline import JOIN
 from hw.kernel.bounds import BoundedSum, Term
 from hw.kernel.decode import Decoder
-from hw.kernel.pieces import ask_in_pieces
-from hw.layouts import arguments_layout, instruction_layout
+from hw.kernel.instructions import Instructions, program_error_layout
+from hw.layouts import arguments_layout
 
-__all__ = ["CALM_CYCLES", "Program", "job_layout", "program_error_layout"]
+__all__ = ["CALM_CYCLES", "Program", "job_layout"]
 
 KINDS = tuple(instruction.name for instruction in HOTLINE.instructions)
 S_WR, CLEAR, LEARN, TRAIN, SAVE, LOAD = range(len(KINDS))
 CALM_CYCLES = 8         # for which all parts have to be idle: some say so, or that they are not, a few cycles late
-PROGRAM, INPUTS = range(2)                              # detail of READ_ERROR
+INPUTS = 1              # detail of READ_ERROR
 SIZES = ("inputs_beats", "mailbox_beats", "gradients_beats", "rows_beats", "hot_beats")     # by detail of BOUNDS
 IN_INPUTS, IN_MAILBOX, IN_GRADIENTS, _, IN_HOT = range(len(SIZES))
 # Behind the buffers' sizes: what else a sum is compared with.
@@ -59,11 +59,6 @@ def job_layout() -> data.StructLayout:
         "learn": 1, "indices": 8, "sample_beats": 4, "row_beats_log2": 3, "batch": 16, "pooled": 1, "vectors": 7,
         "mailbox_slots": 8, "mailbox_pitch": 32, "gradients_pitch": 32, "rate": 32,
     })
-
-
-def program_error_layout() -> data.StructLayout:
-    """Why the program ended; valid stays until reset."""
-    return data.StructLayout({"valid": 1, "code": 8, "instruction": 32, "detail": 32})
 
 
 class Program(wiring.Component):
@@ -119,12 +114,9 @@ class Program(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self.beats = HOTLINE.words // self.config.words     # of an instruction
-        self.item = Signal(instruction_layout(HOTLINE), reset_less=True)
+        self.instructions = Instructions(m, self, HOTLINE, failed="FAILED")
+        self.item = self.instructions.item
         self.writes_register = Signal()
-        span = Cat(Const(0, (self.beats - 1).bit_length()), self.arguments.program_count)
-        ask_in_pieces(m, self.o_requests, start=self.start, address=self.arguments.program, span=span,
-                      beat_bytes=self.config.beat_bytes)
         self._allowed(m)
         self._sums(m)
         self._told(m)
@@ -212,20 +204,13 @@ class Program(wiring.Component):
                         m.d.sync += self.joined[position].eq(item.join != JOIN.BEGIN)
 
     def _sequence(self, m: Module) -> None:
-        item, kind, check, sums, error = self.item, self.kind, self.check, self.sum, self.error
-        following = Signal(32, reset_less=True)
-        last, more = Signal(reset_less=True), Signal()
-        m.d.sync += [following.eq(self.number + 1), last.eq(following == self.arguments.program_count)]
-        fetched, wait = Signal(range(max(2, self.beats))), Signal(2)
+        item, kind, check, sums = self.item, self.kind, self.check, self.sum
+        instructions, refuse = self.instructions, self.instructions.refuse
+        wait = Signal(2)
         counted = Signal(8, reset_less=True)
         scan = Signal(self.config.positions, reset_less=True)
         moved, calm, quiet = Signal(), Signal(CALM_CYCLES), Signal()
         reader, writer = self.reader, self.writer
-
-        def refuse(code: str, detail):
-            m.d.sync += [error.valid.eq(1), error.code.eq(HOTLINE.code(code)), error.detail.eq(detail),
-                         error.instruction.eq(self.number)]
-            m.next = "FAILED"
 
         pulses = (self.writes_register, self.clear, self.start_save, self.start_load, self.begin, self.train,
                   self.finish, reader.begin, writer.begin)
@@ -233,27 +218,7 @@ class Program(wiring.Component):
         with m.If(self.moved):
             m.d.sync += moved.eq(1)
         with m.FSM():
-            with m.State("IDLE"):
-                with m.If(self.start):
-                    m.d.sync += [
-                        self.number.eq(0), more.eq(self.arguments.program_count != 0), fetched.eq(0), self.done.eq(0)]
-                    m.next = "NEXT"
-            with m.State("NEXT"):
-                with m.If(~more):
-                    m.d.sync += self.done.eq(1)
-                    m.next = "IDLE"
-                with m.Elif(self.i.valid):
-                    m.d.comb += self.i.ready.eq(1)
-                    beat = self.i.payload.data
-                    m.d.sync += [
-                        item.eq(Cat(item.as_value()[len(beat):], beat) if self.beats > 1 else beat),
-                        fetched.eq(fetched + 1),
-                    ]
-                    with m.If(self.i.payload.error):
-                        refuse("READ_ERROR", PROGRAM)
-                    with m.Elif(fetched == self.beats - 1):
-                        m.d.sync += fetched.eq(0)
-                        m.next = "ALLOWED"
+            instructions.states(then="ALLOWED", over="IDLE")
             with m.State("ALLOWED"):
                 m.d.sync += [wait.eq(wait + 1), self.vectors.eq(0), counted.eq(0), scan.eq(self.joined)]
                 m.d.sync += check.eq(Mux(kind[TRAIN], Check.FRAME, Mux(
@@ -280,7 +245,7 @@ class Program(wiring.Component):
                 with m.If(sums.summed):
                     m.next = "COMPARE"
             with m.State("COMPARE"):
-                self._compare(m, refuse)
+                self._compare(m)
             with m.State("BEGIN"):
                 m.d.sync += [
                     reader.begin.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD]), writer.begin.eq(kind[SAVE]), moved.eq(0),
@@ -311,14 +276,14 @@ class Program(wiring.Component):
                     m.d.sync += [self.flush.eq(0), quiet.eq(0)]
                     m.next = "STEP"
             with m.State("STEP"):
-                m.d.sync += [self.number.eq(following), more.eq(~last), self.finish.eq(1)]
-                m.next = "NEXT"
+                m.d.sync += self.finish.eq(1)
+                instructions.step()
             with m.State("FAILED"):
                 pass
 
-    def _compare(self, m: Module, refuse) -> None:
+    def _compare(self, m: Module) -> None:
         """Judges a sum, keeps what later ones need of it, and says which is next."""
-        item, check, sums = self.item, self.check, self.sum
+        item, check, sums, refuse = self.item, self.check, self.sum, self.instructions.refuse
         buffers = Array(TOLD.get(at, at) for at in range(len(SIZES) + 4))
         # The last ones of an instruction are in no line of these.
         follows = {

@@ -1,7 +1,7 @@
 """Fetches and checks instructions, and deals them to the engines that carry them out."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
@@ -10,14 +10,14 @@ from hw.isa import MLP, WORD_BITS
 from hw.isa.mlp import ACTIVATION, TARGET
 from hw.kernel.bounds import BoundedSum, Term
 from hw.kernel.decode import Decoder
-from hw.kernel.pieces import ask_in_pieces
-from hw.layouts import arguments_layout, instruction_layout
+from hw.kernel.instructions import Instructions, program_error_layout
+from hw.layouts import arguments_layout
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import rows_job_layout
 from hw.mlp.parameters import parameters_job_layout
 from hw.mlp.records import layer_layout
 
-__all__ = ["QUEUE", "Program", "program_error_layout"]
+__all__ = ["QUEUE", "Program"]
 
 QUEUE = 32      # instructions that wait for an engine: as many as LUT memory holds
 KINDS = tuple(instruction.name for instruction in MLP.instructions)
@@ -35,11 +35,6 @@ class Check(enum.Enum, shape=3):
     WEIGHTS = 3
     ADDENDS = 4
     OUTPUTS = 5
-
-
-def program_error_layout() -> data.StructLayout:
-    """The instruction that was refused, as the result block tells it; valid stays until reset."""
-    return data.StructLayout({"valid": 1, "code": 8, "instruction": 32, "detail": 32})
 
 
 class Program(wiring.Component):
@@ -81,20 +76,13 @@ class Program(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self.beats = MLP.words // self.config.words     # of an instruction
-        self.item = Signal(instruction_layout(MLP), reset_less=True)
-        self._request(m)
+        self.instructions = Instructions(m, self, MLP, failed="DRAIN")
+        self.item = self.instructions.item
         self._allowed(m)
         self._sums(m)
         self._queues(m)
         self._sequence(m)
         return m
-
-    def _request(self, m: Module) -> None:
-        """Asks for the program, in pieces."""
-        span = Cat(Const(0, (self.beats - 1).bit_length()), self.arguments.program_count)
-        ask_in_pieces(m, self.o_requests, start=self.start, address=self.arguments.program, span=span,
-                      beat_bytes=self.config.beat_bytes)
 
     def _allowed(self, m: Module) -> None:
         """What an instruction must keep to by itself and in its place. Registers: `refused` two cycles after the
@@ -168,11 +156,9 @@ class Program(wiring.Component):
             self.queues.append(queue)
 
     def _sequence(self, m: Module) -> None:
-        item, kind, check, sums, error = self.item, self.kind, self.check, self.sum, self.error
-        following = Signal(32, reset_less=True)
-        last, more = Signal(reset_less=True), Signal()
-        m.d.sync += [following.eq(self.number + 1), last.eq(following == self.arguments.program_count)]
-        fetched, wait = Signal(range(max(2, self.beats))), Signal(2)
+        item, kind, check, sums = self.item, self.kind, self.check, self.sum
+        instructions, refuse = self.instructions, self.instructions.refuse
+        wait = Signal(2)
         groups = [kind[LOAD_ROWS], kind[LOAD_WEIGHTS] | kind[LOAD_ADDENDS], kind[LAYER] | kind[INTERACT]]
         send, ready = Signal(), Signal()
         m.d.comb += ready.eq(Cat(queue.i.ready & group for queue, group in zip(self.queues, groups, strict=True)).any())
@@ -183,33 +169,9 @@ class Program(wiring.Component):
             with m.Elif(send & group & queue.i.ready):
                 m.d.sync += before.eq(before + 1)
 
-        def refuse(code: str, detail):
-            m.d.sync += [error.valid.eq(1), error.code.eq(MLP.code(code)), error.detail.eq(detail),
-                         error.instruction.eq(self.number)]
-            m.next = "DRAIN"
-
         m.d.sync += wait.eq(0)
         with m.FSM():
-            with m.State("IDLE"):
-                with m.If(self.start):
-                    m.d.sync += [
-                        self.number.eq(0), more.eq(self.arguments.program_count != 0), fetched.eq(0), self.done.eq(0)]
-                    m.next = "NEXT"
-            with m.State("NEXT"):
-                with m.If(~more):
-                    m.next = "DRAIN"
-                with m.Elif(self.i.valid):
-                    m.d.comb += self.i.ready.eq(1)
-                    beat = self.i.payload.data
-                    m.d.sync += [
-                        item.eq(Cat(item.as_value()[len(beat):], beat) if self.beats > 1 else beat),
-                        fetched.eq(fetched + 1),
-                    ]
-                    with m.If(self.i.payload.error):
-                        refuse("READ_ERROR", 0)
-                    with m.Elif(fetched == self.beats - 1):
-                        m.d.sync += fetched.eq(0)
-                        m.next = "ALLOWED"
+            instructions.states(then="ALLOWED", over="DRAIN")
             with m.State("ALLOWED"):
                 m.d.sync += [wait.eq(wait + 1), self.line.eq(item.line)]
                 m.d.sync += check.eq(Mux(
@@ -245,12 +207,11 @@ class Program(wiring.Component):
             with m.State("SEND"):
                 m.d.comb += send.eq(1)
                 with m.If(ready):
-                    m.d.sync += [self.number.eq(following), more.eq(~last)]
-                    m.next = "NEXT"
+                    instructions.step()
             with m.State("DRAIN"):
                 with m.If(~Cat(queue.held for queue in self.queues).any()):
                     m.d.sync += self.done.eq(1)
-                    with m.If(~error.valid):
+                    with m.If(~self.error.valid):
                         m.next = "IDLE"
         # The rows are counted when the check of their addresses begins.
         with m.If(sums.load & (check == Check.INPUTS)):
