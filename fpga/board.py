@@ -155,10 +155,13 @@ class EcpBoard:
 
 
 def constraints(board: EcpBoard) -> str:
-    """The board's pins and clock as nextpnr reads them (LPF)."""
+    """The board's pins and clock as nextpnr reads them (LPF). Inputs that nothing drives rest: the line is idle, the
+    button up."""
+    pulls = {"rx": " PULLMODE=UP", "button": " PULLMODE=DOWN" if board.button.active_high else " PULLMODE=UP"}
     lines = []
     for port, pin in board.pins():
-        lines += [f'LOCATE COMP "{port}" SITE "{pin}";', f'IOBUF PORT "{port}" IO_TYPE={board.part.io_type};']
+        lines += [f'LOCATE COMP "{port}" SITE "{pin}";',
+                  f'IOBUF PORT "{port}" IO_TYPE={board.part.io_type}{pulls.get(port, "")};']
     lines.append(f'FREQUENCY PORT "clock_in" {board.clock.oscillator_mhz:g} MHZ;')
     return "\n".join(lines) + "\n"
 

@@ -136,13 +136,16 @@ def _known(path: Path, key: str, board: EcpBoard, file: Path) -> Layout | None:
     """The layout of an earlier run of the same netlist by the same tools, while its bitstream is still there."""
     if not path.exists() or not file.exists():
         return None
-    told = json.loads(path.read_text())
-    if told.pop("key") != key or told.pop("sha256") != hashlib.sha256(file.read_bytes()).hexdigest():
-        return None
-    for name in ("used", "fmax"):
-        told[name] = {kind: tuple(pair) for kind, pair in told[name].items()}
-    return Layout(**{**told, "board": board, "file": file, "path": tuple(told["path"]),
-                     "seconds": tuple(told["seconds"])})
+    try:
+        told = json.loads(path.read_text())
+        if told.pop("key") != key or told.pop("sha256") != hashlib.sha256(file.read_bytes()).hexdigest():
+            return None
+        for name in ("used", "fmax"):
+            told[name] = {kind: tuple(pair) for kind, pair in told[name].items()}
+        return Layout(**{**told, "board": board, "file": file, "path": tuple(told["path"]),
+                         "seconds": tuple(told["seconds"])})
+    except (ValueError, KeyError, TypeError):
+        return None     # not what `make` writes: it is made again
 
 
 # ---- mapping ----

@@ -189,7 +189,8 @@ def cards(sysfs: Path) -> None:
 @click.argument("core", default="emb")
 @click.option("--preset", default="tiny", show_default=True, help="The preset whose core it is.")
 @click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
-@click.option("--seeds", default=1, show_default=True, help="Placements to try until one meets the clock.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
+              help="Placements to try until one meets the clock.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the files [build/ecp5/...].")
 def ecp5(core: str, preset: str, board: str, seeds: int, out: Path | None) -> None:
     """Bitstream of CORE (or `none`) on a board with an ECP5, by open tools alone; takes long."""
@@ -197,8 +198,8 @@ def ecp5(core: str, preset: str, board: str, seeds: int, out: Path | None) -> No
     from fpga.board import EcpBoard
     try:
         layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset, out=out,
-                           seeds=max(1, seeds), say=click.echo)
-    except (ValueError, flow.Ecp5Error) as error:
+                           seeds=seeds, say=click.echo)
+    except (ValueError, OSError, flow.Ecp5Error) as error:
         raise click.ClickException(str(error)) from None
     click.echo("\n".join(flow.lines(layout)))
 

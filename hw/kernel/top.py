@@ -21,7 +21,8 @@ class VitisKernel(wiring.Component):
                 `s_axi_control_wdata`; `interrupt`; ap_rst_n: In, low while the kernel is held; the clock is `ap_clk`
     Timing      wires; the reset reaches the core 2 cycles after `ap_rst_n`, so that its fan-out begins at a register
     Handshake   the core's; for those 2 cycles more the control slave is not ready, so that no access is lost in them
-    Reset       that of the core; it holds the core from configuration on until `ap_rst_n` is high
+    Reset       that of the core; it holds the core from configuration on until `ap_rst_n` is high. Held for 3 cycles or
+                more (Vitis: 16); all VALIDs are low from the third on
     Raises      TypeError: the core describes no kernel
     Golden      the core's          Tests  verif/test_vitis_top.py
     """
