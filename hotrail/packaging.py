@@ -61,12 +61,16 @@ def _make(preset: str, core: str, clock: int, instances: int, force: bool, no_ga
             click.echo(f"refused: {reason}", err=True)
         click.echo(f"{preset}/{core}: nothing was packaged", err=True)
         sys.exit(1)
-    except (ValueError, RuntimeError) as error:
-        raise click.ClickException(str(error)) from None
+    except (ValueError, RuntimeError, OSError) as error:
+        raise click.ClickException(_sentence(error)) from None
     for miss in made.gate.misses if made.gate else ():
         click.echo(f"forced: {miss}")
     click.echo(f"{preset}/{core}: package complete in {made.folder}")
     return made
+
+
+def _sentence(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 @click.command()
@@ -120,8 +124,8 @@ def _ends(run: Callable[[Any], Path], made: Any) -> None:
 
     try:
         click.echo(f"made {run(made)}")
-    except VitisError as error:
-        raise click.ClickException(str(error)) from None
+    except (VitisError, OSError) as error:
+        raise click.ClickException(_sentence(error)) from None
 
 
 COMMANDS = (package, xo, bitstream)

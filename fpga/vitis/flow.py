@@ -26,7 +26,7 @@ from fpga.vitis.component_xml import component_xml
 from fpga.vitis.description import RtlKernel, prepare
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
-from fpga.vitis.link import link_cfg
+from fpga.vitis.link import check_instances, link_cfg
 from fpga.vitis.ports import check_ports
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.shells import card
@@ -37,7 +37,7 @@ from gen import headers
 from gen.cores import CORES
 from gen.tools import build_folder
 
-__all__ = ["MANIFEST", "Package", "PackageError", "contents", "kernels", "package"]
+__all__ = ["MANIFEST", "Package", "PackageError", "contents", "kernels", "package", "whole"]
 
 MANIFEST = "package.json"
 LINK = "link.cfg"
@@ -78,10 +78,16 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
     Parameters  clock_mhz: of the kernel, one that the card offers; instances: in the image; out: folder for the
                 presets' folders; force: writes what the gate refuses, and says so in package.json; gated: False leaves
                 the gate out, and says so; experimental_xo: an .xo made without Vivado; measured: is told of the gate
-    Raises      ConfigError: the preset; ValueError: the core, clock or instances; PackageError: refused or faulty
+    Raises      ConfigError: the preset; ValueError: the core, clock, instances or `out`; PackageError: refused or
+                faulty
     """
     if clock_mhz not in card().clocks_mhz:
         raise ValueError(f"clock must be one of {', '.join(map(str, card().clocks_mhz))} MHz, not {clock_mhz!r}")
+    # What can be told is told before the conversion and the gate, which take minutes.
+    if core in headers.KERNELS:
+        masters = {argument.port for argument in headers.KERNELS[core].arguments if argument.port}
+        check_instances(f"hotrail_{core}", len(masters), instances)
+    _check_place(out or build_folder())
     kernel, texts = prepare(preset, core)
     link = link_cfg(kernel, instances)
     judged = None
@@ -91,7 +97,7 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
         if judged.misses and not force:
             raise PackageError(judged.misses)
     place = (out or build_folder()) / kernel.preset / "vitis" / core
-    with _whole(place) as folder:
+    with whole(place) as folder:
         for name, data in contents(kernel, texts, link).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
@@ -104,6 +110,12 @@ def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1,
         if faults := [*check_ports(kernel, texts), *check(folder)]:
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, judged)
+
+
+def _check_place(out: Path) -> None:
+    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ValueError(f"nothing can be written to {out}: {there} is no folder that can be written to")
 
 
 def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str, bytes]:
@@ -132,12 +144,15 @@ def _manifest(kernel: RtlKernel, folder: Path, clock_mhz: int, instances: int, g
 
 
 @contextmanager
-def _whole(place: Path) -> Iterator[Path]:
-    """A folder beside `place` that takes its place when the block ends well, and is gone when it does not."""
+def whole(place: Path, draft: Path | None = None) -> Iterator[Path]:
+    """A new folder beside `place` that takes its place when the block ends well. When it does not, a temporary one is
+    gone; a `draft` stays, for whoever asks why, until the next begins."""
     place.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
-        new = work / "new"
+        new = draft or work / "new"
+        if new.exists():
+            shutil.rmtree(new)
         new.mkdir()
         yield new
         if place.exists():

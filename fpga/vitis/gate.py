@@ -33,7 +33,7 @@ def allowed(limit: int, clock_mhz: int) -> int:
 class Gate:
     """What was measured of a kernel and what it misses. `used`: by all instances; `levels`, `chains`, `ports`: the
     deepest path, the one with the most carry chains, the deepest one at the kernel's ports; `misses`, `notes`: a
-    sentence each, misses refuse the kernel."""
+    sentence each, misses refuse the kernel, what the synthesis had to say is among the notes."""
 
     kernel: str
     core: str
@@ -90,7 +90,7 @@ def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int =
     used = {key: value * instances for key, value in report.total.as_dict().items() if key in RESOURCES}
     shell = budgets()["standard"]
     what = f"{instances} x {kernel.name}" if instances > 1 else kernel.name
-    misses, notes = [], []
+    misses, notes = [], list(report.notes)
     for key, limit in shell.resources.items():
         percent = 100 * used[key] / limit
         if used[key] > limit:

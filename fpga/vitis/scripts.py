@@ -1,7 +1,7 @@
 """The Tcl that Vivado packages a kernel with: AMD's own way from Verilog to an .xo.
 
-Nobody here can run Vivado: the script is held against the description by `fpga.vitis.rehearsal`, which runs it with
-stand-ins for Vivado's commands. Whether Vivado takes it is not verified.
+Nobody here can run Vivado: `fpga.vitis.checks.tcl` runs the script with recorders in the place of Vivado's
+commands and holds what it does against the description. Whether Vivado takes it is not verified.
 Source: UG1393 (packaging RTL kernels, package_xo), UG1118 (ipx commands), AMD's Vitis_Accel_Examples
 """
 
@@ -110,24 +110,28 @@ set_property ipi_drc {{ignore_freq_hz true}} $core
 set_property xpm_libraries {{XPM_CDC XPM_MEMORY XPM_FIFO}} $core
 ipx::create_xgui_files $core
 ipx::update_checksums $core
-ipx::check_integrity -kernel $core
+set sound [ipx::check_integrity -kernel $core]
+if {{$sound eq "0"}} {{ hotrail::fail "ipx::check_integrity finds faults in the kernel: see the messages above" }}
 ipx::save_core $core
 
 # Vivado leaves out files that it could not read and goes on: what was given must be what was packaged.
-foreach group {{xilinx_anylanguagesynthesis xilinx_anylanguagebehavioralsimulation}} {{
-    set known [ipx::get_file_groups $group -of_objects $core -quiet]
-    if {{$known eq ""}} {{ hotrail::fail "the packaged kernel has no file group $group" }}
+# A group's name begins with the languages in it.
+foreach groups {{*synthesis *simulation}} {{
+    set known [ipx::get_file_groups $groups -of_objects $core -quiet]
+    if {{$known eq ""}} {{ hotrail::fail "the packaged kernel has no file group $groups" }}
     set kept {{}}
-    foreach file [ipx::get_files -of_objects $known] {{
-        set path [get_property NAME $file]
-        if {{![file exists [file join $packaged $path]]}} {{ hotrail::fail "$group names $path, which is not there" }}
-        lappend kept [file tail $path]
+    foreach group $known {{
+        foreach file [ipx::get_files -of_objects $group] {{
+            set path [get_property NAME $file]
+            if {{![file exists [file join $packaged $path]]}} {{ hotrail::fail "$groups names $path, not there" }}
+            lappend kept [file tail $path]
+        }}
     }}
     foreach source $sources {{
-        if {{$source ni $kept}} {{ hotrail::fail "Vivado dropped $source from $group: look for syntax errors above" }}
+        if {{$source ni $kept}} {{ hotrail::fail "Vivado dropped $source from $groups: look for syntax errors above" }}
     }}
     foreach file $kept {{
-        if {{$file ni $sources}} {{ hotrail::fail "$group has the file $file, which was not given" }}
+        if {{$file ni $sources}} {{ hotrail::fail "$groups has the file $file, which was not given" }}
     }}
 }}
 close_project -delete

@@ -2,7 +2,8 @@
 
 Vivado and v++ are run as their guides say; no machine here has them, so the tests run the same commands with programs
 that stand in for them. Whether AMD's own accept the package is not verified.
-Source: UG1393 2022.1 and 2022.2 (v++ options, --package, emconfigutil), UG894 (batch mode)
+Source: UG1393 2022.1 and 2022.2 (v++ options, --package, emconfigutil), AMD's Vitis_Accel_Examples (every target is
+linked, then packaged), UG894 (batch mode)
 """
 
 import os
@@ -10,12 +11,13 @@ import re
 import shutil
 import subprocess
 import time
-import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
-from fpga.vitis.flow import LINK, Package
+from fpga.vitis.checks.archive import entries
+from fpga.vitis.flow import LINK, Package, whole
 from fpga.vitis.scripts import SCRIPT, SOURCES
 from fpga.vitis.shells import card
 from gen.tools import build_folder
@@ -87,6 +89,7 @@ def xo(made: Package, *, say: Say = print) -> Path:
 
     Raises VitisMissing, VitisError"""
     tools = _needed(made, ("vivado",))
+    made = _absolute(made)
     return _xo(made, tools["vivado"], say)
 
 
@@ -99,21 +102,19 @@ def bitstream(made: Package, target: str, platform: str, *, say: Say = print) ->
         raise ValueError(f"target must be {' or '.join(TARGETS)}, not {target!r}")
     tools = _needed(made, ("vivado", "v++", *(("emconfigutil",) if target == "hw_emu" else ())), platform)
     xpfm = find_platform(platform)
+    made = _absolute(made)
     packaged = _xo(made, tools["vivado"], say)
-    name, folder = made.kernel.name, _fresh(made, target)
-    common = ["-t", target, "--platform", str(xpfm)]
-    linked = folder / (f"{name}.link.xclbin" if target == "hw" else f"{name}.xclbin")
-    _run("link", [str(tools["v++"]), "-l", *common, "--config", str(made.folder / LINK), "--kernel_frequency",
-                  str(made.clock_mhz), "--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports",
-                  "-o", linked.name, str(packaged)], folder, linked, say)
-    if target == "hw_emu":
-        _run("emconfig", [str(tools["emconfigutil"]), "--platform", str(xpfm), "--nd", "1", "--od", "."], folder,
-             folder / "emconfig.json", say)
-        return linked
-    final = folder / f"{name}.xclbin"
-    _run("package", [str(tools["v++"]), "-p", *common, "--temp_dir", "_x", "--log_dir", "logs", "--report_dir",
-                     "reports", "--package.out_dir", "package", "-o", final.name, linked.name], folder, final, say)
-    return final
+    linked, final = f"{made.kernel.name}.link.xclbin", f"{made.kernel.name}.xclbin"
+    common = ["-t", target, "--platform", str(xpfm), "--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports"]
+    with _beside(made, target) as folder:
+        _run("link", [str(tools["v++"]), "-l", *common, "--config", str(made.folder / LINK), "--kernel_frequency",
+                      str(made.clock_mhz), "-o", linked, str(packaged)], folder, linked, say)
+        _run("package", [str(tools["v++"]), "-p", *common, "--package.out_dir", "package", "-o", final, linked], folder,
+             final, say)
+        if target == "hw_emu":
+            _run("emconfig", [str(tools["emconfigutil"]), "--platform", str(xpfm), "--nd", "1", "--od", "."], folder,
+                 "emconfig.json", say)
+    return _place(made, target) / final
 
 
 def image(preset: str, core: str) -> Path:
@@ -132,30 +133,37 @@ def _needed(made: Package, names: tuple[str, ...], platform: str = "") -> dict[s
         raise VitisMissing(f"{error}; the complete package lies in {made.folder}") from None
 
 
-def _fresh(made: Package, what: str) -> Path:
-    folder = made.folder.parent / f"{made.folder.name}-{what}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    return folder
+def _absolute(made: Package) -> Package:
+    """The tools work in folders of their own."""
+    return replace(made, folder=made.folder.resolve())
+
+
+def _place(made: Package, what: str) -> Path:
+    return made.folder.parent / f"{made.folder.name}-{what}"
+
+
+def _beside(made: Package, what: str) -> AbstractContextManager[Path]:
+    """<core>-<what>-new, which becomes <core>-<what> when the block ends well. What was made there before is kept until
+    then; a folder whose run failed stays as it is, with its logs, until the next run."""
+    return whole(_place(made, what), _place(made, f"{what}-new"))
 
 
 def _xo(made: Package, vivado: Path, say: Say) -> Path:
-    folder = _fresh(made, "xo")
-    path = folder / f"{made.kernel.name}.xo"
-    _run("xo", [str(vivado), "-mode", "batch", "-notrace", "-log", "vivado.log", "-journal", "vivado.jou", "-source",
-                str(made.folder / SCRIPT)], folder, path, say)
-    _compare(path, made)
-    return path
+    name = f"{made.kernel.name}.xo"
+    with _beside(made, "xo") as folder:
+        _run("xo", [str(vivado), "-mode", "batch", "-notrace", "-log", "vivado.log", "-journal", "vivado.jou",
+                    "-source", str(made.folder / SCRIPT)], folder, name, say)
+        _compare(folder / name, made)
+    return _place(made, "xo") / name
 
 
 def _compare(path: Path, made: Package) -> None:
     """The Verilog in an .xo must be the package's: Vivado leaves out what it could not read."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            inside = {name.rsplit("/", 1)[-1]: archive.read(name) for name in archive.namelist()
-                      if f"/{SOURCES}/" in f"/{name}" and name.endswith(".v")}
-    except (zipfile.BadZipFile, OSError) as error:
-        raise VitisError(f"{path} is no .xo: {error}") from None
+        inside = {name.rsplit("/", 1)[-1]: data for name, data in entries(path.read_bytes()).items()
+                  if f"/{SOURCES}/" in f"/{name}" and name.endswith(".v")}
+    except ValueError as error:
+        raise VitisError(f"{path}: {error}") from None
     ours = {name: (made.folder / SOURCES / name).read_bytes() for name in made.kernel.files}
     if dropped := sorted(set(ours) - set(inside)):
         raise VitisError(f"{path} lacks {', '.join(dropped)}: Vivado could not read it, see {path.parent}/logs/xo.log")
@@ -165,20 +173,11 @@ def _compare(path: Path, made: Package) -> None:
         raise VitisError(f"{path}: {', '.join(changed)} is not the package's")
 
 
-@dataclass
-class _Clock:
-    began: float
-
-    def minutes(self) -> str:
-        seconds = int(time.monotonic() - self.began)
-        return f"{seconds // 60}:{seconds % 60:02d} min"
-
-
-def _run(step: str, command: list[str], folder: Path, made: Path, say: Say) -> None:
-    """Runs one tool in a folder with its output in logs/<step>.log; `made` must be there afterwards."""
+def _run(step: str, command: list[str], folder: Path, made: str, say: Say) -> None:
+    """Runs one tool in a folder with its output in logs/<step>.log; the file `made` must be there afterwards."""
     log = folder / "logs" / f"{step}.log"
     log.parent.mkdir(exist_ok=True)
-    clock = _Clock(time.monotonic())
+    began = time.monotonic()
     say(f"{step}: {Path(command[0]).name} begins, log in {log}")
     with log.open("w") as out, subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                                 stdin=subprocess.DEVNULL, text=True, errors="replace") as run:
@@ -189,8 +188,9 @@ def _run(step: str, command: list[str], folder: Path, made: Path, say: Say) -> N
             out.flush()
             if _PROGRESS.search(line):
                 say(f"{step}: {line.rstrip()}")
-    if run.returncode or not made.exists():
+    if run.returncode or not (folder / made).exists():
         end = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-20:])
-        why = f"ended with code {run.returncode}" if run.returncode else f"made no {made.name}"
+        why = f"ended with code {run.returncode}" if run.returncode else f"made no {made}"
         raise VitisError(f"{step}: {Path(command[0]).name} {why}; the end of {log}:\n{end}")
-    say(f"{step}: {made.name} after {clock.minutes()}")
+    seconds = int(time.monotonic() - began)
+    say(f"{step}: {made} after {seconds // 60}:{seconds % 60:02d} min")

@@ -1,4 +1,4 @@
-"""Experimental: the .xo of a kernel without Vivado, and .xo files read back.
+"""Experimental: the .xo of a kernel without Vivado.
 
 A .xo is a zip: xo.xml, <kernel>/kernel.xml, ip_repo/<vendor_library_name_version>/ with component.xml, src/*.v and
 xgui/*.tcl. Its form is that of a .xo that Vivado 2021.1's package_xo wrote for this card; that `v++` takes one that
@@ -9,48 +9,22 @@ import hashlib
 import os
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from lxml import etree
 
 from fpga.vitis import document
 from fpga.vitis.component_xml import SOURCES, VIVADO, component_xml
 from fpga.vitis.description import RtlKernel
-from fpga.vitis.ipxact import NAMESPACES
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.xgui import xgui, xgui_path
 
-__all__ = ["NOTE", "Xo", "ip_folder", "read_xo", "write_xo", "xo_xml"]
+__all__ = ["NOTE", "ip_folder", "write_xo", "xo_xml"]
 
 NOTE = b"Experimental: written by hotrail, not by Vivado's package_xo."
 FLOWS = ("CPU_EMU", "HW_EMU", "SYSTEM")     # what package_xo writes for every RTL kernel
 TIME = (1980, 1, 1, 0, 0, 0)                # the first that a zip can say
-MOST_BYTES = 1 << 30                        # of all files together: a .xo of sources is far smaller
-
-
-@dataclass(frozen=True)
-class Xo:
-    """What a .xo holds. `kernel`: its name; `ip`: the IP's folder inside; `files`: the IP's files by their path in
-    that folder, component.xml among them."""
-
-    kernel: str
-    ip: str
-    xo_xml: bytes
-    kernel_xml: bytes
-    files: Mapping[str, bytes]
-
-    @property
-    def component_xml(self) -> bytes:
-        return self.files["component.xml"]
-
-    @property
-    def sources(self) -> dict[str, bytes]:
-        """The Verilog by name."""
-        return {name.removeprefix(f"{SOURCES}/"): data for name, data in self.files.items()
-                if name.startswith(f"{SOURCES}/")}
 
 
 def ip_folder(kernel: RtlKernel) -> str:
@@ -102,62 +76,3 @@ def write_xo(kernel: RtlKernel, texts: Mapping[str, str], path: Path) -> Path:
         Path(staged).unlink(missing_ok=True)
         raise
     return path
-
-
-def read_xo(path: Path) -> Xo:
-    """The parts of a .xo with one RTL kernel, from whomever.
-
-    Raises ValueError: the file is no zip, is damaged, or lacks a part"""
-    entries = _entries(path)
-    kernels = _parsed(path, entries, "xo.xml").findall("Kernels/Kernel")
-    if len(kernels) != 1:
-        raise ValueError(f"{path}: xo.xml names {len(kernels)} kernels, not one")
-    name, ip = kernels[0].get("Name", ""), kernels[0].get("IP", "")
-    written = _parsed(path, entries, f"{name}/kernel.xml").find("kernel")
-    if written is None or written.get("name") != name:
-        raise ValueError(f"{path}: {name}/kernel.xml describes no kernel {name}")
-    component = _parsed(path, entries, f"{ip}/component.xml")
-    for file in component.iterfind("spirit:fileSets/spirit:fileSet/spirit:file/spirit:name", NAMESPACES):
-        _part(path, entries, f"{ip}/{file.text}")
-    files = {entry.removeprefix(f"{ip}/"): data for entry, data in entries.items() if entry.startswith(f"{ip}/")}
-    return Xo(name, ip, entries["xo.xml"], entries[f"{name}/kernel.xml"], files)
-
-
-def _part(path: Path, entries: Mapping[str, bytes], name: str) -> bytes:
-    if name not in entries:
-        raise ValueError(f"{path}: {name} is missing")
-    return entries[name]
-
-
-def _parsed(path: Path, entries: Mapping[str, bytes], name: str) -> etree._Element:
-    data = _part(path, entries, name)
-    try:
-        return document.parse(data)
-    except ValueError as error:
-        raise ValueError(f"{path}: {name}: {error}") from None
-
-
-def _entries(path: Path) -> dict[str, bytes]:
-    """The files of a zip by name."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            items = [item for item in archive.infolist() if not item.is_dir()]
-            if fault := _fault(items):
-                raise ValueError(f"{path}: the zip {fault}")
-            return {item.filename: archive.read(item) for item in items}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        raise ValueError(f"{path}: this is no .xo that can be read: {error}") from None
-
-
-def _fault(items: list[zipfile.ZipInfo]) -> str:
-    """Why a zip's files are not read at all, empty where they are."""
-    seen = set()
-    for item in items:
-        name = PurePosixPath(item.filename)
-        if name.is_absolute() or ".." in name.parts or "\\" in item.filename:
-            return f"holds a file outside its folder, {item.filename!r}"
-        if item.filename in seen:
-            return f"holds {item.filename} twice"
-        seen.add(item.filename)
-    total = sum(item.file_size for item in items)
-    return f"unpacks to {total} bytes; a .xo of sources has at most {MOST_BYTES}" if total > MOST_BYTES else ""

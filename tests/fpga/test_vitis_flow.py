@@ -190,13 +190,13 @@ def test_bitstream_for_the_card(tmp_path, tools):
     path = toolchain.bitstream(made, "hw", "xilinx_u2_gen3x4_xdma_gc_2_202110_1", say=said.append)
     assert path == tmp_path / "tiny/vitis/mlp-hw/hotrail_mlp.xclbin" and path.read_text() == "xclbin"
     xpfm = str(next((tmp_path / "platforms").rglob("*.xpfm")))
-    xo, folder = str(tmp_path / "tiny/vitis/mlp-xo"), str(path.parent)
+    xo, folder = str(tmp_path / "tiny/vitis/mlp-xo"), f"{path.parent}-new"
     logs = ["--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports"]
     assert tools() == [
-        ["vivado", xo, "-mode", "batch", "-notrace", "-log", "vivado.log", "-journal", "vivado.jou", "-source",
+        ["vivado", f"{xo}-new", "-mode", "batch", "-notrace", "-log", "vivado.log", "-journal", "vivado.jou", "-source",
          str(made.folder / "package.tcl")],
-        ["v++", folder, "-l", "-t", "hw", "--platform", xpfm, "--config", str(made.folder / "link.cfg"),
-         "--kernel_frequency", "250", *logs, "-o", "hotrail_mlp.link.xclbin", f"{xo}/hotrail_mlp.xo"],
+        ["v++", folder, "-l", "-t", "hw", "--platform", xpfm, *logs, "--config", str(made.folder / "link.cfg"),
+         "--kernel_frequency", "250", "-o", "hotrail_mlp.link.xclbin", f"{xo}/hotrail_mlp.xo"],
         ["v++", folder, "-p", "-t", "hw", "--platform", xpfm, *logs, "--package.out_dir", "package", "-o",
          "hotrail_mlp.xclbin", "hotrail_mlp.link.xclbin"],
     ]
@@ -211,10 +211,42 @@ def test_bitstream_for_simulation(tmp_path, tools):
     path = toolchain.bitstream(made, "hw_emu", str(xpfm), say=lambda line: None)
     assert path == tmp_path / "tiny/vitis/mlp-hw_emu/hotrail_mlp.xclbin"
     assert (path.parent / "emconfig.json").exists()
-    assert [call[0] for call in tools()] == ["vivado", "v++", "emconfigutil"]
-    assert tools()[2][2:] == ["--platform", str(xpfm), "--nd", "1", "--od", "."]
-    assert tools()[1][2:5] == ["-l", "-t", "hw_emu"]
+    assert [call[0] for call in tools()] == ["vivado", "v++", "v++", "emconfigutil"]
+    assert tools()[3][2:] == ["--platform", str(xpfm), "--nd", "1", "--od", "."]
+    assert [call[2:5] for call in tools()[1:3]] == [["-l", "-t", "hw_emu"], ["-p", "-t", "hw_emu"]]
+    assert tools()[1][-2:][0] == tools()[2][-1] == "hotrail_mlp.link.xclbin"
     assert toolchain.bitstream(made, "hw_emu", str(xpfm), say=lambda line: None) == path     # once more, afresh
+
+
+def test_bitstream_in_a_relative_folder(tmp_path, tools, monkeypatch):
+    """The tools work in folders of their own: what they are given must be absolute."""
+    monkeypatch.chdir(tmp_path)
+    done = command("bitstream", "tiny", CORE, "--out", "here", "--no-gate")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "here/tiny/vitis/mlp-hw/hotrail_mlp.xclbin").exists()
+    for call in tools():
+        for word in call:
+            assert "here/" not in word or (Path(word).is_absolute() and (
+                Path(word).exists() or "-new" in Path(word).name)), call
+
+
+def test_a_failure_keeps_the_last_bitstream(tmp_path, tools, monkeypatch):
+    made, platform = make(tmp_path), "xilinx_u2_gen3x4_xdma_gc_2_202110_1"
+    place = tmp_path / "tiny" / "vitis"
+    path = toolchain.bitstream(made, "hw", platform, say=lambda line: None)
+    assert sorted(folder.name for folder in place.iterdir()) == ["mlp", "mlp-hw", "mlp-xo"]
+    path.write_text("hours of work")
+    for failing, step, folder in (("v++", "link", "mlp-hw-new"), ("v++-p", "package", "mlp-hw-new"),
+                                  ("vivado", "xo", "mlp-xo-new")):
+        monkeypatch.setenv("FAKE_FAIL", failing)
+        with pytest.raises(toolchain.VitisError) as failed:
+            toolchain.bitstream(made, "hw", platform, say=lambda line: None)
+        log = place / folder / "logs" / f"{step}.log"
+        assert f"the end of {log}:" in str(failed.value) and "ERROR: [" in log.read_text()
+        assert path.read_text() == "hours of work" and (place / "mlp-xo" / "hotrail_mlp.xo").exists()
+    monkeypatch.delenv("FAKE_FAIL")
+    assert toolchain.bitstream(made, "hw", platform, say=lambda line: None).read_text() == "xclbin"
+    assert sorted(folder.name for folder in place.iterdir()) == ["mlp", "mlp-hw", "mlp-xo"]
 
 
 @pytest.mark.parametrize("variables, sentence", [
@@ -238,7 +270,7 @@ def test_a_tool_that_fails(tmp_path, tools, monkeypatch, variables, sentence):
 
 def test_an_xo_that_is_none(tmp_path):
     (tmp_path / "bad.xo").write_text("no zip")
-    with pytest.raises(toolchain.VitisError, match="bad.xo is no .xo"):
+    with pytest.raises(toolchain.VitisError, match="bad.xo: this is no .xo that can be read"):
         toolchain._compare(tmp_path / "bad.xo", make(tmp_path))
 
 
@@ -290,7 +322,7 @@ def test_command_refuses(tmp_path, quick, monkeypatch):
     monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts: big)
     done = command("package", "tiny", CORE, "--out", tmp_path)
     assert done.exit_code == 1
-    assert "refused: hotrail_mlp: 2,000 DSP, 659 more than the standard shell's 1,341" in done.output
+    assert "refused: hotrail_mlp: 2,000 DSP, 662 more than the standard shell's 1,338" in done.output
     assert done.output.endswith("tiny/mlp: nothing was packaged\n") and not list(tmp_path.iterdir())
     done = command("package", "tiny", CORE, "--out", tmp_path, "--force")
     assert done.exit_code == 0 and "forced: hotrail_mlp: 2,000 DSP" in done.output
@@ -315,12 +347,25 @@ def test_commands_go_the_whole_way(tmp_path, tools):
 @pytest.mark.parametrize("arguments, sentence", [
     (("package", "huge"), "there is no preset 'huge'"),
     (("package", "tiny", CORE, "--clock", 100), "clock must be one of 300, 250, 200 MHz, not 100"),
+    (("package", "tiny", "--clock", 301), "clock must be one of 300, 250, 200 MHz, not 301"),
+    (("package", "tiny", CORE, "--instances", 99), "instances must be 1 to 7 for hotrail_mlp, which has 2 masters"),
     (("bitstream", "tiny", CORE, "--target", "sw_emu"), "'sw_emu' is not one of 'hw', 'hw_emu'"),
 ])
-def test_commands_wrong(tmp_path, arguments, sentence):
+def test_commands_wrong(tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.setattr(flow, "prepare", lambda preset, core: pytest.fail("converted first"))
     done = command(*arguments, "--out", tmp_path)
     assert done.exit_code and sentence in done.output and "Traceback" not in done.output
     assert not list(tmp_path.iterdir())
+
+
+def test_commands_where_nothing_can_be_written(tmp_path, monkeypatch):
+    for command_name in ("package", "xo", "bitstream"):
+        done = command(command_name, "tiny", CORE, "--out", "/dev/null")
+        assert done.exit_code == 1 and done.output.endswith(
+            "Error: nothing can be written to /dev/null: /dev/null is no folder that can be written to\n")
+    (tmp_path / "tiny").write_text("in the way")
+    done = command("package", "tiny", CORE, "--out", tmp_path, "--no-gate")
+    assert done.exit_code == 1 and done.output.endswith(f"Error: {tmp_path}/tiny/vitis: Not a directory\n")
 
 
 def test_makefile_asks_for_the_same():

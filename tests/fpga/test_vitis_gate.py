@@ -45,7 +45,7 @@ def test_a_slower_clock_allows_more_levels(clock_mhz, levels):
 
 def test_each_miss_is_a_sentence():
     chained = Depth(4, 3, ("in Sum", "$auto$ff.cc:1:slice$7.Q (FDRE)", "total[3] (FDRE)", "n (LUT6)", "b.D (FDRE)"))
-    found = judge(total=Area(lut=310_001, uram=105, dsp=1341), chains=chained, ports=Depth(2, 2, ("a", "b")))
+    found = judge(total=Area(lut=310_001, uram=105, dsp=1338), chains=chained, ports=Depth(2, 2, ("a", "b")))
     assert found.misses == (
         "hotrail_mlp: 310,001 LUT, 1 more than the standard shell's 310,000 (100.0 %)",
         "hotrail_mlp: 105 URAM, 1 more than the standard shell's 104 (101.0 %)",
@@ -53,7 +53,7 @@ def test_each_miss_is_a_sentence():
         "b.D (FDRE) in Sum",
         "hotrail_mlp: 2 LUT levels and 2 carry chains at its ports, where 300 MHz allow 6 and 1, a to b",
     )
-    assert found.notes == ("hotrail_mlp: 1,341 DSP are 100.0 % of the standard shell's, over the 75 % that a core "
+    assert found.notes == ("hotrail_mlp: 1,338 DSP are 100.0 % of the standard shell's, over the 75 % that a core "
                            "should stay below",)
 
 
@@ -65,12 +65,21 @@ def test_instances_add_up():
         "2 x hotrail_mlp: 621 BRAM36, 1 more than the standard shell's 620 (100.2 %)")
 
 
+def test_notes_of_the_synthesis_are_told():
+    kernel, _ = prepared("mlp")
+    said = ("Part: mapped in one piece with Other", "Part: 2 latches")
+    report = Report(kernel.name, Area(uram=100), {}, SHALLOW, SHALLOW, SHALLOW, notes=said)
+    found = gate.judge(kernel, report, clock_mhz=300)
+    assert found.passed and found.notes[:2] == said and "100 URAM are 96.2 %" in found.notes[2]
+    assert found.as_dict()["notes"] == list(found.notes)
+
+
 def test_table_shows_what_is_known():
     head, rows = judge(core="emb").table()
     assert head == ["", "hotrail_emb", "of the standard shell", "of the bare chip", "SCRec's core"]
     assert {len(row) for row in rows} == {len(head)} and [row[0] for row in rows] == list(RESOURCES.values())
     assert rows[0] == ["LUT", "1,000", "0.3 % of 310,000", "0.2 % of 522,720", "not stated"]
-    assert rows[4] == ["DSP", "10", "0.7 % of 1,341", "0.5 % of 1,968", "1,734"]
+    assert rows[4] == ["DSP", "10", "0.7 % of 1,338", "0.5 % of 1,968", "1,734"]
     assert judge(core="hotline").table()[0][-1] == "of the bare chip"
     told = judge().as_dict()["percent"]
     assert told["flat"] == budgets()["flat"].missing and "no published budget" in told["flat"]

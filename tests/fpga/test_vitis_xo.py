@@ -1,4 +1,4 @@
-"""The experimental .xo: what is in it, and what is refused when one is read."""
+"""The experimental .xo: what is in it, and what is found when one is read back."""
 
 import hashlib
 import os
@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from fpga.vitis import document, schema
+from fpga.vitis.checks.archive import archive, entries
+from fpga.vitis.checks.expected import expected
 from fpga.vitis.component_xml import component_xml
 from fpga.vitis.kernel_xml import kernel_xml
-from fpga.vitis.xgui import xgui
-from fpga.vitis.xo import NOTE, read_xo, write_xo, xo_xml
+from fpga.vitis.xgui import xgui, xgui_path
+from fpga.vitis.xo import NOTE, ip_folder, write_xo, xo_xml
 from tests.vitis_kernels import KERNELS, prepared
 
 ROOT = Path(__file__).parents[2]
@@ -25,26 +27,34 @@ def made(tmp_path_factory):
     return write_xo(*prepared("emb"), tmp_path_factory.mktemp("xo") / "hotrail_emb.xo")
 
 
+def said(data, core="emb"):
+    """What the reader says of a .xo, held against the files of a package."""
+    kernel, files = prepared(core)
+    folder = {"kernel.xml": kernel_xml(kernel), "component.xml": component_xml(kernel, files),
+              xgui_path(kernel): xgui(kernel).encode(),
+              **{f"src/{name}": text.encode() for name, text in files.items()}}
+    return list(archive(data, expected(core), kernel.vlnv, folder))
+
+
 def rezipped(source, path, change):
     """A .xo whose entries, name -> bytes, went through `change`."""
-    with zipfile.ZipFile(source) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in change(entries):
-            archive.writestr(name, data)
+    with zipfile.ZipFile(path, "w") as made:
+        for name, data in change(entries(source.read_bytes())):
+            made.writestr(name, data)
     return path
 
 
 @pytest.mark.parametrize("core", KERNELS)
 def test_parts_come_back(core, tmp_path):
     kernel, files = prepared(core)
-    found = read_xo(write_xo(kernel, files, tmp_path / "new" / "k.xo"))
-    assert (found.kernel, found.ip) == (kernel.name, f"ip_repo/{kernel.vlnv.replace(':', '_').replace('.', '_')}")
-    assert found.kernel_xml == kernel_xml(kernel) and found.component_xml == component_xml(kernel, files)
-    assert {name: data.decode() for name, data in found.sources.items()} == files
-    assert found.files[f"xgui/{kernel.name}_v0_1.tcl"].decode() == xgui(kernel)
-    assert len(found.files) == len(files) + 2
-    assert schema.kernel_errors(found.kernel_xml) == [] == schema.component_errors(found.component_xml)
+    data = write_xo(kernel, files, tmp_path / "new" / "k.xo").read_bytes()
+    assert said(data, core) == []
+    found, ip = entries(data), f"ip_repo/{ip_folder(kernel)}"
+    assert found[f"{kernel.name}/kernel.xml"] == kernel_xml(kernel)
+    assert {name: found[f"{ip}/src/{name}"].decode() for name in files} == files
+    assert len(found) == len(files) + 4
+    assert schema.kernel_errors(found[f"{kernel.name}/kernel.xml"]) == []
+    assert schema.component_errors(found[f"{ip}/component.xml"]) == []
 
 
 def test_its_names_and_its_note(made):
@@ -60,15 +70,15 @@ def test_its_names_and_its_note(made):
 
 def test_xo_xml_leads_to_the_parts(made):
     kernel, _ = prepared("emb")
-    found = read_xo(made)
-    root = document.parse(found.xo_xml)
+    found = entries(made.read_bytes())
+    root = document.parse(found["xo.xml"])
     assert (root.tag, root.get("VersionMajor"), root.get("SoftwareVersionMajor")) == ("Root", "7", "2021")
     entry, = root.findall("Kernels/Kernel")
     assert (entry.get("Name"), entry.get("Dir"), entry.get("IP")) == ("hotrail_emb", "hotrail_emb", IP)
     assert [flow.text for flow in entry.iterfind("SupportedFlows/SupportedFlow")] == ["CPU_EMU", "HW_EMU", "SYSTEM"]
     number = entry.get("ProjectID")
     assert len(number) == 32 and int(number, 16)
-    other = document.parse(xo_xml(kernel, {**found.files, "src/hotrail_emb.v": b"module"}))
+    other = document.parse(xo_xml(kernel, {"src/hotrail_emb.v": b"module"}))
     assert other.find("Kernels/Kernel").get("ProjectID") != number
 
 
@@ -117,53 +127,46 @@ def with_text(name, old, new):
     (without(f"{IP}/component.xml"), f"{IP}/component.xml is missing"),
     (without(f"{IP}/src/hotrail_emb.v"), f"{IP}/src/hotrail_emb.v is missing"),
     (without(f"{IP}/xgui/hotrail_emb_v0_1.tcl"), f"{IP}/xgui/hotrail_emb_v0_1.tcl is missing"),
-    (with_text("xo.xml", b"<Kernel ", b"<Kernel2 "), "xo.xml: this is no XML"),
-    (with_text("xo.xml", b"Kernels>", b"Cores>"), "xo.xml names 0 kernels, not one"),
+    (with_text("xo.xml", b"<Kernel ", b"<Kernel2 "), "hotrail_emb.xo: xo.xml: "),
+    (with_text("xo.xml", b"Kernels>", b"Cores>"), "xo.xml: Root/Kernels/Kernel[hotrail_emb]@Name is missing"),
     (with_text("hotrail_emb/kernel.xml", b'name="hotrail_emb"', b'name="another"'),
-     "hotrail_emb/kernel.xml describes no kernel hotrail_emb"),
+     "hotrail_emb/kernel.xml differs from the folder's file"),
     (lambda entries: [*entries.items(), ("../escaped", b"")], "holds a file outside its folder, '../escaped'"),
     (lambda entries: [*entries.items(), ("/escaped", b"")], "holds a file outside its folder, '/escaped'"),
 ])
 def test_bad_contents_are_refused(made, tmp_path, change, sentence):
-    path = rezipped(made, tmp_path / "bad.xo", change)
-    with pytest.raises(ValueError) as caught:
-        read_xo(path)
-    assert str(caught.value).startswith(f"{path}: ") and sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
+    found = said(rezipped(made, tmp_path / "bad.xo", change).read_bytes())
+    assert any(sentence in one for one in found), found
+    assert all(one.startswith("hotrail_emb.xo: ") and "\n" not in one for one in found)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_name_twice_is_refused(made, tmp_path):
     path = rezipped(made, tmp_path / "bad.xo", lambda entries: [*entries.items(), ("xo.xml", b"<Root/>")])
-    with pytest.raises(ValueError, match="the zip holds xo.xml twice$"):
-        read_xo(path)
+    assert said(path.read_bytes()) == ["hotrail_emb.xo: the zip holds xo.xml twice"]
 
 
 def test_damage_is_refused(made, tmp_path):
     data = made.read_bytes()
     middle = bytearray(data)
     middle[data.index(b"module hotrail_emb")] ^= 1
-    for number, broken in enumerate((b"", b"not a zip", data[:len(data) // 2], bytes(middle))):
-        path = tmp_path / f"{number}.xo"
-        path.write_bytes(broken)
+    for broken in (b"", b"not a zip", data[:len(data) // 2], bytes(middle)):
         with pytest.raises(ValueError, match="this is no .xo that can be read: "):
-            read_xo(path)
+            entries(broken)
+        assert said(broken)[0].startswith("hotrail_emb.xo: this is no .xo that can be read: ")
     packed = tmp_path / "packed.xo"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xo.xml", b"<Root/>" * 99)
     bad = bytearray(packed.read_bytes())
     bad[40:50] = b"\xff" * 10
-    packed.write_bytes(bytes(bad))
     with pytest.raises(ValueError, match="this is no .xo that can be read: "):
-        read_xo(packed)
-    with pytest.raises(ValueError, match="this is no .xo that can be read: .*nowhere.xo"):
-        read_xo(tmp_path / "nowhere.xo")
+        entries(bytes(bad))
 
 
 def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpga.vitis.xo.MOST_BYTES", 1000)
+    monkeypatch.setattr("fpga.vitis.checks.archive.MOST_BYTES", 1000)
     path = tmp_path / "bomb.xo"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xo.xml", bytes(1001))
     with pytest.raises(ValueError, match="the zip unpacks to 1001 bytes; a .xo of sources has at most 1000$"):
-        read_xo(path)
+        entries(path.read_bytes())

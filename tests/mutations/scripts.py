@@ -61,6 +61,21 @@ TCL = [
         edit(SCRIPT, (r"check_integrity -kernel", "check_integrity")),
     ),
     M(
+        "package.tcl: faults of the integrity check unnoticed",
+        SCRIPT,
+        edit(SCRIPT, (r'^if \{\$sound eq "0"\}.*?\n', "")),
+    ),
+    M(
+        "package.tcl: errors of the integrity check caught",
+        SCRIPT,
+        edit(SCRIPT, (r"^set sound (\[.*?\])\n", r"set sound 1\ncatch {set sound \1}\n")),
+    ),
+    M(
+        "package.tcl: a file group by one name",
+        SCRIPT,
+        edit(SCRIPT, (r"\{\*synthesis ", "{xilinx_anylanguagesynthesis ")),
+    ),
+    M(
         "package.tcl: checksums after the core is saved",
         SCRIPT,
         edit(

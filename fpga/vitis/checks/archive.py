@@ -2,13 +2,45 @@
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 
 from fpga.vitis.checks.component import VIVADO
 from fpga.vitis.checks.expected import Expected
 from fpga.vitis.checks.facts import Facts, compare, flatten, parse
 
-__all__ = ["archive", "form"]
+__all__ = ["archive", "entries", "form"]
+
+MOST_BYTES = 1 << 30        # of all files together: a .xo of sources is far smaller
+
+
+def entries(data: bytes) -> dict[str, bytes]:
+    """The files of a zip by name.
+
+    Raises ValueError: it is none, is damaged, holds a name twice or one outside its folder, or unpacks to too much"""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as zipped:
+            items = [item for item in zipped.infolist() if not item.is_dir()]
+            if fault := _fault(items):
+                raise ValueError(f"the zip {fault}")
+            return {item.filename: zipped.read(item) for item in items}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise ValueError(f"this is no .xo that can be read: {error}") from None
+
+
+def _fault(items: list[zipfile.ZipInfo]) -> str:
+    """Why a zip's files are not read at all, empty where they are."""
+    seen = set()
+    for item in items:
+        name = PurePosixPath(item.filename)
+        if name.is_absolute() or ".." in name.parts or "\\" in item.filename:
+            return f"holds a file outside its folder, {item.filename!r}"
+        if item.filename in seen:
+            return f"holds {item.filename} twice"
+        seen.add(item.filename)
+    total = sum(item.file_size for item in items)
+    return f"unpacks to {total} bytes; a .xo of sources has at most {MOST_BYTES}" if total > MOST_BYTES else ""
 
 
 def archive(data: bytes, expected: Expected, vlnv: str, files: Mapping[str, bytes]) -> Iterator[str]:
@@ -17,14 +49,10 @@ def archive(data: bytes, expected: Expected, vlnv: str, files: Mapping[str, byte
     Parameters  files: the folder's, by path: kernel.xml, component.xml, src/*.v, xgui/*.tcl"""
     file, name = f"{expected.kernel}.xo", expected.kernel
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as zipped:
-            entries = zipped.namelist()
-            inside = {entry: zipped.read(entry) for entry in entries}
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        yield f"{file}: it cannot be read: {error}"
+        inside = entries(data)
+    except ValueError as error:
+        yield f"{file}: {error}"
         return
-    for entry in sorted({entry for entry in entries if entries.count(entry) > 1}):
-        yield f"{file}: {entry} is in it {entries.count(entry)} times"
     ip = f"ip_repo/{vlnv.replace(':', '_').replace('.', '_')}"
     page = f"xgui/{name}_v{vlnv.rpartition(':')[2].replace('.', '_')}.tcl"
     wanted = {f"{name}/kernel.xml": files.get("kernel.xml"), f"{ip}/component.xml": files.get("component.xml"),

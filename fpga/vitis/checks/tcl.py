@@ -1,7 +1,8 @@
 """package.tcl read back: run by tclsh with recorders in the place of Vivado's commands, and what it did as facts.
 
-The recorders know nothing of Vivado but names: what was added is found afterwards, and nothing is there by itself, so
-that the script must make every part. (stubs.tcl, for rehearsals, is the other world, where Vivado infers interfaces.)
+The recorders know nothing of Vivado but names: what was added is found afterwards. The script runs in two worlds: in
+one nothing is there by itself, so that it must make every part; in the other Vivado has inferred the interfaces and
+named its file groups after Verilog, so that it must make no part twice and look for no group by one name.
 """
 
 import re
@@ -23,13 +24,18 @@ FILE = "package.tcl"
 PART = "xcku15p-ffva1156-2LV-e"
 _FLAGS = {"-force", "-norecurse", "-import_files", "-quiet", "-kernel", "-delete"}
 Call = tuple[str, ...]
-# What Vivado can do without an error, that the script must end with one at.
+# What the script must end with an error at; Vivado ends with none but at the last.
 _FAULTS = {
     "dropped": "a file that Vivado left out of the kernel", "added": "a file in the kernel that was not given",
     "lost": "packaged files that are not on disk", "ungrouped": "a kernel without file groups",
     "topless": "another module as top", "blind": "an interface that Vivado does not recognise",
     "unpacked": "package_xo making no .xo", "absent": "a file missing in src/",
+    "unsound": "ipx::check_integrity returning 0", "broken": "ipx::check_integrity ending with an error",
 }
+# What Vivado infers by itself: the interfaces of some ports, and what belongs to them.
+_INFERRED = ("bus_interface[ap_clk]", "bus_interface[ap_rst_n]", "bus_interface[s_axi_control]",
+             "bus_interface[m00_axi]", "bus_interface[m01_axi]", "bus_interface[ap_rst_n]/bus_parameter[POLARITY]",
+             "memory_map[s_axi_control]", "memory_map[s_axi_control]/address_block[reg0]")
 
 _RECORDERS = r"""
 set recorder(out) [open [lindex $argv 1] w]
@@ -65,13 +71,25 @@ proc unknown {command args} {
         return $found
     }
     if {$command eq "ipx::get_file_groups" && $::recorder(fault) eq "ungrouped"} { return "" }
-    if {$command eq "ipx::get_file_groups"} { return "core/file_group\[[lindex $args 0]\]" }
+    if {$command eq "ipx::get_file_groups"} {
+        set language [expr {$::recorder(fault) eq "inferred" ? "verilog" : "anylanguage"}]
+        set found {}
+        foreach kind {synthesis behavioralsimulation} {
+            set group "xilinx_$language$kind"
+            if {[string match [lindex $args 0] $group]} { lappend found "core/file_group=$group" }
+        }
+        return $found
+    }
     if {[regexp {^ipx::get_(\w+)s$} $command -> kind]} {
         set object "[option $args -of_objects]/$kind\[[lindex $args 0]\]"
         return [expr {[info exists "::recorder(made $object)"] ? $object : ""}]
     }
     switch -- $command {
         ipx::current_core { return core }
+        ipx::check_integrity {
+            if {$::recorder(fault) eq "broken"} { error "integrity check failed" }
+            return [expr {$::recorder(fault) ne "unsound"}]
+        }
         ipx::infer_bus_interface {
             set name [lindex $args 0 0]
             if {[llength [lindex $args 0]] > 1} { set name [string range $name 0 [expr {[string last _ $name] - 1}]] }
@@ -97,9 +115,7 @@ proc unknown {command args} {
     return ""
 }
 if {$recorder(fault) eq "inferred"} {
-    foreach object {bus_interface[ap_clk] bus_interface[ap_rst_n] bus_interface[s_axi_control] bus_interface[m00_axi]
-        bus_interface[ap_rst_n]/bus_parameter[POLARITY] memory_map[s_axi_control]
-        memory_map[s_axi_control]/address_block[reg0]} { set "recorder(made core/$object)" 1 }
+    foreach object [lrange $argv 3 end] { set "recorder(made core/$object)" 1 }
 }
 set argv {}
 set argc 0
@@ -123,13 +139,18 @@ def package_tcl(text: str, expected: Expected, top: Top | None, vlnv: str, veril
     if isinstance(calls, str):
         yield f"{FILE}: the script ends with an error: {calls}"
         return
-    yield from compare(FILE, _facts(calls), _wanted(expected, top, vlnv, verilog, config))
+    wanted = _wanted(expected, top, vlnv, verilog, config)
+    yield from compare(FILE, _facts(calls), wanted)
     yield from _order(calls)
     for fault, what in _FAULTS.items():
         if not isinstance(_calls(text, tuple(verilog), fault), str):
             yield f"{FILE}: the script does not notice {what}"
     if isinstance(ends := _calls(text, tuple(verilog), "inferred"), str):
         yield f"{FILE}: where Vivado has inferred the interfaces, the script ends with an error: {ends}"
+        return
+    there = {f"core/{part}{what}" for part in _INFERRED for what in ("", ": ports")}
+    yield from compare(FILE, _facts(ends), {name: value for name, value in wanted.items() if name not in there})
+    yield from _order(ends)
 
 
 @lru_cache(maxsize=256)
@@ -145,8 +166,8 @@ def _calls(text: str, verilog: tuple[str, ...], fault: str = "") -> tuple[Call, 
         (here / FILE).write_text(text)
         (work / "recorders.tcl").write_text(_RECORDERS)
         try:
-            run = subprocess.run(["tclsh", "recorders.tcl", str(here / FILE), "calls", fault], cwd=work, text=True,
-                                 capture_output=True, timeout=30)
+            run = subprocess.run(["tclsh", "recorders.tcl", str(here / FILE), "calls", fault, *_INFERRED], cwd=work,
+                                 text=True, capture_output=True, timeout=30)
         except subprocess.TimeoutExpired:
             return "it does not end"
         if run.returncode:
