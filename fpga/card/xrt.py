@@ -185,12 +185,16 @@ class XrtCard(Card):
             value = (ctypes.c_void_p(objects.known(given).handle) if isinstance(given, Buffer)
                      else ctypes.c_uint32(numbers[item.name]))
             self._xrt.must("xrtRunSetArg", self._run, number, value, what=f"argument {item.name} could not be set")
-        self._feed = self._prepare(objects)
+        feed = self._prepare(objects)
         self._began = time.monotonic()
         self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
-        self._running = True
-        if self._feed is not None:
-            self._feed.start()
+        self._running, self._feed = True, feed
+        if feed is not None:
+            try:
+                feed.start()
+            except CardError:
+                self._end()
+                raise
 
     def _prepare(self, objects: BufferObjects) -> Feed | None:
         """The run's feed, with the words in the card's memory as they begin."""
