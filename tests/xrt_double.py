@@ -63,11 +63,15 @@ class Xrt:
         return 0
 
     def xrtDeviceLoadXclbinFile(self, device, path):
+        self.there = [unit.name.split(":")[1] for unit in xclbin.read(path.decode()).instances]
         return 0
 
     def xrtPLKernelOpenExclusive(self, device, own, name):
         assert len(own) == 16
-        return self._handle()
+        name, _, units = name.decode().partition(":")
+        self.taken = units.strip("{}").split(",") if units else self.there
+        assert name == "hotrail_emb"
+        return self._handle() if set(self.taken) <= set(self.there) else None
 
     def xrtKernelClose(self, kernel):
         return 0
@@ -77,11 +81,15 @@ class Xrt:
 
     def xrtKernelReadRegister(self, kernel, offset, into):
         assert offset == EMB.status
+        if len(self.taken) != 1:
+            return -errno.EINVAL
         into._obj.value = STATUS
         return 0
 
     def xrtKernelWriteRegister(self, kernel, offset, value):
         assert offset == EMB.abort and value == 1
+        if len(self.taken) != 1:    # XRT would not know whose
+            return -errno.EINVAL
         if self.obeys:
             self.end(COMPLETED)
         return 0

@@ -55,8 +55,9 @@ def test_no_such_card(machine, boards, options, sentence):
     ({"xrtDeviceLoadXclbinFile": said(xrt_double.BUSY)}, "cannot be loaded: another process uses card 0000:12:00.1"),
     ({"xrtDeviceLoadXclbinFile": said(1)}, "cannot be loaded on card 0000:12:00.1: Operation not permitted; XRT says"),
     ({"xrtDeviceLoadXclbinFile": -1}, "cannot be loaded on card 0000:12:00.1; XRT says why"),
-    ({"xrtPLKernelOpenExclusive": None}, "kernel hotrail_emb on card 0000:12:00.1 could not be opened; another"),
-    ({"xrtRunOpen": None}, "XRT could not prepare a run of kernel hotrail_emb"),
+    ({"xrtPLKernelOpenExclusive": None}, "kernel hotrail_emb:{hotrail_emb_1} on card 0000:12:00.1 could not be opened; "
+                                        "another"),
+    ({"xrtRunOpen": None}, "XRT could not prepare a run of kernel hotrail_emb:{hotrail_emb_1}"),
 ])
 def test_opening_fails(machine, fails, sentence):
     it = machine()
@@ -67,6 +68,20 @@ def test_opening_fails(machine, fails, sentence):
     succeeded = [name for name in it.xrt.calls if name in opened and name not in fails]
     closed = [name for name in it.xrt.calls if name in opened.values()]
     assert closed == [opened[name] for name in reversed(succeeded)]
+
+
+@pytest.mark.parametrize("instances, wanted, unit", [
+    (1, "", "hotrail_emb_1"), (3, "", "hotrail_emb_1"), (3, "hotrail_emb_3", "hotrail_emb_3")])
+def test_one_instance_of_the_kernel(machine, tmp_path, instances, wanted, unit):
+    """Of several XRT would give no registers."""
+    it = machine()
+    with it.open(path=image(tmp_path, instances=instances), instance=wanted) as opened:
+        assert it.xrt.taken == [unit]
+        opened.run(arguments(opened))
+        opened.abort()
+        opened.wait()
+    with pytest.raises(CardError, match="has no instance 'two' of kernel hotrail_emb; it has hotrail_emb_1"):
+        it.open(path=image(tmp_path, instances=instances), instance="two")
 
 
 def test_wrong_shell_before_anything_is_loaded(machine, tmp_path):
@@ -102,11 +117,19 @@ def test_xclbins_for_something_else(machine, tmp_path, monkeypatch):
     ({"core": "tt"}, "core 'tt' is no kernel by itself; emb, mlp, hotline are"),
     ({"core": object()}, "a real card takes the name of a core, not a component"),
     ({"process": True}, "a real card needs no process of its own"),
+    ({"memory": "ddr4"}, "memory='ddr4' means nothing to a card of kind 'xrt'"),
+    ({"kernel": EMB}, "^kernel=.* means nothing to a card of kind 'xrt'"),
 ])
 def test_opening_by_kind(options, sentence, tmp_path, monkeypatch):
     monkeypatch.setattr("fpga.vitis.toolchain.build_folder", lambda: tmp_path)
     with pytest.raises(CardError, match=sentence):
         card.open("xrt", **{"preset": "tiny", **options})
+
+
+@pytest.mark.parametrize("option", [{"xclbin": "k.xclbin"}, {"index": 0}, {"bdf": "0000:12:00.1"}, {"instance": "a"}])
+def test_a_simulated_card_takes_no_option_of_a_real_one(option):
+    with pytest.raises(CardError, match=f"{next(iter(option))}=.* means nothing to a card of kind 'sim'"):
+        card.open("sim", preset="tiny", **option)
 
 
 # XRT itself
@@ -279,6 +302,13 @@ def test_a_run_that_does_not_begin(machine, fails, sentence, is_streaming):
         with pytest.raises(CardError, match="nothing is running"):
             opened.wait()
     assert not it.xrt.buffers and it.xrt.calls[-1] == "xrtDeviceClose"
+
+
+@pytest.mark.parametrize("value", [1.9, "x", None])
+def test_arguments_that_are_no_whole_numbers(machine, value):
+    with machine().open() as opened, pytest.raises(
+            CardError, match=re.escape(f"argument timeout = {value!r} is neither a whole number nor a buffer")):
+        opened.run({**arguments(opened), "timeout": value})
 
 
 def test_a_run_that_xrt_ends(machine):
