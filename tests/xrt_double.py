@@ -1,14 +1,20 @@
-"""A library with XRT's calls whose card fails as it is told to: what the noop shim never does."""
+"""A library with XRT's calls whose card fails as it is told to: what the noop shim never does; and machines for it."""
 
+import ctypes
 import errno
 import mmap
 import threading
 
 import numpy as np
 
+from fpga.card import SsdStream
+from fpga.card.xrt import XrtCard
+from fpga.vitis import xclbin
 from hw.isa import EMB
+from tests.sysfs import Sysfs
+from tests.xrt_noop import PLATFORM, metadata
 
-BASE, PAGE = 0x40_0000_0000, 4096
+BASE, PAGE, BEAT = 0x40_0000_0000, 4096, 16
 STATUS = 2
 RUNNING, COMPLETED = 3, 4
 
@@ -16,10 +22,10 @@ RUNNING, COMPLETED = 3, 4
 class Xrt:
     """Handles are numbers; buffers lie in the first gap of a memory of `room` bytes.
 
-    fails: names of calls that fail, or the number that they answer; p2p: whether there are such buffers; obeys: whether
-    the core ends by its abort register; ends: the state in which a run ends, None: it does not; core: what it does
-    before, in a thread, with this object. `calls` lists the names, `synced` (direction, address, size, offset). The
-    card's memory begins as it was found: no zeros.
+    fails: what calls that fail answer, by name, or an OSError: -1, with its number in errno; p2p: whether there are
+    such buffers; obeys: whether the core ends by its abort register; ends: the state in which a run ends, None: it does
+    not; core: what it does before, in a thread, with this object. `calls` lists the names, `synced` (direction,
+    address, size, offset). The card's memory begins as it was found: no zeros.
     """
 
     def __init__(self, *, fails=(), p2p=True, obeys=True, ends=None, core=None, room=1 << 32):
@@ -35,7 +41,11 @@ class Xrt:
     def _call(self, name, method):
         def call(*arguments):
             self.calls.append(name)
-            return self.fails[name] if name in self.fails else method(*arguments)
+            answer = self.fails[name] if name in self.fails else method(*arguments)
+            if isinstance(answer, OSError):
+                ctypes.set_errno(answer.errno)
+                return -1
+            return answer
         return call     # a plain function: ctypes' attributes can be set on it
 
     def _handle(self):
@@ -53,11 +63,15 @@ class Xrt:
         return 0
 
     def xrtDeviceLoadXclbinFile(self, device, path):
+        self.there = [unit.name.split(":")[1] for unit in xclbin.read(path.decode()).instances]
         return 0
 
     def xrtPLKernelOpenExclusive(self, device, own, name):
         assert len(own) == 16
-        return self._handle()
+        name, _, units = name.decode().partition(":")
+        self.taken = units.strip("{}").split(",") if units else self.there
+        assert name == "hotrail_emb"
+        return self._handle() if set(self.taken) <= set(self.there) else None
 
     def xrtKernelClose(self, kernel):
         return 0
@@ -65,16 +79,17 @@ class Xrt:
     def xrtKernelArgGroupId(self, kernel, number):
         return 0 if EMB.arguments[number].kind == "pointer" else -1
 
-    def xrtKernelArgOffset(self, kernel, number):
-        return EMB.arguments[number].offset
-
     def xrtKernelReadRegister(self, kernel, offset, into):
         assert offset == EMB.status
+        if len(self.taken) != 1:
+            return -errno.EINVAL
         into._obj.value = STATUS
         return 0
 
     def xrtKernelWriteRegister(self, kernel, offset, value):
         assert offset == EMB.abort and value == 1
+        if len(self.taken) != 1:    # XRT would not know whose
+            return -errno.EINVAL
         if self.obeys:
             self.end(COMPLETED)
         return 0
@@ -153,3 +168,44 @@ class Xrt:
 
 
 WRONG_SHELL, BUSY = -errno.EOPNOTSUPP, -errno.EBUSY
+
+
+def said(code):
+    """An answer as XRT 2.13 gives it, where others answer the code itself."""
+    return OSError(abs(code), "")
+
+
+def image(folder, is_real=True, mode=b"\x01", **options):
+    """An xclbin that says that it has a bitstream."""
+    made = xclbin.write(folder / "emb.xclbin", metadata("emb"), **{"platform": PLATFORM, **options}).path
+    data = bytearray(made.read_bytes())
+    if is_real:
+        at = data.index(xclbin.NO_BITSTREAM)
+        data[at : at + 7] = b"xlnx bi"
+    data[332:333] = mode
+    made.write_bytes(data)
+    return made
+
+
+class Machine:
+    """A machine with SmartSSDs, and XRT."""
+
+    def __init__(self, folder, boards=1, **options):
+        self.sysfs, self.folder = Sysfs(folder / "sys"), folder
+        self.bdfs = [self.sysfs.board(number + 1, **options) for number in range(boards)]
+
+    def open(self, xrt=None, path=None, **options):
+        self.xrt = xrt or Xrt()
+        return XrtCard(path or image(self.folder), "emb", sysfs=self.sysfs.root, library=self.xrt, **options)
+
+
+def arguments(it, p2p=("ring", "result")):
+    """All of the EMB core's: buffers of a page, but a ring of four, and ones."""
+    return {item.name: it.allocate(PAGE * (4 if item.name == "ring" else 1), item.name, p2p=item.name in p2p)
+            if item.kind == "pointer" else 1 for item in EMB.arguments}
+
+
+def stream(it, given, data, count=8, page_bytes=PAGE):
+    places = np.arange(count) * (page_bytes // BEAT)
+    words = [given["result"].address + 4 * EMB.value(name).word for name in ("released", "filled")]
+    it.stream(SsdStream(data, page_bytes, np.stack([np.arange(count), places], 1), given["ring"], *words, BEAT))

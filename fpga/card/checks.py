@@ -1,5 +1,6 @@
 """What every card asks of its caller, said in the same words."""
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,10 @@ def values(wanted: Sequence[KernelArgument], given: Mapping[str, "int | Buffer"]
         if item.name not in given:
             raise CardError(f"the kernel's argument {item.name!r} is missing")
         value = given[item.name]
-        number = value.address if isinstance(value, Buffer) else int(value)
+        try:
+            number = value.address if isinstance(value, Buffer) else operator.index(value)
+        except TypeError:
+            raise CardError(f"argument {item.name} = {value!r} is neither a whole number nor a buffer") from None
         if not 0 <= number < 1 << item.bits:
             raise CardError(f"argument {item.name} = {number} does not fit {item.bits} bits")
         numbers[item.name] = number

@@ -91,8 +91,8 @@ class FileSource:
             if self._direct and done < len(into):
                 done -= done % PAGE     # what follows must begin at a page's address again
             if done <= before:
-                raise CardError(f"{self._path} ends at byte {offset + before + max(count, 0)}, inside the page at "
-                                f"byte {offset}")
+                end = min(offset + before + count, os.lseek(self._file, 0, os.SEEK_END))
+                raise CardError(f"{self._path} ends at byte {end}, before the end of the page at byte {offset}")
 
     def close(self) -> None:
         if self._file >= 0:
@@ -135,14 +135,20 @@ class Feed:
         return self.landed == len(self._pages)
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        """Raises CardError: there are no threads to be had; `stop` it."""
+        for number, thread in enumerate(self._threads):
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise CardError(f"thread {number} of {len(self._threads)} that bring the SSD's pages cannot be "
+                                f"started: {error}") from None
 
     def stop(self) -> None:
-        """A second call does nothing."""
+        """Also of a feed that was not started; a second call does nothing."""
         self._stopping = True
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     def _work(self) -> None:
         try:
@@ -151,9 +157,9 @@ class Feed:
                 self._source.read(self._ring[at : at + self._page_bytes], self._pages[number] * self._page_bytes)
                 self._land(number)
         except CardError as error:
-            self.error = error
+            self.error = self.error or error
         except Exception as error:      # whatever it is, the run must not wait for it
-            self.error = CardError(f"the SSD's pages stopped: {error!r}")
+            self.error = self.error or CardError(f"the SSD's pages stopped: {error!r}")
 
     def _take(self) -> int | None:
         """The number of the next page, once the ring has room for it; None: there is none, or no more are wanted."""

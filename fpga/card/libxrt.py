@@ -33,7 +33,6 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "xrtPLKernelOpenExclusive": (_PTR, (_PTR, _TEXT, _TEXT)),
     "xrtKernelClose": (_INT, (_PTR,)),
     "xrtKernelArgGroupId": (_INT, (_PTR, _INT)),
-    "xrtKernelArgOffset": (ctypes.c_uint32, (_PTR, _INT)),
     "xrtKernelReadRegister": (_INT, (_PTR, ctypes.c_uint32, _PTR)),
     "xrtKernelWriteRegister": (_INT, (_PTR, ctypes.c_uint32, ctypes.c_uint32)),
     "xrtBOAlloc": (_PTR, (_PTR, _SIZE, ctypes.c_uint64, ctypes.c_uint32)),
@@ -97,18 +96,26 @@ class Xrt:
             raise CardError(f"{what}; XRT says why on its error output")
         return found
 
+    def _code(self, name: str, *arguments: Any) -> int:
+        """0, what `errno` calls the failure, or -1 where XRT does not tell. XRT 2.13 answers -1 and sets errno, others
+        answer the number itself, of either sign."""
+        ctypes.set_errno(0)
+        code = abs(getattr(self, name)(*arguments))
+        return code if code != 1 else ctypes.get_errno() or -1
+
     def must(self, name: str, *arguments: Any, what: str) -> None:
         """Raises CardError: `what` did not work"""
-        if code := abs(getattr(self, name)(*arguments)):
-            # 1 is XRT's answer where it knows no number.
-            raise CardError(what + (f": {os.strerror(code)}" if code > 1 and code in errno.errorcode else ""))
+        if code := self._code(name, *arguments):
+            raise CardError(what + (f": {os.strerror(code)}" if code in errno.errorcode else ""))
 
     def load_xclbin(self, device: Any, path: Path, where: str) -> None:
         """Raises CardError: the driver refuses it"""
-        code = abs(self.xrtDeviceLoadXclbinFile(device, os.fsencode(path)))
+        code = self._code("xrtDeviceLoadXclbinFile", device, os.fsencode(path))
         if code == errno.EOPNOTSUPP:
             raise CardError(f"wrong shell: {path} was linked for another one than {where} has")
         if code == errno.EBUSY:
             raise CardError(f"{path} cannot be loaded: another process uses {where}")
         if code:
-            raise CardError(f"{path} cannot be loaded on {where}; XRT says why on its error output")
+            raise CardError(f"{path} cannot be loaded on {where}"
+                            + (f": {os.strerror(code)}" if code in errno.errorcode else "")
+                            + "; XRT says why on its error output")

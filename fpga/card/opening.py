@@ -21,11 +21,12 @@ def open(
     core: Any = "emb",
     preset: Any = "smartssd",
     kernel: KernelLike | None = None,
-    memory: str = "ddr4",
+    memory: str | None = None,
     process: bool = False,
     xclbin: str | Path | None = None,
-    index: int = 0,
+    index: int | None = None,
     bdf: str = "",
+    instance: str = "",
 ) -> Card:
     """A card with a core on it. For a simulated one the core's model is built the first time and comes from the cache
     later; a real one is given the core's xclbin.
@@ -35,19 +36,26 @@ def open(
                 describes, or for "sim" a component with ports m##_axi, s_axi_control, interrupt; preset: name, path,
                 or the core's configuration itself
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
-                for the device's timing, "ideal" for a fixed latency and every bandwidth; process: the card lives in a
-                process of its own, so that several work at the same time
+                for the device's timing (default), "ideal" for a fixed latency and every bandwidth; process: the card
+                lives in a process of its own, so that several work at the same time
                 xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin; index:
-                the card's number in `hotrail cards`; bdf: its PCIe address instead
-    Raises      CardError: the sentence; ConfigError: device or preset; RuntimeError: the model cannot be built
+                the card's number in `hotrail cards`, default: 0; bdf: its PCIe address instead; instance: of the
+                kernel, where the xclbin has several, default: the first
+    Raises      CardError: the sentence, also for an option of the other kind; ConfigError: device or preset;
+                RuntimeError: the model cannot be built
     """
     if kind not in ("sim", "xrt"):
         raise CardError(f"there is no kind of card {kind!r}; there are \"sim\" and \"xrt\"")
+    if kind == "xrt":
+        _refuse(kind, kernel=kernel, memory=memory)
+    else:
+        _refuse(kind, xclbin=xclbin, index=index, bdf=bdf or None, instance=instance or None)
     found = Device.load(device)
     if isinstance(core, str):
         settings, name = _settings(core, preset)
         if kind == "xrt":
-            return _open_xrt(core, settings, name, xclbin, found, index=index, bdf=bdf, process=process)
+            return _open_xrt(core, settings, name, xclbin, found, process, index=index or 0, bdf=bdf,
+                             instance=instance)
         component = CORES[core].unit(settings)
         name = f"{core}_{name}" if name else core
     else:
@@ -59,8 +67,15 @@ def open(
     if process:
         from fpga.card.process import ProcessCard
 
-        return ProcessCard(model, found, kernel, memory=memory)
-    return SimCard(model, found, kernel, memory=memory)
+        return ProcessCard(model, found, kernel, memory=memory or "ddr4")
+    return SimCard(model, found, kernel, memory=memory or "ddr4")
+
+
+def _refuse(kind: str, **others: Any) -> None:
+    """Raises CardError: an option is given that only cards of the other kind have."""
+    for name, value in others.items():
+        if value is not None:
+            raise CardError(f"{name}={value!r} means nothing to a card of kind {kind!r}")
 
 
 def _settings(core: str, preset: Any) -> tuple[Any, str]:
@@ -75,8 +90,8 @@ def _settings(core: str, preset: Any) -> tuple[Any, str]:
     return cores[core], Path(preset).stem
 
 
-def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, device: Device, *, index: int,
-              bdf: str, process: bool) -> Card:
+def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, device: Device, process: bool,
+              **which: Any) -> Card:
     from fpga.card.xrt import XrtCard
     from fpga.vitis.toolchain import image
 
@@ -90,5 +105,5 @@ def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, 
         xclbin = image(preset, core)
         if not xclbin.is_file():
             raise CardError(f"there is no {xclbin}: link it (`make bitstream`), or name another with xclbin=")
-    return XrtCard(xclbin, core, index=index, bdf=bdf, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,
-                   queue_depth=device.ssd.queue_depth)
+    return XrtCard(xclbin, core, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,
+                   queue_depth=device.ssd.queue_depth, **which)

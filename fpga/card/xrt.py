@@ -32,8 +32,9 @@ class XrtCard(Card):
     """A card behind XRT, with the core of an xclbin.
 
     xclbin: of the core; index: the card's number in `hotrail cards`, or with XCL_EMULATION_MODE the number that XRT
-    gives it; bdf: its address instead. kernel_mhz: where the xclbin does not tell; beat_bytes: what the core's ports
-    must carry a cycle; queue_depth: reads of the drive under way. sysfs, library: for tests.
+    gives it; bdf: its address instead; instance: of the kernel, default: the first. kernel_mhz: where the xclbin does
+    not tell; beat_bytes: what the core's ports must carry a cycle; queue_depth: reads of the drive under way. sysfs,
+    library: for tests.
 
     What is different from a simulated card:
     - `wait` and `step` count cycles by the host's clock; the exact number is the result block's.
@@ -43,9 +44,9 @@ class XrtCard(Card):
       is 0: nothing watches the bus. There are no faults on purpose.
     """
 
-    def __init__(self, xclbin: str | Path, core: str, *, index: int = 0, bdf: str = "", kernel_mhz: float = 300.0,
-                 beat_bytes: int | None = None, queue_depth: int = 64, sysfs: str | Path = discover.SYSFS,
-                 library: Any = None):
+    def __init__(self, xclbin: str | Path, core: str, *, index: int = 0, bdf: str = "", instance: str = "",
+                 kernel_mhz: float = 300.0, beat_bytes: int | None = None, queue_depth: int = 64,
+                 sysfs: str | Path = discover.SYSFS, library: Any = None):
         self._kernel, self._depth = KERNELS[core], queue_depth
         self._buffers: BufferObjects | None = None
         self._device: Any = None
@@ -58,10 +59,10 @@ class XrtCard(Card):
         self._feed: Feed | None = None
         try:
             found = xclbins.read(xclbin)
-            about = found.check(core, beat_bytes)
+            about, self._unit = found.check(core, beat_bytes, instance), found.instance(core, instance)
         except xclbins.XclbinError as error:
             raise CardError(str(error)) from None
-        self._found = found
+        self._found, self._sysfs = found, sysfs
         self._check_mode()
         self._xrt = libxrt.load() if library is None else libxrt.Xrt(library)
         self._where = f"device {index}"
@@ -113,14 +114,15 @@ class XrtCard(Card):
             self._device = xrt.handle("xrtDeviceOpenByBDF", card.bdf.encode(),
                                       what=f"XRT could not open {self._where}")
         xrt.load_xclbin(self._device, self._found.path, self._where)
-        name = f"hotrail_{self._kernel.name}"
-        # Exclusive: XRT lets nobody else reach the registers behind the arguments.
+        # One instance, exclusively: of several, or without, XRT lets nobody reach the registers behind the arguments.
+        name = "{}:{{{}}}".format(*self._found.instances[self._unit].name.split(":", 1))
         self._core = xrt.handle("xrtPLKernelOpenExclusive", self._device, self._found.uuid.bytes, name.encode(),
                                 what=f"kernel {name} on {self._where} could not be opened; another process may use it")
         self._run = xrt.handle("xrtRunOpen", self._core, what=f"XRT could not prepare a run of kernel {name}")
         pointers = {item.name: number for number, item in enumerate(self._kernel.arguments) if item.kind == "pointer"}
         sizes = {name: max(self._found.memories[link.memory].bytes for link in self._found.connections
-                           if link.argument == number) for name, number in pointers.items()}
+                           if (link.instance, link.argument) == (self._unit, number))
+                 for name, number in pointers.items()}
         self._buffers = BufferObjects(
             xrt, self._device, {name: xrt.xrtKernelArgGroupId(self._core, number) for name, number in pointers.items()},
             sizes, discover.P2P_UNKNOWN if card is None else card.p2p, self._where)
@@ -185,12 +187,16 @@ class XrtCard(Card):
             value = (ctypes.c_void_p(objects.known(given).handle) if isinstance(given, Buffer)
                      else ctypes.c_uint32(numbers[item.name]))
             self._xrt.must("xrtRunSetArg", self._run, number, value, what=f"argument {item.name} could not be set")
-        self._feed = self._prepare(objects)
+        feed = self._prepare(objects)
         self._began = time.monotonic()
         self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
-        self._running = True
-        if self._feed is not None:
-            self._feed.start()
+        self._running, self._feed = True, feed
+        if feed is not None:
+            try:
+                feed.start()
+            except CardError:
+                self._end()
+                raise
 
     def _prepare(self, objects: BufferObjects) -> Feed | None:
         """The run's feed, with the words in the card's memory as they begin."""

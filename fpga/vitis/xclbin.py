@@ -10,7 +10,7 @@ parser and by its noop shim; it holds no bitstream, and no device takes it.
 import os
 import struct
 import uuid as uuids
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -32,8 +32,11 @@ _LINK = struct.Struct("<iii")
 _IP = struct.Struct("<IIQ64s")
 _CLOCK = struct.Struct("<HB5x128s")
 BITSTREAM, METADATA, TOPOLOGY, CONNECTIVITY, IP_LAYOUT, CLOCKS, GROUPS, GROUP_LINKS = 0, 2, 6, 7, 8, 11, 26, 27
-MODES = ("flat", "hw", "tandem", "tandem", "hw_emu", "sw_emu", "hw_emu")
+# What a mode runs on; 0 to 3 are ways to load a device: flat, by partial reconfiguration (what v++ links), tandem.
+MODES = ("hw", "hw", "hw", "hw", "hw_emu", "sw_emu", "hw_emu")
+RECONFIGURED = 1
 DDR4, IP_KERNEL, DATA_CLOCK = 1, 1, 1
+CONTROL = 0x180_0000        # where `write` puts the registers of the first instance
 NO_BITSTREAM = b"hotrail: this xclbin holds no bitstream; it is for XRT's parser and its noop shim\0"
 POINTER, SCALAR = "1", "0"      # addressQualifier
 
@@ -109,10 +112,24 @@ class Xclbin:
     clock_mhz: int
     has_bitstream: bool
 
-    def check(self, core: str, beat_bytes: int | None = None) -> KernelXml:
-        """The kernel of a core. beat_bytes: what its masters carry a cycle, where that is known.
+    def instance(self, core: str, wanted: str = "") -> int:
+        """The number of an instance of a core's kernel: of the first, or of the one that is named.
 
-        Raises XclbinError: it has no such kernel, no instance of it, other arguments or registers than hw.isa, a
+        Raises XclbinError: there is none"""
+        kernel = f"hotrail_{core}"
+        there = {instance.name.partition(":")[2]: number for number, instance in enumerate(self.instances)
+                 if instance.is_kernel and instance.name.partition(":")[0] == kernel}
+        if not there:
+            raise XclbinError(f"{self.path} has no instance of kernel {kernel} in its IP layout")
+        if wanted and wanted not in there:
+            raise XclbinError(f"{self.path} has no instance {wanted!r} of kernel {kernel}; it has {', '.join(there)}")
+        return there[wanted or next(iter(there))]
+
+    def check(self, core: str, beat_bytes: int | None = None, instance: str = "") -> KernelXml:
+        """The kernel of a core. beat_bytes: what its masters carry a cycle, where that is known; instance: whose memory
+        is looked at, default: the first.
+
+        Raises XclbinError: it has no such kernel, no such instance of it, other arguments or registers than hw.isa, a
         pointer without memory, pointers in different memories, or masters of another width"""
         name, isa = f"hotrail_{core}", KERNELS[core]
         kernel = next((kernel for kernel in self.kernels if kernel.name == name), None)
@@ -121,10 +138,7 @@ class Xclbin:
             raise XclbinError(f"{self.path} has no kernel {name}; it has {there}")
         if kernel.protocol != "ap_ctrl_hs":
             raise XclbinError(f"{self.path}: kernel {name} is controlled by {kernel.protocol}, not by ap_ctrl_hs")
-        number = next((number for number, instance in enumerate(self.instances)
-                       if instance.is_kernel and instance.name.split(":")[0] == name), None)
-        if number is None:
-            raise XclbinError(f"{self.path} has no instance of kernel {name} in its IP layout")
+        number = self.instance(core, instance)
         wanted = [(item.name, item.kind == "pointer", item.offset, item.bits // 8, f"{item.port}_axi" if item.port
                    else "s_axi_control") for item in isa.arguments]
         found = [(item.name, item.pointer, item.offset, item.bytes, item.port) for item in kernel.arguments]
@@ -263,7 +277,7 @@ def _kernel(node: etree._Element) -> KernelXml:
                  for arg in (*node.iterfind("args/arg"), *node.iterfind("arg")) if arg.attrib["id"]]
     ports = {port.attrib["name"].lower(): int(port.attrib["dataWidth"])
              for port in (*node.iterfind("ports/port"), *node.iterfind("port"))}
-    return KernelXml(node.attrib["name"], node.get("vlnv", ""), node.get("hwControlProtocol", ""),
+    return KernelXml(node.attrib["name"], node.get("vlnv", ""), node.get("hwControlProtocol", "ap_ctrl_hs"),
                      tuple(sorted(arguments, key=lambda item: item.id)), ports)
 
 
@@ -271,11 +285,11 @@ def _kernel(node: etree._Element) -> KernelXml:
 
 
 def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz: int = 300, tag: str = "bank0",
-          base: int = 0x40_0000_0000, memory_bytes: int = 1 << 32) -> Xclbin:
-    """Writes an xclbin without a bitstream for the kernel of a kernel.xml, one instance, all its pointers in one bank
-    of memory, and returns what it says. The same arguments give the same bytes.
+          base: int = 0x40_0000_0000, memory_bytes: int = 1 << 32, instances: int = 1) -> Xclbin:
+    """Writes an xclbin without a bitstream for the kernel of a kernel.xml, all pointers of its instances in one bank of
+    memory, and returns what it says. The same arguments give the same bytes.
 
-    Raises XclbinError: kernel.xml is none"""
+    Raises XclbinError: kernel.xml is none, or the file cannot be written"""
     path = Path(path)
     try:
         kernel = etree.fromstring(kernel_xml.encode() if isinstance(kernel_xml, str) else kernel_xml).find("kernel")
@@ -286,40 +300,56 @@ def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz
         raise XclbinError(f"the kernel.xml for {path} has no <kernel>")
     pointers = [item.id for item in about.arguments if item.pointer]
     bank = _BANK.pack(DDR4, 1, memory_bytes >> 10, base, tag.encode())
-    links = b"".join(_LINK.pack(number, 0, 0) for number in pointers)
-    topology, connectivity = _counted(1, 8, bank), _counted(len(pointers), 4, links)
+    links = b"".join(_LINK.pack(number, instance, 0) for instance in range(instances) for number in pointers)
+    topology, connectivity = _counted(1, 8, bank), _counted(instances * len(pointers), 4, links)
+    places = {f"{about.name}_{number + 1}": CONTROL + (number << 16) for number in range(instances)}
+    layout = b"".join(_IP.pack(IP_KERNEL, 0, at, f"{about.name}:{name}".encode()) for name, at in places.items())
     sections = {
         BITSTREAM: NO_BITSTREAM,
-        METADATA: _project(kernel, about.name, platform, clock_mhz),
+        METADATA: _project(kernel, places, platform, clock_mhz),
         TOPOLOGY: topology,
         CONNECTIVITY: connectivity,
-        IP_LAYOUT: _counted(1, 8, _IP.pack(IP_KERNEL, 0, 0x1800000, f"{about.name}:{about.name}_1".encode())),
+        IP_LAYOUT: _counted(instances, 8, layout),
         CLOCKS: _counted(1, 2, _CLOCK.pack(clock_mhz, DATA_CLOCK, b"DATA_CLK")),
         GROUPS: topology,
         GROUP_LINKS: connectivity,
     }
-    own = uuids.uuid5(uuids.NAMESPACE_OID, f"{platform} {tag} {base} {clock_mhz} {etree.tostring(kernel).hex()}")
+    own = uuids.uuid5(uuids.NAMESPACE_OID,
+                      f"{platform} {tag} {base} {clock_mhz} {instances} {etree.tostring(kernel).hex()}")
     at = _TOP.size + _HEADER.size + len(sections) * _ENTRY.size
     entries, body = b"", b""
     for kind, data in sections.items():
         entries += _ENTRY.pack(kind, b"", at + len(body), len(data))
         body += data + bytes(-len(data) % 8)
-    header = _HEADER.pack(at + len(body), 0, 0, 0, 2, 1, MODES.index("hw"), 0, bytes(16), platform.encode(),
+    header = _HEADER.pack(at + len(body), 0, 0, 0, 2, 1, RECONFIGURED, 0, bytes(16), platform.encode(),
                           own.bytes, b"", len(sections))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_bytes(_TOP.pack(MAGIC, -1, b"\xff" * 28, b"\xff" * 256, 0) + header + entries + body)
-    half.replace(path)
+    _replace(path, _TOP.pack(MAGIC, -1, b"\xff" * 28, b"\xff" * 256, 0) + header + entries + body)
     return read(path)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes a file, whole or not at all."""
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            half.write_bytes(content)
+            half.replace(path)
+        except BaseException:
+            half.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise XclbinError(f"xclbin {path} cannot be written: {error.strerror}") from None
 
 
 def _counted(count: int, first: int, entries: bytes) -> bytes:
     return count.to_bytes(min(first, 4), "little").ljust(first, b"\0") + entries
 
 
-def _project(kernel: etree._Element, name: str, platform: str, clock_mhz: int) -> bytes:
-    """The EMBEDDED_METADATA as the linker makes it of a kernel.xml, as far as XRT reads it."""
-    root = etree.Element("project", name=name)
+def _project(kernel: etree._Element, places: Mapping[str, int], platform: str, clock_mhz: int) -> bytes:
+    """The EMBEDDED_METADATA as the linker makes it of a kernel.xml, as far as XRT reads it. places: of the instances'
+    registers, by name."""
+    root = etree.Element("project", name=kernel.get("name", ""))
     place = etree.SubElement(etree.SubElement(root, "platform", name=platform), "device", name="fpga0")
     core = etree.SubElement(place, "core", name="OCL_REGION_0", target="bitstream", type="clc_region")
     clocks = etree.SubElement(core, "kernelClocks")
@@ -328,7 +358,8 @@ def _project(kernel: etree._Element, name: str, platform: str, clock_mhz: int) -
     for group in ("ports/port", "args/arg"):
         for item in kernel.iterfind(group):
             etree.SubElement(node, item.tag, dict(item.attrib))
-    instance = etree.SubElement(node, "instance", name=f"{name}_1")
     control = next((port.get("name") for port in kernel.iterfind("ports/port") if port.get("mode") == "slave"), "")
-    etree.SubElement(instance, "addrRemap", base="0x1800000", port=control)
+    for name, at in places.items():
+        instance = etree.SubElement(node, "instance", name=name)
+        etree.SubElement(instance, "addrRemap", base=f"0x{at:x}", port=control)
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)

@@ -225,6 +225,30 @@ def test_stop_waits_for_reads_under_way():
     assert source.begun >= 4 and source.now == 0, "nothing writes into the ring any more"
 
 
+def test_a_feed_that_was_not_started_stops():
+    it = Play(data(4), [0, 1], positions(2)).feed(ArraySource(np.zeros(4 * PAGE, np.uint8)))
+    it.stop()
+    assert it.landed == 0 and not it.done
+
+
+def test_threads_that_cannot_be_had(monkeypatch):
+    content = data(8)
+    it = Play(content, list(range(8)), positions(8)).feed(ArraySource(np.frombuffer(content, np.uint8)))
+    true, started = threading.Thread.start, []
+
+    def start(thread):
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        true(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(CardError, match="^thread 2 of 8 that bring the SSD's pages cannot be started: can't start new"):
+        it.start()
+    it.stop()
+    assert not any(thread.is_alive() for thread in started)
+
+
 # Files that misbehave
 
 def reading(monkeypatch, answers):
@@ -272,10 +296,11 @@ def test_a_file_that_ends_early(drive, direct):
     path = drive(data(2) + b"x" * 100)
     source = FileSource(path, direct)
     assert source.bytes == 2 * PAGE + 100
-    with pytest.raises(CardError, match=rf"{path} ends at byte {2 * PAGE + 100}, inside the page at byte {2 * PAGE}"):
+    with pytest.raises(CardError, match=rf"{path} ends at byte {2 * PAGE + 100}, before the end of the "
+                                         rf"page at byte {2 * PAGE}"):
         source.read(memoryview(mmap.mmap(-1, PAGE)), 2 * PAGE)
     os.truncate(path, PAGE)
-    with pytest.raises(CardError, match=rf"{path} ends at byte {PAGE}, inside the page at byte {PAGE}"):
+    with pytest.raises(CardError, match=rf"{path} ends at byte {PAGE}, before the end of the page at byte {PAGE}"):
         source.read(memoryview(mmap.mmap(-1, PAGE)), PAGE)
 
 

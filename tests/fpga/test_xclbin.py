@@ -78,6 +78,47 @@ def test_xrt_s_own_parser_says_the_same(tmp_path, core):
         (item.offset, 0 if item.kind == "pointer" else -1) for item in isa.arguments]
 
 
+def test_instances(tmp_path):
+    found = written(tmp_path / "k.xclbin", instances=3)
+    assert [found.instances[found.instance("emb", f"hotrail_emb_{n}")].base for n in (1, 2, 3)] == [
+        0x1800000, 0x1810000, 0x1820000]
+    assert found.instance("emb") == 0 and len(found.connections) == 18
+    assert found.check("emb", 16, "hotrail_emb_2") == found.check("emb")
+    with pytest.raises(XclbinError, match="has no instance 'x' of kernel hotrail_emb; it has hotrail_emb_1, hotrail_e"):
+        found.check("emb", instance="x")
+
+
+def test_the_instance_that_is_meant_is_looked_at(tmp_path):
+    found = written(tmp_path / "k.xclbin", instances=2)
+    data = bytearray(found.path.read_bytes())
+    put(data, body(data, 7) + 4 + 12 * (6 + 3) + 4, 0)      # the second's rows
+    found.path.write_bytes(data)
+    read(found.path).check("emb", instance="hotrail_emb_1")
+    with pytest.raises(XclbinError, match="argument rows of kernel hotrail_emb is connected to no memory"):
+        read(found.path).check("emb", instance="hotrail_emb_2")
+
+
+@pytest.mark.parametrize("mode, name", [(0, "hw"), (1, "hw"), (2, "hw"), (3, "hw"), (4, "hw_emu"), (5, "sw_emu"),
+                                        (6, "hw_emu")])
+def test_modes(tmp_path, mode, name):
+    assert read(patched(tmp_path, lambda data: put(data, 304 + 28, mode, 2))).mode == name
+
+
+def test_a_kernel_without_a_protocol_has_xrt_s_own(tmp_path):
+    found = changed(tmp_path, lambda kernel: kernel.attrib.pop("hwControlProtocol"))
+    assert found.check("emb").protocol == "ap_ctrl_hs"
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    written(tmp_path / "k.xclbin")
+    before = (tmp_path / "k.xclbin").read_bytes()
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(XclbinError, match="k.xclbin cannot be written: No space left"):
+        written(tmp_path / "k.xclbin", clock_mhz=200)
+    assert [path.name for path in tmp_path.iterdir()] == ["k.xclbin"]
+    assert (tmp_path / "k.xclbin").read_bytes() == before
+
+
 # Changed xclbins
 
 def changed(tmp_path, change, core="emb"):

@@ -106,6 +106,25 @@ def test_memory_and_runs(tmp_path, image):
     assert xrt_noop.python(tmp_path, MEMORY_AND_RUNS, image).splitlines()[-1] == "done"
 
 
+NO_FILE = """
+from fpga.card import CardError, libxrt
+xrt = libxrt.load()
+device = xrt.handle("xrtDeviceOpen", 0, what="no device")
+try:
+    xrt.load_xclbin(device, "none.xclbin", "device 0")
+except CardError as error:
+    print(error)
+xrt.xrtDeviceClose(device)
+"""
+
+
+@xrt_noop.needed
+def test_xrt_s_own_error_numbers(tmp_path):
+    """However this version of XRT tells them: by its answer or by errno."""
+    assert xrt_noop.python(tmp_path, NO_FILE).splitlines() == [
+        "none.xclbin cannot be loaded on device 0: No such file or directory; XRT says why on its error output"]
+
+
 STREAM = """
 import sys, threading, time
 import numpy as np

@@ -1,26 +1,20 @@
-"""card.xrt where XRT, the card or the drive fail: on a library that plays XRT, as no shim fails so."""
+"""card.xrt where XRT or the card fail: on a library that plays XRT, as no shim fails so."""
 
 import os
 import re
-import time
 
 import numpy as np
 import pytest
 
 from fpga import card
-from fpga.card import CardError, CardHang, SsdStream, libxrt
-from fpga.card.xrt import XrtCard
-from fpga.vitis import xclbin
+from fpga.card import CardError, CardHang, libxrt
 from gen import config
 from gen.headers import KERNELS
 from tests import xrt_double
-from tests.sysfs import SHELL, Sysfs
-from tests.xrt_double import BASE, Xrt
-from tests.xrt_noop import PLATFORM, metadata
+from tests.sysfs import SHELL
+from tests.xrt_double import BASE, PAGE, Machine, Xrt, arguments, image, said, stream
 
 EMB = KERNELS["emb"]
-PAGE, BEAT = 4096, 16
-OFF = "bar:268435456\nrbar:4294967296\nremap:0\nexp_bar:4294967296"
 
 
 @pytest.fixture(autouse=True)
@@ -28,39 +22,9 @@ def no_emulation(monkeypatch):
     monkeypatch.delenv("XCL_EMULATION_MODE", raising=False)
 
 
-def image(folder, is_real=True, mode=b"\x01", **options):
-    """An xclbin that says that it has a bitstream."""
-    made = xclbin.write(folder / "emb.xclbin", metadata("emb"), **{"platform": PLATFORM, **options}).path
-    data = bytearray(made.read_bytes())
-    if is_real:
-        at = data.index(xclbin.NO_BITSTREAM)
-        data[at : at + 7] = b"xlnx bi"
-    data[332:333] = mode
-    made.write_bytes(data)
-    return made
-
-
-class Machine:
-    """A machine with SmartSSDs, and XRT."""
-
-    def __init__(self, folder, boards=1, **options):
-        self.sysfs, self.folder = Sysfs(folder / "sys"), folder
-        self.bdfs = [self.sysfs.board(number + 1, **options) for number in range(boards)]
-
-    def open(self, xrt=None, path=None, **options):
-        self.xrt = xrt or Xrt()
-        return XrtCard(path or image(self.folder), "emb", sysfs=self.sysfs.root, library=self.xrt, **options)
-
-
 @pytest.fixture
 def machine(tmp_path):
     return lambda *numbers, **options: Machine(tmp_path, *numbers, **options)
-
-
-def arguments(it, p2p=("ring", "result")):
-    """All of the EMB core's: buffers of a page, but a ring of four, and ones."""
-    return {item.name: it.allocate(PAGE * (4 if item.name == "ring" else 1), item.name, p2p=item.name in p2p)
-            if item.kind == "pointer" else 1 for item in EMB.arguments}
 
 
 # Opening
@@ -87,9 +51,13 @@ def test_no_such_card(machine, boards, options, sentence):
     ({"xrtDeviceOpenByBDF": None}, "XRT could not open card 0000:12:00.1; XRT says why on its error output"),
     ({"xrtDeviceLoadXclbinFile": xrt_double.WRONG_SHELL}, "wrong shell: "),
     ({"xrtDeviceLoadXclbinFile": xrt_double.BUSY}, "cannot be loaded: another process uses card 0000:12:00.1"),
+    ({"xrtDeviceLoadXclbinFile": said(xrt_double.WRONG_SHELL)}, "wrong shell: "),
+    ({"xrtDeviceLoadXclbinFile": said(xrt_double.BUSY)}, "cannot be loaded: another process uses card 0000:12:00.1"),
+    ({"xrtDeviceLoadXclbinFile": said(1)}, "cannot be loaded on card 0000:12:00.1: Operation not permitted; XRT says"),
     ({"xrtDeviceLoadXclbinFile": -1}, "cannot be loaded on card 0000:12:00.1; XRT says why"),
-    ({"xrtPLKernelOpenExclusive": None}, "kernel hotrail_emb on card 0000:12:00.1 could not be opened; another"),
-    ({"xrtRunOpen": None}, "XRT could not prepare a run of kernel hotrail_emb"),
+    ({"xrtPLKernelOpenExclusive": None}, "kernel hotrail_emb:{hotrail_emb_1} on card 0000:12:00.1 could not be opened; "
+                                        "another"),
+    ({"xrtRunOpen": None}, "XRT could not prepare a run of kernel hotrail_emb:{hotrail_emb_1}"),
 ])
 def test_opening_fails(machine, fails, sentence):
     it = machine()
@@ -100,6 +68,20 @@ def test_opening_fails(machine, fails, sentence):
     succeeded = [name for name in it.xrt.calls if name in opened and name not in fails]
     closed = [name for name in it.xrt.calls if name in opened.values()]
     assert closed == [opened[name] for name in reversed(succeeded)]
+
+
+@pytest.mark.parametrize("instances, wanted, unit", [
+    (1, "", "hotrail_emb_1"), (3, "", "hotrail_emb_1"), (3, "hotrail_emb_3", "hotrail_emb_3")])
+def test_one_instance_of_the_kernel(machine, tmp_path, instances, wanted, unit):
+    """Of several XRT would give no registers."""
+    it = machine()
+    with it.open(path=image(tmp_path, instances=instances), instance=wanted) as opened:
+        assert it.xrt.taken == [unit]
+        opened.run(arguments(opened))
+        opened.abort()
+        opened.wait()
+    with pytest.raises(CardError, match="has no instance 'two' of kernel hotrail_emb; it has hotrail_emb_1"):
+        it.open(path=image(tmp_path, instances=instances), instance="two")
 
 
 def test_wrong_shell_before_anything_is_loaded(machine, tmp_path):
@@ -135,11 +117,19 @@ def test_xclbins_for_something_else(machine, tmp_path, monkeypatch):
     ({"core": "tt"}, "core 'tt' is no kernel by itself; emb, mlp, hotline are"),
     ({"core": object()}, "a real card takes the name of a core, not a component"),
     ({"process": True}, "a real card needs no process of its own"),
+    ({"memory": "ddr4"}, "memory='ddr4' means nothing to a card of kind 'xrt'"),
+    ({"kernel": EMB}, "^kernel=.* means nothing to a card of kind 'xrt'"),
 ])
 def test_opening_by_kind(options, sentence, tmp_path, monkeypatch):
     monkeypatch.setattr("fpga.vitis.toolchain.build_folder", lambda: tmp_path)
     with pytest.raises(CardError, match=sentence):
         card.open("xrt", **{"preset": "tiny", **options})
+
+
+@pytest.mark.parametrize("option", [{"xclbin": "k.xclbin"}, {"index": 0}, {"bdf": "0000:12:00.1"}, {"instance": "a"}])
+def test_a_simulated_card_takes_no_option_of_a_real_one(option):
+    with pytest.raises(CardError, match=f"{next(iter(option))}=.* means nothing to a card of kind 'sim'"):
+        card.open("sim", preset="tiny", **option)
 
 
 # XRT itself
@@ -298,13 +288,27 @@ def test_a_status_that_cannot_be_read(machine):
 
 @pytest.mark.parametrize("fails, sentence", [
     ({"xrtRunSetArg": -22}, "argument program could not be set: Invalid argument"),
+    ({"xrtRunSetArg": said(22)}, "argument program could not be set: Invalid argument"),
     ({"xrtRunStart": -1}, "the core on card 0000:12:00.1 could not be started")])
-def test_a_run_that_does_not_begin(machine, fails, sentence):
-    with machine().open(Xrt(fails=fails)) as opened:
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_a_run_that_does_not_begin(machine, fails, sentence, is_streaming):
+    it = machine()
+    with it.open(Xrt(fails=fails)) as opened:
+        given = arguments(opened)
+        if is_streaming:
+            stream(opened, given, np.zeros(16 * PAGE, np.uint8))
         with pytest.raises(CardError, match=f"^{sentence}$"):
-            opened.run(arguments(opened))
+            opened.run(given)
         with pytest.raises(CardError, match="nothing is running"):
             opened.wait()
+    assert not it.xrt.buffers and it.xrt.calls[-1] == "xrtDeviceClose"
+
+
+@pytest.mark.parametrize("value", [1.9, "x", None])
+def test_arguments_that_are_no_whole_numbers(machine, value):
+    with machine().open() as opened, pytest.raises(
+            CardError, match=re.escape(f"argument timeout = {value!r} is neither a whole number nor a buffer")):
+        opened.run({**arguments(opened), "timeout": value})
 
 
 def test_a_run_that_xrt_ends(machine):
@@ -326,107 +330,3 @@ def test_arguments_reach_xrt_as_buffers_and_numbers(machine):
                 assert it.xrt.buffers[value][0] == given[item.name].address
             else:
                 assert value == given[item.name]
-
-
-# The drive
-
-def stream(it, given, data, count=8, page_bytes=PAGE):
-    places = np.arange(count) * (page_bytes // BEAT)
-    words = [given["result"].address + 4 * EMB.value(name).word for name in ("released", "filled")]
-    it.stream(SsdStream(data, page_bytes, np.stack([np.arange(count), places], 1), given["ring"], *words, BEAT))
-
-
-def test_no_p2p(machine):
-    pages = np.zeros(16 * PAGE, np.uint8)
-    off = machine(p2p=OFF)
-    with off.open() as opened:
-        given = arguments(opened)
-        with pytest.raises(CardError, match="no P2P: buffer 'ring' cannot be reached by the drive: card 0000:12:00.1 "
-                                            "has its peer-to-peer window off .`xbutil configure --p2p enable`"):
-            stream(opened, given, pages)
-        assert not any(item[3] for item in off.xrt.buffers.values())
-    with off.open(Xrt(p2p=False)) as opened:
-        with pytest.raises(CardError, match="has its peer-to-peer window off"):
-            stream(opened, arguments(opened), pages)
-
-
-def test_a_window_that_cannot_be_had(machine):
-    with machine().open(Xrt(p2p=False)) as opened:      # the driver says that it is on
-        given = arguments(opened)
-        opened.write(given["ring"], b"abc")
-        with pytest.raises(CardError, match="no P2P: .* has its peer-to-peer window off"):
-            stream(opened, given, np.zeros(16 * PAGE, np.uint8))
-
-
-def test_buffers_that_were_not_meant_for_the_drive(machine):
-    with machine().open() as opened, pytest.raises(
-            CardError, match="no P2P: buffer 'result' cannot be reached by the drive: it was not allocated for it"):
-        stream(opened, arguments(opened, p2p=("ring",)), np.zeros(16 * PAGE, np.uint8))
-
-
-@pytest.mark.parametrize("change, sentence", [
-    ({"page_bytes": 8192}, "page_bytes must be 4096 or 16384, not 8192"),
-    ({"beat_bytes": 64}, "beat_bytes = 64 is no port's; ports have 16"),
-    ({"progress": 12}, "progress = 0xc must be the address of a 32-bit word in a buffer"),
-    ({"transfers": [(99, 0)]}, "page 99 lies past the 65536 bytes of the SSD's data"),
-    ({"transfers": [(0, 5)]}, "ring positions must be multiples of a page's 256 beats below 2"),
-    ({"transfers": [(0, 256), (1, 256)]}, "ring positions must ascend from transfer to transfer by at least a page"),
-    ({"ring": card.Buffer("ring", 0, 1)}, "'ring' is no buffer of this card"),
-    ({"data": "none"}, "none, which holds the SSD's pages, cannot be opened: No such file or directory"),
-])
-def test_streams_are_checked_as_by_the_simulated_card(machine, change, sentence):
-    with machine().open() as opened:
-        given = arguments(opened)
-        words = [given["result"].address + 4 * EMB.value(name).word for name in ("released", "filled")]
-        sound = {"data": np.zeros(16 * PAGE, np.uint8), "page_bytes": PAGE, "transfers": [(0, 0)],
-                 "ring": given["ring"], "progress": words[0], "doorbell": words[1], "beat_bytes": BEAT}
-        with pytest.raises(CardError, match=re.escape(sentence)):
-            opened.stream(SsdStream(**{**sound, **change}))
-
-
-def test_a_drive_that_fails_ends_the_run(machine, tmp_path):
-    path = tmp_path / "pages"
-    path.write_bytes(bytes(16 * PAGE))
-    it = machine()
-    with it.open() as opened:
-        given = arguments(opened)
-        stream(opened, given, path)
-        os.truncate(path, 2 * PAGE)
-        opened.run(given)
-        with pytest.raises(CardError, match=f"^{path} ends at byte {2 * PAGE}, inside the page at byte "):
-            opened.wait(3_000_000_000)
-        assert "xrtKernelWriteRegister" in it.xrt.calls, "the core is told to stop"
-        assert opened.counters()["ssd.pages"] == 2
-        opened.stream(None)
-
-
-def test_a_drive_and_a_core_that_both_fail(machine, tmp_path, monkeypatch):
-    monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
-    path = tmp_path / "pages"
-    path.write_bytes(bytes(16 * PAGE))
-    with machine().open(Xrt(obeys=False)) as opened:
-        given = arguments(opened)
-        stream(opened, given, path)
-        os.truncate(path, 0)
-        opened.run(given)
-        with pytest.raises(CardError, match="ends at byte 0, .*; and the core does not obey its abort register"):
-            opened.wait(3_000_000_000)
-
-
-def test_pages_that_failed_are_told_after_a_good_end_too(machine, tmp_path):
-    """The core may end without the page; its result is not to be trusted then."""
-    path = tmp_path / "pages"
-    path.write_bytes(bytes(16 * PAGE))
-    it = machine()
-
-    def core(xrt):
-        while opened._feed is None or opened._feed.error is None:
-            time.sleep(0.001)
-
-    with it.open(Xrt(core=core, ends=4)) as opened:
-        given = arguments(opened)
-        stream(opened, given, path)
-        os.truncate(path, PAGE)
-        opened.run(given)
-        with pytest.raises(CardError, match="ends at byte 4096"):
-            opened.wait(3_000_000_000)
