@@ -236,7 +236,7 @@ def test_users_notice_that_no_core_has_run(tmp_path):
     assert xrt_noop.python(tmp_path, USERS, tmp_path).splitlines()[-1] == "done"
 
 
-def test_pages_of_embedding_bags_in_a_file(tmp_path):
+def test_pages_of_embedding_bags_in_a_file(tmp_path, monkeypatch):
     """What `ssd` names is written and read from; on the oracle, so that the vectors are right too."""
     config, random = make.config(), np.random.default_rng(6)
     table = make.only(random, "items", make.SSD, 200, 6)
@@ -253,6 +253,14 @@ def test_pages_of_embedding_bags_in_a_file(tmp_path):
                             (tmp_path / "no" / "pages", "the pages cannot be written there: No such file")):
         with pytest.raises(CardError, match=sentence):
             EmbeddingBags([table], card=OracleCard(core), preset=config, ssd=place)
+    for error, caught in ((OSError(28, "No space left"), CardError), (KeyboardInterrupt(), KeyboardInterrupt)):
+        def fail(_, error=error):
+            raise error
+
+        monkeypatch.setattr("fpga.embedding.os.fsync", fail)
+        with pytest.raises(caught):
+            EmbeddingBags([table], card=OracleCard(core), preset=config, ssd=tmp_path / "pages")
+        assert [path.name for path in tmp_path.iterdir()] == ["pages"], "no half file stays"
 
 
 # The example host

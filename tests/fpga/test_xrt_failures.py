@@ -272,11 +272,19 @@ def arguments_again(opened):
 
 def test_a_core_that_does_not_obey(machine, monkeypatch):
     monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
-    with machine().open(Xrt(obeys=False)) as opened:
-        opened.run(arguments(opened))
-        with pytest.raises(CardError, match="the core on card 0000:12:00.1 does not obey its abort register, and XRT "
-                                            "resets no kernel alone"):
-            opened.reset()
+    it = machine()
+    opened = it.open(Xrt(obeys=False))
+    opened.run(arguments(opened))
+    with pytest.raises(CardError, match="the core on card 0000:12:00.1 does not obey its abort register, and XRT "
+                                        "resets no kernel alone"):
+        opened.reset()
+    with pytest.warns(RuntimeWarning, match="does not obey its abort register: its buffers stay allocated until this "
+                                            "process ends; reset the card then"):
+        opened.close()
+    assert len(it.xrt.buffers) == 6 and "xrtDeviceClose" not in it.xrt.calls, "it may still write into them"
+    opened.close()
+    with pytest.raises(CardError, match="the card is closed"):
+        opened.wait()
 
 
 def test_a_status_that_cannot_be_read(machine):
