@@ -306,6 +306,29 @@ def test_the_example_host_on_the_noop_shim(tmp_path, sources, image):
     assert run(written(tmp_path, "mlp"))[0] == 1
 
 
+@pytest.mark.parametrize("waits, sentence", [
+    ("34", "the core was not done after a second, and was told to stop\n"),
+    ("33", "the core was not done after a second and does not obey its abort register: reset the card\n")])
+def test_the_example_host_stops_a_core_that_hangs(tmp_path, double, waits, sentence):
+    (tmp_path / "done").touch()
+    done = subprocess.run([str(double), "an.xclbin"], env={"HOTRAIL_DOUBLE": str(tmp_path), "HOTRAIL_WAITS": waits},
+                          text=True, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+    assert (tmp_path / "register.txt").read_text() == f"{KERNELS['emb'].abort} 1"
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (["0"], "words of a beat must be 4 to 16, not '0'"), (["3"], "words of a beat must be 4 to 16, not '3'"),
+    (["12"], "words of a beat must be a power of two"), (["17"], "words of a beat must be 4 to 16, not '17'"),
+    (["abc"], "words of a beat must be 4 to 16, not 'abc'"),
+    (["-4"], "words of a beat must be 4 to 16, not '-4'"), (["4x"], "words of a beat must be 4 to 16, not '4x'"),
+    (["16", "x"], "number of the card must be 0 to 255, not 'x'"), ([""], "words of a beat must be 4 to 16, not ''"),
+    (["9" * 30], f"words of a beat must be 4 to 16, not '{'9' * 30}'")])
+def test_the_example_host_takes_numbers_alone(double, arguments, sentence):
+    done = subprocess.run([str(double), "an.xclbin", *arguments], text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (1, f"{sentence}\n")
+
+
 @pytest.mark.parametrize("words", [4, 16])
 def test_the_example_host_asks_for_what_it_says(tmp_path, double, words):
     """XRT's calls are doubled by files, the core by the oracle: the vector is right, and every byte was written."""
