@@ -2,12 +2,14 @@
 
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fpga import card
 from fpga.card import CardError, CardHang, libxrt
+from fpga.vitis import xclbin
 from gen import config
 from gen.headers import KERNELS
 from tests import xrt_double
@@ -82,6 +84,20 @@ def test_one_instance_of_the_kernel(machine, tmp_path, instances, wanted, unit):
         opened.wait()
     with pytest.raises(CardError, match="has no instance 'two' of kernel hotrail_emb; it has hotrail_emb_1"):
         it.open(path=image(tmp_path, instances=instances), instance="two")
+
+
+def test_room_is_that_of_the_instance_s_own_memory(machine, tmp_path, monkeypatch):
+    path = image(tmp_path, instances=2)
+    found = xclbin.read(path)
+    small = replace(found.memories[0], bytes=4 * PAGE)
+    second = replace(found, memories=(small, *found.memories), connections=tuple(
+        replace(link, memory=link.instance) for link in found.connections))
+    it = machine()
+    monkeypatch.setattr(xclbin, "read", lambda _: second)
+    with it.open(path=path) as opened, pytest.raises(CardError, match="no room .* in a memory of 16384 bytes"):
+        opened.allocate(5 * PAGE, "rows")
+    with it.open(path=path, instance="hotrail_emb_2") as opened:
+        assert opened.allocate(5 * PAGE, "rows").bytes == 5 * PAGE
 
 
 def test_wrong_shell_before_anything_is_loaded(machine, tmp_path):
