@@ -178,10 +178,14 @@ def _stored(bundle: Bundle, path: Path) -> Path:
         raise CardError(f"ssd {path} is no file; pages are written into files alone, not over a whole drive")
     half = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with half.open("wb") as file:
-            file.write(np.ascontiguousarray(bundle.pages).tobytes())
-            os.fsync(file.fileno())
-        half.replace(path)
+        try:
+            with half.open("wb") as file:
+                file.write(np.ascontiguousarray(bundle.pages).data)
+                os.fsync(file.fileno())
+            half.replace(path)
+        except BaseException:
+            half.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise CardError(f"ssd {path}: the pages cannot be written there: {error.strerror}") from None
     return path

@@ -1,5 +1,7 @@
 """Trees of PCIe devices as Linux shows them."""
 
+import os
+
 SHELL = "xilinx_u2_gen3x4_xdma_gc_base_2"
 
 
@@ -34,6 +36,13 @@ class Sysfs:
         self.device(place, "0x144d", "0x010802",
                     **{f"nvme/nvme{number}/nvme{number}n{n + 1}/size": "7501476528" for n in range(namespaces)},
                     **{f"nvme/nvme{number}/model": "SmartSSD"})
+
+    def block(self, path, place):
+        """Makes `place` below the root the device that a file lies on."""
+        number = os.stat(path).st_dev
+        link = self.root / f"dev/block/{os.major(number)}:{os.minor(number)}"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(self.root / place)
 
     def board(self, number, drive=True, **options):
         """A SmartSSD on root port `number`: a switch, the FPGA and the drive each below a port of it."""

@@ -39,8 +39,9 @@ class BufferObjects:
     def __init__(self, xrt: libxrt.Xrt, device: Any, groups: Mapping[str, int], sizes: Mapping[str, int], p2p: str,
                  where: str):
         self._xrt, self._device, self._groups, self._sizes = xrt, device, groups, sizes
-        self.p2p, self._where = p2p, where
+        self._p2p, self._where = p2p, where
         self._objects: dict[str, BufferObject] = {}
+        self._refused: set[str] = set()     # names of those that were to be windows, and are not
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -70,6 +71,9 @@ class BufferObjects:
             raise CardError(no_room)
         handle = self._window(size, group) if p2p else None
         is_p2p = handle is not None
+        self._refused.discard(name)
+        if p2p and not is_p2p:
+            self._refused.add(name)
         if handle is None:
             handle = self._xrt.handle("xrtBOAlloc", self._device, size, 0, group, what=no_room)
         try:
@@ -83,13 +87,22 @@ class BufferObjects:
         self._objects[name] = item
         return item.buffer
 
+    def why_no_window(self, item: BufferObject) -> str:
+        """Why the drive cannot reach a buffer."""
+        if item.buffer.name not in self._refused:
+            return "it was not allocated for it (p2p=True)"
+        if self._p2p == discover.P2P_OFF:
+            return (f"{self._where} has its peer-to-peer window off (`xbutil configure --p2p enable`, then start the "
+                    "machine anew)")
+        return f"{self._where} gave no window of {len(item.view)} bytes"
+
     def _window(self, size: int, group: int) -> Any:
         """A peer-to-peer buffer of zeros; None where the card gives none.
 
         Its memory must have been written before anybody reads a part of it, and the host's writes come in pieces
         smaller than what ECC guards. So zeros are brought there by DMA first, through an ordinary buffer that lies at
         the same place, as XRT takes the first gap; if it does not, they come through the window."""
-        if self.p2p == discover.P2P_OFF:
+        if self._p2p == discover.P2P_OFF:
             return None
         before = self._xrt.xrtBOAlloc(self._device, size, 0, group)
         place = None
@@ -101,7 +114,6 @@ class BufferObjects:
                 self._xrt.xrtBOFree(before)
         handle = self._xrt.xrtBOAlloc(self._device, size, libxrt.BO_P2P, group)
         if not handle:
-            self.p2p = discover.P2P_OFF
             return None
         if self._xrt.xrtBOAddress(handle) != place:
             self._map(handle, size, "")[:] = 0

@@ -5,11 +5,13 @@ them without the host. Source: UG1382 (the board), sysfs of the kernel's PCI, NV
 `rom`, lines of `config` of `p2p`).
 """
 
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["P2P_OFF", "P2P_ON", "P2P_UNKNOWN", "FoundCard", "cards", "loose"]
+__all__ = ["P2P_OFF", "P2P_ON", "P2P_UNKNOWN", "FoundCard", "cards", "drives_of", "loose"]
 
 SYSFS = Path("/sys")
 AMD, NVME_CLASS = "0x10ee", "0x010802"
@@ -45,6 +47,22 @@ def loose(root: str | Path = SYSFS) -> list[str]:
     return [path.name for path in _devices(Path(root)) if _text(path / "vendor") == AMD
             and not _is_worked(path, "user_pf", "xocl") and not _is_worked(path, "mgmt_pf", "xclmgmt")
             and not _text(path / "class").startswith("0x0604")]     # the switch itself is a bridge
+
+
+def drives_of(path: str | Path, root: str | Path = SYSFS) -> tuple[str, ...]:
+    """The NVMe controllers, by bdf, of the drive that a file lies on, or that a block device is; none where it lies on
+    something else, or on several layers. A drive has several controllers where it has several ways to it."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return ()
+    number = about.st_rdev if stat.S_ISBLK(about.st_mode) else about.st_dev
+    device = (Path(root) / f"dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    # With the kernel's multipath a namespace belongs to a subsystem, which has links to its controllers.
+    above = next((folder for folder in device.parents if folder.name.startswith("nvme-subsys")), None)
+    ways = [device] if above is None else [link.resolve() for link in above.glob("nvme*") if link.is_symlink()]
+    return tuple(sorted({folder.name for way in ways for folder in way.parents
+                         if BDF.fullmatch(folder.name) and _text(folder / "class") == NVME_CLASS}))
 
 
 def _card(user: Path, drives: list[Path], beside: list[Path]) -> FoundCard:

@@ -6,6 +6,7 @@ word. It is what the simulated host (cpp/ssd.h) is, with threads for the drive's
 memory, so it needs no card to be tested. In what Python costs lies its bound: see docs/real-card.md.
 """
 
+import errno
 import os
 import stat
 import threading
@@ -21,6 +22,8 @@ from fpga.card.interface import PAGE, POSITIONS, CardError
 __all__ = ["ArraySource", "Feed", "FileSource", "Source", "start_position"]
 
 POLL_S = 50e-6      # between looks at the progress word while the ring is full
+# What Linux answers to a direct read into memory that it cannot hand to the drive.
+NO_WAY = (errno.EFAULT, errno.EREMOTEIO, errno.EINVAL)
 
 
 class Source(Protocol):
@@ -56,7 +59,7 @@ class FileSource:
     Raises CardError: it cannot be opened"""
 
     def __init__(self, path: str | Path, direct: bool = True):
-        self._path, self._direct, self._file = path, direct, -1
+        self._path, self._direct, self._file, self._has_read = path, direct, -1, False
         try:
             self._file = self._open(direct)
             mode = os.fstat(self._file).st_mode
@@ -86,7 +89,12 @@ class FileSource:
             try:
                 count = os.preadv(self._file, [into[done:]], offset + done)
             except OSError as error:
-                raise CardError(f"page at byte {offset} of {self._path} cannot be read: {error.strerror}") from None
+                why = error.strerror
+                if self._direct and not self._has_read and error.errno in NO_WAY:
+                    why = (f"{why}; a direct read (O_DIRECT) into the ring does not work at all: this kernel or the "
+                           "file's filesystem gives no peer-to-peer reads into the card's window")
+                raise CardError(f"page at byte {offset} of {self._path} cannot be read: {why}") from None
+            self._has_read = True
             before, done = done, done + count
             if self._direct and done < len(into):
                 done -= done % PAGE     # what follows must begin at a page's address again
@@ -154,7 +162,11 @@ class Feed:
         try:
             while (number := self._take()) is not None:
                 at = self._positions[number] * self._beat_bytes % len(self._ring)
-                self._source.read(self._ring[at : at + self._page_bytes], self._pages[number] * self._page_bytes)
+                page = self._ring[at : at + self._page_bytes]
+                self._source.read(page, self._pages[number] * self._page_bytes)
+                # One read of the card's memory: this thread's writes are there then, and the drive's, which it has
+                # reported, have had a way to the card and back more; see docs/real-card.md.
+                _ = page[-1]
                 self._land(number)
         except CardError as error:
             self.error = self.error or error

@@ -9,6 +9,7 @@ and a DMA of tens of microseconds, and the drive needs the ring mapped in any ca
 import atexit
 import ctypes
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,10 @@ class XrtCard(Card):
         self.beat_bytes = {name: bits // 8 for name, bits in about.ports.items() if name.startswith("m")}
         self.clear()
         atexit.register(self.close)     # XRT's own end does not come behind open handles unharmed
+        self._found_card: discover.FoundCard | None = None
         try:
-            self._open(index, self._card(index, bdf, sysfs))
+            self._found_card = self._card(index, bdf, sysfs)
+            self._open(index, self._found_card)
         except BaseException:
             self.close()
             raise
@@ -128,18 +131,24 @@ class XrtCard(Card):
             sizes, discover.P2P_UNKNOWN if card is None else card.p2p, self._where)
 
     def close(self) -> None:
+        """Of a core that does not obey its abort register everything stays open, with one warning: it may still write
+        into its buffers, so they must be nobody else's before the process ends."""
+        atexit.unregister(self.close)
         if self._device is None:
             return
-        atexit.unregister(self.close)
-        if self._run is not None:
-            self._end()
-            self._xrt.xrtRunClose(self._run)
+        has_ended = self._run is None or self._end()
         self._drop_source()
-        if self._buffers is not None:
-            self._buffers.free_all()
-        if self._core is not None:
-            self._xrt.xrtKernelClose(self._core)
-        self._xrt.xrtDeviceClose(self._device)
+        if has_ended:
+            if self._run is not None:
+                self._xrt.xrtRunClose(self._run)
+            if self._buffers is not None:
+                self._buffers.free_all()
+            if self._core is not None:
+                self._xrt.xrtKernelClose(self._core)
+            self._xrt.xrtDeviceClose(self._device)
+        else:
+            warnings.warn(f"the core on {self._where} does not obey its abort register: its buffers stay allocated "
+                          "until this process ends; reset the card then (xbutil reset)", RuntimeWarning, stacklevel=2)
         self._device = self._core = self._run = self._buffers = None
 
     def _end(self) -> bool:
@@ -298,19 +307,27 @@ class XrtCard(Card):
         self._drop_source()
         if stream is None:
             return
+        if isinstance(stream.data, str | Path):
+            self._check_drive(stream.data)
         source = self._open_source(stream, objects)
         try:
             self._transfers = checks.transfers(stream, source.bytes, objects.buffers, self.beat_bytes.values())
             for item in (objects.known(stream.ring), objects.at(stream.progress)[0], objects.at(stream.doorbell)[0]):
                 if not item.is_p2p:
                     raise CardError(f"no P2P: buffer {item.buffer.name!r} cannot be reached by the drive: "
-                                    + ("it was not allocated for it (p2p=True)" if objects.p2p != discover.P2P_OFF else
-                                       f"{self._where} has its peer-to-peer window off (`xbutil configure --p2p "
-                                       "enable`, then start the machine anew)"))
+                                    + objects.why_no_window(item))
         except BaseException:
             source.close()
             raise
         self._stream, self._source = stream, source
+
+    def _check_drive(self, path: str | Path) -> None:
+        """Raises CardError: the file lies on another drive than the card's own."""
+        own, found = self._found_card, discover.drives_of(path, self._sysfs)
+        if own is not None and own.drive and found and own.drive not in found:
+            raise CardError(f"{path} is on the drive {', '.join(found)}, and {self._where}'s own is {own.drive}"
+                            + (f" ({', '.join(own.namespaces)})" if own.namespaces else "")
+                            + ": pages go from drive to card on one board alone")
 
     @staticmethod
     def _open_source(stream: SsdStream, objects: BufferObjects) -> Source:

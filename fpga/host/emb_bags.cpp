@@ -6,9 +6,10 @@
 // hotrail_emb.h lies beside this file in the package (or: python -m gen.headers). Prints how the run ended and the
 // vector, and ends with 0 when the core has carried the instruction out.
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,24 @@ xrt::bo buffer(const xrt::device& device, const xrt::kernel& kernel, int argumen
     return made;
 }
 
+// The first instance of a kernel, as v++ names it: of several at once XRT gives no register.
+std::string first(const std::string& kernel) { return kernel + ":{" + kernel + "_1}"; }
+
+// A number from `least` to `most`. Throws: the text is none.
+unsigned number(const std::string& text, const std::string& name, unsigned least, unsigned most) {
+    bool is_number = !text.empty() && text.size() < 5 && text.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number || std::stoul(text) < least || std::stoul(text) > most)
+        throw std::invalid_argument(name + " must be " + std::to_string(least) + " to " + std::to_string(most) +
+                                    ", not '" + text + "'");
+    return unsigned(std::stoul(text));
+}
+
 int run(const std::string& xclbin, size_t words, unsigned card) {
     constexpr uint32_t rows = 8, taken[] = {1, 4, 6};
     xrt::device device(card);
-    xrt::kernel kernel(device, device.load_xclbin(xclbin), "hotrail_emb");
+    // Exclusively, for its abort register.
+    xrt::kernel kernel(device, device.load_xclbin(xclbin), first("hotrail_emb"),
+                       xrt::kernel::cu_access_mode::exclusive);
 
     // A row is one beat. Element d of row r is r + d / 100.
     std::vector<float> table(rows * words);
@@ -67,8 +82,14 @@ int run(const std::string& xclbin, size_t words, unsigned card) {
     auto work = kernel(program, 1u, input, uint32_t(1 + index_beats), output, 1u, memory, rows, ring, 0u, result,
                        3000000u);
     if (work.wait(1000) != ERT_CMD_STATE_COMPLETED) {
-        std::cerr << "the core was not done after a second\n";
-        return 1;
+        kernel.write_register(HOTRAIL_EMB_REG_ABORT, 1);
+        if (work.wait(1000) == ERT_CMD_STATE_COMPLETED) {
+            std::cerr << "the core was not done after a second, and was told to stop\n";
+            return 1;
+        }
+        // It may still write, so no buffer is given back before the process ends.
+        std::cerr << "the core was not done after a second and does not obey its abort register: reset the card\n";
+        std::_Exit(1);
     }
 
     result.sync(XCL_BO_SYNC_BO_FROM_DEVICE);
@@ -92,7 +113,9 @@ int main(int count, char** given) {
         return 2;
     }
     try {
-        return run(given[1], count > 2 ? std::stoul(given[2]) : 16, count > 3 ? unsigned(std::stoul(given[3])) : 0);
+        const unsigned words = count > 2 ? number(given[2], "words of a beat", 4, 16) : 16;
+        if (words & (words - 1)) throw std::invalid_argument("words of a beat must be a power of two");
+        return run(given[1], words, count > 3 ? number(given[3], "number of the card", 0, 255) : 0);
     } catch (const std::exception& error) {
         std::cerr << error.what() << '\n';
         return 1;

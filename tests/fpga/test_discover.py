@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from fpga.card.discover import P2P_OFF, P2P_ON, P2P_UNKNOWN, cards, loose
+from fpga.card.discover import P2P_OFF, P2P_ON, P2P_UNKNOWN, cards, drives_of, loose
 from hotrail.__main__ import main
 from tests.sysfs import SHELL, Sysfs
 
@@ -98,6 +98,37 @@ def test_the_driver_s_link_is_enough(sysfs):
 
 def test_no_sysfs_at_all(tmp_path):
     assert cards(tmp_path / "none") == [] and loose(tmp_path) == []
+
+
+# The drive of a file
+
+@pytest.mark.parametrize("below", ["", "/nvme1n1p2"])
+def test_the_drive_of_a_file(sysfs, tmp_path, below):
+    sysfs.board(1)
+    at = f"bus/pci/devices/0000:13:00.0/nvme/nvme1/nvme1n1{below}"
+    (sysfs.root / at).mkdir(exist_ok=True)
+    assert drives_of(tmp_path, sysfs.root) == ()
+    sysfs.block(tmp_path, at)
+    assert drives_of(tmp_path, sysfs.root) == ("0000:13:00.0",)
+    assert drives_of(tmp_path / "none", sysfs.root) == () and drives_of("/dev/null", sysfs.root) == ()
+
+
+def test_the_drive_of_a_file_with_multipath(sysfs, tmp_path):
+    for number in (1, 2):
+        sysfs.board(number)
+    subsystem = sysfs.root / "devices/virtual/nvme-subsystem/nvme-subsys0"
+    (subsystem / "nvme1n1").mkdir(parents=True)
+    (subsystem / "nvme1").symlink_to(sysfs.root / "bus/pci/devices/0000:13:00.0/nvme/nvme1")
+    sysfs.block(tmp_path, "devices/virtual/nvme-subsystem/nvme-subsys0/nvme1n1")
+    assert drives_of(tmp_path, sysfs.root) == ("0000:13:00.0",)
+    (subsystem / "nvme2").symlink_to(sysfs.root / "bus/pci/devices/0000:23:00.0/nvme/nvme2")
+    assert drives_of(tmp_path, sysfs.root) == ("0000:13:00.0", "0000:23:00.0")
+
+
+def test_a_file_on_no_drive(sysfs, tmp_path):
+    (sysfs.root / "devices/virtual/block/dm-0").mkdir(parents=True)
+    sysfs.block(tmp_path, "devices/virtual/block/dm-0")
+    assert drives_of(tmp_path, sysfs.root) == ()
 
 
 # The command

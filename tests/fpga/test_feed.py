@@ -249,6 +249,39 @@ def test_threads_that_cannot_be_had(monkeypatch):
     assert not any(thread.is_alive() for thread in started)
 
 
+class Seen:
+    """Memory that notes what is done to it, under a name."""
+
+    def __init__(self, memory, notes, name):
+        self.memory, self.notes, self.name = memory, notes, name
+
+    def __len__(self):
+        return len(self.memory)
+
+    def __getitem__(self, at):
+        if isinstance(at, slice):
+            return Seen(self.memory[at], self.notes, at.start // PAGE)
+        self.notes.append((self.name, "read", at))
+        return self.memory[at]
+
+    def __setitem__(self, at, value):
+        self.notes.append((self.name, "written", at if isinstance(at, int) else "whole"))
+        self.memory[at] = value
+
+
+def test_the_end_of_a_page_is_read_before_it_is_announced():
+    content, notes = data(4), []
+    play = Play(content, [2, 0], positions(2))
+    play.ring, doorbell = Seen(play.ring, notes, "ring"), Seen(play.words[1:], notes, "doorbell")
+    it = Feed(ArraySource(np.frombuffer(content, np.uint8)), play.transfers, page_bytes=PAGE, beat_bytes=BEAT,
+              ring=play.ring, progress=play.words[:1], doorbell=doorbell, depth=1)
+    it.start()
+    until(lambda: it.done)
+    it.stop()
+    bell = [("doorbell", "written", 0), ("doorbell", "read", 0)]
+    assert notes == [(0, "written", "whole"), (0, "read", -1), *bell, (1, "written", "whole"), (1, "read", -1), *bell]
+
+
 # Files that misbehave
 
 def reading(monkeypatch, answers):
@@ -289,6 +322,22 @@ def test_an_error_of_the_drive(monkeypatch, drive):
     with pytest.raises(CardError) as caught:
         FileSource(path).read(memoryview(mmap.mmap(-1, PAGE)), 2 * PAGE)
     assert str(caught.value) == f"page at byte 8192 of {path} cannot be read: Input/output error"
+
+
+@pytest.mark.parametrize("number", [errno.EFAULT, errno.EREMOTEIO, errno.EINVAL])
+def test_no_way_into_the_window(monkeypatch, drive, number):
+    path, into = drive(data(4)), memoryview(mmap.mmap(-1, PAGE))
+    sentence = f"page at byte 0 of {path} cannot be read: {os.strerror(number)}"
+    way = ("; a direct read (O_DIRECT) into the ring does not work at all: this kernel or the file's filesystem gives "
+           "no peer-to-peer reads into the card's window")
+    for direct, before, more in ((True, [], way), (True, [None], ""), (False, [], "")):
+        reading(monkeypatch, [*before, -number])
+        source = FileSource(path, direct)
+        for _ in before:
+            source.read(into, 0)
+        with pytest.raises(CardError) as caught:
+            source.read(into, 0)
+        assert str(caught.value) == sentence + more
 
 
 @pytest.mark.parametrize("direct", [True, False])

@@ -236,7 +236,7 @@ def test_users_notice_that_no_core_has_run(tmp_path):
     assert xrt_noop.python(tmp_path, USERS, tmp_path).splitlines()[-1] == "done"
 
 
-def test_pages_of_embedding_bags_in_a_file(tmp_path):
+def test_pages_of_embedding_bags_in_a_file(tmp_path, monkeypatch):
     """What `ssd` names is written and read from; on the oracle, so that the vectors are right too."""
     config, random = make.config(), np.random.default_rng(6)
     table = make.only(random, "items", make.SSD, 200, 6)
@@ -253,6 +253,14 @@ def test_pages_of_embedding_bags_in_a_file(tmp_path):
                             (tmp_path / "no" / "pages", "the pages cannot be written there: No such file")):
         with pytest.raises(CardError, match=sentence):
             EmbeddingBags([table], card=OracleCard(core), preset=config, ssd=place)
+    for error, caught in ((OSError(28, "No space left"), CardError), (KeyboardInterrupt(), KeyboardInterrupt)):
+        def fail(_, error=error):
+            raise error
+
+        monkeypatch.setattr("fpga.embedding.os.fsync", fail)
+        with pytest.raises(caught):
+            EmbeddingBags([table], card=OracleCard(core), preset=config, ssd=tmp_path / "pages")
+        assert [path.name for path in tmp_path.iterdir()] == ["pages"], "no half file stays"
 
 
 # The example host
@@ -296,6 +304,29 @@ def test_the_example_host_on_the_noop_shim(tmp_path, sources, image):
     code, _, error = run(tmp_path / "none.xclbin")
     assert code == 1 and "none.xclbin" in error
     assert run(written(tmp_path, "mlp"))[0] == 1
+
+
+@pytest.mark.parametrize("waits, sentence", [
+    ("34", "the core was not done after a second, and was told to stop\n"),
+    ("33", "the core was not done after a second and does not obey its abort register: reset the card\n")])
+def test_the_example_host_stops_a_core_that_hangs(tmp_path, double, waits, sentence):
+    (tmp_path / "done").touch()
+    done = subprocess.run([str(double), "an.xclbin"], env={"HOTRAIL_DOUBLE": str(tmp_path), "HOTRAIL_WAITS": waits},
+                          text=True, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+    assert (tmp_path / "register.txt").read_text() == f"{KERNELS['emb'].abort} 1"
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (["0"], "words of a beat must be 4 to 16, not '0'"), (["3"], "words of a beat must be 4 to 16, not '3'"),
+    (["12"], "words of a beat must be a power of two"), (["17"], "words of a beat must be 4 to 16, not '17'"),
+    (["abc"], "words of a beat must be 4 to 16, not 'abc'"),
+    (["-4"], "words of a beat must be 4 to 16, not '-4'"), (["4x"], "words of a beat must be 4 to 16, not '4x'"),
+    (["16", "x"], "number of the card must be 0 to 255, not 'x'"), ([""], "words of a beat must be 4 to 16, not ''"),
+    (["9" * 30], f"words of a beat must be 4 to 16, not '{'9' * 30}'")])
+def test_the_example_host_takes_numbers_alone(double, arguments, sentence):
+    done = subprocess.run([str(double), "an.xclbin", *arguments], text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (1, f"{sentence}\n")
 
 
 @pytest.mark.parametrize("words", [4, 16])

@@ -44,8 +44,35 @@ def test_a_window_that_cannot_be_had(machine):
     with machine().open(Xrt(p2p=False)) as opened:      # the driver says that it is on
         given = arguments(opened)
         opened.write(given["ring"], b"abc")
-        with pytest.raises(CardError, match="no P2P: .* has its peer-to-peer window off"):
+        with pytest.raises(CardError, match="no P2P: buffer 'ring' cannot be reached by the drive: card 0000:12:00.1 "
+                                            "gave no window of 16384 bytes$"):
             stream(opened, given, np.zeros(16 * PAGE, np.uint8))
+
+
+@pytest.mark.parametrize("board, is_refused", [(1, False), (2, True), (None, False)])
+def test_the_drive_must_be_the_card_s_own(machine, tmp_path, board, is_refused):
+    path, it = tmp_path / "pages", machine(2)
+    path.write_bytes(bytes(16 * PAGE))
+    if board:
+        it.sysfs.block(path, f"bus/pci/devices/0000:{16 * board + 3:02x}:00.0/nvme/nvme{board}/nvme{board}n1")
+    with it.open() as opened:
+        given = arguments(opened)
+        if is_refused:
+            with pytest.raises(CardError, match=re.escape(
+                    f"{path} is on the drive 0000:23:00.0, and card 0000:12:00.1's own is 0000:13:00.0 (/dev/nvme1n1)"
+                    ": pages go from drive to card on one board alone")):
+                stream(opened, given, path)
+        else:
+            stream(opened, given, path)
+
+
+def test_a_card_without_a_drive_takes_any(machine, tmp_path):
+    path, it = tmp_path / "pages", machine(drive=False)
+    path.write_bytes(bytes(16 * PAGE))
+    it.sysfs.drive("pci0000:00/0000:00:1d.0/0000:90:00.0", 0)
+    it.sysfs.block(path, "bus/pci/devices/0000:90:00.0/nvme/nvme0/nvme0n1")
+    with it.open() as opened:
+        stream(opened, arguments(opened), path)
 
 
 def test_buffers_that_were_not_meant_for_the_drive(machine):
@@ -94,7 +121,7 @@ def test_a_drive_and_a_core_that_both_fail(machine, tmp_path, monkeypatch):
     monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
     path = tmp_path / "pages"
     path.write_bytes(bytes(16 * PAGE))
-    with machine().open(Xrt(obeys=False)) as opened:
+    with pytest.warns(RuntimeWarning, match="does not obey"), machine().open(Xrt(obeys=False)) as opened:
         given = arguments(opened)
         stream(opened, given, path)
         os.truncate(path, 0)

@@ -2,12 +2,14 @@
 
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fpga import card
 from fpga.card import CardError, CardHang, libxrt
+from fpga.vitis import xclbin
 from gen import config
 from gen.headers import KERNELS
 from tests import xrt_double
@@ -82,6 +84,20 @@ def test_one_instance_of_the_kernel(machine, tmp_path, instances, wanted, unit):
         opened.wait()
     with pytest.raises(CardError, match="has no instance 'two' of kernel hotrail_emb; it has hotrail_emb_1"):
         it.open(path=image(tmp_path, instances=instances), instance="two")
+
+
+def test_room_is_that_of_the_instance_s_own_memory(machine, tmp_path, monkeypatch):
+    path = image(tmp_path, instances=2)
+    found = xclbin.read(path)
+    small = replace(found.memories[0], bytes=4 * PAGE)
+    second = replace(found, memories=(small, *found.memories), connections=tuple(
+        replace(link, memory=link.instance) for link in found.connections))
+    it = machine()
+    monkeypatch.setattr(xclbin, "read", lambda _: second)
+    with it.open(path=path) as opened, pytest.raises(CardError, match="no room .* in a memory of 16384 bytes"):
+        opened.allocate(5 * PAGE, "rows")
+    with it.open(path=path, instance="hotrail_emb_2") as opened:
+        assert opened.allocate(5 * PAGE, "rows").bytes == 5 * PAGE
 
 
 def test_wrong_shell_before_anything_is_loaded(machine, tmp_path):
@@ -272,11 +288,19 @@ def arguments_again(opened):
 
 def test_a_core_that_does_not_obey(machine, monkeypatch):
     monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
-    with machine().open(Xrt(obeys=False)) as opened:
-        opened.run(arguments(opened))
-        with pytest.raises(CardError, match="the core on card 0000:12:00.1 does not obey its abort register, and XRT "
-                                            "resets no kernel alone"):
-            opened.reset()
+    it = machine()
+    opened = it.open(Xrt(obeys=False))
+    opened.run(arguments(opened))
+    with pytest.raises(CardError, match="the core on card 0000:12:00.1 does not obey its abort register, and XRT "
+                                        "resets no kernel alone"):
+        opened.reset()
+    with pytest.warns(RuntimeWarning, match="does not obey its abort register: its buffers stay allocated until this "
+                                            "process ends; reset the card then"):
+        opened.close()
+    assert len(it.xrt.buffers) == 6 and "xrtDeviceClose" not in it.xrt.calls, "it may still write into them"
+    opened.close()
+    with pytest.raises(CardError, match="the card is closed"):
+        opened.wait()
 
 
 def test_a_status_that_cannot_be_read(machine):
