@@ -8,7 +8,7 @@ from bench import area
 from fpga import synth
 from fpga.depth import Depth
 from fpga.synth import Area, Report
-from fpga.vitis import gate
+from fpga.vitis import figures, gate
 from fpga.vitis.shells import RESOURCES, Budget, budgets, card, peer
 from tests.fpga.test_synth import TREE
 from tests.vitis_kernels import prepared
@@ -83,6 +83,24 @@ def test_table_shows_what_is_known():
     assert judge(core="hotline").table()[0][-1] == "of the bare chip"
     told = judge().as_dict()["percent"]
     assert told["flat"] == budgets()["flat"].missing and "no published budget" in told["flat"]
+
+
+def test_table_of_the_page():
+    deep = judge(total=Area(lut=310_001, dsp=20), worst=Depth(9, 1, ("a", "b")), core="emb")
+    table = figures.rows([("smartssd", deep), ("hotline_fpga", judge(core="hotline"))])
+    assert {row.count("|") for row in table} == {9}
+    assert table[2:] == [
+        "| `hotrail_emb` of `smartssd`, 300 MHz: **refused** | 310,001 | 0 | 0 | 0 | 20 | 9 of 6 | 1 of 1 |",
+        "| of the standard shell | 100.0 % | 0.0 % | 0.0 % | 0.0 % | 1.5 % | | |",
+        "| of the bare chip | 59.3 % | 0.0 % | 0.0 % | 0.0 % | 1.0 % | | |",
+        "| SCRec's core | not stated | not stated | not stated | 128 | 1,734 | | |",
+        "| `hotrail_hotline` of `hotline_fpga`, 300 MHz: passes | 1,000 | 2,000 | 7.5 | 4 | 10 | 6 of 6 | 1 of 1 |",
+        "| of the standard shell | 0.3 % | 0.3 % | 1.2 % | 3.8 % | 0.7 % | | |",
+        "| of the bare chip | 0.2 % | 0.2 % | 0.8 % | 3.1 % | 0.5 % | | |"]
+    page = figures.written(figures.PAGE.read_text(), table)
+    assert page.count(table[2]) == 1 and figures.written(page, table) == page
+    with pytest.raises(LookupError, match="vitis-package.md has no place for the gate's table"):
+        figures.written("nothing", table)
 
 
 def test_one_source_of_budgets():
