@@ -117,10 +117,8 @@ ipx::save_core $core
 # Vivado leaves out files that it could not read and goes on: what was given must be what was packaged.
 # A group's name begins with the languages in it.
 foreach groups {{*synthesis *simulation}} {{
-    set known [ipx::get_file_groups $groups -of_objects $core -quiet]
-    if {{$known eq ""}} {{ hotrail::fail "the packaged kernel has no file group $groups" }}
     set kept {{}}
-    foreach group $known {{
+    foreach group [ipx::get_file_groups $groups -of_objects $core -quiet] {{
         foreach file [ipx::get_files -of_objects $group] {{
             set path [get_property NAME $file]
             if {{![file exists [file join $packaged $path]]}} {{ hotrail::fail "$groups names $path, not there" }}
