@@ -378,7 +378,7 @@ async def flipped_bits(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", shapes(CONFIGS, 2))
+@pytest.mark.parametrize("name", shapes(CONFIGS, 1))
 def test_logger(name, number):
     simulate(Logger(CONFIGS[name]), "verif.test_hotline_logger", name=f"hotline_logger_{name}", tests=7,
              seed=number, env={"LOGGER": name}, extra_args=("--public-flat-rw",))

@@ -11,7 +11,7 @@ from hw.mlp.rows import RowMemory
 from hw.mlp.store import Store, codewords
 from verif.bench import seed
 from verif.bench.mlp import NARROW, TINY, MemoryBench, some_flips, words_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
 CONFIG = CONFIGS[os.environ.get("HOTRAIL_SHAPE", "tiny")]
@@ -295,7 +295,7 @@ async def every_word_is_watched(dut):
     assert most == [CONFIG.samples * pairs * reads for reads in (1, 2, 2, 3)]
 
 
-@pytest.mark.parametrize("shape", CONFIGS)
+@pytest.mark.parametrize("shape", shapes(CONFIGS, 1))
 @pytest.mark.parametrize("number", seeds())
 def test_rows(number, shape):
     simulate(RowMemory(CONFIGS[shape]), "verif.test_mlp_rows", name=f"mlp_rows_{shape}", tests=8, seed=number,

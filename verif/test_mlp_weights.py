@@ -11,7 +11,7 @@ from hw.mlp.store import codewords
 from hw.mlp.weights import WeightMemory
 from verif.bench import seed
 from verif.bench.mlp import NARROW, TINY, MemoryBench, some_flips, words_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
 CONFIG = CONFIGS[os.environ.get("HOTRAIL_SHAPE", "tiny")]
@@ -192,7 +192,7 @@ async def every_word_is_watched(dut):
     assert told == [PAIRS, CONFIG.units * PAIRS, 0]
 
 
-@pytest.mark.parametrize("shape", CONFIGS)
+@pytest.mark.parametrize("shape", shapes(CONFIGS, 1))
 @pytest.mark.parametrize("number", seeds())
 def test_weights(number, shape):
     simulate(WeightMemory(CONFIGS[shape]), "verif.test_mlp_weights", name=f"mlp_weights_{shape}", tests=7,

@@ -380,6 +380,7 @@ def test_tt(name, number):
     _simulate(name, 9, number)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("number", seeds())
 def test_tt_full_size(number):
     """The shipping size; slow to build, so all its tests share one model."""

@@ -12,7 +12,7 @@ from gen.shapes import column_modes
 from golden.tt import serial as golden
 from hw.tt.serial import SerialConfig, SerialTTUnit
 from verif.bench import reset, rng, seed, serial, start
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, bursty, never, sometimes
 from verif.test_systolic import SPECIAL, mixed
 
@@ -221,7 +221,7 @@ def test_table_that_does_not_fit_wrong(modes, columns, ranks, sentence):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("size", ["small", "paper"])
+@pytest.mark.parametrize("size", shapes(["small", "paper"], 1))
 def test_tt_serial(size, number):
     config = {"small": SMALL, "paper": PAPER}[size]
     simulate(SerialTTUnit(config), "verif.test_tt_serial", name=f"tt_serial_{size}", tests=8, seed=number,

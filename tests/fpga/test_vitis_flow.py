@@ -371,8 +371,8 @@ def test_commands_where_nothing_can_be_written(tmp_path, monkeypatch):
 def test_makefile_asks_for_the_same():
     lines = {}
     for target in ("package", "xo", "bitstream"):
-        run = subprocess.run(["make", "-n", target, "PRESET=tiny", "CORE=mlp", "CLOCK=250", "TARGET=hw_emu"],
-                             cwd=Path(__file__).parents[2], capture_output=True, text=True)
+        run = subprocess.run(["make", "-n", "--no-print-directory", target, "PRESET=tiny", "CORE=mlp", "CLOCK=250",
+                              "TARGET=hw_emu"], cwd=Path(__file__).parents[2], capture_output=True, text=True)
         lines[target] = run.stdout.splitlines()[-1].split()[1:]
     assert lines == {
         "package": ["package", "tiny", "mlp", "--clock", "250", "--instances", "1"],
