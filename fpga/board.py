@@ -1,11 +1,11 @@
 """Boards with an ECP5: part, pins and clock, read from the TOML files in fpga/boards, and what follows from them."""
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gen import config
 from gen.config import ConfigError, build
 
 __all__ = ["BOARD_TOP", "EcpBoard", "PACKAGES", "PARTS", "constraints", "wrapper"]
@@ -84,7 +84,7 @@ class EcpBoard:
 
     @staticmethod
     def names() -> tuple[str, ...]:
-        return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+        return config.stems(FOLDER)
 
     @staticmethod
     def load(board: "str | Path | EcpBoard") -> "EcpBoard":
@@ -93,14 +93,7 @@ class EcpBoard:
         Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
         if isinstance(board, EcpBoard):
             return board
-        path = Path(board) if str(board).endswith(".toml") else FOLDER / f"{board}.toml"
-        if not path.is_file():
-            raise ConfigError(f"there is no board {str(board)!r}; there are {', '.join(EcpBoard.names())}, "
-                              f"or give the path of a .toml file")
-        try:
-            table = tomllib.loads(path.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+        path, table = config.read("board", board, FOLDER)
         found: EcpBoard = build(EcpBoard, {"name": path.stem, **table}, f"{path.name}:")
         found.check()
         return found

@@ -220,6 +220,8 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, mapped: Path, part
     log = _tool("nextpnr-ecp5", "nextpnr_ecp5", [
         f"--{part.device}", "--package", part.package, "--speed", str(part.speed), "--json", mapped.name,
         "--lpf", "board.lpf", "--seed", str(seed), "--report", report.name, "--textcfg", f"routed-{seed}.config",
+        # It negotiates about what is crowded; the default takes hours for a part that is more than half full.
+        "--router", "router2",
         # The clock is judged here, with the report at hand.
         "--timing-allow-fail"], out, say=say)
     told = json.loads(report.read_text())

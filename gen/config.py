@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-__all__ = ["Preset", "ConfigError", "load", "names", "build"]
+__all__ = ["Preset", "ConfigError", "load", "names", "build", "read", "stems"]
 
 FOLDER = Path(__file__).parent / "presets"
 
@@ -32,7 +32,30 @@ class Preset:
 
 def names() -> tuple[str, ...]:
     """The presets that come with the project."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+    return stems(FOLDER)
+
+
+def stems(folder: Path) -> tuple[str, ...]:
+    """What can be named of a folder of TOML files."""
+    return tuple(sorted(path.stem for path in folder.glob("*.toml")))
+
+
+def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """A TOML file and what it says: `name` of `folder`, or the file itself where the name ends in .toml.
+
+    Parameters  kind: what the folder's files describe, for the messages
+    Raises      ConfigError: there is no such file, or it is no TOML
+    """
+    path = Path(name) if str(name).endswith(".toml") else folder / f"{name}.toml"
+    if not path.is_file():
+        raise ConfigError(
+            f"there is no {kind} {str(name)!r}; there are {', '.join(stems(folder))}, "
+            f"or give the path of a .toml file"
+        )
+    try:
+        return path, tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
 
 
 def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Preset:
@@ -44,16 +67,7 @@ def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Pres
     from gen.cores import CORES
 
     known = list(CORES if sections is None else sections)
-    path = Path(preset) if str(preset).endswith(".toml") else FOLDER / f"{preset}.toml"
-    if not path.is_file():
-        raise ConfigError(
-            f"there is no preset {str(preset)!r}; there are {', '.join(names())}, "
-            f"or give the path of a .toml file"
-        )
-    try:
-        content = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+    path, content = read("preset", preset, FOLDER)
     about = content.pop("about", None)
     if not isinstance(about, str) or not about.strip():
         raise ConfigError(

@@ -11,14 +11,14 @@ A network comes from arrays, from a model's TOML in gen/models (sizes; the weigh
 Source: SCRec Fig. 9a; Hotline Table 7.1.
 """
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from gen import config
 
 __all__ = ["ACTIVATIONS", "INTERACTIONS", "Layer", "Model", "Network", "models"]
 
@@ -211,14 +211,7 @@ class Model:
         dim: words of a feature where the file leaves it open ("D" as the bottom's last width).
         Raises      ValueError: the file, or a key in it, is missing, unknown or impossible
         """
-        path = Path(name) if str(name).endswith(".toml") else FOLDER / f"{name}.toml"
-        if not path.is_file():
-            raise ValueError(f"there is no model {str(name)!r}; there are {', '.join(models())}, or give the path of "
-                             "a .toml file")
-        try:
-            content: dict[str, Any] = tomllib.loads(path.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path.name}: not valid TOML: {error}") from None
+        path, content = config.read("model", name, FOLDER)
         for key in content:
             if key not in KEYS:
                 raise ValueError(f"{path.name}: {key}: unknown key; allowed are {', '.join(KEYS)}")
@@ -269,4 +262,4 @@ class Model:
 
 def models() -> tuple[str, ...]:
     """The models that come with the project."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+    return config.stems(FOLDER)

@@ -1,12 +1,12 @@
 """Devices: what a card's memory, drive and host are, read from the TOML files in fpga/devices."""
 
-import tomllib
 from dataclasses import dataclass
 from dataclasses import replace as _replace
 from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
+from gen import config
 from gen.config import ConfigError, build
 
 __all__ = ["Device"]
@@ -128,7 +128,7 @@ class Device:
 
     @staticmethod
     def names() -> tuple[str, ...]:
-        return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+        return config.stems(FOLDER)
 
     @staticmethod
     def load(device: "str | Path | Device") -> "Device":
@@ -137,14 +137,7 @@ class Device:
         Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
         if isinstance(device, Device):
             return device
-        path = Path(device) if str(device).endswith(".toml") else FOLDER / f"{device}.toml"
-        if not path.is_file():
-            raise ConfigError(f"there is no device {str(device)!r}; there are {', '.join(Device.names())}, "
-                              f"or give the path of a .toml file")
-        try:
-            table = tomllib.loads(path.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+        path, table = config.read("device", device, FOLDER)
         found: Device = build(Device, {"name": path.stem, **table}, f"{path.name}:")
         found.check()
         return found

@@ -4,6 +4,7 @@
 `AxiMonitor` feeds them from the pins alone, whoever the slave is.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any
 
@@ -133,7 +134,7 @@ class DataRules(Held):
         self._left = 0
 
 
-class _Monitor:
+class _Monitor(ABC):
     """Watches channels of a kernel's top from power-up on, through every reset. A channel's `valid`, or a level, is low
     while `ap_rst_n` is."""
 
@@ -162,9 +163,9 @@ class _Monitor:
                 if signal.value == 1:
                     raise AxiRule(f"{name} is high although ap_rst_n is low")
 
+    @abstractmethod
     def _edge(self) -> None:
         """One at which the kernel is not held."""
-        raise NotImplementedError
 
 
 class AxiMonitor(_Monitor):
