@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.framework import Row, at_least, bench, figure
-from fpga.card.device import Device
 from fpga.card.memory import pages, random_rows, rows
+from gen.device import Device
 from gen.tools import environment
 
 ROOT = Path(__file__).parents[1]

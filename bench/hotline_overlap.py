@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.framework import Row, at_least, bench, figure
-from fpga.card.device import Device
 from fpga.gpu import GATHERED, Batch, Times
 from fpga.hotline import Hotline, Position, Table, Trained
 from gen.config import load
+from gen.device import Device
 from gen.hotline import Train
 
 PRESET, DEVICE = "hotline_fpga", "smartssd"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.card import open as open_card
-from fpga.card.device import Device
 from fpga.network import Runner
 from gen import config
+from gen.device import Device
 from gen.layers import Compiler, Program, gemms
 from gen.network import Network
 from golden import fp32, matrix

@@ -1,7 +1,7 @@
 """Networks as programs of the MLP core: sizes that fit, images of weights, layouts of inputs and outputs.
 
-A batch is cut into mini-batches whose rows fit the memory on chip (gen.plan: where weights lie; gen.minibatch: what is
-done with them; gen.engines: in which order, and who waits for whom).
+A batch is cut into mini-batches whose rows fit the memory on chip (gen.layer_plan: where weights lie; gen.minibatch:
+what is done with them; gen.engines: in which order, and who waits for whom).
 
 Order of a layer's terms: as in the layer before it; the first top layer has concat: feature 1, .., feature F, then the
 bottom's output (first and by itself, where the features' rows are cut into chunks); dot: the bottom's output, then the
@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.compile import encode
 from gen.engines import LATENCY, THROUGHPUT, Full, Op, Schedule, Step
+from gen.layer_plan import Plan, Sizes, triangle, widest_row
 from gen.minibatch import MiniBatch
 from gen.network import Network
-from gen.plan import Plan, Sizes, triangle, widest_row
 from hw.isa import MLP
 from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig

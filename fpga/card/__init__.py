@@ -9,7 +9,6 @@
         vectors = sim.read(outputs, dtype="float32")
 """
 
-from fpga.card.device import Device
 from fpga.card.interface import (
     Buffer,
     Card,
@@ -24,6 +23,7 @@ from fpga.card.interface import (
     Violation,
 )
 from fpga.card.opening import open
+from gen.device import Device
 
 __all__ = [
     "Buffer",

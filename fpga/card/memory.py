@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fpga.card.device import Device
+from gen.device import Device
 from gen.tools import versions
 from gen.verilator import CACHE
 

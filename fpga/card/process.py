@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fpga.card.device import Device
 from fpga.card.interface import Buffer, Card, CardError, Faults, KernelLike, SsdStream, Violation
 from fpga.card.model import Model
 from fpga.card.sim import SimCard
+from gen.device import Device
 
 __all__ = ["ProcessCard"]
 

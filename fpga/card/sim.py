@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fpga.card import checks
-from fpga.card.device import Device
 from fpga.card.interface import (
     PAGE,
     RULES,
@@ -25,6 +24,7 @@ from fpga.card.interface import (
 )
 from fpga.card.memory import DDR_COUNTERS
 from fpga.card.model import Model
+from gen.device import Device
 
 __all__ = ["SimCard"]
 

@@ -5,10 +5,10 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from fpga.card.device import Device
 from fpga.embedding import EmbeddingBags
 from gen.compile import Bags
 from gen.config import load
+from gen.device import Device
 from gen.tables import DRAM, TT, Table
 from golden import pooling
 from golden.emb_cycles import Sizes, cycles

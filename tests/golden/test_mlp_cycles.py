@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fpga.card import open as open_card
-from fpga.card.device import Device
 from gen.compile import encode
 from gen.config import load
+from gen.device import Device
 from golden.mlp_cycles import Sizes, cycles
 from hw.isa import MLP
 

@@ -1,4 +1,4 @@
-"""Devices: what a card's memory, drive and host are, read from the TOML files in fpga/devices."""
+"""Devices: what a card's memory, drive and host are, read from the TOML files in gen/devices."""
 
 from dataclasses import dataclass
 from dataclasses import replace as _replace
@@ -11,7 +11,7 @@ from gen.config import ConfigError, build
 
 __all__ = ["Device"]
 
-FOLDER = Path(__file__).parents[1] / "devices"
+FOLDER = Path(__file__).parent / "devices"
 KINDS = {"row": 0, "bank": 1, "group": 2, "column": 3}
 LINE_BYTES = 64
 # JESD79-4, 13.3: a time that is a hair above whole clocks counts as that many.

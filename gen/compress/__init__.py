@@ -1,0 +1,1 @@
+"""Tables as tensor trains: shapes and ranks, decomposition, training.    Source: SCRec §II.B, EL-Rec §III"""

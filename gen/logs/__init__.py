@@ -1,0 +1,1 @@
+"""Click logs as they come: readers that stream, in constant memory."""

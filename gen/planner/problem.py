@@ -1,0 +1,89 @@
+"""What the planner's program asks, as plain numbers: seconds, bytes, rows.    Source: SCRec §III.C, table I"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CardChoice", "Item", "Placement", "Problem", "TableChoice"]
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One table. Steps i = 0 .. S cut its accesses into equal shares, hottest rows first: i / S of the accesses fall
+    on the `rows[i]` hottest rows (the inverse CDF), rows[0] = 0, and rows[S] are those that are accessed at all.
+
+    rows: (S + 1,) int64, not falling. total_rows: of the table, those never accessed included; they lie on the SSD.
+    row_bytes: of one dense row. lookups: of a batch (pooling factor times batch). dram_s, tt_s, ssd_s: seconds a row.
+    tt_rows, tt_bytes: knots of what the tensor train of n rows takes on chip, interpolated between (tt_cm of eq. 26);
+    tt_rows[0] = 0 with 0 bytes, tt_rows[-1] the most rows that fit at all (no train where there is one knot).
+    hot_share: of the accesses, the most that may go to card memory and train together (eq. 22).
+    """
+
+    name: str
+    rows: NDArray[np.int64]
+    total_rows: int
+    row_bytes: int
+    lookups: float
+    dram_s: float
+    tt_s: float
+    ssd_s: float
+    tt_rows: NDArray[np.int64]
+    tt_bytes: NDArray[np.float64]
+    hot_share: float = 1.0
+
+    @property
+    def steps(self) -> int:
+        return len(self.rows) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """cards: in all (M); 1 to M - 1 of them run EMB cores where there is an MLP (eq. 4), else all may. *_bytes: of
+    one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card."""
+
+    items: tuple[Item, ...]
+    cards: int
+    dram_bytes: int
+    tt_bytes: int
+    ssd_bytes: int
+    bottom_s: float = 0.0
+    top_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """Of one table: its card (0 is the first EMB card), and the steps: i_dram / S of its accesses go to card memory,
+    (i_hot - i_dram) / S to the tensor train, the others to the SSD."""
+
+    card: int
+    i_dram: int
+    i_hot: int
+
+
+@dataclass(frozen=True)
+class CardChoice:
+    """Of one EMB card, of a batch: seconds of each memory, and bytes in it."""
+
+    dram_s: float
+    tt_s: float
+    ssd_s: float
+    dram_bytes: int
+    tt_bytes: float
+    ssd_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """A solution. seconds: of a batch, C of eq. 3. bound: no solution is faster; gap = seconds / bound - 1.
+    tables: one an item, in order. emb: one an EMB card. mlp_cards: how many run the MLP core."""
+
+    seconds: float
+    bound: float
+    tables: tuple[TableChoice, ...]
+    emb: tuple[CardChoice, ...]
+    mlp_cards: int
+
+    @property
+    def gap(self) -> float:
+        return self.seconds / self.bound - 1 if self.bound else 0.0

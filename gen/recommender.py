@@ -1,0 +1,126 @@
+"""A recommendation model as a whole: its embedding tables, and the networks around them.
+
+A TOML file of it:
+
+    about = "26 features of Criteo Kaggle, RM3 of SCRec around them"
+    network = "screc_rm3"           # name in gen/models, or a path; left out: embedding tables alone
+    dim = 64                        # words of a row, where a table does not say
+    batch = 2048                    # samples that are inferred at once
+
+    [tables.C03]                    # the log's name of it
+    rows = 10131227
+    ids = "vocabulary"              # how the log's ids become rows, see IDS
+    mode = "sum"                    # of its bags
+
+Source: SCRec Fig. 9a, table I.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gen import config
+from gen.config import ConfigError
+from gen.network import Model
+
+__all__ = ["IDS", "Recommender", "TableSpec"]
+
+#: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
+#: rows. vocabulary: its place among the ids that the profile has counted, ascending; others share the last row.
+IDS = ("index", "modulo", "vocabulary")
+MODES = ("sum", "mean", "max")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to card memory and
+    tensor train together (hot_thr of SCRec eq. 22)."""
+
+    name: str
+    rows: int
+    dim: int
+    ids: str = "index"
+    mode: str = "sum"
+    hot_share: float = 1.0
+
+    @property
+    def bytes(self) -> int:
+        return 4 * self.rows * self.dim
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """tables: by name, in the file's order. network: of the MLP cards, None for embedding tables alone. batch: samples
+    that are inferred at once (BS of SCRec)."""
+
+    name: str
+    about: str
+    tables: Mapping[str, TableSpec]
+    network: Model | None = None
+    batch: int = 2048
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Recommender":
+        """Raises ConfigError: one sentence with the file, key and value that is missing, unknown or impossible."""
+        path, content = config.read("model", path, Path())
+        where = f"{path.name}:"
+        for key in content:
+            if key not in ("about", "network", "dim", "batch", "tables"):
+                raise ConfigError(f"{where} {key}: unknown key; allowed are about, network, dim, batch, [tables.NAME]")
+        dim, batch = content.get("dim"), content.get("batch", 2048)
+        for key, value in (("dim", dim), ("batch", batch)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise ConfigError(f"{where} {key} = {value!r}: must be a whole number of 1 or more")
+        if not isinstance(content.get("tables"), dict) or not content["tables"]:
+            raise ConfigError(f"{where} tables: there must be a [tables.NAME] at least")
+        tables = {name: _table(where, name, each, dim) for name, each in content["tables"].items()}
+        network = None
+        if "network" in content:
+            if dim is None:
+                raise ConfigError(f"{where} dim: a network needs one width of all features")
+            try:
+                network = _network(content["network"], path.parent, dim)
+            except ValueError as error:
+                raise ConfigError(f"{where} network: {error}") from None
+            if network.features and network.features != len(tables):
+                raise ConfigError(f"{where} network = {content['network']!r} has {network.features} features, "
+                                  f"there are {len(tables)} tables")
+        return cls(path.stem, str(content.get("about", "")), tables, network, batch)
+
+    @classmethod
+    def of(cls, name: str, rows: Mapping[str, int], dim: int, *, batch: int = 2048) -> "Recommender":
+        """One of tables alone, all of them `dim` words wide."""
+        return cls(name, "", {table: TableSpec(table, count, dim) for table, count in rows.items()}, None, batch)
+
+
+def _network(name: Any, folder: Path, dim: int) -> Model:
+    """By its name in gen/models; a path counts from the file that names it."""
+    where = folder / name if str(name).endswith(".toml") else name
+    try:
+        return Model.load(where)
+    except ValueError as error:
+        if "say dim" not in str(error):
+            raise
+        return Model.load(where, dim=dim)
+
+
+def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
+    where = f"{where} [tables.{name}]"
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where} must be a table of keys, not {content!r}")
+    allowed = ("rows", "dim", "ids", "mode", "hot_share")
+    for key in content:
+        if key not in allowed:
+            raise ConfigError(f"{where} {key}: unknown key; allowed are {', '.join(allowed)}")
+    spec = {"dim": dim, **content}
+    for key in ("rows", "dim"):
+        if type(spec.get(key)) is not int or spec[key] < 1:
+            raise ConfigError(f"{where} {key} = {spec.get(key)!r}: must be a whole number of 1 or more")
+    for key, words in (("ids", IDS), ("mode", MODES)):
+        if spec.get(key, words[0]) not in words:
+            raise ConfigError(f"{where} {key} = {spec[key]!r}: must be one of {', '.join(words)}")
+    share = spec.get("hot_share", 1.0)
+    if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
+        raise ConfigError(f"{where} hot_share = {share!r}: must be a number from 0 to 1")
+    return TableSpec(name, **{**spec, "hot_share": float(share)})
