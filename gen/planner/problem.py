@@ -18,6 +18,11 @@ class Item:
     tt_rows, tt_bytes: knots of what the tensor train of n rows takes on chip, interpolated between (tt_cm of eq. 26);
     tt_rows[0] = 0 with 0 bytes, tt_rows[-1] the most rows that fit at all (no train where there is one knot).
     hot_share: of the accesses, the most that may go to card memory and train together (eq. 22).
+
+    What the paper's program leaves out, nothing unless said. ssd_reads: (S + 1,) of a batch, reads of the drive where
+    the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - i / S)`.
+    landing_s: seconds of card memory a read of the drive, whose page lands there. bags_s, bags_bytes: of card memory
+    whatever the split, as the table's indices and pooled vectors lie there.
     """
 
     name: str
@@ -31,10 +36,21 @@ class Item:
     tt_rows: NDArray[np.int64]
     tt_bytes: NDArray[np.float64]
     hot_share: float = 1.0
+    ssd_reads: NDArray[np.float64] | None = None
+    landing_s: float = 0.0
+    bags_s: float = 0.0
+    bags_bytes: int = 0
 
     @property
     def steps(self) -> int:
         return len(self.rows) - 1
+
+    @property
+    def reads(self) -> NDArray[np.float64]:
+        """(S + 1,) reads of the drive a batch, by the step from which on accesses lie there."""
+        if self.ssd_reads is not None:
+            return self.ssd_reads
+        return self.lookups * (1 - np.arange(self.steps + 1) / self.steps)
 
 
 @dataclass(frozen=True, eq=False)
