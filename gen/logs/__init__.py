@@ -1,1 +1,6 @@
 """Click logs as they come: readers that stream, in constant memory."""
+
+from gen.logs.arrays import of_arrays, of_trace
+from gen.logs.log import PIECE, Chunk, Log, Pieces, Problems
+
+__all__ = ["PIECE", "Chunk", "Log", "Pieces", "Problems", "of_arrays", "of_trace"]

@@ -1,13 +1,18 @@
 """A click log that is read in a stream: chunks of samples, each with the ids of every table."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Chunk", "Log", "Problems"]
+__all__ = ["PIECE", "Chunk", "Log", "Piece", "Pieces", "Problems"]
+
+#: Samples of a log's k-th piece are numbered from k * PIECE on: so a sample has one number, however the log is read.
+PIECE = 1 << 40
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +42,111 @@ class Problems:
         self.counts[kind] = self.counts.get(kind, 0) + count
         self.first.setdefault(kind, where)
 
+    @classmethod
+    def of(cls, parts: "Iterable[Problems]") -> "Problems":
+        """Of pieces, in their order."""
+        found = cls()
+        for part in parts:
+            for kind, count in part.counts.items():
+                found.add(kind, part.first[kind], count)
+        return found
+
+    def lines(self) -> list[str]:
+        """A sentence of each kind."""
+        return [f"{count:,} x {kind}; first {self.first[kind]}" for kind, count in self.counts.items()]
+
 
 class Log(Protocol):
-    """source: what people call it. tables: their names. parts: pieces that can be read on their own, in any order, as
-    files or stretches of a file; part k of n always has the same samples."""
+    """source: what people call it. tables: their names. problems: of the last reading. parts: pieces that can be read
+    on their own, in any order, in other processes, as files or stretches of a file; part k of n always has the same
+    samples under the same numbers. The numbers of a part have no gaps; those of the whole have, between parts."""
 
-    source: str
-    tables: tuple[str, ...]
-    problems: Problems
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def tables(self) -> tuple[str, ...]: ...
+
+    @property
+    def problems(self) -> Problems: ...
 
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
         """All samples in order, about so many at once."""
         ...
 
-    def parts(self) -> "tuple[Log, ...]":
+    def parts(self) -> "Sequence[Log]":
         """Itself, or its pieces in order."""
         ...
+
+
+@dataclass
+class Piece:
+    """What the pieces of all formats have: a Log that is one part, and can be sent to another process.
+
+    bytes: its size as stored; done: how many of them have been read; first: the number of its first sample; unread:
+    columns that are neither tables nor values.
+    """
+
+    source: str
+    tables: tuple[str, ...]
+    bytes: int = field(default=0, kw_only=True)
+    first: int = field(default=0, kw_only=True)
+    unread: tuple[str, ...] = field(default=(), kw_only=True)
+    done: int = field(default=0, kw_only=True, repr=False)
+    problems: Problems = field(default_factory=Problems, kw_only=True, repr=False)
+
+    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+        raise NotImplementedError
+
+    def parts(self) -> "tuple[Piece, ...]":
+        return (self,)
+
+
+class Pieces:
+    """A log of pieces, one behind the other.
+
+    Parameters  source: what people call it; pieces: in order; progress: told the bytes read and all of them, after
+                every chunk
+    Raises      ValueError: no piece, or pieces whose tables differ
+    """
+
+    def __init__(self, source: str, pieces: Sequence[Piece], *, progress: Progress | None = None):
+        if not pieces:
+            raise ValueError(f"{source} is a log of no files")
+        for piece in pieces[1:]:
+            if piece.tables != pieces[0].tables:
+                raise ValueError(f"{piece.source} has the tables {', '.join(piece.tables)}; "
+                                 f"{pieces[0].source} has {', '.join(pieces[0].tables)}")
+        self.source = source
+        self.pieces = tuple(replace(piece, first=number * PIECE) for number, piece in enumerate(pieces))
+        self.progress = progress
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return self.pieces[0].tables
+
+    @property
+    def problems(self) -> Problems:
+        return Problems.of(piece.problems for piece in self.pieces)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for piece in self.pieces for name in piece.unread))
+
+    @property
+    def bytes(self) -> int:
+        return sum(piece.bytes for piece in self.pieces)
+
+    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+        total, before = self.bytes, 0
+        for piece in self.pieces:
+            for chunk in piece.chunks(samples):
+                yield chunk
+                if self.progress:
+                    self.progress(before + piece.done, total)
+            before += piece.bytes
+        if self.progress:
+            self.progress(total, total)
+
+    def parts(self) -> tuple[Piece, ...]:
+        return self.pieces
