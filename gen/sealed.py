@@ -1,0 +1,45 @@
+"""JSON files that say what they are, of which version, and whether a byte of them has changed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["seal", "unseal"]
+
+KEYS = ("kind", "version", "sha256")
+
+
+def seal(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
+    """The file's bytes, the same for the same content: kind, version and SHA-256 of the rest come first.
+
+    Raises      ValueError: a number that JSON does not have, a key that is taken
+    """
+    for key in KEYS:
+        if key in content:
+            raise ValueError(f"the key {key!r} is the seal's own")
+    body = {"kind": kind, "version": version, "sha256": "", **content}
+    return _text({**body, "sha256": hashlib.sha256(_text(body)).hexdigest()})
+
+
+def unseal(kind: str, version: int, data: bytes, where: str) -> dict[str, Any]:
+    """What was sealed. where: the file's name, for the messages.
+
+    Raises      ValueError: another kind of file, another version, a byte that has changed
+    """
+    try:
+        content = json.loads(data.decode())
+        found = [content.pop(key) for key in KEYS]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"{where} is no {kind} of hotrail, or damaged") from None
+    if found[0] != kind:
+        raise ValueError(f"{where} is no {kind} of hotrail but a {found[0]!r}")
+    if found[1] != version:
+        raise ValueError(f"{where} is a {kind} of version {found[1]}; this hotrail reads version {version}")
+    if seal(kind, version, content) != data:
+        raise ValueError(f"{where} is damaged: its content does not have the SHA-256 that it carries")
+    return content
+
+
+def _text(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
