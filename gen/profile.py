@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Heat", "Profile", "TableProfile"]
 
+FEW = 1 << 12
+
 
 @dataclass(frozen=True, eq=False)
 class Heat:
@@ -23,8 +25,21 @@ class Heat:
     def of(cls, counts: ArrayLike) -> "Heat":
         """Out of the accesses of every row, in any order, zeros among them or not."""
         kept = np.asarray(counts, np.int64)
-        accesses, rows = np.unique(kept[kept > 0], return_counts=True)
-        return cls(accesses[::-1].copy(), rows[::-1].astype(np.int64))
+        # Nearly all counts are small: no need to sort them.
+        few = np.bincount(np.minimum(kept, FEW), minlength=FEW + 1)[:FEW]
+        low = np.flatnonzero(few[1:]) + 1
+        high, rows = np.unique(kept[kept >= FEW], return_counts=True)
+        return cls(np.concatenate([high[::-1], low[::-1]]), np.concatenate([rows[::-1], few[low[::-1]]]))
+
+    @classmethod
+    def joined(cls, accesses: ArrayLike, rows: ArrayLike) -> "Heat":
+        """Out of so many rows of so many accesses, in any order, the same number of accesses more than once or not."""
+        given, many = np.asarray(accesses, np.int64), np.asarray(rows, np.int64)
+        there = (given > 0) & (many > 0)
+        levels, at = np.unique(given[there], return_inverse=True)
+        sums = np.zeros(len(levels), np.int64)
+        np.add.at(sums, at, many[there])
+        return cls(levels[::-1].copy(), sums[::-1].copy())
 
     @property
     def total(self) -> int:
