@@ -305,6 +305,37 @@ def cores_of(image_: Image) -> list[np.ndarray]:
             for k, (flat, mode, column) in enumerate(zip(cores, layout.modes, layout.columns, strict=True))]
 
 
+@dataclass(frozen=True)
+class Slices:
+    """What one slice of core `core` takes of memory `memory` ("x" or "y"): so many operands, `per_line` to a line."""
+
+    core: int
+    memory: str
+    operands: int
+    per_line: int
+
+    def lines(self, mode: int) -> int:
+        """Lines of a core of `mode` slices."""
+        return -(-mode * self.operands // self.per_line)
+
+
+def slices_of(layout: Layout) -> tuple[Slices, ...]:
+    """What a slice of each core takes, without building an image: core after core."""
+    first, middle, last, fmt = layout.first, layout.middle, layout.last, layout.format
+
+    def narrow(core: int, step: Step, operands: int) -> Slices:
+        return Slices(core, "x", operands, 1 << len(_row_bits(operand_roles(step, layout.grid_log2))))
+
+    outer = narrow(len(layout.modes) - 1, last, last.blocks * last.beats)
+    if first is None:
+        return Slices(0, "y", -(-layout.columns[0] // (fmt.j1 * fmt.j2)) * last.lines, 1), outer
+    found = [narrow(0, first, -(-layout.columns[0] // fmt.j1) * first.lines),
+             Slices(1, "y", first.blocks * first.lines * (2 if layout.paired else 1), 1)]
+    if middle is not None:
+        found.append(narrow(2, middle, middle.blocks * middle.beats))
+    return *found, outer
+
+
 def check_cores(layout: Layout, cores) -> None:
     """Raises ValueError naming the first core whose shape is not the layout's."""
     if len(cores) != len(layout.modes):

@@ -41,6 +41,40 @@ class Limits:
     def keep_bits(self) -> int:
         return (self.keep_lines - 1).bit_length()
 
+    def layout(self, modes, columns, ranks) -> Layout:
+        """The layout of a table of this shape, R_0 .. R_d all ranks, after a check against these limits.
+
+        Raises ValueError naming what is too large, by how much.
+        """
+        if prod(columns) > self.dim_max:
+            raise ValueError(f"the embedding dimension is {prod(columns)}, this unit takes at most {self.dim_max}")
+        for k, rank in enumerate(ranks):
+            if rank > self.rank_max:
+                raise ValueError(f"rank R_{k} is {rank}, this unit takes at most {self.rank_max}")
+        for k, mode in enumerate(modes, start=1):
+            if mode > 1 << self.mode_bits:
+                raise ValueError(f"mode I_{k} is {mode}, this unit takes at most {1 << self.mode_bits}")
+        if prod(modes) > 1 << self.index_bits:
+            raise ValueError(f"{prod(modes)} rows need more than the {self.index_bits} index bits of this unit")
+        found = plan(modes, columns, ranks, grid_log2=self.grid_log2)
+        for what, lines, room in (("first", found.lines_2, self.t_lines),
+                                  ("second", found.lines_3, self.t_middle_lines)):
+            if lines > room:
+                raise ValueError(f"the {what} product takes {lines} lines of the intermediate buffer, "
+                                 f"this unit has {room}")
+        if self.pool_log2:
+            self._check_pooling(found)
+        return found
+
+    def _check_pooling(self, found: Layout) -> None:
+        """Raises ValueError for what a unit that adds up rows cannot take."""
+        if not found.dense:
+            raise ValueError(f"column modes {found.columns} and ranks {found.ranks} leave holes inside a vector, "
+                             f"which a unit that adds up rows cannot close")
+        if found.lines_2 > self.t_lines // 4:
+            raise ValueError(f"the first product takes {found.lines_2} lines of the intermediate buffer, "
+                             f"a unit that adds up rows has {self.t_lines // 4} a row")
+
 
 @dataclass(frozen=True)
 class Beat:
@@ -97,36 +131,7 @@ class Loader:
 
         Raises ValueError naming what is too large, by how much.
         """
-        modes, columns, ranks = shape_of(cores)
-        limits = self.limits
-        if prod(columns) > limits.dim_max:
-            raise ValueError(f"the embedding dimension is {prod(columns)}, this unit takes at most {limits.dim_max}")
-        for k, rank in enumerate(ranks):
-            if rank > limits.rank_max:
-                raise ValueError(f"rank R_{k} is {rank}, this unit takes at most {limits.rank_max}")
-        for k, mode in enumerate(modes, start=1):
-            if mode > 1 << limits.mode_bits:
-                raise ValueError(f"mode I_{k} is {mode}, this unit takes at most {1 << limits.mode_bits}")
-        if prod(modes) > 1 << limits.index_bits:
-            raise ValueError(f"{prod(modes)} rows need more than the {limits.index_bits} index bits of this unit")
-        found = plan(modes, columns, ranks, grid_log2=limits.grid_log2)
-        for what, lines, room in (("first", found.lines_2, limits.t_lines),
-                                  ("second", found.lines_3, limits.t_middle_lines)):
-            if lines > room:
-                raise ValueError(f"the {what} product takes {lines} lines of the intermediate buffer, "
-                                 f"this unit has {room}")
-        if limits.pool_log2:
-            self._check_pooling(found)
-        return found
-
-    def _check_pooling(self, found: Layout) -> None:
-        """Raises ValueError for what a unit that adds up rows cannot take."""
-        if not found.dense:
-            raise ValueError(f"column modes {found.columns} and ranks {found.ranks} leave holes inside a vector, "
-                             f"which a unit that adds up rows cannot close")
-        if found.lines_2 > self.limits.t_lines // 4:
-            raise ValueError(f"the first product takes {found.lines_2} lines of the intermediate buffer, "
-                             f"a unit that adds up rows has {self.limits.t_lines // 4} a row")
+        return self.limits.layout(*shape_of(cores))
 
     def add(self, cores, *, rows: int | None = None) -> tuple[int, Layout, list[Beat]]:
         """Places one table; returns its number, its layout and the beats that load it.
