@@ -92,6 +92,7 @@ class Controller:
 @dataclass(frozen=True)
 class Drive:
     source: str
+    bytes: int
     read_us: float
     channels: int
     dies: int
@@ -153,7 +154,7 @@ class Device:
         """Raises ConfigError: values that do not fit each other."""
         where = f"{self.name}.toml:"
         for table, names in (("port", ("ideal_latency", "bursts")), ("controller", ("read_queue", "write_queue")),
-                             ("ssd", ("channels", "dies", "queue_depth", "bus_gb_s", "link_gb_s", "link_efficiency")),
+                             ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s", "link_gb_s", "link_efficiency")),
                              ("ddr4", ("mhz", "clock_ns", "groups", "banks"))):
             for name in names:
                 if getattr(getattr(self, table), name) <= 0:

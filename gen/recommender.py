@@ -35,14 +35,14 @@ MODES = ("sum", "mean", "max")
 @dataclass(frozen=True)
 class TableSpec:
     """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to card memory and
-    tensor train together (hot_thr of SCRec eq. 22)."""
+    tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says."""
 
     name: str
     rows: int
     dim: int
     ids: str = "index"
     mode: str = "sum"
-    hot_share: float = 1.0
+    hot_share: float | None = None
 
     @property
     def bytes(self) -> int:
@@ -120,7 +120,9 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     for key, words in (("ids", IDS), ("mode", MODES)):
         if spec.get(key, words[0]) not in words:
             raise ConfigError(f"{where} {key} = {spec[key]!r}: must be one of {', '.join(words)}")
-    share = spec.get("hot_share", 1.0)
+    share = spec.get("hot_share")
+    if share is None:
+        return TableSpec(name, **spec)
     if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
         raise ConfigError(f"{where} hot_share = {share!r}: must be a number from 0 to 1")
     return TableSpec(name, **{**spec, "hot_share": float(share)})

@@ -1,0 +1,139 @@
+"""What the planner reckons with: seconds and bytes of one card, as plain numbers.       Source: SCRec table I
+
+Seconds a row or a page are what the memory models of the simulated card give (fpga.costs measures them); those of a
+tensor train are the golden model's cycles at the kernel's clock, those of the networks what the compiler predicts of
+its programs, loads of weights and samples from card memory included.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen import config as presets
+from gen.compress import search
+from gen.config import ConfigError
+from gen.layers import Compiler
+from gen.network import Model, Network
+from gen.profile import Heat
+
+__all__ = ["CORE_SHARE", "Costs", "drive_reads", "network_seconds", "train_seconds"]
+
+#: Of what the memory model gives for random rows, the share that the EMB core takes at least (91.9 to 97.8 % from
+#: 64 B to 2 KB: the figures emb.dram.ddr4.* of `hotrail bench`).
+CORE_SHARE = 0.92
+BEAT_BYTES = 64
+#: Rows that the TT unit adds up before they leave it as one vector, at most.
+CHUNK_ROWS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Of a device with the cores of a preset.
+
+    row_s: seconds a random row of card memory, by its beats of 64 bytes. read_s, write_s: seconds a byte of a stream
+    there. page_s: seconds a random page of page_bytes from the drive into the ring; landing_s: of card memory then.
+    dram_bytes, ssd_bytes: of a card; ring_bytes: of card memory, where pages land.
+    """
+
+    device: str
+    preset: str
+    clock_hz: float
+    row_s: Mapping[int, float]
+    read_s: float
+    write_s: float
+    page_s: float
+    landing_s: float
+    page_bytes: int
+    ring_bytes: int
+    dram_bytes: int
+    ssd_bytes: int
+
+    @property
+    def unit(self):
+        """The configuration of the EMB core's TT unit."""
+        return self._core("emb").tt
+
+    @property
+    def tt_bytes(self) -> float:
+        """Of the TT unit's core memories."""
+        return float(search.capacity(self.unit))
+
+    def _core(self, name: str):
+        cores = presets.load(self.preset).cores
+        if name not in cores:
+            raise ConfigError(f"the preset {self.preset} has no [{name}], which the plan needs; it has "
+                              f"{', '.join(cores)}")
+        return cores[name]
+
+    def row_bytes(self, dim: int) -> int:
+        """That a row takes in card memory and on the SSD: whole beats.
+
+        Raises      ValueError: the core takes no rows as wide"""
+        core = self._core("emb")
+        beat, beats = 4 * core.words, -(-dim // core.words)
+        if beats > core.row_beats_max or beats * beat > self.page_bytes:
+            raise ValueError(f"rows of {dim} words take {beats} beats of {beat} bytes; the EMB core of the preset "
+                             f"{self.preset} takes {min(core.row_beats_max, self.page_bytes // beat)}")
+        return beats * beat
+
+    def dram_s(self, row_bytes: int) -> float:
+        """Seconds a random row: as the core takes them, a beat a cycle at most."""
+        return max(self.row_s[row_bytes // BEAT_BYTES] / CORE_SHARE, row_bytes / BEAT_BYTES / self.clock_hz)
+
+
+def train_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
+    """Seconds a row of a tensor train in bags of `pooling` rows: the chain's cycles, or the beats in which a sum of
+    rows leaves the unit. Raises ValueError: the unit takes no train of this width and rank."""
+    words = 1 << 2 * costs.unit.grid_log2
+    leaving = -(-dim // words) / min(max(pooling, 1.0), CHUNK_ROWS)
+    return max(search.cycles_of(dim, rank, config=costs.unit), leaving) / costs.clock_hz
+
+
+def network_seconds(costs: Costs, model: Model, batch: int) -> tuple[float, float]:
+    """Seconds of a batch's bottom network, and of interaction and top, on one MLP core in throughput mode. A bottom
+    alone is all bottom. Raises ValueError: a network that does not fit the core."""
+    core, network = costs._core("mlp"), model.network()
+
+    def cycles(part: Network) -> int:
+        # Sizes are chosen for a small batch: the schedule repeats, and large ones take long to choose.
+        return Compiler(part, core, batch=min(batch, 128)).compile(batch, mode="throughput").predicted
+
+    whole = cycles(network)
+    bottom = whole if not network.top else min(cycles(Network(network.bottom)), whole)
+    return bottom / costs.clock_hz, (whole - bottom) / costs.clock_hz
+
+
+def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: int, ring_pages: int) \
+        -> NDArray[np.float64]:
+    """(len(cuts),) pages that a batch is expected to bring from the drive where the rows from rank cuts[i] on lie
+    there by heat, page_rows a page: accesses that fall on a page which is still in the ring share it.
+
+    The compiler finds a page again as long as it is one of the last quarter of the ring (gen.compile). t accesses
+    touch D(t) = sum over pages of 1 - (1 - q)^t different ones, q a page's share of the accesses; as many accesses as
+    fill that quarter are a round, and a batch is rounds one behind the other. Accesses are drawn independently.
+    """
+    window = max(ring_pages // 4, 1)
+    share = np.minimum(page_rows * heat.accesses / max(heat.total, 1), 1.0)
+    edges = np.concatenate([[0], np.cumsum(heat.rows)])
+    rounds = np.geomspace(1, max(lookups, 1.0), 25)
+    if lookups < 1:
+        rounds = np.array([max(lookups, 0.0)])
+    touched = np.empty((len(rounds), len(cuts)))
+    for at, number in enumerate(rounds):
+        with np.errstate(divide="ignore"):
+            found = -np.expm1(number * np.log1p(-share)) * heat.rows / page_rows
+        behind = np.concatenate([np.cumsum(found[::-1])[::-1], [0.0]])
+        touched[at] = np.interp(cuts, edges, behind)
+    rest = lookups * (1 - heat.cdf(cuts))
+    reads = np.empty(len(cuts))
+    for at in range(len(cuts)):
+        full = np.searchsorted(touched[:, at], window)
+        if full >= len(rounds):
+            reads[at] = touched[-1, at]
+        else:
+            number = np.interp(window, touched[:, at], rounds) if full else rounds[0]
+            reads[at] = touched[0, at] * lookups if not full else window * lookups / number
+    # Never more than a page an access; falling with the cut.
+    return np.maximum.accumulate(np.minimum(reads, rest)[::-1])[::-1]

@@ -1,0 +1,115 @@
+"""The planner's program for a model, a profile of its log and a device's costs.      Source: SCRec eq. 9 to 12, 22, 26
+
+hot_share, where a table does not say it: the smallest tables, as many as fit the card memory of all EMB cards
+together, may leave the SSD whole (1). Of larger ones those accesses may which fall on rows that the log has more than
+once: the others, n1 / N of them, are also what the log says of rows that it does not have (Good and Turing), and
+those lie on the SSD.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gen.compress import search
+from gen.costs import Costs, drive_reads, network_seconds, train_seconds
+from gen.planner.problem import Item, Problem
+from gen.profile import Heat, Profile, TableProfile
+from gen.recommender import Recommender, TableSpec
+from gen.remap import row_counts
+
+__all__ = ["STEPS", "Built", "build", "hot_shares"]
+
+#: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
+STEPS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """problem: its items in the order of the model's tables. notes: sentences of what was assumed or left out."""
+
+    problem: Problem
+    notes: tuple[str, ...]
+
+
+def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
+          hot_share: float | None = None) -> Built:
+    """rank: of all tensor trains. hot_share: of all tables, in the place of what they say.
+
+    Raises      ValueError: a table that the profile does not have, ids past its rows, rows too wide for the core
+    """
+    if cards < (2 if model.network else 1):
+        raise ValueError(f"cards = {cards}: " + ("a network needs an MLP card and an EMB card, 2 at least"
+                                                  if model.network else "must be 1 or more"))
+    notes, heats = [], {}
+    for name, spec in model.tables.items():
+        if name not in profile.tables:
+            raise ValueError(f"the profile of {profile.source} has no table {name!r}; it has "
+                             f"{', '.join(list(profile.tables)[:40])}")
+        heats[name] = _heat(spec, profile.tables[name])
+    if left := [name for name in profile.tables if name not in model.tables]:
+        notes.append(f"tables of the log that the model does not name are left out: {_list(left)}")
+    shares = hot_shares(model, heats, (cards - (model.network is not None)) * costs.dram_bytes)
+    items, refused = [], {}
+    for name, spec in model.tables.items():
+        share = hot_share if hot_share is not None else shares[name] if spec.hot_share is None else spec.hot_share
+        item, refusal = _item(spec, heats[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
+                              share)
+        items.append(item)
+        if refusal:
+            refused.setdefault(refusal, []).append(name)
+    notes += [f"{_list(names)}: {refusal}" for refusal, names in refused.items()]
+    bottom, top = network_seconds(costs, model.network, model.batch) if model.network else (0.0, 0.0)
+    return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, bottom, top),
+                 tuple(notes))
+
+
+def hot_shares(model: Recommender, heats: Mapping[str, Heat], dram_bytes: int) -> dict[str, float]:
+    """The rule above, of every table; dram_bytes: of all EMB cards."""
+    found, left = {}, dram_bytes
+    for spec in sorted(model.tables.values(), key=lambda spec: spec.bytes):
+        left -= spec.bytes
+        heat = heats[spec.name]
+        once = int(heat.rows[heat.accesses == 1].sum())
+        found[spec.name] = 1.0 if left >= 0 or not heat.total else 1 - once / heat.total
+    return found
+
+
+def _heat(spec: TableSpec, table: TableProfile) -> Heat:
+    """Of the table's rows: the log's ids through the policy that makes rows of them."""
+    if table.ids is not None:
+        return Heat.of(row_counts(spec, table))
+    if table.heat.touched > spec.rows:
+        raise ValueError(f"table {spec.name}: the log accesses {table.heat.touched:,} rows, the model has "
+                         f"{spec.rows:,}")
+    return table.heat
+
+
+def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs, rank: int,
+          hot_share: float) -> tuple[Item, str]:
+    """The item; and why it has no tensor train, if so."""
+    try:
+        row_bytes = costs.row_bytes(spec.dim)
+    except ValueError as error:
+        raise ValueError(f"table {spec.name}: {error}") from None
+    steps = min(spec.rows, STEPS)
+    rows = heat.icdf(np.arange(steps + 1) / steps) if heat.total else np.zeros(steps + 1, np.int64)
+    tt_rows, tt_bytes, tt_s, refusal = np.zeros(1, np.int64), np.zeros(1), 0.0, ""
+    if heat.total:
+        try:
+            tt_s = train_seconds(costs, spec.dim, rank, lookups / batch)
+            tt_rows, tt_bytes = search.knots(int(rows[-1]), spec.dim, rank=rank, config=costs.unit)
+        except ValueError as error:
+            refusal = str(error)
+    reads = drive_reads(heat, rows, lookups, costs.page_bytes // row_bytes, costs.ring_bytes // costs.page_bytes) \
+        if heat.total else np.zeros(steps + 1)
+    words = 4 * (lookups + batch)       # indices and lengths of bags
+    return Item(
+        spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
+        # A share between two steps counts as the nearer one.
+        round(hot_share * steps) / steps, reads, costs.landing_s,
+        batch * row_bytes * costs.write_s + words * costs.read_s, int(batch * row_bytes + words)), refusal
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
