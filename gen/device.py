@@ -154,7 +154,8 @@ class Device:
         """Raises ConfigError: values that do not fit each other."""
         where = f"{self.name}.toml:"
         for table, names in (("port", ("ideal_latency", "bursts")), ("controller", ("read_queue", "write_queue")),
-                             ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s", "link_gb_s", "link_efficiency")),
+                             ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s", "link_gb_s",
+                                      "link_efficiency")),
                              ("ddr4", ("mhz", "clock_ns", "groups", "banks"))):
             for name in names:
                 if getattr(getattr(self, table), name) <= 0:
