@@ -26,9 +26,9 @@ def measure(device: "Device | str", preset: str = "smartssd", *, row_bytes: Iter
     device = Device.load(device)
     config.load(preset)
     read, write, page, landing = _streams(device, page_bytes, ring_bytes)
-    return Costs(device.name, preset, device.kernel_mhz * 1e6,
-                 {size // BEAT_BYTES: _row(device, size) for size in sorted(set(row_bytes))}, read, write, page, landing,
-                 page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
+    rows = {size // BEAT_BYTES: _row(device, size) for size in sorted(set(row_bytes))}
+    return Costs(device.name, preset, device.kernel_mhz * 1e6, rows, read, write, page, landing, page_bytes,
+                 ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
 
 
 def _row(device: Device, row_bytes: int) -> float:

@@ -50,7 +50,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     if left := [name for name in profile.tables if name not in model.tables]:
         notes.append(f"tables of the log that the model does not name are left out: {_list(left)}")
     shares = hot_shares(model, heats, (cards - (model.network is not None)) * costs.dram_bytes)
-    items, refused = [], {}
+    items: list[Item] = []
+    refused: dict[str, list[str]] = {}
     for name, spec in model.tables.items():
         share = hot_share if hot_share is not None else shares[name] if spec.hot_share is None else spec.hot_share
         item, refusal = _item(spec, heats[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
