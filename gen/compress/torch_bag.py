@@ -1,0 +1,265 @@
+"""torch.nn.EmbeddingBag whose warm rows are a tensor train; needs the extra `torch` (pip install 'hotrail[torch]').
+
+    bag = TieredBag(tiers(counts, dram_rows=700, tt_rows=5000), 16, rank=16, rate=0.05, rule="adagrad")
+    loss_of(bag(indices, offsets)).backward()       # the bag's rows and cores have taken their step
+    np.savez("weights.npz", **bag.arrays("item"))   # what `hotrail compile --weights` takes
+
+A batch's rows are made once (unique rows), their first products G1[i1] G2[i2] once for all rows that share them: the
+two levels of reuse of EL-Rec §III.A. Backward, the slopes of equal rows are summed before they meet the chain, those
+of equal first products before they meet the first two cores (in-advance aggregation, §III.B), and where there is a
+`rate` the step is taken there and then (fused update): no gradient is kept.
+
+Hot and cold rows are dense, warm rows a train, as SCRec §III.C places them; with no dense row it is EL-Rec's table,
+with no warm row an EmbeddingBag.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from gen.remap import DRAM, SSD, TT, by_heat
+from gen.shapes import column_modes, row_modes
+from golden.tt.decompose import dense as dense_of
+from golden.tt.rows import shape_of
+
+__all__ = ["TieredBag", "tiers"]
+
+RULES = ("sgd", "adagrad")
+EPSILON = 1e-10     # of torch.optim.Adagrad
+
+
+def tiers(counts: ArrayLike, *, dram_rows: int, tt_rows: int) -> NDArray[np.uint8]:
+    """(rows,): 0 for the `dram_rows` rows with the most accesses, 1 for the `tt_rows` next ones, 2 for the others."""
+    counts = np.asarray(counts)
+    if min(dram_rows, tt_rows) < 0 or dram_rows + tt_rows > len(counts):
+        raise ValueError(f"dram_rows {dram_rows} and tt_rows {tt_rows} must be 0 or more and together at most the "
+                         f"{len(counts)} rows of the table")
+    found = np.full(len(counts), SSD, np.uint8)
+    order = by_heat(counts)
+    found[order[:dram_rows]] = DRAM
+    found[order[dram_rows:dram_rows + tt_rows]] = TT
+    return found
+
+
+class TieredBag(torch.nn.Module):
+    """One embedding table of len(tier) rows of `dim` words, trained in the form in which cards hold it.
+
+    Parameters  tier: (rows,) 1 for rows of the train, any other number for dense ones. rank: every inner rank, or the
+                inner ranks. modes, columns: I_k and J_k (default: three near-equal ones). order: the train's rows,
+                each by its number in the table, first to last (default: ascending; rows that resemble each other
+                should be neighbours). mode: sum, mean, max. rate, rule: of the fused update by sgd or adagrad (as
+                torch.optim has them); without a rate, gradients are left to an optimiser of yours. std: of
+                the rows at the start. seed: of their values.
+    Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first.
+    Raises      ValueError: modes too small for the rows or columns that do not multiply to dim, a rule or an order
+                that does not exist
+    """
+
+    def __init__(self, tier: ArrayLike, dim: int, *, rank: int | Sequence[int] = 16,
+                 modes: Sequence[int] | None = None, columns: Sequence[int] | None = None,
+                 order: ArrayLike | None = None, mode: str = "sum", rate: float | None = None, rule: str = "sgd",
+                 std: float = 0.1, seed: int = 0, dtype: torch.dtype = torch.float32):
+        super().__init__()
+        tier = np.asarray(tier)
+        warm = np.flatnonzero(tier == TT)
+        if order is not None:
+            order = np.asarray(order, dtype=np.int64)
+            if not np.array_equal(np.sort(order), warm):
+                raise ValueError(f"order must have each of the {len(warm)} rows of tier 1 once")
+            warm = order
+        if rule not in RULES:
+            raise ValueError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
+        self.rows, self.dim, self.mode, self.rate, self.rule = len(tier), dim, mode, rate, rule
+        # A row's number in its own tier.
+        number = np.zeros(len(tier), np.int64)
+        number[tier != TT] = np.arange(len(tier) - len(warm))
+        number[warm] = np.arange(len(warm))
+        self.register_buffer("number", torch.from_numpy(number), persistent=False)
+        self.register_buffer("warm", torch.from_numpy(tier == TT), persistent=False)
+        random = torch.Generator().manual_seed(seed)
+        self.dense = torch.nn.Parameter(torch.randn(len(tier) - len(warm), dim, generator=random, dtype=dtype) * std)
+        self.modes, self.columns, shapes = _shapes(len(warm), dim, rank, modes, columns)
+        # The product of cores with this spread has rows with the spread `std` (TT-Rec §4.1).
+        inner = prod(shape[0] for shape in shapes[1:])
+        spread = (std ** 2 / inner) ** (1 / (2 * len(shapes))) if shapes else 0.0
+        self.cores = torch.nn.ParameterList(
+            [torch.randn(i, r, j, s, generator=random, dtype=dtype) * spread for r, i, j, s in shapes])
+        self._squares: dict[str, torch.Tensor] = {}
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor | None = None,
+                weights: torch.Tensor | None = None, *, include_last_offset: bool = False) -> torch.Tensor:
+        """Pooled bags (bags, dim), as torch.nn.functional.embedding_bag has them of the table `values()`.
+
+        With a rate a bag may be called once between two backwards: the step changes what others still need, which
+        torch refuses.
+        """
+        unique, back = torch.unique(indices, return_inverse=True)
+        rows = _Rows.apply(self, unique, self.dense, *self.cores)
+        return torch.nn.functional.embedding_bag(back, rows, offsets, mode=self.mode, per_sample_weights=weights,
+                                                 include_last_offset=include_last_offset)
+
+    def extra_repr(self) -> str:
+        return (f"{self.rows}, {self.dim}, dense={len(self.dense)}, train={self.rows - len(self.dense)} as "
+                f"{self.modes} x {self.columns}, words={self.words}, mode={self.mode!r}")
+
+    @property
+    def words(self) -> int:
+        """Words of rows and cores; rows x dim of an EmbeddingBag."""
+        return sum(int(each.numel()) for each in (self.dense, *self.cores))
+
+    def train_cores(self) -> list[NDArray[np.float32]]:
+        """The cores as golden.tt and gen.tables have them: (R, I, J, R') float32."""
+        return [np.ascontiguousarray(core.detach().cpu().numpy().transpose(1, 0, 2, 3), dtype=np.float32)
+                for core in self.cores]
+
+    def load_cores(self, cores: Sequence[NDArray]) -> None:
+        """Takes cores (R, I, J, R') as its own, such as those of a decomposition.
+
+        Raises ValueError: they have other shapes."""
+        want = [tuple(core.shape[k] for k in (1, 0, 2, 3)) for core in self.cores]
+        if [np.shape(core) for core in cores] != want:
+            raise ValueError(f"cores have the shapes {[np.shape(core) for core in cores]}, this bag has {want}")
+        with torch.no_grad():
+            for mine, core in zip(self.cores, cores, strict=True):
+                mine.copy_(torch.from_numpy(np.ascontiguousarray(np.moveaxis(core, 1, 0))))
+
+    def values(self) -> NDArray[np.float32]:
+        """The table (rows, dim), rows of the train multiplied out."""
+        out = np.zeros((self.rows, self.dim), np.float32)
+        warm, number = self.warm.cpu().numpy(), self.number.cpu().numpy()
+        out[~warm] = self.dense.detach().cpu().numpy()[number[~warm]]
+        if warm.any():
+            out[warm] = dense_of(self.train_cores())[number[warm]]
+        return out
+
+    def arrays(self, name: str) -> Mapping[str, NDArray]:
+        """The table under the names that a bundle's weights have: table_NAME, core1_NAME .. and tt_row_NAME, the row
+        of the train that each row is (-1: none)."""
+        found: dict[str, NDArray] = {f"table_{name}": self.values()}
+        if len(self.cores):
+            found |= {f"core{k}_{name}": core for k, core in enumerate(self.train_cores(), start=1)}
+            warm, number = self.warm.cpu().numpy(), self.number.cpu().numpy()
+            found[f"tt_row_{name}"] = np.where(warm, number, -1)
+        return found
+
+    @torch.no_grad()
+    def _step(self, name: str, slope: torch.Tensor, rows: torch.Tensor | None = None) -> None:
+        """The rule's step of a parameter, or of some of its rows."""
+        assert self.rate is not None
+        parameter = self.get_parameter(name)
+        if self.rule == "adagrad":
+            if name not in self._squares:
+                self._squares[name] = torch.zeros_like(parameter)
+            squares = self._squares[name]
+            if rows is None:
+                squares.addcmul_(slope, slope)
+                slope = slope / (squares.sqrt() + EPSILON)
+            else:
+                of_rows = squares[rows] + slope * slope
+                squares[rows] = of_rows
+                slope = slope / (of_rows.sqrt() + EPSILON)
+        if rows is None:
+            parameter.add_(slope, alpha=-self.rate)
+        else:
+            parameter.index_add_(0, rows, slope, alpha=-self.rate)
+
+
+def _shapes(rows: int, dim: int, rank: int | Sequence[int], modes: Sequence[int] | None,
+            columns: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, int, int, int]]]:
+    """Modes, columns and (R, I, J, R') of each core; none for no rows."""
+    if not rows:
+        return (), (), []
+    modes = tuple(modes) if modes is not None else row_modes(rows)
+    columns = tuple(columns) if columns is not None else column_modes(dim, len(modes))
+    inner = (rank,) * (len(modes) - 1) if isinstance(rank, (int, np.integer)) else tuple(rank)
+    ranks = (1, *inner, 1)
+    if len(columns) != len(modes) or len(inner) != len(modes) - 1:
+        raise ValueError(f"modes {modes}, columns {columns} and inner ranks {inner} must be d, d and d - 1 numbers")
+    shapes = [(ranks[k], modes[k], columns[k], ranks[k + 1]) for k in range(len(modes))]
+    shape_of([np.broadcast_to(np.float32(0), shape) for shape in shapes])
+    if prod(modes) < rows:
+        raise ValueError(f"modes {modes} multiply to {prod(modes)}, fewer than the train's {rows} rows")
+    if prod(columns) != dim:
+        raise ValueError(f"columns {columns} multiply to {prod(columns)}, not to dim {dim}")
+    return modes, columns, shapes
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of a bag, each asked for once; backward sums, multiplies and, with a rate, takes the step."""
+
+    @staticmethod
+    def forward(ctx: Any, bag: TieredBag, unique: torch.Tensor, dense: torch.Tensor,
+                *cores: torch.Tensor) -> torch.Tensor:
+        number, warm = bag.number[unique], bag.warm[unique]
+        ctx.bag = bag
+        if not cores:
+            ctx.save_for_backward(number, warm, dense)
+            return dense[number]
+        out = dense.new_empty(len(unique), bag.dim)
+        out[~warm] = dense[number[~warm]]
+        chain = _Chain(bag, cores, number[warm])
+        out[warm] = chain.rows()
+        ctx.chain = chain
+        ctx.save_for_backward(number, warm, dense, *cores)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        number, warm, dense, *cores = ctx.saved_tensors     # refused by torch if a step has changed them
+        bag, slope = ctx.bag, slopes[0]
+        found = ctx.chain.slopes(cores, slope[warm]) if cores else []
+        if bag.rate is not None:
+            bag._step("dense", slope[~warm], number[~warm])
+            for k, its in enumerate(found):
+                bag._step(f"cores.{k}", its)
+            return None, None, None, *[None] * len(cores)
+        of_dense = torch.zeros_like(dense).index_add_(0, number[~warm], slope[~warm])
+        return None, None, of_dense, *found
+
+
+class _Chain:
+    """The products of some rows of a train: T = G1[i1] G2[i2] once for each pair, then a product a core a row."""
+
+    def __init__(self, bag: TieredBag, cores: Sequence[torch.Tensor], numbers: torch.Tensor):
+        self.columns = bag.columns
+        lead = bag.modes[:2] if len(bag.modes) > 2 else bag.modes[:1]
+        keys, self.back = torch.unique(numbers // prod(bag.modes[len(lead):]), return_inverse=True)
+        if len(lead) == 2:
+            self.first, self.second = keys // lead[1], keys % lead[1]
+            left = cores[0][self.first][:, 0]
+            right = cores[1][self.second]
+            product = torch.bmm(left, right.flatten(2)).reshape(len(keys), -1, right.shape[3])
+        else:
+            self.first, product = keys, cores[0][keys][:, 0]
+        self.lead, self.tails = len(lead), []
+        self.chains = [product[self.back]]
+        for k in range(len(lead), len(cores)):
+            self.tails.append(numbers // prod(bag.modes[k + 1:]) % bag.modes[k])
+            core = cores[k][self.tails[-1]]
+            self.chains.append(torch.bmm(self.chains[-1], core.flatten(2)).reshape(len(numbers), -1, core.shape[3]))
+
+    def rows(self) -> torch.Tensor:
+        return self.chains[-1].flatten(1)
+
+    def slopes(self, cores: Sequence[torch.Tensor], slope: torch.Tensor) -> list[torch.Tensor]:
+        """The cores' gradients, given that of the rows; equation 6 of EL-Rec from the right to the left."""
+        found = [torch.zeros_like(core) for core in cores]
+        for k in reversed(range(self.lead, len(cores))):
+            left, at = self.chains[k - self.lead], self.tails[k - self.lead]
+            slope = slope.reshape(*left.shape[:2], -1)
+            found[k].flatten(1).index_add_(0, at, torch.bmm(left.transpose(1, 2), slope).flatten(1))
+            slope = torch.bmm(slope, cores[k][at].flatten(2).transpose(1, 2))
+        # Slopes of equal first products, summed before they go on.
+        product = slope.new_zeros(len(self.first), *slope.shape[1:]).index_add_(0, self.back, slope)
+        if self.lead == 1:
+            found[0].flatten(1).index_add_(0, self.first, product.flatten(1))
+            return found
+        left, right = cores[0][self.first][:, 0], cores[1][self.second].flatten(2)
+        product = product.reshape(*left.shape[:2], -1)
+        found[1].flatten(1).index_add_(0, self.second, torch.bmm(left.transpose(1, 2), product).flatten(1))
+        found[0].flatten(1).index_add_(0, self.first, torch.bmm(product, right.transpose(1, 2)).flatten(1))
+        return found
