@@ -16,7 +16,7 @@ from bench.framework import Row, at_most, bench, figure
 from gen.compile import Bags, Compiler
 from gen.config import load
 from gen.reorder import by_frequency
-from gen.tables import SSD, Bundle, Table
+from gen.tables import SSD, CardImages, Table
 from gen.trace import movielens, read
 from golden.rowcache import RowCache
 
@@ -86,9 +86,9 @@ def rows_brought(indices: list[np.ndarray], rank: np.ndarray, capacity: int) -> 
 def pages_brought(cut: list[tuple[np.ndarray, np.ndarray]], rank: np.ndarray, capacity: int) -> int:
     """Bytes of the 4 KB pages that the compiled programs ask for."""
     rows = np.zeros((len(rank), DIM), np.float32)
-    bundle = Bundle([Table.place("log", rows, SSD, rank=rank)], load("smartssd").cores["emb"],
+    images = CardImages([Table.place("log", rows, SSD, rank=rank)], load("smartssd").cores["emb"],
                     cache_rows={"log": capacity})
-    compiler = Compiler(bundle, ring_beats=RING_BYTES // (4 * bundle.words))
+    compiler = Compiler(images, ring_beats=RING_BYTES // (4 * images.words))
     return sum(compiler.compile([Bags("log", indices, offsets)]).brought for indices, offsets in cut)
 
 

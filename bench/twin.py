@@ -19,18 +19,18 @@ class Twin:
 
     def __init__(self, bags: EmbeddingBags):
         self.bags = bags
-        bundle: Any = bags.bundle
-        unit = bundle.config.tt
-        self.core = Emb(words=bundle.words, row_beats_max=bundle.row_beats_max, tables=bundle.cores,
+        images: Any = bags.images
+        unit = images.config.tt
+        self.core = Emb(words=images.words, row_beats_max=images.row_beats_max, tables=images.cores,
                         grid_log2=unit.grid_log2, index_bits=unit.index_bits)
-        self.rows = bundle.rows.reshape(-1).copy()
+        self.rows = images.rows.reshape(-1).copy()
         self._carry_out(bags.compiler.load())
 
     def _carry_out(self, program: Program) -> tuple[list[np.ndarray], dict[str, int]]:
-        bundle = self.bags.bundle
-        outputs = np.zeros(program.outputs_beats * bundle.words, np.uint32)
+        images = self.bags.images
+        outputs = np.zeros(program.outputs_beats * images.words, np.uint32)
         memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, self.rows,
-                        bundle.pages[program.pages].reshape(-1), 0, self.bags.compiler.ring_beats)
+                        images.pages[program.pages].reshape(-1), 0, self.bags.compiler.ring_beats)
         result = self.core.run(memory)
         assert result.code == 0, result
         return program.vectors(outputs), result.counters

@@ -24,7 +24,7 @@ from fpga.runs import LIMIT_CYCLES, OnCard, RunError, Runs
 from gen.compile import Bags, Compiler, Program
 from gen.config import load
 from gen.headers import KERNELS
-from gen.tables import DRAM, SSD, TT, Bundle, Table
+from gen.tables import DRAM, SSD, TT, CardImages, Table
 
 __all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
 
@@ -52,19 +52,19 @@ class EmbeddingBags(OnCard):
                  cache_rows: Mapping[str, int] | None = None, timeout_cycles: int = TIMEOUT_CYCLES,
                  limit_cycles: int = LIMIT_CYCLES, **options: Any):
         config = load(preset).cores["emb"] if isinstance(preset, str) else preset
-        self.bundle = Bundle(tables, config, page_bytes, dict(cache_rows or {}))
-        beat = 4 * self.bundle.words
-        self.compiler = Compiler(self.bundle, ring_beats=ring_bytes // beat if len(self.bundle.pages) else 0)
-        self._pages: NDArray[np.uint32] | Path = self.bundle.pages if ssd is None else _stored(self.bundle, Path(ssd))
+        self.images = CardImages(tables, config, page_bytes, dict(cache_rows or {}))
+        beat = 4 * self.images.words
+        self.compiler = Compiler(self.images, ring_beats=ring_bytes // beat if len(self.images.pages) else 0)
+        self._pages: NDArray[np.uint32] | Path = self.images.pages if ssd is None else _stored(self.images, Path(ssd))
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._owned = isinstance(card, str)
         self.card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
-        self._runs = Runs(self.card, "emb", self.bundle.words, limit_cycles=limit_cycles)
+        self._runs = Runs(self.card, "emb", self.images.words, limit_cycles=limit_cycles)
         try:
-            self._runs.write("rows", self.bundle.rows)
-            self._runs.room("ring", max(beat, ring_bytes if len(self.bundle.pages) else 0),
-                            p2p=bool(len(self.bundle.pages)))
+            self._runs.write("rows", self.images.rows)
+            self._runs.room("ring", max(beat, ring_bytes if len(self.images.pages) else 0),
+                            p2p=bool(len(self.images.pages)))
             self._run(self.compiler.load())
         except BaseException:
             self.close()
@@ -137,18 +137,18 @@ class EmbeddingBags(OnCard):
         self.program = program
         if not program.count:
             return
-        runs, words = self._runs, self.bundle.words
+        runs, words = self._runs, self.images.words
         # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
         result, ring = runs.clear_result(), runs.buffers["ring"]
         runs.write("inputs", program.inputs)
         runs.room("outputs", program.outputs_beats * words * 4)
         self.card.stream(None if not len(program.pages) else SsdStream(
-            self._pages, self.bundle.page_bytes, program.transfers, ring,
+            self._pages, self.images.page_bytes, program.transfers, ring,
             result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
             4 * words))
         if runs.run(program.words, {
                 "inputs_beats": len(program.inputs), "outputs_beats": program.outputs_beats,
-                "rows_beats": len(self.bundle.rows), "ring_beats": self.compiler.ring_beats,
+                "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats,
                 "timeout": self.timeout_cycles}):
             raise self._error(program, requests)
 
@@ -170,7 +170,7 @@ class EmbeddingBags(OnCard):
         return self._runs.error(where, **place)
 
 
-def _stored(bundle: Bundle, path: Path) -> Path:
+def _stored(images: CardImages, path: Path) -> Path:
     """Writes the SSD's pages into a file, all of them on the drive when it returns.
 
     Raises CardError: what is there is no file, or cannot be written"""
@@ -180,7 +180,7 @@ def _stored(bundle: Bundle, path: Path) -> Path:
     try:
         try:
             with half.open("wb") as file:
-                file.write(np.ascontiguousarray(bundle.pages).data)
+                file.write(np.ascontiguousarray(images.pages).data)
                 os.fsync(file.fileno())
             half.replace(path)
         except BaseException:

@@ -31,12 +31,12 @@ class EmbeddingBag(torch.nn.Module):
     def __init__(self, bags: EmbeddingBags, table: str, *, mode: str = "mean", include_last_offset: bool = False,
                  padding_idx: int | None = None):
         super().__init__()
-        if table not in bags.bundle.placed:
-            raise ValueError(f"there is no table {table!r}; there are {', '.join(bags.bundle.placed)}")
+        if table not in bags.images.placed:
+            raise ValueError(f"there is no table {table!r}; there are {', '.join(bags.images.placed)}")
         self.bags, self.table, self.mode = bags, table, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
-        self.num_embeddings = bags.bundle.placed[table].table.rows
-        self.embedding_dim = bags.bundle.placed[table].table.dim
+        self.num_embeddings = bags.images.placed[table].table.rows
+        self.embedding_dim = bags.images.placed[table].table.dim
 
     def forward(self, input: torch.Tensor, offsets: torch.Tensor | None = None,
                 per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:

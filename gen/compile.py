@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from gen.tables import DEVICE_SHIFT, SSD, Bundle, Placed
+from gen.tables import DEVICE_SHIFT, SSD, CardImages, Placed
 from golden.rowcache import RowCache, Step
 from hw.isa import EMB, LONGEST_BAG, Kernel
 
@@ -28,7 +28,8 @@ POSITIONS = 1 << DEVICE_SHIFT
 class Bags:
     """Bags of one table: bag k pools `indices[offsets[k]:offsets[k + 1]]`, rows of the table as numbered there.
 
-    mode: sum, mean or max. weights: one an index, with sum alone. An empty bag is +0.
+    mode: sum, mean or max. weights: one an index, with sum alone. remapped: the indices are words of gen.remap instead
+    of rows. An empty bag is +0.
     """
 
     table: str
@@ -36,6 +37,7 @@ class Bags:
     offsets: ArrayLike
     weights: ArrayLike | None = None
     mode: str = "sum"
+    remapped: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What a run needs beside the bundle's images.
+    """What a run needs beside the card's images.
 
     words: (instructions, 16) uint32. inputs: (beats, words of a beat) uint32. pages: (n,) page numbers, the
     k-th at ring position k * page_beats. outputs: one a request. origins: one an instruction.
@@ -161,35 +163,35 @@ class _Item:
 
 
 class Compiler:
-    """Compiles batches for one bundle; remembers which rows the row cache holds. A row's sum with others is rounded
+    """Compiles batches for one card; remembers which rows the row cache holds. A row's sum with others is rounded
     where it is added up, so the last bits of a vector depend on which rows are cached.
 
     ring_beats: of the ring on the card, a power of two of at least one page where rows lie on the SSD, else 0.
     A batch that is refused leaves the cache as it was.
     """
 
-    def __init__(self, bundle: Bundle, *, ring_beats: int = 0):
+    def __init__(self, images: CardImages, *, ring_beats: int = 0):
         if ring_beats < 0 or ring_beats & (ring_beats - 1) or ring_beats > POSITIONS >> 1:
             raise ValueError(f"ring_beats must be 0 or a power of two up to 2**{DEVICE_SHIFT - 1}, not {ring_beats}")
-        if len(bundle.pages) and ring_beats < bundle.page_beats:
-            raise ValueError(f"ring_beats must be at least a page's {bundle.page_beats}, not {ring_beats}")
-        if len(bundle.pages) and bundle.page_beats & (bundle.page_beats - 1):
-            raise ValueError(f"page_bytes must be a power of two, not {bundle.page_bytes}")
-        self.bundle = bundle
+        if len(images.pages) and ring_beats < images.page_beats:
+            raise ValueError(f"ring_beats must be at least a page's {images.page_beats}, not {ring_beats}")
+        if len(images.pages) and images.page_beats & (images.page_beats - 1):
+            raise ValueError(f"page_bytes must be a power of two, not {images.page_bytes}")
+        self.images = images
         self.ring_beats = ring_beats
         self.caches = {}
-        for name, placed in bundle.placed.items():
+        for name, placed in images.placed.items():
             if placed.cache_rows:
                 self.caches[name] = RowCache(placed.cache_rows, len(placed.table.ssd))
                 self.caches[name].warm()
 
     def load(self) -> Program:
         """The program that loads the tensor-train tables; to be run once, before any other."""
-        inputs = _Inputs(self.bundle.words)
-        at = inputs.add(self.bundle.load.reshape(-1))
-        count = self.bundle.load_beats
+        inputs = _Inputs(self.images.words)
+        at = inputs.add(self.images.load.reshape(-1))
+        count = self.images.load_beats
         words = [encode("LOAD", {"count": count, "indices": at})] if count else []
-        return Program(_stacked(words), inputs.image(), np.zeros(0, np.int64), self.bundle.page_beats, 0, (),
+        return Program(_stacked(words), inputs.image(), np.zeros(0, np.int64), self.images.page_beats, 0, (),
                        (Origin(),) * len(words))
 
     def compile(self, batch: Sequence[Bags]) -> Program:
@@ -210,9 +212,9 @@ class Compiler:
             raise
 
     def _checked(self, bags: Bags) -> _Request:
-        if bags.table not in self.bundle.placed:
-            raise ValueError(f"there is no table {bags.table!r}; there are {', '.join(self.bundle.placed)}")
-        placed = self.bundle.placed[bags.table]
+        if bags.table not in self.images.placed:
+            raise ValueError(f"there is no table {bags.table!r}; there are {', '.join(self.images.placed)}")
+        placed = self.images.placed[bags.table]
         where = f"table {bags.table}"
         offsets, indices = np.asarray(bags.offsets), np.asarray(bags.indices)
         for what, array in (("offsets", offsets), ("indices", indices)):
@@ -232,12 +234,17 @@ class Compiler:
             bag = int(np.argmax(np.diff(offsets) > LONGEST_BAG))
             raise ValueError(f"{where}, bag {bag}: it has {offsets[bag + 1] - offsets[bag]} indices; a bag has at most "
                              f"{LONGEST_BAG}")
-        wrong = (indices < 0) | (indices >= placed.table.rows)
+        if bags.remapped:
+            held = np.array([placed.own_rows, placed.table.tt_rows, len(placed.table.ssd), 0])
+            wrong = (indices < 0) | (indices >> 32 > 0)
+            wrong |= (indices & (POSITIONS - 1)) >= held[indices >> DEVICE_SHIFT & 3]
+        else:
+            wrong = (indices < 0) | (indices >= placed.table.rows)
         if wrong.any():
             at = int(np.argmax(wrong))
             bag = int(np.searchsorted(offsets, at, side="right")) - 1
             raise ValueError(f"{where}, bag {bag}, index {at - offsets[bag]}: {indices[at]} is none of the table's "
-                             f"{placed.table.rows} rows")
+                             + ("remapped words" if bags.remapped else f"{placed.table.rows} rows"))
         weights = None
         if bags.weights is not None:
             if bags.mode != "sum":
@@ -245,19 +252,20 @@ class Compiler:
             weights = np.asarray(bags.weights, np.float32)
             if weights.shape != indices.shape:
                 raise ValueError(f"{where}: {len(indices)} indices need as many weights, not {weights.shape}")
-        return _Request(placed, placed.table.placement[indices], offsets, weights, bags.mode)
+        address = indices.astype(np.uint32) if bags.remapped else placed.table.placement[indices]
+        return _Request(placed, address, offsets, weights, bags.mode)
 
     def _compile(self, requests: Sequence[_Request], steps: Mapping[str, Step]) -> Program:
-        inputs = _Inputs(self.bundle.words)
-        ring = _Ring(self.bundle, self.ring_beats)
+        inputs = _Inputs(self.images.words)
+        ring = _Ring(self.images, self.ring_beats)
         items: list[_Item] = []
         for name, step in steps.items():
-            items += self._fills(self.bundle.placed[name], step, ring, inputs)
+            items += self._fills(self.images.placed[name], step, ring, inputs)
         asked = 0
         outputs, out = [], 0
         for number, request in enumerate(requests):
             placed = request.placed
-            asked += len(_on_ssd(request)[0]) * placed.row_beats * self.bundle.words * 4
+            asked += len(_on_ssd(request)[0]) * placed.row_beats * self.images.words * 4
             count = len(request.offsets) - 1
             items += self._bags(request, number, ring, inputs, out)
             outputs.append(Output(placed.table.name, out, count, placed.row_beats, placed.table.dim))
@@ -265,13 +273,13 @@ class Compiler:
         for what, beats in (("inputs", inputs.beats), ("outputs", out)):
             if beats >= 1 << 32:
                 raise ValueError(f"the batch needs {beats} beats of {what}; offsets have 32 bits")
-        words, keep = [], ring.end * self.bundle.page_beats
+        words, keep = [], ring.end * self.images.page_beats
         for item in reversed(items):
             words.append(encode(item.name, {**item.values, "release": keep % POSITIONS}))
             keep = min(keep, item.first)
         pages = np.concatenate([np.zeros(0, np.int64), *ring.brought])
-        return Program(_stacked(words[::-1]), inputs.image(), pages, self.bundle.page_beats, out, tuple(outputs),
-                       tuple(item.origin for item in items), asked, len(pages) * self.bundle.page_bytes,
+        return Program(_stacked(words[::-1]), inputs.image(), pages, self.images.page_beats, out, tuple(outputs),
+                       tuple(item.origin for item in items), asked, len(pages) * self.images.page_bytes,
                        sum(int(np.count_nonzero(step.slots >= 0)) for step in steps.values()),
                        sum(len(step.filled) for step in steps.values()))
 
@@ -335,10 +343,10 @@ class _TooLarge(Exception):
 class _Ring:
     """Which page stands where, in pages from the beginning of the run."""
 
-    def __init__(self, bundle: Bundle, ring_beats: int):
-        self.page_beats = bundle.page_beats
-        self.pages = ring_beats // bundle.page_beats
-        self.where = np.full(len(bundle.pages), -1, np.int64)
+    def __init__(self, images: CardImages, ring_beats: int):
+        self.page_beats = images.page_beats
+        self.pages = ring_beats // images.page_beats
+        self.where = np.full(len(images.pages), -1, np.int64)
         self.end = 0
         self.brought: list[NDArray[np.int64]] = []
 

@@ -5,21 +5,36 @@ tensor-train unit (1) or the SSD (2). Rows on the SSD are numbered by rank, the 
 hot rows share pages and the row cache can go by the number alone.       Source: SCRec §III.D; the fifth paper, §4.2
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gen.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, TT, numbered
 from golden.tt import Limits, Loader, chunk_rows
 from golden.tt.rows import shape_of
 
-__all__ = ["DRAM", "SSD", "TT", "Bundle", "Placed", "Table"]
+__all__ = ["DEVICE_SHIFT", "DRAM", "SSD", "TT", "CardImages", "Placed", "Rows", "Table"]
 
-DRAM, TT, SSD = range(3)
-DEVICE_SHIFT = 30
-ROWS_AT_MOST = 1 << DEVICE_SHIFT
 HEADERS = 16
+BLOCK = 1 << 16     # rows that are put into an image at once
+
+
+class Rows:
+    """Rows (count, dim) float32 that are made when they are asked for: `take` gives those of ascending numbers.
+    Without it only their number is known."""
+
+    def __init__(self, count: int, dim: int, take: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None):
+        self.shape, self._take = (count, dim), take
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice) -> NDArray[np.float32]:
+        if self._take is None:
+            raise ValueError("of these rows only the number is known")
+        return self._take(np.arange(*part.indices(len(self))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +50,8 @@ class Table:
     name: str
     dim: int
     placement: NDArray[np.uint32]
-    dram: NDArray[np.float32]
-    ssd: NDArray[np.float32]
+    dram: NDArray[np.float32] | Rows
+    ssd: NDArray[np.float32] | Rows
     cores: tuple[np.ndarray, ...] = ()
 
     def __post_init__(self) -> None:
@@ -85,14 +100,8 @@ class Table:
         if count and not 0 <= where.min() <= where.max() <= SSD:
             raise ValueError(f"table {name}: device must be 0, 1 or 2, not {int(where.min())} .. {int(where.max())}")
         order = np.arange(count) if rank is None else np.argsort(np.asarray(rank), kind="stable")
-        number = np.zeros(count, np.int64)
-        for place in (DRAM, SSD):
-            mine = order[where[order] == place]
-            number[mine] = np.arange(len(mine))
-        train = where == TT
-        number[train] = np.arange(np.count_nonzero(train)) if tt_row is None else np.asarray(tt_row)[train]
-        return cls(name, dense.shape[1], (where << DEVICE_SHIFT | number).astype(np.uint32),
-                   dense[order[where[order] == DRAM]], dense[order[where[order] == SSD]], tuple(cores))
+        return cls(name, dense.shape[1], numbered(where, order, tt_row), dense[order[where[order] == DRAM]],
+                   dense[order[where[order] == SSD]], tuple(cores))
 
 
 @dataclass(frozen=True)
@@ -117,13 +126,19 @@ class Placed:
     def own_rows(self) -> int:
         return self.dram_rows - self.cache_rows
 
+    @property
+    def pages(self) -> int:
+        """On the SSD."""
+        return -(-len(self.table.ssd) // self.page_rows)
+
 
 @dataclass(eq=False)
-class Bundle:
+class CardImages:
     """The images of a set of tables for one EMB core.
 
     tables: in any order, names differ. config: the core's EmbConfig. page_bytes: of the SSD. cache_rows: slots of
-    the row cache, by table name; they begin filled with the table's hottest SSD rows.
+    the row cache, by table name; they begin filled with the table's hottest SSD rows. room: gives an array of zeros for
+    the image called rows or pages. stored: these two images, where they have been made before.
     rows: (beats, words) uint32, card memory. load: (beats, words), the tensor-train load image of `load_beats`
     load beats. pages: (pages, words of a page), the SSD. cores: those loaded, by their number in the unit.
     Raises      ValueError: one sentence that names the table and what does not fit
@@ -133,6 +148,8 @@ class Bundle:
     config: object
     page_bytes: int = 4096
     cache_rows: Mapping[str, int] = field(default_factory=dict)
+    room: Callable[[str, tuple[int, int]], NDArray[np.uint32]] | None = None
+    stored: Mapping[str, NDArray[np.uint32]] | None = None
 
     def __post_init__(self) -> None:
         config = self.config
@@ -153,8 +170,6 @@ class Bundle:
         self.cores: list[tuple[np.ndarray, ...]] = []
         self.placed: dict[str, Placed] = {}
         beats: list = []
-        rows: list[np.ndarray] = []
-        pages: list[np.ndarray] = []
         row_beats = page_count = 0
         for table in self.tables:
             placed = self._place(table, row_beats, page_count)
@@ -169,18 +184,27 @@ class Bundle:
                 placed = Placed(**{**placed.__dict__, "tt_table": number, "chunk_rows": chunk})
                 self.cores.append(table.cores)
             self.placed[table.name] = placed
-            rows += [self._padded(table.dram, placed.row_beats),
-                     self._padded(table.ssd[:placed.cache_rows], placed.row_beats)]
-            pages.append(self._paged(table.ssd, placed))
             row_beats += placed.dram_rows * placed.row_beats
-            page_count += len(pages[-1])
+            page_count += placed.pages
         if row_beats >= 1 << 32:
             raise ValueError(f"the tables take {row_beats} beats of card memory; offsets have 32 bits")
-        empty = np.zeros((0, self.words), np.uint32)
-        self.rows: NDArray[np.uint32] = np.concatenate([empty, *(part.reshape(-1, self.words) for part in rows)])
-        self.pages: NDArray[np.uint32] = np.concatenate([np.zeros((0, self.page_bytes // 4), np.uint32), *pages])
         self.load_beats = len(beats)
         self.load: NDArray[np.uint32] = self._load_image(beats)
+        shapes = {"rows": (row_beats, self.words), "pages": (page_count, self.page_bytes // 4)}
+        if self.stored is not None:
+            for name, shape in shapes.items():
+                if self.stored[name].shape != shape:
+                    raise ValueError(f"the image {name} must have the shape {shape}, not {self.stored[name].shape}")
+            images = dict(self.stored)
+        else:
+            room = self.room or (lambda name, shape: np.zeros(shape, np.uint32))
+            images = {name: room(name, shape) for name, shape in shapes.items()}
+        self.rows: NDArray[np.uint32] = images["rows"]
+        self.pages: NDArray[np.uint32] = images["pages"]
+        if self.stored is None:
+            for placed in self.placed.values():
+                self._fill_rows(placed)
+                self._fill_pages(placed)
 
     @property
     def page_beats(self) -> int:
@@ -202,21 +226,25 @@ class Bundle:
             raise ValueError(f"table {table.name}: {max(dram, len(table.ssd))} rows are more than 2**{DEVICE_SHIFT}")
         return Placed(table, b, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))
 
-    def _padded(self, values: np.ndarray, b: int) -> NDArray[np.uint32]:
-        """Rows as whole beats, +0 behind their words."""
-        out = np.zeros((len(values), b * self.words), np.float32)
-        out[:, :values.shape[1]] = values
-        return out.view(np.uint32)
+    def _fill_rows(self, placed: Placed) -> None:
+        """Rows as whole beats, +0 behind their words: the table's own, then the cache's first."""
+        table, width = placed.table, placed.row_beats * self.words
+        out = self.rows[placed.dram_base:][:placed.dram_rows * placed.row_beats].reshape(-1, width)[:, :table.dim]
+        for at, values, count in ((0, table.dram, placed.own_rows), (placed.own_rows, table.ssd, placed.cache_rows)):
+            for start in range(0, count, BLOCK):
+                end = min(count, start + BLOCK)
+                out[at + start:at + end] = _words(values[start:end])
 
-    def _paged(self, values: np.ndarray, placed: Placed) -> NDArray[np.uint32]:
+    def _fill_pages(self, placed: Placed) -> None:
         """Rows as pages: none crosses a page's end."""
-        count = -(-len(values) // placed.page_rows)
-        width = placed.row_beats * self.words
-        held = np.zeros((count * placed.page_rows, width), np.uint32)
-        held[:len(values)] = self._padded(values, placed.row_beats)
-        out = np.zeros((count, self.page_bytes // 4), np.uint32)
-        out[:, :placed.page_rows * width] = held.reshape(count, placed.page_rows * width)
-        return out
+        table, width, rows = placed.table, placed.row_beats * self.words, placed.page_rows
+        step = max(1, BLOCK // rows)
+        for start in range(0, placed.pages, step):
+            end = min(placed.pages, start + step)
+            values = table.ssd[start * rows:end * rows]
+            held = np.zeros(((end - start) * rows, width), np.uint32)
+            held[:len(values), :table.dim] = _words(values)
+            self.pages[placed.first_page + start:placed.first_page + end, :rows * width] = held.reshape(end - start, -1)
 
     def _load_image(self, beats: Sequence) -> NDArray[np.uint32]:
         """Groups of a block of 16 header words and up to 16 load beats."""
@@ -230,3 +258,7 @@ class Bundle:
             parts += [header, np.frombuffer(data, "<u4")]
         flat = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
         return flat.astype(np.uint32).reshape(-1, self.words)
+
+
+def _words(values: NDArray[np.float32]) -> NDArray[np.uint32]:
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)

@@ -13,7 +13,7 @@ from cocotb.triggers import ClockCycles, Timer
 from gen import config
 from gen.board import board
 from gen.compile import Bags, Compiler
-from gen.tables import DRAM, SSD, TT, Bundle, Table
+from gen.tables import DRAM, SSD, TT, CardImages, Table
 from golden.emb import Emb, Memory
 from hw.axi.control import CTRL, DONE, GIE, IDLE, IER, START
 from hw.board.registers import BOARD_BASE, CONTROL_BASE, IDENTITY, REGISTERS
@@ -45,13 +45,13 @@ class Work:
         self.table = Table.place("items", draw.standard_normal((rows, 16)).astype(np.float32),
                                  draw.permutation(np.resize([DRAM, TT, SSD], rows)), cores=cores,
                                  rank=draw.permutation(rows))
-        self.bundle = Bundle([self.table], self.config, PAGE_BYTES, {"items": 4})
-        self.ring_beats = RING_PAGES * self.bundle.page_beats
-        self.compiler = Compiler(self.bundle, ring_beats=self.ring_beats)
+        self.images = CardImages([self.table], self.config, PAGE_BYTES, {"items": 4})
+        self.ring_beats = RING_PAGES * self.images.page_beats
+        self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
         unit = self.config.tt
-        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.bundle.cores,
+        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.images.cores,
                           grid_log2=unit.grid_log2, index_bits=unit.index_bits)
-        self.rows = self.bundle.rows.reshape(-1).copy()
+        self.rows = self.images.rows.reshape(-1).copy()
 
     def batch(self):
         """Sum, mean and weighted sum, one maximum, an empty bag among them."""
@@ -67,7 +67,7 @@ class Work:
     def expected(self, program):
         outputs = np.full(program.outputs_beats * self.config.words, FILL, np.uint32)
         memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, self.rows,
-                        self.bundle.pages[program.pages].reshape(-1), 0, self.ring_beats)
+                        self.images.pages[program.pages].reshape(-1), 0, self.ring_beats)
         return self.oracle.run(memory), outputs
 
 
@@ -112,7 +112,7 @@ class Driver:
         await self.place("inputs", batch.inputs.tobytes())
         await self.place("outputs", np.full(batch.outputs_beats * self.work.config.words, FILL, np.uint32).tobytes())
         values = {**self.at, "program_count": batch.count, "inputs_beats": len(batch.inputs),
-                  "outputs_beats": batch.outputs_beats, "rows_beats": len(self.work.bundle.rows),
+                  "outputs_beats": batch.outputs_beats, "rows_beats": len(self.work.images.rows),
                   "ring_beats": self.work.ring_beats, "timeout": TIMEOUT, **changes}
         last = max(argument.offset + argument.bits // 8 for argument in EMB.arguments)
         words = [0] * ((last - 0x10) // 4)
@@ -134,7 +134,7 @@ class Driver:
                 end = (self.landed + 1) * program.page_beats
                 if end - await self.word("released") <= ring:
                     at = self.at["ring"] + self.landed * program.page_beats % ring * self.beat
-                    await self.line.write_bytes(at, self.work.bundle.pages[program.pages[self.landed]].tobytes())
+                    await self.line.write_bytes(at, self.work.images.pages[program.pages[self.landed]].tobytes())
                     self.landed += 1
                     await self.line.write(self.at["result"] + 4 * EMB.value("filled").word, [end])
             if await self.control(CTRL) >> DONE & 1:

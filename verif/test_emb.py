@@ -14,7 +14,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gen.compile import Bags, Compiler
 from gen.config import load
-from gen.tables import DRAM, SSD, TT, Bundle, Table
+from gen.tables import DRAM, SSD, TT, CardImages, Table
 from golden.emb import Emb, Memory
 from hw.axi.control import CTRL, DONE, GIE, IDLE, IER, ISR, START
 from hw.emb.core import EmbCore
@@ -45,13 +45,13 @@ class Work:
         self.config = load(PRESET).cores["emb"]
         self.draw = np.random.default_rng(seed(label))
         self.tables = [self._mixed("items", 240, (2, 2, 4), (5, 5, 4), 4), self._mixed("shops", 90, (2, 4), (8, 9), 3)]
-        self.bundle = Bundle(self.tables, self.config, PAGE, {"items": 20})
-        self.ring_beats = RING_PAGES * self.bundle.page_beats
-        self.compiler = Compiler(self.bundle, ring_beats=self.ring_beats)
+        self.images = CardImages(self.tables, self.config, PAGE, {"items": 20})
+        self.ring_beats = RING_PAGES * self.images.page_beats
+        self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
         unit = self.config.tt
-        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.bundle.cores,
+        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.images.cores,
                           grid_log2=unit.grid_log2, index_bits=unit.index_bits)
-        self.rows = self.bundle.rows.reshape(-1).copy()
+        self.rows = self.images.rows.reshape(-1).copy()
 
     def _mixed(self, name, rows, columns, modes, rank):
         ranks = (1, *[rank] * (len(modes) - 1), 1)
@@ -78,7 +78,7 @@ class Work:
     def expected(self, program):
         outputs = np.full(program.outputs_beats * self.config.words, FILL * 0x01010101, np.uint32)
         memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, self.rows,
-                        self.bundle.pages[program.pages].reshape(-1), 0, self.ring_beats)
+                        self.images.pages[program.pages].reshape(-1), 0, self.ring_beats)
         return self.oracle.run(memory), outputs
 
 
@@ -107,7 +107,7 @@ class Host:
         self.place("outputs", bytes([FILL]) * (program.outputs_beats * self.beat), readable=False)
         self.place("result", bytes(block))
         values = {**self.at, "program_count": program.count, "inputs_beats": len(program.inputs),
-                  "outputs_beats": program.outputs_beats, "rows_beats": len(work.bundle.rows),
+                  "outputs_beats": program.outputs_beats, "rows_beats": len(work.images.rows),
                   "ring_beats": work.ring_beats, "timeout": 20_000}
         last = max(argument.offset + argument.bits // 8 for argument in EMB.arguments)
         words = [0] * ((last - 0x10) // 4)
@@ -131,7 +131,7 @@ class Host:
             if end - self.word("released") > ring:
                 break
             place = self.landed * program.page_beats % ring * self.beat
-            self.write(self.at["ring"] + place, self.work.bundle.pages[program.pages[self.landed]].tobytes())
+            self.write(self.at["ring"] + place, self.work.images.pages[program.pages[self.landed]].tobytes())
             self.landed += 1
         if self.landed != rang:
             filled = self.landed * program.page_beats
@@ -269,7 +269,7 @@ async def second_opinion(dut):
     for _ in range(2):
         await host.run(work.batch())
     for address, size in ((host.at["outputs"], host.program.outputs_beats * host.beat),
-                          (host.at["rows"], work.bundle.rows.nbytes), (host.at["result"], 4 * EMB.result_words)):
+                          (host.at["rows"], work.images.rows.nbytes), (host.at["result"], 4 * EMB.result_words)):
         assert bytes(ram.read(address + size, PAGE)) == bytes([0x5A]) * PAGE, "the guard behind a buffer"
 
 
@@ -317,7 +317,7 @@ async def abort_and_errors(dut):
         program = work.batch()
         rows = work.rows.copy()
         if kind == "rows":
-            own.memory.fail(host.at["rows"], work.bundle.rows.nbytes, response=SLVERR, writes=False)
+            own.memory.fail(host.at["rows"], work.images.rows.nbytes, response=SLVERR, writes=False)
         await host.begin(program)
         if kind == "outputs":
             own.memory.fail(host.at["outputs"], program.outputs_beats * host.beat, response=SLVERR)

@@ -89,7 +89,7 @@ class EmbRun(_CoreRun):
         while self.landed < len(pages) and (
                 (self.landed + 1) * page_beats - self.told(card, "released") <= self.ring):
             place = self.landed * page_beats % self.ring * self.beat
-            card.write("ring", place, self.work.bundle.pages[pages[self.landed]].tobytes())
+            card.write("ring", place, self.work.images.pages[pages[self.landed]].tobytes())
             self.landed += 1
         if self.landed != rang:
             card.write("result", 4 * EMB.value("filled").word, (self.landed * page_beats).to_bytes(4, "little"))

@@ -14,7 +14,7 @@ from fpga import card
 from fpga.card import CardViolation, Device, Faults, SsdStream
 from gen.compile import Bags, Compiler, encode
 from gen.config import load
-from gen.tables import Bundle
+from gen.tables import CardImages
 from golden.emb import Emb, Memory
 from hw.isa import EMB
 from tests import emb_tables as make
@@ -56,16 +56,16 @@ class Bench(FaultyBench):
         self.draw = np.random.default_rng(seed)
         self.tables = [make.mixed(self.draw, "items"), make.mixed(self.draw, "shops", rows=120, columns=(2, 4, 8)),
                        make.only(self.draw, "users", make.SSD, 400, 20), make.only(self.draw, "ads", make.DRAM, 90, 64)]
-        self.bundle = Bundle(self.tables, self.config, PAGE, {"items": cache} if cache else {})
-        self.ring_beats = ring_pages * self.bundle.page_beats
-        self.compiler = Compiler(self.bundle, ring_beats=self.ring_beats)
+        self.images = CardImages(self.tables, self.config, PAGE, {"items": cache} if cache else {})
+        self.ring_beats = ring_pages * self.images.page_beats
+        self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
         unit = self.config.tt
-        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.bundle.cores,
+        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.images.cores,
                           grid_log2=unit.grid_log2, index_bits=unit.index_bits,
                           lines=(unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
-        self.rows = self.bundle.rows.reshape(-1).copy()     # of card memory, as the oracle has it
+        self.rows = self.images.rows.reshape(-1).copy()     # of card memory, as the oracle has it
         self.beat = self.config.beat_bytes
-        self.place("rows", self.bundle.rows)
+        self.place("rows", self.images.rows)
         self.place("ring", np.zeros(self.ring_beats * self.config.words, np.uint32))
         self.loading = run_of(self.compiler.load())
         self.same(self.loading)
@@ -88,14 +88,14 @@ class Bench(FaultyBench):
         outputs = self.place("outputs", np.full(max(beat, run.outputs_beats * beat), FILL, np.uint8))
         empty = np.zeros(self.config.words, np.uint32)
         card.stream(None if not len(run.pages) else SsdStream(
-            self.bundle.pages, PAGE, run.transfers, self.buffers["ring"],
+            self.images.pages, PAGE, run.transfers, self.buffers["ring"],
             result.address + 4 * EMB.value("released").word, result.address + 4 * EMB.value("filled").word, beat))
         card.run({
             "program": self.place("program", run.words if len(run.words) else empty),
             "program_count": len(run.words) if run.count is None else run.count,
             "inputs": self.place("inputs", run.inputs if run.inputs.size else empty), "inputs_beats": len(run.inputs),
             "outputs": outputs, "outputs_beats": run.outputs_beats, "rows": self.buffers["rows"],
-            "rows_beats": len(self.bundle.rows), "ring": self.buffers["ring"], "ring_beats": self.ring_beats,
+            "rows_beats": len(self.images.rows), "ring": self.buffers["ring"], "ring_beats": self.ring_beats,
             "result": result, "timeout": TIMEOUT})
 
     def kept(self, run):
@@ -105,7 +105,7 @@ class Bench(FaultyBench):
         """What the oracle makes of it; its card memory follows."""
         outputs = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32)
         memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), outputs, self.rows,
-                        self.bundle.pages[run.pages].reshape(-1), 0, self.ring_beats)
+                        self.images.pages[run.pages].reshape(-1), 0, self.ring_beats)
         return self.oracle.run(memory, run.count), outputs
 
     def compare(self, run, told, outputs):
@@ -178,14 +178,14 @@ def test_long_fill(benches, memory):
     """Rows into the row cache, many times more than the core keeps on their way; then again what they were."""
     bench, draw = benches(memory, seed=5), np.random.default_rng(3)
     before = bench.rows.copy()
-    placed = bench.bundle.placed["items"]
+    placed = bench.images.placed["items"]
     count, b = 100, placed.row_beats
     pairs = np.zeros((count, 2), np.uint32)
-    pairs[:, 0] = draw.integers(0, bench.bundle.page_beats // b, count) * b
+    pairs[:, 0] = draw.integers(0, bench.images.page_beats // b, count) * b
     pairs[:, 1] = placed.own_rows + draw.integers(0, placed.cache_rows, count)
     words = encode("FILL", {"count": count, "indices": 0, "dram_base": placed.dram_base, "dram_rows": placed.dram_rows,
-                            "row_beats": b, "ring_first": 0, "ring_count": bench.bundle.page_beats,
-                            "release": bench.bundle.page_beats})
+                            "row_beats": b, "ring_first": 0, "ring_count": bench.images.page_beats,
+                            "release": bench.images.page_beats})
     bench.same(Run(np.stack([words]), pairs.reshape(-1, bench.config.words), 0,
                    np.array([placed.first_page]), np.array([[placed.first_page, 0]])))
     assert (bench.rows != before).any()
@@ -367,7 +367,7 @@ def test_lost_pages(bench, standing):
         told, outputs = bench.finish(run)
         assert told["code"] == CODES["TIMEOUT"], told
         # The row that was waited for lies on the page that did not come.
-        assert told["detail"] // bench.bundle.page_beats == lost
+        assert told["detail"] // bench.images.page_beats == lost
         bench.whole(run, outputs)
         bench.mend(run)
         tried["lost pages"] += 1

@@ -215,7 +215,7 @@ for kind, ssd in ((DRAM, None), (SSD, None), (SSD, pages)):
         unwritten("emb", 1, lambda: bags("t", [1, 2, 3], [0]))
         assert bags.last["code"] == 0 and bags.card.clock_mhz == 300
         if ssd:
-            assert (np.fromfile(pages, np.uint32) == bags.bundle.pages.reshape(-1)).all()
+            assert (np.fromfile(pages, np.uint32) == bags.images.pages.reshape(-1)).all()
 matrix = random.standard_normal((16, 8)).astype(np.float32)
 unwritten("mlp", 1, lambda: MlpNetwork(Network.gemm(matrix), **options("mlp")))      # it loads its weights by a run
 with Hotline([Trained("t", random.standard_normal((40, 4)).astype(np.float32))], [Position("t")],

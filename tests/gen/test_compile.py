@@ -1,10 +1,13 @@
 """Compiled batches: carried out by the oracle, and their ring of SSD pages checked against a host's credit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import gen.tables
 from gen.compile import Bags, Compiler, encode
-from gen.tables import Bundle, Table
+from gen.tables import CardImages, Rows, Table
 from golden import fp32, tt
 from golden.emb import Emb, Memory
 from tests import emb_tables as make
@@ -12,17 +15,17 @@ from tests import emb_tables as make
 PAGE = 256
 
 
-def core_for(bundle, config):
-    return Emb(words=config.words, row_beats_max=config.row_beats_max, tables=bundle.cores,
+def core_for(images, config):
+    return Emb(words=config.words, row_beats_max=config.row_beats_max, tables=images.cores,
                grid_log2=config.tt.grid_log2, index_bits=config.tt.index_bits)
 
 
 def run(core, compiler, program):
-    """Carries out a program on the oracle; the card's rows stay with the bundle, as on a card."""
-    bundle = compiler.bundle
-    outputs = np.full(program.outputs_beats * bundle.words, 0xDEAD, np.uint32)
-    memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, bundle.rows.reshape(-1),
-                    bundle.pages[program.pages].reshape(-1), 0, compiler.ring_beats)
+    """Carries out a program on the oracle; the card's rows stay with the images, as on a card."""
+    images = compiler.images
+    outputs = np.full(program.outputs_beats * images.words, 0xDEAD, np.uint32)
+    memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, images.rows.reshape(-1),
+                    images.pages[program.pages].reshape(-1), 0, compiler.ring_beats)
     result = core.run(memory)
     assert result.code == 0, result
     return program.vectors(outputs), result
@@ -95,9 +98,9 @@ def test_vectors_are_those_of_the_table(mode, cache):
     config = make.config()
     tables = [make.mixed(random), make.only(random, "dram", make.DRAM, 40, 7),
               make.only(random, "ssd", make.SSD, 90, 24), make.mixed(random, "again", 90, (2, 2, 2), (4, 4, 2), 3)]
-    bundle = Bundle(tables, config, PAGE, {"items": cache, "ssd": cache} if cache else {})
-    compiler = Compiler(bundle, ring_beats=256)
-    core = core_for(bundle, config)
+    images = CardImages(tables, config, PAGE, {"items": cache, "ssd": cache} if cache else {})
+    compiler = Compiler(images, ring_beats=256)
+    core = core_for(images, config)
     run(core, compiler, compiler.load())
     for _ in range(4):
         batch = []
@@ -110,7 +113,7 @@ def test_vectors_are_those_of_the_table(mode, cache):
         found, result = run(core, compiler, program)
         for table, bags, vectors in zip(tables, batch, found, strict=True):
             cached = compiler.caches[table.name].slots if table.name in compiler.caches else None
-            want = plainly(table, bundle.placed[table.name].chunk_rows, bags, config.tt.grid_log2, cached)
+            want = plainly(table, images.placed[table.name].chunk_rows, bags, config.tt.grid_log2, cached)
             assert np.array_equal(vectors.view(np.uint32), want.view(np.uint32)), table.name
         assert result.counters["bags"] == 100 and result.counters["cache_fills"] == program.filled
         assert result.counters["indices"] == sum(len(bags.indices) for bags in batch)
@@ -119,7 +122,7 @@ def test_vectors_are_those_of_the_table(mode, cache):
 def test_chunks_are_longer_than_one_row_where_the_train_allows():
     random = np.random.default_rng(1)
     table = make.mixed(random, rank=2)
-    assert Bundle([table], make.config(), PAGE).placed["items"].chunk_rows > 1
+    assert CardImages([table], make.config(), PAGE).placed["items"].chunk_rows > 1
 
 
 @pytest.mark.parametrize("pages", [1, 2, 4, 16])
@@ -127,9 +130,9 @@ def test_a_small_ring_cuts_requests_into_instructions(pages):
     random = np.random.default_rng(pages)
     config = make.config()
     table = make.only(random, "ssd", make.SSD, 400, 8)
-    bundle = Bundle([table], config, PAGE)
-    compiler = Compiler(bundle, ring_beats=pages * bundle.page_beats)
-    core = core_for(bundle, config)
+    images = CardImages([table], config, PAGE)
+    compiler = Compiler(images, ring_beats=pages * images.page_beats)
+    core = core_for(images, config)
     indices, offsets = make.bags(random, 400, 120, 1 if pages == 1 else 2, zipf=0.5)
     program = compiler.compile([Bags("ssd", indices, offsets)])
     follow_the_ring(compiler, program)
@@ -142,8 +145,8 @@ def test_a_small_ring_cuts_requests_into_instructions(pages):
 def test_a_page_is_brought_once_while_it_is_in_the_ring():
     random = np.random.default_rng(2)
     table = make.only(random, "ssd", make.SSD, 64, 8)
-    bundle = Bundle([table], make.config(), PAGE)       # 8 rows a page
-    compiler = Compiler(bundle, ring_beats=1024)
+    images = CardImages([table], make.config(), PAGE)       # 8 rows a page
+    compiler = Compiler(images, ring_beats=1024)
     program = compiler.compile([Bags("ssd", [60, 1, 2, 60], [0, 2, 4]), Bags("ssd", [3, 61, 20], [0, 3], None, "max")])
     assert list(program.pages) == [7, 0, 2], "in the order of first use"
     assert program.transfers.tolist() == [[7, 0], [0, 16], [2, 32]]
@@ -153,7 +156,7 @@ def test_a_page_is_brought_once_while_it_is_in_the_ring():
 
 def test_a_bag_may_take_the_whole_ring_but_no_more():
     table = make.only(np.random.default_rng(3), "ssd", make.SSD, 64, 8)
-    compiler = Compiler(Bundle([table], make.config(), PAGE), ring_beats=64)    # 4 of the 8 pages
+    compiler = Compiler(CardImages([table], make.config(), PAGE), ring_beats=64)    # 4 of the 8 pages
     follow_the_ring(compiler, compiler.compile([Bags("ssd", [0, 8, 0, 8, 16, 24], [0, 2, 6])]))
     with pytest.raises(ValueError, match="table ssd, bag 1: its rows lie on 5 pages of the SSD, the ring holds 4"):
         compiler.compile([Bags("ssd", [0, 1, 8, 16, 24, 32], [0, 1, 6])])
@@ -161,7 +164,7 @@ def test_a_bag_may_take_the_whole_ring_but_no_more():
 
 def test_a_refused_batch_leaves_the_cache_as_it_was():
     table = make.only(np.random.default_rng(4), "ssd", make.SSD, 64, 8)
-    compiler = Compiler(Bundle([table], make.config(), PAGE, {"ssd": 1}), ring_beats=16)
+    compiler = Compiler(CardImages([table], make.config(), PAGE, {"ssd": 1}), ring_beats=16)
     before = compiler.caches["ssd"].slots.copy()
     with pytest.raises(ValueError, match="bag 0: its rows lie on 2 pages"):
         compiler.compile([Bags("ssd", [60, 20, 40], [0, 3])])
@@ -170,7 +173,7 @@ def test_a_refused_batch_leaves_the_cache_as_it_was():
 
 def test_cached_rows_need_no_page():
     table = make.only(np.random.default_rng(5), "ssd", make.SSD, 64, 8)
-    compiler = Compiler(Bundle([table], make.config(), PAGE, {"ssd": 8}), ring_beats=64)
+    compiler = Compiler(CardImages([table], make.config(), PAGE, {"ssd": 8}), ring_beats=64)
     program = compiler.compile([Bags("ssd", [0, 7, 3], [0, 3])])
     assert len(program.pages) == 0 and program.cached == 3 and program.filled == 0
     program = compiler.compile([Bags("ssd", [9, 9, 3], [0, 3])])
@@ -178,10 +181,52 @@ def test_cached_rows_need_no_page():
     assert list(program.words[:, 0] & 0xFF) == [3, 2], "the row is copied, then the bag reads the cache"
 
 
+def test_words_in_place_of_rows():
+    random = np.random.default_rng(8)
+    table = make.mixed(random)
+    indices, offsets = make.bags(random, 300, 40, 6)
+    one, other = (Compiler(CardImages([table], make.config(), PAGE, {"items": 20}), ring_beats=128).compile([bags])
+                  for bags in (Bags("items", indices, offsets),
+                               Bags("items", table.placement[indices], offsets, remapped=True)))
+    assert np.array_equal(one.words, other.words) and np.array_equal(one.inputs, other.inputs)
+    compiler = Compiler(CardImages([table], make.config(), PAGE), ring_beats=128)
+    for word in (100, 1 << 30 | 100, 2 << 30 | 100, 3 << 30, 1 << 32, -1):
+        with pytest.raises(ValueError, match=f"table items, bag 1, index 0: {word} is none of the table's remapped w"):
+            compiler.compile([Bags("items", np.array([0, word]), [0, 1, 2], remapped=True)])
+
+
+def test_images_of_rows_that_are_made_when_asked_for(monkeypatch):
+    random = np.random.default_rng(9)
+    tables = [make.mixed(random, "one", 300), make.mixed(random, "two", 100, columns=(2, 2, 2)),
+              make.only(random, "three", make.SSD, 7, 9)]
+    whole = CardImages(tables, make.config(), 192, {"one": 20, "three": 9})     # pages end behind their rows
+    monkeypatch.setattr(gen.tables, "BLOCK", 16)
+    lazy = [replace(table, **{name: Rows(len(values), table.dim, lambda k, v=values: v[k])
+                              for name, values in (("dram", table.dram), ("ssd", table.ssd))}) for table in tables]
+    made = {}
+
+    def room(name, shape):
+        made[name] = np.zeros(shape, np.uint32)
+        return made[name]
+
+    found = CardImages(lazy, make.config(), 192, {"one": 20, "three": 9}, room)
+    assert found.rows is made["rows"] and found.pages is made["pages"]
+    counted = [replace(table, dram=Rows(len(table.dram), table.dim), ssd=Rows(len(table.ssd), table.dim))
+               for table in tables]
+    stored = CardImages(counted, make.config(), 192, {"one": 20, "three": 9}, stored=made)
+    for images in (found, stored):
+        assert np.array_equal(images.rows, whole.rows) and np.array_equal(images.pages, whole.pages)
+        assert np.array_equal(images.load, whole.load)
+    with pytest.raises(ValueError, match=r"the image rows must have the shape \(\d+, 4\), not \(\d+, 4\)"):
+        CardImages(counted[:1], make.config(), 192, stored=made)
+    with pytest.raises(ValueError, match="of these rows only the number is known"):
+        CardImages(counted, make.config(), 192)
+
+
 def test_the_same_batches_give_the_same_bytes():
     def programs():
         random = np.random.default_rng(6)
-        compiler = Compiler(Bundle([make.mixed(random)], make.config(), PAGE, {"items": 20}), ring_beats=128)
+        compiler = Compiler(CardImages([make.mixed(random)], make.config(), PAGE, {"items": 20}), ring_beats=128)
         for _ in range(3):
             yield compiler.compile([Bags("items", *make.bags(random, 300, 50, 6))])
 
@@ -193,11 +238,11 @@ def test_the_same_batches_give_the_same_bytes():
 def test_empty_batches_and_bags():
     config = make.config()
     table = make.only(np.random.default_rng(7), "dram", make.DRAM, 5, 4)
-    bundle = Bundle([table], config)
-    compiler = Compiler(bundle)
+    images = CardImages([table], config)
+    compiler = Compiler(images)
     assert compiler.compile([]).count == 0 and compiler.load().count == 0
     program = compiler.compile([Bags("dram", [], [0]), Bags("dram", [], [0, 0, 0])])
-    found, _ = run(core_for(bundle, config), compiler, program)
+    found, _ = run(core_for(images, config), compiler, program)
     assert found[0].shape == (0, 4) and np.array_equal(found[1], np.zeros((2, 4), np.float32))
 
 
@@ -215,29 +260,29 @@ def test_empty_batches_and_bags():
     (Bags("items", [0], [0, 1], [1.0, 2.0]), r"table items: 1 indices need as many weights, not \(2,\)"),
 ])
 def test_batch_wrong(bags, sentence):
-    compiler = Compiler(Bundle([make.mixed(np.random.default_rng(0))], make.config()), ring_beats=1024)
+    compiler = Compiler(CardImages([make.mixed(np.random.default_rng(0))], make.config()), ring_beats=1024)
     with pytest.raises(ValueError, match=sentence):
         compiler.compile([bags])
 
 
-def test_bundle_and_compiler_wrong():
+def test_images_and_compiler_wrong():
     random = np.random.default_rng(0)
     config = make.config()
     wide = make.only(random, "wide", make.DRAM, 3, 65)
     ssd = make.only(random, "ssd", make.SSD, 3, 24)
     for build, sentence in (
-        (lambda: Bundle([wide], config), "table wide: rows of 65 words take 17 beats, this core takes 16"),
-        (lambda: Bundle([ssd, ssd], config), "two tables are called ssd"),
-        (lambda: Bundle([ssd], config, 64), "table ssd: a row of 96 bytes does not fit a page of 64"),
-        (lambda: Bundle([ssd], config, 100), "page_bytes must be a multiple of the beat's 16 bytes, not 100"),
-        (lambda: Bundle([ssd], config, cache_rows={"s": 1}), "cache_rows names 's'; there are ssd"),
-        (lambda: Compiler(Bundle([ssd], config)), "ring_beats must be at least a page's 256, not 0"),
-        (lambda: Compiler(Bundle([ssd], config), ring_beats=300), "ring_beats must be 0 or a power of two"),
+        (lambda: CardImages([wide], config), "table wide: rows of 65 words take 17 beats, this core takes 16"),
+        (lambda: CardImages([ssd, ssd], config), "two tables are called ssd"),
+        (lambda: CardImages([ssd], config, 64), "table ssd: a row of 96 bytes does not fit a page of 64"),
+        (lambda: CardImages([ssd], config, 100), "page_bytes must be a multiple of the beat's 16 bytes, not 100"),
+        (lambda: CardImages([ssd], config, cache_rows={"s": 1}), "cache_rows names 's'; there are ssd"),
+        (lambda: Compiler(CardImages([ssd], config)), "ring_beats must be at least a page's 256, not 0"),
+        (lambda: Compiler(CardImages([ssd], config), ring_beats=300), "ring_beats must be 0 or a power of two"),
         (lambda: Table.place("t", np.zeros((2, 4)), 1), "table t, row 0: is row 0 of the tensor train, which has 0"),
         (lambda: Table.place("t", np.zeros((2, 4)), [0, 3]), "table t: device must be 0, 1 or 2, not 0 .. 3"),
         (lambda: Table.place("t", np.zeros((2, 4)), 0, cores=make.cores(random, (2, 2), (2, 4), 2)),
          "table t: the cores' rows have 8 words, the table's 4"),
-        (lambda: Bundle([make.mixed(random, "deep", rank=17)], config), "table deep: rank R_1 is 17"),
+        (lambda: CardImages([make.mixed(random, "deep", rank=17)], config), "table deep: rank R_1 is 17"),
         (lambda: encode("LOAD", {"mode": 1}), "LOAD has no field mode"),
         (lambda: encode("BAGS", {"mode": 3}), "BAGS: mode must be 0 to 2, not 3"),
     ):

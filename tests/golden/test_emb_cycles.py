@@ -22,14 +22,14 @@ from tests import emb_tables as make
 COUNTERS = ("cycles", "beats_fetched", "coalesced_rows")
 
 
-def lookups(program, bundle, config):
+def lookups(program, images, config):
     """(table, row) of every lookup of the tensor-train unit, and where each chunk begins."""
     found, starts = [], []
     inputs = program.inputs.reshape(-1)
     for number, words in enumerate(program.words):
         item = {field.name: int(words[field.word]) >> field.low & (1 << field.bits) - 1 for field in EMB.fields}
-        for lookup in deal(item, inputs, words=bundle.words, number=number, index_bits=config.tt.index_bits,
-                           loaded=range(len(bundle.cores))).lookups:
+        for lookup in deal(item, inputs, words=images.words, number=number, index_bits=config.tt.index_bits,
+                           loaded=range(len(images.cores))).lookups:
             if lookup.begin:
                 starts.append(len(found))
             found.append((lookup.table, lookup.index))
@@ -38,7 +38,7 @@ def lookups(program, bundle, config):
 
 def modelled(bags, config, *, filled=0):
     """What the golden model says of the program that was carried out last."""
-    program, bundle = bags.program, bags.bundle
+    program, images = bags.program, bags.images
     at = {name: buffer.address // config.beat_bytes for name, buffer in bags._runs.buffers.items()}
     memory = {}
     for name, image in (("program", program.words), ("inputs", program.inputs)):
@@ -50,12 +50,12 @@ def modelled(bags, config, *, filled=0):
                   input_beats=config.input_beats,
                   queues={"dram": config.dram_queue, "ssd": config.ssd_queue, "tt": config.tt_queue,
                           "steps": config.bag_queue})
-    found, starts = lookups(program, bundle, config)
+    found, starts = lookups(program, images, config)
     trains = None
     if found:
         unit = config.tt
         loader = Loader(Limits(**{item.name: getattr(unit, item.name) for item in fields(Limits)}))
-        layouts = [loader.add(cores)[1] for cores in bundle.cores]
+        layouts = [loader.add(cores)[1] for cores in images.cores]
         table, index = zip(*found)
         trains = Steps(layouts, table, index, starts, lanes=unit.lanes, index_bits=unit.index_bits,
                        t_lines=unit.t_lines, t_middle_lines=unit.t_middle_lines, reuse_entries=unit.reuse_entries,
