@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gen.logs import npz
+from gen.logs import text as layouts
 from gen.tools import build_folder
 
 # RecBole is never installed or imported (it asks for torch): its wheel is fetched as a file and read as an
@@ -61,15 +63,14 @@ def read(path: str | Path, fields: Iterable[str] | None = None) -> Trace:
         raise ValueError(f"{path} is not a file")
     if path.suffix == ".npz":
         return _read_npz(path)
-    separators = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".txt": "\t"}
-    if path.suffix not in separators:
+    if path.suffix not in layouts.SEPARATORS:
         raise ValueError(f"{path} ends in {path.suffix!r}; "
-                         f"the endings read are .npz, {', '.join(separators)}")
+                         f"the endings read are .npz, {', '.join(layouts.SEPARATORS)}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    return _read_text(text, str(path), separators[path.suffix], fields)
+    return _read_text(text, str(path), layouts.SEPARATORS[path.suffix], fields)
 
 
 def movielens(cache: str | Path | None = None) -> Trace:
@@ -114,76 +115,25 @@ def _fetch(wheel: Path) -> None:
 
 
 def _read_npz(path: Path) -> Trace:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as npz: {error}") from None
-    indices: dict[str, np.ndarray] = {}
-    offsets: dict[str, np.ndarray] = {}
-    values: dict[str, np.ndarray] = {}
-    for name, array in arrays.items():
-        kind, _, table = name.partition("_")
-        if kind == "idx" or kind == "ind":
-            indices[table] = _indices(path, name, array)
-            if kind == "ind":
-                offsets[table] = _offsets(path, f"off_{table}", arrays.get(f"off_{table}"), array.size)
-        elif kind != "off":
-            values[name] = array
-    if not indices:
-        raise ValueError(f"{path} has no array named idx_<table> or ind_<table>; "
-                         f"it has {', '.join(arrays) or 'none'}")
+    with npz.members(path) as found:
+        indices = {name: member.indices(member.entries) for name, member in npz.tables_of(found).items()}
+        offsets = {name: found[f"off_{name}"].whole().astype(np.int64) for name in indices if f"ind_{name}" in found}
+        values = {name: member.whole() for name, member in npz.values_of(found).items()}
     rows = {name: int(index.max()) + 1 if index.size else 0 for name, index in indices.items()}
     return Trace(str(path), indices, rows, offsets, values)
 
 
-def _indices(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(f"{path}: {name} is {array.dtype} of shape {array.shape}; "
-                         "it must be whole numbers in one dimension")
-    if array.size and int(array.min()) < 0:
-        at = int(np.argmin(array >= 0))
-        raise ValueError(f"{path}: {name}[{at}] is {array[at]}; an index is 0 or more")
-    return array.astype(np.int64)
-
-
-def _offsets(path: Path, name: str, array: np.ndarray | None, total: int) -> np.ndarray:
-    if array is None:
-        raise ValueError(f"{path}: {name} is missing; the bags of ind_{name[4:]} need it")
-    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
-        raise ValueError(f"{path}: {name} is {array.dtype} of shape {array.shape}; "
-                         "it must be whole numbers in one dimension, one more than there are samples")
-    if array[0] != 0 or array[-1] != total or (np.diff(array.astype(np.int64)) < 0).any():
-        raise ValueError(f"{path}: {name} runs from {array[0]} to {array[-1]}; "
-                         f"it must rise from 0 to {total}, the length of ind_{name[4:]}")
-    return array.astype(np.int64)
-
-
 def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | None) -> Trace:
     lines = io.StringIO(text)
-    header = lines.readline().rstrip("\r\n")
-    if not header:
-        raise ValueError(f"{source} is empty; its first line must name the fields")
-    titles = [title.strip().partition(":") for title in header.split(separator)]
-    names = [name for name, _, _ in titles]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{source}: line 1 names the field {twice!r} twice")
-    marked = [name for name, _, kind in titles if kind == "token"]
-    chosen = list(fields) if fields is not None else marked or [n for n in names if n.endswith("_id")]
-    if not chosen:
-        raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices; "
-                         f"there are {', '.join(names)}")
-    for name in chosen:
-        if name not in names:
-            raise ValueError(f"{source} has no field {name!r}; it has {', '.join(names)}")
+    header = layouts.header(lines.readline().encode(), separator, source)
+    names, chosen = header.names, header.chosen(fields, source)
 
     columns: list[list[str]] = [[] for _ in names]
     for number, raw in enumerate(lines, start=2):
         filled = raw.rstrip("\r\n")
         if not filled:
             continue
-        cells = filled.split(separator)
+        cells = layouts.split(filled, separator)
         if len(cells) != len(names):
             raise ValueError(f"{source}: line {number} has {len(cells)} fields, line 1 has {len(names)}")
         for column, cell in zip(columns, cells, strict=True):
@@ -193,7 +143,7 @@ def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | N
     rows: dict[str, int] = {}
     ids: dict[str, np.ndarray] = {}
     values: dict[str, np.ndarray] = {}
-    for (name, _, kind), column in zip(titles, columns, strict=True):
+    for name, kind, column in zip(names, header.kinds, columns, strict=True):
         if name in chosen:
             if "" in column:
                 line = _line(text, column.index(""))
@@ -205,7 +155,7 @@ def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | N
                 values[name] = np.array(column, dtype=np.float64)
             except ValueError:
                 if kind == "float":
-                    bad = next(n for n, cell in enumerate(column) if not _is_float(cell))
+                    bad = next(n for n, cell in enumerate(column) if not layouts.is_number(cell))
                     raise ValueError(f"{source}: line {_line(text, bad)}: the field {name!r} is "
                                      f"{column[bad]!r}, not a number") from None
     return Trace(source, indices, rows, values=values, ids=ids)
@@ -225,11 +175,3 @@ def _line(text: str, sample: int) -> int:
     """The line number of the sample-th line that is not empty, past the header."""
     filled = [n for n, line in enumerate(text.splitlines(), start=1) if line]
     return filled[sample + 1]
-
-
-def _is_float(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

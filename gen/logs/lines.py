@@ -1,0 +1,124 @@
+"""Text logs: stretches of whole lines that are read by a layout, and what is broken in them counted and named."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.logs import parse, stream
+from gen.logs.log import Chunk, Piece, Problems
+from gen.logs.text import Layout, is_number, split
+
+__all__ = ["PIECE_BYTES", "SPARED", "TextPiece", "pieces"]
+
+PIECE_BYTES = 1 << 26
+FAULTS = 1024       # broken lines that are collected at once
+SPARED = 10         # broken lines that are no reason to stop, however short the log
+PAD = 72            # words between columns: a power of two would put all of them into one set of the CPU's caches
+
+
+def pieces(path: Path, layout: Layout, broken: float) -> list[Piece]:
+    """A plain text in stretches, a compressed one whole."""
+    whole = TextPiece(str(path), layout.tables, path=path, layout=layout, broken=broken, bytes=path.stat().st_size,
+                      unread=layout.of_kind(parse.SKIP))
+    if path.suffix in stream.COMPRESSED:
+        return [whole]
+    edges = stream.cuts(path, layout.start, PIECE_BYTES)
+    return [replace(whole, start=start, stop=stop, bytes=stop - start) for start, stop in zip(edges, edges[1:])]
+
+
+@dataclass
+class TextPiece(Piece):
+    """Lines of a file.
+
+    path, layout: of the file; start, stop: its bytes, of a plain text; broken: share of the lines that may be
+
+    Raises      ValueError, while it is read: more broken lines than that, a file that is damaged
+    """
+
+    path: Path = field(kw_only=True)
+    layout: Layout = field(kw_only=True, repr=False)
+    start: int = field(default=0, kw_only=True)
+    stop: int | None = field(default=None, kw_only=True)
+    broken: float = field(default=0.01, kw_only=True)
+
+    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+        layout, self.problems, self.done = self.layout, Problems(), 0
+        tables, values = layout.tables, layout.of_kind(parse.NUMBER, parse.LOOSE)
+        kinds = np.array(layout.kinds, np.int8)
+        missing = np.array([layout.missing is not None, layout.missing or 0], np.uint64)
+        faults, odd = np.zeros((FAULTS, 2), np.int64), np.zeros((len(kinds), 2), np.int64)
+        first, good, bad, lines = self.first, 0, 0, 0
+
+        def fresh() -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+            return np.empty((len(tables), samples + PAD), np.uint64), np.empty((len(values), samples + PAD), np.float64)
+
+        def chunk() -> Chunk:
+            return Chunk(first, row, {name: column[:row] for name, column in zip(tables, ids)}, {},
+                         {name: column[:row] for name, column in zip(values, numbers)})
+
+        row, (ids, numbers) = 0, fresh()
+        for block, done in stream.blocks(self.path, self.start, self.stop):
+            at = 0 if lines or self.start else layout.start
+            while at < len(block):
+                before = row
+                at, row, wrong = parse.parse(block, at, len(block), ord(layout.separator), layout.quotes, kinds,
+                                             missing, ids, numbers, row, samples, faults, odd, parse.DIGITS,
+                                             parse.POWERS)
+                good, bad = good + row - before, bad + wrong
+                if wrong or odd.any():
+                    self._note(block, lines, faults[:wrong], odd)
+                    self._endure(good, bad)
+                if row == samples:
+                    self.done = done
+                    yield chunk()
+                    first, row = first + row, 0
+                    ids, numbers = fresh()
+            lines += int(np.count_nonzero(block == 10))
+            self.done = done
+        if bad and not good:
+            raise ValueError(f"{self.path}: no line can be read: {'; '.join(self.problems.lines())}")
+        if row:
+            yield chunk()
+
+    def _note(self, block: NDArray[np.uint8], lines: int, faults: NDArray[np.int64], odd: NDArray[np.int64]) -> None:
+        """Names the lines of a block that `lines` others of the piece are before."""
+        before = stream.lines_before(self.path, self.start) if self.start else 0
+
+        def place(begin: int) -> str:
+            return f"{self.path}:{1 + before + lines + int(np.count_nonzero(block[:begin] == 10))}"
+
+        for begin, end in faults.tolist():
+            kind, what = self._fault(block[begin:end].tobytes().decode(errors="replace").rstrip("\r"))
+            if kind in self.problems.counts:
+                self.problems.add(kind, "")
+            else:
+                self.problems.add(kind, f"{place(begin)}: {what}")
+        for column in np.flatnonzero(odd[:, 0]).tolist():
+            count, begin = odd[column].tolist()
+            self.problems.add("values that are no number, read as NaN",
+                              f"{place(begin)}: the field {self.layout.names[column]!r}", count)
+        odd[:] = 0
+
+    def _fault(self, line: str) -> tuple[str, str]:
+        """The kind of fault of a broken line, and what it is."""
+        layout = self.layout
+        fields = split(line, layout.separator) if layout.quotes else line.split(layout.separator)
+        if len(fields) != len(layout.names):
+            return "lines of too few or too many fields", f"{len(fields)} fields, not {len(layout.names)}"
+        for name, kind, cell in zip(layout.names, layout.kinds, fields):
+            if kind in (parse.AUTO, parse.HEX) and not cell and layout.missing is None:
+                return "lines with an empty id", f"the field {name!r} is empty"
+            if kind == parse.HEX and (len(cell) > 16 or not set(cell) <= set("0123456789abcdefABCDEF")):
+                return "lines with an id that is not hexadecimal", f"the field {name!r} is {cell!r}"
+            if kind == parse.NUMBER and not is_number(cell):
+                return "lines with a value that is no number", f"the field {name!r} is {cell!r}"
+        return "lines whose fields do not end where they should", f"the line is {line[:80]!r}"
+
+    def _endure(self, good: int, bad: int) -> None:
+        if bad > SPARED + self.broken * (good + bad) or bad and not self.broken:
+            kinds = "; ".join(self.problems.lines())
+            allowed = f", more than {self.broken:.0%}" if self.broken else ""
+            raise ValueError(f"{self.path}: {bad:,} of {good + bad:,} lines are broken{allowed}: {kinds}")
