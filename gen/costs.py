@@ -135,5 +135,5 @@ def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: 
         else:
             number = np.interp(window, touched[:, at], rounds) if full else rounds[0]
             reads[at] = touched[0, at] * lookups if not full else window * lookups / number
-    # Never more than a page an access; falling with the cut.
-    return np.maximum.accumulate(np.minimum(reads, rest)[::-1])[::-1]
+    # A page at least where there is an access, never more than a page an access; falling with the cut.
+    return np.maximum.accumulate(np.minimum(np.maximum(reads, 1.0), rest)[::-1])[::-1]

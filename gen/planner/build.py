@@ -104,11 +104,12 @@ def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs,
             refusal = str(error)
     reads = drive_reads(heat, rows, lookups, costs.page_bytes // row_bytes, costs.ring_bytes // costs.page_bytes) \
         if heat.total else np.zeros(steps + 1)
+    cold = lookups * (1 - np.arange(steps + 1) / steps)
     words = 4 * (lookups + batch)       # indices and lengths of bags
     return Item(
         spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
-        round(hot_share * steps) / steps, reads, costs.landing_s,
+        round(hot_share * steps) / steps, reads, reads * costs.landing_s + cold * costs.dram_s(row_bytes),
         batch * row_bytes * costs.write_s + words * costs.read_s, int(batch * row_bytes + words)), refusal
 
 

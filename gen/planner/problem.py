@@ -21,8 +21,9 @@ class Item:
 
     What the paper's program leaves out, nothing unless said. ssd_reads: (S + 1,) of a batch, reads of the drive where
     the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - i / S)`.
-    landing_s: seconds of card memory a read of the drive, whose page lands there. bags_s, bags_bytes: of card memory
-    whatever the split, as the table's indices and pooled vectors lie there.
+    ssd_landing: (S + 1,) seconds of card memory then, in which the pages land and out of which the core takes the rows,
+    not rising either. bags_s, bags_bytes: of card memory whatever the split, as the table's indices and pooled vectors
+    lie there.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Item:
     tt_bytes: NDArray[np.float64]
     hot_share: float = 1.0
     ssd_reads: NDArray[np.float64] | None = None
-    landing_s: float = 0.0
+    ssd_landing: NDArray[np.float64] | None = None
     bags_s: float = 0.0
     bags_bytes: int = 0
 
@@ -51,6 +52,11 @@ class Item:
         if self.ssd_reads is not None:
             return self.ssd_reads
         return self.lookups * (1 - np.arange(self.steps + 1) / self.steps)
+
+    @property
+    def landing(self) -> NDArray[np.float64]:
+        """(S + 1,) seconds of card memory a batch for the accesses from that step on, which lie on the SSD."""
+        return np.zeros(self.steps + 1) if self.ssd_landing is None else self.ssd_landing
 
 
 @dataclass(frozen=True, eq=False)
