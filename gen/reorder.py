@@ -10,14 +10,14 @@ Two means, which add up:
   numbers rows by vectors learned beforehand: neighbours then resemble each other, which is the structure
   that tensor trains can hold, so it lowers the error as well.
 
-EL-Rec finds communities by modularity with Rabbit order; here it is Louvain's method (Blondel et al. 2008),
-which has the same goal and is short enough to need no graph library.
+EL-Rec finds communities by modularity with Rabbit order; here it is igraph's Leiden method (Traag et al. 2019), which
+has the same goal.
 """
 
+import random
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 
 @dataclass(frozen=True)
@@ -66,34 +66,42 @@ def by_frequency(indices: np.ndarray, rows: int) -> np.ndarray:
     return bijection
 
 
-def by_community(indices: np.ndarray, rows: int, *, batch: int, hot_rows: int, sweeps: int = 10,
-                 window: int = 16) -> np.ndarray:
+def by_community(indices: np.ndarray, rows: int, *, batch: int, hot_rows: int, window: int = 16,
+                 iterations: int = 2, seed: int = 0) -> np.ndarray:
     """New row of each old row: the `hot_rows` most looked up first, then one community after another.
 
-    Two rows are joined when they fall within `window` lookups of each other in one batch; EL-Rec joins all
-    pairs of a batch, which is quadratic in it. Communities stand hottest first, and so do the rows inside
-    one, so that the reuse buffer sees few keys.
+    Two rows are joined when they fall within `window` lookups of each other in one batch, as often as they do; EL-Rec
+    joins all pairs of a batch, which is quadratic in it. Communities stand hottest first, and so do the rows inside
+    one, so that the reuse buffer sees few keys. Rows that are joined to none come last, by frequency.
+
+    Parameters  hot_rows: EL-Rec's Hot_ratio times rows; iterations, seed: of Leiden's method, the same numbering for
+                the same seed
+    Raises      ValueError: hot_rows, batch, window or iterations that cannot be
+    Source      EL-Rec §IV, Alg. 2
     """
-    frequency = by_frequency(indices, rows)
     if not 0 <= hot_rows <= rows:
         raise ValueError(f"hot_rows {hot_rows} must be 0 to the table's {rows} rows")
-    cold = np.asarray(frequency)[indices] >= hot_rows
-    pairs = []
+    if min(batch, window, iterations) < 1:
+        raise ValueError(f"batch {batch}, window {window} and iterations {iterations} must be 1 or more")
+    indices = np.asarray(indices, dtype=np.int64)
+    frequency = by_frequency(indices, rows)
+    cold = frequency[indices] >= hot_rows
+    pairs = [np.empty(0, np.int64)]
     for start in range(0, indices.size, batch):
-        walk = np.asarray(indices[start:start + batch])[cold[start:start + batch]].astype(np.int64)
+        walk = indices[start:start + batch][cold[start:start + batch]]
         for gap in range(1, min(window, walk.size - 1) + 1):
             a, b = np.minimum(walk[:-gap], walk[gap:]), np.maximum(walk[:-gap], walk[gap:])
             pairs.append((a * rows + b)[a != b])
-    codes, weights = np.unique(np.concatenate(pairs) if pairs else np.empty(0, np.int64), return_counts=True)
-    label = _communities(codes // rows, codes % rows, weights.astype(np.float64), rows, sweeps)
+    codes, weight = np.unique(np.concatenate(pairs), return_counts=True)
+    joined, community = _communities(codes // rows, codes % rows, weight, iterations=iterations, seed=seed)
 
-    counts = np.bincount(indices, minlength=rows)
-    heat = np.bincount(label, weights=counts, minlength=rows)[label]
-    is_cold = frequency >= hot_rows
-    # lexsort: last key first; hot rows ahead of all, each kind in its own order
-    order = np.lexsort((frequency, np.where(is_cold, label, 0), np.where(is_cold, -heat, 0), is_cold))
+    heat = np.bincount(community, weights=np.bincount(indices, minlength=rows)[joined])
+    # hot rows ahead of all, then communities, then the rest
+    label = np.full(rows, heat.size)
+    label[joined] = np.argsort(np.argsort(-heat, kind="stable"))[community]
+    label[frequency < hot_rows] = -1
     bijection = np.empty(rows, dtype=np.int64)
-    bijection[order] = np.arange(rows)
+    bijection[np.lexsort((frequency, label))] = np.arange(rows)
     return bijection
 
 
@@ -120,62 +128,19 @@ def by_similarity(vectors: np.ndarray) -> np.ndarray:
     return bijection
 
 
-def _communities(left: np.ndarray, right: np.ndarray, weight: np.ndarray, rows: int,
-                 sweeps: int) -> np.ndarray:
-    """A community's label for each row: moves that raise modularity, then the same between communities."""
-    label = np.arange(rows)
-    while left.size:
-        ends, others = np.concatenate([left, right]), np.concatenate([right, left])
-        order = np.argsort(ends, kind="stable")
-        starts = np.searchsorted(ends[order], np.arange(rows + 1))
-        moved = _local_moves(starts, others[order], np.concatenate([weight, weight])[order], sweeps)
-        if (moved == np.arange(rows)).all():
-            break
-        label = moved[label]
-        # Communities become the nodes of the next level; edges inside them stay as loops, which never move
-        # but count in the degree.
-        left, right = moved[left], moved[right]
-        codes, back = np.unique(np.minimum(left, right) * rows + np.maximum(left, right), return_inverse=True)
-        weight = np.bincount(back, weights=weight)
-        left, right = codes // rows, codes % rows
-        if (left == right).all():
-            break
-    return label
+def _communities(left: np.ndarray, right: np.ndarray, weight: np.ndarray, *, iterations: int,
+                 seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rows that have an edge, ascending; the number of each one's community)."""
+    joined, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
+    if not joined.size:
+        return joined, ends
+    import igraph
 
-
-@njit(cache=True)
-def _local_moves(starts, others, weight, sweeps):
-    rows = starts.size - 1
-    label = np.arange(rows)
-    degree = np.zeros(rows)
-    for row in range(rows):
-        for e in range(starts[row], starts[row + 1]):
-            degree[row] += weight[e]
-    total = degree.sum()
-    size = degree.copy()
-    toward = np.zeros(rows)
-    for _ in range(sweeps):
-        moves = 0
-        for row in range(rows):
-            here = label[row]
-            for e in range(starts[row], starts[row + 1]):
-                if others[e] != row:
-                    toward[label[others[e]]] += weight[e]
-            size[here] -= degree[row]
-            best = here
-            gain = toward[here] - size[here] * degree[row] / total
-            for e in range(starts[row], starts[row + 1]):
-                there = label[others[e]]
-                other_gain = toward[there] - size[there] * degree[row] / total
-                if other_gain > gain + 1e-12:
-                    best = there
-                    gain = other_gain
-            for e in range(starts[row], starts[row + 1]):
-                toward[label[others[e]]] = 0.0
-            size[best] += degree[row]
-            if best != here:
-                label[row] = best
-                moves += 1
-        if moves == 0:
-            break
-    return label
+    graph = igraph.Graph(n=joined.size, edges=ends.reshape(2, -1).T)
+    # igraph draws from one generator for all of a process: its own again afterwards, whatever happens.
+    igraph.set_random_number_generator(random.Random(seed))
+    try:
+        found = graph.community_leiden("modularity", weights=weight, n_iterations=iterations)
+    finally:
+        igraph.set_random_number_generator(random)
+    return joined, np.asarray(found.membership)

@@ -57,6 +57,16 @@ def test_logs_that_are_not_there_are_left_out(monkeypatch, tmp_path):
     assert [name for name, *_ in reuse.streams()] == ["zipf", "real", "real.msweb"]
 
 
+def test_numberings_are_bijections_and_the_ratio_of_hot_rows_counts():
+    known = reuse.zipf(400, 5000, 0.6, seed=8)
+    found = {name: rows for name, _, rows in reuse.numberings(known, 400)}
+    assert list(found) == ["frequency", "communities", "communities.hot10"]
+    assert all(np.array_equal(np.sort(rows), np.arange(400)) for rows in found.values())
+    hottest = np.argsort(found["frequency"])
+    assert np.array_equal(found["communities.hot10"][hottest[:40]], np.arange(40))
+    assert not np.array_equal(found["communities"][hottest[:40]], np.arange(40))
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_count_is_near_the_rule_without_time(ordered):
     config = load("smartssd").cores["tt"]

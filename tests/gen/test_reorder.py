@@ -1,5 +1,7 @@
 """Orders and numberings: they are bijections, they undo, and they save what they are there to save."""
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -85,6 +87,27 @@ def test_rows_never_looked_up_come_last():
     assert set(rows[[1, 2]]) == {0, 1}
 
 
+def test_communities_are_the_same_whatever_was_drawn_before():
+    indices, members = planted(6)
+    random.seed(1)
+    first = by_community(indices, members.size, batch=480, hot_rows=5)
+    random.seed(2)
+    before = random.getstate()
+    assert np.array_equal(by_community(indices, members.size, batch=480, hot_rows=5), first)
+    assert random.getstate() == before, "others' random numbers are not touched"
+
+
+@pytest.mark.parametrize("indices, hot", [([], 0), ([3], 0), ([3, 3, 3], 0), ([3, 1, 3], 4)])
+def test_without_a_pair_of_cold_rows_it_is_frequency(indices, hot):
+    indices = np.array(indices, np.int64)
+    assert np.array_equal(by_community(indices, 4, batch=8, hot_rows=hot), by_frequency(indices, 4))
+
+
+def test_rows_of_other_batches_are_not_joined():
+    rows = by_community(np.array([0, 1, 2, 3] * 5), 4, batch=2, hot_rows=0, window=9)
+    assert sorted(rows[:2]) in ([0, 1], [2, 3]) and sorted(rows[2:]) in ([0, 1], [2, 3])
+
+
 def test_similarity_puts_clusters_together():
     rng = np.random.default_rng(4)
     label = rng.permutation(np.repeat(np.arange(8), 16))
@@ -98,3 +121,7 @@ def test_similarity_puts_clusters_together():
 def test_wrong():
     with pytest.raises(ValueError, match="batch 0 and lanes 2 must be 1 or more"):
         sorted_batches(np.arange(4), batch=0)
+    with pytest.raises(ValueError, match="batch 4, window 0 and iterations 2 must be 1 or more"):
+        by_community(np.arange(4), 4, batch=4, hot_rows=0, window=0)
+    with pytest.raises(ValueError, match="an index is 4; the table has 4 rows"):
+        by_community(np.arange(5), 4, batch=4, hot_rows=0)
