@@ -94,7 +94,7 @@ def test_batch_and_room_are_eq_7():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(41, 6000), st.integers(1, 30), st.integers(1, 60),
+@given(st.integers(0, 10**6), st.integers(60, 6000), st.integers(1, 30), st.integers(1, 60),
        st.sampled_from([None, 3, 40]), st.booleans())
 def test_the_best_split_is_that_of_trying_all(seed, memory, dim, activations, largest, clumps):
     random = np.random.default_rng(seed)
