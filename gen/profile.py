@@ -1,14 +1,26 @@
 """What a click log says of each table, as an object that is saved and planned from.    Source: SCRec §III.B, Fig. 6"""
 
-from collections.abc import Mapping
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gen.sealed import seal, unseal
+
 __all__ = ["Heat", "Profile", "TableProfile"]
 
 FEW = 1 << 12
+KIND, VERSION = "profile", 1
+HEADER = "profile.json"
+DIGEST = 64             # characters of a SHA-256, the last bytes of a saved profile
+BLOCK = 1 << 20
+NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +70,8 @@ class Heat:
 
     def icdf(self, shares: ArrayLike) -> NDArray[np.int64]:
         """The fewest rows on which at least these shares of the accesses fall."""
+        if not self.total:
+            return np.zeros(np.shape(shares), np.int64)
         wanted = np.ceil(np.asarray(shares, np.float64) * self.total - 1e-6)
         sums = np.cumsum(self.rows * self.accesses)
         at = np.minimum(np.searchsorted(sums, wanted), len(sums) - 1)
@@ -89,11 +103,106 @@ class TableProfile:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Of a log. tables: by name, in its order. extras: what further analyses found (popular samples over memory,
-    correlation of tables, miss-ratio curves, errors of subsampling), arrays by name."""
+    """Of a log. tables: by name, in its order. sampled: the share of its samples that were looked at; samples are
+    those. extras: what further analyses found (gen.profiling), arrays by name."""
 
     source: str
     samples: int
     tables: Mapping[str, TableProfile]
     sampled: float = 1.0
     extras: Mapping[str, NDArray] = field(default_factory=dict)
+
+    def save(self, path: str | Path) -> None:
+        """Writes an npz file without pickles, whole or not at all: the arrays of all tables one behind the other,
+        profile.json with their names, and the SHA-256 of all bytes before it as the archive's comment. The same
+        profile is the same bytes."""
+        path = Path(path)
+        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            with zipfile.ZipFile(beside, "w", zipfile.ZIP_STORED) as archive:
+                with archive.open(zipfile.ZipInfo(HEADER), "w") as member:
+                    member.write(seal(KIND, VERSION, {
+                        "source": self.source, "sampled": self.sampled, "tables": list(self.tables),
+                        "without_ids": [name for name, table in self.tables.items() if table.ids is None]}))
+                for name, array in self._arrays().items():
+                    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
+                archive.comment = bytes(DIGEST)
+            digest = _sha256(beside)
+            with open(beside, "r+b") as file:
+                file.seek(-DIGEST, os.SEEK_END)
+                file.write(digest)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Profile":
+        """Raises ValueError: no file, no profile, one of another version or with a byte that has changed."""
+        path = Path(path)
+        try:
+            with open(path, "rb") as file:
+                file.seek(max(0, path.stat().st_size - DIGEST))
+                digest = file.read()
+            with zipfile.ZipFile(path) as archive:
+                header = unseal(KIND, VERSION, archive.read(HEADER), str(path))
+                if _sha256(path) != digest:
+                    raise ValueError(f"{path} is damaged: its bytes do not have the SHA-256 that it carries")
+                arrays = {}
+                for member in archive.namelist():
+                    if member != HEADER:
+                        with archive.open(member) as file:
+                            arrays[member.removesuffix(".npy")] = np.lib.format.read_array(file, allow_pickle=False)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError):
+            raise ValueError(f"{path} is no {KIND} of hotrail, or damaged") from None
+        return cls._of_arrays(header, arrays)
+
+    def _arrays(self) -> dict[str, NDArray]:
+        """The arrays of a file: whole numbers as narrow as they are."""
+        tables = list(self.tables.values())
+        ragged: dict[str, list[NDArray]] = {
+            "heat_accesses": [table.heat.accesses for table in tables],
+            "heat_rows": [table.heat.rows for table in tables],
+            "bag_lengths": [table.bag_lengths for table in tables],
+            "bag_samples": [table.bag_samples for table in tables],
+            "ids": [NONE if table.ids is None else table.ids for table in tables],
+            "counts": [NONE if table.counts is None else table.counts for table in tables]}
+        found = {"samples": np.array([self.samples], np.int64),
+                 "table_rows": np.array([table.rows for table in tables], np.int64),
+                 "table_samples": np.array([table.samples for table in tables], np.int64)}
+        for name, parts in ragged.items():
+            found[name] = _narrow(parts)
+            found[f"{name}_ends"] = np.cumsum([len(part) for part in parts], dtype=np.int64)
+        return found | {f"extra_{name}": np.asarray(array) for name, array in self.extras.items()}
+
+    @classmethod
+    def _of_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> "Profile":
+        def each(name: str, kind: type) -> list[NDArray]:
+            return [part.astype(kind) for part in np.split(arrays[name], arrays[f"{name}_ends"][:-1])]
+
+        columns = zip(header["tables"], arrays["table_rows"].tolist(), arrays["table_samples"].tolist(),
+                      each("heat_accesses", np.int64), each("heat_rows", np.int64), each("bag_lengths", np.int64),
+                      each("bag_samples", np.int64), each("ids", np.uint64), each("counts", np.int64))
+        without, tables = set(header["without_ids"]), {}
+        for name, rows, samples, accesses, levels, lengths, bags, ids, counts in columns:
+            known = {} if name in without else {"ids": ids, "counts": counts}
+            tables[name] = TableProfile(name, rows, samples, Heat(accesses, levels), lengths, bags, **known)
+        return cls(header["source"], int(arrays["samples"][0]), tables, header["sampled"],
+                   {name.removeprefix("extra_"): array for name, array in arrays.items() if name.startswith("extra_")})
+
+
+def _narrow(parts: Sequence[NDArray]) -> NDArray:
+    largest = max(int(part.max(initial=0)) for part in parts)
+    return np.concatenate([part.astype(np.min_scalar_type(largest)) for part in parts])
+
+
+def _sha256(path: Path) -> bytes:
+    """Of all bytes but the last DIGEST, in hexadecimal."""
+    digest, left = hashlib.sha256(), path.stat().st_size - DIGEST
+    with open(path, "rb") as file:
+        while left > 0 and (block := file.read(min(BLOCK, left))):
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest().encode()

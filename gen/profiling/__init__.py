@@ -1,1 +1,5 @@
 """What a click log says of its tables: heat of rows, lengths of bags, what comes together.    Source: SCRec §III.B"""
+
+from gen.profiling.stream import merge, profile
+
+__all__ = ["merge", "profile"]
