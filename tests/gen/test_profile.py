@@ -189,13 +189,13 @@ def test_saved_and_loaded(saved, tmp_path):
 def test_a_flipped_byte_is_refused(saved):
     _, path = saved
     whole = path.read_bytes()
-    for at in [*range(0, len(whole), 29), *range(len(whole) - 100, len(whole))]:
+    for at in [*range(0, len(whole), 11), *range(len(whole) - 100, len(whole))]:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1:])
-        with pytest.raises(ValueError, match=r"p\.npz"):
+        with pytest.raises(ValueError, match=r"p\.npz is no profile of hotrail, or damaged"):
             Profile.load(path)
     for cut in (0, 3, 10, 64, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match=r"p\.npz is .*damaged"):
+        with pytest.raises(ValueError, match=r"p\.npz is no profile of hotrail, or damaged"):
             Profile.load(path)
 
 
