@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.logs import parse, stream
-from gen.logs.log import Chunk, Piece, Problems
+from gen.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
 from gen.logs.text import Layout, is_number, split
 
-__all__ = ["PIECE_BYTES", "SPARED", "TextPiece", "pieces"]
+__all__ = ["TextPiece", "pieces"]
 
-PIECE_BYTES = 1 << 26
 FAULTS = 1024       # broken lines that are collected at once
-SPARED = 10         # broken lines that are no reason to stop, however short the log
 PAD = 72            # words between columns: a power of two would put all of them into one set of the CPU's caches
 
 
@@ -70,7 +68,7 @@ class TextPiece(Piece):
                 good, bad = good + row - before, bad + wrong
                 if wrong or odd.any():
                     self._note(block, lines, faults[:wrong], odd)
-                    self._endure(good, bad)
+                    endure(str(self.path), "lines", self.problems, good, bad, self.broken)
                 if row == samples:
                     self.done = done
                     yield chunk()
@@ -79,7 +77,7 @@ class TextPiece(Piece):
             lines += int(np.count_nonzero(block == 10))
             self.done = done
         if bad and not good:
-            raise ValueError(f"{self.path}: no line can be read: {'; '.join(self.problems.lines())}")
+            endure(str(self.path), "lines", self.problems, good, bad, 0)
         if row:
             yield chunk()
 
@@ -116,9 +114,3 @@ class TextPiece(Piece):
             if kind == parse.NUMBER and not is_number(cell):
                 return "lines with a value that is no number", f"the field {name!r} is {cell!r}"
         return "lines whose fields do not end where they should", f"the line is {line[:80]!r}"
-
-    def _endure(self, good: int, bad: int) -> None:
-        if bad > SPARED + self.broken * (good + bad) or bad and not self.broken:
-            kinds = "; ".join(self.problems.lines())
-            allowed = f", more than {self.broken:.0%}" if self.broken else ""
-            raise ValueError(f"{self.path}: {bad:,} of {good + bad:,} lines are broken{allowed}: {kinds}")

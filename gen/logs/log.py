@@ -7,10 +7,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PIECE", "Chunk", "Log", "Piece", "Pieces", "Problems"]
+__all__ = ["PIECE", "PIECE_BYTES", "SPARED", "Chunk", "Log", "Piece", "Pieces", "Problems", "endure"]
 
 #: Samples of a log's k-th piece are numbered from k * PIECE on: so a sample has one number, however the log is read.
 PIECE = 1 << 40
+#: About how many bytes of a file make a piece.
+PIECE_BYTES = 1 << 26
+#: Broken samples that are no reason to stop, however short the log.
+SPARED = 10
 
 Progress = Callable[[int, int], None]
 
@@ -54,6 +58,14 @@ class Problems:
     def lines(self) -> list[str]:
         """A sentence of each kind."""
         return [f"{count:,} x {kind}; first {self.first[kind]}" for kind, count in self.counts.items()]
+
+
+def endure(where: str, what: str, problems: Problems, good: int, bad: int, share: float) -> None:
+    """Raises      ValueError: more than this share is broken, and more than SPARED where any may be"""
+    if bad > (SPARED + share * (good + bad) if share else 0):
+        allowed = f", more than {share:.0%}" if share else ""
+        kinds = "; ".join(problems.lines())
+        raise ValueError(f"{where}: {bad:,} of {good + bad:,} {what} are broken{allowed}: {kinds}")
 
 
 class Log(Protocol):

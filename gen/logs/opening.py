@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from gen.logs import lines, npz, stream, text
+from gen.logs import lines, mels, npz, parquet, stream, text
 from gen.logs.log import Piece, Pieces, Progress
 
 __all__ = ["FORMATS", "format_of", "open_log"]
 
 #: What can be read. text: with a header line.
-FORMATS = ("criteo", "avazu", "text", "npz")
-_ENDINGS = {".npz": "npz"}
+FORMATS = ("criteo", "avazu", "text", "parquet", "npz", "mels")
+_ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels"}
 
 
 def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None, tables: Iterable[str] | None = None,
@@ -19,9 +19,10 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
 
     Parameters  paths: a file, a folder of files, or files in order; format: one of FORMATS, by default what ending and
                 first line say; tables: those wanted, by default all (of a text with header: fields marked :token,
-                else those ending in _id); missing: the id that an empty field of a text with header stands for (by
-                default it is a fault; Criteo, Avazu: 0); broken: share of a piece's lines that may be broken, ten
-                are always endured, 0: none; progress: told the bytes read and all of them
+                else those ending in _id; of Parquet: whole numbers and lists of them); missing: the id that an empty
+                field of a text with header or of Parquet stands for, where by default it is a fault (Criteo, Avazu:
+                always 0); broken: share of a piece's samples that may be broken, ten are always endured; 0: none;
+                progress: told the bytes read and all of them
     Raises      ValueError: one sentence with the file and what is wrong; while it is read: too many broken lines, a
                 file that is damaged
 
@@ -30,7 +31,7 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
     >>> print(log.problems.lines())                                            # doctest: +SKIP
     """
     named = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    files = [file for path in named for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    files = [file for path in named for file in (sorted(_logs_in(path)) if path.is_dir() else [path])]
     if format is not None and format not in FORMATS:
         raise ValueError(f"the format {format!r} is unknown; there are {', '.join(FORMATS)}")
     if not 0 <= broken <= 1:
@@ -44,6 +45,11 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
             raise ValueError(f"{file} is not a file")
         pieces += _pieces(file, format or format_of(file), wanted, missing, broken)
     return Pieces(", ".join(map(str, named)), pieces, progress=progress)
+
+
+def _logs_in(folder: Path) -> list[Path]:
+    """Files, but none that are hidden or say something of the others, as _SUCCESS."""
+    return [path for path in folder.iterdir() if path.is_file() and path.name[0] not in "._"]
 
 
 def format_of(path: Path) -> str:
@@ -76,6 +82,10 @@ def _is_criteo(place: int, cell: bytes) -> bool:
 def _pieces(path: Path, format: str, tables: tuple[str, ...] | None, missing: int | None, broken: float) -> list[Piece]:
     if format == "npz":
         return [npz.piece(path, tables)]
+    if format == "parquet":
+        return parquet.pieces(path, tables, missing, broken)
+    if format == "mels":
+        return mels.pieces(path, tables)
     if format == "text":
         separator = text.SEPARATORS.get(stream.stem(path).suffix, "\t")
         return lines.pieces(path, text.with_header(path, separator, tables, missing), broken)

@@ -208,7 +208,7 @@ def test_too_many_broken_lines(tmp_path):
     assert read(open_log(path, broken=0.2))[0]["a_id"] == [1] * 100
     assert read(open_log(path, missing=77))[0]["a_id"] == [1] * 100 + [77] * 12
     path.write_text("a_id\tb\n1\n2\n")
-    with pytest.raises(ValueError, match="a.tsv: no line can be read: 2 x lines of too few or too many fields; first"):
+    with pytest.raises(ValueError, match="a.tsv: 2 of 2 lines are broken: 2 x lines of too few or too many fields"):
         read(open_log(path))
 
 
