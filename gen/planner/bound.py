@@ -1,0 +1,156 @@
+"""A bound of the time of `cards` EMB cards that no placement can beat, by column generation.
+
+The cards are alike. Whoever lets them share their times and memories, and tables be mixtures of splits, has a linear
+program; its columns are splits, of which each round prices all and adds the best of each table (Dantzig and Wolfe).
+Whatever its prices w of the times and u of the memories are, with the sum of w 1 / cards,
+
+    sum over tables (min over splits of w . times + u . bytes) - cards * u . capacity
+
+is a bound (Lagrange); it is what is reported, in our own arithmetic, so that the LP solver's tolerances do not enter.
+Splits slower than a placement that is known cannot be part of a better one and are left out, which lifts the bound.
+"""
+
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.planner.choices import SSD, Choices
+
+__all__ = ["Master", "Relaxed"]
+
+ROUNDS = 200
+CLOSE = 1e-5        # of the bound: nearer need not be
+DEAR = 100.0        # times the seconds of all tables: what a whole card's memory too much costs
+NO_INDEX, NO_VALUE = np.zeros(0, np.int32), np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxed:
+    """bound: seconds, or bytes that are lacking. prices (6,): of seconds and bytes.
+    tables, a, h, weights: the mixture of splits that the linear program has chosen, in order of tables."""
+
+    bound: float
+    prices: NDArray[np.float64]
+    tables: NDArray[np.int64]
+    a: NDArray[np.int64]
+    h: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
+class Master:
+    """The linear program, with the columns found so far; they serve every number of cards."""
+
+    def __init__(self, choices: Choices):
+        self.choices = choices
+        self.seen: set[tuple[int, int, int]] = set()
+        self.tables = self.a = self.h = np.zeros(0, np.int64)
+        # The program's units: seconds of all tables one after the other, and a card's memories.
+        seconds = choices.cheapest(np.array([1.0] * 3 + [0.0] * 3))[0].sum()
+        self.unit = np.array([max(seconds, 1e-30)] * 3 + [*np.maximum(choices.cap[3:], 1.0)])
+
+    def _add(self, a: NDArray[np.int64], h: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> int:
+        fresh = [(int(j), int(a[j]), int(h[j])) for j in (range(len(a)) if which is None else np.nonzero(which)[0])]
+        fresh = [key for key in fresh if key not in self.seen]
+        self.seen.update(fresh)
+        if fresh:
+            more = np.array(fresh, np.int64).T
+            self.tables, self.a, self.h = (np.concatenate(pair) for pair in
+                                           zip((self.tables, self.a, self.h), more, strict=True))
+        return len(fresh)
+
+    def overflow(self, cards: int) -> Relaxed:
+        """The fewest bytes of card memory and SSD that so many cards lack, in `bound`; 0 where they hold all."""
+        # A byte of train more may save many: it is no way out.
+        slack = np.array([0.0, 0.0, 0.0, 1.0, 1e3, 1.0])
+        room = np.append(np.full(3, np.inf), cards * self.choices.cap[3:])
+        return self._solve(np.zeros(6), room, slack, self.unit[SSD], enough=1e-9)
+
+    def seconds(self, cards: int, limit: float = np.inf, until: float = np.inf, enough: float = np.inf) -> Relaxed:
+        """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
+        `until`, or with a bound of `enough`."""
+        room = np.append(np.zeros(3), cards * self.choices.cap[3:])
+        return self._solve(cards * np.array([1.0] * 3 + [0.0] * 3), room, DEAR * self.unit[0] / self.unit, self.unit[0],
+                           limit, until, enough)
+
+    def crowd(self, among: NDArray[np.int64], count: int, until: float = np.inf) -> Relaxed:
+        """The bound for one card that holds any `count` of the tables `among`. Where those are more than count - 1
+        times the cards, some card does (the pigeonhole principle)."""
+        room = np.append(np.zeros(3), self.choices.cap[3:])
+        return self._solve(np.array([1.0] * 3 + [0.0] * 3), room, DEAR * self.unit[0] / self.unit, self.unit[0],
+                           until=until, among=among, count=count)
+
+    def fill(self, cards: int, seconds: float, until: float = np.inf) -> Relaxed:
+        """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`."""
+        room = np.append(np.full(3, cards * seconds), np.zeros(3))
+        return self._solve(cards * np.append(np.zeros(3), self.choices.cap[3:]), room, DEAR / self.unit, 1.0, seconds,
+                           until)
+
+    def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
+               limit: float = np.inf, until: float = np.inf, enough: float = np.inf,
+               among: NDArray[np.int64] | None = None, count: int | None = None) -> Relaxed:
+        """The least value of one variable and `slack` times what overflows, where the loads of `count` of the tables
+        `among` (of all, without them) are at most `room` + `main` times the variable + overflow; `scale` is the
+        value's unit. Slack of a program that asks for something else only gives the first rounds a solution, and is
+        so dear that no optimum has any."""
+        from highspy import Highs
+
+        tables, unit, choices = len(self.choices.cuts), self.unit, self.choices
+        main, room, slack = main / unit * (scale if main.any() else 1.0), room / unit, slack * unit / scale
+        fixed = not main.any()
+        among = np.arange(tables) if among is None else among
+        count = len(among) if count is None else count
+        inside = np.zeros(tables, bool)
+        inside[among] = True
+        lp = Highs()
+        lp.silent()
+        lp.setOptionValue("threads", 1)
+        for r in range(6):
+            lp.addRow(-np.inf, room[r], 0, NO_INDEX, NO_VALUE)
+        for j in range(tables):
+            lp.addRow(float(inside[j] and count == len(among)), float(inside[j]), 0, NO_INDEX, NO_VALUE)
+        lp.addRow(float(count), np.inf, 0, NO_INDEX, NO_VALUE)
+        lp.addCol(1.0, 0.0, np.inf, 6, np.arange(6, dtype=np.int32), -main)
+        for r in range(6):
+            lp.addCol(slack[r], 0.0, np.inf, 1, np.array([r], np.int32), np.array([-1.0]))
+        in_lp, added = np.zeros(0, np.int64), 0
+        best, best_prices, room = -np.inf, np.zeros(6), np.where(np.isfinite(room), room, 0.0)
+        cost, a, h = choices.cheapest(np.array([1.0] * 3 + [0.0] * 3) / unit, limit)
+        if not np.isfinite(cost[among]).all():     # a table has no split that is fast enough
+            return Relaxed(np.inf, best_prices, *(np.zeros(0, np.int64),) * 3, np.zeros(0))
+        self._add(a, h)
+        for _ in range(ROUNDS):
+            load = choices.load(self.tables[added:], self.a[added:], self.h[added:])
+            kept = np.nonzero((load[:, :3] <= limit * (1 + 1e-12)).all(axis=1) & inside[self.tables[added:]])[0]
+            index = np.concatenate([np.broadcast_to(np.arange(6, dtype=np.int32), (len(kept), 6)),
+                                    6 + self.tables[added:][kept, None].astype(np.int32),
+                                    np.full((len(kept), 1), 6 + tables, np.int32)], axis=1)
+            value = np.concatenate([load[kept] / unit, np.ones((len(kept), 2))], axis=1)
+            lp.addCols(len(kept), np.zeros(len(kept)), np.zeros(len(kept)), np.full(len(kept), np.inf), index.size,
+                       np.arange(len(kept), dtype=np.int32) * 8, index.ravel(), value.ravel())
+            in_lp, added = np.concatenate([in_lp, added + kept]), len(self.tables)
+            lp.run()
+            least = lp.getInfo().objective_function_value
+            dual = np.array(lp.getSolution().row_dual)
+            # Prices that the true program allows, so that what they give is a bound of it.
+            prices = np.maximum(-dual[:6], 0)
+            if fixed:
+                prices = np.minimum(prices, slack)
+            elif (total := main @ prices) > 0:
+                prices = prices / total
+            else:
+                prices = main / (main @ main)
+            cost, a, h = choices.cheapest(prices / unit, limit)
+            found = float(np.sort(cost[among])[:count].sum() - prices @ room)
+            if found > best:
+                best, best_prices = found, prices
+            if best * scale >= enough or least - best <= CLOSE * abs(best) + 1e-12 or fixed and least <= 0:
+                break
+            if not self._add(a, h, inside & (cost < dual[6:-1] + dual[-1] - 1e-12)) or monotonic() > until:
+                break
+        weights = np.array(lp.getSolution().col_value)[7:]
+        used = np.nonzero(weights > 1e-9)[0]
+        used = used[np.argsort(self.tables[in_lp[used]], kind="stable")]
+        at = in_lp[used]
+        return Relaxed(best * scale, best_prices / unit * scale, self.tables[at], self.a[at], self.h[at], weights[used])

@@ -1,0 +1,140 @@
+"""Every way to split each table over the three memories, packed for the solver's loops.    Source: SCRec eq. 9 to 33
+
+A split is a pair of steps (a, h), a <= h: the first a / S of the accesses go to card memory, those up to h / S to the
+tensor train, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
+that no row is in two memories.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gen.planner.problem import CardChoice, Item, Problem, TableChoice
+
+__all__ = ["LEVELS", "Choices", "cuts", "loads", "with_levels"]
+
+#: What a load consists of: seconds of the three memories, then bytes in them.
+DRAM_S, TT_S, SSD_S, DRAM, TT, SSD = range(6)
+LEVELS = (1, 2, 3)
+
+
+def cuts(item: Item) -> NDArray[np.int64]:
+    """The steps at which a table may be cut: 0, and the last of those that end in one row, up to hot_share (eq. 22)."""
+    last = np.append(np.diff(item.rows) > 0, True)
+    last[0] = True
+    last[int(np.floor(item.hot_share * item.steps + 1e-9)) + 1:] = False
+    return np.nonzero(last)[0]
+
+
+def with_levels(problem: Problem, levels: int) -> Problem:
+    """The same problem on fewer memories: 1 is the SSD alone, 2 card memory and SSD, 3 all."""
+    if levels not in LEVELS:
+        raise ValueError(f"levels = {levels!r}: must be 1, 2 or 3")
+    none: dict = {} if levels == 3 else {"tt_rows": np.zeros(1, np.int64), "tt_bytes": np.zeros(1)}
+    if levels == 1:
+        none["hot_share"] = 0.0
+    return replace(problem, items=tuple(replace(item, **none) for item in problem.items))
+
+
+def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> tuple[CardChoice, ...]:
+    """What each card bears. Its own arithmetic, table after table: the solver's is held against it."""
+    found = [[0.0, 0.0, 0.0, 0, 0.0, 0] for _ in range(cards)]
+    for item, choice in zip(items, choices, strict=True):
+        a, h, steps, sums = choice.i_dram, choice.i_hot, item.steps, found[choice.card]
+        hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
+        reads = item.lookups * ((steps - h) / steps) if item.ssd_reads is None else float(item.ssd_reads[h])
+        dram_s = item.lookups * item.dram_s * (a / steps) + reads * item.landing_s + item.bags_s
+        for at, each in enumerate((dram_s, item.lookups * item.tt_s * ((h - a) / steps), reads * item.ssd_s,
+                                   hot * item.row_bytes + item.bags_bytes,
+                                   float(np.interp(warm, item.tt_rows, item.tt_bytes)),
+                                   (item.total_rows - hot - warm) * item.row_bytes)):
+            sums[at] += each
+    return tuple(CardChoice(*each) for each in found)    # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Of J tables, S steps at most. cut (J, S + 1), cuts (J,): the steps at which each may be cut, in front.
+    a_load (J, S + 1, 6), h_load (J, S + 1, 6): a split's load is a_load[a] + h_load[h], and train[a, h] bytes of
+    tensor train on top; train is infinite where a split does not fit one card. cap (6,): of a card; no bound of time.
+    """
+
+    cut: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    a_load: NDArray[np.float64]
+    h_load: NDArray[np.float64]
+    train: NDArray[np.float64]
+    cap: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Choices":
+        tables, steps = len(problem.items), max(item.steps for item in problem.items)
+        cut, count = np.zeros((tables, steps + 1), np.int64), np.zeros(tables, np.int64)
+        a_load, h_load = np.zeros((tables, steps + 1, 6)), np.zeros((tables, steps + 1, 6))
+        train = np.full((tables, steps + 1, steps + 1), np.inf)
+        for j, item in enumerate(problem.items):
+            own = item.steps + 1
+            at = cuts(item)
+            cut[j, : len(at)], count[j] = at, len(at)
+            share = np.arange(own) / item.steps
+            a_load[j, :own, DRAM_S] = item.lookups * item.dram_s * share + item.bags_s
+            h_load[j, :own, DRAM_S] = item.reads * item.landing_s
+            a_load[j, :own, TT_S] = -item.lookups * item.tt_s * share
+            h_load[j, :own, TT_S] = item.lookups * item.tt_s * share
+            h_load[j, :own, SSD_S] = item.reads * item.ssd_s
+            a_load[j, :own, DRAM] = item.rows * float(item.row_bytes) + item.bags_bytes
+            h_load[j, :own, SSD] = (item.total_rows - item.rows) * float(item.row_bytes)
+            warm = item.rows[None, at] - item.rows[at, None]
+            fits = (warm <= item.tt_rows[-1]) & (warm >= 0)
+            fits &= (a_load[j, at, DRAM] <= problem.dram_bytes)[:, None] & (h_load[j, at, SSD] <= problem.ssd_bytes)
+            found = np.where(fits, np.interp(warm, item.tt_rows, item.tt_bytes), np.inf)
+            found[found > problem.tt_bytes] = np.inf
+            found[np.tril_indices(len(at), -1)] = np.inf
+            train[j][np.ix_(at, at)] = found
+        cap = np.array([np.inf] * 3 + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
+        return cls(cut, count, a_load, h_load, train, cap)
+
+    def load(self, tables: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(len, 6) loads of these splits of these tables."""
+        found = self.a_load[tables, a] + self.h_load[tables, h]
+        found[:, TT_S] = np.maximum(found[:, TT_S], 0)
+        found[:, TT] += self.train[tables, a, h]
+        return found
+
+    def cheapest(self, prices: NDArray[np.float64], seconds: float = np.inf) \
+            -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of each table the split of the least priced load, among those whose times are at most `seconds`: (cost, a,
+        h); cost is infinite where there is none."""
+        return _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.train, prices, seconds * (1 + 1e-12))
+
+
+@njit(cache=True)
+def _cheapest(cut, cuts, a_load, h_load, train, prices, seconds):
+    tables, steps, _ = a_load.shape
+    cost, first, last = np.full(tables, np.inf), np.zeros(tables, np.int64), np.zeros(tables, np.int64)
+    of_h = np.zeros(steps)
+    for j in range(tables):
+        for x in range(cuts[j]):
+            h = cut[j, x]
+            of_h[x] = 0.0
+            for r in range(6):
+                of_h[x] += prices[r] * h_load[j, h, r]
+        for x in range(cuts[j]):
+            a = cut[j, x]
+            if a_load[j, a, 0] > seconds:
+                break
+            of_a = 0.0
+            for r in range(6):
+                of_a += prices[r] * a_load[j, a, r]
+            for y in range(x, cuts[j]):
+                h = cut[j, y]
+                total = of_a + of_h[y] + prices[4] * train[j, a, h]
+                if total < cost[j] and h_load[j, h, 2] <= seconds and a_load[j, a, 0] + h_load[j, h, 0] <= seconds:
+                    if h_load[j, h, 1] + a_load[j, a, 1] > seconds:
+                        break
+                    if train[j, a, h] < np.inf:
+                        cost[j], first[j], last[j] = total, a, h
+    return cost, first, last

@@ -1,0 +1,148 @@
+"""Searches a placement within given seconds: one table at a time is moved and split anew where that hurts least.
+
+What a card bears beyond its capacities and `seconds`, as a part of them, is its excess; a placement without any is
+found. A table of a card with excess goes where the sum of all excesses becomes least, over all cards and splits. At a
+standstill the memories and times in excess get heavier (a breakout), so the search leaves every local optimum.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gen.planner.choices import Choices
+
+__all__ = ["search", "spread"]
+
+HEAVY = 50.0
+
+
+def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -> NDArray[np.int64]:
+    """A card for each table of these loads (J, 6): the largest first, each where the fullest resource stays least."""
+    part = loads / np.maximum(limit, 1e-300)
+    return _spread(part, np.argsort(-part.max(axis=1), kind="stable"), cards)
+
+
+def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64], cards: int,
+           seconds: float, prices: NDArray[np.float64], *, moves: int, seed: int = 1) -> bool:
+    """Betters a placement in place; whether it ends within `seconds` and the capacities. prices: of seconds and bytes
+    beside the excess, so that among equals a split that is cheap for all is taken. moves: tables that are tried at
+    most."""
+    limit = choices.cap.copy()
+    limit[:3] = seconds
+    return bool(_search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h, cards,
+                        limit, prices, moves, np.random.default_rng(seed)))
+
+
+@njit(cache=True)
+def _spread(part, order, cards):
+    found, full = np.zeros(len(part), np.int64), np.zeros((cards, 6))
+    for j in order:
+        best, best_peak, best_sum = 0, np.inf, np.inf
+        for m in range(cards):
+            peak, total = 0.0, 0.0
+            for r in range(6):
+                peak = max(peak, full[m, r] + part[j, r])
+                total += full[m, r]
+            if peak < best_peak - 1e-12 or peak < best_peak + 1e-12 and total < best_sum:
+                best, best_peak, best_sum = m, peak, total
+        found[j] = best
+        full[best] += part[j]
+    return found
+
+
+@njit(cache=True)
+def _load(a_load, h_load, train, j, a, h, out):
+    for r in range(6):
+        out[r] = a_load[j, a, r] + h_load[j, h, r]
+    out[1] = max(out[1], 0.0)
+    out[4] += train[j, a, h]
+
+
+@njit(cache=True)
+def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, moves, random):
+    tables = len(card)
+    load, own, part = np.zeros((cards, 6)), np.zeros(6), np.zeros(6)
+    heavy, excess, inverse = np.ones(6), np.zeros(cards), 1 / np.maximum(limit, 1e-300)
+    loss_a, loss_h = np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
+    slack = 1 + 1e-12
+    tried, still = 0, 0
+    while tried < moves:
+        # Afresh, so that sums do not drift.
+        load[:] = 0
+        for j in range(tables):
+            _load(a_load, h_load, train, j, a[j], h[j], own)
+            load[card[j]] += own
+        worst = 0.0
+        for m in range(cards):
+            excess[m] = 0.0
+            for r in range(6):
+                if load[m, r] > limit[r] * slack:
+                    excess[m] += load[m, r] * inverse[r] - 1
+            worst = max(worst, excess[m])
+        if worst == 0.0:
+            return True
+        gained = 0.0
+        for j in random.permutation(np.arange(tables)):
+            m = card[j]
+            over = False
+            for r in range(6):
+                over = over or load[m, r] > limit[r] * slack
+            if not over:
+                continue
+            tried += 1
+            _load(a_load, h_load, train, j, a[j], h[j], own)
+            load[m] -= own
+            loss = 0.0
+            for r in range(6):
+                loss += heavy[r] * max((load[m, r] + own[r]) * inverse[r] - 1, 0.0) + prices[r] * own[r]
+                loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
+            best, best_card, best_a, best_h = loss - 1e-9, m, a[j], h[j]
+            for k in range(cards):
+                # Excesses that depend on one of the two cuts alone, and are charged once for each.
+                base = 0.0
+                for r in range(6):
+                    part[r] = load[k, r] * inverse[r] - 1
+                    base += heavy[r] * max(part[r], 0.0)
+                for x in range(cuts[j]):
+                    c = cut[j, x]
+                    loss_a[x], loss_h[x] = -base, 0.0
+                    for r in range(6):
+                        loss_a[x] += prices[r] * a_load[j, c, r]
+                        loss_h[x] += prices[r] * h_load[j, c, r]
+                    loss_a[x] += heavy[3] * max(part[3] + a_load[j, c, 3] * inverse[3], 0.0)
+                    loss_h[x] += heavy[2] * max(part[2] + h_load[j, c, 2] * inverse[2], 0.0)
+                    loss_h[x] += heavy[5] * max(part[5] + h_load[j, c, 5] * inverse[5], 0.0)
+                for x in range(cuts[j]):
+                    if loss_a[x] >= best:
+                        continue
+                    first = cut[j, x]
+                    for y in range(x, cuts[j]):
+                        if loss_a[x] + loss_h[y] >= best:
+                            continue
+                        last = cut[j, y]
+                        warm = train[j, first, last]
+                        found = loss_a[x] + loss_h[y] + prices[4] * warm
+                        found += heavy[4] * max(part[4] + warm * inverse[4], 0.0)
+                        found += heavy[0] * max(part[0] + (a_load[j, first, 0] + h_load[j, last, 0]) * inverse[0], 0.0)
+                        found += heavy[1] * max(part[1] + max(a_load[j, first, 1] + h_load[j, last, 1], 0.0)
+                                                * inverse[1], 0.0)
+                        if found < best:
+                            best, best_card, best_a, best_h = found, k, first, last
+            gained += max(loss - 1e-9 - best, 0.0)
+            card[j], a[j], h[j] = best_card, best_a, best_h
+            _load(a_load, h_load, train, j, best_a, best_h, own)
+            load[best_card] += own
+        if gained <= 1e-9:
+            still += 1
+            if heavy.max() > HEAVY:
+                heavy[:] = 1.0
+            for r in range(6):
+                over = False
+                for m in range(cards):
+                    over = over or load[m, r] > limit[r] * slack
+                if over:
+                    heavy[r] *= 1.5
+            # A random table goes elsewhere.
+            for _ in range(1 + still % 4):
+                card[random.integers(0, tables)] = random.integers(0, cards)
+    return False

@@ -1,0 +1,234 @@
+"""Solves the planner's program for many tables, with a bound that proves how near the best the placement is.
+
+For each number of EMB cards, a linear program gives prices and a bound (gen.planner.bound), and the prices lead a
+search to a placement (gen.planner.search). Where the gap stays open the program in whole is solved, as far as it is
+small enough (gen.planner.exact).            Source: SCRec §III.C, eq. 3 to 37
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.planner.bound import Master, Relaxed
+from gen.planner.choices import DRAM, SSD, TT, Choices, loads
+from gen.planner.exact import exact
+from gen.planner.problem import Placement, Problem, TableChoice
+from gen.planner.search import search, spread
+
+__all__ = ["Infeasible", "solve"]
+
+MOVES = 6000        # of a try of the search, and of each table
+MOVES_TABLE = 200
+CROWD = 12          # tables of one card: more are so small that the linear program does as well
+LEANINGS = (1.0, 0.1, 0.01)
+SAFE = 1e-9         # of a bound: what rounding of its sums may be
+TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
+
+
+class Infeasible(ValueError):
+    """There is no placement; the sentence says which constraint cannot hold and by how much."""
+
+
+@dataclass
+class _Count:
+    """What is known of one number of EMB cards. bound: of the embedding's seconds. best: the least found."""
+
+    cards: int
+    bottom: float
+    top: float
+    bound: float = 0.0
+    best: float = np.inf
+    placement: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
+    spent: float = field(default=0.0)
+
+    def whole(self, seconds: float) -> float:
+        """C of eq. 3 with so many seconds of embedding (eq. 34 to 37)."""
+        return max(self.bottom, seconds) + self.top
+
+
+def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
+          say: Callable[[str], None] | None = None) -> Placement:
+    """A placement, and the proof of how good it is. Ends with a gap of at most `gap`, or after about `seconds`.
+
+    Raises      Infeasible: no placement holds every constraint; ValueError: an impossible gap or time
+    """
+    if not 0 <= gap < np.inf or not 0 < seconds < np.inf:
+        raise ValueError(f"gap = {gap!r}, seconds = {seconds!r}: the gap must be 0 or more, the seconds above 0")
+    if not problem.items:
+        raise ValueError("items: there must be a table at least")
+    tell = say or (lambda _: None)
+    until = monotonic() + seconds
+    networks = problem.bottom_s > 0 or problem.top_s > 0
+    if problem.cards < 1 + networks:
+        raise Infeasible(f"cards = {problem.cards}: no EMB card is left" if problem.cards == 1 else
+                         f"cards = {problem.cards}: there must be one at least")
+    choices = Choices.of(problem)
+    _each_fits(problem, choices)
+    master = Master(choices)
+    counts = _bounds(problem, master, networks, until, tell)
+    best = _search_all(counts, choices, master, gap, until, tell)
+    _prove(counts, choices, master, gap, until, tell)
+    best = min((each for each in counts if each.placement is not None), key=lambda each: each.whole(each.best),
+               default=best)
+    if best is None or best.placement is None:
+        if all(np.isinf(each.bound) for each in counts):
+            raise Infeasible(f"tables: no way to put them on {counts[0].cards} EMB cards whole, though the memories of "
+                             f"all together would hold them")
+        raise Infeasible(f"tables: no placement on {counts[0].cards} EMB cards was found in {seconds:g} s, though the "
+                         f"memories of all together would hold them")
+    value = best.whole(best.best)
+    bound = min(value, min(each.whole(each.bound) for each in counts) * (1 - SAFE))
+    chosen = tuple(TableChoice(*map(int, each)) for each in zip(*best.placement, strict=True))
+    return Placement(value, bound, chosen, loads(problem.items, chosen, best.cards),
+                     problem.cards - best.cards)
+
+
+def _each_fits(problem: Problem, choices: Choices) -> None:
+    """Raises Infeasible where a table fits no card, however it is split."""
+    for j, item in enumerate(problem.items):
+        if np.isfinite(choices.train[j]).any():
+            continue
+        a, h = (each.ravel() for each in np.meshgrid(*[choices.cut[j, : choices.cuts[j]]] * 2, indexing="ij"))
+        warm = item.rows[h] - item.rows[a]
+        fits = (a <= h) & (warm <= item.tt_rows[-1])
+        fits &= np.interp(warm, item.tt_rows, item.tt_bytes) <= choices.cap[TT]
+        a, h = a[fits], h[fits]
+        lack = sum(np.maximum(load - choices.cap[r], 0)
+                   for load, r in ((choices.a_load[j, a, DRAM], DRAM), (choices.h_load[j, h, SSD], SSD)))
+        raise Infeasible(f"table {item.name}: at least {lack.min():.0f} bytes of it fit in no memory of one card, "
+                         f"which has {problem.dram_bytes} bytes of card memory, {problem.tt_bytes} of trains and "
+                         f"{problem.ssd_bytes} of SSD")
+
+
+def _bounds(problem: Problem, master: Master, networks: bool, until: float,
+            tell: Callable[[str], None]) -> list[_Count]:
+    """Of every number of EMB cards that has the memory, what bounds its time; the most promising first."""
+    counts: list[_Count] = []
+    lack = 0.0
+    for cards in range(problem.cards - networks, 0 if networks else problem.cards - 1, -1):
+        lack = master.overflow(cards).bound
+        if lack > 0.5:
+            break
+        others = problem.cards - cards
+        each = _Count(cards, problem.bottom_s / max(others, 1), problem.top_s / max(others, 1))
+        found = min((other.whole(other.bound) for other in counts), default=np.inf)
+        relaxed = master.seconds(cards, until=until)
+        each.bound = max(relaxed.bound, 0.0)
+        if each.whole(each.bound) < found:
+            each.bound = max(each.bound, _crowded(cards, master, relaxed.prices, until))
+        tell(f"{cards} EMB cards: at least {each.whole(each.bound):.4g} s, of them {each.bound:.4g} s of embedding"
+             + (", more than fewer MLP cards need" if each.whole(each.bound) > found else ""))
+        counts.append(each)
+    if not counts:
+        raise Infeasible(f"tables: {lack:.0f} bytes of them fit neither in the card memory nor on the SSDs of the "
+                         f"{problem.cards - networks} cards that may hold them")
+    return sorted(counts, key=lambda each: each.whole(each.bound))
+
+
+def _best(counts: list[_Count]) -> float:
+    return min(each.whole(each.best) for each in counts)
+
+
+def _search_all(counts: list[_Count], choices: Choices, master: Master, gap: float, until: float,
+                tell: Callable[[str], None]) -> _Count | None:
+    """Searches a placement for those numbers of cards that may have the best one."""
+    for each in counts:
+        if each.whole(each.bound) * (1 + gap) >= _best(counts):
+            break
+        _descend(each, choices, master, gap, until - 0.3 * (until - monotonic()), _best(counts))
+        tell(f"{each.cards} EMB cards: {each.whole(each.best):.4g} s found")
+    return min(counts, key=lambda each: each.whole(each.best), default=None)
+
+
+def _descend(count: _Count, choices: Choices, master: Master, gap: float, until: float, known: float) -> None:
+    """Looks for a placement near the bound, ever farther from it until there is one, then nearer again."""
+    floor = max(count.bound, count.bottom, 1e-30)
+    wide = max(gap, TIGHTEST)
+    low, step = 0.0, 0.5 * wide
+    while step < 1e6 and (monotonic() < until or count.placement is None and step < 1e3):
+        if count.whole(floor * (1 + low)) >= known:
+            return      # no better than another number of cards
+        if _try(count, choices, master, floor * (1 + step), until):
+            break
+        low, step = step, 2 * step
+    if count.placement is None:
+        return
+    while monotonic() < until and count.best > floor * (1 + 0.9 * gap) and count.best - floor * (1 + low) > \
+            0.1 * wide * floor:
+        middle = 0.5 * (low + count.best / floor - 1)
+        if not _try(count, choices, master, floor * (1 + middle), until):
+            low = middle
+
+
+def _try(count: _Count, choices: Choices, master: Master, target: float, until: float) -> bool:
+    """Whether the search gets to `target` seconds, from mixtures that fill the memories the least for that time."""
+    tables = len(choices.cuts)
+    limit = choices.cap.copy()
+    limit[:3] = target
+    aim = count.bound + 0.5 * (target - count.bound)
+    for mixture in (master.fill(count.cards, aim, until), master.seconds(count.cards, until=until)):
+        if not len(mixture.tables):
+            continue
+        prices = mixture.prices / max(float(mixture.prices @ limit), 1e-300)
+        for seed, lean in enumerate(LEANINGS):
+            a, h = _heaviest(mixture, tables)
+            card = spread(choices.load(np.arange(tables), a, h), limit, count.cards)
+            if search(choices, card, a, h, count.cards, target, prices * lean, moves=min(MOVES, MOVES_TABLE * tables),
+                      seed=seed + 1):
+                _keep(count, choices, card, a, h)
+                return True
+            if monotonic() > until and count.placement is not None:
+                return False
+    return False
+
+
+def _heaviest(mixture: Relaxed, tables: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each table the split that most of it has."""
+    order = np.lexsort((mixture.weights, mixture.tables))
+    a, h = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
+    a[mixture.tables[order]], h[mixture.tables[order]] = mixture.a[order], mixture.h[order]
+    return a, h
+
+
+def _keep(count: _Count, choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> None:
+    load = np.zeros((count.cards, 6))
+    np.add.at(load, card, choices.load(np.arange(len(card)), a, h))
+    if load[:, :3].max() < count.best and (load <= choices.cap * (1 + 1e-12)).all():
+        count.best, count.placement = float(load[:, :3].max()), (card.copy(), a.copy(), h.copy())
+
+
+def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, until: float,
+           tell: Callable[[str], None]) -> None:
+    """Lifts the bounds that leave the gap open."""
+    def open_() -> list[_Count]:
+        return [each for each in counts if each.whole(each.bound) * (1 + gap) < _best(counts) and monotonic() < until]
+
+    for each in open_():
+        # A split that is slower than the best placement is in no better one.
+        limit = _best(counts) - each.top
+        found = master.seconds(each.cards, limit, until)
+        each.bound = max(each.bound, min(max(found.bound, _crowded(each.cards, master, found.prices, until)), limit))
+    for each in open_():
+        limit = _best(counts) - each.top
+        left = until - monotonic()
+        whole = exact(choices, each.cards, limit if np.isfinite(limit) else np.inf, left, each.bound)
+        if whole is None:
+            continue
+        each.bound = max(each.bound, min(whole.bound, limit))
+        if whole.placement is not None:
+            _keep(each, choices, *whole.placement)
+        tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by the whole program")
+
+
+def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: float) -> float:
+    """Seconds of the fullest card, at least: of the (k - 1) * cards + 1 dearest tables, some card holds k."""
+    cost = master.choices.cheapest(prices if prices.any() else np.array([1.0] * 3 + [0.0] * 3))[0]
+    order, found = np.argsort(-cost, kind="stable"), 0.0
+    for crowd in range(1, min((len(order) - 1) // cards + 1, CROWD) + 1):
+        if monotonic() > until:
+            break
+        found = max(found, master.crowd(order[: (crowd - 1) * cards + 1], crowd, until).bound)
+    return found

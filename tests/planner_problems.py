@@ -1,0 +1,92 @@
+"""Small random problems of the planner, every placement of them tried, and a checker: all written from the paper."""
+
+import numpy as np
+
+from gen.planner.problem import Item, Problem
+
+
+def drawn(seed, *, tables=4, cards=3, steps=3):
+    g = np.random.default_rng(seed)
+    items = []
+    for j in range(int(g.integers(1, tables + 1))):
+        own = int(g.integers(1, steps + 1))
+        total = int(g.integers(own, 60))
+        rows = np.append(0, np.sort(g.integers(1, total + 1, own)))
+        knots = np.array([0])
+        if g.random() < 0.9:
+            count = min(int(g.integers(1, 4)), total)
+            knots = np.append(0, np.sort(g.choice(np.arange(1, total + 1), count, replace=False)))
+        sizes = np.append(0.0, np.cumsum(g.uniform(1, 30, len(knots) - 1)))
+        reads = None if g.random() < 0.6 else np.sort(g.uniform(0, 50, own + 1))[::-1].copy()
+        items.append(Item(
+            f"t{j}", rows.astype(np.int64), total, 4 * int(g.integers(1, 5)), g.uniform(1, 50), g.uniform(0.5, 2),
+            g.uniform(0.2, 2), g.uniform(3, 20), knots.astype(np.int64), sizes, float(g.choice([1.0, 0.7, 0.4])), reads,
+            float(g.choice([0, 0.1])), float(g.choice([0, 3.0])), int(g.choice([0, 16]))))
+    networks = (g.uniform(1, 100), g.uniform(1, 100)) if g.integers(2) else (0.0, 0.0)
+    return Problem(tuple(items), int(g.integers(2, cards + 1)), int(g.integers(60, 400)), int(g.integers(0, 60)),
+                   int(g.integers(100, 900)) + int(g.choice([0, 2000])), *networks)
+
+
+def split(item, a, h):
+    """(seconds of card memory, trains, SSD, bytes of the three) of a split, or None where it is not one."""
+    steps = len(item.rows) - 1
+    if not 0 <= a <= h <= steps or h / steps > item.hot_share + 1e-9:
+        return None
+    if any(0 < i < steps and item.rows[i + 1] == item.rows[i] for i in (a, h)):
+        return None     # would cut through a row
+    warm = item.rows[h] - item.rows[a]
+    if warm > item.tt_rows[-1]:
+        return None
+    reads = item.lookups * (steps - h) / steps if item.ssd_reads is None else item.ssd_reads[h]
+    return (item.lookups * a / steps * item.dram_s + reads * item.landing_s + item.bags_s,
+            item.lookups * (h - a) / steps * item.tt_s, reads * item.ssd_s,
+            item.rows[a] * item.row_bytes + item.bags_bytes, np.interp(warm, item.tt_rows, item.tt_bytes),
+            (item.total_rows - item.rows[h]) * item.row_bytes)
+
+
+def seconds(problem, placement):
+    """C of a placement, out of eq. 3 to 37; an assertion fails where it is none."""
+    networks = problem.bottom_s > 0 or problem.top_s > 0
+    emb = len(placement.emb)
+    assert len(placement.tables) == len(problem.items)
+    assert emb + placement.mlp_cards == problem.cards
+    assert (1 <= emb <= problem.cards - 1) if networks else emb == problem.cards                # eq. 4
+    load = np.zeros((emb, 6))
+    for item, choice in zip(problem.items, placement.tables, strict=True):
+        found = split(item, choice.i_dram, choice.i_hot)
+        assert found is not None, (item.name, choice)
+        load[choice.card] += found
+    caps = (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)
+    assert (load[:, 3:] <= np.array(caps) * (1 + 1e-9)).all()                                   # eq. 24, 25, 27
+    said = [(c.dram_s, c.tt_s, c.ssd_s, c.dram_bytes, c.tt_bytes, c.ssd_bytes) for c in placement.emb]
+    np.testing.assert_allclose(said, load, rtol=1e-9, atol=1e-12)
+    found = load[:, :3].max()
+    if networks:
+        found = max(found, problem.bottom_s / placement.mlp_cards) + problem.top_s / placement.mlp_cards
+    return found
+
+
+def brute(problem):
+    """The least seconds of all splits of all tables on all numbers of cards; infinite where there are none."""
+    splits = []
+    for item in problem.items:
+        pairs = [split(item, a, h) for a in range(len(item.rows)) for h in range(a, len(item.rows))]
+        splits.append(np.array([pair for pair in pairs if pair is not None], np.float64))
+    caps = np.array([problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes]) * (1 + 1e-12)
+    sets = 1 << len(splits)
+    alone = np.zeros(sets)      # least seconds of one card that holds a set of tables
+    for members in range(1, sets):
+        total = np.zeros((1, 6))
+        for j, each in enumerate(splits):
+            if members >> j & 1:
+                total = (total[:, None] + each[None]).reshape(-1, 6)
+        total = total[(total[:, 3:] <= caps).all(axis=1)]
+        alone[members] = total[:, :3].max(axis=1).min() if len(total) else np.inf
+    networks, best, cards = problem.bottom_s > 0 or problem.top_s > 0, np.inf, alone
+    for emb in range(1, problem.cards + 1 - networks):
+        if emb > 1:
+            cards = np.array([min(max(alone[part], cards[members ^ part]) for part in range(members + 1)
+                                  if part & ~members == 0) for members in range(sets)])
+        others = max(problem.cards - emb, 1)
+        best = min(best, max(cards[-1], problem.bottom_s / others) + problem.top_s / others)
+    return best
