@@ -11,7 +11,7 @@ from gen.logs.log import Chunk, Log
 from gen.profile import Heat, Profile, TableProfile
 from gen.profiling.count import IdCounter, join, kept
 
-__all__ = ["count", "finished", "merge", "profile", "shares", "with_rows"]
+__all__ = ["ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
 
 
 def profile(log: Log, *, sample: float = 1.0, rows: Mapping[str, int] | None = None) -> Profile:
@@ -42,13 +42,13 @@ def shares(sample: float) -> tuple[float, ...]:
 def count(log: Log, ends: tuple[float, ...]) -> tuple[Profile, ...]:
     """One profile for each stretch of hashes, of the samples whose numbers' hashes fall into it."""
     found = [_Counts(log) for _ in ends[1:]]
-    for chunk in _ahead(log.chunks()):
+    for chunk in ahead(log.chunks()):
         if ends == (0.0, 1.0):
             found[0].add(chunk)
             continue
         hashes = kept(chunk.first, chunk.samples)
         for number, each in enumerate(found):
-            each.add(_chosen(chunk, (hashes >= ends[number]) & (hashes < ends[number + 1])))
+            each.add(chosen(chunk, (hashes >= ends[number]) & (hashes < ends[number + 1])))
     return tuple(each.profile() for each in found)
 
 
@@ -130,7 +130,7 @@ class _Counts:
         return Profile(self.log.source, self.samples, tables)
 
 
-def _chosen(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
+def chosen(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     """The samples of a chunk that are kept; values are left out."""
     ids, offsets = {}, {}
     for name, array in chunk.ids.items():
@@ -143,7 +143,7 @@ def _chosen(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     return Chunk(chunk.first, int(keep.sum()), ids, offsets)
 
 
-def _ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     """The chunks, each read by a thread while the one before is worked on."""
     with ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, chunks, None)
