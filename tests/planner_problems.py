@@ -17,11 +17,12 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
             count = min(int(g.integers(1, 4)), total)
             knots = np.append(0, np.sort(g.choice(np.arange(1, total + 1), count, replace=False)))
         sizes = np.append(0.0, np.cumsum(g.uniform(1, 30, len(knots) - 1)))
-        reads = None if g.random() < 0.6 else np.sort(g.uniform(0, 50, own + 1))[::-1].copy()
+        reads, landing = (None if g.random() < 0.6 else np.sort(g.uniform(0, most, own + 1))[::-1].copy()
+                          for most in (50, 20))
         items.append(Item(
             f"t{j}", rows.astype(np.int64), total, 4 * int(g.integers(1, 5)), g.uniform(1, 50), g.uniform(0.5, 2),
             g.uniform(0.2, 2), g.uniform(3, 20), knots.astype(np.int64), sizes, float(g.choice([1.0, 0.7, 0.4])), reads,
-            float(g.choice([0, 0.1])), float(g.choice([0, 3.0])), int(g.choice([0, 16]))))
+            landing, float(g.choice([0, 3.0])), int(g.choice([0, 16]))))
     networks = (g.uniform(1, 100), g.uniform(1, 100)) if g.integers(2) else (0.0, 0.0)
     return Problem(tuple(items), int(g.integers(2, cards + 1)), int(g.integers(60, 400)), int(g.integers(0, 60)),
                    int(g.integers(100, 900)) + int(g.choice([0, 2000])), *networks)
@@ -38,7 +39,8 @@ def split(item, a, h):
     if warm > item.tt_rows[-1]:
         return None
     reads = item.lookups * (steps - h) / steps if item.ssd_reads is None else item.ssd_reads[h]
-    return (item.lookups * a / steps * item.dram_s + reads * item.landing_s + item.bags_s,
+    landing = 0.0 if item.ssd_landing is None else item.ssd_landing[h]
+    return (item.lookups * a / steps * item.dram_s + landing + item.bags_s,
             item.lookups * (h - a) / steps * item.tt_s, reads * item.ssd_s,
             item.rows[a] * item.row_bytes + item.bags_bytes, np.interp(warm, item.tt_rows, item.tt_bytes),
             (item.total_rows - item.rows[h]) * item.row_bytes)

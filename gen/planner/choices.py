@@ -46,7 +46,7 @@ def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> 
         a, h, steps, sums = choice.i_dram, choice.i_hot, item.steps, found[choice.card]
         hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
         reads = item.lookups * ((steps - h) / steps) if item.ssd_reads is None else float(item.ssd_reads[h])
-        dram_s = item.lookups * item.dram_s * (a / steps) + reads * item.landing_s + item.bags_s
+        dram_s = item.lookups * item.dram_s * (a / steps) + float(item.landing[h]) + item.bags_s
         for at, each in enumerate((dram_s, item.lookups * item.tt_s * ((h - a) / steps), reads * item.ssd_s,
                                    hot * item.row_bytes + item.bags_bytes,
                                    float(np.interp(warm, item.tt_rows, item.tt_bytes)),
@@ -81,7 +81,7 @@ class Choices:
             cut[j, : len(at)], count[j] = at, len(at)
             share = np.arange(own) / item.steps
             a_load[j, :own, DRAM_S] = item.lookups * item.dram_s * share + item.bags_s
-            h_load[j, :own, DRAM_S] = item.reads * item.landing_s
+            h_load[j, :own, DRAM_S] = item.landing
             a_load[j, :own, TT_S] = -item.lookups * item.tt_s * share
             h_load[j, :own, TT_S] = item.lookups * item.tt_s * share
             h_load[j, :own, SSD_S] = item.reads * item.ssd_s

@@ -119,7 +119,7 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
             program.row(-np.inf, 0.0, (x_row[k], 1.0), (segment[max(k - 1, 0): k + 1], -1.0))
     # Eq. 28 to 30, 9, 26 and 25.
     dram_s, tt_s = item.lookups * item.dram_s * share, item.lookups * item.tt_s * step / steps
-    landing, ssd_s = item.reads[at] * item.landing_s, item.reads[at] * item.ssd_s
+    landing, ssd_s = item.landing[at], item.reads[at] * item.ssd_s
     dram = rows * item.row_bytes
     quantities = []
     for r, (terms, constant, most) in enumerate((
@@ -139,7 +139,7 @@ def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> 
     networks = problem.bottom_s > 0 or problem.top_s > 0
     program, cards = _Program(), problem.cards
     slow = sum(max(item.lookups * item.dram_s, item.lookups * item.tt_s, item.reads.max() * item.ssd_s)
-               + item.reads.max() * item.landing_s + item.bags_s for item in problem.items)
+               + item.landing.max() + item.bags_s for item in problem.items)
     unit = np.array([max(slow + problem.bottom_s, 1e-30)] * 3
                     + [max(float(each), 1.0) for each in (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)])
     room = np.array([problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes]) / unit[3:]

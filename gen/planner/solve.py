@@ -34,15 +34,16 @@ class Infeasible(ValueError):
 
 @dataclass
 class _Count:
-    """What is known of one number of EMB cards. bound: of the embedding's seconds. best: the least found."""
+    """What is known of one number of EMB cards. bound: of the embedding's seconds. prices: its
+    fall a second and byte more of one card. best: the least found."""
 
     cards: int
     bottom: float
     top: float
     bound: float = 0.0
+    prices: NDArray[np.float64] = field(default_factory=lambda: np.zeros(6))
     best: float = np.inf
     placement: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
-    spent: float = field(default=0.0)
 
     def whole(self, seconds: float) -> float:
         """C of eq. 3 with so many seconds of embedding (eq. 34 to 37)."""
@@ -82,8 +83,10 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
     value = best.whole(best.best)
     bound = min(value, min(each.whole(each.bound) for each in counts) * (1 - SAFE))
     chosen = tuple(TableChoice(*map(int, each)) for each in zip(*best.placement, strict=True))
-    return Placement(value, bound, chosen, loads(problem.items, chosen, best.cards),
-                     problem.cards - best.cards)
+    # Memory brings nothing where the bottom network is what takes the time.
+    prices = best.prices[3:] * best.cards * (best.bound > best.bottom)
+    return Placement(value, bound, chosen, loads(problem.items, chosen, best.cards), problem.cards - best.cards,
+                     (float(prices[0]), float(prices[1]), float(prices[2])))
 
 
 def _each_fits(problem: Problem, choices: Choices) -> None:
@@ -116,7 +119,7 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: float,
         each = _Count(cards, problem.bottom_s / max(others, 1), problem.top_s / max(others, 1))
         found = min((other.whole(other.bound) for other in counts), default=np.inf)
         relaxed = master.seconds(cards, until=until)
-        each.bound = max(relaxed.bound, 0.0)
+        each.bound, each.prices = max(relaxed.bound, 0.0), relaxed.prices
         if each.whole(each.bound) < found:
             each.bound = max(each.bound, _crowded(cards, master, relaxed.prices, until))
         tell(f"{cards} EMB cards: at least {each.whole(each.bound):.4g} s, of them {each.bound:.4g} s of embedding"
