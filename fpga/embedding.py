@@ -35,24 +35,25 @@ TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
 class EmbeddingBags(OnCard):
     """Tables on a card.
 
-    tables: names differ. card: "sim" opens the simulated one, "xrt" a real one, else an open card whose core is that
-    of `preset`, which is then not closed here. preset: a name or path, or the core's configuration itself.
-    page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's drive, where
-    the SSD's pages are written and read from [the host's memory plays the drive]. cache_rows: rows of card memory, by
-    table, that hold its hottest SSD rows. timeout_cycles: of a row's landing. limit_cycles: of a run. options: for
-    fpga.card.open.
+    tables: names differ; or images that were made of them, with their own page_bytes and cache_rows. card: "sim" opens
+    the simulated one, "xrt" a real one, else an open card whose core is that of `preset`, which is then not closed
+    here. preset: a name or path, or the core's configuration itself. page_bytes: of the SSD. ring_bytes: where its
+    pages land, a power of two. ssd: a file on the card's drive, where the SSD's pages are written and read from [the
+    host's memory plays the drive]. cache_rows: rows of card memory, by table, that hold its hottest SSD rows.
+    timeout_cycles: of a row's landing. limit_cycles: of a run. options: for fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
     `program` what was run.
     Raises      ValueError: tables that do not fit the core; CardError: a card that cannot hold them
     """
 
-    def __init__(self, tables: Sequence[Table], *, card: "str | Card" = "sim", preset: Any = "smartssd",
+    def __init__(self, tables: Sequence[Table] | CardImages, *, card: "str | Card" = "sim", preset: Any = "smartssd",
                  page_bytes: int = 4096, ring_bytes: int = 1 << 20, ssd: "str | Path | None" = None,
                  cache_rows: Mapping[str, int] | None = None, timeout_cycles: int = TIMEOUT_CYCLES,
                  limit_cycles: int = LIMIT_CYCLES, **options: Any):
         config = load(preset).cores["emb"] if isinstance(preset, str) else preset
-        self.images = CardImages(tables, config, page_bytes, dict(cache_rows or {}))
+        self.images = tables if isinstance(tables, CardImages) else CardImages(tables, config, page_bytes,
+                                                                               dict(cache_rows or {}))
         beat = 4 * self.images.words
         self.compiler = Compiler(self.images, ring_beats=ring_bytes // beat if len(self.images.pages) else 0)
         self._pages: NDArray[np.uint32] | Path = self.images.pages if ssd is None else _stored(self.images, Path(ssd))

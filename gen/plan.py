@@ -127,13 +127,17 @@ class Plan:
         """With one batch after the other."""
         return self.model.batch / self.seconds if self.seconds else 0.0
 
+    def data(self) -> bytes:
+        """Of plan.json."""
+        return seal(KIND, VERSION, _plain(asdict(self)))
+
     def save(self, folder: "str | Path") -> Path:
         """Writes plan.json into a folder, whole or not at all; returns its path."""
         path = Path(folder) / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         half = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            half.write_bytes(seal(KIND, VERSION, _plain(asdict(self))))
+            half.write_bytes(self.data())
             os.replace(half, path)
         finally:
             half.unlink(missing_ok=True)

@@ -1,0 +1,218 @@
+"""Bundles: all that the cards of a plan need, in one checked folder (gen.members).
+
+    manifest.json                         what is here, card by card, and the digest of every member
+    plan.json, preset.toml                the plan; the preset of the cores, under its own name
+    tables/K.words.npy                    (rows,) uint32, the remapped word of each row of the plan's table K
+    tables/K.ids.npy                      (n,) uint64 ascending, where the table's ids are a vocabulary
+    tables/K.core1.npy ..                 its tensor train (R, I, J, R')
+    cardN/rows.npy, pages.npy, load.npy   images of EMB card N: card memory, SSD, tensor-train load
+    network/bottom1.weights.npy, .bias.npy ..   layers of the networks that the MLP cards run
+
+`write` makes one from a plan, the profile of its log and a model's parameters.            Source: SCRec §III.D
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen import config
+from gen.device import Device
+from gen.members import Folder, Writer
+from gen.network import Layer, Network
+from gen.plan import FILE, Plan, PlanTable
+from gen.profile import Profile
+from gen.recommender import TableSpec
+from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts
+from gen.tables import CardImages, Rows, Table
+from gen.weights import Weights
+from golden import tt
+
+__all__ = ["VERSION", "Bundle", "train_rows", "write"]
+
+KIND, VERSION = "bundle", 1
+BLOCK = 1 << 14     # rows that are compared at once
+
+
+class Bundle(Folder):
+    """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. weights: where
+    its parameters came from. tables: of each, by name, what the manifest says: number, cores, error, weighted_error.
+
+    Raises      ValueError: no bundle, another version, a member that is missing or has changed
+    """
+
+    def __init__(self, folder: str | Path):
+        super().__init__(folder, KIND, VERSION)
+        self.plan = Plan.load(self.path(FILE))
+        self.preset = self.path(self.content["preset"])
+        self.weights: dict[str, Any] = self.content["weights"]
+        self.tables: dict[str, dict[str, Any]] = self.content["tables"]
+
+    @property
+    def emb_cards(self) -> tuple[int, ...]:
+        """Numbers of the EMB cards that have tables."""
+        return tuple(sorted({table.card for table in self.plan.tables.values()}))
+
+    def words(self, table: str) -> NDArray[np.uint32]:
+        return self.array(f"tables/{self.tables[table]['number']}.words.npy")
+
+    def vocabulary(self, table: str) -> NDArray[np.uint64] | None:
+        """The ids that the profile has counted, where they make the table's rows."""
+        name = f"tables/{self.tables[table]['number']}.ids.npy"
+        return self.array(name) if name in self else None
+
+    def remap(self, table: str) -> Remap:
+        """From the log's ids to words."""
+        return Remap(self.plan.model.tables[table], self.words(table), self.vocabulary(table))
+
+    def images(self, card: int) -> CardImages:
+        """Of an EMB card, those of memory and SSD mapped from the folder."""
+        tables = []
+        for name, told in self.tables.items():
+            of_plan = self.plan.tables[name]
+            if of_plan.card == card:
+                dim = self.plan.model.tables[name].dim
+                cores = [self.array(f"tables/{told['number']}.core{k}.npy") for k in range(1, told["cores"] + 1)]
+                tables.append(Table(name, dim, self.words(name), Rows(of_plan.dram_rows, dim),
+                                    Rows(of_plan.ssd_rows, dim), tuple(cores)))
+        return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
+                          stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
+
+    def network(self) -> Network | None:
+        """What the MLP cards run."""
+        model = self.plan.model.network
+        if model is None:
+            return None
+        parts: dict[str, list[Layer]] = {"bottom": [], "top": []}
+        for part, count in (("bottom", len(model.bottom) - 1), ("top", len(model.top))):
+            for k in range(1, count + 1):
+                is_last = k == count and (part == "top" or not model.top)
+                bias = f"network/{part}{k}.bias.npy"
+                parts[part].append(Layer(self.array(f"network/{part}{k}.weights.npy"),
+                                         self.array(bias) if bias in self else None,
+                                         model.last if is_last else model.hidden))
+        return Network(parts["bottom"], model.interaction, model.features, model.dim, parts["top"])
+
+
+def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *, preset: str | Path | None = None,
+          say: Callable[[str], None] | None = None) -> Bundle:
+    """Makes the bundle of a plan, whole or not at all.
+
+    profile: of the log that was planned for, with ids: which row is how hot. preset: of the cores, default the plan's.
+    say: is told how far every tensor train is from the rows that it stands for.
+    Raises      ValueError: one sentence that names the table and what does not fit
+    """
+    say = say or (lambda text: None)
+    source = config.read("preset", preset or plan.preset, config.FOLDER)[0]
+    cores = config.load(source).cores
+    for kind in {card.kind for card in plan.cards}:
+        if kind not in cores:
+            raise ValueError(f"preset {source.name} describes no {kind} core, which the plan needs")
+    with Writer(folder, KIND, VERSION) as writer:
+        writer.file(FILE, plan.data())
+        writer.file(source.name, source.read_bytes())
+        tables: dict[str, dict[str, Any]] = {}
+        by_card: dict[int, list[Table]] = {}
+        for number, (name, of_plan) in enumerate(plan.tables.items()):
+            if name not in profile.tables:
+                raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
+            spec = plan.model.tables[name]
+            counts = row_counts(spec, profile.tables[name])
+            table, told = _table(spec, of_plan, counts, weights)
+            writer.array(f"tables/{number}.words.npy", table.placement)
+            if spec.ids == "vocabulary":
+                writer.array(f"tables/{number}.ids.npy", np.asarray(profile.tables[name].ids))
+            for k, core in enumerate(table.cores, 1):
+                writer.array(f"tables/{number}.core{k}.npy", core)
+            tables[name] = {"number": number, "cores": len(table.cores), **told}
+            by_card.setdefault(of_plan.card, []).append(table)
+            if table.cores:
+                say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
+                    f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
+        memory = Device.load(plan.device).memory.bytes
+        for card, those in sorted(by_card.items()):
+            try:
+                images = CardImages(those, cores["emb"], plan.page_bytes, room=_room(writer, card))
+            except ValueError as error:
+                raise ValueError(f"card {card}: {error}") from None
+            if images.rows.nbytes + plan.ring_bytes > memory:
+                raise ValueError(f"card {card}: its rows take {images.rows.nbytes:,} bytes of card memory and the ring "
+                                 f"{plan.ring_bytes:,}; {plan.device} has {memory:,}")
+            writer.array(f"card{card}/load.npy", images.load)
+        if plan.model.network is not None:
+            for name, layer in weights.network(plan.model.network).layers():
+                part = "network/" + name.replace(" ", "")
+                writer.array(f"{part}.weights.npy", layer.weights)
+                if layer.bias is not None:
+                    writer.array(f"{part}.bias.npy", layer.bias)
+        writer.finish({"preset": source.name, "weights": weights.about, "tables": tables})
+    return Bundle(folder)
+
+
+def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],
+           weights: Weights) -> tuple[Table, dict[str, Any]]:
+    """The table with its placement, its rows made when they are asked for; and what there is to say of its train."""
+    where = f"table {spec.name}"
+    if plan.dram_rows + plan.tt_rows + plan.ssd_rows != spec.rows:
+        raise ValueError(f"{where}: the plan places {plan.dram_rows + plan.tt_rows + plan.ssd_rows} rows, the model "
+                         f"has {spec.rows}")
+    order = by_heat(counts)
+    parts = np.split(order, [plan.dram_rows, plan.dram_rows + plan.tt_rows])
+    device = np.empty(spec.rows, np.uint8)
+    for place, part in zip((DRAM, TT, SSD), parts, strict=True):
+        device[part] = place
+    cores: Sequence[NDArray[np.float32]] = ()
+    tt_row, told = None, {"form": "no", "error": 0.0, "weighted_error": 0.0}
+    if plan.tt_rows:
+        cores, tt_row, form = weights.cores(spec), weights.tt_row(spec), "trained"
+        if not cores:
+            cores, tt_row, form = tt.decompose(weights.rows(spec, parts[TT]), plan.row_modes, plan.column_modes,
+                                               plan.ranks), None, "decomposed"
+        if tt_row is not None and (tt_row[parts[TT]] < 0).any():
+            row = int(parts[TT][np.argmax(tt_row[parts[TT]] < 0)])
+            raise ValueError(f"{where}: the plan puts row {row} on the tensor train, tt_row_{spec.name} says that it "
+                             "is none of it; train the table with the plan's tiers")
+    placement = numbered(device, order, tt_row)
+    table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),
+                  tuple(cores))
+    if cores:
+        numbers = placement[parts[TT]] & np.uint32((1 << 30) - 1)
+        plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])
+        told = {"form": form, "error": plain, "weighted_error": weighted}
+    return table, told
+
+
+def _room(writer: Writer, card: int) -> Callable[[str, tuple[int, int]], NDArray[np.uint32]]:
+    return lambda name, shape: writer.room(f"card{card}/{name}.npy", shape)
+
+
+def train_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArray[np.float64]:
+    """Rows of a tensor train, multiplied out in float64."""
+    found = np.ones((len(numbers), 1, 1))
+    for core, part in zip(cores, np.unravel_index(numbers.astype(np.int64), [core.shape[1] for core in cores]),
+                          strict=True):
+        slices = core[:, part].transpose(1, 0, 2, 3).astype(np.float64)
+        found = found @ slices.reshape(len(numbers), core.shape[0], -1)
+        found = found.reshape(len(numbers), -1, core.shape[3])
+    return found[:, :, 0]
+
+
+def _rows(spec: TableSpec, weights: Weights, numbers: NDArray[np.int64]) -> Rows:
+    return Rows(len(numbers), spec.dim, lambda part: weights.rows(spec, numbers[part]))
+
+
+def _errors(spec: TableSpec, weights: Weights, rows: NDArray[np.int64], cores: Sequence[NDArray[np.float32]],
+            numbers: NDArray[np.uint32], counts: NDArray[np.int64]) -> tuple[float, float]:
+    """Distance of a train's rows from those that they stand for, over the size of these: all rows alike, and all
+    accesses alike."""
+    far, own = np.zeros(2), np.zeros(2)
+    for start in range(0, len(rows), BLOCK):
+        part = slice(start, start + BLOCK)
+        dense = weights.rows(spec, rows[part]).astype(np.float64)
+        for total, words in ((far, dense - train_rows(cores, numbers[part])), (own, dense)):
+            squares = (words**2).sum(axis=1)
+            total += squares.sum(), squares @ counts[part]
+    plain, weighted = np.sqrt(np.divide(far, own, out=np.zeros(2), where=own > 0))
+    return float(plain), float(weighted)

@@ -1,0 +1,161 @@
+"""Folders of arrays and files that are written whole and checked when they are opened.
+
+A manifest names every member with its SHA-256 and, of an array, dtype and shape; it carries a digest of itself.
+Arrays are plain .npy files without pickled objects, mapped into memory when they are asked for.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from gen.sealed import seal, unseal
+
+__all__ = ["MANIFEST", "Folder", "Writer"]
+
+MANIFEST = "manifest.json"
+MEMBER = re.compile(r"[A-Za-z0-9_\-]+(/[A-Za-z0-9_\-]+)?(\.[A-Za-z0-9_\-]+)*\.(npy|json|toml)")
+PART = 1 << 22
+
+
+class Writer:
+    """A folder that is being written, beside the place where it will be; `with` puts it there at the end, or leaves
+    nothing where an error ends it. One that was there before is replaced; anything else is not.
+
+    kind, version: of what it holds.
+    Raises      ValueError: the folder holds something else
+    """
+
+    def __init__(self, folder: str | Path, kind: str, version: int):
+        self.folder, self.kind, self.version = Path(folder), kind, version
+        if self.folder.exists() and not _replaceable(self.folder, kind):
+            raise ValueError(f"{self.folder} holds something else than a {kind}; name a folder that does not exist")
+        self._half = self.folder.with_name(f".{self.folder.name}.{os.getpid()}")
+        self._maps: list[np.memmap] = []
+
+    def __enter__(self) -> Self:
+        self._half.mkdir(parents=True)
+        return self
+
+    def room(self, name: str, shape: tuple[int, ...], dtype: Any = np.uint32) -> NDArray:
+        """A member of zeros that is filled in place."""
+        found: np.memmap = open_memmap(self._path(name), "w+", dtype, shape)
+        self._maps.append(found)
+        return found
+
+    def array(self, name: str, values: NDArray) -> str:
+        """Writes an array; returns its name."""
+        np.save(self._path(name), np.ascontiguousarray(values), allow_pickle=False)
+        return name
+
+    def file(self, name: str, data: bytes) -> str:
+        """Writes a file; returns its name."""
+        self._path(name).write_bytes(data)
+        return name
+
+    def finish(self, content: Mapping[str, Any]) -> None:
+        """Writes the manifest: what the folder is, and the digests of its members."""
+        for part in self._maps:
+            part.flush()
+        self._maps.clear()
+        members = {}
+        for path in sorted(path for path in self._half.rglob("*") if path.is_file()):
+            name = path.relative_to(self._half).as_posix()
+            members[name] = {"sha256": _digest(path), **_form(path)}
+        (self._half / MANIFEST).write_bytes(seal(self.kind, self.version, {**content, "members": members}))
+
+    def _path(self, name: str) -> Path:
+        assert MEMBER.fullmatch(name), name
+        path = self._half / name
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def __exit__(self, kind: object, *reason: object) -> None:
+        self._maps.clear()
+        if kind is None:
+            old = self._half.with_name(f"{self._half.name}.old")
+            if self.folder.exists():
+                os.replace(self.folder, old)
+            os.replace(self._half, self.folder)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            shutil.rmtree(self._half, ignore_errors=True)
+
+
+class Folder:
+    """A folder that has been written. content: of its manifest. All members are read once, so that what is opened is
+    what was written.
+
+    Raises      ValueError: nothing of this kind, another version, a member that is missing or has changed
+    """
+
+    def __init__(self, folder: str | Path, kind: str, version: int):
+        self.folder = Path(folder)
+        try:
+            data = (self.folder / MANIFEST).read_bytes()
+        except OSError:
+            raise ValueError(f"{self.folder} is no {kind}: it has no {MANIFEST}") from None
+        self.content = unseal(kind, version, data, str(self.folder / MANIFEST))
+        self.members: dict[str, dict[str, Any]] = self.content["members"]
+        for name, told in self.members.items():
+            path = self.folder / name
+            if not MEMBER.fullmatch(name):
+                raise ValueError(f"{self.folder / MANIFEST} names a member {name!r}, which no {kind} has")
+            if not path.is_file():
+                raise ValueError(f"{self.folder} lacks its member {name}")
+            if _digest(path) != told["sha256"]:
+                raise ValueError(f"{path} is damaged: it does not have the SHA-256 that the manifest names")
+            if path.suffix == ".npy" and _form(path) != {key: told[key] for key in ("dtype", "shape")}:
+                raise ValueError(f"{path} is not the array that the manifest describes")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.members
+
+    def array(self, name: str) -> NDArray:
+        """A member, mapped into memory to be read."""
+        return np.load(self.path(name), mmap_mode="r", allow_pickle=False)
+
+    def path(self, name: str) -> Path:
+        """Of a member. Raises ValueError: there is none of that name"""
+        if name not in self.members:
+            raise ValueError(f"{self.folder} has no member {name}")
+        return self.folder / name
+
+
+def _replaceable(folder: Path, kind: str) -> bool:
+    """Whether a folder holds one of this kind, damaged or not, or nothing."""
+    if not folder.is_dir():
+        return False
+    try:
+        return json.loads((folder / MANIFEST).read_bytes())["kind"] == kind
+    except FileNotFoundError:
+        return not any(folder.iterdir())
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(PART):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _form(path: Path) -> dict[str, Any]:
+    """dtype and shape of an array; nothing of other files."""
+    if path.suffix != ".npy":
+        return {}
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        raise ValueError(f"{path} is no array") from None
+    return {"dtype": found.dtype.str, "shape": list(found.shape)}
