@@ -133,8 +133,9 @@ class Cards:
 @dataclass(eq=False)
 class Served:
     """A log that went through the cards. expected: cycles of each card for as many samples, by the plan. rows: of each
-    table, looked up in card memory, tensor train and SSD. distance: of each table's pooled vectors from those of its dense rows, over
-    the size of these (None: the dense rows are not known). different: the first word that is not the oracle's."""
+    table, looked up in card memory, tensor train and SSD. distance: of each table's pooled vectors from those of its
+    dense rows, over the size of these (None: the dense rows are not known). different: the first word that is not the
+    oracle's."""
 
     samples: int = 0
     batches: int = 0

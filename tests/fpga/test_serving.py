@@ -1,0 +1,190 @@
+"""fpga.serving: a bundle's cards on a log, against dictionaries and loops; with oracles for cores, and simulated."""
+
+import numpy as np
+import pytest
+
+import fpga.embedding
+import fpga.network
+from fpga.card import Device
+from fpga.serving import Cards, batches, dense_of, lines, serve
+from gen.bundle import train_rows, write
+from gen.config import load
+from gen.logs import Chunk, of_arrays
+from gen.weights import SeededWeights
+from golden.emb import Emb
+from tests import bundles as make
+from tests import emb_card, mlp_card, mlp_sizes
+
+QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
+    "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return make.log()
+
+
+@pytest.fixture(scope="module")
+def made(log, tmp_path_factory):
+    return write(tmp_path_factory.mktemp("bundle") / "small", make.plan(), make.profile(log), SeededWeights(3))
+
+
+class Opened:
+    """Cards whose cores are oracles, in the order in which they are opened. wrong: the number of the one whose results
+    have a flipped bit."""
+
+    def __init__(self, made):
+        self.cards, self.wrong, self._left, self._made = [], None, list(made.emb_cards), made
+
+    def emb(self, kind, **options):
+        images = self._made.images(self._left.pop(0))
+        unit = images.config.tt
+        return self._add(emb_card.OracleCard(Emb(
+            words=images.words, row_beats_max=images.row_beats_max, tables=images.cores, grid_log2=unit.grid_log2,
+            index_bits=unit.index_bits)))
+
+    def mlp(self, kind, **options):
+        return self._add(mlp_card.OracleCard(mlp_sizes.core(load("tiny").cores["mlp"])))
+
+    def _add(self, card):
+        if self.wrong == len(self.cards):
+            honest = card.read
+
+            def read(buffer, *arguments):
+                found = honest(buffer, *arguments)
+                if buffer.name == "outputs":
+                    found[0] ^= 1
+                return found
+
+            card.read = read
+        self.cards.append(card)
+        return card
+
+
+@pytest.fixture
+def oracles(made, monkeypatch):
+    opened = Opened(made)
+    monkeypatch.setattr(fpga.embedding, "open_card", opened.emb)
+    monkeypatch.setattr(fpga.network, "open_card", opened.mlp)
+    return opened
+
+
+def by_hand(bundle, chunk, name, dense):
+    """Pooled vectors of a table by its ids: from the dense rows, or with the train's rows where the plan has them."""
+    spec = bundle.plan.model.tables[name]
+    weights, known = SeededWeights(3), make.profile(make.log()).tables[name].ids.tolist()
+    cores = [bundle.array(f"tables/0.core{k}.npy") for k in (1, 2, 3)] if name == "user/id" else ()
+    offsets = chunk.offsets.get(name, np.arange(chunk.samples + 1))
+    out = np.zeros((chunk.samples, spec.dim))
+    for k in range(chunk.samples):
+        rows = []
+        for key in chunk.ids[name][offsets[k]:offsets[k + 1]].tolist():
+            row = {"index": key, "modulo": key % spec.rows,
+                   "vocabulary": known.index(key) if key in known else spec.rows - 1}[spec.ids]
+            word = int(bundle.words(name)[row])
+            rows.append(train_rows(cores, np.array([word & (1 << 30) - 1]))[0] if word >> 30 == 1 and not dense
+                        else weights.rows(spec, np.array([row]))[0].astype(np.float64))
+        if rows:
+            out[k] = {"sum": np.sum, "mean": np.mean, "max": np.max}[spec.mode](rows, axis=0)
+    return out
+
+
+def test_vectors_and_predictions(made, log, oracles):
+    (chunk,) = batches(log, 70, 100)
+    chunk.ids["user/id"][:5] = [1, 2, 3, 4, 5]      # nobody has counted these
+    with Cards(made) as cards:
+        done = cards.infer(chunk, chunk.values["dense"])
+        assert done.samples == 70 and set(done.cycles) == {0, 1, 2, 3} and len(oracles.cards) == 4
+    assert all(card.closed for card in oracles.cards)
+    for name in make.SPLIT:
+        np.testing.assert_allclose(done.vectors[name], by_hand(made, chunk, name, dense=False), rtol=1e-5, atol=1e-7)
+        words = made.remap(name)(chunk.ids[name]) >> 30
+        assert done.rows[name].tolist() == [int((words == place).sum()) for place in range(3)]
+    features = np.stack(list(done.vectors.values()), axis=1)
+    np.testing.assert_allclose(done.predictions, made.network()(chunk.values["dense"], features), rtol=1e-4, atol=1e-5)
+
+
+def test_a_log_is_served(made, log, oracles):
+    said = []
+    done = serve(made, log, 100, batch=32, weights=SeededWeights(3), say=said.append)
+    assert (done.samples, done.batches, done.vectors, done.different) == (100, 4, 300, "")
+    assert said[-1] == "100 of 100 samples" and done.predictions.shape == (100, 1)
+    (chunk,) = batches(log, 100, 100)
+    for name in make.SPLIT:
+        dense = by_hand(made, chunk, name, dense=True)
+        wanted = by_hand(made, chunk, name, dense=False)
+        np.testing.assert_allclose(done.distance[name], np.linalg.norm(wanted - dense) / np.linalg.norm(dense),
+                                   rtol=1e-3, atol=1e-6)
+    assert done.distance["user/id"] > 0.1 and done.distance["town"] < 1e-6
+    # The plan is of batches of 64: 2e-5, 1e-6 and 1e-3 s of card 0's memories at 300 MHz, here 100 samples.
+    np.testing.assert_allclose([done.expected[k] for k in range(4)],
+                               np.array([1e-3, 1e-5, 4e-5, 4e-5]) * 300e6 * 100 / 64)
+    told = lines(done, {0: "emb", 1: "emb", 2: "mlp", 3: "mlp"})
+    assert told[0] == "100 samples in 4 batches: 300 pooled vectors, every bit equal to the oracle"
+    assert told[1].startswith("card 0 (emb): 0 cycles, 0.00 us a sample; the plan expects 468,750, measured / expecte")
+    assert len(told) == 5
+
+
+@pytest.mark.parametrize("card", range(4))
+def test_a_wrong_bit_is_seen(made, log, oracles, card):
+    oracles.wrong = card
+    done = serve(made, log, 40, batch=32)
+    assert done.different == f"card {card}, samples 0 on: request 0: 1 vectors differ, the first is 0"
+    assert done.distance is None
+    assert "DIFFERENT from the oracle: card" in lines(done, dict.fromkeys(range(4), "emb"))[0]
+
+
+def test_batches_of_a_log_are_its_samples():
+    log = make.log(50)
+    (whole,) = log.chunks(100)
+    for batch, samples in ((7, 50), (50, 50), (100, 23), (1, 3)):
+        parts = list(batches(log, samples, batch))
+        assert [part.samples for part in parts[:-1]] == [batch] * (len(parts) - 1)
+        assert sum(part.samples for part in parts) == samples
+        for name, ids in whole.ids.items():
+            end = whole.offsets[name][samples] if name in whole.offsets else samples
+            assert np.array_equal(np.concatenate([part.ids[name] for part in parts]), ids[:end])
+        lengths = np.concatenate([np.diff(part.offsets["genre"]) for part in parts])
+        assert np.array_equal(lengths, np.diff(whole.offsets["genre"])[:samples])
+        assert all(part.offsets["genre"][0] == 0 for part in parts)
+    assert list(batches(log, 0, 5)) == []
+
+
+def test_dense_features():
+    ids = {"a": np.zeros(2, np.uint64)}
+    assert dense_of(Chunk(0, 2, ids, {}, {"dense": np.ones((2, 3)), "I01": np.ones(2)}), 3)[1] == ""
+    found, note = dense_of(Chunk(0, 2, ids, {}, {"I02": np.array([3, -4]), "I01": np.array([np.nan, 7]),
+                                                 "label": np.ones(2)}), 2)
+    np.testing.assert_allclose(found, [[0, np.log(4)], [np.log(8), 0]], rtol=1e-6)
+    assert found.dtype == np.float32 and note == ""
+    found, note = dense_of(Chunk(0, 2, ids), 5)
+    assert not found.any() and found.shape == (2, 5)
+    assert note == "the log has no dense features: the network's 5 are zeros"
+    with pytest.raises(ValueError, match="the log has 1 dense features, the network takes 2"):
+        dense_of(Chunk(0, 2, ids, {}, {"dense": np.ones(2)}), 2)
+
+
+def test_logs_that_do_not_fit(made, oracles):
+    with pytest.raises(ValueError, match="the log has no table 'genre'; it has user/id"):
+        serve(made, of_arrays({"user/id": [1, 2]}, source="b"), 2)
+    assert all(card.closed for card in oracles.cards)
+
+
+def test_ids_past_the_rows(made, oracles):
+    log = of_arrays({"user/id": [1, 2], "genre": [1, 2], "town": [3, 57]}, source="b")
+    with pytest.raises(ValueError, match=r"table town: the id 57 \(number 1\) is past the table's 57 rows"):
+        serve(made, log, 2)
+
+
+def test_an_empty_log(made, oracles):
+    log = of_arrays({"user/id": [], "genre": [], "town": []}, source="b")
+    with pytest.raises(ValueError, match="b has no samples"):
+        serve(made, log, 2)
+
+
+def test_simulated_cards(made, log):
+    """Every core Verilated, of two EMB and two MLP cards."""
+    done = serve(made, log, 64, weights=SeededWeights(3), device=QUICK, memory="ideal", limit_cycles=500_000)
+    assert done.different == "" and done.samples == 64 and done.batches == 1
+    assert all(done.cycles[card] > 100 for card in range(4))
+    assert done.distance["genre"] < 1e-6 and done.distance["town"] < 1e-6
