@@ -6,7 +6,7 @@ import numpy as np
 
 from fpga.card import memory
 from gen import config
-from gen.costs import BEAT_BYTES, Costs
+from gen.costs import LINE_BYTES, Costs
 from gen.device import Device
 
 __all__ = ["RING_BYTES", "measure"]
@@ -17,16 +17,16 @@ ROWS, STREAM, PAGES = 6000, 500, 4000
 RESERVE_BYTES = 1 << 24
 
 
-def measure(device: "Device | str", preset: str = "smartssd", *, row_bytes: Iterable[int], page_bytes: int = 4096,
+def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int], page_bytes: int = 4096,
             ring_bytes: int = RING_BYTES) -> Costs:
-    """The costs of a device with rows of these sizes, each a multiple of 64 bytes.
+    """The costs of a device with rows of `dims` words.
 
-    Raises      ValueError: an unknown device or preset, a row or page size that there is not
+    Raises      ValueError: an unknown device or preset, a page size that there is not
     """
     device = Device.load(device)
     config.load(preset)
     read, write, page, landing = _streams(device, page_bytes, ring_bytes)
-    rows = {size // BEAT_BYTES: _row(device, size) for size in sorted(set(row_bytes))}
+    rows = {lines: _row(device, lines * LINE_BYTES) for lines in sorted({-(-4 * dim // LINE_BYTES) for dim in dims})}
     return Costs(device.name, preset, device.kernel_mhz * 1e6, rows, read, write, page, landing, page_bytes,
                  ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
 

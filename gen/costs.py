@@ -18,21 +18,22 @@ from gen.layers import Compiler
 from gen.network import Model, Network
 from gen.profile import Heat
 
-__all__ = ["CORE_SHARE", "Costs", "drive_reads", "network_seconds", "train_seconds"]
+__all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "train_seconds"]
 
 #: Of what the memory model gives for random rows, the share that the EMB core takes at least (91.9 to 97.8 % from
 #: 64 B to 2 KB: the figures emb.dram.ddr4.* of `hotrail bench`).
 CORE_SHARE = 0.92
-BEAT_BYTES = 64
-#: Rows that the TT unit adds up before they leave it as one vector, at most.
-CHUNK_ROWS = 8
+LINE_BYTES = 64
+#: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
+#: the next, rows of other bags in between (golden.tt.cycles: 2.2 to 2.9).
+CHUNK_ROWS, CHUNK_CYCLES = 8, 2.5
 
 
 @dataclass(frozen=True, eq=False)
 class Costs:
     """Of a device with the cores of a preset.
 
-    row_s: seconds a random row of card memory, by its beats of 64 bytes. read_s, write_s: seconds a byte of a stream
+    row_s: seconds a random row of card memory, by its lines of 64 bytes. read_s, write_s: seconds a byte of a stream
     there. page_s: seconds a random page of page_bytes from the drive into the ring; landing_s: of card memory then.
     dram_bytes, ssd_bytes: of a card; ring_bytes: of card memory, where pages land.
     """
@@ -80,14 +81,15 @@ class Costs:
 
     def dram_s(self, row_bytes: int) -> float:
         """Seconds a random row: as the core takes them, a beat a cycle at most."""
-        return max(self.row_s[row_bytes // BEAT_BYTES] / CORE_SHARE, row_bytes / BEAT_BYTES / self.clock_hz)
+        beats = row_bytes // (4 * self._core("emb").words)
+        return max(self.row_s[-(-row_bytes // LINE_BYTES)] / CORE_SHARE, beats / self.clock_hz)
 
 
 def train_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
     """Seconds a row of a tensor train in bags of `pooling` rows: the chain's cycles, or the beats in which a sum of
     rows leaves the unit. Raises ValueError: the unit takes no train of this width and rank."""
     words = 1 << 2 * costs.unit.grid_log2
-    leaving = -(-dim // words) / min(max(pooling, 1.0), CHUNK_ROWS)
+    leaving = max(-(-dim // words), CHUNK_CYCLES) / min(max(pooling, 1.0), CHUNK_ROWS)
     return max(search.cycles_of(dim, rank, config=costs.unit), leaving) / costs.clock_hz
 
 
@@ -110,16 +112,17 @@ def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: 
     """(len(cuts),) pages that a batch is expected to bring from the drive where the rows from rank cuts[i] on lie
     there by heat, page_rows a page: accesses that fall on a page which is still in the ring share it.
 
-    The compiler finds a page again as long as it is one of the last quarter of the ring (gen.compile). t accesses
-    touch D(t) = sum over pages of 1 - (1 - q)^t different ones, q a page's share of the accesses; as many accesses as
-    fill that quarter are a round, and a batch is rounds one behind the other. Accesses are drawn independently.
+    The compiler finds a page again for a quarter of the ring at least and three quarters at most (gen.compile): half of
+    it is reckoned with. t accesses touch D(t) = sum over pages of 1 - (1 - q)^t different ones, q a page's share of the
+    accesses; as many accesses as fill that half are a round, and a batch is rounds one behind the other. Accesses are
+    drawn independently; in a log that repeats itself there are fewer.
     """
-    window = max(ring_pages // 4, 1)
-    share = np.minimum(page_rows * heat.accesses / max(heat.total, 1), 1.0)
+    if lookups <= 0 or not heat.total:
+        return np.zeros(len(cuts))
+    window = max(ring_pages // 2, 1)
+    share = np.minimum(page_rows * heat.accesses / heat.total, 1.0)
     edges = np.concatenate([[0], np.cumsum(heat.rows)])
-    rounds = np.geomspace(1, max(lookups, 1.0), 25)
-    if lookups < 1:
-        rounds = np.array([max(lookups, 0.0)])
+    rounds = np.geomspace(min(lookups, 1.0), lookups, 25)
     touched = np.empty((len(rounds), len(cuts)))
     for at, number in enumerate(rounds):
         with np.errstate(divide="ignore"):

@@ -1,0 +1,79 @@
+"""From a log to a plan on disk: profile, costs of the device, placement."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fpga.costs import measure
+from gen.plan import PROFILE, Plan
+from gen.planner.assume import model_of
+from gen.planner.planning import make
+from gen.profile import Profile
+from gen.profiling.sources import profile_of
+from gen.recommender import Recommender
+
+__all__ = ["Options", "run"]
+
+BATCH = 2048
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the command has them. log: see gen.profiling.sources; model: a path, None: assumed of the log."""
+
+    log: str
+    model: Path | None = None
+    device: str = "smartssd"
+    preset: str = "smartssd"
+    cards: int = 8
+    levels: int = 3
+    rank: int = 4
+    hot_share: float | None = None
+    dim: int = 64
+    batch: int | None = None
+    sample: float = 1.0
+    gap: float = 0.01
+    seconds: float = 60.0
+    explain: bool = True
+
+
+def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
+        progress: Callable[[int, int], None] | None = None) -> tuple[Plan, Profile]:
+    """Writes profile.npz and plan.json into `folder`, each whole or not at all.
+
+    Raises      ValueError: what is missing or does not fit, in one sentence
+    """
+    notes: tuple[str, ...] = ()
+    model = Recommender.load(options.model) if options.model else None
+    profile = profile_of(options.log, sample=options.sample, progress=progress)
+    say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
+        f"{sum(table.heat.total for table in profile.tables.values()):,} accesses to "
+        f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")
+    if model is None:
+        model, notes = model_of(profile, options.dim, options.batch or BATCH)
+    elif options.batch:
+        model = replace(model, batch=options.batch)
+    costs = measure(options.device, options.preset, dims={spec.dim for spec in model.tables.values()})
+    made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
+                hot_share=options.hot_share, gap=options.gap, seconds=options.seconds, explain=options.explain,
+                say=lambda line: say(f"search     {line}"))
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = _saved(profile, folder / PROFILE)
+    made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest)
+    made.save(folder)
+    return made, profile
+
+
+def _saved(profile: Profile, path: Path) -> str:
+    """Writes the profile; the SHA-256 of the file."""
+    half = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        profile.save(half)
+        with half.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.replace(half, path)
+    finally:
+        half.unlink(missing_ok=True)
+    return digest

@@ -1,0 +1,29 @@
+"""The model that a log seems to be of, where none is given."""
+
+from gen.profile import Profile
+from gen.recommender import Recommender, TableSpec
+
+__all__ = ["model_of"]
+
+SPARSE = 4      # ids up to so many times those accessed are rows themselves
+
+
+def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple[str, ...]]:
+    """A model of the profile's tables without a network, and sentences that say what was assumed."""
+    tables, known = {}, []
+    for name, table in profile.tables.items():
+        rows, ids = max(table.rows, 1), "index"
+        if table.ids is not None and len(table.ids):
+            last = int(table.ids[-1]) + 1
+            if last > SPARSE * len(table.ids) + 1024:
+                rows, ids = len(table.ids), "vocabulary"
+                known.append(name)
+            else:
+                rows = max(rows, last)
+        tables[name] = TableSpec(name, rows, dim, ids)
+    notes = [f"no model was given: {len(tables)} tables with the rows that the log has, of {dim} words, without a "
+             f"network, in batches of {batch:,} samples"]
+    if known:
+        notes.append(f"ids are numbered as they ascend, others share the last row, in {', '.join(known[:8])}"
+                     + (f" and {len(known) - 8} more" if len(known) > 8 else ""))
+    return Recommender("log", profile.source, tables, None, batch), tuple(notes)

@@ -1,0 +1,121 @@
+"""From a model, a profile and costs to the plan that is handed on, with what explains it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gen.compress import search
+from gen.costs import Costs
+from gen.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier
+from gen.planner.build import build
+from gen.planner.choices import with_levels
+from gen.planner.problem import Item, Placement, Problem, TableChoice
+from gen.planner.solve import Infeasible, solve
+from gen.profile import Profile
+from gen.recommender import Recommender
+
+__all__ = ["make"]
+
+MEGABYTE = 1e6
+FULL = 0.99         # of a memory
+NAMES = {"dram": "card memory", "tt": "tensor train", "ssd": "SSD"}
+
+Say = Callable[[str], None]
+
+
+def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
+         hot_share: float | None = None, gap: float = 0.01, seconds: float = 60.0, explain: bool = True,
+         say: Say | None = None) -> Plan:
+    """The plan of `cards` cards.
+
+    rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: card memory too, 3: all. hot_share:
+    see gen.planner.build. gap, seconds: where the search for each placement may end. explain: fewer memories and more
+    of each memory are tried too. say: is told what goes on.
+    Raises      ValueError: what does not fit, in one sentence
+    """
+    say = say or (lambda _: None)
+    built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share)
+    whole = built.problem
+
+    def solved(problem: Problem, what: str) -> Placement:
+        begin = time.monotonic()
+        found = solve(problem, gap=gap, seconds=seconds)
+        say(f"{what}: {_time(found.seconds)} a batch, at most {found.gap:.2%} above the best there is, "
+            f"found in {time.monotonic() - begin:.1f} s")
+        return found
+
+    problem = with_levels(whole, levels)
+    best = solved(problem, f"{cards} cards, {_levels(levels)}")
+    ablation, what_if = {levels: (best.seconds, best.bound)}, {}
+    if explain:
+        for fewer in range(levels - 1, 0, -1):
+            try:
+                less = solved(with_levels(whole, fewer), f"{cards} cards, {_levels(fewer)}")
+                ablation[fewer] = less.seconds, less.bound
+            except Infeasible as reason:
+                say(f"{_levels(fewer)}: {reason}")
+        more = solved(replace(problem, cards=cards + 1), "one card more")
+        what_if["one card more"] = more.seconds, more.bound
+        for name, price in zip(MEMORIES, best.prices, strict=True):
+            if name != "tt" or levels == 3:
+                what_if[f"1 MB more of {NAMES[name]} on every EMB card"] = (best.seconds - price * MEGABYTE,
+                                                                            best.bound - price * MEGABYTE)
+    tables = [_table(item, choice, costs, model.tables[item.name].dim, rank)
+              for item, choice in zip(problem.items, best.tables, strict=True)]
+    used = _cards(problem, tables, best)
+    return Plan(
+        model, costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
+        {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
+        {table.name: table for table in tables}, used, problem.bottom_s, problem.top_s, best.seconds, best.bound,
+        levels, ablation, what_if, built.notes, profile.source)
+
+
+def _table(item: Item, choice: TableChoice, costs: Costs, dim: int, rank: int) -> PlanTable:
+    """What the steps mean in rows, bytes and seconds."""
+    a, h = choice.i_dram, choice.i_hot
+    hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
+    to_dram, to_tt = (item.lookups * part / item.steps for part in (a, h - a))
+    cold = item.total_rows - hot - warm
+    reads = float(item.reads[h])
+    shape = search.best(warm, dim, rank=rank, config=costs.unit) if warm else None
+    return PlanTable(
+        item.name, choice.card,
+        Tier(hot, hot * item.row_bytes + item.bags_bytes, to_dram,
+             item.bags_s + to_dram * item.dram_s + float(item.landing[h])),
+        Tier(warm, 4 * shape.words, to_tt, to_tt * item.tt_s) if shape else Tier(),
+        Tier(cold, cold * item.row_bytes, item.lookups - to_dram - to_tt, reads * item.ssd_s),
+        *((shape.modes, shape.columns, shape.ranks) if shape else ()))
+
+
+def _cards(problem: Problem, tables: Sequence[PlanTable], best: Placement) -> tuple[PlanCard, ...]:
+    """EMB cards with the sums of their tables, then MLP cards."""
+    found = []
+    room = {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes}
+    for number, emb in enumerate(best.emb):
+        mine = [table for table in tables if table.card == number]
+        tiers = {name: _sum([getattr(table, name) for table in mine]) for name in MEMORIES}
+        # Of a train's share of the unit the scarcest of its memories counts.
+        filled = {"dram": emb.dram_bytes, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}
+        slowest = max(MEMORIES, key=lambda name: tiers[name].seconds)
+        found.append(PlanCard(number, "emb", tiers["dram"], tiers["tt"], tiers["ssd"],
+                              binds=slowest if tiers[slowest].seconds else "",
+                              full=tuple(name for name in MEMORIES if filled[name] >= FULL * room[name])))
+    for number in range(len(best.emb), len(best.emb) + best.mlp_cards):
+        bottom, top = problem.bottom_s / best.mlp_cards, problem.top_s / best.mlp_cards
+        found.append(PlanCard(number, "mlp", bottom_s=bottom, top_s=top, binds="bottom" if bottom > top else "top"))
+    return tuple(found)
+
+
+def _sum(tiers: Sequence[Tier]) -> Tier:
+    return Tier(*(sum(getattr(tier, name) for tier in tiers) for name in ("rows", "bytes", "accesses", "seconds")))
+
+
+def _levels(levels: int) -> str:
+    return ("SSD alone", "card memory and SSD", "card memory, tensor trains and SSD")[levels - 1]
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1 or unit == "us":
+            return f"{seconds * scale:,.3g} {unit}"
+    return ""

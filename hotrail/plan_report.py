@@ -1,0 +1,217 @@
+"""What `hotrail plan` prints, and its page with one picture."""
+
+import html
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")  # draws to files on machines without a screen
+import matplotlib.pyplot as plt
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from gen.plan import MEMORIES, Plan, PlanCard, PlanTable
+from gen.profile import Profile
+from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
+
+__all__ = ["progress", "show", "write"]
+
+NAMES = {"dram": "card memory", "tt": "tensor train", "ssd": "SSD", "bottom": "bottom network", "top": "top network",
+         "": "nothing"}
+COLOURS = {"dram": WARM, "tt": GREEN, "ssd": COOL, "bottom": SOFT, "top": "#b0b7bf"}
+LEVELS = {1: "SSD alone", 2: "card memory and SSD", 3: "card memory, tensor trains and SSD"}
+SHOWN = 12          # tables on the terminal
+CURVES = 6          # in the picture
+CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("bytes", "time")),
+             "waits for", "full")
+TABLE_HEAD = ("table", "card", "rows a batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
+                                                for what in ("rows", "accesses")), "train")
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar of the bytes that are read; nothing where there is no terminal."""
+    console = Console(stderr=True)
+    with Progress(TextColumn("log"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console,
+                  transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("log", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def show(plan: Plan) -> None:
+    """The plan on the terminal."""
+    width = Console().width
+    console = Console(highlight=False, width=None if Console().is_terminal else max(width, 170))
+    for note in plan.assumed:
+        console.print(f"assumed    {note}")
+    console.print(f"plan       {_sentence(plan)}")
+    for title, head, rows in (
+            ("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards]),
+            (f"Tables, those of the most rows a batch ({min(SHOWN, len(plan.tables))} of {len(plan.tables)})",
+             TABLE_HEAD, [_table(table) for table in _busiest(plan)[:SHOWN]]),
+            ("What it would be otherwise", ("", "batch", "gap", "against this plan"), _otherwise(plan))):
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for number, name in enumerate(head):
+            table.add_column(name, justify="right" if number else "left")
+        for cells in rows:
+            table.add_row(*cells)
+        console.print(table)
+
+
+def write(plan: Plan, profile: Profile, folder: Path) -> Path:
+    """Writes plan.png and index.html into `folder`; returns the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = folder / "plan.png"
+    draw(plan, profile, picture)
+    path = folder / "index.html"
+    path.write_text(render(plan, picture.read_bytes()), encoding="utf-8")
+    return path
+
+
+def draw(plan: Plan, profile: Profile, path: Path) -> None:
+    """Four panels: time and accesses by card and memory, cuts in the busiest tables, fewer memories and more cards."""
+    with styled():
+        figure, axes = plt.subplots(2, 2, figsize=(12.5, 8.4), layout="constrained")
+        _draw_time(axes[0, 0], plan)
+        _draw_accesses(axes[0, 1], plan)
+        _draw_cuts(axes[1, 0], plan, profile)
+        _draw_otherwise(axes[1, 1], plan)
+        figure.savefig(path, dpi=130, metadata={"Software": None})
+        plt.close(figure)
+
+
+def _draw_time(axis, plan: Plan) -> None:
+    places, height = np.arange(len(plan.cards)), 0.26
+    for at, name in enumerate(MEMORIES):
+        axis.bar(places + (at - 1) * height, [1e3 * getattr(card, name).seconds for card in plan.cards], height,
+                 color=COLOURS[name], label=NAMES[name])
+    for name in ("bottom", "top"):
+        values = [1e3 * getattr(card, f"{name}_s") for card in plan.cards]
+        if any(values):
+            axis.bar(places, values, 2 * height, color=COLOURS[name], label=NAMES[name],
+                     bottom=[1e3 * card.bottom_s for card in plan.cards] if name == "top" else None)
+    axis.set_xticks(places, [f"{card.number}\n{card.kind}" for card in plan.cards])
+    axis.set(title="Time of a batch on each card", xlabel="card", ylabel="ms")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def _draw_accesses(axis, plan: Plan) -> None:
+    emb = [card for card in plan.cards if card.kind == "emb"]
+    whole = max(sum(getattr(card, name).accesses for card in emb for name in MEMORIES), 1e-9)
+    under = np.zeros(len(emb))
+    for name in MEMORIES:
+        share = np.array([100 * getattr(card, name).accesses / whole for card in emb])
+        axis.bar(np.arange(len(emb)), share, bottom=under, color=COLOURS[name], label=NAMES[name])
+        under += share
+    axis.set_xticks(np.arange(len(emb)), [str(card.number) for card in emb])
+    axis.set(title="Where the rows come from", xlabel="EMB card", ylabel="per cent of all accesses")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def _draw_cuts(axis, plan: Plan, profile: Profile) -> None:
+    for table in _busiest(plan)[:CURVES]:
+        heat = profile.tables[table.name].heat
+        if not heat.total:
+            continue
+        ranks = np.unique(np.geomspace(1, max(heat.touched, 2), 200).astype(np.int64))
+        line, = axis.plot(ranks, 100 * heat.cdf(ranks), lw=1.2, label=table.name)
+        for marker, rank in (("o", table.dram.rows), ("s", table.dram.rows + table.tt.rows)):
+            if rank:
+                axis.plot([rank], [100 * heat.cdf(rank)], marker, color=line.get_color(), ms=5)
+    axis.set(xscale="log", title="The busiest tables: o ends card memory, [] the tensor train",
+             xlabel="rows, most accessed first", ylabel="per cent of the accesses")
+    axis.legend(frameon=False, fontsize=7, loc="lower right")
+
+
+def _draw_otherwise(axis, plan: Plan) -> None:
+    # What a megabyte brings is too little to be seen.
+    shown = [("this plan", plan.seconds, GREEN)]
+    shown += [(LEVELS[levels], seconds, COOL) for levels, (seconds, _) in sorted(plan.ablation.items(), reverse=True)
+              if levels != plan.levels]
+    shown += [(what, seconds, SOFT) for what, (seconds, _) in plan.what_if.items() if "card more" in what]
+    places = np.arange(len(shown))[::-1]
+    axis.barh(places, [1e3 * seconds for _, seconds, _ in shown], color=[colour for *_, colour in shown], height=0.6)
+    for place, (_, seconds, _) in zip(places, shown):
+        axis.annotate(_time(seconds), (1e3 * seconds, place), xytext=(4, 0), textcoords="offset points", va="center")
+    axis.set_yticks(places, [name.replace(", ", ",\n") for name, *_ in shown], fontsize=8)
+    axis.set_xlim(0, 1.2e3 * max(seconds for _, seconds, _ in shown))
+    axis.set(title="A batch with fewer memories, or a card more", xlabel="ms")
+
+
+def render(plan: Plan, picture: bytes) -> str:
+    """The page as text; `picture` is a PNG that is put inside."""
+    def table(head, rows) -> str:
+        return ("<table>" + row(map(html.escape, head), "th") + "\n"
+                + "\n".join(row(map(html.escape, cells)) for cells in rows) + "</table>")
+
+    notes = "".join(f"<p>Assumed: {html.escape(note)}.</p>\n" for note in plan.assumed)
+    return page("hotrail plan", f"""<h1>{html.escape(plan.model.name)} on {len(plan.cards)} cards</h1>
+<p>{html.escape(plan.source)}. {html.escape(_sentence(plan))}</p>
+{notes}{inline(picture, "time and accesses of each card, cuts of the busiest tables, fewer memories")}
+<h2>Cards</h2>
+{table(CARD_HEAD, [_card(plan, card) for card in plan.cards])}
+<h2>What it would be otherwise</h2>
+{table(("", "batch", "gap", "against this plan"), _otherwise(plan))}
+<h2>Tables</h2>
+{table(TABLE_HEAD, [_table(each) for each in _busiest(plan)])}
+""", "table { font-size: .85rem }\n")
+
+
+def _sentence(plan: Plan) -> str:
+    emb = sum(card.kind == "emb" for card in plan.cards)
+    kinds = f"{emb} EMB cards" + (f", {len(plan.cards) - emb} MLP cards" if emb < len(plan.cards) else "")
+    slowest = max(plan.cards, key=lambda card: card.seconds)
+    return (f"{kinds} ({plan.device}, {plan.preset}), {LEVELS[plan.levels]}: {_time(plan.seconds)} a batch of "
+            f"{plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; no placement is below {_time(plan.bound)}: proven "
+            f"gap {plan.gap:.2%}. Card {slowest.number} is the slowest, it waits for {NAMES[slowest.binds]}.")
+
+
+def _busiest(plan: Plan) -> list[PlanTable]:
+    return sorted(plan.tables.values(), key=lambda table: -sum(getattr(table, name).accesses for name in MEMORIES))
+
+
+def _card(plan: Plan, card: PlanCard) -> list[str]:
+    if card.kind == "mlp":
+        return [str(card.number), "MLP", "", *[""] * 6, f"bottom {_time(card.bottom_s)}, top {_time(card.top_s)}", ""]
+    cells = [str(card.number), "EMB", str(sum(table.card == card.number for table in plan.tables.values()))]
+    for name in MEMORIES:
+        tier = getattr(card, name)
+        cells += [_bytes(tier.bytes), _time(tier.seconds)]
+    return [*cells, NAMES[card.binds], ", ".join(NAMES[name] for name in card.full)]
+
+
+def _table(table: PlanTable) -> list[str]:
+    whole = sum(getattr(table, name).accesses for name in MEMORIES)
+    cells = [table.name, str(table.card), f"{whole:,.0f}"]
+    for name in MEMORIES:
+        tier = getattr(table, name)
+        cells += [f"{tier.rows:,}", f"{tier.accesses / whole if whole else 0:.1%}"]
+    shape = f"{' x '.join(map(str, table.row_modes))}, rank {max(table.ranks)}" if table.ranks else ""
+    return [*cells, shape]
+
+
+def _otherwise(plan: Plan) -> list[list[str]]:
+    rows = [(f"{len(plan.cards)} cards, {LEVELS[levels]}", found)
+            for levels, found in sorted(plan.ablation.items(), reverse=True)]
+    rows += plan.what_if.items()
+    return [[what, _time(seconds), f"{seconds / bound - 1:.2%}" if bound else "-",
+             f"{_time(abs(seconds - plan.seconds))} {'less' if seconds < plan.seconds else 'more'}"
+             if seconds != plan.seconds else ""] for what, (seconds, bound) in rows]
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:,.3g} {unit}"
+    return f"{seconds * 1e9:,.3g} ns"
+
+
+def _bytes(count: float) -> str:
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:,.3g} {unit}"
+    return f"{count:,.0f} B"
