@@ -1,7 +1,6 @@
 """From a log to a plan on disk: profile, costs of the device, placement."""
 
 import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,20 +59,9 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
                 hot_share=options.hot_share, gap=options.gap, seconds=options.seconds, explain=options.explain,
                 say=lambda line: say(f"search     {line}"))
     folder.mkdir(parents=True, exist_ok=True)
-    digest = _saved(profile, folder / PROFILE)
+    profile.save(folder / PROFILE)
+    with (folder / PROFILE).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest)
     made.save(folder)
     return made, profile
-
-
-def _saved(profile: Profile, path: Path) -> str:
-    """Writes the profile; the SHA-256 of the file."""
-    half = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        profile.save(half)
-        with half.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.replace(half, path)
-    finally:
-        half.unlink(missing_ok=True)
-    return digest

@@ -12,17 +12,26 @@ from gen.profiling.criteo import criteo
 from gen.profiling.mels import mels
 from gen.profiling.stream import profile
 
-__all__ = ["profile_of"]
+__all__ = ["profile_of", "statistics_of"]
 
 MELS = re.compile(r"mels(20\d\d)")
 STATISTICS = "mels_stats/locality_stats_{}.txt"     # in the folder of HOTRAIL_DATA
 
 
 def profile_of(log: str | Path, *, sample: float = 1.0, progress: Callable[[int, int], None] | None = None) -> Profile:
-    """log: a saved profile (.npz); mels2021 or mels2022, or the file of their statistics (locality_stats_*.txt); a
-    calibration (.json); else a click log as gen.logs.open_log reads it, of which `sample` is counted.
+    """log: as of `statistics_of`, else a click log as gen.logs.open_log reads it, of which `sample` is counted.
 
     Raises      ValueError: it is nothing of these, in the sentence of whoever reads it
+    """
+    found = statistics_of(log)
+    return profile(open_log(log, progress=progress), sample=sample) if found is None else found
+
+
+def statistics_of(log: str | Path) -> Profile | None:
+    """log: a saved profile (.npz); mels2021 or mels2022, or the file of their statistics (locality_stats_*.txt); a
+    calibration (.json). None: it is none of these.
+
+    Raises      ValueError: a file of these that is damaged or not there
     """
     path = Path(log)
     if (set_ := MELS.fullmatch(str(log))) and not path.exists():
@@ -35,9 +44,7 @@ def profile_of(log: str | Path, *, sample: float = 1.0, progress: Callable[[int,
         return mels(path)
     if path.suffix == ".json":
         return criteo(path)
-    if _is_profile(path):
-        return Profile.load(path)
-    return profile(open_log(path, progress=progress), sample=sample)
+    return Profile.load(path) if _is_profile(path) else None
 
 
 def _is_profile(path: Path) -> bool:
