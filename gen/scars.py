@@ -90,24 +90,31 @@ def _hit(chance: NDArray[np.float64], times: float) -> NDArray[np.float64]:
 @dataclass(frozen=True)
 class Device:
     """Where training runs. memory: words for cached rows and activations together, the network's weights apart; dim:
-    of a row; activations: words that a sample takes; largest: no batch above it, whatever memory there is.
+    of a row; activations: words that a sample takes; overhead: words that could be moved in the time that it takes to
+    start a batch; smallest, largest: of the batches that will do.
 
-    Raises      ValueError: numbers below 1, or memory that does not hold one sample
+    The paper counts no overhead. With none, the skew of real logs makes the smallest batch the best one: a row in the
+    cache saves more than the overlap that its memory could bring.
+
+    Raises      ValueError: numbers out of range, or memory that does not hold the smallest batch
     """
 
     memory: int
     dim: int
     activations: int
+    overhead: int = 0
+    smallest: int = 1
     largest: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("memory", "dim", "activations", "largest"):
+        for name, least in (("memory", 1), ("dim", 1), ("activations", 1), ("overhead", 0), ("smallest", 1),
+                            ("largest", self.smallest)):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} {value} must be 1 or more")
-        if self.memory < self.activations:
-            raise ValueError(f"memory of {self.memory:,} words does not hold the {self.activations:,} words of "
-                             "activations of one sample")
+            if value is not None and value < least:
+                raise ValueError(f"{name} {value} must be {least} or more")
+        if self.memory < self.smallest * self.activations:
+            raise ValueError(f"memory of {self.memory:,} words does not hold the activations of {self.smallest:,} "
+                             f"samples, {self.activations:,} words each")
 
     def batch(self, cached: int) -> float:
         """The largest batch beside so many cached rows, not rounded.                                 Source: eq. 7"""
@@ -117,6 +124,10 @@ class Device:
     def room(self, batch: int) -> int:
         """Rows that can be cached beside such a batch."""
         return (self.memory - batch * self.activations) // self.dim
+
+    def words(self, traffic: Traffic, batch: float, cached: int) -> float:
+        """Moved a sample, with its part of the overhead."""
+        return traffic.words(batch, self.dim, cached) + self.overhead / batch
 
 
 @dataclass(frozen=True)
@@ -165,10 +176,10 @@ def optimum(traffic: Traffic, device: Device, *, tolerance: float = 1e-4) -> Spl
         raise ValueError(f"tolerance {tolerance} must be above 0")
 
     def stretch(low: int, high: int) -> tuple[float, int, int]:
-        return traffic.words(high, device.dim, device.room(low)), low, high
+        return device.words(traffic, high, device.room(low)), low, high
 
     best = binary_search(traffic, device)
-    stretches = [stretch(1, int(device.batch(0)))]
+    stretches = [stretch(device.smallest, int(device.batch(0)))]
     while stretches and stretches[0][0] < best.words * (1 - tolerance):
         _, low, high = heapq.heappop(stretches)
         middle = (low + high) // 2
@@ -181,15 +192,15 @@ def optimum(traffic: Traffic, device: Device, *, tolerance: float = 1e-4) -> Spl
 
 
 def _most(traffic: Traffic, device: Device) -> int:
-    """Rows that can be cached beside a batch of one."""
-    return min(traffic.touched, device.room(1))
+    """Rows that can be cached beside the smallest batch."""
+    return min(traffic.touched, device.room(device.smallest))
 
 
 def _cost(traffic: Traffic, device: Device, cached: int) -> float:
-    return traffic.words(device.batch(cached), device.dim, cached)
+    return device.words(traffic, device.batch(cached), cached)
 
 
 def _beside(traffic: Traffic, device: Device, batch: int) -> Split:
     """The split with such a batch and all the cache that it leaves room for."""
     cached = min(traffic.touched, device.room(batch))
-    return Split(cached, batch, traffic.words(batch, device.dim, cached), 0.0)
+    return Split(cached, batch, device.words(traffic, batch, cached), 0.0)

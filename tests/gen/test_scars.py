@@ -24,9 +24,8 @@ def heat(seed, rows=300, exponent=1.1):
 
 def every(traffic, device):
     """The fewest words of all whole batches, each with all the cache that it leaves room for."""
-    largest = int(device.batch(0))
-    return min(traffic.words(batch, device.dim, min(traffic.touched, device.room(batch)))
-               for batch in range(1, largest + 1))
+    return min(traffic.words(batch, device.dim, min(traffic.touched, device.room(batch))) + device.overhead / batch
+               for batch in range(device.smallest, int(device.batch(0)) + 1))
 
 
 @pytest.mark.parametrize("batch", [1, 7, 500])
@@ -95,15 +94,18 @@ def test_batch_and_room_are_eq_7():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(60, 6000), st.integers(1, 30), st.integers(1, 60),
-       st.sampled_from([None, 3, 40]), st.booleans())
-def test_the_best_split_is_that_of_trying_all(seed, memory, dim, activations, largest, clumps):
+       st.sampled_from([0, 50, 3000]), st.sampled_from([(1, None), (1, 40), (3, 3), (30, 90)]), st.booleans())
+def test_the_best_split_is_that_of_trying_all(seed, memory, dim, activations, overhead, sizes, clumps):
     random = np.random.default_rng(seed)
     counts = random.choice([1, 3, 40, 5000], 200) if clumps else heat(seed, exponent=random.uniform(0, 2))
     traffic = Traffic.of([Heat.of(counts)], int(counts.sum()))
-    device = Device(memory, dim, activations, largest)
+    smallest, largest = sizes
+    memory = max(memory, smallest * activations)
+    device = Device(memory, dim, activations, overhead, smallest, largest)
     found, wanted = optimum(traffic, device, tolerance=1e-3), every(traffic, device)
-    assert found.words == traffic.words(found.batch, dim, found.cached)
-    assert found.cached * dim + found.batch * activations <= memory and found.batch <= (largest or found.batch)
+    assert found.words == pytest.approx(traffic.words(found.batch, dim, found.cached) + overhead / found.batch)
+    assert found.cached * dim + found.batch * activations <= memory
+    assert smallest <= found.batch <= (largest or found.batch)
     assert found.bound <= wanted * (1 + 1e-12) and found.gap <= 1e-3
     assert wanted <= found.words * (1 + 1e-12) <= wanted * 1.0011
 
@@ -111,7 +113,7 @@ def test_the_best_split_is_that_of_trying_all(seed, memory, dim, activations, la
 def test_where_much_memory_pays_binary_search_is_right():
     counts = heat(5, rows=3000, exponent=0.8)
     traffic = Traffic.of([Heat.of(counts)], int(counts.sum()))
-    device = Device(memory=30_000, dim=16, activations=20)
+    device = Device(memory=30_000, dim=16, activations=20, overhead=500)
     found = optimum(traffic, device)
     assert 0 <= found.gap <= 1e-4 and 0 < found.cached < traffic.touched
     assert found.words <= every(traffic, device) * (1 + 1e-4)
@@ -138,8 +140,12 @@ def test_no_row_is_asked_for():
 
 
 def test_wrong():
-    with pytest.raises(ValueError, match="memory of 39 words does not hold the 40 words of activations of one sample"):
-        Device(39, 8, 40)
+    with pytest.raises(ValueError, match="memory of 119 words does not hold the activations of 3 samples, 40 words"):
+        Device(119, 8, 40, smallest=3)
+    with pytest.raises(ValueError, match="largest 2 must be 3 or more"):
+        Device(1000, 8, 40, smallest=3, largest=2)
+    with pytest.raises(ValueError, match="overhead -1 must be 0 or more"):
+        Device(1000, 8, 40, overhead=-1)
     with pytest.raises(ValueError, match="dim 0 must be 1 or more"):
         Device(100, 0, 40)
     with pytest.raises(ValueError, match="samples 0 must be 1 or more"):
