@@ -1,43 +1,40 @@
 """Bytes that the SSD must bring against bytes that the bags ask for: coalescing and the row cache on real logs.
 
-All rows of a table lie on the SSD, 256 bytes each; a batch is 4,096 samples and the cache holds 5 % of the rows.
-Frequencies are taken from the log's first half, which also warms every cache; all counts are of the second half.
-LRU and LFU are libcachesim's, once for every lookup as it comes and once for the rows of each batch, each once, in
-the order of their first lookup (which is what coalescing leaves).
+All rows of a table lie on the SSD, 256 bytes each; a batch is 4,096 samples and the cache holds 5 % of the rows, of the
+curves 1 to 40 %. Frequencies are taken from the log's first half, which also warms every cache; all counts are of the
+second half. The policies beside ours are libcachesim's, once for every lookup as it comes and once for the rows of each
+batch, each once, in the order of their first lookup (which is what coalescing leaves; the curves are of this).
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from bench.data import path_of
+from bench import peers
+from bench.data import logs as all_logs
 from bench.framework import Row, at_most, bench, figure
 from gen.compile import Bags, Compiler
 from gen.config import load
 from gen.reorder import by_frequency
 from gen.tables import SSD, CardImages, Table
-from gen.trace import movielens, read
 from golden.rowcache import RowCache
 
 BATCH = 4096
 DIM = 64
 SHARE = 0.05
 RING_BYTES = 4 << 20
-LOGS = (("anime_420k", "anime"), ("anime_420k", "genre"), ("msweb", "vroot"), ("openbandit_60k", "item"))
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)      # of the rows, of the curves
+TABLES = {"movielens": ("user_id", "item_id"), "anime": ("user", "anime", "genre"), "msweb": ("vroot",),
+          "openbandit": ("item",)}
 
 
 def logs() -> Iterator[tuple[str, str, np.ndarray, np.ndarray, int]]:
     """(id, what, indices, offsets of the samples, rows); logs that are not there are left out."""
-    log = movielens()
-    found = [("movielens", "item_id", log)]
-    for file, table in LOGS:
-        if path := path_of(f"{file}.npz"):
-            found.append((file.split("_")[0], table, read(path)))
-    for name, table, log in found:
-        indices = log.table(table)
-        offsets = log.offsets.get(table, np.arange(len(indices) + 1))
-        yield f"{name}.{table}", f"{name}, {table}", indices, offsets, log.rows[table]
+    for name, log in all_logs():
+        for table in TABLES[name]:
+            indices = log.table(table)
+            offsets = log.offsets.get(table, np.arange(len(indices) + 1))
+            yield f"{name}.{table}", f"{name}, {table}", indices, offsets, log.rows[table]
 
 
 def batches(indices: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -53,25 +50,6 @@ def once(indices: np.ndarray) -> np.ndarray:
     """Each row once, in the order of its first lookup."""
     rows, first = np.unique(indices, return_index=True)
     return rows[np.argsort(first)]
-
-
-def peer(policy: str, capacity: int, warm: np.ndarray, stream: np.ndarray) -> int:
-    """Misses of libcachesim's cache of `capacity` rows on `stream`, after `warm` has passed through it."""
-    import libcachesim
-
-    cache: Any = getattr(libcachesim, policy)(cache_size=capacity, hashpower=16)
-    request: Any = libcachesim.Request()
-    request.obj_size = 1
-
-    def misses(rows: np.ndarray) -> int:
-        count = 0
-        for row in rows.tolist():
-            request.obj_id = row
-            count += not cache.get(request)
-        return count
-
-    misses(warm)
-    return misses(stream)
 
 
 def rows_brought(indices: list[np.ndarray], rank: np.ndarray, capacity: int) -> tuple[int, int]:
@@ -94,18 +72,20 @@ def pages_brought(cut: list[tuple[np.ndarray, np.ndarray]], rank: np.ndarray, ca
 
 @bench("cache")
 def rows() -> Iterator[Row]:
-    """Bytes fetched from the SSD over bytes asked for: coalescing, the row cache, LRU and LFU."""
+    """Bytes fetched from the SSD over bytes asked for: coalescing, the row cache, and other caches over their size."""
     for name, what, indices, offsets, count in logs():
         half = (len(offsets) - 1) // 2
         first, second = indices[:offsets[half]], indices[offsets[half]:]
         cut = batches(second, offsets[half:] - offsets[half])
+        asked_for = [part for part, _ in cut]
         capacity = max(1, int(count * SHARE))
         rank = by_frequency(first, count)
-        unique, brought = rows_brought([part for part, _ in cut], rank, capacity)
+        unique, brought = rows_brought(asked_for, rank, capacity)
         warm = np.concatenate([once(part) for part, _ in batches(first, offsets[:half + 1])])
-        coalesced = np.concatenate([once(part) for part, _ in cut])
-        peers = {policy: (peer(policy, capacity, first, second), peer(policy, capacity, warm, coalesced))
-                 for policy in ("LRU", "LFU")}
+        coalesced = np.concatenate([once(part) for part in asked_for])
+        sizes = {max(1, int(count * share)): share for share in SHARES}
+        by_lookup = peers.misses(first, second, [capacity])
+        by_batch = peers.misses(warm, coalesced, sorted({capacity, *sizes}))
         asked = len(second)
 
         def share(part: float, asked: int = asked) -> float:
@@ -113,13 +93,21 @@ def rows() -> Iterator[Row]:
 
         yield figure(f"emb.cache.{name}.coalesced", f"{what}: every row of a batch once", share(unique),
                      "% of bytes asked")
-        best = min(share(misses) for both in peers.values() for misses in both)
+        best = min(misses for found in (by_lookup, by_batch) for (_, rows), misses in found.items() if rows == capacity)
         yield at_most(f"emb.cache.{name}", f"{what}: row cache of {capacity:,} rows", share(brought),
-                      "% of bytes asked", best)
-        for policy, (plain, once_a_batch) in peers.items():
-            yield figure(f"emb.cache.{name}.{policy.lower()}", f"{what}: {policy}, every lookup", share(plain),
+                      "% of bytes asked", share(best))
+        for (policy, _), misses in by_lookup.items():
+            yield figure(f"emb.cache.{name}.{policy.lower()}", f"{what}: {policy}, every lookup", share(misses),
                          "% of bytes asked")
             yield figure(f"emb.cache.{name}.{policy.lower()}.coalesced", f"{what}: {policy}, coalesced lookups",
-                         share(once_a_batch), "% of bytes asked")
+                         share(by_batch[policy, capacity]), "% of bytes asked")
         yield figure(f"emb.cache.{name}.pages", f"{what}: row cache, whole pages of 4 KB",
                      share(pages_brought(cut, rank, capacity)) / (4 * DIM), "% of bytes asked")
+        for size, of_rows in sizes.items():
+            curve, text = f"emb.cache.curve.{name}", f"{what}: {size:,} rows cached"
+            yield figure(f"{curve}.hotrail.{100 * of_rows:g}", f"{text}, by frequency",
+                         share(rows_brought(asked_for, rank, size)[1]), "% of bytes asked")
+            for policy in peers.POLICIES:
+                if (policy, size) in by_batch:
+                    yield figure(f"{curve}.{policy.lower()}.{100 * of_rows:g}", f"{text}, {policy}, coalesced lookups",
+                                 share(by_batch[policy, size]), "% of bytes asked")

@@ -6,7 +6,6 @@ oracle counts the whole log and takes the rows that it accesses most.
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 
 from bench.data import CALIBRATION, logs, path_of
 from bench.framework import Row, at_least, at_most, bench, figure
+from bench.peers import POLICIES, filled, written
 from gen.criteo import BLOCK, ClickLog
-from gen.tools import build_folder
 from gen.trace import Trace
 from golden.hotline.bank import ID_BITS, STEADY, WAYS, oracle, run
 from golden.hotline.randomizer import permute
@@ -26,7 +25,6 @@ OTHERS = {"srrip": "plain SRRIP, every miss comes in",
           "sampled": f"SRRIP, the last of {1 << INSERT_LOG2} misses in full sets comes in"}
 ZIPF_ROWS, ZIPF_ACCESSES = 2_000_000, 20_000_000
 ZIPF = ((1.05, 1 << 14, 0.947), (0.90, 1 << 14, None), (1.20, 1 << 14, None), (1.05, 1 << 17, None))
-PEERS = ("LRU", "LFU", "S3FIFO", "Sieve", "WTinyLFU")
 MATTERS = 0.98              # with fewer accesses to hot rows few samples of many indices are popular
 SIZES = tuple(1 << bits for bits in range(17, 24))      # of the logger, in rows
 PRESET_SIZES = {1 << 19: "hotline_fpga", 1 << 22: "hotline"}
@@ -88,20 +86,9 @@ def peers(rows: NDArray[np.int64], accesses: NDArray[np.int64], entries: int) ->
 
     request: Any = libcachesim.Request()
     request.obj_size = 1
-    build_folder().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=build_folder()) as folder:
-        path = Path(folder) / "accesses"
-        record = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
-        with open(path, "wb") as file:
-            for start in range(0, len(rows), 1 << 20):
-                part = np.zeros(len(rows[start:start + (1 << 20)]), record)
-                part["id"], part["size"], part["next"] = rows[start:start + (1 << 20)], 1, -1
-                file.write(part.tobytes())
-        for name in PEERS:
-            cache: Any = getattr(libcachesim, name)(cache_size=entries, hashpower=16)
-            cache.process_trace(libcachesim.TraceReader(
-                trace=str(path), trace_type=libcachesim.TraceType.ORACLE_GENERAL_TRACE))
-            total = 0
+    with written(rows) as path:
+        for name in POLICIES:
+            cache, total = filled(name, entries, path), 0
             for row in np.flatnonzero(accesses).tolist():
                 request.obj_id = row
                 if cache.find(request, update_cache=False) is not None:

@@ -27,13 +27,6 @@ def test_rows_that_are_brought():
     assert cache.rows_brought([np.array([0, 1, 0]), np.array([2, 2, 1]), np.array([3, 1])], rank, 2) == (6, 2)
 
 
-def test_peers_count_misses_of_the_second_stream():
-    pytest.importorskip("libcachesim")
-    warm, stream = np.array([7, 8, 8]), np.array([8, 9, 7, 8])
-    assert cache.peer("LRU", 2, warm, stream) == 3, "9 drives 7 out, 7 drives 8 out"
-    assert cache.peer("LFU", 2, warm, stream) == 2, "8 stays"
-
-
 def test_pages_are_counted_in_bytes(monkeypatch):
     monkeypatch.setattr(cache, "load", lambda _: type("Preset", (), {"cores": {"emb": make.config()}}))
     cut = [(np.array([0, 1, 40, 40]), np.array([0, 2, 4]))]
@@ -42,13 +35,19 @@ def test_pages_are_counted_in_bytes(monkeypatch):
 
 def test_the_rows_of_a_log(monkeypatch):
     pytest.importorskip("libcachesim")
-    monkeypatch.delenv("HOTRAIL_DATA", raising=False)
     monkeypatch.setattr(cache, "BATCH", 8)
     random = np.random.default_rng(1)
-    log = Trace("a log", {"item_id": random.zipf(1.5, 400) % 60}, {"item_id": 60})
-    monkeypatch.setattr(cache, "movielens", lambda: log)
-    monkeypatch.setattr(cache, "pages_brought", lambda *_: 25600)
-    found = {row.id.removeprefix("emb.cache.movielens.item_id"): row for row in cache.rows()}
-    assert set(found) == {".coalesced", "", ".lru", ".lru.coalesced", ".lfu", ".lfu.coalesced", ".pages"}
-    assert 0 < found[""].value <= found[".coalesced"].value < 100 and found[".pages"].value == 50
-    assert all(0 < row.value <= 100 for row in found.values())
+    log = Trace("a log", {"item": random.zipf(1.5, 800) % 60}, {"item": 60})
+    monkeypatch.setattr(cache, "all_logs", lambda: [("openbandit", log)])
+    monkeypatch.setattr(cache, "pages_brought", lambda *_: 51200)
+    found = {row.id.removeprefix("emb.cache."): row.value for row in cache.rows()}
+    name = "openbandit.item"
+    assert {key.removeprefix(name) for key in found if key.startswith(name)} == {"", ".coalesced", ".pages", *(
+        f".{policy}{kind}" for policy in ("lru", "lfu", "sieve") for kind in ("", ".coalesced"))}, "three rows"
+    assert 0 < found[name] <= found[f"{name}.coalesced"] < 100 and found[f"{name}.pages"] == 50
+    assert all(0 < value <= 100 for value in found.values())
+    curve = [found[f"curve.{name}.hotrail.{percent}"] for percent in (2, 5, 10, 20, 40)]
+    assert curve == sorted(curve, reverse=True) and curve[1] == found[name]
+    assert found[f"curve.{name}.lru.5"] == found[f"{name}.lru.coalesced"]
+    assert {key.split(".")[3] for key in found if key.startswith("curve") and key.endswith(".40")} == {
+        "hotrail", "lru", "lfu", "s3fifo", "sieve"}, "24 rows"
