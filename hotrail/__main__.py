@@ -106,8 +106,8 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     framework.show(rows)
-    if page := figures.write(rows, build_folder()):
-        click.echo(f"the figures of the Hotline thesis, measured: {page}")
+    for about, picture in figures.write(rows, build_folder()):
+        click.echo(f"{about}: {picture}")
     sys.exit(0 if all(row.met is not False for row in rows) else 2)
 
 

@@ -1,4 +1,4 @@
-"""The Hotline thesis' figures again, from what the benches measured: `hotrail bench` writes them as one picture."""
+"""Pictures of what the benches measured: the Hotline thesis' figures again, and caches over their size."""
 
 import re
 from collections import defaultdict
@@ -17,20 +17,26 @@ from hotrail.report import COOL, GREEN, SOFT, WARM, styled
 __all__ = ["write"]
 
 Points = dict[Any, float]      # by number, or by the name of a group of bars
-COLOURS = (COOL, GREEN, WARM, SOFT, "#7b5ea7")
+COLOURS = (COOL, GREEN, WARM, SOFT, "#7b5ea7", "#c98b2b")
 
 
-def write(rows: Iterable[Row], folder: Path) -> Path | None:
-    """Writes hotline_figures.png into `folder`; None where no figure of the Hotline core has been measured.
+def write(rows: Iterable[Row], folder: Path) -> list[tuple[str, Path]]:
+    """(what it shows, path) of each picture that is written into `folder`.
 
-    What a bench has not measured yet is left out, panel by panel.
+    What a bench has not measured yet is left out, panel by panel and picture by picture.
     """
-    values = {row.id: float(row.value) for row in rows if row.id.startswith("hotline.")}
-    panels = [(draw, found) for draw, found in ((panel, panel.found(values)) for panel in _PANELS) if found]
-    if not panels:
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "hotline_figures.png"
+    values = {row.id: float(row.value) for row in rows if row.id.startswith(("hotline.", "emb.cache.", "scars."))}
+    pictures = []
+    for name, (about, panels) in _PICTURES.items():
+        measured = [(panel, found) for panel, found in ((panel, panel.found(values)) for panel in panels) if found]
+        if measured:
+            folder.mkdir(parents=True, exist_ok=True)
+            _draw(measured, folder / name)
+            pictures.append((about, folder / name))
+    return pictures
+
+
+def _draw(panels: "list[tuple[_Lines, dict[str, Points]]]", path: Path) -> None:
     with styled():
         figure, axes = plt.subplots(-(-len(panels) // 2), 2, figsize=(12.5, 3.9 * -(-len(panels) // 2)),
                                     layout="constrained", squeeze=False)
@@ -38,10 +44,9 @@ def write(rows: Iterable[Row], folder: Path) -> Path | None:
             axis.axis("off")
         for axis, (panel, found) in zip(axes.flat, panels, strict=False):
             panel.draw(axis, found)
-            axis.text(0, -0.24, f"The thesis: {panel.reading}", transform=axis.transAxes, color=SOFT, fontsize=8)
+            axis.text(0, -0.24, panel.reading, transform=axis.transAxes, color=SOFT, fontsize=8)
         figure.savefig(path, dpi=130, metadata={"Software": None})
         plt.close(figure)
-    return path
 
 
 class _Lines:
@@ -99,21 +104,35 @@ class _Bars(_Lines):
         axis.legend(frameon=False, fontsize=8)
 
 
-_PANELS = (
+_HOTLINE = (
     _Lines("Fig. 6.4: accesses issued a cycle, RTL", r"hotline\.issue\.(?P<line>\d+)\.(?P<at>\d+)",
-           "places of the queue", "accesses a cycle", "60 with 64 banks and 512 places", thesis=(512, 60),
+           "places of the queue", "accesses a cycle", "The thesis: 60 with 64 banks and 512 places", thesis=(512, 60),
            names={str(banks): f"{banks} banks" for banks in (16, 32, 64)}),
     _Bars("Fig. 6.6: accesses to the rows found hot, the oracle's being 1",
           r"hotline\.coverage\.(?P<at>zipf[\d.]+\.\d+k)(?P<line>|\.srrip|\.sets)", "", "of the oracle's",
-          "close to the oracle with SRRIP",
+          "The thesis: close to the oracle with SRRIP",
           names={"": "hotrail", ".srrip": "SRRIP", ".sets": "the best four of each set"}),
     _Bars("Fig. 6.8: popular samples with and without the randomizer",
           r"hotline\.popular\.(?P<at>[a-z]+\.\d+k?(?:\.front)?)(?P<line>|\.bare)", "", "% of samples",
-          "none of Taobao's without it", names={"": "with", ".bare": "without"}),
+          "The thesis: none of Taobao's without it", names={"": "with", ".bare": "without"}),
     _Lines("Fig. 7.6: the GPU at work", r"hotline\.overlap\.(?P<line>gpu|core)\.(?P<at>\d+)", "mini-batches in flight",
-           "% of the cycles", "four fill the pipeline",
+           "% of the cycles", "The thesis: four fill the pipeline",
            names={"gpu": "24 cycles a sample", "core": "1 cycle a sample"}),
     _Lines("Fig. 7.7: popular samples, Criteo Kaggle's shape",
            r"hotline\.popular\.criteo\.(?P<at>\d+)k(?P<line>|\.oracle)", "thousand hot rows", "% of samples",
-           "most with 2 MB; 75 % of the samples on the whole", names={"": "hotrail", ".oracle": "oracle"}),
+           "The thesis: most with 2 MB; 75 % of the samples on the whole", names={"": "hotrail", ".oracle": "oracle"}),
 )
+_POLICIES = {"hotrail": "row cache, by frequency", "lru": "LRU", "lfu": "LFU", "s3fifo": "S3-FIFO", "sieve": "SIEVE",
+             "wtinylfu": "W-TinyLFU"}
+_CACHES = (
+    *(_Lines(f"SSD rows brought: {log}, {table}", rf"emb\.cache\.curve\.{log}\.{table}\.(?P<line>\w+)\.(?P<at>\d+)",
+             "% of the rows cached", "% of the lookups", "every row of a batch once; learned on the log's first half, "
+             "judged on the second", names=_POLICIES)
+      for log, table in (("movielens", "item_id"), ("movielens", "user_id"), ("anime", "anime"), ("msweb", "vroot"),
+                         ("openbandit", "item"))),
+    _Lines("Words moved a sample in training, Criteo Kaggle's shape",
+           r"scars\.criteo\.(?P<at>\d+)(?P<line>|\.coalesced)", "MB for batch and cache", "words", "SCARS' formulas, and what starting a batch costs",
+           names={"": "best split", ".coalesced": "coalesced alone"}),
+)
+_PICTURES = {"hotline_figures.png": ("the figures of the Hotline thesis, measured", _HOTLINE),
+             "cache_figures.png": ("caches over their size", _CACHES)}

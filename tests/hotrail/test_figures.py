@@ -1,4 +1,4 @@
-"""The picture of the thesis' figures: what is measured is drawn, what is not is left out."""
+"""The pictures of figures: what is measured is drawn, what is not is left out."""
 
 import pytest
 
@@ -16,7 +16,7 @@ ROWS = [figure(id, "", value, "") for id, value in {
 
 def found(row_ids):
     values = {row.id: float(row.value) for row in ROWS if row.id in row_ids or row_ids is None}
-    return [panel.found(values) for panel in figures._PANELS]
+    return [panel.found(values) for panel in figures._HOTLINE]
 
 
 def test_every_panel_finds_its_rows():
@@ -30,9 +30,24 @@ def test_every_panel_finds_its_rows():
 
 @pytest.mark.parametrize("count", [len(ROWS), 3])
 def test_a_picture_of_what_is_measured(tmp_path, count):
-    path = figures.write(ROWS[:count], tmp_path / "new")
+    (about, path), = figures.write(ROWS[:count], tmp_path / "new")
+    assert about == "the figures of the Hotline thesis, measured"
     assert path == tmp_path / "new" / "hotline_figures.png" and path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_caches_over_their_size(tmp_path):
+    rows = [figure(f"emb.cache.curve.movielens.item_id.{policy}.{size}", "", 90 / size, "")
+            for policy in ("hotrail", "lru", "wtinylfu") for size in (1, 2, 40)]
+    rows += [figure(f"scars.criteo.{size}", "", 1000 / size, "") for size in (16, 64)]
+    rows += [figure("scars.criteo.16.coalesced", "", 40, ""), figure("scars.criteo.64.free", "", 9, "")]
+    rows += [figure("emb.cache.movielens.item_id.lru", "", 1, "")]
+    values = {row.id: row.value for row in rows}
+    item, *others, words = (panel.found(values) for panel in figures._CACHES)
+    assert item == {policy: {1: 90, 2: 45, 40: 2.25} for policy in ("hotrail", "lru", "wtinylfu")}
+    assert not any(others) and words == {"": {16: 62.5, 64: 15.625}, ".coalesced": {16: 40}}
+    (about, path), = figures.write(rows, tmp_path)
+    assert about == "caches over their size" and path.name == "cache_figures.png" and path.stat().st_size
+
+
 def test_no_picture_of_nothing(tmp_path):
-    assert figures.write(ROWS[-1:], tmp_path / "new") is None and not (tmp_path / "new").exists()
+    assert figures.write(ROWS[-1:], tmp_path / "new") == [] and not (tmp_path / "new").exists()
