@@ -131,7 +131,8 @@ _CACHES = (
       for log, table in (("movielens", "item_id"), ("movielens", "user_id"), ("anime", "anime"), ("msweb", "vroot"),
                          ("openbandit", "item"))),
     _Lines("Words moved a sample in training, Criteo Kaggle's shape",
-           r"scars\.criteo\.(?P<at>\d+)(?P<line>|\.coalesced)", "MB for batch and cache", "words", "SCARS' formulas, and what starting a batch costs",
+           r"scars\.criteo\.(?P<at>\d+)(?P<line>|\.coalesced)", "MB for batch and cache", "words",
+           "SCARS' formulas, and what starting a batch costs",
            names={"": "best split", ".coalesced": "coalesced alone"}),
 )
 _PICTURES = {"hotline_figures.png": ("the figures of the Hotline thesis, measured", _HOTLINE),
