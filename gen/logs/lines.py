@@ -45,7 +45,7 @@ class TextPiece(Piece):
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
         layout, self.problems, self.done = self.layout, Problems(), 0
         tables, values = layout.tables, layout.of_kind(parse.NUMBER, parse.LOOSE)
-        kinds = np.array(layout.kinds, np.int8)
+        kinds, ends = np.array(layout.kinds, np.int8), parse.ends_of(layout.separator)
         missing = np.array([layout.missing is not None, layout.missing or 0], np.uint64)
         faults, odd = np.zeros((FAULTS, 2), np.int64), np.zeros((len(kinds), 2), np.int64)
         first, good, bad, lines = self.first, 0, 0, 0
@@ -61,32 +61,33 @@ class TextPiece(Piece):
         for block, done in stream.blocks(self.path, self.start, self.stop):
             at = 0 if lines or self.start else layout.start
             while at < len(block):
-                before = row
-                at, row, wrong = parse.parse(block, at, len(block), ord(layout.separator), layout.quotes, kinds,
-                                             missing, ids, numbers, row, samples, faults, odd, parse.DIGITS,
-                                             parse.POWERS)
+                begin, before = at, row
+                at, row, wrong, count = parse.parse(block, at, len(block), ends, layout.quotes, kinds,
+                                                    missing, ids, numbers, row, samples, faults, odd, parse.DIGITS,
+                                                    parse.POWERS)
                 good, bad = good + row - before, bad + wrong
                 if wrong or odd.any():
-                    self._note(block, lines, faults[:wrong], odd)
+                    self._note(block, begin, lines, faults[:wrong], odd)
                     endure(str(self.path), "lines", self.problems, good, bad, self.broken)
+                lines += count
                 if row == samples:
                     self.done = done
                     yield chunk()
                     first, row = first + row, 0
                     ids, numbers = fresh()
-            lines += int(np.count_nonzero(block == 10))
             self.done = done
         if bad and not good:
             endure(str(self.path), "lines", self.problems, good, bad, 0)
         if row:
             yield chunk()
 
-    def _note(self, block: NDArray[np.uint8], lines: int, faults: NDArray[np.int64], odd: NDArray[np.int64]) -> None:
-        """Names the lines of a block that `lines` others of the piece are before."""
-        before = stream.lines_before(self.path, self.start) if self.start else 0
+    def _note(self, block: NDArray[np.uint8], at: int, lines: int, faults: NDArray[np.int64],
+              odd: NDArray[np.int64]) -> None:
+        """Names lines of a block behind its byte `at`, which `lines` others of the piece are before."""
+        before = stream.lines_before(self.path, self.start) if self.start else int(self.layout.start > 0)
 
         def place(begin: int) -> str:
-            return f"{self.path}:{1 + before + lines + int(np.count_nonzero(block[:begin] == 10))}"
+            return f"{self.path}:{1 + before + lines + int(np.count_nonzero(block[at:begin] == 10))}"
 
         for begin, end in faults.tolist():
             kind, what = self._fault(block[begin:end].tobytes().decode(errors="replace").rstrip("\r"))

@@ -30,8 +30,7 @@ def _tensors(path: Path) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
     handle, name = tempfile.mkstemp(".pt")
     try:
         with os.fdopen(handle, "wb") as plain:
-            for block, _ in stream.bytes_of(path):
-                plain.write(block)
+            stream.unpack(path, plain)
         try:
             found = torch_file.read(name)
         except torch_file.TorchFileError as error:

@@ -1,22 +1,20 @@
 """Files as streams of whole lines: plain ones by stretches, compressed ones from end to end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["COMPRESSED", "LongLine", "blocks", "bytes_of", "cuts", "lines_before", "stem"]
+__all__ = ["COMPRESSED", "blocks", "cuts", "lines_before", "stem", "unpack"]
 
 #: Endings of compressed files, and what pyarrow calls them.
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-BLOCK = 1 << 22
+BLOCK = 1 << 18     # bytes that are read at once: they stay in the CPU's caches until they are parsed
 LINE = 1 << 26      # bytes of a line that are still waited for
-
-
-class LongLine(ValueError):
-    pass
 
 
 def stem(path: Path) -> Path:
@@ -52,39 +50,57 @@ def lines_before(path: Path, stop: int) -> int:
     return count
 
 
-def bytes_of(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[bytes, int]]:
-    """(bytes, how many of the file's own are read by now), block by block, unpacked where the file is compressed.
-
-    Raises      ValueError: a compressed file that is damaged or cut short
-    """
+@contextmanager
+def _opened(path: Path, start: int = 0) -> Iterator[tuple[Any, Callable[[], int]]]:
+    """(the file's bytes from `start` on, unpacked where it is compressed; how many of its own have been read)."""
     if path.suffix not in COMPRESSED:
         with path.open("rb", buffering=0) as file:
             file.seek(start)
-            end = path.stat().st_size if stop is None else stop
-            while (at := file.tell()) < end and (block := file.read(min(BLOCK, end - at))):
-                yield block, file.tell() - start
+            yield file, lambda: file.tell() - start
         return
     with pa.OSFile(str(path)) as packed:
         try:
             with pa.CompressedInputStream(packed, COMPRESSED[path.suffix]) as file:
-                while block := file.read(BLOCK):
-                    yield block, packed.tell()
+                yield file, packed.tell
         except OSError as error:
             raise ValueError(f"{path} is no whole {COMPRESSED[path.suffix]} file: {error}") from None
 
 
+def unpack(path: Path, plain: IO[bytes]) -> None:
+    """Writes a compressed file's bytes.
+
+    Raises      ValueError: it is damaged or cut short
+    """
+    with _opened(path) as (file, _):
+        while block := file.read(BLOCK):
+            plain.write(block)
+
+
 def blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """(whole lines, how many of the file's own bytes are read by now); a last line without an end is given one."""
-    tail = b""
-    done = 0
-    for block, done in bytes_of(path, start, stop):
-        end = block.rfind(b"\n") + 1
-        if not end:
-            tail += block
-            if len(tail) > LINE:
-                raise LongLine(f"{path} has a line of more than {LINE:,} bytes; is it text?")
-            continue
-        yield np.frombuffer(tail + block[:end], np.uint8), done
-        tail = block[end:]
-    if tail:
-        yield np.frombuffer(tail + b"\n", np.uint8), done
+    """(whole lines, how many of the file's own bytes are read by now); a last line without an end is given one. A block
+    is there until the next one is asked for.
+
+    Raises      ValueError: a compressed file that is damaged or cut short, a line of more than LINE bytes
+    """
+    buffer, held = bytearray(2 * BLOCK), 0
+    left = path.stat().st_size if stop is None or path.suffix in COMPRESSED else stop - start
+    with _opened(path, start) as (file, done):
+        while True:
+            if held > len(buffer) // 2:
+                if held > LINE:
+                    raise ValueError(f"{path} has a line of more than {LINE:,} bytes; is it text?")
+                buffer = buffer + bytes(len(buffer))
+            room = min(BLOCK, left) if path.suffix not in COMPRESSED else BLOCK
+            count = file.readinto(memoryview(buffer)[held:held + room]) if room else 0
+            left -= count
+            if not count:
+                break
+            end = buffer.rfind(b"\n", held, held + count) + 1
+            held += count
+            if end:
+                yield np.frombuffer(buffer, np.uint8, end), done()
+                buffer[:held - end] = buffer[end:held]
+                held -= end
+        if held:
+            buffer[held] = 10
+            yield np.frombuffer(buffer, np.uint8, held + 1), done()

@@ -207,6 +207,11 @@ def test_too_many_broken_lines(tmp_path):
                                  f"first {path}:102: the field 'a_id' is empty")
     assert read(open_log(path, broken=0.2))[0]["a_id"] == [1] * 100
     assert read(open_log(path, missing=77))[0]["a_id"] == [1] * 100 + [77] * 12
+    packed = tmp_path / "b.tsv.gz"
+    packed.write_bytes(gzip.compress(b"a_id\tb\r\n1\t2\r\n\r\n\t4\r\n"))
+    log = open_log(packed)
+    assert read(log)[0]["a_id"] == [1]
+    assert log.problems.first == {"lines with an empty id": f"{packed}:4: the field 'a_id' is empty"}
     path.write_text("a_id\tb\n1\n2\n")
     with pytest.raises(ValueError, match="a.tsv: 2 of 2 lines are broken: 2 x lines of too few or too many fields"):
         read(open_log(path))
