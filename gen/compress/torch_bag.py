@@ -28,8 +28,9 @@ from golden.tt.rows import shape_of
 
 __all__ = ["TieredBag", "tiers"]
 
-RULES = ("sgd", "adagrad")
-EPSILON = 1e-10     # of torch.optim.Adagrad
+RULES = ("sgd", "adagrad", "adam")
+# As torch.optim has them: Adagrad's and Adam's epsilon, Adam's decay of both moments.
+TINY, SMALL, BETAS = 1e-10, 1e-8, (0.9, 0.999)
 
 
 def tiers(counts: ArrayLike, *, dram_rows: int, tt_rows: int) -> NDArray[np.uint8]:
@@ -51,9 +52,10 @@ class TieredBag(torch.nn.Module):
     Parameters  tier: (rows,) 1 for rows of the train, any other number for dense ones. rank: every inner rank, or the
                 inner ranks. modes, columns: I_k and J_k (default: three near-equal ones). order: the train's rows,
                 each by its number in the table, first to last (default: ascending; rows that resemble each other
-                should be neighbours). mode: sum, mean, max. rate, rule: of the fused update by sgd or adagrad (as
-                torch.optim has them); without a rate, gradients are left to an optimiser of yours. std: of
-                the rows at the start. seed: of their values.
+                should be neighbours). mode: sum, mean, max. rate, rule: of the fused update of dense rows by sgd,
+                adagrad or adam, as torch.optim has them (adam on rows: SparseAdam); without a rate, gradients
+                are left to an optimiser of yours. core_rate, core_rule: of the cores, if not the same.
+                std: of the rows at the start. seed: of their values.
     Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first.
     Raises      ValueError: modes too small for the rows or columns that do not multiply to dim, a rule or an order
                 that does not exist
@@ -62,6 +64,7 @@ class TieredBag(torch.nn.Module):
     def __init__(self, tier: ArrayLike, dim: int, *, rank: int | Sequence[int] = 16,
                  modes: Sequence[int] | None = None, columns: Sequence[int] | None = None,
                  order: ArrayLike | None = None, mode: str = "sum", rate: float | None = None, rule: str = "sgd",
+                 core_rate: float | None = None, core_rule: str | None = None,
                  std: float = 0.1, seed: int = 0, dtype: torch.dtype = torch.float32):
         super().__init__()
         tier = np.asarray(tier)
@@ -71,9 +74,11 @@ class TieredBag(torch.nn.Module):
             if not np.array_equal(np.sort(order), warm):
                 raise ValueError(f"order must have each of the {len(warm)} rows of tier 1 once")
             warm = order
-        if rule not in RULES:
-            raise ValueError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
-        self.rows, self.dim, self.mode, self.rate, self.rule = len(tier), dim, mode, rate, rule
+        for each in (rule, core_rule or rule):
+            if each not in RULES:
+                raise ValueError(f"rule is {each!r}; it must be one of {', '.join(RULES)}")
+        self.rows, self.dim, self.mode, self.rate = len(tier), dim, mode, rate
+        self._rules = {"dense": (rule, rate), "cores": (core_rule or rule, rate if core_rate is None else core_rate)}
         # A row's number in its own tier.
         number = np.zeros(len(tier), np.int64)
         number[tier != TT] = np.arange(len(tier) - len(warm))
@@ -88,7 +93,8 @@ class TieredBag(torch.nn.Module):
         spread = (std ** 2 / inner) ** (1 / (2 * len(shapes))) if shapes else 0.0
         self.cores = torch.nn.ParameterList(
             [torch.randn(i, r, j, s, generator=random, dtype=dtype) * spread for r, i, j, s in shapes])
-        self._squares: dict[str, torch.Tensor] = {}
+        self._moments: dict[str, list[torch.Tensor]] = {}
+        self._steps: dict[str, int] = {}
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor | None = None,
                 weights: torch.Tensor | None = None, *, include_last_offset: bool = False) -> torch.Tensor:
@@ -149,23 +155,24 @@ class TieredBag(torch.nn.Module):
     @torch.no_grad()
     def _step(self, name: str, slope: torch.Tensor, rows: torch.Tensor | None = None) -> None:
         """The rule's step of a parameter, or of some of its rows."""
-        assert self.rate is not None
+        rule, rate = self._rules[name.split(".")[0]]
+        assert rate is not None
         parameter = self.get_parameter(name)
-        if self.rule == "adagrad":
-            if name not in self._squares:
-                self._squares[name] = torch.zeros_like(parameter)
-            squares = self._squares[name]
-            if rows is None:
-                squares.addcmul_(slope, slope)
-                slope = slope / (squares.sqrt() + EPSILON)
+        at = slice(None) if rows is None else rows
+        if rule != "sgd":
+            moments = self._moments.setdefault(name, [torch.zeros_like(parameter) for _ in range(1 + (rule == "adam"))])
+            self._steps[name] = count = self._steps.get(name, 0) + 1
+            if rule == "adagrad":
+                moments[0][at] = squares = moments[0][at] + slope * slope
+                slope = slope / (squares.sqrt() + TINY)
             else:
-                of_rows = squares[rows] + slope * slope
-                squares[rows] = of_rows
-                slope = slope / (of_rows.sqrt() + EPSILON)
+                moments[0][at] = mean = torch.lerp(slope, moments[0][at], BETAS[0])
+                moments[1][at] = squares = torch.lerp(slope * slope, moments[1][at], BETAS[1])
+                slope = mean / (1 - BETAS[0] ** count) / ((squares / (1 - BETAS[1] ** count)).sqrt() + SMALL)
         if rows is None:
-            parameter.add_(slope, alpha=-self.rate)
+            parameter.add_(slope, alpha=-rate)
         else:
-            parameter.index_add_(0, rows, slope, alpha=-self.rate)
+            parameter.index_add_(0, rows, slope, alpha=-rate)
 
 
 def _shapes(rows: int, dim: int, rank: int | Sequence[int], modes: Sequence[int] | None,

@@ -37,6 +37,21 @@ def decompose(table: np.ndarray, row_modes: Sequence[int], column_modes: Sequenc
         raise ValueError(f"table[{row}, {column}] is {table[row, column]}: "
                          "only finite values have a decomposition")
     rows, columns = table.shape
+    row_modes, column_modes, inner = fitting(rows, columns, row_modes, column_modes, ranks)
+    padded = np.zeros((prod(row_modes), columns))
+    padded[:rows] = table
+    tensor = tensorly.tensor(padded.reshape(row_modes + column_modes))
+    train = tensor_train_matrix(tensor, rank=[1, *inner, 1])
+    # TensorLy leaves the whole magnitude in the last core; float32 has the exponent range to bear it.
+    return [np.ascontiguousarray(core, dtype=np.float32) for core in train]
+
+
+def fitting(rows: int, columns: int, row_modes: Sequence[int], column_modes: Sequence[int],
+            ranks: int | Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Row modes, column modes and inner ranks of a train of a table of `rows` x `columns` words.
+
+    Raises ValueError, in one sentence, where they do not fit the table.
+    """
     row_modes, column_modes = _modes("row_modes", row_modes), _modes("column_modes", column_modes)
     if len(row_modes) != len(column_modes):
         raise ValueError(f"row_modes {row_modes} and column_modes {column_modes} must be equally many")
@@ -48,14 +63,7 @@ def decompose(table: np.ndarray, row_modes: Sequence[int], column_modes: Sequenc
     if prod(column_modes) != columns:
         raise ValueError(f"column_modes {column_modes} multiply to {prod(column_modes)}, "
                          f"not to the table's {columns} columns")
-    inner = _ranks(ranks, row_modes, column_modes)
-
-    padded = np.zeros((prod(row_modes), columns))
-    padded[:rows] = table
-    tensor = tensorly.tensor(padded.reshape(row_modes + column_modes))
-    train = tensor_train_matrix(tensor, rank=[1, *inner, 1])
-    # TensorLy leaves the whole magnitude in the last core; float32 has the exponent range to bear it.
-    return [np.ascontiguousarray(core, dtype=np.float32) for core in train]
+    return row_modes, column_modes, _ranks(ranks, row_modes, column_modes)
 
 
 def dense(cores: Sequence[np.ndarray]) -> np.ndarray:

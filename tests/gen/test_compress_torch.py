@@ -77,9 +77,10 @@ def test_vectors_and_gradients_are_those_of_the_plain_formula(shape, tier, mode)
         torch.testing.assert_close(my_weights, of_weights, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("rule, optimiser", [("sgd", torch.optim.SGD), ("adagrad", torch.optim.Adagrad)])
-def test_fused_steps_are_those_of_the_optimiser(tier, rule, optimiser):
+@pytest.mark.parametrize("rule, optimiser, tier", [
+    *[("sgd", torch.optim.SGD, tier) for tier in TIERS], *[("adagrad", torch.optim.Adagrad, tier) for tier in TIERS],
+    ("adam", torch.optim.Adam, "all")])
+def test_fused_steps_are_those_of_the_optimiser(rule, optimiser, tier):
     fused = bag_of(tier=tier, rate=0.05, rule=rule, seed=4)
     plain = bag_of(tier=tier, seed=4)
     steps = optimiser([each for each in plain.parameters() if each.numel()], lr=0.05)
@@ -92,6 +93,29 @@ def test_fused_steps_are_those_of_the_optimiser(tier, rule, optimiser):
         steps.step()
     for a, b in zip(fused.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a.detach(), b.detach(), rtol=1e-9, atol=1e-11)
+
+
+def test_cores_may_have_a_rule_of_their_own():
+    """Dense rows as SparseAdam steps them, cores as SGD with another rate does."""
+    fused = bag_of(rate=0.02, rule="adam", core_rate=0.3, core_rule="sgd", seed=4)
+    plain = bag_of(seed=4)
+    adam = torch.optim.SparseAdam([plain.dense], lr=0.02)
+    for seed in range(3):
+        indices, offsets, _, slope = batch(seed)
+        (fused(indices, offsets) * slope).sum().backward()
+        plain.zero_grad()
+        (torch.nn.functional.embedding_bag(indices, plain_table(plain), offsets, mode="sum") * slope).sum().backward()
+        touched = torch.unique(plain.number[indices[~plain.warm[indices]]])
+        plain.dense.grad = torch.sparse_coo_tensor(touched[None], plain.dense.grad[touched], plain.dense.shape,
+                                                   check_invariants=True)
+        adam.step()
+        with torch.no_grad():
+            for core in plain.cores:
+                core -= 0.3 * core.grad
+    # SparseAdam adds its epsilon before the second moment is corrected, Adam and this bag behind it.
+    torch.testing.assert_close(fused.dense.detach(), plain.dense.detach(), rtol=1e-3, atol=1e-5)
+    for a, b in zip(fused.cores, plain.cores, strict=True):
+        torch.testing.assert_close(a.detach(), b.detach(), rtol=1e-3, atol=1e-5)
 
 
 def test_two_calls_before_a_fused_step_are_refused():
@@ -163,7 +187,7 @@ def test_bad_input_is_a_sentence():
         TieredBag(np.ones(60), 8, modes=(2, 2, 2))
     with pytest.raises(ValueError, match=r"^columns \(2, 2, 3\) multiply to 12, not to dim 8$"):
         TieredBag(np.ones(8), 8, modes=(2, 2, 2), columns=(2, 2, 3))
-    with pytest.raises(ValueError, match="^rule is 'adam'; it must be one of sgd, adagrad$"):
-        TieredBag(np.ones(8), 8, rule="adam")
+    with pytest.raises(ValueError, match="^rule is 'lamb'; it must be one of sgd, adagrad, adam$"):
+        TieredBag(np.ones(8), 8, rule="lamb")
     with pytest.raises(ValueError, match="^order must have each of the 2 rows of tier 1 once$"):
         TieredBag([0, 1, 1], 8, order=[1, 1])

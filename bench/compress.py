@@ -1,0 +1,212 @@
+"""What tensor trains cost in accuracy, beside the same model with dense rows, and what a training step costs.
+
+Source: SCRec Fig. 12 (all tables trains, or hot rows dense); EL-Rec §III, Fig. 14 and 18 (the step)
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.data import path_of
+from bench.framework import LeftOut, Row, at_least, bench, figure
+from bench.hotline_auc import auc
+from gen.trace import movielens, read
+
+SEEDS = 3
+DIM, RANK, BATCH, HELD_OUT = 16, 16, 512, 0.1
+# Every form is trained alike; epochs are those after which the dense model begins to lose on held-out samples.
+RATE, CORE_RATE, NET_RATE, STD = 0.05, 0.003, 0.1, 0.05
+EPOCHS = {"anime": 2, "movielens": 3}
+SMALL = 500         # tables of fewer rows stay dense
+# Shares of a table's accesses: dense in card memory, and behind it in the train; the coldest rows are dense on the SSD.
+FORMS: dict[str, tuple[float, float]] = {"dense": (1.0, 0.0), "all": (0.0, 1.0), "hybrid": (0.8, 0.1),
+                                         "half": (0.5, 0.3)}
+WHAT = {"dense": "dense rows", "all": f"all rows in trains of rank {RANK}",
+        "hybrid": "hottest rows with 80 % of the accesses dense, the next 10 % in trains, the rest dense on the SSD",
+        "half": "hottest rows with 50 % of the accesses dense, the next 30 % in trains, the rest dense on the SSD"}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """rows: of each table. bags: per table its indices, and where those of a sample begin and end."""
+
+    rows: tuple[int, ...]
+    bags: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
+    label: NDArray[np.float32]
+
+    def of(self, table: int, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices and offsets of some samples' bags."""
+        indices, offsets = self.bags[table]
+        lengths = offsets[samples + 1] - offsets[samples]
+        ends = np.cumsum(lengths)
+        at = np.repeat(offsets[samples] - (ends - lengths), lengths) + np.arange(lengths.sum())
+        return indices[at], ends - lengths
+
+
+def logs() -> Iterator[tuple[str, Samples]]:
+    """(name, samples): anime ratings of 8 and more, MovieLens-100K ratings of 4 and more."""
+    path = path_of("anime_420k.npz")
+    log = movielens()
+    for name, trace, tables, label in (
+            ("anime", path and read(path), ("user", "anime", "type", "genre"), lambda t: t.values["label"]),
+            ("movielens", log, ("user_id", "item_id"), lambda t: t.values["rating"] >= 4)):
+        if trace:
+            bags = tuple((np.asarray(trace.indices[table], np.int64) if table in trace.offsets else
+                          np.asarray(trace.table(table), np.int64),
+                          np.asarray(trace.offsets[table], np.int64) if table in trace.offsets else
+                          np.arange(len(trace.table(table)) + 1)) for table in tables)
+            yield name, Samples(tuple(trace.rows[table] for table in tables), bags,
+                                np.asarray(label(trace)).astype(np.float32))
+
+
+def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float, float, int, int]:
+    """(accuracy, AUC) on held-out samples, words of the tables, and what the trains' rows would take dense."""
+    import torch
+
+    from fpga.torch_dlrm import TorchDlrm
+    from gen.compress.torch_bag import TieredBag, tiers
+
+    torch.set_num_threads(1)
+    shuffled = np.random.default_rng(seed).permutation(len(samples.label))
+    cut = int(len(shuffled) * (1 - HELD_OUT))
+    learned, held = shuffled[:cut], shuffled[cut:]
+    hot, warm = FORMS[form]
+    bags, past, saved = [], [], 0
+    for table, rows in enumerate(samples.rows):
+        counts = np.bincount(samples.of(table, learned)[0], minlength=rows)
+        ends = np.searchsorted(np.cumsum(np.sort(counts)[::-1]), [hot * counts.sum(), (hot + warm) * counts.sum()])
+        first, last = (min(rows, int(end) + 1) if share > 0 else 0 for end, share in zip(ends, (hot, hot + warm)))
+        if hot == 1 or rows < SMALL:
+            first = last = rows
+        elif warm == 1:
+            last = rows
+        tier = tiers(counts, dram_rows=first, tt_rows=last - first)
+        in_train = np.flatnonzero(tier == 1)
+        saved += len(in_train) * DIM
+        bags.append(TieredBag(tier, DIM, rank=RANK, order=in_train[np.argsort(-counts[in_train], kind="stable")],
+                              rate=RATE, rule="adagrad", core_rate=CORE_RATE, core_rule="adam", std=STD,
+                              seed=100 * seed + table))
+        if table < 2:
+            indices, offsets = samples.bags[table]
+            past.append(np.log1p(counts[indices[offsets[:-1]]]))
+    dense = np.stack(past, axis=1).astype(np.float32)
+    dense = torch.from_numpy((dense - dense[learned].mean(0)) / dense[learned].std(0))
+    label = torch.from_numpy(samples.label)
+    model = TorchDlrm(dense.shape[1], len(bags), DIM, rate=NET_RATE, bottom=(32,), top=(64, 32), seed=seed)
+
+    def vectors(part: NDArray[np.int64]) -> Any:
+        return torch.stack([bag(*map(torch.from_numpy, samples.of(table, part)))
+                            for table, bag in enumerate(bags)], dim=1)
+
+    for epoch in range(epochs):
+        order = np.random.default_rng((seed, epoch)).permutation(learned)
+        for begin in range(0, cut, BATCH):
+            part = order[begin:begin + BATCH]
+            model.step(dense[part], vectors(part), label[part])
+    with torch.no_grad():
+        score = np.concatenate([np.asarray(model(dense[part], vectors(part))) for part in np.array_split(held, 8)])
+    truth = samples.label[held]
+    return float(np.mean((score > 0) == (truth > 0))), auc(score, truth), sum(bag.words for bag in bags), saved
+
+
+@bench("compress")
+def accuracy() -> Iterator[Row]:
+    """Accuracy of a DLRM whose rows are dense, all in trains, or hot dense and warm in trains; time of a step."""
+    if find_spec("torch") is None:
+        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
+    yield from steps()
+    for name, samples in logs():
+        found = {form: np.array([trained(samples, form, seed, EPOCHS[name]) for seed in range(SEEDS)])
+                 for form in FORMS}
+        base = found["dense"]
+        for form, runs in found.items():
+            right, area, words, saved = runs.mean(axis=0)
+            spread = (100 * (runs[:, 0] - base[:, 0])).std(ddof=1)
+            what = f"{name} log, {WHAT[form]}, mean of {SEEDS} seeds"
+            id = f"compress.{name}.{form}"
+            yield figure(f"{id}.accuracy", f"{what}: held-out samples that are right", round(100 * right, 2), "%")
+            yield figure(f"{id}.auc", f"{what}: AUC", round(area, 4), "AUC")
+            if form == "dense":
+                continue
+            train = words - (base[:, 2].mean() - saved)
+            yield figure(f"{id}.words", f"{what}: rows of {saved:,.0f} words as trains of", int(train), "words")
+            points = round(100 * (right - base[:, 0].mean()), 2)
+            told = f"{what}: accuracy beside dense rows (standard deviation of the seeds' differences {spread:.2f})"
+            yield (at_least(f"{id}.points", told, points, "points", -0.1) if form == "hybrid"
+                   else figure(f"{id}.points", told, points, "points"))
+
+
+# A table as large as a log's large ones, at EL-Rec's rank, and batches of bags as skewed as its are.
+STEP_MODES, STEP_COLUMNS, STEP_RANK, STEP_BATCH, STEP_POOLING, STEPS = (100, 100, 100), (4, 4, 4), 16, 2048, 4, 6
+
+
+def plain_table(seed: int) -> Callable[[Any, Any], None]:
+    """A step of the plain formula: slices of every lookup gathered and multiplied, autograd, torch's SGD."""
+    import torch
+
+    random = torch.Generator().manual_seed(seed)
+    ranks = (1, STEP_RANK, STEP_RANK, 1)
+    cores = [(0.1 * torch.randn(STEP_MODES[k], ranks[k] * STEP_COLUMNS[k] * ranks[k + 1],
+                                generator=random)).requires_grad_() for k in range(3)]
+    optimiser = torch.optim.SGD(cores, lr=0.01)
+
+    def step(indices: Any, slope: Any) -> None:
+        flat = indices.reshape(-1)
+        parts = (flat // (STEP_MODES[1] * STEP_MODES[2]), flat // STEP_MODES[2] % STEP_MODES[1], flat % STEP_MODES[2])
+        first, second, third = (core[part] for core, part in zip(cores, parts, strict=True))
+        count = len(flat)
+        chain = torch.bmm(first.reshape(count, -1, STEP_RANK), second.reshape(count, STEP_RANK, -1))
+        rows = torch.bmm(chain.reshape(count, -1, STEP_RANK), third.reshape(count, STEP_RANK, -1))
+        optimiser.zero_grad()
+        (rows.reshape(*indices.shape, -1).sum(1) * slope).sum().backward()
+        optimiser.step()
+
+    return step
+
+
+def steps() -> Iterator[Row]:
+    """Milliseconds of a step, lookup, gradients and update: the plain formula, this project's, an EmbeddingBag."""
+    import torch
+
+    from gen.compress.torch_bag import TieredBag
+
+    torch.set_num_threads(1)
+    rows, dim = int(np.prod(STEP_MODES)), int(np.prod(STEP_COLUMNS))
+    rng = np.random.default_rng(0)
+    cdf = np.cumsum(np.arange(1, rows + 1) ** -1.05)
+    batches = [torch.from_numpy(np.searchsorted(cdf / cdf[-1], rng.random((STEP_BATCH, STEP_POOLING))))
+               for _ in range(STEPS)]
+    slope = torch.from_numpy(rng.standard_normal((STEP_BATCH, dim)).astype(np.float32))
+    bag = TieredBag(np.ones(rows), dim, rank=STEP_RANK, modes=STEP_MODES, columns=STEP_COLUMNS, rate=0.01)
+    dense = torch.nn.EmbeddingBag(rows, dim, mode="sum", sparse=True)
+    optimiser = torch.optim.SGD(dense.parameters(), lr=0.01)
+
+    def fused(indices: Any, slope: Any) -> None:
+        (bag(indices) * slope).sum().backward()
+
+    def table(indices: Any, slope: Any) -> None:
+        optimiser.zero_grad()
+        (dense(indices) * slope).sum().backward()
+        optimiser.step()
+
+    took = {}
+    for name, step in (("plain", plain_table(0)), ("reuse", fused), ("dense", table)):
+        times = []
+        for indices in batches:
+            begin = time.thread_time()
+            step(indices, slope)
+            times.append(time.thread_time() - begin)
+        took[name] = 1e3 * min(times[1:])
+    what = (f"a training step of {rows:,} x {dim} words at rank {STEP_RANK}, {STEP_BATCH:,} bags of {STEP_POOLING}, "
+            f"Zipf 1.05, one core")
+    for name, told in (("plain", "each lookup through the chain, torch's autograd and SGD"),
+                       ("reuse", "unique rows, shared first products, slopes summed in advance, fused update"),
+                       ("dense", "torch's EmbeddingBag with sparse gradients")):
+        yield figure(f"compress.step.{name}", f"{what}: {told}", round(took[name], 2), "ms")
+    yield at_least("compress.step.ratio", f"{what}: plain for reuse", round(took["plain"] / took["reuse"], 2), "times",
+                   1.7)
