@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen import config
+from gen.compress.post_hoc import decompose
 from gen.device import Device
 from gen.members import Folder, Writer
 from gen.network import Layer, Network
@@ -28,7 +29,6 @@ from gen.recommender import TableSpec
 from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts
 from gen.tables import CardImages, Rows, Table
 from gen.weights import Weights
-from golden import tt
 
 __all__ = ["VERSION", "Bundle", "train_rows", "write"]
 
@@ -168,8 +168,8 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],
     if plan.tt_rows:
         cores, tt_row, form = weights.cores(spec), weights.tt_row(spec), "trained"
         if not cores:
-            cores, tt_row, form = tt.decompose(weights.rows(spec, parts[TT]), plan.row_modes, plan.column_modes,
-                                               plan.ranks), None, "decomposed"
+            cores, tt_row, form = decompose(_rows(spec, weights, parts[TT]), plan.row_modes, plan.column_modes,
+                                            plan.ranks).cores, None, "decomposed"
         if tt_row is not None and (tt_row[parts[TT]] < 0).any():
             row = int(parts[TT][np.argmax(tt_row[parts[TT]] < 0)])
             raise ValueError(f"{where}: the plan puts row {row} on the tensor train, tt_row_{spec.name} says that it "

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.compress.search import RANKS, Candidate, best
+from gen.tables import Rows
 from golden import tt
 from golden.tt.decompose import fitting
 
@@ -45,15 +46,15 @@ class Train:
                 f"for {self.rows * prod(core.shape[2] for core in self.cores):,}")
 
 
-def decompose(values: NDArray[np.floating], modes: Sequence[int], columns: Sequence[int],
+def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns: Sequence[int],
               ranks: int | Sequence[int]) -> Train:
     """The train of a table (rows, D), its rows past the last taken as zeros.
 
     Within sqrt(d - 1) of the least error at those ranks. Equal to golden.tt.decompose up to float64's rounding and the
     signs of ranks. Raises ValueError, one sentence: modes or ranks that do not fit, a word that is not finite.
     """
-    if np.ndim(values) != 2:
-        raise ValueError(f"table must be a matrix (rows, D), not an array of shape {np.shape(values)}")
+    if len(values.shape) != 2:
+        raise ValueError(f"table must be a matrix (rows, D), not an array of shape {values.shape}")
     rows, dim = values.shape
     modes, columns, inner = fitting(rows, dim, modes, columns, ranks)
     norm = _norm(values)
@@ -88,7 +89,7 @@ def decompose(values: NDArray[np.floating], modes: Sequence[int], columns: Seque
     return Train(rows, cores, _distance(values, cores) / norm if norm else 0.0)
 
 
-def within(values: NDArray[np.floating], error: float, *, config: Any, bytes: float | None = None,
+def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, bytes: float | None = None,
            cycles: float | None = None, cores: tuple[int, ...] = (3,)) -> tuple[Candidate, Train]:
     """The train of the lowest rank whose relative error is at most `error`, within bytes and cycles a row of the unit.
 
@@ -100,7 +101,7 @@ def within(values: NDArray[np.floating], error: float, *, config: Any, bytes: fl
     reason = ""
     for rank in RANKS:
         try:
-            shape = best(*np.shape(values), config=config, bytes=bytes, cycles=cycles, rank=rank, cores=cores)
+            shape = best(*values.shape, config=config, bytes=bytes, cycles=cycles, rank=rank, cores=cores)
         except ValueError as refusal:
             reason = str(refusal)
             continue
