@@ -113,8 +113,8 @@ class Device:
             if value is not None and value < least:
                 raise ValueError(f"{name} {value} must be {least} or more")
         if self.memory < self.smallest * self.activations:
-            raise ValueError(f"memory of {self.memory:,} words does not hold the activations of {self.smallest:,} "
-                             f"samples, {self.activations:,} words each")
+            raise ValueError(f"memory of {self.memory:,} words does not hold a batch of {self.smallest:,}, "
+                             f"{self.activations:,} words of activations a sample")
 
     def batch(self, cached: int) -> float:
         """The largest batch beside so many cached rows, not rounded.                                 Source: eq. 7"""

@@ -140,7 +140,7 @@ def test_no_row_is_asked_for():
 
 
 def test_wrong():
-    with pytest.raises(ValueError, match="memory of 119 words does not hold the activations of 3 samples, 40 words"):
+    with pytest.raises(ValueError, match="memory of 119 words does not hold a batch of 3, 40 words of activations a"):
         Device(119, 8, 40, smallest=3)
     with pytest.raises(ValueError, match="largest 2 must be 3 or more"):
         Device(1000, 8, 40, smallest=3, largest=2)

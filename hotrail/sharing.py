@@ -1,0 +1,119 @@
+"""The command that shares a training device's memory out between batch and cached rows, and its picture."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+
+from gen.scars import Device, Split, Traffic, optimum
+from gen.tools import build_folder
+
+__all__ = ["COMMANDS"]
+
+HEAD = ("memory", "rows cached", "of those asked for", "batch", "words a sample", "no row cached", "its batch", "gap")
+
+
+@click.command()
+@click.argument("log")
+@click.option("--memory", type=click.IntRange(1), multiple=True, default=(16, 64, 256, 1024), show_default=True,
+              help="MB of the device for cached rows and activations; may be given several times.")
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row.")
+@click.option("--activations", type=click.IntRange(1), default=4800, show_default=True,
+              help="Words that a sample takes on the device, gradients too; the default is Meta's DLRM for Criteo.")
+@click.option("--overhead", type=click.IntRange(0), default=300_000, show_default=True,
+              help="Words that could be moved while a batch is started; the default is 100 us at 12 GB/s.")
+@click.option("--smallest", type=click.IntRange(1), default=1, show_default=True, help="No batch below it.")
+@click.option("--largest", type=click.IntRange(1), help="No batch above it [as memory allows].")
+@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+              help="Share of the log's samples to count.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for scars.png [build/scars].")
+def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhead: int, smallest: int,
+          largest: int | None, sample: float, out: Path | None) -> None:
+    """How a training device's memory is best shared out between batch and cached rows, by SCARS' formulas.
+
+    LOG is a click log (npz, Criteo, Avazu, Parquet, text), a saved profile, a calibration, mels2021 or mels2022.
+    """
+    from gen.profiling.sources import profile_of
+    from hotrail import plan_report
+
+    try:
+        devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest)
+                   for each in sorted(set(memory))}
+        with plan_report.progress() as progress:
+            profile = profile_of(log, sample=sample, progress=progress)
+        traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
+        splits = {each: optimum(traffic, device) for each, device in devices.items()}
+        picture = draw(profile.source, traffic, devices, splits, out or build_folder() / "scars")
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    show(profile.source, traffic, devices, splits)
+    click.echo(f"picture    {picture}")
+
+
+def show(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split]) -> None:
+    """The splits on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    dim = next(iter(devices.values())).dim
+    table = Table(box=None, pad_edge=False)
+    for name in HEAD:
+        table.add_column(name, justify="right")
+    for cells in cells_of(traffic, devices, splits):
+        table.add_row(*cells)
+    console = Console(highlight=False, width=None if Console().is_terminal else 140)
+    console.print(f"log        {source}: {traffic.touched:,} rows asked for, {traffic.lookups:,.2f} lookups a sample, "
+                  f"{traffic.lookups * (1 + dim):,.0f} words as they come", soft_wrap=True)
+    console.print(table)
+
+
+def cells_of(traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split]) -> Iterator[Sequence[str]]:
+    for megabytes, device in devices.items():
+        split, alone = splits[megabytes], int(device.batch(0))
+        yield (f"{megabytes:,} MB", f"{split.cached:,}", f"{split.cached / max(1, traffic.touched):.1%}",
+               f"{split.batch:,}", f"{split.words:,.1f}", f"{device.words(traffic, alone, 0):,.1f}", f"{alone:,}",
+               f"{split.gap:.3%}")
+
+
+def draw(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split], folder: Path) -> Path:
+    """Writes scars.png: rows that a batch asks for, and words a sample over the share of each memory that is cache."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # draws to files on machines without a screen
+    import matplotlib.pyplot as plt
+
+    from hotrail.report import COOL, GREEN, SOFT, WARM, styled
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "scars.png"
+    with styled():
+        figure, (rows, words) = plt.subplots(1, 2, figsize=(12.5, 4.6), layout="constrained")
+        largest = max(int(device.batch(0)) for device in devices.values())
+        batches = np.unique(np.geomspace(1, largest, 60).astype(int))
+        for share, colour in ((0.0, COOL), (0.001, GREEN), (0.01, WARM)):
+            cached = int(share * traffic.touched)
+            rows.plot(batches, [traffic.unique(int(batch), cached) for batch in batches], color=colour, lw=1.6,
+                      label=f"besides the likeliest {share:.1%} of the rows" if share else "different rows")
+        rows.plot(batches, traffic.lookups * batches, color=SOFT, lw=1, ls=":", label="lookups")
+        rows.set(xscale="log", yscale="log", title="What a batch asks for", xlabel="samples", ylabel="rows")
+        for place, (megabytes, device) in enumerate(devices.items()):
+            colour, split = (COOL, GREEN, WARM, SOFT)[place % 4], splits[megabytes]
+            own = np.unique(np.linspace(device.smallest, int(device.batch(0)), 150).astype(int)).tolist()
+            room = [min(traffic.touched, device.room(batch)) for batch in own]
+            words.plot([100 * cached * device.dim / device.memory for cached in room],
+                       [device.words(traffic, batch, cached) for batch, cached in zip(own, room)], color=colour, lw=1.6,
+                       label=f"{megabytes:,} MB: {split.cached:,} rows, batch {split.batch:,}")
+            words.plot([100 * split.cached * device.dim / device.memory], [split.words], "o", color=colour)
+        least, most = min(split.words for split in splits.values()), max(split.words for split in splits.values())
+        words.set(yscale="log", ylim=(0.7 * max(least, 1e-3), 5 * max(most, 1e-3)), title="Words moved a sample",
+                  xlabel="% of the memory that is cache, the rest being the batch", ylabel="words")
+        for axis in (rows, words):
+            axis.legend(frameon=False, fontsize=8)
+        figure.suptitle(source)
+        figure.savefig(path, dpi=130, metadata={"Software": None})
+        plt.close(figure)
+    return path
+
+
+COMMANDS = (scars,)
