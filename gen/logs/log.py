@@ -55,6 +55,10 @@ class Problems:
                 found.add(kind, part.first[kind], count)
         return found
 
+    def take(self, other: "Problems") -> None:
+        """Becomes the other: that of a copy which was read elsewhere."""
+        self.counts, self.first = dict(other.counts), dict(other.first)
+
     def lines(self) -> list[str]:
         """A sentence of each kind."""
         return [f"{count:,} x {kind}; first {self.first[kind]}" for kind, count in self.counts.items()]
@@ -104,8 +108,8 @@ class Piece:
     bytes: int = field(default=0, kw_only=True)
     first: int = field(default=0, kw_only=True)
     unread: tuple[str, ...] = field(default=(), kw_only=True)
-    done: int = field(default=0, kw_only=True, repr=False)
-    problems: Problems = field(default_factory=Problems, kw_only=True, repr=False)
+    done: int = field(default=0, init=False, repr=False)
+    problems: Problems = field(default_factory=Problems, init=False, repr=False)
 
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
         raise NotImplementedError
@@ -148,6 +152,11 @@ class Pieces:
     @property
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.pieces)
+
+    def report(self) -> list[str]:
+        """What a user should know of the last reading: what was broken, and columns that are not read."""
+        unread = [f"not read   {', '.join(self.unread)}"] if self.unread else []
+        return [f"broken     {line}" for line in self.problems.lines()] + unread
 
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
         total, before = self.bytes, 0

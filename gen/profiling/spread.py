@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from operator import add
+from operator import add, itemgetter
 from typing import Any
 
-from gen.logs.log import Log
+from gen.logs.log import Log, Problems
 from gen.profile import Profile
 from gen.profiling.stream import count, finished, merge, shares, with_rows
 from gen.profiling.together import Places, extras, looked
@@ -67,17 +67,26 @@ def _merged(one: tuple[Profile, ...], other: tuple[Profile, ...]) -> tuple[Profi
 
 def _over(client: Any, log: Log, each: Callable[..., Any], join: Callable[[Any, Any], Any], say: Say | None,
           *held: Any) -> Any:
-    """`each` of all parts, joined in pairs of neighbours."""
+    """`each` of all parts, joined in pairs of neighbours. What the workers found broken becomes the log's problems."""
     from distributed import as_completed
 
     # A part's bytes on disk or in memory go to one worker, once.
-    futures = [client.submit(each, part, *held, pure=False) for part in log.parts()]
-    waited = as_completed(list(futures))
-    tree = list(futures)
+    parts = log.parts()
+    read = [client.submit(_read, each, part, *held, pure=False) for part in parts]
+    tree = [client.submit(itemgetter(0), future, pure=False) for future in read]
+    problems = [client.submit(itemgetter(1), future, pure=False) for future in read]
+    del read        # or the workers keep what has been joined
     while len(tree) > 1:
         pairs = [client.submit(join, *tree[at:at + 2], pure=False) for at in range(0, len(tree) - 1, 2)]
         tree = pairs + tree[2 * len(pairs):]
-    for done, _ in enumerate(waited, start=1):
+    for done, _ in enumerate(as_completed(problems), start=1):
         if say:
-            say(done, len(futures))
-    return tree[0].result()
+            say(done, len(parts))
+    result = tree[0].result()
+    for part, found in zip(parts, client.gather(problems)):
+        part.problems.take(found)
+    return result
+
+
+def _read(each: Callable[..., Any], part: Log, *held: Any) -> tuple[Any, Problems]:
+    return each(part, *held), part.problems

@@ -23,6 +23,14 @@ def test_a_saved_profile_is_loaded_and_a_log_counted(tmp_path):
     assert found.tables["t"].ids.tolist() == [4, 7] and found.tables["t"].counts.tolist() == [2, 1]
 
 
+def test_what_is_broken_is_said(tmp_path):
+    path, said = tmp_path / "log.tsv", []
+    path.write_text("t_id\tname\n4\tx\n4\n7\ty\n")
+    assert profile_of(path, say=said.append).tables["t_id"].ids.tolist() == [4, 7]
+    assert said == [f"broken     1 x lines of too few or too many fields; first {path}:3: 1 fields, not 2",
+                    "not read   name"]
+
+
 def test_statistics_by_name_or_file(tmp_path, monkeypatch):
     monkeypatch.delenv("HOTRAIL_DATA", raising=False)
     with pytest.raises(ValueError, match="^mels2021: its statistics, mels_stats/locality_stats_2021.txt, are looked "

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gen.logs import of_arrays
+from gen.logs import lines, of_arrays, open_log
 from gen.profiling import profile, spread, together
 from gen.profiling.reuse import POINTS, Thinned, distances, static_misses
 from gen.profiling.together import Places, extras, looked
@@ -140,7 +140,7 @@ def test_second_pass_of_what_it_cannot():
     assert other.extras["popular_share"].tolist() == [0.25]
 
 
-def test_dask_gives_the_same_bits():
+def test_dask_gives_the_same_bits(tmp_path, monkeypatch):
     """Two processes, a scheduler by its address, and this one."""
     log = some_log(parts=5)
     alone = [together(log, profile(log, sample=share), row_bytes=ROW_BYTES) for share in (1.0, 0.25)]
@@ -155,6 +155,15 @@ def test_dask_gives_the_same_bits():
                 assert array.tobytes() == theirs[name].tobytes(), name
         with pytest.raises(ValueError, match="arrays has no table 'item'"):
             spread.profile(client, log, rows={"item": 3})
+        # Broken lines that workers meet are named as if they had been met here.
+        monkeypatch.setattr(lines, "PIECE_BYTES", 60)
+        written = "".join(f"{n}\n" if n in (5, 31) else f"{n}\t0\n" for n in range(50))
+        (tmp_path / "log.tsv").write_text("t_id\tb\n" + written)
+        text = open_log(tmp_path / "log.tsv")
+        assert len(text.parts()) > 3
+        spread.profile(client, text)
+        assert text.problems.lines() == [
+            f"2 x lines of too few or too many fields; first {tmp_path / 'log.tsv'}:7: 1 fields, not 2"]
     assert told[-5:] == [(done, 5) for done in range(1, 6)]
 
 
