@@ -9,7 +9,7 @@
 of the dense tables and how long the cards took beside what the plan expected.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -27,7 +27,7 @@ from gen.recommender import TableSpec
 from gen.remap import DEVICE_SHIFT, rows_of
 from gen.weights import Weights
 
-__all__ = ["Cards", "Done", "Served", "serve"]
+__all__ = ["Cards", "Done", "Served", "batches", "serve", "summary"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,14 +277,10 @@ def _where(samples: int, card: int, text: str) -> str:
     return f"card {card}, samples {samples} on: {text}" if text else ""
 
 
-def lines(done: Served, plan_cards: Mapping[int, str]) -> list[str]:
-    """What was found, as text. plan_cards: the kind of each card."""
-    found = [f"{done.samples:,} samples in {done.batches} batches: {done.vectors:,} pooled vectors, "
-             + (f"DIFFERENT from the oracle: {done.different}" if done.different else "every bit equal to the oracle")]
-    for number, cycles in sorted(done.cycles.items()):
-        expected = done.expected.get(number, 0)
-        found.append(f"card {number} ({plan_cards[number]}): {cycles:,} cycles, "
-                     f"{cycles / done.clock_mhz / done.samples:.2f} us a sample"
-                     + (f"; the plan expects {expected:,.0f}, measured / expected {cycles / expected:.2f}"
-                        if expected else ""))
-    return [*found, *done.notes]
+def summary(done: Served) -> str:
+    """What was held against the oracle, in a sentence."""
+    what = f"{done.vectors:,} pooled vectors"
+    if done.predictions is not None:
+        what += f" and {len(done.predictions):,} predictions (mean {float(done.predictions.mean()):.4f})"
+    return what + (f": DIFFERENT from the oracle: {done.different}" if done.different
+                   else ": every bit equal to the oracle's")

@@ -11,6 +11,7 @@
 `write` makes one from a plan, the profile of its log and a model's parameters.            Source: SCRec §III.D
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,14 @@ from gen.compress.post_hoc import decompose
 from gen.device import Device
 from gen.members import Folder, Writer
 from gen.network import Layer, Network
-from gen.plan import FILE, Plan, PlanTable
+from gen.plan import FILE, PROFILE, Plan, PlanTable
 from gen.profile import Profile
 from gen.recommender import TableSpec
 from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts
 from gen.tables import CardImages, Rows, Table
-from gen.weights import Weights
+from gen.weights import FileWeights, SeededWeights, Weights
 
-__all__ = ["VERSION", "Bundle", "train_rows", "write"]
+__all__ = ["VERSION", "Bundle", "ground", "train_rows", "write"]
 
 KIND, VERSION = "bundle", 1
 BLOCK = 1 << 14     # rows that are compared at once
@@ -80,6 +81,21 @@ class Bundle(Folder):
         return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
                           stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
 
+    def parameters(self, given: str | Path | None = None) -> tuple[Weights | None, str]:
+        """What the bundle was made of: random parameters by their seed, a file's where it is given; or None and why.
+
+        Raises      ValueError: another file than the one that was compiled
+        """
+        if "seed" in self.weights:
+            return SeededWeights(self.weights["seed"]), ""
+        if given is None:
+            return None, (f"the parameters came from {self.weights['file']}; name it to see how far pooled vectors are "
+                          "from those of its dense rows")
+        found = FileWeights(given)
+        if found.about["sha256"] != self.weights["sha256"]:
+            raise ValueError(f"{given} is not the {self.weights['file']} that {self.folder} was made of")
+        return found, ""
+
     def network(self) -> Network | None:
         """What the MLP cards run."""
         model = self.plan.model.network
@@ -94,6 +110,21 @@ class Bundle(Folder):
                                          self.array(bias) if bias in self else None,
                                          model.last if is_last else model.hidden))
         return Network(parts["bottom"], model.interaction, model.features, model.dim, parts["top"])
+
+
+def ground(plan: str | Path, profile: str | Path | None = None) -> tuple[Plan, Profile]:
+    """A plan, from its folder or its file, and the profile beside it or another one of the same log.
+
+    Raises      ValueError: they are not there, damaged, or do not belong together
+    """
+    found, path = Plan.load(plan), Path(plan)
+    beside = (path if path.is_dir() else path.parent) / PROFILE
+    if profile is None and not beside.is_file():
+        raise ValueError(f"there is no {beside}: name the profile of the log")
+    data = (beside if profile is None else Path(profile)).read_bytes()
+    if profile is None and found.profile_sha256 and hashlib.sha256(data).hexdigest() != found.profile_sha256:
+        raise ValueError(f"{beside} is not the profile that the plan beside it was made of")
+    return found, Profile.load(beside if profile is None else profile)
 
 
 def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *, preset: str | Path | None = None,

@@ -7,7 +7,7 @@ import click
 
 from gen import config as presets
 from gen.tools import build_folder
-from hotrail import packaging, planning, sharing
+from hotrail import packaging, planning, serving, sharing
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -204,7 +204,7 @@ def ecp5(core: str, preset: str, board: str, seeds: int, out: Path | None) -> No
     click.echo("\n".join(flow.lines(layout)))
 
 
-for command in (*packaging.COMMANDS, *planning.COMMANDS, *sharing.COMMANDS):
+for command in (*packaging.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

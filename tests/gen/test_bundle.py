@@ -33,8 +33,8 @@ def bundle(profile, tmp_path_factory):
     made = write(tmp_path_factory.mktemp("bundle") / "small", make.plan(), profile, SeededWeights(3), say=said.append)
     (line,) = said
     told = made.tables["user/id"]
-    assert line == (f"table user/id: decomposed tensor train of 60 rows: relative error {told['error']:.3f}, by accesses "
-                    f"{told['weighted_error']:.3f}")
+    assert line == ("table user/id: decomposed tensor train of 60 rows: relative error "
+                    f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
     return made
 
 
@@ -136,7 +136,7 @@ def test_parameters_of_a_file_with_a_trained_train(profile, tmp_path):
     wanted = np.linalg.norm(dense - tt.dense(cores)[place[order[20:80]]]) / np.linalg.norm(dense)
     np.testing.assert_allclose(made.tables["user/id"]["error"], wanted, rtol=1e-9)
     np.savez(tmp_path / "w.npz", **given, **{"tt_row_user/id": np.full(300, -1)})
-    with pytest.raises(ValueError, match=rf"^table user/id: the plan puts row {order[20]} on the tensor train, tt_row_u"):
+    with pytest.raises(ValueError, match=rf"^table user/id: the plan puts row {order[20]} on the tensor train, "):
         write(tmp_path / "c", make.plan(), profile, FileWeights(tmp_path / "w.npz"))
     assert not (tmp_path / "c").exists()
 
@@ -203,7 +203,7 @@ def test_a_bundle_is_replaced_and_nothing_else_is(profile, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "manifest.json").write_text('{"kind": "web app"}')
     for name in ("mine", "file", "other"):
-        with pytest.raises(ValueError, match=f"{name} holds something else than a bundle; name a folder that does not "):
+        with pytest.raises(ValueError, match=f"{name} holds something else than a bundle; name a folder that "):
             write(tmp_path / name, make.plan(), profile, SeededWeights())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "file", "mine", "other"]
 

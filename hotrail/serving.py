@@ -1,0 +1,93 @@
+"""The commands from a plan to its cards: compile, run."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["COMMANDS"]
+
+
+@click.command("compile")
+@click.argument("plan", type=click.Path(path_type=Path))
+@click.option("--weights", type=click.Path(path_type=Path), help="The model's parameters, an .npz [random ones].")
+@click.option("--seed", default=0, show_default=True, help="Of random parameters.")
+@click.option("--profile", type=click.Path(path_type=Path), help="Of the log [profile.npz beside the plan].")
+@click.option("--preset", help="The preset whose cores the cards have [the plan's].")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the bundle.")
+def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | None, preset: str | None,
+                 out: Path) -> None:
+    """Makes a bundle of PLAN (a folder of `hotrail plan`, or its plan.json): all that its cards need."""
+    from gen import bundle as flow
+    from gen.weights import FileWeights, SeededWeights
+
+    try:
+        made_of, counted = flow.ground(plan, profile)
+        given = SeededWeights(seed) if weights is None else FileWeights(weights)
+        made = flow.write(out, made_of, counted, given, preset=preset, say=click.echo)
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    size = sum(path.stat().st_size for path in made.folder.rglob("*") if path.is_file())
+    click.echo(f"bundle     {made.folder}: {len(made.members) + 1} files, {size:,} bytes, parameters "
+               + (f"random, seed {seed}" if weights is None else f"of {weights}"))
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option("--samples", type=click.IntRange(1), default=256, show_default=True, help="Samples of the log to run.")
+@click.option("--batch", type=click.IntRange(1), help="Samples at once [the plan's].")
+@click.option("--weights", type=click.Path(path_type=Path),
+              help="The .npz that was compiled, for the distance from the dense rows.")
+@click.option("--memory", type=click.Choice(("ddr4", "ideal")), default="ddr4", show_default=True,
+              help="Card memory with the device's timing, or with a fixed latency.")
+def run(bundle: Path, log: Path, samples: int, batch: int | None, weights: Path | None, memory: str) -> None:
+    """Runs LOG on the simulated cards of BUNDLE; every word is held against the oracle, every card against the plan."""
+    from fpga import serving as flow
+    from fpga.card import CardError
+    from gen.bundle import Bundle
+    from gen.logs import open_log
+
+    try:
+        opened = Bundle(bundle)
+        known, note = opened.parameters(weights)
+        read = open_log(log, tables=tuple(opened.tables))
+        done = flow.serve(opened, read, samples, batch=batch, weights=known, say=click.echo, memory=memory)
+    except (ValueError, CardError) as error:
+        raise click.ClickException(str(error)) from None
+    _show(opened, done)
+    for line in (*done.notes, *read.problems.lines(), *([note] if note else [])):
+        click.echo(f"note: {line}")
+    click.echo(flow.summary(done))
+    sys.exit(1 if done.different else 0)
+
+
+def _show(bundle: Any, done: Any) -> None:
+    """Cards beside the plan, and tables."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=max(110, Console().width), highlight=False)
+    cards = Table("card", "core", title=f"{done.samples:,} samples in {done.batches} batches", title_justify="left")
+    for head in ("cycles a batch", "the plan expects", "measured / expected", f"us a sample at {done.clock_mhz:g} MHz"):
+        cards.add_column(head, justify="right")
+    for card in bundle.plan.cards:
+        if card.number in done.cycles:
+            cycles, expected = done.cycles[card.number], done.expected[card.number]
+            cards.add_row(str(card.number), card.kind, f"{cycles / done.batches:,.0f}",
+                          f"{expected / done.batches:,.0f}",
+                          f"{cycles / expected:.2f}" if expected else "-",
+                          f"{cycles / done.clock_mhz / done.samples:.3f}")
+    console.print(cards)
+    tables = Table("table", "card")
+    for head in ("card memory", "tensor train", "SSD", "error of the train", "distance of the vectors"):
+        tables.add_column(head, justify="right")
+    for name, told in bundle.tables.items():
+        far = done.distance[name] if done.distance is not None else None
+        tables.add_row(name, str(bundle.plan.tables[name].card), *(f"{int(rows):,}" for rows in done.rows[name]),
+                       f"{told['weighted_error']:.3f}" if told["cores"] else "-", "-" if far is None else f"{far:.2g}")
+    console.print(tables)
+
+
+COMMANDS = (compile_plan, run)
