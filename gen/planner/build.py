@@ -41,6 +41,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     if cards < (2 if model.network else 1):
         raise ValueError(f"cards = {cards}: " + ("a network needs an MLP card and an EMB card, 2 at least"
                                                   if model.network else "must be 1 or more"))
+    if rank < 1:
+        raise ValueError(f"rank = {rank}: must be 1 or more")
     notes, heats = [], {}
     for name, spec in model.tables.items():
         if name not in profile.tables:

@@ -1,0 +1,163 @@
+"""From a log to the planner's program and back to rows, counted by hand beside it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.costs import Costs
+from gen.logs import of_arrays
+from gen.network import Model
+from gen.plan import MEMORIES
+from gen.planner.assume import model_of
+from gen.planner.build import build, hot_shares
+from gen.planner.planning import make
+from gen.profile import Heat, Profile, TableProfile
+from gen.profiling import profile
+from gen.recommender import Recommender, TableSpec
+
+SAMPLES, BATCH = 3000, 256
+COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, 2.9e-7, 4096, 1 << 26,
+              4 << 30, 3_840_000_000_000)
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Ids of three tables: one a sample, bags, and ids far apart."""
+    random = np.random.default_rng(5)
+    lengths = random.integers(0, 9, SAMPLES)
+    return {"one": random.zipf(1.3, SAMPLES) % 900, "bags": random.zipf(1.2, int(lengths.sum())) % 5000,
+            "far": (random.zipf(1.5, SAMPLES) % 400) * 10**12}, np.concatenate([[0], np.cumsum(lengths)])
+
+
+@pytest.fixture(scope="module")
+def known(log):
+    ids, offsets = log
+    return profile(of_arrays(ids, {"bags": offsets}))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Recommender("m", "", {"one": TableSpec("one", 900, 64), "bags": TableSpec("bags", 700, 64, "modulo"),
+                                 "far": TableSpec("far", 500, 16, "vocabulary")}, None, BATCH)
+
+
+def test_items_are_what_the_log_says(log, known, model):
+    ids, _ = log
+    problem = build(model, known, COSTS, cards=3).problem
+    assert (problem.cards, problem.dram_bytes, problem.bottom_s, problem.top_s) == (3, 4 << 30, 0, 0)
+    seen = {"one": ids["one"], "bags": ids["bags"] % 700, "far": np.unique(ids["far"], return_inverse=True)[1]}
+    for item in problem.items:
+        counts = np.sort(np.bincount(seen[item.name]))[::-1]
+        assert item.steps == 100 and item.rows[0] == 0 and item.rows[-1] == np.count_nonzero(counts)
+        for step in range(1, 101):
+            rows, needed = int(item.rows[step]), step / 100 * counts.sum()
+            assert counts[:rows].sum() >= needed - 1e-6 > counts[:rows - 1].sum() - 1e-3
+        assert item.lookups == pytest.approx(counts.sum() / SAMPLES * BATCH)
+        assert item.total_rows == model.tables[item.name].rows
+        assert item.row_bytes == {"one": 256, "bags": 256, "far": 64}[item.name]
+        # The indices and lengths of bags come in, vectors go out.
+        assert item.bags_bytes == int(BATCH * item.row_bytes + 4 * (item.lookups + BATCH))
+        assert item.bags_s > 7e-11 * BATCH * item.row_bytes
+        assert item.landing[-1] == 0 and item.landing[0] >= item.lookups * item.dram_s
+
+
+def test_hot_shares_of_small_and_large_tables():
+    heat = Heat.of([50, 20, 10, 1, 1, 1, 1, 1, 0])      # 5 of 85 accesses to rows seen once
+    specs = {name: TableSpec(name, rows, 64) for name, rows in (("small", 100), ("middle", 1000), ("large", 9000))}
+    heats = dict.fromkeys(specs, heat)
+    model = Recommender("m", "", specs)
+    assert hot_shares(model, heats, 10100 * 256) == {"small": 1, "middle": 1, "large": 1}
+    assert hot_shares(model, heats, 10099 * 256) == {"small": 1, "middle": 1, "large": 80 / 85}
+    assert hot_shares(model, heats, 100 * 256) == {"small": 1, "middle": 80 / 85, "large": 80 / 85}
+
+
+def test_who_decides_the_hot_share(known, model):
+    tight = replace(COSTS, dram_bytes=300_000)      # only `far` is small
+    found = {item.name: item.hot_share for item in build(model, known, tight, cards=1).problem.items}
+    assert found["far"] == 1 and 0.5 < found["one"] < 1 and 0.5 < found["bags"] <= 1
+    said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], hot_share=0.25)})
+    assert build(said, known, tight, cards=1).problem.items[0].hot_share == 0.25
+    assert {item.hot_share for item in build(said, known, tight, cards=1, hot_share=0.5).problem.items} == {0.5}
+
+
+def test_the_plan_is_what_the_log_would_ask_for(log, known, model):
+    """Rows of each memory counted in the log: accesses, rows, bytes, seconds."""
+    ids, _ = log
+    tight = replace(COSTS, dram_bytes=800_000)
+    plan = make(model, known, tight, cards=2, rank=4, seconds=20)
+    seen = {"one": ids["one"], "bags": ids["bags"] % 700, "far": np.unique(ids["far"], return_inverse=True)[1]}
+    assert plan.gap <= 0.01 and plan.seconds == max(card.seconds for card in plan.cards)
+    for name, table in plan.tables.items():
+        counts = np.sort(np.bincount(seen[name], minlength=model.tables[name].rows))[::-1]
+        assert table.dram_rows + table.tt_rows + table.ssd_rows == model.tables[name].rows
+        ends = np.cumsum([0, table.dram_rows, table.tt_rows, table.ssd_rows])
+        for tier, begin, end in zip((table.dram, table.tt, table.ssd), ends[:-1], ends[1:]):
+            # A step is a hundredth of the accesses; the hottest row may be several of them.
+            assert tier.accesses == pytest.approx(counts[begin:end].sum() / SAMPLES * BATCH,
+                                                  abs=BATCH / SAMPLES * (0.02 * counts.sum() + counts[0]))
+        assert bool(table.ranks) == bool(table.tt_rows)
+        if table.ranks:
+            assert np.prod(table.row_modes) >= table.tt_rows and np.prod(table.column_modes) == model.tables[name].dim
+    for card in plan.cards:
+        for name in MEMORIES:
+            mine = [getattr(table, name) for table in plan.tables.values() if table.card == card.number]
+            assert getattr(card, name).seconds == pytest.approx(sum(tier.seconds for tier in mine))
+            assert getattr(card, name).bytes == sum(tier.bytes for tier in mine) <= plan.capacity[name]
+    # Fewer memories are no faster, a card more is no slower.
+    assert plan.ablation[1][0] >= plan.ablation[2][1] and plan.ablation[2][0] >= plan.ablation[3][1]
+    assert plan.what_if["one card more"][1] <= plan.seconds
+
+
+def test_a_network_takes_cards_of_its_own(known, model):
+    whole = replace(model, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
+    plan = make(whole, known, COSTS, cards=4, explain=False)
+    mlp = [card for card in plan.cards if card.kind == "mlp"]
+    assert 1 <= len(mlp) <= 3 and [card.number for card in plan.cards] == [0, 1, 2, 3]
+    assert sum(card.bottom_s for card in mlp) == pytest.approx(plan.bottom_s) and plan.top_s > plan.bottom_s > 0
+    slowest = max(card.seconds for card in plan.cards)
+    assert plan.seconds == pytest.approx(slowest + plan.top_s / len(mlp))
+    with pytest.raises(ValueError, match="^cards = 1: a network needs an MLP card and an EMB card, 2 at least$"):
+        make(whole, known, COSTS, cards=1)
+
+
+def test_wrong_logs_and_models(known, model):
+    for table, sentence in (
+            (TableSpec("ghost", 9, 64), "^the profile of .* has no table 'ghost'; it has one, bags, far$"),
+            (TableSpec("one", 10, 64), "^table one: .*rows"),
+            (TableSpec("one", 900, 4096), "^table one: rows of 4096 words take 256 beats of 64 bytes; the EMB core of "
+                                          "the preset smartssd takes 32$")):
+        with pytest.raises(ValueError, match=sentence):
+            build(Recommender("m", "", {table.name: table}), known, COSTS, cards=2)
+    statistics = Profile("s", 5, {"t": TableProfile("t", 9, 5, Heat.of([3, 1, 1]), np.array([1]), np.array([5]))})
+    with pytest.raises(ValueError, match="^table t: the log accesses 3 rows, the model has 2$"):
+        build(Recommender.of("m", {"t": 2}, 64), statistics, COSTS, cards=2)
+    with pytest.raises(ValueError, match="^cards = 0: must be 1 or more$"):
+        build(model, known, COSTS, cards=0)
+
+
+def test_tables_without_a_train_and_without_accesses(known):
+    wide = Recommender("m", "", {"one": TableSpec("one", 900, 528)})    # 8.25 times 64: no unit's width
+    costs = replace(COSTS, row_s={33: 1e-7, 4: 1e-8})
+    with pytest.raises(ValueError, match="^table one: rows of 528 words"):
+        build(wide, known, costs, cards=1)
+    none = Recommender("m", "", {"one": TableSpec("one", 900, 500)})
+    built = build(none, known, replace(COSTS, row_s={32: 1e-7}), cards=1, rank=64)
+    assert len(built.problem.items[0].tt_rows) == 1 and any(note.startswith("one: ") for note in built.notes)
+    assert any(note == "tables of the log that the model does not name are left out: bags, far" for note in built.notes)
+    silent = Profile("s", 5, {"t": TableProfile("t", 9, 5, Heat.of([]), np.array([0]), np.array([5]))})
+    plan = make(Recommender.of("m", {"t": 9}, 64), silent, COSTS, cards=2, explain=False)
+    assert plan.tables["t"].ssd_rows == 9 and plan.tables["t"].ssd.accesses == 0
+
+
+def test_what_does_not_fit_is_said(known, model):
+    with pytest.raises(ValueError, match="one|bags|far|tables"):
+        make(model, known, replace(COSTS, dram_bytes=100, ssd_bytes=100), cards=2)
+
+
+def test_an_assumed_model(known):
+    model, notes = model_of(known, 32, 77)
+    assert (model.batch, {spec.dim for spec in model.tables.values()}) == (77, {32})
+    assert model.tables["one"].ids == "index" and model.tables["one"].rows == int(known.tables["one"].ids[-1]) + 1
+    assert model.tables["far"].ids == "vocabulary" and model.tables["far"].rows == len(known.tables["far"].ids)
+    assert notes[0].startswith("no model was given: 3 tables") and notes[1].endswith("in far")

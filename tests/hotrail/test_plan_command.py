@@ -1,0 +1,109 @@
+"""`hotrail plan`, as a user calls it."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gen.plan import Plan
+from gen.profile import Profile
+from hotrail.__main__ import main
+
+DATA = os.environ.get("HOTRAIL_DATA")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+
+
+@pytest.fixture
+def log(tmp_path):
+    random = np.random.default_rng(2)
+    lengths = random.integers(0, 5, 2000)
+    path = tmp_path / "log.npz"
+    np.savez(path, idx_user=(random.zipf(1.4, 2000) % 300).astype(np.int32),
+             ind_genre=random.integers(0, 40, int(lengths.sum())).astype(np.int32),
+             off_genre=np.concatenate([[0], np.cumsum(lengths)]), label=np.ones(2000, np.int8))
+    return path
+
+
+def test_a_log_becomes_a_plan_and_a_page(log, tmp_path):
+    out = tmp_path / "out"
+    done = run(log, "--cards", 2, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in out.iterdir()) == ["index.html", "plan.json", "plan.png", "profile.npz"]
+    plan, profile = Plan.load(out), Profile.load(out / "profile.npz")
+    assert list(plan.tables) == list(profile.tables) == ["user", "genre"] and plan.source == profile.source
+    assert len(plan.cards) == 2 and plan.gap <= 0.01 and set(plan.ablation) == {1, 2, 3}
+    assert plan.profile_sha256 == hashlib.sha256((out / "profile.npz").read_bytes()).hexdigest()
+    page = (out / "index.html").read_text()
+    for said in ("proven gap", "genre", "one card more", "SSD alone", "data:image/png;base64,"):
+        assert said in page
+    for said in ("profile ", "search ", "assumed ", "plan ", "no model was given", "waits for",
+                 "1 MB more of card memory"):
+        assert said in done.output, said
+
+
+def test_levels_and_a_model(log, tmp_path):
+    model = tmp_path / "m.toml"
+    model.write_text('network = "n.toml"\ndim = 16\nbatch = 64\n[tables.user]\nrows = 300\n[tables.genre]\nrows = 64\n'
+                     'mode = "mean"\n')
+    (tmp_path / "n.toml").write_text('about = "n"\nbottom = [3, 16]\ninteraction = "dot"\nfeatures = 2\ndim = 16\n'
+                                     'top = [8, 1]\nhidden = "relu"\nlast = "sigmoid"\n')
+    given = "--model", model, "--cards", 3, "--levels", 2, "--quick", "--preset", "tiny"
+    done = run(log, *given, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    plan = Plan.load(tmp_path / "o")
+    assert plan.levels == 2 and plan.preset == "tiny" and plan.batch == 64 and set(plan.ablation) == {2}
+    assert sum(table.tt_rows for table in plan.tables.values()) == 0
+    assert {card.kind for card in plan.cards} == {"emb", "mlp"} and plan.model.tables["genre"].mode == "mean"
+    again = run(tmp_path / "o" / "profile.npz", *given, "--out", tmp_path / "p")
+    assert again.exit_code == 0 and Plan.load(tmp_path / "p").tables == plan.tables
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (["--device", "abacus"], "abacus"), (["--preset", "abacus"], "abacus"),
+    (["--preset", "hotline"], "the preset hotline has no [emb], which the plan needs"),
+    (["--cards", 0], "cards = 0: must be 1 or more"), (["--dim", 4096], "rows of 4096 words take 256 beats"),
+    (["--model", "nowhere.toml"], "nowhere.toml"), (["--gap", -1], "gap"),
+    (["--rank", 0], "rank = 0: must be 1 or more"),
+])
+def test_bad_input_is_a_sentence(log, tmp_path, arguments, sentence):
+    done = run(log, "--out", tmp_path / "out", "--quick", *arguments)
+    assert done.exit_code == 1 and sentence in done.output and "Traceback" not in done.output
+    assert done.output.count("\n") <= 2, done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
+    model = tmp_path / "m.toml"
+    model.write_text("dim = 16\n[tables.ghost]\nrows = 3\n")
+    done = run(log, "--model", model, "--out", tmp_path / "out")
+    assert done.exit_code == 1 and "has no table 'ghost'; it has user, genre" in done.output
+    model.write_text("dim = 16\n[tables.user]\nrows = 3\n")
+    done = run(log, "--model", model, "--out", tmp_path / "out")
+    assert done.exit_code == 1 and "table user" in done.output and "3 rows" in done.output
+    assert not (tmp_path / "out").exists()
+    done = run(tmp_path / "nothing.npz")
+    assert done.exit_code == 1 and "nothing.npz" in done.output
+
+
+def test_a_table_larger_than_all_memories(log, tmp_path):
+    model = tmp_path / "m.toml"
+    text = (Path(__file__).parents[2] / "gen" / "devices" / "smartssd.toml").read_text()
+    (tmp_path / "small.toml").write_text(text.replace("bytes = 3_840_000_000_000", "bytes = 10_000"))
+    model.write_text("dim = 64\n[tables.user]\nrows = 100_000\nids = 'modulo'\n")
+    done = run(log, "--model", model, "--device", tmp_path / "small.toml", "--out", tmp_path / "out")
+    assert done.exit_code == 1 and "table user: at least 255" in done.output and "10000 of SSD" in done.output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(not DATA, reason="HOTRAIL_DATA names no folder with real logs")
+def test_a_real_log(tmp_path):
+    done = run(Path(DATA or "") / "msweb.npz", "--cards", 2, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "plan.json").read_text())["tables"]
