@@ -124,8 +124,6 @@ def _cheapest(cut, cuts, a_load, h_load, train, prices, seconds):
                 of_h[x] += prices[r] * h_load[j, h, r]
         for x in range(cuts[j]):
             a = cut[j, x]
-            if a_load[j, a, 0] > seconds:
-                break
             of_a = 0.0
             for r in range(6):
                 of_a += prices[r] * a_load[j, a, r]

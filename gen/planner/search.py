@@ -1,8 +1,9 @@
 """Searches a placement within given seconds: one table at a time is moved and split anew where that hurts least.
 
 What a card bears beyond its capacities and `seconds`, as a part of them, is its excess; a placement without any is
-found. A table of a card with excess goes where the sum of all excesses becomes least, over all cards and splits. At a
-standstill the memories and times in excess get heavier (a breakout), so the search leaves every local optimum.
+found. A table of a card with excess goes where the sum of all excesses becomes least, over all cards and splits, or
+changes places with another table. At a standstill the memories and times in excess get heavier, and some tables go
+astray, so that the search leaves every local optimum.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from gen.planner.choices import Choices
 
 __all__ = ["search", "spread"]
 
-HEAVY = 50.0
+HEAVY = 50.0    # weight of an excess at which all begin anew
 
 
 def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -> NDArray[np.int64]:
@@ -30,7 +31,7 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
     limit = choices.cap.copy()
     limit[:3] = seconds
     return bool(_search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h, cards,
-                        limit, prices, moves, np.random.default_rng(seed)))
+                        limit, prices, moves, seed))
 
 
 @njit(cache=True)
@@ -59,9 +60,16 @@ def _load(a_load, h_load, train, j, a, h, out):
 
 
 @njit(cache=True)
-def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, moves, random):
+def _next(random):
+    """The next of a sequence of numbers without visible order (Knuth's MMIX generator); its low bits are worst."""
+    return random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+
+
+@njit(cache=True)
+def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, moves, seed):
+    order, random = np.arange(len(card)), np.uint64(seed)
     tables = len(card)
-    load, own, part = np.zeros((cards, 6)), np.zeros(6), np.zeros(6)
+    load, loads, part = np.zeros((cards, 6)), np.zeros((tables, 6)), np.zeros(6)
     heavy, excess, inverse = np.ones(6), np.zeros(cards), 1 / np.maximum(limit, 1e-300)
     loss_a, loss_h = np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
     slack = 1 + 1e-12
@@ -70,8 +78,8 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
         # Afresh, so that sums do not drift.
         load[:] = 0
         for j in range(tables):
-            _load(a_load, h_load, train, j, a[j], h[j], own)
-            load[card[j]] += own
+            _load(a_load, h_load, train, j, a[j], h[j], loads[j])
+            load[card[j]] += loads[j]
         worst = 0.0
         for m in range(cards):
             excess[m] = 0.0
@@ -82,7 +90,12 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
         if worst == 0.0:
             return True
         gained = 0.0
-        for j in random.permutation(np.arange(tables)):
+        for top in range(tables - 1, 0, -1):
+            random = _next(random)
+            other = int((random >> np.uint64(33)) % np.uint64(top + 1))
+            order[top], order[other] = order[other], order[top]
+        for turn in order:
+            j = int(turn)
             m = card[j]
             over = False
             for r in range(6):
@@ -90,13 +103,13 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
             if not over:
                 continue
             tried += 1
-            _load(a_load, h_load, train, j, a[j], h[j], own)
+            own = loads[j]
             load[m] -= own
             loss = 0.0
             for r in range(6):
                 loss += heavy[r] * max((load[m, r] + own[r]) * inverse[r] - 1, 0.0) + prices[r] * own[r]
                 loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
-            best, best_card, best_a, best_h = loss - 1e-9, m, a[j], h[j]
+            best, best_card, best_a, best_h, best_other = loss - 1e-9, m, a[j], h[j], -1
             for k in range(cards):
                 # Excesses that depend on one of the two cuts alone, and are charged once for each.
                 base = 0.0
@@ -128,10 +141,27 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
                                                 * inverse[1], 0.0)
                         if found < best:
                             best, best_card, best_a, best_h = found, k, first, last
+            # Or it changes places with another one, both split as they are.
+            for i in range(tables):
+                k = card[i]
+                if k == m:
+                    continue
+                found = 0.0
+                for r in range(6):
+                    found += heavy[r] * (max((load[m, r] + loads[i, r]) * inverse[r] - 1, 0.0)
+                                         - max(load[m, r] * inverse[r] - 1, 0.0)
+                                         + max((load[k, r] - loads[i, r] + own[r]) * inverse[r] - 1, 0.0)
+                                         - max(load[k, r] * inverse[r] - 1, 0.0)) + prices[r] * own[r]
+                if found < best:
+                    best, best_card, best_a, best_h, best_other = found, k, a[j], h[j], i
             gained += max(loss - 1e-9 - best, 0.0)
             card[j], a[j], h[j] = best_card, best_a, best_h
-            _load(a_load, h_load, train, j, best_a, best_h, own)
-            load[best_card] += own
+            if best_other >= 0:
+                load[best_card] -= loads[best_other]
+                load[m] += loads[best_other]
+                card[best_other] = m
+            _load(a_load, h_load, train, j, best_a, best_h, loads[j])
+            load[best_card] += loads[j]
         if gained <= 1e-9:
             still += 1
             if heavy.max() > HEAVY:
@@ -144,5 +174,8 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
                     heavy[r] *= 1.5
             # A random table goes elsewhere.
             for _ in range(1 + still % 4):
-                card[random.integers(0, tables)] = random.integers(0, cards)
+                random = _next(random)
+                astray = int((random >> np.uint64(33)) % np.uint64(tables))
+                random = _next(random)
+                card[astray] = int((random >> np.uint64(33)) % np.uint64(cards))
     return False
