@@ -23,6 +23,7 @@ def open(
     kernel: KernelLike | None = None,
     memory: str | None = None,
     process: bool = False,
+    opt: str | None = None,
     xclbin: str | Path | None = None,
     index: int | None = None,
     bdf: str = "",
@@ -37,7 +38,8 @@ def open(
                 or the core's configuration itself
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
                 for the device's timing (default), "ideal" for a fixed latency and every bandwidth; process: the card
-                lives in a process of its own, so that several work at the same time
+                lives in a process of its own, so that several work at the same time; opt: of the C++ compiler,
+                default: "-O2"; "-O0" is built in half of the time and runs slower
                 xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin; index:
                 the card's number in `hotrail cards`, default: 0; bdf: its PCIe address instead; instance: of the
                 kernel, where the xclbin has several, default: the first
@@ -47,7 +49,7 @@ def open(
     if kind not in ("sim", "xrt"):
         raise CardError(f"there is no kind of card {kind!r}; there are \"sim\" and \"xrt\"")
     if kind == "xrt":
-        _refuse(kind, kernel=kernel, memory=memory)
+        _refuse(kind, kernel=kernel, memory=memory, opt=opt)
     else:
         _refuse(kind, xclbin=xclbin, index=index, bdf=bdf or None, instance=instance or None)
     found = Device.load(device)
@@ -63,7 +65,7 @@ def open(
             raise CardError("a real card takes the name of a core, not a component")
         component, name = core, getattr(type(core), "__name__", "core")
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
-    model = build(component, f"card_{name}")
+    model = build(component, f"card_{name}", opt=opt or "-O2")
     if process:
         from fpga.card.process import ProcessCard
 

@@ -266,7 +266,7 @@ def test_a_hang_is_told(bench):
 def worn():
     """A card with a core whose logger has a set with wrong parity in every bank."""
     with broken():
-        bench = Bench(tried, core=BrokenCore(TINY))
+        bench = Bench(tried, core=BrokenCore(TINY), opt="-O0")
     yield bench
     bench.card.close()
 

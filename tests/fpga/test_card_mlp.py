@@ -36,8 +36,9 @@ class Bench(FaultyBench):
 
     limit = 400_000
 
-    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY):
-        super().__init__(card.open("sim", core=core, preset=config, memory=memory, process=process), MLP, config, tried)
+    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None):
+        opened = card.open("sim", core=core, preset=config, memory=memory, process=process, opt=opt)
+        super().__init__(opened, MLP, config, tried)
         self.draw = np.random.default_rng(seed)
         self.oracle = Mlp(units=config.units, rows=config.rows, width=config.width, words=config.words,
                           row_lines=config.row_lines, weight_lines=config.weight_lines,
@@ -374,7 +375,7 @@ def test_a_hang_is_told(bench, mixed):
 def worn():
     """A card with a core whose memories read wrong bits in their last two lines."""
     with broken():
-        bench = Bench(core=BrokenCore(TINY))
+        bench = Bench(core=BrokenCore(TINY), opt="-O0")
     yield bench
     bench.card.close()
 
