@@ -52,4 +52,42 @@ def plan(log: str, model: Path | None, device: str, preset: str, cards: int, lev
     click.echo(f"plan       {page.parent / 'plan.json'}, the page beside it: {page}")
 
 
-COMMANDS = (plan,)
+@click.command()
+@click.argument("log", nargs=-1, required=True)
+@click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
+@click.option("--format", "kind", help="The log's format [what ending and first line say].")
+@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+              help="Share of the samples to count; what that costs in accuracy is shown.")
+@click.option("--together", is_flag=True,
+              help="A second pass: popular samples, tables whose rare rows come together, miss ratios of LRU.")
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row, without a model.")
+@click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Of the compression ratio.")
+@click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
+              help="Processes of a Dask cluster on this machine; 0: none.")
+@click.option("--scheduler", help="Address of a Dask scheduler.")
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Folder for profile.npz and the pictures [build/profile].")
+def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, together: bool, dim: int,
+            rank: int, workers: int, scheduler: str | None, out: Path | None) -> None:
+    """How hot the rows of LOG's tables are, how many a sample looks up, how far tensor trains compress them.
+
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
+    mels2021 or mels2022.
+    """
+    from gen.profiling import flow
+    from hotrail import plan_report, profile_report
+
+    folder = out or build_folder() / "profile"
+    options = flow.Options(log, model, kind, dim, sample, together, workers, scheduler)
+    try:
+        with plan_report.progress() as progress:
+            found = flow.run(options, folder, say=click.echo, progress=progress)
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"profile    {profile_report.sentence(found)}")
+    profile_report.show(found, dim=dim, rank=rank)
+    made = profile_report.write(found, folder, dim=dim, rank=rank)
+    click.echo(f"saved      {folder / flow.PROFILE}, {', '.join(path.name for path in made)} beside it")
+
+
+COMMANDS = (plan, profile)

@@ -12,8 +12,8 @@ from typing import Any
 
 from gen.logs.log import Log, Problems
 from gen.profile import Profile
+from gen.profiling.second import Places, extras, looked
 from gen.profiling.stream import count, finished, merge, shares, with_rows
-from gen.profiling.together import Places, extras, looked
 
 __all__ = ["cluster", "profile", "together"]
 

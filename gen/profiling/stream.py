@@ -92,13 +92,16 @@ def _merged(one: TableProfile, other: TableProfile) -> TableProfile:
 
 
 def with_rows(found: Profile, rows: Mapping[str, int] | None) -> Profile:
-    """With the rows of a model's tables in place of those touched."""
+    """Of a model's tables alone, in the log's order, with its rows in place of those touched. Extras are of all tables
+    together: with some of them they are left out."""
     if rows is None:
         return found
     for name in rows:
         if name not in found.tables:
             raise ValueError(f"{found.source} has no table {name!r}; it has {', '.join(found.tables)}")
-    return replace(found, tables={name: replace(found.tables[name], rows=count) for name, count in rows.items()})
+    return replace(found, extras=found.extras if len(rows) == len(found.tables) else {},
+                   tables={name: replace(table, rows=rows[name]) for name, table in found.tables.items()
+                           if name in rows})
 
 
 class _Counts:

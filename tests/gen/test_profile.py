@@ -89,7 +89,11 @@ def test_profile_of_a_log():
 
 def test_rows_of_the_model():
     found = profile(some_log(), rows={"tag": 1000, "user": 60_000})
-    assert [(name, table.rows) for name, table in found.tables.items()] == [("tag", 1000), ("user", 60_000)]
+    assert [(name, table.rows) for name, table in found.tables.items()] == [("user", 60_000), ("tag", 1000)]
+    sampled = profile(some_log(), sample=0.1, rows={"tag": 1000})
+    assert not sampled.extras and list(sampled.tables) == ["tag"]
+    every = profile(some_log(), sample=0.1, rows={"hashed": 3, "tag": 5, "user": 7})
+    assert list(every.tables) == ["user", "tag", "hashed"] and every.extras["sampling_error"].shape == (3,)
     with pytest.raises(ValueError, match=r"arrays has no table 'item'; it has user, tag, hashed"):
         profile(some_log(), rows={"item": 3})
 

@@ -9,7 +9,7 @@ import pytest
 from gen.logs import lines, of_arrays, open_log
 from gen.profiling import profile, spread, together
 from gen.profiling.reuse import POINTS, Thinned, distances, static_misses
-from gen.profiling.together import Places, extras, looked
+from gen.profiling.second import Places, extras, looked
 
 
 def some_log(samples=1500, *, parts=1):

@@ -1,0 +1,86 @@
+"""From a log to a profile on disk: one pass or two, in this process or on Dask."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gen.logs import open_log
+from gen.profile import Profile
+from gen.profiling import spread, stream
+from gen.profiling.second import together
+from gen.profiling.sources import statistics_of
+from gen.recommender import Recommender
+
+__all__ = ["PROFILE", "Options", "run"]
+
+PROFILE = "profile.npz"
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the command has them. logs: files or folders of one log, or one of what gen.profiling.sources knows; model:
+    a path, None: the tables and rows that the log has, of `dim` words; together: with the second pass; workers: of a
+    cluster here, 0: none; scheduler: its address."""
+
+    logs: Sequence[str]
+    model: Path | None = None
+    format: str | None = None
+    dim: int = 64
+    sample: float = 1.0
+    together: bool = False
+    workers: int = 0
+    scheduler: str | None = None
+
+
+def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
+        progress: Callable[[int, int], None] = lambda done, total: None) -> Profile:
+    """Writes profile.npz into `folder`, whole or not at all.
+
+    Raises      ValueError: what is missing or does not fit, in one sentence
+    """
+    model = Recommender.load(options.model) if options.model else None
+    found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
+    if found is None:
+        found = _counted(options, model, say, progress)
+    elif options.together or options.sample < 1:
+        raise ValueError(f"{options.logs[0]} holds counts already; --together and --sample need the log itself")
+    if model is not None:
+        found = stream.with_rows(found, {name: spec.rows for name, spec in model.tables.items()})
+        _within(found, model)
+    folder.mkdir(parents=True, exist_ok=True)
+    found.save(folder / PROFILE)
+    return found
+
+
+def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
+             progress: Callable[[int, int], None]) -> Profile:
+    log = open_log(options.logs, options.format, None if model is None else tuple(model.tables), progress=progress)
+    row_bytes = {name: 4 * (model.tables[name].dim if model else options.dim) for name in log.tables}
+    with ExitStack() as stack:
+        count, again = stream.profile, together
+        if options.workers or options.scheduler:
+            def told(done: int, of: int) -> None:
+                progress(log.bytes * done // of, log.bytes)
+
+            client = stack.enter_context(spread.cluster(options.scheduler, workers=options.workers))
+            count = partial(spread.profile, client, say=told)
+            again = partial(spread.together, client, say=told)
+        found = count(log, sample=options.sample)
+        if options.together:
+            found = again(log, found, row_bytes=row_bytes, sample=options.sample)
+    for line in log.problems.lines():
+        say(f"left out   {line}")
+    if log.unread:
+        say(f"unread     {', '.join(log.unread)}")
+    return found
+
+
+def _within(found: Profile, model: Recommender) -> None:
+    """ValueError names a table whose ids are past its rows, where ids are rows."""
+    for name, spec in model.tables.items():
+        ids = found.tables[name].ids
+        if spec.ids == "index" and ids is not None and len(ids) and ids[-1] >= spec.rows:
+            raise ValueError(f"table {name}: the id {ids[-1]} is past the model's {spec.rows} rows; ids that are no "
+                             f"rows need ids = 'modulo' or 'vocabulary'")
