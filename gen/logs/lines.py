@@ -1,5 +1,6 @@
 """Text logs: stretches of whole lines that are read by a layout, and what is broken in them counted and named."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,10 +10,13 @@ from numpy.typing import NDArray
 
 from gen.logs import parse, stream
 from gen.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
-from gen.logs.text import Layout, is_number, split
+from gen.logs.text import Layout, split
 
 __all__ = ["TextPiece", "pieces"]
 
+#: What gen.logs.parse takes for a number, and for an id in hexadecimal digits.
+NUMBER = re.compile(r"([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)?")
+HEX = re.compile(r"[0-9a-fA-F]{0,16}")
 FAULTS = 1024       # broken lines that are collected at once
 PAD = 72            # words between columns: a power of two would put all of them into one set of the CPU's caches
 
@@ -110,8 +114,8 @@ class TextPiece(Piece):
         for name, kind, cell in zip(layout.names, layout.kinds, fields):
             if kind in (parse.AUTO, parse.HEX) and not cell and layout.missing is None:
                 return "lines with an empty id", f"the field {name!r} is empty"
-            if kind == parse.HEX and (len(cell) > 16 or not set(cell) <= set("0123456789abcdefABCDEF")):
+            if kind == parse.HEX and not HEX.fullmatch(cell):
                 return "lines with an id that is not hexadecimal", f"the field {name!r} is {cell!r}"
-            if kind == parse.NUMBER and not is_number(cell):
+            if kind == parse.NUMBER and not NUMBER.fullmatch(cell):
                 return "lines with a value that is no number", f"the field {name!r} is {cell!r}"
         return "lines whose fields do not end where they should", f"the line is {line[:80]!r}"

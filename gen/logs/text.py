@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -145,7 +146,10 @@ def avazu(path: Path) -> Layout:
 
 def split(line: str, separator: str) -> list[str]:
     """The fields of a line; between commas they may stand in double quotes."""
-    return next(csv.reader([line])) if separator == "," and '"' in line else line.split(separator)
+    if separator == "," and '"' in line:
+        with suppress(csv.Error):
+            return next(csv.reader([line]))
+    return line.split(separator)
 
 
 def is_number(cell: str) -> bool:

@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -90,6 +91,42 @@ def test_criteo_as_plain_python_reads_it(tmp_path, monkeypatch):
     gz = (tmp_path / "a.tsv.gz").read_bytes()
     (tmp_path / "two.gz").write_bytes(gz + gz)          # members one behind the other, as pigz and cat write them
     assert read(open_log(tmp_path / "two.gz"))[0]["C01"] == 2 * ids["C01"]
+
+
+NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spoilt_bytes(tmp_path, seed):
+    """Whatever bytes there are, a line is read as Python reads it or counted as broken, and its neighbours are well."""
+    random = np.random.default_rng(seed)
+    text, _ = criteo_lines(random, 300)
+    data = bytearray("\n".join(text).encode())
+    letters = np.frombuffer(b"\t\t\n\r\0\"x.-+e90a ", np.uint8)
+    for _ in range(400):
+        at = int(random.integers(len(data)))
+        data[at:at + int(random.integers(2))] = bytes(random.choice(letters, int(random.integers(3))))
+    (tmp_path / "a.txt").write_bytes(data)
+    kept, broken = [], 0
+    for line in bytes(data).split(b"\n"):
+        cells = (line[:-1] if line.endswith(b"\r") else line).split(b"\t")
+        if cells == [b""]:
+            continue
+        if len(cells) == 40 and all(map(NUMBER.fullmatch, cells[:14])) and all(
+                re.fullmatch(rb"[0-9a-fA-F]{0,16}", cell) for cell in cells[14:]):
+            kept.append(cells)
+        else:
+            broken += 1
+    log = open_log(tmp_path / "a.txt", "criteo", broken=1)
+    ids, values = read(log, 50)
+    assert set(log.problems.counts) - {"lines whose fields do not end where they should"} == {
+        "lines of too few or too many fields", "lines with an id that is not hexadecimal",
+        "lines with a value that is no number"}
+    assert sum(log.problems.counts.values()) == broken and 50 < broken < 250
+    for place, name in enumerate(ids, start=14):
+        assert ids[name] == [int(cells[place] or b"0", 16) for cells in kept], name
+    for place, name in enumerate(values):
+        assert np.allclose(values[name], [float(cells[place] or b"nan") for cells in kept], equal_nan=True, rtol=1e-14)
 
 
 def test_criteo_without_labels_and_several_files(tmp_path):
@@ -215,6 +252,15 @@ def test_too_many_broken_lines(tmp_path):
     path.write_text("a_id\tb\n1\n2\n")
     with pytest.raises(ValueError, match="a.tsv: 2 of 2 lines are broken: 2 x lines of too few or too many fields"):
         read(open_log(path))
+
+
+def test_quotes_that_do_not_close(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('a_id,b\n1,2\n"3,4\n5,"x\ry"z\n"6","7"\n', newline="")
+    log = open_log(path, tables=["a_id", "b"])
+    assert read(log)[0] == {"a_id": [1, 6], "b": [2, 7]}
+    assert log.problems.first == {"lines of too few or too many fields": f"{path}:3: 1 fields, not 2",
+                                  "lines whose fields do not end where they should": f"{path}:4: the line is '5,\"x\\ry\"z'"}
 
 
 def test_texts_among_values_are_counted(tmp_path):
