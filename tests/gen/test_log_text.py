@@ -259,8 +259,9 @@ def test_quotes_that_do_not_close(tmp_path):
     path.write_text('a_id,b\n1,2\n"3,4\n5,"x\ry"z\n"6","7"\n', newline="")
     log = open_log(path, tables=["a_id", "b"])
     assert read(log)[0] == {"a_id": [1, 6], "b": [2, 7]}
-    assert log.problems.first == {"lines of too few or too many fields": f"{path}:3: 1 fields, not 2",
-                                  "lines whose fields do not end where they should": f"{path}:4: the line is '5,\"x\\ry\"z'"}
+    assert log.problems.first == {
+        "lines of too few or too many fields": f"{path}:3: 1 fields, not 2",
+        "lines whose fields do not end where they should": f"{path}:4: the line is '5,\"x\\ry\"z'"}
 
 
 def test_texts_among_values_are_counted(tmp_path):
