@@ -5,8 +5,6 @@ are looked up together share the leading index of their tensor train. Each memor
 row each.       Source: SCRec §III.D
 """
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from gen.profile import TableProfile
     from gen.recommender import TableSpec
 
-__all__ = ["DEVICE_SHIFT", "DRAM", "ROWS_AT_MOST", "SSD", "TT", "Remap", "by_heat", "numbered", "remap",
-           "row_counts", "rows_of"]
+__all__ = ["DEVICE_SHIFT", "DRAM", "ROWS_AT_MOST", "SSD", "TT", "Remap", "by_heat", "numbered", "row_counts",
+           "rows_of"]
 
 DRAM, TT, SSD = range(3)
 DEVICE_SHIFT = 30
@@ -81,7 +79,7 @@ def by_heat(counts: ArrayLike) -> NDArray[np.int64]:
 
 
 class Remap:
-    """The ids of one table as words.
+    """The ids of one table as words; several threads may call it at once.
 
     spec: says how ids become rows. words: (rows,) uint32, of each row. vocabulary: ids that a profile has counted,
     ascending, where the policy asks for them.
@@ -126,14 +124,6 @@ class Remap:
             if bad >= 0:
                 raise _past(self.name, self.rows, asked, bad)
         return out.reshape(given.shape)
-
-
-def remap(tables: Mapping[str, Remap], ids: Mapping[str, ArrayLike], *, threads: int = 1) -> dict[str, NDArray]:
-    """The words of several tables' ids at once."""
-    if threads == 1:
-        return {name: tables[name](part) for name, part in ids.items()}
-    with ThreadPoolExecutor(threads) as pool:
-        return dict(zip(ids, pool.map(lambda name: tables[name](ids[name]), ids), strict=True))
 
 
 def _ids(ids: ArrayLike) -> NDArray[np.uint64]:

@@ -1,11 +1,13 @@
 """gen.remap against dictionaries and loops in Python."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from gen.profile import Heat, TableProfile
 from gen.recommender import TableSpec
-from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, remap, row_counts, rows_of
+from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, rows_of
 
 NONE = np.zeros(0, np.int64)
 
@@ -114,11 +116,9 @@ def test_what_cannot_be_a_map():
         Remap(spec("index", 3), np.zeros(2, np.uint32))
 
 
-def test_several_tables_in_threads():
+def test_several_threads_at_once():
     random = np.random.default_rng(5)
-    maps = {name: Remap(spec("modulo", 50), words(random, 50)) for name in "abc"}
-    ids = {name: random.integers(0, 1 << 40, 1000) for name in "abc"}
-    for threads in (1, 3):
-        found = remap(maps, ids, threads=threads)
-        assert list(found) == list("abc")
-        assert all((found[name] == maps[name](ids[name])).all() for name in "abc")
+    table = words(random, 50)
+    mapped, ids = Remap(spec("modulo", 50), table), random.integers(0, 1 << 40, (6, 1000))
+    with ThreadPoolExecutor(3) as pool:
+        assert all((found == table[part % 50]).all() for part, found in zip(ids, pool.map(mapped, ids), strict=True))
