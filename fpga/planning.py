@@ -46,7 +46,8 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     """
     notes: tuple[str, ...] = ()
     model = Recommender.load(options.model) if options.model else None
-    profile = profile_of(options.log, sample=options.sample, progress=progress, say=say)
+    profile = profile_of(options.log, tables=model.tables if model else None, sample=options.sample, progress=progress,
+                         say=say)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
         f"{sum(table.heat.total for table in profile.tables.values()):,} accesses to "
         f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")

@@ -29,6 +29,9 @@ def test_what_is_broken_is_said(tmp_path):
     assert profile_of(path, say=said.append).tables["t_id"].ids.tolist() == [4, 7]
     assert said == [f"broken     1 x lines of too few or too many fields; first {path}:3: 1 fields, not 2",
                     "not read   name"]
+    assert list(profile_of(path, tables=["name"]).tables) == ["name"]
+    with pytest.raises(ValueError, match="log.tsv has no field 'user'; it has t_id, name"):
+        profile_of(path, tables=["user"])
 
 
 def test_statistics_by_name_or_file(tmp_path, monkeypatch):
