@@ -70,10 +70,8 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
         found = count(log, sample=options.sample)
         if options.together:
             found = again(log, found, row_bytes=row_bytes, sample=options.sample)
-    for line in log.problems.lines():
-        say(f"left out   {line}")
-    if log.unread:
-        say(f"unread     {', '.join(log.unread)}")
+    for line in log.report():
+        say(line)
     return found
 
 

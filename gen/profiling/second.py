@@ -116,7 +116,7 @@ def looked(log: Log, profile: Profile, places: Places, sample: float) -> Second:
     found = Second(0, np.zeros(len(places.edges) + 1, np.int64), np.zeros(tables, np.int64),
                    np.zeros((tables, tables), np.int64),
                    {name: Thinned.of(table, profile.sampled) for name, table in profile.tables.items()})
-    for chunk in ahead(log.chunks()):
+    for chunk in ahead(log):
         part = chunk if end == 1 else chosen(chunk, kept(chunk.first, chunk.samples) < end)
         found += _looked(part, chunk, found.thinned, places)
     return found

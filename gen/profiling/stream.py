@@ -13,6 +13,8 @@ from gen.profiling.count import IdCounter, join, kept
 
 __all__ = ["ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
 
+FEWEST, MOST, CHUNK = 1 << 8, 1 << 16, 1 << 21      # samples of a chunk; bags of one, over all tables
+
 
 def profile(log: Log, *, sample: float = 1.0, rows: Mapping[str, int] | None = None) -> Profile:
     """The profile of a log.
@@ -42,7 +44,7 @@ def shares(sample: float) -> tuple[float, ...]:
 def count(log: Log, ends: tuple[float, ...]) -> tuple[Profile, ...]:
     """One profile for each stretch of hashes, of the samples whose numbers' hashes fall into it."""
     found = [_Counts(log) for _ in ends[1:]]
-    for chunk in ahead(log.chunks()):
+    for chunk in ahead(log):
         if ends == (0.0, 1.0):
             found[0].add(chunk)
             continue
@@ -146,8 +148,9 @@ def chosen(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
     return Chunk(chunk.first, int(keep.sum()), ids, offsets)
 
 
-def ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """The chunks, each read by a thread while the one before is worked on."""
+def ahead(log: Log) -> Iterator[Chunk]:
+    """A log's chunks, each read by a thread while the one before is worked on; short ones of many tables."""
+    chunks = log.chunks(max(FEWEST, min(MOST, CHUNK // len(log.tables))))
     with ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, chunks, None)
         while (chunk := following.result()) is not None:

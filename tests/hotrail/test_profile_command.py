@@ -34,7 +34,7 @@ def test_the_whole_way(log, tmp_path):
     done = run(log, "--together", "--out", out)
     assert done.exit_code == 0, done.output
     assert "clicks.tsv.gz: 4,000 samples, 2 tables, 8,000 accesses to" in done.output
-    assert "left out   1 x " in done.output and "user_id" in done.output
+    assert "broken     1 x " in done.output and "user_id" in done.output
     assert sorted(file.name for file in out.iterdir()) == ["profile.npz", "profile.png", "together.png"]
     found = Profile.load(out / "profile.npz")
     assert found.tables["user_id"].rows == 50 and found.extras["popular_share"][-1] == 1
@@ -83,6 +83,9 @@ def test_on_a_cluster(log, tmp_path, monkeypatch):
 
         def scatter(self, value, broadcast):
             return value
+
+        def gather(self, futures):
+            return [each.value for each in futures]
 
     class Done:
         def __init__(self, value):
