@@ -55,8 +55,9 @@ class TieredBag(torch.nn.Module):
                 should be neighbours). mode: sum, mean, max. rate, rule: of the fused update of dense rows by sgd,
                 adagrad or adam, as torch.optim has them (adam on rows: SparseAdam); without a rate, gradients
                 are left to an optimiser of yours. core_rate, core_rule: of the cores, if not the same.
-                std: of the rows at the start. seed: of their values.
-    Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first.
+                std: of the rows at the start; 0: zeros, which warm rows learn best from. seed: of their values.
+    Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first. scale: of the rates, for
+                schedules.
     Raises      ValueError: modes too small for the rows or columns that do not multiply to dim, a rule or an order
                 that does not exist
     """
@@ -65,7 +66,7 @@ class TieredBag(torch.nn.Module):
                  modes: Sequence[int] | None = None, columns: Sequence[int] | None = None,
                  order: ArrayLike | None = None, mode: str = "sum", rate: float | None = None, rule: str = "sgd",
                  core_rate: float | None = None, core_rule: str | None = None,
-                 std: float = 0.1, seed: int = 0, dtype: torch.dtype = torch.float32):
+                 std: float = 0.01, seed: int = 0, dtype: torch.dtype = torch.float32):
         super().__init__()
         tier = np.asarray(tier)
         warm = np.flatnonzero(tier == TT)
@@ -88,11 +89,13 @@ class TieredBag(torch.nn.Module):
         random = torch.Generator().manual_seed(seed)
         self.dense = torch.nn.Parameter(torch.randn(len(tier) - len(warm), dim, generator=random, dtype=dtype) * std)
         self.modes, self.columns, shapes = _shapes(len(warm), dim, rank, modes, columns)
-        # The product of cores with this spread has rows with the spread `std` (TT-Rec §4.1).
-        inner = prod(shape[0] for shape in shapes[1:])
-        spread = (std ** 2 / inner) ** (1 / (2 * len(shapes))) if shapes else 0.0
+        # Cores of this spread multiply to rows of the spread `std` (TT-Rec §4.1). Rows of zeros come of a last core of
+        # zeros, which the others' product, of spread 1, then teaches.
+        spread = _spread(shapes if std else shapes[:-1], std or 1.0)
         self.cores = torch.nn.ParameterList(
-            [torch.randn(i, r, j, s, generator=random, dtype=dtype) * spread for r, i, j, s in shapes])
+            [torch.randn(i, r, j, s, generator=random, dtype=dtype) * (spread if std or k < len(shapes) - 1 else 0.0)
+             for k, (r, i, j, s) in enumerate(shapes)])
+        self.scale = 1.0
         self._moments: dict[str, list[torch.Tensor]] = {}
         self._steps: dict[str, int] = {}
 
@@ -157,6 +160,7 @@ class TieredBag(torch.nn.Module):
         """The rule's step of a parameter, or of some of its rows."""
         rule, rate = self._rules[name.split(".")[0]]
         assert rate is not None
+        rate *= self.scale
         parameter = self.get_parameter(name)
         at = slice(None) if rows is None else rows
         if rule != "sgd":
@@ -173,6 +177,11 @@ class TieredBag(torch.nn.Module):
             parameter.add_(slope, alpha=-rate)
         else:
             parameter.index_add_(0, rows, slope, alpha=-rate)
+
+
+def _spread(shapes: Sequence[tuple[int, int, int, int]], std: float) -> float:
+    inner = prod(shape[0] for shape in shapes[1:])
+    return (std ** 2 / inner) ** (1 / (2 * len(shapes))) if shapes else 0.0
 
 
 def _shapes(rows: int, dim: int, rank: int | Sequence[int], modes: Sequence[int] | None,

@@ -164,6 +164,26 @@ def test_rows_start_with_the_spread_asked_for():
         assert 0.2 < values.std() < 0.4
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_of_zeros_at_the_start_are_learned_from(shape):
+    modes, columns, ranks = SHAPES[shape]
+    bag = TieredBag(np.ones(ROWS), 12, rank=ranks, modes=modes, columns=columns, std=0.0, rate=0.1)
+    assert not bag.values().any()
+    assert not bag.cores[-1].any() and all(core.std() > 0.2 for core in bag.cores[:-1])
+    bag(torch.arange(ROWS)[:, None]).sum().backward()
+    assert (np.abs(bag.values()).max(axis=1) > 0).all()
+
+
+def test_scale_is_of_all_rates():
+    one, other = bag_of(rate=0.2, core_rate=0.4), bag_of(rate=0.1, core_rate=0.2)
+    one.scale = 0.5
+    indices, offsets, _, slope = batch()
+    for bag in (one, other):
+        (bag(indices, offsets) * slope).sum().backward()
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_tiers_by_heat():
     assert tiers([5, 9, 0, 5, 1], dram_rows=2, tt_rows=2).tolist() == [0, 0, 2, 1, 1]
     with pytest.raises(ValueError, match=r"^dram_rows 3 and tt_rows 3 must be 0 or more and together at most the 5"):
