@@ -54,7 +54,7 @@ class Cards:
         self.remaps = {name: bundle.remap(name) for name in self.plan.tables}
         self.emb: dict[int, EmbeddingBags] = {}
         self.mlp: dict[int, MlpNetwork] = {}
-        preset, device = str(bundle.preset), options.pop("device", self.plan.device)
+        preset, device = str(bundle.preset), options.pop("device", bundle.device)
         try:
             for number in bundle.emb_cards:
                 self.emb[number] = EmbeddingBags(bundle.images(number), card=card, preset=preset, device=device,
@@ -161,7 +161,7 @@ def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, w
     say = say or (lambda text: None)
     plan = bundle.plan
     done = Served(distance=None if weights is None else {},
-                  clock_mhz=float(Device.load(options.get("device", plan.device)).kernel_mhz))
+                  clock_mhz=float(Device.load(options.get("device", bundle.device)).kernel_mhz))
     far = {name: np.zeros(2) for name in plan.tables}
     vocabularies = {name: bundle.vocabulary(name) for name in plan.tables}
     notes: dict[str, None] = {}

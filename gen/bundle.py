@@ -1,7 +1,7 @@
 """Bundles: all that the cards of a plan need, in one checked folder (gen.members).
 
     manifest.json                         what is here, card by card, and the digest of every member
-    plan.json, preset.toml                the plan; the preset of the cores, under its own name
+    plan.json, PRESET.toml, device.toml   the plan; the preset of the cores; the device, if it is none of ours
     tables/K.words.npy                    (rows,) uint32, the remapped word of each row of the plan's table K
     tables/K.ids.npy                      (n,) uint64 ascending, where the table's ids are a vocabulary
     tables/K.core1.npy ..                 its tensor train (R, I, J, R')
@@ -12,6 +12,7 @@
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,13 @@ from gen.weights import FileWeights, SeededWeights, Weights
 __all__ = ["VERSION", "Bundle", "ground", "train_rows", "write"]
 
 KIND, VERSION = "bundle", 1
+DEVICE = "device.toml"
 BLOCK = 1 << 14     # rows that are compared at once
 
 
 class Bundle(Folder):
-    """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. weights: where
-    its parameters came from. tables: of each, by name, what the manifest says: number, cores, error, weighted_error.
+    """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. device:
+    its name, or its path in it. weights: where its parameters came from. tables: of each, by name, what the manifest says: number, cores, error, weighted_error.
 
     Raises      ValueError: no bundle, another version, a member that is missing or has changed
     """
@@ -48,6 +50,7 @@ class Bundle(Folder):
         super().__init__(folder, KIND, VERSION)
         self.plan = Plan.load(self.path(FILE))
         self.preset = self.path(self.content["preset"])
+        self.device = str(self.path(DEVICE)) if DEVICE in self else self.plan.device
         self.weights: dict[str, Any] = self.content["weights"]
         self.tables: dict[str, dict[str, Any]] = self.content["tables"]
 
@@ -141,9 +144,13 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
     for kind in {card.kind for card in plan.cards}:
         if kind not in cores:
             raise ValueError(f"preset {source.name} describes no {kind} core, which the plan needs")
+    memory = Device.load(plan.device).memory.bytes
     with Writer(folder, KIND, VERSION) as writer:
         writer.file(FILE, plan.data())
-        writer.file(source.name, source.read_bytes())
+        named = f"{re.sub(r'[^A-Za-z0-9_-]', '_', source.stem)}.toml"
+        writer.file(named, source.read_bytes())
+        if plan.device.endswith(".toml"):
+            writer.file(DEVICE, Path(plan.device).read_bytes())
         tables: dict[str, dict[str, Any]] = {}
         by_card: dict[int, list[Table]] = {}
         for number, (name, of_plan) in enumerate(plan.tables.items()):
@@ -162,7 +169,6 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             if table.cores:
                 say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
                     f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
-        memory = Device.load(plan.device).memory.bytes
         for card, those in sorted(by_card.items()):
             try:
                 images = CardImages(those, cores["emb"], plan.page_bytes, room=_room(writer, card))
@@ -178,7 +184,7 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 writer.array(f"{part}.weights.npy", layer.weights)
                 if layer.bias is not None:
                     writer.array(f"{part}.bias.npy", layer.bias)
-        writer.finish({"preset": source.name, "weights": weights.about, "tables": tables})
+        writer.finish({"preset": named, "weights": weights.about, "tables": tables})
     return Bundle(folder)
 
 

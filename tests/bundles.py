@@ -2,11 +2,16 @@
 
 import numpy as np
 
+import fpga.embedding
+import fpga.network
+from gen.config import load
 from gen.logs import of_arrays
 from gen.network import Model
 from gen.plan import Plan, PlanCard, PlanTable, Tier
 from gen.profile import Heat, Profile, TableProfile
 from gen.recommender import Recommender, TableSpec
+from golden.emb import Emb
+from tests import emb_card, mlp_card, mlp_sizes
 
 DIM = 16
 # Rows of each memory; modes and ranks of the train.
@@ -17,7 +22,7 @@ MODEL = Model("small", "", (3, 8, DIM), "dot", 3, DIM, (8, 1), "relu", "sigmoid"
 def log(samples=300, seed=5):
     """ids of user/id are hashed, of genre in bags, of town rows."""
     random = np.random.default_rng(seed)
-    users = (random.zipf(1.2, samples) % 280).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    users = (random.zipf(1.2, samples) % 280).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(1)
     bags = np.concatenate([[0], np.cumsum(random.integers(0, 7, samples))])
     return of_arrays({"user/id": users, "genre": random.integers(0, 1000, bags[-1]),
                       "town": random.integers(0, 57, samples)}, {"genre": bags},
@@ -67,3 +72,37 @@ def arrays(seed=0, trained=False):
         found[f"{name.replace(' ', '')}_weights"] = layer.weights
         found[f"{name.replace(' ', '')}_bias"] = layer.bias
     return found
+
+
+class Opened:
+    """Cards whose cores are oracles, in the order in which they are opened. wrong: the number of the one whose results
+    have a flipped bit."""
+
+    def __init__(self, bundle, monkeypatch):
+        self.cards, self.wrong, self._left, self._bundle = [], None, list(bundle.emb_cards), bundle
+        monkeypatch.setattr(fpga.embedding, "open_card", self.emb)
+        monkeypatch.setattr(fpga.network, "open_card", self.mlp)
+
+    def emb(self, kind, **options):
+        images = self._bundle.images(self._left.pop(0))
+        unit = images.config.tt
+        return self._add(emb_card.OracleCard(Emb(
+            words=images.words, row_beats_max=images.row_beats_max, tables=images.cores, grid_log2=unit.grid_log2,
+            index_bits=unit.index_bits)))
+
+    def mlp(self, kind, **options):
+        return self._add(mlp_card.OracleCard(mlp_sizes.core(load("tiny").cores["mlp"])))
+
+    def _add(self, card):
+        if self.wrong == len(self.cards):
+            honest = card.read
+
+            def read(buffer, *arguments):
+                found = honest(buffer, *arguments)
+                if buffer.name == "outputs":
+                    found[0] ^= 1
+                return found
+
+            card.read = read
+        self.cards.append(card)
+        return card

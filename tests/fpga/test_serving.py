@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
-import fpga.embedding
-import fpga.network
 from fpga.card import Device
 from fpga.serving import Cards, batches, dense_of, serve, summary
 from gen.bundle import train_rows, write
-from gen.config import load
 from gen.logs import Chunk, of_arrays
 from gen.weights import SeededWeights
-from golden.emb import Emb
 from tests import bundles as make
-from tests import emb_card, mlp_card, mlp_sizes
 
 QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
     "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
@@ -29,44 +24,9 @@ def made(log, tmp_path_factory):
     return write(tmp_path_factory.mktemp("bundle") / "small", make.plan(), make.profile(log), SeededWeights(3))
 
 
-class Opened:
-    """Cards whose cores are oracles, in the order in which they are opened. wrong: the number of the one whose results
-    have a flipped bit."""
-
-    def __init__(self, made):
-        self.cards, self.wrong, self._left, self._made = [], None, list(made.emb_cards), made
-
-    def emb(self, kind, **options):
-        images = self._made.images(self._left.pop(0))
-        unit = images.config.tt
-        return self._add(emb_card.OracleCard(Emb(
-            words=images.words, row_beats_max=images.row_beats_max, tables=images.cores, grid_log2=unit.grid_log2,
-            index_bits=unit.index_bits)))
-
-    def mlp(self, kind, **options):
-        return self._add(mlp_card.OracleCard(mlp_sizes.core(load("tiny").cores["mlp"])))
-
-    def _add(self, card):
-        if self.wrong == len(self.cards):
-            honest = card.read
-
-            def read(buffer, *arguments):
-                found = honest(buffer, *arguments)
-                if buffer.name == "outputs":
-                    found[0] ^= 1
-                return found
-
-            card.read = read
-        self.cards.append(card)
-        return card
-
-
 @pytest.fixture
 def oracles(made, monkeypatch):
-    opened = Opened(made)
-    monkeypatch.setattr(fpga.embedding, "open_card", opened.emb)
-    monkeypatch.setattr(fpga.network, "open_card", opened.mlp)
-    return opened
+    return make.Opened(made, monkeypatch)
 
 
 def by_hand(bundle, chunk, name, dense):

@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import gen.bundle
 from gen.bundle import Bundle, train_rows, write
+from gen.device import Device
 from gen.members import Folder, Writer
 from gen.plan import Plan
 from gen.remap import DRAM, SSD, TT
@@ -182,6 +185,17 @@ def test_plans_that_are_refused(profile, tmp_path, split, changes, told):
     with pytest.raises(ValueError, match=told):
         write(tmp_path / "b", make.plan(split={**make.SPLIT, **split}, **changes), profile, SeededWeights())
     assert not list(tmp_path.iterdir())
+
+
+def test_presets_and_devices_of_ones_own_go_with_it(profile, tmp_path):
+    for source, name in (("presets/tiny", "my tiny (1).toml"), ("devices/smartssd", "mine.toml")):
+        shutil.copy(Path(gen.bundle.__file__).parent / f"{source}.toml", tmp_path / name)
+    plan = make.plan(device=str(tmp_path / "mine.toml"))
+    made = write(tmp_path / "b", plan, profile, SeededWeights(), preset=tmp_path / "my tiny (1).toml")
+    for name in ("mine.toml", "my tiny (1).toml"):
+        (tmp_path / name).unlink()
+    assert made.preset.name == "my_tiny__1_.toml" and made.device == str(tmp_path / "b" / "device.toml")
+    assert made.images(0).words == 4 and Device.load(made.device).kernel_mhz == 300
 
 
 def test_a_profile_without_a_table(profile, tmp_path):
