@@ -40,8 +40,9 @@ BLOCK = 1 << 14     # rows that are compared at once
 
 
 class Bundle(Folder):
-    """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. device:
-    its name, or its path in it. weights: where its parameters came from. tables: of each, by name, what the manifest says: number, cores, error, weighted_error.
+    """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. device: its
+    name, or its path in the bundle. weights: where its parameters came from. tables: of each, by name, what the
+    manifest says: number, cores, form, error, weighted_error.
 
     Raises      ValueError: no bundle, another version, a member that is missing or has changed
     """
