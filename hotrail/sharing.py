@@ -41,7 +41,7 @@ def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhea
         devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest)
                    for each in sorted(set(memory))}
         with plan_report.progress() as progress:
-            profile = profile_of(log, sample=sample, progress=progress)
+            profile = profile_of(log, sample=sample, progress=progress, say=click.echo)
         traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
         splits = {each: optimum(traffic, device) for each, device in devices.items()}
         picture = draw(profile.source, traffic, devices, splits, out or build_folder() / "scars")

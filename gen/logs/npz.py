@@ -183,7 +183,7 @@ def piece(path: Path, tables: Iterable[str] | None = None) -> NpzPiece:
         wanted = tuple(there) if tables is None else tuple(tables)
         for name in wanted:
             if name not in there:
-                raise Fault(f"{path} has no table {name!r}; it has {', '.join(sorted(there))}")
+                raise Fault(f"{path} has no table {name!r}; it has {', '.join(there)}")
         lengths = {name: found[f"off_{name}"].entries - 1 if f"ind_{name}" in found else there[name].entries
                    for name in wanted}
         first, samples = next(iter(lengths.items()))

@@ -19,7 +19,8 @@ STATISTICS = "mels_stats/locality_stats_{}.txt"     # in the folder of HOTRAIL_D
 
 
 def profile_of(log: str | Path, *, tables: Iterable[str] | None = None, sample: float = 1.0,
-               progress: Callable[[int, int], None] | None = None, say: Callable[[str], None] = lambda _: None) -> Profile:
+               progress: Callable[[int, int], None] | None = None,
+               say: Callable[[str], None] = lambda _: None) -> Profile:
     """log: as of `statistics_of`, else a click log as gen.logs.open_log reads it, of which these tables and `sample`
     are counted. say: told of its lines that are broken, and columns that are not read.
 
