@@ -22,7 +22,8 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
         items.append(Item(
             f"t{j}", rows.astype(np.int64), total, 4 * int(g.integers(1, 5)), g.uniform(1, 50), g.uniform(0.5, 2),
             g.uniform(0.2, 2), g.uniform(3, 20), knots.astype(np.int64), sizes, float(g.choice([1.0, 0.7, 0.4])), reads,
-            landing, float(g.choice([0, 3.0])), int(g.choice([0, 16]))))
+            landing, float(g.choice([0, 3.0])), int(g.choice([0, 16])),
+            float(g.choice([1.0, 1.0, 0.4]))))
     networks = (g.uniform(1, 100), g.uniform(1, 100)) if g.integers(2) else (0.0, 0.0)
     return Problem(tuple(items), int(g.integers(2, cards + 1)), int(g.integers(60, 400)), int(g.integers(0, 60)),
                    int(g.integers(100, 900)) + int(g.choice([0, 2000])), *networks)
@@ -31,7 +32,7 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
 def split(item, a, h):
     """(seconds of card memory, trains, SSD, bytes of the three) of a split, or None where it is not one."""
     steps = len(item.rows) - 1
-    if not 0 <= a <= h <= steps or h / steps > item.hot_share + 1e-9:
+    if not 0 <= a <= h <= steps or h / steps > item.hot_share + 1e-9 or (h - a) / steps > item.train_share + 1e-9:
         return None
     if any(0 < i < steps and item.rows[i + 1] == item.rows[i] for i in (a, h)):
         return None     # would cut through a row

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gen.planner.problem import CardChoice, Item, Problem, TableChoice
 
-__all__ = ["LEVELS", "Choices", "cuts", "loads", "with_levels"]
+__all__ = ["LEVELS", "Choices", "cuts", "loads", "train_steps", "with_levels"]
 
 #: What a load consists of: seconds of the three memories, then bytes in them.
 DRAM_S, TT_S, SSD_S, DRAM, TT, SSD = range(6)
@@ -27,6 +27,11 @@ def cuts(item: Item) -> NDArray[np.int64]:
     last[0] = True
     last[int(np.floor(item.hot_share * item.steps + 1e-9)) + 1:] = False
     return np.nonzero(last)[0]
+
+
+def train_steps(item: Item) -> int:
+    """So many of the steps may go to the train, at most."""
+    return int(np.floor(item.train_share * item.steps + 1e-9))
 
 
 def with_levels(problem: Problem, levels: int) -> Problem:
@@ -88,7 +93,7 @@ class Choices:
             a_load[j, :own, DRAM] = item.rows * float(item.row_bytes) + item.bags_bytes
             h_load[j, :own, SSD] = (item.total_rows - item.rows) * float(item.row_bytes)
             warm = item.rows[None, at] - item.rows[at, None]
-            fits = (warm <= item.tt_rows[-1]) & (warm >= 0)
+            fits = (warm <= item.tt_rows[-1]) & (at[None] - at[:, None] <= train_steps(item))
             fits &= (a_load[j, at, DRAM] <= problem.dram_bytes)[:, None] & (h_load[j, at, SSD] <= problem.ssd_bytes)
             found = np.where(fits, np.interp(warm, item.tt_rows, item.tt_bytes), np.inf)
             found[found > problem.tt_bytes] = np.inf

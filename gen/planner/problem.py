@@ -19,6 +19,8 @@ class Item:
     tt_rows[0] = 0 with 0 bytes, tt_rows[-1] the most rows that fit at all (no train where there is one knot).
     hot_share: of the accesses, the most that may go to card memory and train together (eq. 22).
 
+    train_share: of the accesses, the most that may go to the train alone, as its rows are approximations.
+
     What the paper's program leaves out, nothing unless said. ssd_reads: (S + 1,) of a batch, reads of the drive where
     the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - i / S)`.
     ssd_landing: (S + 1,) seconds of card memory then, in which the pages land and out of which the core takes the rows,
@@ -41,6 +43,7 @@ class Item:
     ssd_landing: NDArray[np.float64] | None = None
     bags_s: float = 0.0
     bags_bytes: int = 0
+    train_share: float = 1.0
 
     @property
     def steps(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.planner.choices import cuts, loads
+from gen.planner.choices import cuts, loads, train_steps
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 
 __all__ = ["Outcome", "as_written"]
@@ -107,6 +107,7 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
     program.row(0.0, 0.0, (x_dram, at), (x_tt, step), (x_ptr, -at))             # eq. 14
     program.row(-np.inf, float(np.floor(item.hot_share * steps + 1e-9)) / steps if steps else 1.0,
                 (x_dram, share), (x_tt, step / steps))                          # eq. 22
+    program.row(-np.inf, float(train_steps(item)), (x_tt, step))
     knots = len(item.tt_rows)
     x_row = program.variables(knots, 1.0)
     scale = max(float(item.tt_rows[-1]), 1.0)
