@@ -116,7 +116,8 @@ def _fetch(wheel: Path) -> None:
 
 def _read_npz(path: Path) -> Trace:
     with npz.members(path) as found:
-        indices = {name: member.indices(member.entries) for name, member in npz.tables_of(found).items()}
+        indices = {name: member.ids(member.entries, (1 << 63) - 1).astype(np.int64)
+                   for name, member in npz.tables_of(found).items()}
         offsets = {name: found[f"off_{name}"].whole().astype(np.int64) for name in indices if f"ind_{name}" in found}
         values = {name: member.whole() for name, member in npz.values_of(found).items()}
     rows = {name: int(index.max()) + 1 if index.size else 0 for name, index in indices.items()}

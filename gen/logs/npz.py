@@ -71,13 +71,14 @@ class Member:
         """All of it, to be written on."""
         return (self.read(self.entries) if self.shape else self._rows(1, ()).reshape(())).copy()
 
-    def indices(self, count: int) -> NDArray[np.int64]:
-        """The next entries as indices."""
-        at, found = self._at, self.read(count).astype(np.int64)
-        if found.size and found.min() < 0:
-            bad = int(np.argmax(found < 0))
-            raise Fault(f"{self.where}: {self.name}[{at + bad}] is {found[bad]}; an index is 0 or more")
-        return found
+    def ids(self, count: int, most: int = (1 << 64) - 1) -> NDArray[np.uint64]:
+        """The next entries as ids, none above `most`."""
+        at, found = self._at, self.read(count)
+        if found.size and (found.min() < 0 or int(found.max()) > most):
+            bad = int(np.argmax(found < 0)) if found.min() < 0 else int(np.argmax(found))
+            raise Fault(f"{self.where}: {self.name}[{at + bad}] is {found[bad]}; an index is 0 or more" + (
+                f" and at most {most}" if found[bad] > 0 else ""))
+        return found.astype(np.uint64)
 
 
 class Fault(ValueError):
@@ -166,7 +167,7 @@ class NpzPiece(Piece):
                     rising = np.concatenate([edge[name], member.read(count).astype(np.int64)])
                     edge[name] = rising[-1:]
                     offsets[name] = rising - rising[0]
-                ids = {name: member.indices(int(offsets[name][-1]) if name in bags else count).view(np.uint64)
+                ids = {name: member.ids(int(offsets[name][-1]) if name in bags else count)
                        for name, member in tables.items()}
                 self.done = self.bytes * (begin + count) // self.samples
                 yield Chunk(self.first + begin, count, ids, offsets,

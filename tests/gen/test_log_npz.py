@@ -67,6 +67,13 @@ def test_faults_that_reading_meets(tmp_path):
     with pytest.raises(ValueError) as caught:
         list(open_log(path).chunks(4))
     assert str(caught.value) == f"{path}: idx_a[9] is -2; an index is 0 or more"
+    large = np.array([3, 1 << 63, (1 << 64) - 1], np.uint64)     # ids of a log may be hashes, a trace's are indices
+    path = written(tmp_path / "e.npz", idx_a=large)
+    assert next(open_log(path).chunks()).ids["a"].tolist() == large.tolist()
+    with pytest.raises(ValueError) as caught:
+        trace.read(path)
+    assert str(caught.value) == (f"{path}: idx_a[2] is {(1 << 64) - 1}; an index is 0 or more and "
+                                 f"at most {(1 << 63) - 1}")
     with pytest.raises(ValueError, match=r"b\.npz cannot be read as npz: idx_a\.npy holds Python objects"):
         open_log(written(tmp_path / "b.npz", idx_a=np.array([{}])))
     # A flipped byte in what is stored.
