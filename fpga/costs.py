@@ -1,6 +1,7 @@
 """Measures what the planner reckons with: the memory models of the simulated card, with no core in the way."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
@@ -23,23 +24,35 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
 
     Raises      ValueError: an unknown device or preset, a page size that there is not
     """
-    device = Device.load(device)
-    config.load(preset)
-    read, write, page, landing = _streams(device, page_bytes, ring_bytes)
+    name, device = _name(device), Device.load(device)
+    read, write, page, first, landing = _streams(device, page_bytes, ring_bytes)
+    # The core's port takes a beat a cycle.
+    core = config.load(preset).cores.get("emb")
+    beat_s = 1 / (device.kernel_mhz * 1e6 * (LINE_BYTES if core is None else 4 * core.words))
+    read, write = max(read, beat_s), max(write, beat_s)
     rows = {lines: _row(device, lines * LINE_BYTES) for lines in sorted({-(-4 * dim // LINE_BYTES) for dim in dims})}
-    return Costs(device.name, preset, device.kernel_mhz * 1e6, rows, read, write, page, landing, page_bytes,
-                 ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
+    return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,
+                 page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
+
+
+def _name(given: "Device | str") -> str:
+    """As whoever reads the plan finds it again: a name, or a whole path."""
+    if isinstance(given, Device):
+        return given.name
+    return str(Path(given).resolve()) if given.endswith(".toml") else given
 
 
 def _row(device: Device, row_bytes: int) -> float:
     return 1 / memory.random_rows(device, row_bytes, count=ROWS).rows_per_s
 
 
-def _streams(device: Device, page_bytes: int, ring_bytes: int) -> tuple[float, float, float, float]:
-    """Seconds a byte read and written one behind the other; a random page from the drive, and its landing."""
+def _streams(device: Device, page_bytes: int, ring_bytes: int) -> tuple[float, ...]:
+    """Seconds a byte read and written one behind the other; a random page from the drive, the first one, and
+    a page's landing."""
     places = np.arange(STREAM) * page_bytes
     rates = [memory.rows(device, places, page_bytes, writes=np.full(STREAM, written)).rows_per_s
              for written in (False, True)]
     seconds = memory.pages(device, np.random.default_rng(1).integers(0, 1 << 16, PAGES), page_bytes,
                            ring_pages=max(ring_bytes // page_bytes, 1))
-    return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, 1 / rates[1]
+    first = memory.pages(device, np.zeros(1, np.int64), page_bytes)
+    return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first, 1 / rates[1]

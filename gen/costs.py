@@ -34,7 +34,8 @@ class Costs:
     """Of a device with the cores of a preset.
 
     row_s: seconds a random row of card memory, by its lines of 64 bytes. read_s, write_s: seconds a byte of a stream
-    there. page_s: seconds a random page of page_bytes from the drive into the ring; landing_s: of card memory then.
+    there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; drive_s: until the
+    first of a batch is there; landing_s: of card memory a page.
     dram_bytes, ssd_bytes: of a card; ring_bytes: of card memory, where pages land.
     """
 
@@ -45,6 +46,7 @@ class Costs:
     read_s: float
     write_s: float
     page_s: float
+    drive_s: float
     landing_s: float
     page_bytes: int
     ring_bytes: int

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from gen.device import Device
 from gen.plan import Plan
 from gen.profile import Profile
 from hotrail.__main__ import main
@@ -100,6 +101,17 @@ def test_a_table_larger_than_all_memories(log, tmp_path):
     done = run(log, "--model", model, "--device", tmp_path / "small.toml", "--out", tmp_path / "out")
     assert done.exit_code == 1 and "table user: at least 255" in done.output and "10000 of SSD" in done.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_device_of_ones_own_is_found_again(log, tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "gen" / "devices" / "smartssd.toml").read_text()
+    (tmp_path / "my card.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    done = run(log, "--device", "my card.toml", "--cards", 1, "--quick", "--out", "out")
+    assert done.exit_code == 0, done.output
+    monkeypatch.chdir("/")
+    plan = Plan.load(tmp_path / "out")
+    assert Device.load(plan.device).name == "my card" and plan.preset == "smartssd"
 
 
 @pytest.mark.skipif(not DATA, reason="HOTRAIL_DATA names no folder with real logs")
