@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-from gen.logs import FORMATS, lines, open_log, parse, stream
+from gen.logs import FORMATS, PIECE, lines, open_log, parse, stream
 
 HEX = "0123456789abcdef"
 
@@ -18,7 +18,10 @@ HEX = "0123456789abcdef"
 def read(log, samples=1000):
     """(ids, values) as lists by name."""
     ids, values = {name: [] for name in log.tables}, {}
+    end = -1
     for chunk in log.chunks(samples):
+        assert chunk.first == end or chunk.first > end and chunk.first % PIECE == 0
+        end = chunk.first + chunk.samples
         for name in log.tables:
             ids[name] += chunk.ids[name].tolist()
         for name, array in chunk.values.items():
