@@ -30,6 +30,7 @@ class Options:
     levels: int = 3
     rank: int = 4
     hot_share: float | None = None
+    train_share: float | None = None
     dim: int = 64
     batch: int | None = None
     sample: float = 1.0
@@ -57,8 +58,8 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
         model = replace(model, batch=options.batch)
     costs = measure(options.device, options.preset, dims={spec.dim for spec in model.tables.values()})
     made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
-                hot_share=options.hot_share, gap=options.gap, seconds=options.seconds, explain=options.explain,
-                say=lambda line: say(f"search     {line}"))
+                hot_share=options.hot_share, train_share=options.train_share, gap=options.gap,
+                seconds=options.seconds, explain=options.explain, say=lambda line: say(f"search     {line}"))
     folder.mkdir(parents=True, exist_ok=True)
     profile.save(folder / PROFILE)
     with (folder / PROFILE).open("rb") as file:

@@ -127,6 +127,12 @@ class Plan:
         """With one batch after the other."""
         return self.model.batch / self.seconds if self.seconds else 0.0
 
+    @property
+    def approximated(self) -> float:
+        """The share of all accesses that read rows of a tensor train."""
+        whole = sum(getattr(table, name).accesses for table in self.tables.values() for name in MEMORIES)
+        return sum(table.tt.accesses for table in self.tables.values()) / whole if whole else 0.0
+
     def data(self) -> bytes:
         """Of plan.json."""
         return seal(KIND, VERSION, _plain(asdict(self)))

@@ -30,12 +30,14 @@ __all__ = ["IDS", "Recommender", "TableSpec"]
 #: rows. vocabulary: its place among the ids that the profile has counted, ascending; others share the last row.
 IDS = ("index", "modulo", "vocabulary")
 MODES = ("sum", "mean", "max")
+SHARES = ("hot_share", "train_share")
 
 
 @dataclass(frozen=True)
 class TableSpec:
     """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to card memory and
-    tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says."""
+    tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says. train_share: how many may read
+    rows of the train, which are approximations."""
 
     name: str
     rows: int
@@ -43,6 +45,7 @@ class TableSpec:
     ids: str = "index"
     mode: str = "sum"
     hot_share: float | None = None
+    train_share: float = 1.0
 
     @property
     def bytes(self) -> int:
@@ -109,7 +112,7 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     where = f"{where} [tables.{name}]"
     if not isinstance(content, dict):
         raise ConfigError(f"{where} must be a table of keys, not {content!r}")
-    allowed = ("rows", "dim", "ids", "mode", "hot_share")
+    allowed = ("rows", "dim", "ids", "mode", *SHARES)
     for key in content:
         if key not in allowed:
             raise ConfigError(f"{where} {key}: unknown key; allowed are {', '.join(allowed)}")
@@ -120,9 +123,10 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     for key, words in (("ids", IDS), ("mode", MODES)):
         if spec.get(key, words[0]) not in words:
             raise ConfigError(f"{where} {key} = {spec[key]!r}: must be one of {', '.join(words)}")
-    share = spec.get("hot_share")
-    if share is None:
-        return TableSpec(name, **spec)
-    if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
-        raise ConfigError(f"{where} hot_share = {share!r}: must be a number from 0 to 1")
-    return TableSpec(name, **{**spec, "hot_share": float(share)})
+    for key in SHARES:
+        if key in spec:
+            share = spec[key]
+            if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
+                raise ConfigError(f"{where} {key} = {share!r}: must be a number from 0 to 1")
+            spec[key] = float(share)
+    return TableSpec(name, **spec)

@@ -167,7 +167,8 @@ def _sentence(plan: Plan) -> str:
     slowest = max(plan.cards, key=lambda card: card.seconds)
     return (f"{kinds} ({plan.device}, {plan.preset}), {LEVELS[plan.levels]}: {_time(plan.seconds)} a batch of "
             f"{plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; no placement is below {_time(plan.bound)}: proven "
-            f"gap {plan.gap:.2%}. Card {slowest.number} is the slowest, it waits for {NAMES[slowest.binds]}.")
+            f"gap {plan.gap:.2%}. Card {slowest.number} is the slowest, it waits for {NAMES[slowest.binds]}. "
+            f"{plan.approximated:.0%} of all accesses read approximated rows.")
 
 
 def _busiest(plan: Plan) -> list[PlanTable]:

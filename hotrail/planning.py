@@ -21,6 +21,9 @@ __all__ = ["COMMANDS"]
 @click.option("--hot-share", type=click.FloatRange(0, 1),
               help="Of each table's accesses, at most this share leaves the SSD [small tables: all; large ones: those "
                    "to rows that the log has twice].")
+@click.option("--train-share", type=click.FloatRange(0, 1),
+              help="Of each table's accesses, at most this share reads rows of a tensor train, which are "
+                   "approximations [the model's, else all].")
 @click.option("--dim", default=64, show_default=True, help="Words of a row, without a model.")
 @click.option("--batch", type=click.IntRange(1), help="Samples that are inferred at once [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
@@ -31,8 +34,8 @@ __all__ = ["COMMANDS"]
 @click.option("--out", type=click.Path(path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 def plan(log: str, model: Path | None, device: str, preset: str, cards: int, levels: int, rank: int,
-         hot_share: float | None, dim: int, batch: int | None, sample: float, gap: float, seconds: float, quick: bool,
-         out: Path | None) -> None:
+         hot_share: float | None, train_share: float | None, dim: int, batch: int | None, sample: float, gap: float,
+         seconds: float, quick: bool, out: Path | None) -> None:
     """Which rows of LOG's tables lie where, on how many cards, and what binds: explained, with a proven gap.
 
     LOG is a click log (npz, Criteo, Avazu, Parquet, text), a saved profile, a calibration, mels2021 or mels2022.
@@ -40,8 +43,8 @@ def plan(log: str, model: Path | None, device: str, preset: str, cards: int, lev
     from fpga import planning as flow
     from hotrail import plan_report as report
 
-    options = flow.Options(log, model, device, preset, cards, levels, rank, hot_share, dim, batch, sample, gap, seconds,
-                           not quick)
+    options = flow.Options(log, model, device, preset, cards, levels, rank, hot_share, train_share, dim, batch, sample,
+                           gap, seconds, not quick)
     try:
         with report.progress() as progress:
             made, profile = flow.run(options, out or build_folder() / "plan", say=click.echo, progress=progress)

@@ -33,8 +33,8 @@ class Built:
 
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
-          hot_share: float | None = None) -> Built:
-    """rank: of all tensor trains. hot_share: of all tables, in the place of what they say.
+          hot_share: float | None = None, train_share: float | None = None) -> Built:
+    """rank: of all tensor trains. hot_share, train_share: of all tables, in the place of what they say.
 
     Raises      ValueError: a table that the profile does not have, ids past its rows, rows too wide for the core
     """
@@ -57,7 +57,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     for name, spec in model.tables.items():
         share = hot_share if hot_share is not None else shares[name] if spec.hot_share is None else spec.hot_share
         item, refusal = _item(spec, heats[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
-                              share)
+                              share, spec.train_share if train_share is None else train_share)
         items.append(item)
         if refusal:
             refused.setdefault(refusal, []).append(name)
@@ -89,7 +89,7 @@ def _heat(spec: TableSpec, table: TableProfile) -> Heat:
 
 
 def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs, rank: int,
-          hot_share: float) -> tuple[Item, str]:
+          hot_share: float, train_share: float) -> tuple[Item, str]:
     """The item; and why it has no tensor train, if so."""
     try:
         row_bytes = costs.row_bytes(spec.dim)
@@ -112,7 +112,8 @@ def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs,
         spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
         round(hot_share * steps) / steps, reads, reads * costs.landing_s + cold * costs.dram_s(row_bytes),
-        batch * row_bytes * costs.write_s + words * costs.read_s, int(batch * row_bytes + words)), refusal
+        batch * row_bytes * costs.write_s + words * costs.read_s, int(batch * row_bytes + words),
+        train_share=train_share), refusal
 
 
 def _list(names: list[str]) -> str:

@@ -32,17 +32,17 @@ Say = Callable[[str], None]
 
 
 def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
-         hot_share: float | None = None, gap: float = 0.01, seconds: float = 60.0, explain: bool = True,
-         say: Say | None = None) -> Plan:
+         hot_share: float | None = None, train_share: float | None = None, gap: float = 0.01, seconds: float = 60.0,
+         explain: bool = True, say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
-    rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: card memory too, 3: all. hot_share:
-    see gen.planner.build. gap, seconds: where the search for each placement may end. explain: fewer memories and more
-    of each memory are tried too. say: is told what goes on.
+    rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: card memory too, 3: all. hot_share,
+    train_share: see gen.planner.build. gap, seconds: where the search for each placement may end. explain: fewer
+    memories and more of each memory are tried too. say: is told what goes on.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
-    built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share)
+    built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share)
     whole = built.problem
 
     def solved(problem: Problem, what: str) -> Placement:

@@ -72,6 +72,17 @@ def test_hot_shares_of_small_and_large_tables():
     assert hot_shares(model, heats, 100 * 256) == {"small": 1, "middle": 80 / 85, "large": 80 / 85}
 
 
+def test_who_decides_the_train_share(known, model):
+    assert {item.train_share for item in build(model, known, COSTS, cards=2).problem.items} == {1.0}
+    said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], train_share=0.25)})
+    plan = make(said, known, COSTS, cards=1, explain=False)
+    assert 0 < plan.tables["one"].tt.accesses <= 0.25 * BATCH + 1e-6
+    assert 0 < plan.approximated < 1
+    none = make(said, known, COSTS, cards=1, train_share=0.0, explain=False)
+    assert none.approximated == 0 and not any(table.ranks for table in none.tables.values())
+    assert none.seconds >= plan.bound
+
+
 def test_who_decides_the_hot_share(known, model):
     tight = replace(COSTS, dram_bytes=300_000)      # only `far` is small
     found = {item.name: item.hot_share for item in build(model, known, tight, cards=1).problem.items}

