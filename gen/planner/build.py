@@ -16,7 +16,7 @@ from gen.costs import Costs, drive_reads, network_seconds, train_seconds
 from gen.planner.problem import Item, Problem
 from gen.profile import Heat, Profile, TableProfile
 from gen.recommender import Recommender, TableSpec
-from gen.remap import row_counts
+from gen.remap import ROWS_AT_MOST, rows_of
 
 __all__ = ["STEPS", "Built", "build", "hot_shares"]
 
@@ -48,6 +48,9 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         if name not in profile.tables:
             raise ValueError(f"the profile of {profile.source} has no table {name!r}; it has "
                              f"{', '.join(list(profile.tables)[:40])}")
+        if spec.rows > ROWS_AT_MOST:
+            raise ValueError(f"table {name}: {spec.rows:,} rows; the EMB core tells {ROWS_AT_MOST:,} rows of a memory "
+                             "apart")
         heats[name] = _heat(spec, profile.tables[name])
     if left := [name for name in profile.tables if name not in model.tables]:
         notes.append(f"tables of the log that the model does not name are left out: {_list(left)}")
@@ -79,9 +82,15 @@ def hot_shares(model: Recommender, heats: Mapping[str, Heat], dram_bytes: int) -
 
 
 def _heat(spec: TableSpec, table: TableProfile) -> Heat:
-    """Of the table's rows: the log's ids through the policy that makes rows of them."""
-    if table.ids is not None:
-        return Heat.of(row_counts(spec, table))
+    """Of the table's rows: the log's ids through the policy that makes rows of them. However many rows there are, the
+    ids alone take memory."""
+    if table.ids is not None and table.counts is not None:
+        rows = rows_of(spec, table.ids, table.ids)
+        if spec.ids == "index":
+            return Heat.of(table.counts)
+        order = np.argsort(rows, kind="stable")
+        first = np.flatnonzero(np.diff(rows[order], prepend=-1))
+        return Heat.of(np.add.reduceat(table.counts[order], first) if len(rows) else table.counts)
     if table.heat.touched > spec.rows:
         raise ValueError(f"table {spec.name}: the log accesses {table.heat.touched:,} rows, the model has "
                          f"{spec.rows:,}")

@@ -10,11 +10,12 @@ from gen.logs import of_arrays
 from gen.network import Model
 from gen.plan import MEMORIES
 from gen.planner.assume import model_of
-from gen.planner.build import build, hot_shares
+from gen.planner.build import _heat, build, hot_shares
 from gen.planner.planning import make
 from gen.profile import Heat, Profile, TableProfile
 from gen.profiling import profile
 from gen.recommender import Recommender, TableSpec
+from gen.remap import row_counts, rows_of
 
 SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
 COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, DRIVE, 2.9e-7, 4096,
@@ -179,6 +180,35 @@ def test_tables_without_a_train_and_without_accesses(known):
 def test_what_does_not_fit_is_said(known, model):
     with pytest.raises(ValueError, match="one|bags|far|tables"):
         make(model, known, replace(COSTS, dram_bytes=100, ssd_bytes=100), cards=2)
+
+
+def test_rows_without_end_take_no_memory(known, model):
+    large = replace(model, tables={"one": TableSpec("one", 1 << 30, 512), "bags": model.tables["bags"]})
+    costs = replace(COSTS, ssd_bytes=10**12, row_s={4: 14.4e-9, 32: 115e-9})
+    with pytest.raises(ValueError, match="table one: at least [0-9]+ bytes of it fit in no memory of one card"):
+        make(large, known, costs, cards=3)
+    large = replace(model, tables={"one": TableSpec("one", (1 << 30) + 1, 64)})
+    with pytest.raises(ValueError, match="table one: 1,073,741,825 rows; the EMB core tells 1,073,741,824 rows of"):
+        make(large, known, COSTS, cards=3)
+
+
+@pytest.mark.parametrize("ids", ["index", "modulo", "vocabulary"])
+def test_heat_of_rows_is_that_of_their_counts(known, ids):
+    spec = TableSpec("bags", 5000 if ids == "index" else 300, 64, ids)
+    found, wanted = _heat(spec, known.tables["bags"]), Heat.of(row_counts(spec, known.tables["bags"]))
+    assert np.array_equal(found.accesses, wanted.accesses) and np.array_equal(found.rows, wanted.rows)
+
+
+def test_a_model_assumed_of_some_samples_has_a_row_for_ids_unseen(log):
+    ids, offsets = log
+    part = profile(of_arrays(ids, {"bags": offsets}), sample=0.1)
+    model, notes = model_of(part, 32, 77)
+    for name, spec in model.tables.items():
+        assert (spec.ids, spec.rows) == ("vocabulary", len(part.tables[name].ids) + 1)
+        rows = rows_of(spec, ids[name], part.tables[name].ids)
+        assert (rows < spec.rows).all() and (rows == spec.rows - 1).any()
+    assert notes[1] == "rows are those of 0.1 of the samples; a model says how many there really are"
+    assert notes[2].endswith("in one, bags, far")
 
 
 def test_an_assumed_model(known):
