@@ -12,6 +12,7 @@ __all__ = ["IdCounter", "join", "kept"]
 
 FIRST_DENSE, FIRST_SLOTS = 1 << 12, 1 << 10
 SPARSE = 4          # an array of up to so many entries an id is better than hashing
+LARGE = 1 << 20     # slots, that are doubled; fewer grow faster
 STEP = 64           # ids whose slots are asked of the memory at once
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -41,22 +42,18 @@ class IdCounter:
     def _grow(self) -> None:
         end = int(_largest(self._slots)) + 1
         if end > SPARSE * (self._hashed + np.count_nonzero(self._dense)):
-            self._slots = _doubled(self._slots)
+            self._slots = _larger(self._slots, 4 if len(self._slots) < LARGE else 2)
             return
         dense = np.zeros(1 << (end - 1).bit_length(), np.int64)
         dense[:len(self._dense)] = self._dense
-        ids, counts = self._of_slots()
+        ids, counts = _taken(self._slots, self._hashed)
         dense[ids.astype(np.int64)] = counts
         self._dense, self._slots, self._hashed = dense, np.zeros((FIRST_SLOTS, 2), np.uint64), 0
-
-    def _of_slots(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        used = np.flatnonzero(self._slots[:, 1])
-        return self._slots[used, 0], self._slots[used, 1]
 
     def counted(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """(ids ascending, how often each)."""
         small = np.flatnonzero(self._dense)     # smaller than all that are hashed
-        ids, counts = _sorted(*self._of_slots())
+        ids, counts = _sorted(*_taken(self._slots, self._hashed))
         return (np.concatenate([small.astype(np.uint64), ids]),
                 np.concatenate([self._dense[small], counts.astype(np.int64)]))
 
@@ -69,6 +66,18 @@ def _sorted(ids: NDArray[np.uint64], counts: NDArray[np.uint64]) -> tuple[NDArra
     words = ids << np.uint64(bits) | counts     # one sort of words is faster by far
     words.sort()
     return words >> np.uint64(bits), words & np.uint64((1 << bits) - 1)
+
+
+@njit(cache=True, nogil=True)
+def _taken(slots, used):        # pragma: no cover - compiled
+    """The ids and counts in the slots."""
+    ids, counts = np.empty(used, np.uint64), np.empty(used, np.uint64)
+    at = 0
+    for slot in range(len(slots)):
+        if slots[slot, 1]:
+            ids[at], counts[at] = slots[slot, 0], slots[slot, 1]
+            at += 1
+    return ids, counts
 
 
 @njit(cache=True, nogil=True)
@@ -130,8 +139,8 @@ def _add(ids, at, dense, slots, used):      # pragma: no cover - compiled
 
 
 @njit(cache=True, nogil=True)
-def _doubled(slots):        # pragma: no cover - compiled
-    larger = np.zeros((2 * len(slots), 2), np.uint64)
+def _larger(slots, times):      # pragma: no cover - compiled
+    larger = np.zeros((times * len(slots), 2), np.uint64)
     mask = np.uint64(len(larger) - 1)
     shift = _shift(len(larger))
     for old in range(len(slots)):

@@ -1,5 +1,6 @@
 """Profiles a log in one pass: ids, bags and samples of every table, exact, in memory that the different ids bound."""
 
+import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -126,13 +127,13 @@ class _Counts:
                 self.bags[name][1] += chunk.samples
 
     def profile(self) -> Profile:
-        tables = {}
-        for name in list(self.ids):
-            ids, counts = self.ids.pop(name).counted()      # its memory is free again at once
-            heat, lengths = Heat.of(counts), np.flatnonzero(self.bags[name])
-            tables[name] = TableProfile(name, heat.touched, self.samples, heat, lengths, self.bags[name][lengths],
-                                        ids, counts)
-        return Profile(self.log.source, self.samples, tables)
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            return Profile(self.log.source, self.samples, dict(zip(self.bags, pool.map(self._table, self.bags))))
+
+    def _table(self, name: str) -> TableProfile:
+        ids, counts = self.ids.pop(name).counted()      # its memory is free again at once
+        heat, lengths = Heat.of(counts), np.flatnonzero(self.bags[name])
+        return TableProfile(name, heat.touched, self.samples, heat, lengths, self.bags[name][lengths], ids, counts)
 
 
 def chosen(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
