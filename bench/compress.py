@@ -6,6 +6,7 @@ Source: SCRec Fig. 12 (all tables trains, or hot rows dense); EL-Rec §III, Fig.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,21 +29,23 @@ SMALL = 500         # tables of fewer rows stay dense
 @dataclass(frozen=True)
 class Form:
     """hot, warm: shares of a table's accesses, to rows that are dense in card memory and to the next ones, in a train;
-    the coldest are dense on the SSD. core_rate: the better of .003 and .03 on MovieLens."""
+    the coldest are dense on the SSD. core_rate: of Adam. later: rows are dense for the first half of the training,
+    then warm ones are decomposed and go on as trains."""
 
     told: str
     hot: float
     warm: float
-    core_rate: float = 0.003
+    core_rate: float = 0.0
+    later: bool = False
 
 
 FORMS = {
     "dense": Form("dense rows", 1.0, 0.0),
     "all": Form(f"all rows in trains of rank {RANK}", 0.0, 1.0, 0.03),
-    "hybrid": Form("hottest rows with 90 % of the accesses dense, the next 5 % in trains, the rest dense on the SSD",
-                   0.9, 0.05),
+    "hybrid": Form("hottest rows with 80 % of the accesses dense, the next 10 % in trains, the rest dense on the SSD",
+                   0.8, 0.1, 0.001, True),
     "half": Form("hottest rows with 50 % of the accesses dense, the next 30 % in trains, the rest dense on the SSD",
-                 0.5, 0.3),
+                 0.5, 0.3, 0.001, True),
 }
 
 
@@ -91,7 +94,9 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
     cut = int(len(shuffled) * (1 - HELD_OUT))
     learned, held = shuffled[:cut], shuffled[cut:]
     hot, warm, core_rate = FORMS[form].hot, FORMS[form].warm, FORMS[form].core_rate
-    bags, past, saved = [], [], 0
+    bags: list[TieredBag] = []
+    later: list[Callable[[TieredBag], TieredBag]] = []
+    past, saved = [], 0
     for table, rows in enumerate(samples.rows):
         counts = np.bincount(samples.of(table, learned)[0], minlength=rows)
         ends = np.searchsorted(np.cumsum(np.sort(counts)[::-1]), [hot * counts.sum(), (hot + warm) * counts.sum()])
@@ -103,9 +108,14 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
         tier = tiers(counts, dram_rows=first, tt_rows=last - first)
         in_train = np.flatnonzero(tier == 1)
         saved += len(in_train) * DIM
-        bags.append(TieredBag(tier, DIM, rank=RANK, order=in_train[np.argsort(-counts[in_train], kind="stable")],
-                              rate=RATE, rule="adagrad", core_rate=core_rate, core_rule="adam", std=0.0,
-                              seed=100 * seed + table))
+        options: dict[str, Any] = {"rank": RANK, "rate": RATE, "rule": "adagrad", "core_rate": core_rate,
+                                   "core_rule": "adam", "std": 0.0, "seed": 100 * seed + table}
+        order = in_train[np.argsort(-counts[in_train], kind="stable")]
+        if FORMS[form].later:
+            bags.append(TieredBag(np.zeros(rows), DIM, **options))
+            later.append(partial(TieredBag.retiered, tier=tier, order=order, **options))
+        else:
+            bags.append(TieredBag(tier, DIM, order=order, **options))
         if table < 2:
             indices, offsets = samples.bags[table]
             past.append(np.log1p(counts[indices[offsets[:-1]]]))
@@ -121,6 +131,8 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
     order = np.concatenate([np.random.default_rng((seed, epoch)).permutation(learned) for epoch in range(epochs)])
     for begin in range(0, len(order), BATCH):
         part = order[begin:begin + BATCH]
+        if later and begin >= len(order) // 2:
+            bags, later = [change(bag) for change, bag in zip(later, bags, strict=True)], []
         # All rates fall to nothing in the second half, so that the last batches do not decide.
         scale = min(1.0, 2 * (1 - begin / len(order)))
         model.rate = NET_RATE * scale

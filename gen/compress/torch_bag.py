@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from gen.remap import DRAM, SSD, TT, by_heat
 from gen.shapes import column_modes, row_modes
 from golden.tt.decompose import dense as dense_of
+from golden.tt.decompose import largest_ranks
 from golden.tt.rows import shape_of
 
 __all__ = ["TieredBag", "tiers"]
@@ -49,15 +50,16 @@ def tiers(counts: ArrayLike, *, dram_rows: int, tt_rows: int) -> NDArray[np.uint
 class TieredBag(torch.nn.Module):
     """One embedding table of len(tier) rows of `dim` words, trained in the form in which cards hold it.
 
-    Parameters  tier: (rows,) 1 for rows of the train, any other number for dense ones. rank: every inner rank, or the
-                inner ranks. modes, columns: I_k and J_k (default: three near-equal ones). order: the train's rows,
-                each by its number in the table, first to last (default: ascending; rows that resemble each other
-                should be neighbours). mode: sum, mean, max. rate, rule: of the fused update of dense rows by sgd,
-                adagrad or adam, as torch.optim has them (adam on rows: SparseAdam); without a rate, gradients
-                are left to an optimiser of yours. core_rate, core_rule: of the cores, if not the same.
-                std: of the rows at the start; 0: zeros, which warm rows learn best from. seed: of their values.
+    Parameters  tier: (rows,) 1 for rows of the train, any other number for dense ones. rank: of all inner ranks (less
+                where the modes have no use for it), or the inner ranks. modes, columns: I_k and J_k (default: three
+                near-equal ones). order: the train's rows, each by its number in the table, first to last (default:
+                ascending; rows that resemble each other should be neighbours). mode: sum, mean, max. rate, rule: of
+                the fused update of dense rows by sgd, adagrad or adam, as torch.optim has them (adam on rows:
+                SparseAdam); without a rate, gradients are left to an optimiser of yours. core_rate,
+                core_rule: of the cores, if not the same. std: of the rows at the start; 0: zeros, which warm rows
+                learn best from. seed: of their values.
     Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first. scale: of the rates, for
-                schedules.
+                schedules. error: of the decomposition that the train began with, 0 where it began by chance.
     Raises      ValueError: modes too small for the rows or columns that do not multiply to dim, a rule or an order
                 that does not exist
     """
@@ -95,7 +97,7 @@ class TieredBag(torch.nn.Module):
         self.cores = torch.nn.ParameterList(
             [torch.randn(i, r, j, s, generator=random, dtype=dtype) * (spread if std or k < len(shapes) - 1 else 0.0)
              for k, (r, i, j, s) in enumerate(shapes)])
-        self.scale = 1.0
+        self.scale, self.error = 1.0, 0.0
         self._moments: dict[str, list[torch.Tensor]] = {}
         self._steps: dict[str, int] = {}
 
@@ -156,6 +158,31 @@ class TieredBag(torch.nn.Module):
         return found
 
     @torch.no_grad()
+    def retiered(self, tier: ArrayLike, *, order: ArrayLike | None = None, **options: Any) -> "TieredBag":
+        """A bag of the same rows in other tiers: warm rows are decomposed, and go on from what they have learned.
+
+        order, options: as at construction; rates and rules are the options' own. Dense rows keep their moments.
+        Its `error` is the decomposition's.
+        """
+        from gen.compress.post_hoc import decompose
+
+        made = TieredBag(tier, self.dim, order=order, mode=self.mode, dtype=self.dense.dtype, **options)
+        values, warm = torch.from_numpy(self.values()), made.warm.cpu().numpy()
+        if made.modes:
+            rows = np.empty(int(warm.sum()), np.int64)
+            rows[made.number.cpu().numpy()[warm]] = np.flatnonzero(warm)
+            ranks = [core.shape[3] for core in made.cores[:-1]]
+            train = decompose(values[rows].numpy(), made.modes, made.columns, ranks)
+            made.load_cores(_even(train.cores))
+            made.error = train.error
+        stays = torch.from_numpy(np.flatnonzero(~warm))
+        made.dense.copy_(values[stays])
+        if "dense" in self._moments and not self.warm.any() and made._rules["dense"][0] == self._rules["dense"][0]:
+            made._moments["dense"] = [moment[stays] for moment in self._moments["dense"]]
+            made._steps["dense"] = self._steps["dense"]
+        return made
+
+    @torch.no_grad()
     def _step(self, name: str, slope: torch.Tensor, rows: torch.Tensor | None = None) -> None:
         """The rule's step of a parameter, or of some of its rows."""
         rule, rate = self._rules[name.split(".")[0]]
@@ -179,6 +206,15 @@ class TieredBag(torch.nn.Module):
             parameter.index_add_(0, rows, slope, alpha=-rate)
 
 
+def _even(cores: Sequence[NDArray]) -> list[NDArray]:
+    """The same train, every core with words of one size: steps of one rate then move each alike."""
+    sizes = [float(np.sqrt(np.mean(np.square(core, dtype=np.float64)))) for core in cores]
+    if not all(sizes):
+        return list(cores)
+    mean = prod(sizes) ** (1 / len(sizes))
+    return [(core * (mean / size)).astype(np.float32) for core, size in zip(cores, sizes, strict=True)]
+
+
 def _spread(shapes: Sequence[tuple[int, int, int, int]], std: float) -> float:
     inner = prod(shape[0] for shape in shapes[1:])
     return (std ** 2 / inner) ** (1 / (2 * len(shapes))) if shapes else 0.0
@@ -191,10 +227,13 @@ def _shapes(rows: int, dim: int, rank: int | Sequence[int], modes: Sequence[int]
         return (), (), []
     modes = tuple(modes) if modes is not None else row_modes(rows)
     columns = tuple(columns) if columns is not None else column_modes(dim, len(modes))
-    inner = (rank,) * (len(modes) - 1) if isinstance(rank, (int, np.integer)) else tuple(rank)
+    if len(columns) != len(modes):
+        raise ValueError(f"modes {modes} and columns {columns} must be equally many")
+    inner = (tuple(min(rank, limit) for limit in largest_ranks(modes, columns))
+             if isinstance(rank, (int, np.integer)) else tuple(rank))
+    if len(inner) != len(modes) - 1:
+        raise ValueError(f"rank {inner} must be one number or {len(modes) - 1}, one between each two cores")
     ranks = (1, *inner, 1)
-    if len(columns) != len(modes) or len(inner) != len(modes) - 1:
-        raise ValueError(f"modes {modes}, columns {columns} and inner ranks {inner} must be d, d and d - 1 numbers")
     shapes = [(ranks[k], modes[k], columns[k], ranks[k + 1]) for k in range(len(modes))]
     shape_of([np.broadcast_to(np.float32(0), shape) for shape in shapes])
     if prod(modes) < rows:

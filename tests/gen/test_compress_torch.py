@@ -184,6 +184,34 @@ def test_scale_is_of_all_rates():
         torch.testing.assert_close(a, b)
 
 
+def test_dense_rows_become_a_train_and_go_on():
+    """The warm rows are the decomposition's, the others as they were, and a step of Adagrad as if nothing had been."""
+    bag = TieredBag(np.zeros(ROWS), 12, rate=0.1, rule="adagrad", std=1.0, seed=3, dtype=torch.float64)
+    plain = TieredBag(np.zeros(ROWS), 12, rate=0.1, rule="adagrad", std=1.0, seed=3, dtype=torch.float64)
+    indices, offsets, _, slope = batch()
+    for one in (bag, plain):
+        (one(indices, offsets) * slope).sum().backward()
+    tier = TIERS["mixed"]
+    order = np.flatnonzero(tier == 1)[::-1]
+    made = bag.retiered(tier, order=order, rank=4, modes=(3, 3, 3), columns=(2, 3, 2), rate=0.1, rule="adagrad")
+    want = tt.decompose(bag.values()[order], (3, 3, 3), (2, 3, 2), (4, 4))
+    values = made.values()
+    np.testing.assert_allclose(values[order], tt.dense(want)[:len(order)], rtol=1e-4, atol=1e-5)
+    assert 0.1 < made.error < 0.95
+    np.testing.assert_array_equal(values[tier != 1], bag.values()[tier != 1])
+    sizes = [float(core.detach().square().mean()) for core in made.cores]
+    assert max(sizes) < 1.001 * min(sizes)
+    for one in (made, plain):
+        (one(indices, offsets) * slope).sum().backward()
+    np.testing.assert_allclose(made.values()[tier != 1], plain.values()[tier != 1], rtol=1e-6, atol=1e-7)
+    assert np.abs(made.values()[order] - values[order]).max() > 1e-3
+
+
+def test_ranks_are_no_higher_than_the_modes_have_use_for():
+    bag = TieredBag(np.ones(20), 16, rank=16)
+    assert bag.modes == (3, 3, 3) and [core.shape[3] for core in bag.cores] == [6, 12, 1]
+
+
 def test_tiers_by_heat():
     assert tiers([5, 9, 0, 5, 1], dram_rows=2, tt_rows=2).tolist() == [0, 0, 2, 1, 1]
     with pytest.raises(ValueError, match=r"^dram_rows 3 and tt_rows 3 must be 0 or more and together at most the 5"):
