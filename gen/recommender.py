@@ -29,6 +29,7 @@ __all__ = ["IDS", "Recommender", "TableSpec"]
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the profile has counted, ascending; others share the last row.
 IDS = ("index", "modulo", "vocabulary")
+FOLDER = Path(__file__).parent / "recommenders"
 MODES = ("sum", "mean", "max")
 SHARES = ("hot_share", "train_share")
 
@@ -65,8 +66,10 @@ class Recommender:
 
     @classmethod
     def load(cls, path: str | Path) -> "Recommender":
-        """Raises ConfigError: one sentence with the file, key and value that is missing, unknown or impossible."""
-        path, content = config.read("model", path, Path())
+        """By its name in gen/recommenders, or from a path that ends in .toml.
+
+        Raises ConfigError: one sentence with the file, key and value that is missing, unknown or impossible."""
+        path, content = config.read("model", path, FOLDER)
         where = f"{path.name}:"
         for key in content:
             if key not in ("about", "network", "dim", "batch", "tables"):
@@ -77,11 +80,11 @@ class Recommender:
                 raise ConfigError(f"{where} {key} = {value!r}: must be a whole number of 1 or more")
         if not isinstance(content.get("tables"), dict) or not content["tables"]:
             raise ConfigError(f"{where} tables: there must be a [tables.NAME] at least")
+        if "network" in content and dim is None:
+            raise ConfigError(f"{where} dim: a network needs one width of all features")
         tables = {name: _table(where, name, each, dim) for name, each in content["tables"].items()}
         network = None
-        if "network" in content:
-            if dim is None:
-                raise ConfigError(f"{where} dim: a network needs one width of all features")
+        if "network" in content and dim is not None:
             try:
                 network = _network(content["network"], path.parent, dim)
             except ValueError as error:
@@ -89,6 +92,10 @@ class Recommender:
             if network.features and network.features != len(tables):
                 raise ConfigError(f"{where} network = {content['network']!r} has {network.features} features, "
                                   f"there are {len(tables)} tables")
+            for name, spec in tables.items():
+                if network.features and spec.dim != network.dim:
+                    raise ConfigError(f"{where} [tables.{name}] dim = {spec.dim}: the network's features have "
+                                      f"{network.dim} words")
         return cls(path.stem, str(content.get("about", "")), tables, network, batch)
 
     @classmethod

@@ -121,9 +121,11 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 @click.option("--columns", default=64, show_default=True, help="Embedding dimension.")
 @click.option("--rank", default=4, show_default=True, help="Rank of the tensor train.")
 @click.option("--preset", default="smartssd", show_default=True, help="The preset whose TT unit runs.")
-def demo(log: Path | None, user: str, item: str, value: str, lookups: int, columns: int, rank: int,
+@click.pass_context
+def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str, lookups: int, columns: int, rank: int,
          preset: str) -> None:
-    """Learns a table from a log, looks it up through the RTL, compares every bit; build/demo/index.html."""
+    """A log through plan, bundle and simulated cards; then a table of it learned, and looked up through the RTL of the
+    tensor-train unit. Every bit is compared; build/demo/index.html and build/demo/plan/index.html."""
     from bench import session
     from gen import demo as flow
     from hotrail import report
@@ -132,12 +134,18 @@ def demo(log: Path | None, user: str, item: str, value: str, lookups: int, colum
     if config is None:
         raise click.ClickException(f"the preset {preset} has no [tt]; the demo needs one")
     options = flow.Options(log, user, item, value, lookups, columns, rank)
+    folder = build_folder() / "demo"
+    named = "movielens" if log is None else str(log)
+    ctx.invoke(planning.plan, log=named, model=None if log else Path("movielens"), preset="tiny", cards=3, dim=16,
+               out=folder / "plan")
+    ctx.invoke(serving.compile_plan, plan=folder / "plan", out=folder / "bundle")
+    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, samples=512)
     try:
         done = flow.run(options, session.simulator(config, chosen.name), config=config,
                         cache=build_folder() / "data", say=click.echo)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    page = report.write(done, build_folder() / "demo")
+    page = report.write(done, folder)
     click.echo(f"report     {page} and demo.png beside it")
     sys.exit(0 if done.passed else 1)
 

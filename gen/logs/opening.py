@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gen.logs import lines, mels, npz, parquet, stream, text
+from gen.logs.arrays import of_arrays
 from gen.logs.log import Piece, Pieces, Progress
 
 __all__ = ["FORMATS", "format_of", "open_log"]
 
 #: What can be read. text: with a header line.
 FORMATS = ("criteo", "avazu", "text", "parquet", "npz", "mels")
+MOVIELENS = "movielens"
 _ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels"}
 
 
@@ -17,7 +19,8 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
              *, missing: int | None = None, broken: float = 0.01, progress: Progress | None = None) -> Pieces:
     """A click log of one file or several, read in a stream.
 
-    Parameters  paths: a file, a folder of files, or files in order; format: one of FORMATS, by default what ending and
+    Parameters  paths: a file, a folder of files, or files in order; or movielens, MovieLens-100K, which is fetched and
+                kept; format: one of FORMATS, by default what ending and
                 first line say; tables: those wanted, by default all (of a text with header: fields marked :token,
                 else those ending in _id; of Parquet: whole numbers and lists of them); missing: the id that an empty
                 field of a text with header or of Parquet stands for, where by default it is a fault (Criteo, Avazu:
@@ -39,12 +42,22 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
     wanted = None if tables is None else tuple(tables)
     if wanted is not None and not wanted:
         raise ValueError("tables must name one table at least")
+    if str(paths) == MOVIELENS and not Path(MOVIELENS).exists():
+        return _movielens(wanted)
     pieces: list[Piece] = []
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file} is not a file")
         pieces += _pieces(file, format or format_of(file), wanted, missing, broken)
     return Pieces(", ".join(map(str, named)), pieces, progress=progress)
+
+
+def _movielens(tables: tuple[str, ...] | None) -> Pieces:
+    from gen.trace import movielens  # which reads text by the readers of this package
+
+    trace = movielens()
+    return of_arrays({name: trace.table(name) for name in tables or trace.indices}, values=trace.values,
+                     source=trace.source)
 
 
 def _logs_in(folder: Path) -> list[Path]:
