@@ -23,6 +23,7 @@ from gen.compile import Bags
 from gen.device import Device
 from gen.logs import Chunk, Log
 from gen.oracle import EmbOracle, MlpOracle, first_difference
+from gen.plan import Plan
 from gen.recommender import TableSpec
 from gen.remap import DEVICE_SHIFT, rows_of
 from gen.weights import Weights
@@ -132,16 +133,21 @@ class Cards:
 
 @dataclass(eq=False)
 class Served:
-    """A log that went through the cards. expected: cycles of each card for as many samples, by the plan. rows: of each
-    table, looked up in card memory, tensor train and SSD. distance: of each table's pooled vectors from those of its
-    dense rows, over the size of these (None: the dense rows are not known). different: the first word that is not the
-    oracle's."""
+    """A log that went through the cards.
+
+    expected: cycles of each card by the plan for the same batches one by one: of an EMB card the slowest memory, the
+    drive's first page once in every batch that needs one; of an MLP card both networks. steady: of batches that follow
+    each other without a gap, where the first page of one comes during the one before. rows: of each table, looked up
+    in card memory, tensor train and SSD. distance: of each table's pooled vectors from those of its dense rows, over
+    the size of these (None: the dense rows are not known). different: the first word that is not the oracle's.
+    """
 
     samples: int = 0
     batches: int = 0
     vectors: int = 0
     cycles: dict[int, int] = field(default_factory=dict)
     expected: dict[int, float] = field(default_factory=dict)
+    steady: dict[int, float] = field(default_factory=dict)
     rows: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     distance: dict[str, float] | None = None
     different: str = ""
@@ -177,8 +183,10 @@ def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, w
                 if note:
                     notes[note] = None
             found = cards.infer(chunk, dense)
+            paged = {}      # cards that need pages of the SSD
             for number, bags in cards.emb.items():
                 assert bags.program is not None
+                paged[number] = len(bags.program.pages) > 0
                 wanted, _ = oracles[number].run(bags.program)
                 mine = [found.vectors[output.table] for output in bags.program.outputs]
                 done.different = done.different or _where(done.samples, number, first_difference(mine, wanted))
@@ -199,22 +207,31 @@ def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, w
                     far[name] += _squares(spec, chunk, vocabularies[name], weights, found.vectors[name])
             for number, cycles in found.cycles.items():
                 done.cycles[number] = done.cycles.get(number, 0) + cycles
+                one, steady = _seconds(plan, number, chunk.samples, paged.get(number, False))
+                done.expected[number] = done.expected.get(number, 0) + one * done.clock_mhz * 1e6
+                done.steady[number] = done.steady.get(number, 0) + steady * done.clock_mhz * 1e6
             done.samples += chunk.samples
             done.batches += 1
             done.vectors += chunk.samples * len(plan.tables)
             say(f"{done.samples:,} of {samples:,} samples")
     if not done.samples:
         raise ValueError(f"{log.source} has no samples")
-    for card in plan.cards:
-        if card.number in done.cycles:
-            seconds = (max(card.dram.seconds, card.tt.seconds, card.ssd.seconds) if card.kind == "emb"
-                       else card.bottom_s + card.top_s)
-            done.expected[card.number] = seconds * done.clock_mhz * 1e6 * done.samples / plan.batch
     if weights is not None:
         done.distance = {name: float(np.sqrt(total[0] / total[1])) if total[1] else 0.0 for name, total in far.items()}
     done.predictions = np.concatenate(predictions) if predictions else None
     done.notes = tuple(notes)
     return done
+
+
+def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:
+    """What a card takes for a batch by the plan: alone, and between others of its like. paged: it needs the drive."""
+    card, share = plan.cards[number], samples / plan.batch
+    if card.kind == "mlp":
+        return ((card.bottom_s + card.top_s) * share,) * 2
+    pages = sum(table.ssd.seconds for table in plan.tables.values() if table.card == number)
+    first = max(card.ssd.seconds - pages, 0) if paged else 0
+    others = max(card.dram.seconds, card.tt.seconds) * share
+    return max(others, pages * share + first), max(others, pages * share)
 
 
 def batches(log: Log, samples: int, batch: int) -> Iterator[Chunk]:

@@ -71,15 +71,15 @@ def _show(bundle: Any, done: Any) -> None:
 
     console = Console(width=max(110, Console().width), highlight=False)
     cards = Table("card", "core", title=f"{done.samples:,} samples in {done.batches} batches", title_justify="left")
-    for head in ("cycles a batch", "the plan expects", "measured / expected", f"us a sample at {done.clock_mhz:g} MHz"):
+    for head in ("cycles a batch", "the plan's", "measured / planned", "batch after batch, planned",
+                 f"samples a second at {done.clock_mhz:g} MHz"):
         cards.add_column(head, justify="right")
     for card in bundle.plan.cards:
         if card.number in done.cycles:
-            cycles, expected = done.cycles[card.number], done.expected[card.number]
-            cards.add_row(str(card.number), card.kind, f"{cycles / done.batches:,.0f}",
-                          f"{expected / done.batches:,.0f}",
-                          f"{cycles / expected:.2f}" if expected else "-",
-                          f"{cycles / done.clock_mhz / done.samples:.3f}")
+            cycles, one, steady = (each[card.number] for each in (done.cycles, done.expected, done.steady))
+            cards.add_row(str(card.number), card.kind, f"{cycles / done.batches:,.0f}", f"{one / done.batches:,.0f}",
+                          f"{cycles / one:.2f}" if one else "-", f"{steady / done.batches:,.0f}",
+                          f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-")
     console.print(cards)
     tables = Table("table", "card")
     for head in ("card memory", "tensor train", "SSD", "error of the train", "distance of the vectors"):

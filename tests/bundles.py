@@ -50,8 +50,9 @@ def plan(network=MODEL, split=None, **changes):
     made = {}
     for card, (name, (dram, train, ssd)) in zip((0, 1, 0), (split or SPLIT).items()):
         shape = ((4, 4, 4), (2, 2, 4), (4, 4)) if train else ((), (), ())
-        made[name] = PlanTable(name, card, Tier(dram), Tier(train), Tier(ssd), *shape)
-    cards = [PlanCard(0, "emb", Tier(seconds=2e-5), Tier(seconds=1e-6), Tier(seconds=1e-3)),
+        drive = Tier(ssd, seconds=1.5e-4 if card == 0 else 0)
+        made[name] = PlanTable(name, card, Tier(dram), Tier(train), drive, *shape)
+    cards = [PlanCard(0, "emb", Tier(seconds=2e-5), Tier(seconds=1e-6), Tier(seconds=4e-4)),
              PlanCard(1, "emb", Tier(seconds=1e-5))]
     if network is not None:
         cards += [PlanCard(k, "mlp", bottom_s=1e-5, top_s=3e-5) for k in (2, 3)]
