@@ -87,6 +87,11 @@ class Master:
         return self._solve(cards * np.append(np.zeros(3), self.choices.cap[3:]), room, DEAR / self.unit, 1.0, seconds,
                            until)
 
+    def train(self, seconds: float, until: float = np.inf) -> Relaxed:
+        """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
+        room = np.array([seconds, 0.0, seconds, *self.choices.cap[3:]])
+        return self._solve(np.array([0.0, seconds, 0.0, 0.0, 0.0, 0.0]), room, DEAR / self.unit, 1.0, seconds, until)
+
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
                limit: float = np.inf, until: float = np.inf, enough: float = np.inf,
                among: NDArray[np.int64] | None = None, count: int | None = None) -> Relaxed:

@@ -102,6 +102,11 @@ class Choices:
         cap = np.array([np.inf] * 3 + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
         return cls(cut, count, a_load, h_load, train, cap)
 
+    def part(self, tables: NDArray[np.int64]) -> "Choices":
+        """Of these tables alone."""
+        return Choices(self.cut[tables], self.cuts[tables], self.a_load[tables], self.h_load[tables],
+                       self.train[tables], self.cap)
+
     def load(self, tables: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> NDArray[np.float64]:
         """(len, 6) loads of these splits of these tables."""
         found = self.a_load[tables, a] + self.h_load[tables, h]

@@ -1,6 +1,6 @@
-"""Searches a placement within given seconds: one table at a time is moved and split anew where that hurts least.
+"""Searches a placement within given limits: one table at a time is moved and split anew where that hurts least.
 
-What a card bears beyond its capacities and `seconds`, as a part of them, is its excess; a placement without any is
+What a card bears beyond its limits, as a part of them, is its excess; a placement without any is
 found. A table of a card with excess goes where the sum of all excesses becomes least, over all cards and splits, or
 changes places with another table. At a standstill the memories and times in excess get heavier, and some tables go
 astray, so that the search leaves every local optimum.
@@ -24,12 +24,10 @@ def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -
 
 
 def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64], cards: int,
-           seconds: float, prices: NDArray[np.float64], *, moves: int, seed: int = 1) -> bool:
-    """Betters a placement in place; whether it ends within `seconds` and the capacities. prices: of seconds and bytes
-    beside the excess, so that among equals a split that is cheap for all is taken. moves: tables that are tried at
-    most."""
-    limit = choices.cap.copy()
-    limit[:3] = seconds
+           limit: NDArray[np.float64], prices: NDArray[np.float64], *, moves: int, seed: int = 1) -> bool:
+    """Betters a placement in place; whether it ends with every load of a card within `limit`. prices: of seconds and
+    bytes beside the excess, so that among equals a split that is cheap for all is taken. moves: tables that are tried
+    at most."""
     return bool(_search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h, cards,
                         limit, prices, moves, seed))
 

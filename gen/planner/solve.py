@@ -17,6 +17,7 @@ from gen.planner.choices import DRAM, SSD, TT, Choices, loads, train_steps
 from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
+from gen.planner.settle import settle
 
 __all__ = ["Infeasible", "solve"]
 
@@ -24,6 +25,7 @@ MOVES = 6000        # of a try of the search, and of each table
 MOVES_TABLE = 200
 CROWD = 12          # tables of one card: more are so small that the linear program does as well
 LEANINGS = (1.0, 0.1, 0.01)
+SETTLING = 0.2      # of the time: for the choice among placements that are as fast
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
 TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 
@@ -80,12 +82,15 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
                              f"all together would hold them")
         raise Infeasible(f"tables: no placement on {counts[0].cards} EMB cards was found in {seconds:g} s, though the "
                          f"memories of all together would hold them")
-    value = best.whole(best.best)
+    placement = settle(problem, choices, best.placement, max(best.bottom, best.best),
+                       min(until, monotonic() + SETTLING * seconds))
+    chosen = tuple(TableChoice(*map(int, each)) for each in zip(*placement, strict=True))
+    emb = loads(problem.items, chosen, best.cards)
+    value = best.whole(max(max(card.dram_s, card.tt_s, card.ssd_s) for card in emb))
     bound = min(value, min(each.whole(each.bound) for each in counts) * (1 - SAFE))
-    chosen = tuple(TableChoice(*map(int, each)) for each in zip(*best.placement, strict=True))
     # Memory brings nothing where the bottom network is what takes the time.
     prices = best.prices[3:] * best.cards * (best.bound > best.bottom)
-    return Placement(value, bound, chosen, loads(problem.items, chosen, best.cards), problem.cards - best.cards,
+    return Placement(value, bound, chosen, emb, problem.cards - best.cards,
                      (float(prices[0]), float(prices[1]), float(prices[2])))
 
 
@@ -179,7 +184,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
         for seed, lean in enumerate(LEANINGS):
             a, h = _heaviest(mixture, tables)
             card = spread(choices.load(np.arange(tables), a, h), limit, count.cards)
-            if search(choices, card, a, h, count.cards, target, prices * lean, moves=min(MOVES, MOVES_TABLE * tables),
+            if search(choices, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * tables),
                       seed=seed + 1):
                 _keep(count, choices, card, a, h)
                 return True

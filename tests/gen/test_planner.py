@@ -135,6 +135,40 @@ def test_cuts_lie_between_rows_and_within_the_hot_share():
     assert cuts(item(rows=(0, 0, 0), hot_share=0.5)).tolist() == [0]
 
 
+def approximated(problem, placement):
+    return sum(item.lookups * (choice.i_hot - choice.i_dram) / item.steps
+               for item, choice in zip(problem.items, placement.tables, strict=True))
+
+
+def test_time_to_spare_takes_accesses_off_the_trains():
+    """Where the networks take longer than the embedding, no access need go to a train, nor to the SSD."""
+    problem = many(26, 3, dram_bytes=10 ** 9, bottom_s=1.0, top_s=1.0)
+    placement = solve(problem)
+    assert placement.gap < 1e-6 and approximated(problem, placement) == 0
+    hot = sum(item.lookups * (choice.i_hot / item.steps - item.hot_share)
+              for item, choice in zip(problem.items, placement.tables, strict=True))
+    assert hot == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_card_has_the_fewest_approximated_accesses_for_its_time(seed):
+    """All splits of one card that are as fast, against the one that is given: never fewer, seldom more."""
+    problem = replace(drawn(seed, tables=3, steps=4), cards=1, bottom_s=0.0, top_s=0.0)
+    try:
+        placement = solve(problem, gap=0.0, seconds=10)
+    except Infeasible:
+        return
+    caps = np.array([placement.seconds] * 3 + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes])
+    total, weight = np.zeros((1, 6)), np.zeros(1)
+    for each in problem.items:
+        pairs = [(a, h) for a in range(len(each.rows)) for h in range(len(each.rows)) if split(each, a, h)]
+        total = (total[:, None] + np.array([split(each, *pair) for pair in pairs])[None]).reshape(-1, 6)
+        weight = (weight[:, None] + each.lookups * np.array([(h - a) / each.steps for a, h in pairs])[None]).ravel()
+    least = weight[(total <= caps * (1 + 1e-9)).all(axis=1)].min()
+    most = sum(each.lookups for each in problem.items)
+    assert least - 1e-6 <= approximated(problem, placement) <= least + 0.15 * most
+
+
 def test_few_accesses_go_to_the_train_where_few_may():
     problem = many(26, 3)
     some = solve(replace(problem, items=tuple(replace(each, train_share=0.05) for each in problem.items)), gap=0.02)

@@ -1,0 +1,94 @@
+"""Among placements that are as fast, one with few approximated rows: what leaves the trains where that costs no time.
+
+A card that waits for a slower one, or for the networks, has time to spare. Each card's tables are split anew within
+those seconds and the card's memories: the fewest accesses to tensor trains, then the fewest to the SSD.
+"""
+
+from time import monotonic
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gen.planner.bound import Master
+from gen.planner.choices import TT_S, Choices
+from gen.planner.problem import Problem
+from gen.planner.search import search
+
+__all__ = ["settle"]
+
+STEPS = (0.01, 0.1, 0.3)    # of what may leave the trains, the part that is left there, as it is tried
+MOVES, MOVES_TABLE = 500, 10
+COLD = 1e-4                 # of an access to a train, what one to the SSD weighs
+
+
+def settle(problem: Problem, choices: Choices, placement: tuple[NDArray[np.int64], ...], seconds: float,
+           until: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(card, a, h), the tables on the cards that they were on."""
+    card, a, h = (each.copy() for each in placement)
+    limit = choices.cap.copy()
+    limit[:3] = seconds
+    steps = np.array([item.steps for item in problem.items], np.int64)
+    lookups = np.array([item.lookups for item in problem.items], np.float64)
+    for m in range(int(card.max()) + 1):
+        tables = np.nonzero(card == m)[0]
+        if not len(tables) or not seconds:
+            continue
+        own, splits = choices.part(tables), (a[tables], h[tables])
+        if monotonic() < until:
+            splits = _fewest(own, *splits, limit, until)
+        _polish(own.cut, own.cuts, own.a_load, own.h_load, own.train, *splits, limit, steps[tables], lookups[tables])
+        a[tables], h[tables] = splits
+    return card, a, h
+
+
+def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit: NDArray[np.float64],
+            until: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Splits of one card's tables with little time of trains, by the linear program and the search."""
+    tables, seconds = len(a), float(limit[TT_S])
+    spent = choices.load(np.arange(tables), a, h)[:, TT_S].sum() / seconds
+    mixture = Master(choices).train(seconds, until)
+    if not np.isfinite(mixture.bound) or spent - mixture.bound < 1e-3:
+        return a, h
+    order = np.lexsort((mixture.weights, mixture.tables))
+    start_a, start_h = a.copy(), h.copy()
+    start_a[mixture.tables[order]], start_h[mixture.tables[order]] = mixture.a[order], mixture.h[order]
+    for step in STEPS:
+        within = limit.copy()
+        within[TT_S] = seconds * (mixture.bound + step * (spent - mixture.bound))
+        new_a, new_h = start_a.copy(), start_h.copy()
+        prices = mixture.prices / max(float(mixture.prices @ limit), 1e-300)
+        if search(choices, np.zeros(tables, np.int64), new_a, new_h, 1, within, prices,
+                  moves=MOVES + MOVES_TABLE * tables):
+            return new_a, new_h
+    return a, h
+
+
+@njit(cache=True)
+def _polish(cut, cuts, a_load, h_load, train, a, h, limit, steps, lookups):
+    """In place: one table after the other the split of least weight that the others leave room for."""
+    room = limit * (1 + 1e-12)
+    for j in range(len(a)):
+        room -= a_load[j, a[j]] + h_load[j, h[j]]
+        room[4] -= train[j, a[j], h[j]]
+    changed = True
+    while changed:
+        changed = False
+        for j in range(len(a)):
+            room += a_load[j, a[j]] + h_load[j, h[j]]
+            room[4] += train[j, a[j], h[j]]
+            best = lookups[j] * ((h[j] - a[j]) + COLD * (steps[j] - h[j])) / steps[j]
+            for x in range(cuts[j]):
+                first = cut[j, x]
+                for y in range(x, cuts[j]):
+                    last = cut[j, y]
+                    weight = lookups[j] * ((last - first) + COLD * (steps[j] - last)) / steps[j]
+                    if weight >= best - 1e-9 * lookups[j] or not train[j, first, last] <= room[4]:
+                        continue
+                    fits = True
+                    for r in range(6):
+                        fits = fits and (r == 4 or a_load[j, first, r] + h_load[j, last, r] <= room[r])
+                    if fits:
+                        best, a[j], h[j], changed = weight, first, last, True
+            room -= a_load[j, a[j]] + h_load[j, h[j]]
+            room[4] -= train[j, a[j], h[j]]
