@@ -1,8 +1,9 @@
 """Solves the planner's program for many tables, with a bound that proves how near the best the placement is.
 
 For each number of EMB cards, a linear program gives prices and a bound (gen.planner.bound), and the prices lead a
-search to a placement (gen.planner.search). Where the gap stays open the program in whole is solved, as far as it is
-small enough (gen.planner.exact).            Source: SCRec §III.C, eq. 3 to 37
+search to a placement (gen.planner.search). Where the gap stays open and tables are few, all deals of them to the cards
+are bounded (gen.planner.deal), and the program in whole is solved as far as it is small (gen.planner.exact).
+Source: SCRec §III.C, eq. 3 to 37
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from gen.planner.bound import Master, Relaxed
 from gen.planner.choices import DRAM, SSD, TT, Choices, loads, train_steps
+from gen.planner.deal import deal
 from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
@@ -220,6 +222,15 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
         found = master.seconds(each.cards, limit, until)
         each.bound = max(each.bound, min(max(found.bound, _crowded(each.cards, master, found.prices, until)), limit))
     for each in open_():
+        limit = min(_best(counts) - each.top, each.best)
+        dealt = deal(choices, each.cards, limit, until)
+        if dealt is None:
+            continue
+        each.bound = max(each.bound, dealt[0])
+        if dealt[1] is not None:
+            _each_card(each, choices, dealt[1], max(dealt[0], each.bottom), max(gap, TIGHTEST), until)
+        tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by all deals of the tables")
+    for each in open_():
         limit = _best(counts) - each.top
         left = until - monotonic()
         whole = exact(choices, each.cards, limit if np.isfinite(limit) else np.inf, left, each.bound)
@@ -229,6 +240,31 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
         if whole.placement is not None:
             _keep(each, choices, *whole.placement)
         tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by the whole program")
+
+
+def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds: float, wide: float,
+               until: float) -> None:
+    """Looks for splits near `seconds`, the tables on these cards."""
+    a, h = np.zeros(len(card), np.int64), np.zeros(len(card), np.int64)
+    for step in (0.1, 0.3, 0.9):
+        limit = choices.cap.copy()
+        limit[:3] = seconds * (1 + step * wide)
+        done = True
+        for m in range(count.cards):
+            of = np.nonzero(card == m)[0]
+            if not len(of):
+                continue
+            part = choices.part(of)
+            mixture = Master(part).fill(1, float(limit[0]), until)
+            if not len(mixture.tables):
+                return
+            own_a, own_h = _heaviest(mixture, len(of))
+            done &= search(part, np.zeros(len(of), np.int64), own_a, own_h, 1, limit,
+                           mixture.prices / max(float(mixture.prices @ limit), 1e-300),
+                           moves=min(MOVES, MOVES_TABLE * len(of)))
+            a[of], h[of] = own_a, own_h
+        if done:
+            return _keep(count, choices, card, a, h)
 
 
 def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: float) -> float:
