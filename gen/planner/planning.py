@@ -105,8 +105,7 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     dear = 100 * first.seconds
     items = tuple(replace(item, ssd_reads=item.reads + np.where(item.reads > 0, dear / item.ssd_s, 0))
                   if not forced and item.ssd_s else item for item, forced in zip(problem.items, must, strict=True))
-    # What the drive and a network's top take at least.
-    least = max(found.bound, drive_s + problem.top_s / max(problem.cards - 1, 1))
+    least = max(found.bound, _least(problem, drive_s, must))
     try:
         without = solve(replace(problem, items=items), gap=gap, seconds=seconds)
     except Infeasible:
@@ -114,6 +113,16 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     second = _waiting(problem, without, drive_s)
     best = min(first, second, key=lambda each: each.seconds)
     return replace(best, bound=min(least if any(must) else min(least, without.bound), best.seconds))
+
+
+def _least(problem: Problem, drive_s: float, must: Sequence[bool]) -> float:
+    """No placement with a read of the drive is faster: somebody waits for its first page, and what must be read is
+    shared out over the EMB cards at best."""
+    reads_s = sum(float(item.reads[_hottest(item)]) * item.ssd_s for item, forced in zip(problem.items, must) if forced)
+    if not problem.bottom_s + problem.top_s:
+        return drive_s + reads_s / problem.cards
+    return min(max(drive_s + reads_s / emb, problem.bottom_s / mlp) + problem.top_s / mlp
+               for emb, mlp in ((emb, problem.cards - emb) for emb in range(1, problem.cards)))
 
 
 def _waiting(problem: Problem, found: Placement, drive_s: float) -> Placement:
