@@ -43,7 +43,7 @@ def costs():
 
 def problem(profile: Profile, *, network: Model | None = None, hot_share: float | None = None) -> Problem:
     model = replace(model_of(profile, DIM, BATCH)[0], network=network)
-    return build(model, profile, costs(), cards=CARDS, hot_share=hot_share).problem
+    return build(model, profile, costs(), cards=CARDS, hot_share=hot_share, train_share=1.0).problem
 
 
 def serial(item: Item) -> Item:

@@ -38,7 +38,8 @@ SHARES = ("hot_share", "train_share")
 class TableSpec:
     """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to card memory and
     tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says. train_share: how many may read
-    rows of the train, which are approximations."""
+    rows of the train, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
+    1 is the program as SCRec has it."""
 
     name: str
     rows: int
@@ -46,7 +47,7 @@ class TableSpec:
     ids: str = "index"
     mode: str = "sum"
     hot_share: float | None = None
-    train_share: float = 1.0
+    train_share: float = 0.1
 
     @property
     def bytes(self) -> int:

@@ -109,7 +109,8 @@ def _draw_accesses(axis, plan: Plan) -> None:
         under += share
     axis.set_xticks(np.arange(len(emb)), [str(card.number) for card in emb])
     axis.set(title="Where the rows come from", xlabel="EMB card", ylabel="per cent of all accesses")
-    axis.legend(frameon=False, fontsize=8)
+    axis.set_ylim(0, 1.25 * max(float(under.max(initial=0)), 1e-9))
+    axis.legend(frameon=False, fontsize=8, ncols=len(MEMORIES), loc="upper left")
 
 
 def _draw_cuts(axis, plan: Plan, profile: Profile) -> None:
@@ -162,13 +163,18 @@ def render(plan: Plan, picture: bytes) -> str:
 
 
 def _sentence(plan: Plan) -> str:
-    emb = sum(card.kind == "emb" for card in plan.cards)
-    kinds = f"{emb} EMB cards" + (f", {len(plan.cards) - emb} MLP cards" if emb < len(plan.cards) else "")
-    slowest = max(plan.cards, key=lambda card: card.seconds)
-    return (f"{kinds} ({plan.device}, {plan.preset}), {LEVELS[plan.levels]}: {_time(plan.seconds)} a batch of "
-            f"{plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; no placement is below {_time(plan.bound)}: proven "
-            f"gap {plan.gap:.2%}. Card {slowest.number} is the slowest, it waits for {NAMES[slowest.binds]}. "
-            f"{plan.approximated:.0%} of all accesses read approximated rows.")
+    emb, mlp = ([card for card in plan.cards if card.kind == kind] for kind in ("emb", "mlp"))
+    kinds = ", ".join(f"{len(cards)} {cards[0].kind.upper()} card{'s' * (len(cards) > 1)}" for cards in (emb, mlp) if cards)
+    slowest = max(emb, key=lambda card: card.seconds)
+    waits = f"{NAMES[slowest.binds]} of card {slowest.number}"
+    if mlp:
+        first = (f"the {waits} ({_time(slowest.seconds)})" if slowest.seconds >= mlp[0].bottom_s
+                 else f"the bottom network ({_time(mlp[0].bottom_s)})")
+        waits = f"{first}, then the top network ({_time(mlp[0].top_s)})"
+    return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {_time(plan.seconds)} a "
+            f"batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; no placement is below "
+            f"{_time(plan.bound)}: proven gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of "
+            f"all accesses read approximated rows.")
 
 
 def _busiest(plan: Plan) -> list[PlanTable]:

@@ -23,7 +23,7 @@ __all__ = ["COMMANDS"]
                    "to rows that the log has twice].")
 @click.option("--train-share", type=click.FloatRange(0, 1),
               help="Of each table's accesses, at most this share reads rows of a tensor train, which are "
-                   "approximations [the model's, else all].")
+                   "approximations; 1 is SCRec's program [the model's, else 0.1].")
 @click.option("--dim", default=64, show_default=True, help="Words of a row, without a model.")
 @click.option("--batch", type=click.IntRange(1), help="Samples that are inferred at once [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,

@@ -74,7 +74,7 @@ def test_hot_shares_of_small_and_large_tables():
 
 
 def test_who_decides_the_train_share(known, model):
-    assert {item.train_share for item in build(model, known, COSTS, cards=2).problem.items} == {1.0}
+    assert {item.train_share for item in build(model, known, COSTS, cards=2).problem.items} == {0.1}
     said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], train_share=0.25)})
     plan = make(said, known, COSTS, cards=1, explain=False)
     assert 0 < plan.tables["one"].tt.accesses <= 0.25 * BATCH + 1e-6
