@@ -164,7 +164,8 @@ def render(plan: Plan, picture: bytes) -> str:
 
 def _sentence(plan: Plan) -> str:
     emb, mlp = ([card for card in plan.cards if card.kind == kind] for kind in ("emb", "mlp"))
-    kinds = ", ".join(f"{len(cards)} {cards[0].kind.upper()} card{'s' * (len(cards) > 1)}" for cards in (emb, mlp) if cards)
+    kinds = ", ".join(f"{len(cards)} {cards[0].kind.upper()} card{'s' * (len(cards) > 1)}"
+                      for cards in (emb, mlp) if cards)
     slowest = max(emb, key=lambda card: card.seconds)
     waits = f"{NAMES[slowest.binds]} of card {slowest.number}"
     if mlp:
