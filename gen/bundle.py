@@ -12,6 +12,7 @@
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from gen.recommender import TableSpec
 from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts
 from gen.tables import CardImages, Rows, Table
 from gen.weights import FileWeights, SeededWeights, Weights
+from golden.tt.rows import shape_of
 
 __all__ = ["VERSION", "Bundle", "ground", "train_rows", "write"]
 
@@ -208,10 +210,8 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],
         if not cores:
             cores, tt_row, form = decompose(_rows(spec, weights, parts[TT]), plan.row_modes, plan.column_modes,
                                             plan.ranks).cores, None, "decomposed"
-        if tt_row is not None and (tt_row[parts[TT]] < 0).any():
-            row = int(parts[TT][np.argmax(tt_row[parts[TT]] < 0)])
-            raise ValueError(f"{where}: the plan puts row {row} on the tensor train, tt_row_{spec.name} says that it "
-                             "is none of it; train the table with the plan's tiers")
+        if tt_row is not None:
+            _trained(spec, parts[TT], tt_row[parts[TT]], math.prod(shape_of(cores)[0]))
     placement = numbered(device, order, tt_row)
     table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),
                   tuple(cores))
@@ -220,6 +220,24 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],
         plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])
         told = {"form": form, "error": plain, "weighted_error": weighted}
     return table, told
+
+
+def _trained(spec: TableSpec, rows: NDArray[np.int64], numbers: NDArray[np.int64], there: int) -> None:
+    """Refuses warm rows that have not each their own row of a trained train of so many."""
+    says = f"table {spec.name}: tt_row_{spec.name} says that"
+    none, past = numbers < 0, numbers >= there
+    if none.any():
+        raise ValueError(f"table {spec.name}: the plan puts row {rows[np.argmax(none)]} on the tensor train, "
+                         f"tt_row_{spec.name} says that it is none of it; train the table with the plan's tiers")
+    if past.any():
+        raise ValueError(f"{says} row {rows[np.argmax(past)]} is row {numbers[np.argmax(past)]} of the tensor train; "
+                         f"its cores have {there} rows")
+    order = np.argsort(numbers, kind="stable")
+    same = np.flatnonzero(np.diff(numbers[order]) == 0)
+    if len(same):
+        one, other = rows[order[same[0]:same[0] + 2]]
+        raise ValueError(f"{says} rows {one} and {other} are both row {numbers[order[same[0]]]} of the tensor train; "
+                         "each must have its own")
 
 
 def _room(writer: Writer, card: int) -> Callable[[str, tuple[int, int]], NDArray[np.uint32]]:

@@ -29,13 +29,18 @@ def numbered(device: ArrayLike, order: ArrayLike, tt_row: ArrayLike | None = Non
     """Words of rows 0, 1, ..: device of each, numbered within its memory as they come in `order`, all rows of it.
 
     tt_row: of each row, which row of the train it is (default: numbered as the other memories' are).
+    Raises      ValueError: a number that no word has room for
     """
     places, rows = np.asarray(device), np.asarray(order)
     words = np.zeros(len(places), np.uint32)
     for place in (DRAM, TT, SSD):
         mine = rows[places[rows] == place]
-        number = np.arange(len(mine)) if place != TT or tt_row is None else np.asarray(tt_row)[mine]
-        words[mine] = (place << DEVICE_SHIFT | number.astype(np.int64)).astype(np.uint32)
+        number = np.arange(len(mine)) if place != TT or tt_row is None else np.asarray(tt_row, np.int64)[mine]
+        past = (number < 0) | (number >= ROWS_AT_MOST)
+        if past.any():
+            raise ValueError(f"row {mine[np.argmax(past)]} is row {number[np.argmax(past)]} of its memory: a word has "
+                             f"room for 0 to {ROWS_AT_MOST - 1}")
+        words[mine] = (place << DEVICE_SHIFT | number).astype(np.uint32)
     return words
 
 

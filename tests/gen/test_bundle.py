@@ -144,6 +144,25 @@ def test_parameters_of_a_file_with_a_trained_train(profile, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.parametrize("first, second, told", [
+    (0, 0, r"rows {} and {} are both row 0 of the tensor train; each must have its own"),
+    (63, 64, r"row {1} is row 64 of the tensor train; its cores have 64 rows"),
+    (1 << 30, 1, r"row {} is row 1073741824 of the tensor train; its cores have 64 rows"),
+    (3, (1 << 32) + 3, r"row {1} is row 4294967299 of the tensor train; its cores have 64 rows"),
+])
+def test_rows_of_a_trained_train_that_are_refused(profile, tmp_path, first, second, told):
+    _, order, _ = by_hand("user/id", profile)
+    place = np.full(300, -1)
+    place[order[20:80]] = np.arange(2, 62)
+    place[order[22]], place[order[71]] = first, second
+    place[order[80]] = first        # no warm row of the plan: not looked at
+    np.savez(tmp_path / "w.npz", **make.arrays(trained=True), **{"tt_row_user/id": place})
+    with pytest.raises(ValueError, match="^table user/id: tt_row_user/id says that "
+                       + told.format(order[22], order[71]) + "$"):
+        write(tmp_path / "b", make.plan(), profile, FileWeights(tmp_path / "w.npz"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["w.npz"]
+
+
 @pytest.mark.parametrize("name, value, told", [
     ("table_genre", None, "w.npz has no array table_genre; it has bottom1_bias"),
     ("table_genre", np.zeros((43, 8)), r"w.npz: table_genre must be numbers of shape \(43, 16\), not float64 of shape"),

@@ -37,6 +37,9 @@ def test_numbers_are_bijective_in_each_memory_and_go_by_the_order(rows):
 
 def test_rows_of_the_train_may_be_given():
     found = numbered([0, 1, 1, 2], [3, 2, 1, 0], tt_row=[9, 5, 7, 9])
+    for wrong in (-1, 1 << 30, 1 << 32, (1 << 40) + 5):
+        with pytest.raises(ValueError, match=rf"^row 1 is row {wrong} of its memory: a word has room for 0 to"):
+            numbered([0, 1, 1, 2], [3, 2, 1, 0], tt_row=[9, wrong, 7, 9])
     assert found.tolist() == [0, 1 << 30 | 5, 1 << 30 | 7, 2 << 30]
 
 
