@@ -7,7 +7,7 @@ import numpy as np
 
 from fpga.card import memory
 from gen import config
-from gen.costs import LINE_BYTES, Costs
+from gen.costs import LINE_BYTES, Costs, row_bytes
 from gen.device import Device
 
 __all__ = ["RING_BYTES", "measure"]
@@ -22,15 +22,15 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
             ring_bytes: int = RING_BYTES) -> Costs:
     """The costs of a device with rows of `dims` words.
 
-    Raises      ValueError: an unknown device or preset, a page size that there is not
+    Raises      ValueError: an unknown device or preset, a page size that there is not, rows that the core does not take
     """
     name, device = _name(device), Device.load(device)
+    lines = {-(-row_bytes(preset, dim, page_bytes) // LINE_BYTES) for dim in sorted(dims)}
     read, write, page, first, landing = _streams(device, page_bytes, ring_bytes)
     # The core's port takes a beat a cycle.
-    core = config.load(preset).cores.get("emb")
-    beat_s = 1 / (device.kernel_mhz * 1e6 * (LINE_BYTES if core is None else 4 * core.words))
+    beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * config.load(preset).cores["emb"].words)
     read, write = max(read, beat_s), max(write, beat_s)
-    rows = {lines: _row(device, lines * LINE_BYTES) for lines in sorted({-(-4 * dim // LINE_BYTES) for dim in dims})}
+    rows = {count: _row(device, count * LINE_BYTES) for count in sorted(lines)}
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,
                  page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
 

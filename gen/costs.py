@@ -18,7 +18,7 @@ from gen.layers import Compiler
 from gen.network import Model, Network
 from gen.profile import Heat
 
-__all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "train_seconds"]
+__all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "row_bytes", "train_seconds"]
 
 #: Of what the memory model gives for random rows, the share that the EMB core takes at least (91.9 to 97.8 % from
 #: 64 B to 2 KB: the figures emb.dram.ddr4.* of `hotrail bench`).
@@ -56,35 +56,39 @@ class Costs:
     @property
     def unit(self):
         """The configuration of the EMB core's TT unit."""
-        return self._core("emb").tt
+        return _core(self.preset, "emb").tt
 
     @property
     def tt_bytes(self) -> float:
         """Of the TT unit's core memories."""
         return float(search.capacity(self.unit))
 
-    def _core(self, name: str):
-        cores = presets.load(self.preset).cores
-        if name not in cores:
-            raise ConfigError(f"the preset {self.preset} has no [{name}], which the plan needs; it has "
-                              f"{', '.join(cores)}")
-        return cores[name]
-
     def row_bytes(self, dim: int) -> int:
-        """That a row takes in card memory and on the SSD: whole beats.
-
-        Raises      ValueError: the core takes no rows as wide"""
-        core = self._core("emb")
-        beat, beats = 4 * core.words, -(-dim // core.words)
-        if beats > core.row_beats_max or beats * beat > self.page_bytes:
-            raise ValueError(f"rows of {dim} words take {beats} beats of {beat} bytes; the EMB core of the preset "
-                             f"{self.preset} takes {min(core.row_beats_max, self.page_bytes // beat)}")
-        return beats * beat
+        return row_bytes(self.preset, dim, self.page_bytes)
 
     def dram_s(self, row_bytes: int) -> float:
         """Seconds a random row: as the core takes them, a beat a cycle at most."""
-        beats = row_bytes // (4 * self._core("emb").words)
+        beats = row_bytes // (4 * _core(self.preset, "emb").words)
         return max(self.row_s[-(-row_bytes // LINE_BYTES)] / CORE_SHARE, beats / self.clock_hz)
+
+
+def row_bytes(preset: str, dim: int, page_bytes: int) -> int:
+    """That a row takes in card memory and on the SSD: whole beats.
+
+    Raises      ValueError: the core takes no rows as wide"""
+    core = _core(preset, "emb")
+    beat, beats = 4 * core.words, -(-dim // core.words)
+    if beats > core.row_beats_max or beats * beat > page_bytes:
+        raise ValueError(f"rows of {dim} words take {beats} beats of {beat} bytes; the EMB core of the preset "
+                         f"{preset} takes {min(core.row_beats_max, page_bytes // beat)}")
+    return beats * beat
+
+
+def _core(preset: str, name: str):
+    cores = presets.load(preset).cores
+    if name not in cores:
+        raise ConfigError(f"the preset {preset} has no [{name}], which the plan needs; it has {', '.join(cores)}")
+    return cores[name]
 
 
 def train_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
@@ -98,7 +102,7 @@ def train_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
 def network_seconds(costs: Costs, model: Model, batch: int) -> tuple[float, float]:
     """Seconds of a batch's bottom network, and of interaction and top, on one MLP core in throughput mode. A bottom
     alone is all bottom. Raises ValueError: a network that does not fit the core."""
-    core, network = costs._core("mlp"), model.network()
+    core, network = _core(costs.preset, "mlp"), model.network()
 
     def cycles(part: Network) -> int:
         # Sizes are chosen for a small batch: the schedule repeats, and large ones take long to choose.

@@ -24,14 +24,14 @@ __all__ = ["COMMANDS"]
 @click.option("--train-share", type=click.FloatRange(0, 1),
               help="Of each table's accesses, at most this share reads rows of a tensor train, which are "
                    "approximations; 1 is SCRec's program [the model's, else 0.1].")
-@click.option("--dim", default=64, show_default=True, help="Words of a row, without a model.")
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row, without a model.")
 @click.option("--batch", type=click.IntRange(1), help="Samples that are inferred at once [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--gap", default=0.01, show_default=True, help="How far from the best a placement may be, proven.")
 @click.option("--seconds", default=60.0, show_default=True, help="How long to search for each placement.")
 @click.option("--quick", is_flag=True, help="This placement alone: no fewer memories, no further card.")
-@click.option("--out", type=click.Path(path_type=Path),
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 def plan(log: str, model: Path | None, device: str, preset: str, cards: int, levels: int, rank: int,
          hot_share: float | None, train_share: float | None, dim: int, batch: int | None, sample: float, gap: float,
@@ -68,7 +68,7 @@ def plan(log: str, model: Path | None, device: str, preset: str, cards: int, lev
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
               help="Processes of a Dask cluster on this machine; 0: none.")
 @click.option("--scheduler", help="Address of a Dask scheduler.")
-@click.option("--out", type=click.Path(path_type=Path),
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz and the pictures [build/profile].")
 def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, together: bool, dim: int,
             rank: int, workers: int, scheduler: str | None, out: Path | None) -> None:
@@ -85,11 +85,11 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     try:
         with plan_report.progress() as progress:
             found = flow.run(options, folder, say=click.echo, progress=progress)
+        click.echo(f"profile    {profile_report.sentence(found)}")
+        profile_report.show(found, dim=dim, rank=rank)
+        made = profile_report.write(found, folder, dim=dim, rank=rank)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"profile    {profile_report.sentence(found)}")
-    profile_report.show(found, dim=dim, rank=rank)
-    made = profile_report.write(found, folder, dim=dim, rank=rank)
     click.echo(f"saved      {folder / flow.PROFILE}, {', '.join(path.name for path in made)} beside it")
 
 

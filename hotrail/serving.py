@@ -15,7 +15,7 @@ __all__ = ["COMMANDS"]
 @click.option("--seed", default=0, show_default=True, help="Of random parameters.")
 @click.option("--profile", type=click.Path(path_type=Path), help="Of the log [profile.npz beside the plan].")
 @click.option("--preset", help="The preset whose cores the cards have [the plan's].")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the bundle.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the bundle.")
 def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | None, preset: str | None,
                  out: Path) -> None:
     """Makes a bundle of PLAN (a folder of `hotrail plan`, or its plan.json): all that its cards need."""

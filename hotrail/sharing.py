@@ -27,7 +27,7 @@ HEAD = ("memory", "rows cached", "of those asked for", "batch", "words a sample"
 @click.option("--largest", type=click.IntRange(1), help="No batch above it [as memory allows].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for scars.png [build/scars].")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for scars.png [build/scars].")
 def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhead: int, smallest: int,
           largest: int | None, sample: float, out: Path | None) -> None:
     """How a training device's memory is best shared out between batch and cached rows, by SCARS' formulas.

@@ -70,6 +70,7 @@ def test_levels_and_a_model(log, tmp_path):
     (["--device", "abacus"], "abacus"), (["--preset", "abacus"], "abacus"),
     (["--preset", "hotline"], "the preset hotline has no [emb], which the plan needs"),
     (["--cards", 0], "cards = 0: must be 1 or more"), (["--dim", 4096], "rows of 4096 words take 256 beats"),
+    (["--dim", 10**7], "rows of 10000000 words take 625000 beats"),
     (["--model", "nowhere.toml"], "nowhere.toml"), (["--gap", -1], "gap"),
     (["--rank", 0], "rank = 0: must be 1 or more"),
 ])
@@ -78,6 +79,21 @@ def test_bad_input_is_a_sentence(log, tmp_path, arguments, sentence):
     assert done.exit_code == 1 and sentence in done.output and "Traceback" not in done.output
     assert done.output.count("\n") <= 2, done.output
     assert not (tmp_path / "out").exists()
+
+
+def test_rows_too_wide_are_refused_before_anything_is_measured(log, tmp_path, monkeypatch):
+    monkeypatch.setattr("fpga.card.memory.rows", lambda *_, **__: pytest.fail("measured"))
+    assert run(log, "--dim", 100_000, "--out", tmp_path / "out").exit_code == 1
+    done = run(log, "--dim", 0)
+    assert done.exit_code == 2 and "'--dim': 0 is not in the range x>=1" in done.output
+
+
+@pytest.mark.parametrize("command", [["plan"], ["profile"], ["scars"], ["compile"]])
+def test_a_file_is_no_folder(log, tmp_path, command):
+    (tmp_path / "f").write_text("mine")
+    done = CliRunner().invoke(main, [*command, str(log), "--out", str(tmp_path / "f")])
+    assert done.exit_code == 2 and "Invalid value for '--out'" in done.output and "is a file" in done.output
+    assert (tmp_path / "f").read_text() == "mine"
 
 
 def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
