@@ -3,7 +3,8 @@
     manifest.json                         what is here, card by card, and the digest of every member
     plan.json, PRESET.toml, device.toml   the plan; the preset of the cores; the device, if it is none of ours
     tables/K.words.npy                    (rows,) uint32, the remapped word of each row of the plan's table K
-    tables/K.ids.npy                      (n,) uint64 ascending, where the table's ids are a vocabulary
+    tables/K.ids.npy                      (n,) uint64 ascending, where the table's ids are a vocabulary: the model's
+                                          own, or the ids that the profile has counted
     tables/K.core1.npy ..                 its tensor train (R, I, J, R')
     cardN/rows.npy, pages.npy, load.npy   images of EMB card N: card memory, SSD, tensor-train load
     network/bottom1.weights.npy, .bias.npy ..   layers of the networks that the MLP cards run
@@ -14,7 +15,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Bundle(Folder):
         return self.array(f"tables/{self.tables[table]['number']}.words.npy")
 
     def vocabulary(self, table: str) -> NDArray[np.uint64] | None:
-        """The ids that the profile has counted, where they make the table's rows."""
+        """Ascending ids, of which row k is the k-th, where the table's ids are a vocabulary."""
         name = f"tables/{self.tables[table]['number']}.ids.npy"
         return self.array(name) if name in self else None
 
@@ -156,15 +157,19 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             writer.file(DEVICE, Path(plan.device).read_bytes())
         tables: dict[str, dict[str, Any]] = {}
         by_card: dict[int, list[Table]] = {}
+        counted: list[str] = []     # tables whose vocabulary is the profile's
         for number, (name, of_plan) in enumerate(plan.tables.items()):
             if name not in profile.tables:
                 raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
             spec = plan.model.tables[name]
-            counts = row_counts(spec, profile.tables[name])
+            own = weights.vocabulary(spec) if spec.ids == "vocabulary" else None
+            counts = row_counts(spec, profile.tables[name], own)
             table, told = _table(spec, of_plan, counts, weights)
             writer.array(f"tables/{number}.words.npy", table.placement)
             if spec.ids == "vocabulary":
-                writer.array(f"tables/{number}.ids.npy", np.asarray(profile.tables[name].ids))
+                writer.array(f"tables/{number}.ids.npy", np.asarray(profile.tables[name].ids if own is None else own))
+                if own is None:
+                    counted.append(name)
             for k, core in enumerate(table.cores, 1):
                 writer.array(f"tables/{number}.core{k}.npy", core)
             tables[name] = {"number": number, "cores": len(table.cores), **told}
@@ -172,6 +177,8 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             if table.cores:
                 say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
                     f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
+        for note in _vocabulary(counted, profile, weights):
+            say(f"note: {note}")
         for card, those in sorted(by_card.items()):
             try:
                 images = CardImages(those, cores["emb"], plan.page_bytes, room=_room(writer, card))
@@ -189,6 +196,17 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                     writer.array(f"{part}.bias.npy", layer.bias)
         writer.finish({"preset": named, "weights": weights.about, "tables": tables})
     return Bundle(folder)
+
+
+def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> Iterator[str]:
+    """What is to be said of a profile's ids that are taken for a model's."""
+    if tables and "file" in weights.about:
+        yield (f"{weights.about['file']} has no ids_{tables[0]}" + (" or " if tables[1:] else "")
+               + ", ".join(f"ids_{name}" for name in tables[1:])
+               + ": row k is taken for the k-th id that the profile has counted")
+    if tables and profile.sampled < 1:
+        yield (f"the profile has counted {profile.sampled:.3g} of the log's samples; ids that are in none of these "
+               f"share the last row of {', '.join(tables)}")
 
 
 def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],

@@ -66,15 +66,17 @@ def rows_of(spec: "TableSpec", ids: ArrayLike, vocabulary: ArrayLike | None = No
     return np.where(known[at] == asked, np.minimum(at, spec.rows - 1), spec.rows - 1).astype(np.int64)
 
 
-def row_counts(spec: "TableSpec", profile: "TableProfile") -> NDArray[np.int64]:
-    """(rows,) how often each row was accessed: the profile's ids under the table's policy.
+def row_counts(spec: "TableSpec", profile: "TableProfile", vocabulary: ArrayLike | None = None) -> NDArray[np.int64]:
+    """(rows,) how often each row was accessed: the profile's ids under the table's policy. vocabulary: where it is not
+    the profile's ids.
 
     Raises      ValueError: statistics without ids, an id past the rows
     """
     if profile.ids is None or profile.counts is None:
         raise ValueError(f"table {spec.name}: its profile knows how hot rows are, not which; profile the log itself")
     counts = np.zeros(spec.rows, np.int64)
-    np.add.at(counts, rows_of(spec, profile.ids, profile.ids), profile.counts)
+    np.add.at(counts, rows_of(spec, profile.ids, profile.ids if vocabulary is None else vocabulary),
+              profile.counts)
     return counts
 
 
@@ -86,8 +88,8 @@ def by_heat(counts: ArrayLike) -> NDArray[np.int64]:
 class Remap:
     """The ids of one table as words; several threads may call it at once.
 
-    spec: says how ids become rows. words: (rows,) uint32, of each row. vocabulary: ids that a profile has counted,
-    ascending, where the policy asks for them.
+    spec: says how ids become rows. words: (rows,) uint32, of each row. vocabulary: ascending ids, of which row k is the
+    k-th, where the policy asks for them.
     Raises      ValueError: words of another number than the rows, no vocabulary where one is needed
     """
 

@@ -5,6 +5,7 @@ An npz file has, for a table items and a network:
     table_items                    (rows, dim) float, by the model's row numbers
     core1_items, core2_items, ..   tensor-train cores (R, I, J, R'), as trained; left out: decomposed from table_items
     tt_row_items                   (rows,) which row of the train each row is; left out: warm rows, the hottest first
+    ids_items                      (n,) ascending: row k is the k-th id; left out: of those that the profile has counted
     bottom1_weights, bottom1_bias  (inputs, outputs) and (outputs,) of a layer; top1_weights ..
 """
 
@@ -41,6 +42,10 @@ class Weights(Protocol):
         """(rows,) the row of those cores that each row is, None: by heat."""
         ...
 
+    def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
+        """Ascending ids, of which row k is the k-th; None where that is not known."""
+        ...
+
     def network(self, model: Model) -> Network:
         """The networks around the tables."""
         ...
@@ -63,6 +68,9 @@ class SeededWeights:
         return ()
 
     def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
+        return None
+
+    def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
         return None
 
     def network(self, model: Model) -> Network:
@@ -125,6 +133,21 @@ class FileWeights:
             raise ValueError(f"{self.path.name}: {name} must be {spec.rows} whole numbers, not {found.dtype} of shape "
                              f"{found.shape}")
         return found.astype(np.int64)
+
+    def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
+        name = f"ids_{spec.name}"
+        if name not in self.names:
+            return None
+        found = self._array(name)
+        if found.dtype.kind not in "iu" or found.ndim != 1 or not 1 <= len(found) <= spec.rows:
+            raise ValueError(f"{self.path.name}: {name} must be 1 to {spec.rows} whole numbers, as many as the table's "
+                             f"rows at most, not {found.dtype} of shape {found.shape}")
+        wrong = np.append(found[0] < 0, found[1:] <= found[:-1])
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise ValueError(f"{self.path.name}: {name} must be ascending numbers of 0 and more, each once; at {at} "
+                             f"stands {found[at]}")
+        return found.astype(np.uint64)
 
     def network(self, model: Model) -> Network:
         parts = {}

@@ -41,14 +41,15 @@ def bundle(profile, tmp_path_factory):
     return made
 
 
-def by_hand(name, profile):
-    """id -> row, and rows by heat, with dictionaries."""
+def by_hand(name, profile, own=None):
+    """id -> row, and rows by heat, with dictionaries. own: the vocabulary, if it is not the profile's."""
     spec, table = make.model().tables[name], profile.tables[name]
-    ids, counts = table.ids.tolist(), table.counts.tolist()
+    keys, counts = table.ids.tolist(), table.counts.tolist()
+    ids = keys if own is None else own
     row = {"index": lambda key: key, "modulo": lambda key: key % spec.rows,
            "vocabulary": lambda key: ids.index(key) if key in ids else spec.rows - 1}[spec.ids]
     heat = [0] * spec.rows
-    for key, count in zip(ids, counts):
+    for key, count in zip(keys, counts):
         heat[row(key)] += count
     return row, sorted(range(spec.rows), key=lambda k: -heat[k]), heat
 
@@ -144,6 +145,52 @@ def test_parameters_of_a_file_with_a_trained_train(profile, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+def looked_up(bundle, name, card, ids):
+    """The words that a card has for ids: by its images."""
+    images, found = bundle.images(card), []
+    placed = images.placed[name]
+    width = placed.row_beats * images.words
+    rows = np.asarray(images.rows[placed.dram_base:][:placed.own_rows * placed.row_beats]).reshape(-1, width)
+    for word in bundle.remap(name)(np.array(ids, np.uint64)).tolist():
+        at = word & (1 << 30) - 1
+        page = images.pages[placed.first_page + at // placed.page_rows] if word >> 30 == SSD else None
+        found.append(rows[at] if page is None else page[at % placed.page_rows * width:][:width])
+    return np.array(found)[:, :make.DIM].view(np.float32)
+
+
+def test_an_id_has_its_own_words_whatever_the_profile_has_counted(profile, tmp_path):
+    """Trained on one day's ids, planned on another's."""
+    today = profile.tables["user/id"].ids.tolist()
+    trained = sorted({*today[::2], *(key + 1 for key in today[1::3]), 0, 2**64 - 5})
+    assert len(trained) < 300 and trained[:2] != today[:2]
+    given, said = make.arrays(), []
+    split = {**make.SPLIT, "user/id": (80, 0, 220)}
+    np.savez(tmp_path / "own.npz", **given, **{"ids_user/id": np.array(trained, np.uint64)})
+    made = write(tmp_path / "own", make.plan(split=split), profile, FileWeights(tmp_path / "own.npz"), say=said.append)
+    assert made.vocabulary("user/id").tolist() == trained and not said
+    words = given["table_user/id"].astype(np.float32)
+    asked = [*trained, *today, 17]
+    wanted = [words[trained.index(key) if key in trained else 299] for key in asked]
+    assert np.array_equal(looked_up(made, "user/id", 0, asked), wanted)
+    row, order, heat = by_hand("user/id", profile, trained)
+    assert heat[299] == max(heat) and (made.words("user/id")[order] >> 30).tolist() == [DRAM] * 80 + [SSD] * 220
+    np.savez(tmp_path / "none.npz", **given)
+    made = write(tmp_path / "none", make.plan(split=split), profile, FileWeights(tmp_path / "none.npz"),
+                 say=said.append)
+    assert made.vocabulary("user/id").tolist() == today
+    assert said == ["note: none.npz has no ids_user/id: row k is taken for the k-th id that the profile has counted"]
+    assert np.array_equal(looked_up(made, "user/id", 0, today), words[:len(today)])
+
+
+def test_a_sample_of_the_ids_is_said(profile, tmp_path):
+    said = []
+    few = type(profile)("a log", 3, profile.tables, 0.05)
+    write(tmp_path / "b", make.plan(split={**make.SPLIT, "user/id": (80, 0, 220)}), few, SeededWeights(),
+          say=said.append)
+    assert said == ["note: the profile has counted 0.05 of the log's samples; ids that are in none of these share the "
+                    "last row of user/id"]
+
+
 @pytest.mark.parametrize("first, second, told", [
     (0, 0, r"rows {} and {} are both row 0 of the tensor train; each must have its own"),
     (63, 64, r"row {1} is row 64 of the tensor train; its cores have 64 rows"),
@@ -170,6 +217,10 @@ def test_rows_of_a_trained_train_that_are_refused(profile, tmp_path, first, seco
     ("table_genre", np.full((43, 16), "a"), "w.npz: table_genre must be numbers of shape"),
     ("table_genre", np.full((43, 16), None, object), "w.npz: table_genre cannot be read: Object arrays cannot be l"),
     ("tt_row_user/id", np.zeros(3), "w.npz: tt_row_user/id must be 300 whole numbers, not float64 of shape"),
+    ("ids_user/id", np.arange(301), "w.npz: ids_user/id must be 1 to 300 whole numbers, .* not int64 of shape .301,"),
+    ("ids_user/id", np.zeros(3), "w.npz: ids_user/id must be 1 to 300 whole numbers, .* not float64 of shape .3,"),
+    ("ids_user/id", np.array([3, 7, 7]), "w.npz: ids_user/id must be ascending numbers .* at 2 stands 7$"),
+    ("ids_user/id", np.array([-1, 7]), "w.npz: ids_user/id must be ascending numbers .* at 0 stands -1$"),
     ("core1_user/id", np.zeros((1, 2, 2)), "core 1 has 3 axes, a core has 4"),
     ("core1_user/id", np.zeros((1, 4, 2, 3)), "core 2 begins with rank 4, core 1 ends with rank 3"),
     ("top1_weights", np.zeros((3, 3)), r"w.npz: top1_weights must be numbers of shape \(22, 8\), not float64 of sha"),
