@@ -24,8 +24,8 @@ MEMORIES = ("dram", "tt", "ssd")
 
 @dataclass(frozen=True)
 class Tier:
-    """One memory's share of a table or a card. accesses, seconds: of a batch. bytes: taken there (of a tensor train:
-    of its cores on chip, as the planner counts them)."""
+    """One memory's share of a table or a card. accesses, seconds: of a batch. bytes: taken there; of a tensor train
+    the share of the unit's memories that the planner charges, of capacity["tt"]: the scarcest of them counts."""
 
     rows: int = 0
     bytes: int = 0

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,21 @@ class Profile:
     tables: Mapping[str, TableProfile]
     sampled: float = 1.0
     extras: Mapping[str, NDArray] = field(default_factory=dict)
+
+    def sampling(self, among: Iterable[str] | None = None) -> str:
+        """A sentence of how much of the log was counted, and how far off that is for these tables (default: all);
+        empty where it is all of it."""
+        if self.sampled == 1:
+            return ""
+        told = f"{self.sampled:.3g} of its samples were counted"
+        errors = dict(zip(self.tables, np.asarray(self.extras.get("sampling_error", ())).tolist()))
+        known = {name: errors[name] for name in (self.tables if among is None else among) if name in errors}
+        if not known:
+            return f"{told}; how far off that is, is not known: it takes as many other samples, so half the log at most"
+        worst = max(known, key=lambda name: known[name])
+        return (f"{told}; the share of accesses to the hottest rows is at most {known[worst]:.1%} off in table "
+                f"{worst}, and less in others" if len(known) > 1 else
+                f"{told}; the share of accesses to the hottest rows is at most {known[worst]:.1%} off")
 
     def save(self, path: str | Path) -> None:
         """Writes an npz file without pickles, whole or not at all: the arrays of all tables one behind the other,

@@ -60,7 +60,7 @@ def plan(log: str, model: Path | None, device: str, preset: str, cards: int, lev
 @click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
 @click.option("--format", "kind", help="The log's format [what ending and first line say].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Share of the samples to count; what that costs in accuracy is shown.")
+              help="Share of the samples to count; what that costs in accuracy is shown, up to half of them.")
 @click.option("--together", is_flag=True,
               help="A second pass: popular samples, tables whose rare rows come together, miss ratios of LRU.")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row, without a model.")

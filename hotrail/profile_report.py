@@ -26,7 +26,7 @@ def sentence(profile: Profile) -> str:
     told = (f"{profile.source}: {profile.samples:,} samples, {len(tables)} tables, "
             f"{sum(table.heat.total for table in tables):,} accesses to "
             f"{sum(table.heat.touched for table in tables):,} of {sum(table.rows for table in tables):,} rows")
-    return told if profile.sampled == 1 else f"{told}; {profile.sampled:.3g} of its samples were counted"
+    return told if profile.sampled == 1 else f"{told}; {profile.sampling()}"
 
 
 def show(profile: Profile, *, dim: int, rank: int) -> None:

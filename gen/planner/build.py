@@ -52,6 +52,9 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
             raise ValueError(f"table {name}: {spec.rows:,} rows; the EMB core tells {ROWS_AT_MOST:,} rows of a memory "
                              "apart")
         heats[name] = _heat(spec, profile.tables[name])
+    if profile.sampled < 1:
+        notes.append(f"of {profile.source}, {profile.sampling(model.tables)}; rows that the sample missed count as "
+                     "never accessed")
     if left := [name for name in profile.tables if name not in model.tables]:
         notes.append(f"tables of the log that the model does not name are left out: {_list(left)}")
     shares = hot_shares(model, heats, (cards - (model.network is not None)) * costs.dram_bytes)

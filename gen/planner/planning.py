@@ -86,11 +86,12 @@ def _table(item: Item, choice: TableChoice, costs: Costs, dim: int, rank: int) -
     cold = item.total_rows - hot - warm
     reads = float(item.reads[h])
     shape = search.best(warm, dim, rank=rank, config=costs.unit) if warm else None
+    charged = float(np.interp(warm, item.tt_rows, item.tt_bytes))
     return PlanTable(
         item.name, choice.card,
         Tier(hot, hot * item.row_bytes + item.bags_bytes, to_dram,
              item.bags_s + to_dram * item.dram_s + float(item.landing[h])),
-        Tier(warm, 4 * shape.words, to_tt, to_tt * item.tt_s) if shape else Tier(),
+        Tier(warm, round(charged), to_tt, to_tt * item.tt_s) if shape else Tier(),
         Tier(cold, cold * item.row_bytes, item.lookups - to_dram - to_tt, reads * item.ssd_s),
         *((shape.modes, shape.columns, shape.ranks) if shape else ()))
 

@@ -26,7 +26,8 @@ def profile(log: Log, *, sample: float = 1.0, rows: Mapping[str, int] | None = N
     Source      SCRec §III.B; 1 % is what it takes
 
     A sampled profile has "sampling_error" among its extras: of each table, how far the share of accesses that falls
-    on its hottest rows, however many, is off what the same rows take in as many other samples, at most.
+    on its hottest rows, however many, is off what the same rows take in as many other samples, at most. Of more than
+    half the samples there are not as many others, so no such errors.
     """
     return with_rows(finished(count(log, shares(sample)), sample), rows)
 
@@ -95,16 +96,19 @@ def _merged(one: TableProfile, other: TableProfile) -> TableProfile:
 
 
 def with_rows(found: Profile, rows: Mapping[str, int] | None) -> Profile:
-    """Of a model's tables alone, in the log's order, with its rows in place of those touched. Extras are of all tables
-    together: with some of them they are left out."""
+    """Of a model's tables alone, in the log's order, with its rows in place of those touched. With some of the
+    tables those extras that are of all together are left out."""
     if rows is None:
         return found
     for name in rows:
         if name not in found.tables:
             raise ValueError(f"{found.source} has no table {name!r}; it has {', '.join(found.tables)}")
-    return replace(found, extras=found.extras if len(rows) == len(found.tables) else {},
-                   tables={name: replace(table, rows=rows[name]) for name, table in found.tables.items()
-                           if name in rows})
+    extras = found.extras
+    if len(rows) < len(found.tables):
+        named = [name in rows for name in found.tables]
+        extras = {name: array[named] for name, array in extras.items() if name == "sampling_error"}
+    return replace(found, extras=extras, tables={
+        name: replace(table, rows=rows[name]) for name, table in found.tables.items() if name in rows})
 
 
 class _Counts:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gen.compress import search
 from gen.costs import Costs
 from gen.logs import of_arrays
 from gen.network import Model
@@ -175,6 +176,32 @@ def test_tables_without_a_train_and_without_accesses(known):
     silent = Profile("s", 5, {"t": TableProfile("t", 9, 5, Heat.of([]), np.array([0]), np.array([5]))})
     plan = make(Recommender.of("m", {"t": 9}, 64), silent, COSTS, cards=2, explain=False)
     assert plan.tables["t"].ssd_rows == 9 and plan.tables["t"].ssd.accesses == 0
+
+
+def test_a_sampled_profile_is_said(log, known, model):
+    ids, offsets = log
+    assert not any("counted" in note for note in build(model, known, COSTS, cards=2).notes)
+    part = profile(of_arrays(ids, {"bags": offsets}), sample=0.3)
+    two = replace(model, tables={name: model.tables[name] for name in ("one", "far")})
+    worst = max(("one", part.extras["sampling_error"][0]), ("far", part.extras["sampling_error"][2]),
+                key=lambda each: each[1])
+    assert make(two, part, COSTS, cards=2, explain=False).assumed[0] == (
+        "of arrays, 0.3 of its samples were counted; the share of accesses to the hottest rows is at most "
+        f"{100 * worst[1]:.1f}% off in table {worst[0]}, and less in others; rows that the sample missed count as "
+        "never accessed")
+
+
+def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
+    """A card's trains take the unit's lines and slots, so many bytes of the room; never less than their words."""
+    plan = make(model, known, replace(COSTS, dram_bytes=300_000), cards=2, train_share=1, explain=False)
+    trains = [table for table in plan.tables.values() if table.tt.rows]
+    assert trains and plan.capacity["tt"] == COSTS.tt_bytes
+    for table in trains:
+        share = search.best(table.tt.rows, model.tables[table.name].dim, rank=4, config=COSTS.unit).share
+        assert share * COSTS.tt_bytes - 1 <= table.tt.bytes <= 1.3 * share * COSTS.tt_bytes
+    for card in plan.cards:
+        mine = [table.tt.bytes for table in trains if table.card == card.number]
+        assert card.tt.bytes == sum(mine) and ("tt" in card.full) == (sum(mine) >= 0.99 * plan.capacity["tt"])
 
 
 def test_what_does_not_fit_is_said(known, model):

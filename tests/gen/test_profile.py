@@ -11,7 +11,7 @@ from gen.logs import of_arrays
 from gen.profile import Heat, Profile, TableProfile
 from gen.profiling import merge, profile
 from gen.profiling.count import IdCounter, join, kept
-from gen.profiling.stream import count, finished, shares
+from gen.profiling.stream import count, finished, shares, with_rows
 
 
 def same(one, other):
@@ -91,9 +91,12 @@ def test_rows_of_the_model():
     found = profile(some_log(), rows={"tag": 1000, "user": 60_000})
     assert [(name, table.rows) for name, table in found.tables.items()] == [("user", 60_000), ("tag", 1000)]
     sampled = profile(some_log(), sample=0.1, rows={"tag": 1000})
-    assert not sampled.extras and list(sampled.tables) == ["tag"]
+    assert list(sampled.tables) == ["tag"] and list(sampled.extras) == ["sampling_error"]
     every = profile(some_log(), sample=0.1, rows={"hashed": 3, "tag": 5, "user": 7})
     assert list(every.tables) == ["user", "tag", "hashed"] and every.extras["sampling_error"].shape == (3,)
+    assert sampled.extras["sampling_error"].tolist() == every.extras["sampling_error"][1:2].tolist()
+    mixed = replace(every, extras={**every.extras, "correlation": np.eye(3)})
+    assert list(with_rows(mixed, {"tag": 9}).extras) == ["sampling_error"]
     with pytest.raises(ValueError, match=r"arrays has no table 'item'; it has user, tag, hashed"):
         profile(some_log(), rows={"item": 3})
 
@@ -156,6 +159,15 @@ def test_sampling():
         with pytest.raises(ValueError, match=f"sample is {share:g}; a share of the samples is above 0 and at most 1"):
             profile(log, sample=share)
     assert finished((found,), 0.1).sampled == 0.1
+    worst = found.extras["sampling_error"]
+    assert worst.argmax() == 2 and found.sampling() == (
+        f"0.1 of its samples were counted; the share of accesses to the hottest rows is at most {100 * worst[2]:.1f}% "
+        "off in table hashed, and less in others")
+    assert found.sampling(["tag"]).endswith(f" at most {100 * worst[1]:.1f}% off")
+    assert profile(log, sample=0.6).sampling() == (
+        "0.6 of its samples were counted; how far off that is, is not known: it takes as many other samples, so half "
+        "the log at most")
+    assert profile(log).sampling() == ""
 
 
 def test_empty_bags_and_tables_without_accesses():
