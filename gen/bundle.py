@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from gen import config
 from gen.compress.post_hoc import decompose
 from gen.device import Device
-from gen.members import Folder, Writer
+from gen.members import MANIFEST, Folder, Writer
 from gen.network import Layer, Network
 from gen.plan import FILE, PROFILE, Plan, PlanTable
 from gen.profile import Profile
 from gen.recommender import TableSpec
 from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts
+from gen.sealed import understood
 from gen.tables import CardImages, Rows, Table
 from gen.weights import FileWeights, SeededWeights, Weights
 from golden.tt.rows import shape_of
@@ -53,10 +54,11 @@ class Bundle(Folder):
     def __init__(self, folder: str | Path):
         super().__init__(folder, KIND, VERSION)
         self.plan = Plan.load(self.path(FILE))
-        self.preset = self.path(self.content["preset"])
         self.device = str(self.path(DEVICE)) if DEVICE in self else self.plan.device
-        self.weights: dict[str, Any] = self.content["weights"]
-        self.tables: dict[str, dict[str, Any]] = self.content["tables"]
+        with understood(KIND, self.folder / MANIFEST):
+            self.preset = self.path(self.content["preset"])
+            self.weights: dict[str, Any] = self.content["weights"]
+            self.tables: dict[str, dict[str, Any]] = self.content["tables"]
 
     @property
     def emb_cards(self) -> tuple[int, ...]:
@@ -120,17 +122,20 @@ class Bundle(Folder):
 
 
 def ground(plan: str | Path, profile: str | Path | None = None) -> tuple[Plan, Profile]:
-    """A plan, from its folder or its file, and the profile beside it or another one of the same log.
+    """A plan, from its folder or its file, and the profile beside it or another one.
 
-    Raises      ValueError: they are not there, damaged, or do not belong together
+    Another one is taken as it is: that it has the plan's tables is all that is asked, later; hot rows are then hot by
+    it.
+    Raises      ValueError: they are not there or damaged, or the profile beside the plan is not the one it was made of
     """
     found, path = Plan.load(plan), Path(plan)
     beside = (path if path.is_dir() else path.parent) / PROFILE
     if profile is None and not beside.is_file():
         raise ValueError(f"there is no {beside}: name the profile of the log")
-    data = (beside if profile is None else Path(profile)).read_bytes()
-    if profile is None and found.profile_sha256 and hashlib.sha256(data).hexdigest() != found.profile_sha256:
-        raise ValueError(f"{beside} is not the profile that the plan beside it was made of")
+    if profile is None and found.profile_sha256:
+        with beside.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != found.profile_sha256:
+                raise ValueError(f"{beside} is not the profile that the plan beside it was made of")
     return found, Profile.load(beside if profile is None else profile)
 
 

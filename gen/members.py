@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from gen.sealed import seal, unseal
+from gen.sealed import seal, understood, unseal
 
 __all__ = ["MANIFEST", "Folder", "Writer"]
 
@@ -104,7 +104,11 @@ class Folder:
         except OSError:
             raise ValueError(f"{self.folder} is no {kind}: it has no {MANIFEST}") from None
         self.content = unseal(kind, version, data, str(self.folder / MANIFEST))
-        self.members: dict[str, dict[str, Any]] = self.content["members"]
+        with understood(kind, self.folder / MANIFEST):
+            self.members: dict[str, dict[str, Any]] = dict(self.content["members"])
+            self._check(kind)
+
+    def _check(self, kind: str) -> None:
         for name, told in self.members.items():
             path = self.folder / name
             if not MEMBER.fullmatch(name):

@@ -12,11 +12,11 @@ from typing import Any
 
 from gen.network import Model
 from gen.recommender import Recommender, TableSpec
-from gen.sealed import seal, unseal
+from gen.sealed import seal, understood, unseal
 
 __all__ = ["FILE", "MEMORIES", "PROFILE", "Plan", "PlanCard", "PlanTable", "Tier"]
 
-KIND, VERSION = "hotrail plan", 1
+KIND, VERSION = "plan", 1
 FILE, PROFILE = "plan.json", "profile.npz"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -163,6 +163,11 @@ class Plan:
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
         content = unseal(KIND, VERSION, data, str(path))
+        with understood(KIND, path):
+            return cls._of(content)
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any]) -> "Plan":
         model = content["model"]
         network = model["network"]
         if network is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gen.sealed import seal, unseal
+from gen.sealed import seal, understood, unseal
 
 __all__ = ["Heat", "Profile", "TableProfile"]
 
@@ -170,7 +170,8 @@ class Profile:
                             arrays[member.removesuffix(".npy")] = np.lib.format.read_array(file, allow_pickle=False)
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-        return cls._of_arrays(header, arrays)
+        with understood(KIND, path):
+            return cls._of_arrays(header, arrays)
 
     def _arrays(self) -> dict[str, NDArray]:
         """The arrays of a file: whole numbers as narrow as they are."""

@@ -320,6 +320,10 @@ def test_other_versions_and_manifests_that_lie(bundle, tmp_path):
     manifest.write_bytes(seal("bundle", 2, bundle.content))
     with pytest.raises(ValueError, match="is a bundle of version 2; this hotrail reads version 1"):
         Bundle(copy)
+    for key in ("preset", "weights", "tables", "members"):
+        manifest.write_bytes(seal("bundle", 1, {name: each for name, each in bundle.content.items() if name != key}))
+        with pytest.raises(ValueError, match=rf"^{manifest} is no bundle as .* them: it lacks '{key}'$"):
+            Bundle(copy)
     for name in ("../../outside.npy", "/etc/passwd", "card0/../x.npy", "tables/x.pkl"):
         manifest.write_bytes(seal("bundle", 1, {**bundle.content, "members": {name: {"sha256": ""}}}))
         with pytest.raises(ValueError, match="names a member .*, which no bundle has"):

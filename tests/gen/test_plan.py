@@ -8,6 +8,7 @@ import pytest
 from gen.network import Model
 from gen.plan import Plan, PlanCard, PlanTable, Tier
 from gen.recommender import Recommender, TableSpec
+from gen.sealed import seal, unseal
 
 
 def a_plan(network=True):
@@ -46,8 +47,22 @@ def test_no_byte_may_change(tmp_path):
         with pytest.raises(ValueError, match=f"^{path} is "):
             Plan.load(path)
     path.write_bytes(whole[:-40])
-    with pytest.raises(ValueError, match="is no hotrail plan of hotrail, or damaged$"):
+    with pytest.raises(ValueError, match="is no plan of hotrail, or damaged$"):
         Plan.load(path)
+
+
+def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
+    path = a_plan().save(tmp_path)
+    content = unseal("plan", 1, path.read_bytes(), "")
+    for key in ("model", "device", "tables", "cards", "seconds", "bound", "ablation", "what_if", "assumed"):
+        path.write_bytes(seal("plan", 1, {name: each for name, each in content.items() if name != key}))
+        with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: .*'{key}'$"):
+            Plan.load(tmp_path)
+    for changed in ({"model": 3}, {"tables": {"one": {}}}, {"cards": [{"kind": "emb"}]}, {"what": "else"},
+                    {"model": {**content["model"], "tables": {"one": {"name": "one"}}}}):
+        path.write_bytes(seal("plan", 1, {**content, **changed}))
+        with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: [^\n]+$"):
+            Plan.load(path)
 
 
 def test_other_versions_and_files(tmp_path):

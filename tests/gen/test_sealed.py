@@ -2,7 +2,7 @@
 
 import pytest
 
-from gen.sealed import seal, unseal
+from gen.sealed import seal, understood, unseal
 
 CONTENT = {"name": "köln", "rows": [1, 2, 3], "share": 0.1, "inner": {"none": None}}
 
@@ -36,6 +36,22 @@ def test_what_is_refused(data, told):
     with pytest.raises(ValueError) as error:
         unseal("plan", 3, data, "x")
     assert str(error.value) == told
+
+
+@pytest.mark.parametrize("value", [b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"[" * 900 + b"]" * 900])
+def test_values_that_are_never_sealed(value):
+    with pytest.raises(ValueError, match="^x is (no plan of hotrail, or )?damaged[^\n]*$"):
+        unseal("plan", 3, seal("plan", 3, CONTENT).replace(b"0.1", value), "x")
+
+
+def test_what_is_made_of_a_content_is_asked_for():
+    for key, told in (("gone", "it lacks 'gone'"), ("name", "string indices must be integers, not 'str'"),
+                      ("share", "'float' object is not subscriptable")):
+        with pytest.raises(ValueError) as error, understood("plan", "x"):
+            CONTENT[key]["inner"]
+        assert str(error.value) == f"x is no plan as this hotrail writes them: {told}"
+    with pytest.raises(OSError), understood("plan", "x"):
+        raise OSError
 
 
 def test_what_cannot_be_sealed():

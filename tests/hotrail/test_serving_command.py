@@ -72,5 +72,7 @@ def test_mistakes_are_a_sentence(ground, tmp_path):
                            "of\n")
     done = call("compile", tmp_path, "--profile", ground / "profile.npz", "--preset", "none", "--out", tmp_path / "b")
     assert "there is no preset 'none'" in done.output and not (tmp_path / "b").exists()
+    done = call("compile", tmp_path, "--profile", tmp_path / "none.npz", "--out", tmp_path / "b")
+    assert done.output == f"Error: {tmp_path / 'none.npz'} cannot be read: No such file or directory\n"
     done = call("run", tmp_path, ground / "log.npz")
     assert done.output == f"Error: {tmp_path} is no bundle: it has no manifest.json\n"
