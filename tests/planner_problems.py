@@ -47,8 +47,9 @@ def split(item, a, h):
             (item.total_rows - item.rows[h]) * item.row_bytes)
 
 
-def seconds(problem, placement):
-    """C of a placement, out of eq. 3 to 37; an assertion fails where it is none."""
+def seconds(problem, placement, drive_s=0.0):
+    """C of a placement, out of eq. 3 to 37; an assertion fails where it is none. drive_s: what each card waits that
+    reads the drive."""
     networks = problem.bottom_s > 0 or problem.top_s > 0
     emb = len(placement.emb)
     assert len(placement.tables) == len(problem.items)
@@ -59,6 +60,7 @@ def seconds(problem, placement):
         found = split(item, choice.i_dram, choice.i_hot)
         assert found is not None, (item.name, choice)
         load[choice.card] += found
+    load[:, 2] += drive_s * (load[:, 2] > 0)
     caps = (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)
     assert (load[:, 3:] <= np.array(caps) * (1 + 1e-9)).all()                                   # eq. 24, 25, 27
     said = [(c.dram_s, c.tt_s, c.ssd_s, c.dram_bytes, c.tt_bytes, c.ssd_bytes) for c in placement.emb]
@@ -69,8 +71,9 @@ def seconds(problem, placement):
     return found
 
 
-def brute(problem):
-    """The least seconds of all splits of all tables on all numbers of cards; infinite where there are none."""
+def brute(problem, drive_s=0.0):
+    """The least seconds of all splits of all tables on all numbers of cards; infinite where there are none. drive_s:
+    what each card waits that reads the drive."""
     splits = []
     for item in problem.items:
         pairs = [split(item, a, h) for a in range(len(item.rows)) for h in range(a, len(item.rows))]
@@ -84,6 +87,7 @@ def brute(problem):
             if members >> j & 1:
                 total = (total[:, None] + each[None]).reshape(-1, 6)
         total = total[(total[:, 3:] <= caps).all(axis=1)]
+        total[:, 2] += drive_s * (total[:, 2] > 0)
         alone[members] = total[:, :3].max(axis=1).min() if len(total) else np.inf
     networks, best, cards = problem.bottom_s > 0 or problem.top_s > 0, np.inf, alone
     for emb in range(1, problem.cards + 1 - networks):

@@ -18,7 +18,7 @@ from gen.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier
 from gen.planner.build import build
 from gen.planner.choices import cuts, loads, with_levels
 from gen.planner.problem import Item, Placement, Problem, TableChoice
-from gen.planner.solve import Infeasible, solve
+from gen.planner.solve import Infeasible, NotFound, solve
 from gen.profile import Profile
 from gen.recommender import Recommender
 
@@ -52,18 +52,23 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             f"found in {time.monotonic() - begin:.1f} s")
         return found
 
+    def tried(problem: Problem, what: str) -> Placement | None:
+        """What only explains the plan does not end it."""
+        try:
+            return solved(problem, what)
+        except Infeasible as reason:
+            say(f"{what}: {reason}")
+            return None
+
     problem = with_levels(whole, levels)
     best = solved(problem, f"{cards} cards, {_levels(levels)}")
     ablation, what_if = {levels: (best.seconds, best.bound)}, {}
     if explain:
         for fewer in range(levels - 1, 0, -1):
-            try:
-                less = solved(with_levels(whole, fewer), f"{cards} cards, {_levels(fewer)}")
+            if less := tried(with_levels(whole, fewer), f"{cards} cards, {_levels(fewer)}"):
                 ablation[fewer] = less.seconds, less.bound
-            except Infeasible as reason:
-                say(f"{_levels(fewer)}: {reason}")
-        more = solved(replace(problem, cards=cards + 1), "one card more")
-        what_if["one card more"] = more.seconds, more.bound
+        if more := tried(replace(problem, cards=cards + 1), "one card more"):
+            what_if["one card more"] = more.seconds, more.bound
         for name, price in zip(MEMORIES, best.prices, strict=True):
             if name != "tt" or levels == 3:
                 what_if[f"1 MB more of {NAMES[name]} on every EMB card"] = (best.seconds - price * MEGABYTE,
@@ -106,14 +111,16 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     dear = 100 * first.seconds
     items = tuple(replace(item, ssd_reads=item.reads + np.where(item.reads > 0, dear / item.ssd_s, 0))
                   if not forced and item.ssd_s else item for item, forced in zip(problem.items, must, strict=True))
-    least = max(found.bound, _least(problem, drive_s, must))
+    # Of all placements that read the drive, and then of those that do not, where there may be any.
+    least, best = max(found.bound, _least(problem, drive_s, must)), first
     try:
         without = solve(replace(problem, items=items), gap=gap, seconds=seconds)
+        best, none = min(first, _waiting(problem, without, drive_s), key=lambda each: each.seconds), without.bound
+    except NotFound:
+        none = found.bound
     except Infeasible:
-        return replace(first, bound=min(least, first.seconds))
-    second = _waiting(problem, without, drive_s)
-    best = min(first, second, key=lambda each: each.seconds)
-    return replace(best, bound=min(least if any(must) else min(least, without.bound), best.seconds))
+        none = np.inf
+    return replace(best, bound=min(least if any(must) else min(least, none), best.seconds))
 
 
 def _least(problem: Problem, drive_s: float, must: Sequence[bool]) -> float:

@@ -21,7 +21,7 @@ from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
 from gen.planner.settle import settle
 
-__all__ = ["Infeasible", "solve"]
+__all__ = ["Infeasible", "NotFound", "solve"]
 
 MOVES = 6000        # of a try of the search, and of each table
 MOVES_TABLE = 200
@@ -34,6 +34,10 @@ TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 
 class Infeasible(ValueError):
     """There is no placement; the sentence says which constraint cannot hold and by how much."""
+
+
+class NotFound(Infeasible):
+    """No placement was found in the time that was given. There may be one."""
 
 
 @dataclass
@@ -58,7 +62,7 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
           say: Callable[[str], None] | None = None) -> Placement:
     """A placement, and the proof of how good it is. Ends with a gap of at most `gap`, or after about `seconds`.
 
-    Raises      Infeasible: no placement holds every constraint; ValueError: an impossible gap or time
+    Raises      Infeasible: no placement holds every constraint, or NotFound; ValueError: an impossible gap or time
     """
     if not 0 <= gap < np.inf or not 0 < seconds < np.inf:
         raise ValueError(f"gap = {gap!r}, seconds = {seconds!r}: the gap must be 0 or more, the seconds above 0")
@@ -82,8 +86,8 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
         if all(np.isinf(each.bound) for each in counts):
             raise Infeasible(f"tables: no way to put them on {counts[0].cards} EMB cards whole, though the memories of "
                              f"all together would hold them")
-        raise Infeasible(f"tables: no placement on {counts[0].cards} EMB cards was found in {seconds:g} s, though the "
-                         f"memories of all together would hold them")
+        raise NotFound(f"tables: no placement on {counts[0].cards} EMB cards was found in {seconds:g} s, though the "
+                       f"memories of all together would hold them")
     placement = settle(problem, choices, best.placement, max(best.bottom, best.best),
                        min(until, monotonic() + SETTLING * seconds))
     chosen = tuple(TableChoice(*map(int, each)) for each in zip(*placement, strict=True))

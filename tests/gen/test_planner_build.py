@@ -10,13 +10,16 @@ from gen.costs import Costs
 from gen.logs import of_arrays
 from gen.network import Model
 from gen.plan import MEMORIES
+from gen.planner import planning
 from gen.planner.assume import model_of
 from gen.planner.build import _heat, build, hot_shares
 from gen.planner.planning import make
+from gen.planner.solve import Infeasible, NotFound, solve
 from gen.profile import Heat, Profile, TableProfile
 from gen.profiling import profile
 from gen.recommender import Recommender, TableSpec
 from gen.remap import row_counts, rows_of
+from tests.planner_problems import brute, drawn, seconds
 
 SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
 COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, DRIVE, 2.9e-7, 4096,
@@ -135,6 +138,53 @@ def test_nobody_waits_for_the_drive_without_need(known, model):
     forced = make(model, known, replace(COSTS, drive_s=1.0), cards=2, hot_share=0.5, explain=False)
     assert 1.0 <= forced.bound <= forced.seconds < 1.01
     assert make(model, known, replace(COSTS, drive_s=1.0), cards=2, levels=1, explain=False).seconds >= 1.0
+
+
+def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
+    def one_card_alone(problem, **more):
+        if problem.cards > 1 or not len(problem.items[0].tt_rows) > 1:
+            raise NotFound("tables: none was found")
+        return solve(problem, **more)
+
+    monkeypatch.setattr(planning, "solve", one_card_alone)
+    said = []
+    plan = make(model, known, COSTS, cards=1, say=said.append)
+    assert set(plan.ablation) == {3} and "one card more" not in plan.what_if
+    assert "one card more: tables: none was found" in said
+    assert "1 cards, card memory and SSD: tables: none was found" in said
+
+
+@pytest.mark.parametrize("drive_s", [0.0, 5.0, 200.0])
+@pytest.mark.parametrize("lost", [None, NotFound("not found"), Infeasible("impossible")])
+def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, lost, monkeypatch):
+    """Against all placements, a card that reads the drive waiting for it. lost: of the second search."""
+    calls = []
+
+    def solved(problem, **more):
+        calls.append(problem)
+        if lost is not None and len(calls) == 2:
+            raise lost
+        return solve(problem, **more)
+
+    monkeypatch.setattr(planning, "solve", solved)
+    for seed in range(12 if lost else 24):
+        problem = drawn(seed)
+        if seed % 2:    # nobody need read the drive
+            problem = replace(problem, dram_bytes=10**5, items=tuple(
+                replace(each, hot_share=1.0, ssd_reads=None, ssd_s=each.dram_s) for each in problem.items))
+        best = brute(problem, drive_s)
+        calls.clear()
+        if isinstance(lost, Infeasible) and not isinstance(lost, NotFound) and brute(problem, 1e9) < 1e8:
+            continue    # it is not impossible
+        if np.isinf(best):
+            with pytest.raises(Infeasible):
+                planning._solved(problem, drive_s, 0.0, 20)
+            continue
+        found = planning._solved(problem, drive_s, 0.0, 20)
+        assert 0 < found.bound <= best * (1 + 1e-7) <= found.seconds * (1 + 2e-7)
+        assert found.seconds == pytest.approx(seconds(problem, found, drive_s), rel=1e-9)
+        if drive_s == 0:
+            assert found.bound == pytest.approx(best, rel=1e-6)
 
 
 def test_a_network_takes_cards_of_its_own(known, model):
