@@ -153,7 +153,7 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
     for kind in {card.kind for card in plan.cards}:
         if kind not in cores:
             raise ValueError(f"preset {source.name} describes no {kind} core, which the plan needs")
-    memory = Device.load(plan.device).memory.bytes
+    device = Device.load(plan.device)
     with Writer(folder, KIND, VERSION) as writer:
         writer.file(FILE, plan.data())
         named = f"{re.sub(r'[^A-Za-z0-9_-]', '_', source.stem)}.toml"
@@ -189,9 +189,12 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 images = CardImages(those, cores["emb"], plan.page_bytes, room=_room(writer, card))
             except ValueError as error:
                 raise ValueError(f"card {card}: {error}") from None
-            if images.rows.nbytes + plan.ring_bytes > memory:
+            if images.rows.nbytes + plan.ring_bytes > device.memory.bytes:
                 raise ValueError(f"card {card}: its rows take {images.rows.nbytes:,} bytes of card memory and the ring "
-                                 f"{plan.ring_bytes:,}; {plan.device} has {memory:,}")
+                                 f"{plan.ring_bytes:,}; {plan.device} has {device.memory.bytes:,}")
+            if images.pages.nbytes > device.ssd.bytes:
+                raise ValueError(f"card {card}: its rows take {images.pages.nbytes:,} bytes of the SSD in whole pages; "
+                                 f"{plan.device} has {device.ssd.bytes:,}")
             writer.array(f"card{card}/load.npy", images.load)
         if plan.model.network is not None:
             for name, layer in weights.network(plan.model.network).layers():

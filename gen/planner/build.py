@@ -116,7 +116,8 @@ def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs,
             tt_rows, tt_bytes = search.knots(int(rows[-1]), spec.dim, rank=rank, config=costs.unit)
         except ValueError as error:
             refusal = str(error)
-    reads = drive_reads(heat, rows, lookups, costs.page_bytes // row_bytes, costs.ring_bytes // costs.page_bytes) \
+    page_rows = costs.page_bytes // row_bytes
+    reads = drive_reads(heat, rows, lookups, page_rows, costs.ring_bytes // costs.page_bytes) \
         if heat.total else np.zeros(steps + 1)
     cold = lookups * (1 - np.arange(steps + 1) / steps)
     words = 4 * (lookups + batch)       # indices and lengths of bags
@@ -125,7 +126,7 @@ def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs,
         # A share between two steps counts as the nearer one.
         round(hot_share * steps) / steps, reads, reads * costs.landing_s + cold * costs.dram_s(row_bytes),
         batch * row_bytes * costs.write_s + words * costs.read_s, int(batch * row_bytes + words),
-        train_share=train_share), refusal
+        train_share=train_share, ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes), refusal
 
 
 def _list(names: list[str]) -> str:

@@ -55,7 +55,8 @@ def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> 
         for at, each in enumerate((dram_s, item.lookups * item.tt_s * ((h - a) / steps), reads * item.ssd_s,
                                    hot * item.row_bytes + item.bags_bytes,
                                    float(np.interp(warm, item.tt_rows, item.tt_bytes)),
-                                   (item.total_rows - hot - warm) * item.row_bytes)):
+                                   (item.total_rows - hot - warm) * item.row_bytes if item.ssd_bytes is None
+                                   else int(item.ssd_bytes[h]))):
             sums[at] += each
     return tuple(CardChoice(*each) for each in found)    # type: ignore[arg-type]
 
@@ -91,7 +92,7 @@ class Choices:
             h_load[j, :own, TT_S] = item.lookups * item.tt_s * share
             h_load[j, :own, SSD_S] = item.reads * item.ssd_s
             a_load[j, :own, DRAM] = item.rows * float(item.row_bytes) + item.bags_bytes
-            h_load[j, :own, SSD] = (item.total_rows - item.rows) * float(item.row_bytes)
+            h_load[j, :own, SSD] = item.cold_bytes
             warm = item.rows[None, at] - item.rows[at, None]
             fits = (warm <= item.tt_rows[-1]) & (at[None] - at[:, None] <= train_steps(item))
             fits &= (a_load[j, at, DRAM] <= problem.dram_bytes)[:, None] & (h_load[j, at, SSD] <= problem.ssd_bytes)

@@ -25,7 +25,8 @@ class Item:
     the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - i / S)`.
     ssd_landing: (S + 1,) seconds of card memory then, in which the pages land and out of which the core takes the rows,
     not rising either. bags_s, bags_bytes: of card memory whatever the split, as the table's indices and pooled vectors
-    lie there.
+    lie there. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from step i on lie there, not rising;
+    None: `row_bytes` a row.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Item:
     bags_s: float = 0.0
     bags_bytes: int = 0
     train_share: float = 1.0
+    ssd_bytes: NDArray[np.int64] | None = None
 
     @property
     def steps(self) -> int:
@@ -60,6 +62,11 @@ class Item:
     def landing(self) -> NDArray[np.float64]:
         """(S + 1,) seconds of card memory a batch for the accesses from that step on, which lie on the SSD."""
         return np.zeros(self.steps + 1) if self.ssd_landing is None else self.ssd_landing
+
+    @property
+    def cold_bytes(self) -> NDArray[np.int64]:
+        """(S + 1,) bytes of the SSD, by the step from which on rows lie there."""
+        return (self.total_rows - self.rows) * self.row_bytes if self.ssd_bytes is None else self.ssd_bytes
 
 
 @dataclass(frozen=True, eq=False)

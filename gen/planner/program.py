@@ -121,7 +121,7 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
     # Eq. 28 to 30, 9, 26 and 25.
     dram_s, tt_s = item.lookups * item.dram_s * share, item.lookups * item.tt_s * step / steps
     landing, ssd_s = item.landing[at], item.reads[at] * item.ssd_s
-    dram = rows * item.row_bytes
+    dram, cold = rows * item.row_bytes, item.cold_bytes[at]
     quantities = []
     for r, (terms, constant, most) in enumerate((
             (((x_dram, dram_s), (x_ptr, landing)), item.bags_s, dram_s.max() + landing.max() + item.bags_s),
@@ -129,7 +129,7 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
             (((x_ptr, ssd_s),), 0.0, ssd_s.max()),
             (((x_dram, dram),), float(item.bags_bytes), dram.max() + item.bags_bytes),
             (((x_row, item.tt_bytes),), 0.0, item.tt_bytes.max()),
-            (((x_ptr, -dram),), float(item.total_rows * item.row_bytes), float(item.total_rows * item.row_bytes)))):
+            (((x_ptr, cold),), 0.0, cold.max()))):
         quantities.append((tuple((x, np.asarray(value) / unit[r]) for x, value in terms), constant / unit[r],
                            float(most) / unit[r]))
     return _Table(at, x_dram, x_ptr, quantities)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -266,6 +267,21 @@ def test_presets_and_devices_of_ones_own_go_with_it(profile, tmp_path):
         (tmp_path / name).unlink()
     assert made.preset.name == "my_tiny__1_.toml" and made.device == str(tmp_path / "b" / "device.toml")
     assert made.images(0).words == 4 and Device.load(made.device).kernel_mhz == 300
+
+
+def test_a_drive_that_is_too_small(profile, tmp_path):
+    """220 rows of 64 bytes and 57 of them: 4 pages of 64 rows, and one."""
+    text = (Path(gen.bundle.__file__).parent / "devices/smartssd.toml").read_text()
+    (line,) = re.findall(r"(?m)^bytes = .*$", text[text.index("[ssd]"):])
+    head, tail = text.split("[ssd]")
+    for size in (5 * 4096, 5 * 4096 - 1):
+        (tmp_path / "mine.toml").write_text(f"{head}[ssd]{tail.replace(line, f'bytes = {size}', 1)}")
+        plan = make.plan(device=str(tmp_path / "mine.toml"))
+        if size == 5 * 4096:
+            assert write(tmp_path / "b", plan, profile, SeededWeights()).images(0).pages.nbytes == size
+        else:
+            with pytest.raises(ValueError, match="card 0: its rows take 20,480 bytes of the SSD in .*; .* has 20,479$"):
+                write(tmp_path / "c", plan, profile, SeededWeights())
 
 
 def test_a_profile_without_a_table(profile, tmp_path):

@@ -26,6 +26,18 @@ COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-
               1 << 26, 4 << 30, 3_840_000_000_000)
 
 
+def test_a_row_of_the_drive_takes_its_share_of_a_page(known):
+    """Rows of 1,408 bytes: two in a page of 4,096."""
+    wide = Recommender("m", "", {"one": TableSpec("one", 900, 352)}, None, BATCH)
+    costs = replace(COSTS, row_s={22: 5e-8}, ssd_bytes=450 * 4096)
+    (item,) = build(wide, known, costs, cards=1).problem.items
+    assert item.row_bytes == 1408 and item.cold_bytes[0] == 450 * 4096 and item.cold_bytes[0] > 900 * 1408
+    plan = make(wide, known, costs, cards=1, levels=1, explain=False)
+    assert plan.tables["one"].ssd.bytes == plan.cards[0].ssd.bytes == 450 * 4096 and plan.cards[0].full == ("ssd",)
+    with pytest.raises(Infeasible):
+        make(wide, known, replace(costs, ssd_bytes=450 * 4096 - 1), cards=1, levels=1, explain=False)
+
+
 @pytest.fixture(scope="module")
 def log():
     """Ids of three tables: one a sample, bags, and ids far apart."""
@@ -61,6 +73,10 @@ def test_items_are_what_the_log_says(log, known, model):
         assert item.lookups == pytest.approx(counts.sum() / SAMPLES * BATCH)
         assert item.total_rows == model.tables[item.name].rows
         assert item.row_bytes == {"one": 256, "bags": 256, "far": 64}[item.name]
+        # No row crosses a page's end.
+        page_rows = 4096 // item.row_bytes
+        for rows, size in zip(item.rows.tolist(), item.ssd_bytes.tolist(), strict=True):
+            assert size == 4096 * sum(1 for _ in range(rows, item.total_rows, page_rows))
         # The indices and lengths of bags come in, vectors go out.
         assert item.bags_bytes == int(BATCH * item.row_bytes + 4 * (item.lookups + BATCH))
         assert item.bags_s > 7e-11 * BATCH * item.row_bytes
