@@ -1,16 +1,17 @@
 """From a log to a plan on disk: profile, costs of the device, placement."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fpga.costs import measure
 from gen.plan import PROFILE, Plan
 from gen.planner.assume import model_of
+from gen.planner.build import check_cards
 from gen.planner.planning import make
 from gen.profile import Profile
-from gen.profiling.sources import profile_of
+from gen.profiling import flow
 from gen.recommender import Recommender
 
 __all__ = ["Options", "run"]
@@ -20,9 +21,10 @@ BATCH = 2048
 
 @dataclass(frozen=True)
 class Options:
-    """As the command has them. log: see gen.profiling.sources; model: a path, None: assumed of the log."""
+    """As the command has them. logs, format: see gen.profiling.flow; model: a path, None: assumed of the log."""
 
-    log: str
+    logs: Sequence[str]
+    format: str | None = None
     model: Path | None = None
     device: str = "smartssd"
     preset: str = "smartssd"
@@ -40,28 +42,29 @@ class Options:
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
-        progress: Callable[[int, int], None] | None = None) -> tuple[Plan, Profile]:
-    """Writes profile.npz and plan.json into `folder`, each whole or not at all.
+        progress: Callable[[int, int], None] = lambda done, total: None) -> tuple[Plan, Profile]:
+    """Writes profile.npz and plan.json into `folder`, each whole or not at all; the first as soon as the log is
+    counted, whatever becomes of the plan.
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
-    notes: tuple[str, ...] = ()
     model = Recommender.load(options.model) if options.model else None
-    profile = profile_of(options.log, tables=model.tables if model else None, sample=options.sample, progress=progress,
-                         say=say)
+    if model is not None:
+        model = replace(model, batch=options.batch or model.batch)
+        check_cards(model, options.cards)
+    dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
+    costs = measure(options.device, options.preset, dims=dims)
+    profile = flow.run(flow.Options(options.logs, model, options.format, options.dim, options.sample), folder, say=say,
+                       progress=progress)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
         f"{sum(table.heat.total for table in profile.tables.values()):,} accesses to "
         f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")
+    notes: tuple[str, ...] = ()
     if model is None:
         model, notes = model_of(profile, options.dim, options.batch or BATCH)
-    elif options.batch:
-        model = replace(model, batch=options.batch)
-    costs = measure(options.device, options.preset, dims={spec.dim for spec in model.tables.values()})
     made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, train_share=options.train_share, gap=options.gap,
                 seconds=options.seconds, explain=options.explain, say=lambda line: say(f"search     {line}"))
-    folder.mkdir(parents=True, exist_ok=True)
-    profile.save(folder / PROFILE)
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest)

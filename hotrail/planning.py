@@ -9,15 +9,20 @@ from gen.tools import build_folder
 __all__ = ["COMMANDS"]
 
 
+FORMAT = click.option("--format", "kind", help="The log's format [what ending and first line say].")
+
+
 @click.command()
-@click.argument("log")
+@click.argument("log", nargs=-1, required=True)
 @click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
+@FORMAT
 @click.option("--device", default="smartssd", show_default=True, help="Name of a device, or a path that ends in .toml.")
 @click.option("--preset", default="smartssd", show_default=True, help="The preset whose cores the cards have.")
-@click.option("--cards", default=8, show_default=True, help="How many cards, for EMB and MLP cores together.")
+@click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
+              help="How many cards, for EMB and MLP cores together.")
 @click.option("--levels", type=click.IntRange(1, 3), default=3, show_default=True,
               help="Memories to use: 1 the SSD, 2 card memory too, 3 tensor trains too.")
-@click.option("--rank", default=4, show_default=True, help="Rank of the tensor trains.")
+@click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank of the tensor trains.")
 @click.option("--hot-share", type=click.FloatRange(0, 1),
               help="Of each table's accesses, at most this share leaves the SSD [small tables: all; large ones: those "
                    "to rows that the log has twice].")
@@ -28,23 +33,26 @@ __all__ = ["COMMANDS"]
 @click.option("--batch", type=click.IntRange(1), help="Samples that are inferred at once [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
-@click.option("--gap", default=0.01, show_default=True, help="How far from the best a placement may be, proven.")
-@click.option("--seconds", default=60.0, show_default=True, help="How long to search for each placement.")
+@click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
+              help="How far from the best a placement may be, proven.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+              help="How long to search for each placement.")
 @click.option("--quick", is_flag=True, help="This placement alone: no fewer memories, no further card.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
-def plan(log: str, model: Path | None, device: str, preset: str, cards: int, levels: int, rank: int,
-         hot_share: float | None, train_share: float | None, dim: int, batch: int | None, sample: float, gap: float,
-         seconds: float, quick: bool, out: Path | None) -> None:
+def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
+         levels: int, rank: int, hot_share: float | None, train_share: float | None, dim: int, batch: int | None,
+         sample: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Which rows of LOG's tables lie where, on how many cards, and what binds: explained, with a proven gap.
 
-    LOG is a click log (npz, Criteo, Avazu, Parquet, text), a saved profile, a calibration, mels2021 or mels2022.
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
+    mels2021 or mels2022.
     """
     from fpga import planning as flow
     from hotrail import plan_report as report
 
-    options = flow.Options(log, model, device, preset, cards, levels, rank, hot_share, train_share, dim, batch, sample,
-                           gap, seconds, not quick)
+    options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, train_share, dim, batch,
+                           sample, gap, seconds, not quick)
     try:
         with report.progress() as progress:
             made, profile = flow.run(options, out or build_folder() / "plan", say=click.echo, progress=progress)
@@ -58,7 +66,7 @@ def plan(log: str, model: Path | None, device: str, preset: str, cards: int, lev
 @click.command()
 @click.argument("log", nargs=-1, required=True)
 @click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
-@click.option("--format", "kind", help="The log's format [what ending and first line say].")
+@FORMAT
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the samples to count; what that costs in accuracy is shown, up to half of them.")
 @click.option("--together", is_flag=True,
@@ -77,12 +85,15 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """
+    from gen.plan import PROFILE
     from gen.profiling import flow
+    from gen.recommender import Recommender
     from hotrail import plan_report, profile_report
 
     folder = out or build_folder() / "profile"
-    options = flow.Options(log, model, kind, dim, sample, together, workers, scheduler)
     try:
+        options = flow.Options(log, Recommender.load(model) if model else None, kind, dim, sample, together, workers,
+                               scheduler)
         with plan_report.progress() as progress:
             found = flow.run(options, folder, say=click.echo, progress=progress)
         click.echo(f"profile    {profile_report.sentence(found)}")
@@ -90,7 +101,7 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
         made = profile_report.write(found, folder, dim=dim, rank=rank)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"saved      {folder / flow.PROFILE}, {', '.join(path.name for path in made)} beside it")
+    click.echo(f"saved      {folder / PROFILE}, {', '.join(path.name for path in made)} beside it")
 
 
 COMMANDS = (plan, profile)

@@ -34,14 +34,14 @@ def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhea
 
     LOG is a click log (npz, Criteo, Avazu, Parquet, text), a saved profile, a calibration, mels2021 or mels2022.
     """
-    from gen.profiling.sources import profile_of
+    from gen.profiling import flow
     from hotrail import plan_report
 
     try:
         devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest)
                    for each in sorted(set(memory))}
         with plan_report.progress() as progress:
-            profile = profile_of(log, sample=sample, progress=progress, say=click.echo)
+            profile = flow.profile_of(flow.Options([log], sample=sample), say=click.echo, progress=progress)
         traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
         splits = {each: optimum(traffic, device) for each, device in devices.items()}
         picture = draw(profile.source, traffic, devices, splits, out or build_folder() / "scars")

@@ -18,7 +18,7 @@ from gen.profile import Heat, Profile, TableProfile
 from gen.recommender import Recommender, TableSpec
 from gen.remap import ROWS_AT_MOST, rows_of
 
-__all__ = ["STEPS", "Built", "build", "hot_shares"]
+__all__ = ["STEPS", "Built", "build", "check_cards", "hot_shares"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
@@ -38,9 +38,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
 
     Raises      ValueError: a table that the profile does not have, ids past its rows, rows too wide for the core
     """
-    if cards < (2 if model.network else 1):
-        raise ValueError(f"cards = {cards}: " + ("a network needs an MLP card and an EMB card, 2 at least"
-                                                  if model.network else "must be 1 or more"))
+    check_cards(model, cards)
     if rank < 1:
         raise ValueError(f"rank = {rank}: must be 1 or more")
     notes, heats = [], {}
@@ -71,6 +69,13 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     bottom, top = network_seconds(costs, model.network, model.batch) if model.network else (0.0, 0.0)
     return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, bottom, top),
                  tuple(notes))
+
+
+def check_cards(model: Recommender, cards: int) -> None:
+    """Raises ValueError: too few for what the model needs, whatever the log says."""
+    if cards < (2 if model.network else 1):
+        raise ValueError(f"cards = {cards}: " + ("a network needs an MLP card and an EMB card, 2 at least"
+                                                  if model.network else "must be 1 or more"))
 
 
 def hot_shares(model: Recommender, heats: Mapping[str, Heat], dram_bytes: int) -> dict[str, float]:

@@ -7,25 +7,24 @@ from functools import partial
 from pathlib import Path
 
 from gen.logs import open_log
+from gen.plan import PROFILE
 from gen.profile import Profile
 from gen.profiling import spread, stream
 from gen.profiling.second import together
 from gen.profiling.sources import statistics_of
 from gen.recommender import Recommender
 
-__all__ = ["PROFILE", "Options", "run"]
-
-PROFILE = "profile.npz"
+__all__ = ["Options", "profile_of", "run"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """As the command has them. logs: files or folders of one log, or one of what gen.profiling.sources knows; model:
-    a path, None: the tables and rows that the log has, of `dim` words; together: with the second pass; workers: of a
-    cluster here, 0: none; scheduler: its address."""
+    """logs: files or folders of one log, or one of what gen.profiling.sources knows; model: whose tables and rows are
+    wanted, None: those that the log has, of `dim` words; together: with the second pass; workers: of a cluster here,
+    0: none; scheduler: its address."""
 
-    logs: Sequence[str]
-    model: Path | None = None
+    logs: Sequence[str | Path]
+    model: Recommender | None = None
     format: str | None = None
     dim: int = 64
     sample: float = 1.0
@@ -36,27 +35,37 @@ class Options:
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
         progress: Callable[[int, int], None] = lambda done, total: None) -> Profile:
-    """Writes profile.npz into `folder`, whole or not at all.
-
-    Raises      ValueError: what is missing or does not fit, in one sentence
-    """
-    model = Recommender.load(options.model) if options.model else None
-    found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
-    if found is None:
-        found = _counted(options, model, say, progress)
-    elif options.together or options.sample < 1:
-        raise ValueError(f"{options.logs[0]} holds counts already; --together and --sample need the log itself")
-    if model is not None:
-        found = stream.with_rows(found, {name: spec.rows for name, spec in model.tables.items()})
-        _within(found, model)
+    """The profile, written as profile.npz into `folder`, whole or not at all. Raises as `profile_of` does."""
+    found = profile_of(options, say=say, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
     found.save(folder / PROFILE)
     return found
 
 
+def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
+               progress: Callable[[int, int], None] = lambda done, total: None) -> Profile:
+    """say: told of the log's lines that are broken, and of columns and tables that are left out.
+
+    Raises      ValueError: what is missing or does not fit, in one sentence
+    """
+    model = options.model
+    found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
+    if found is None:
+        found = _counted(options, model, say, progress)
+    elif options.together or options.sample < 1:
+        raise ValueError(f"{options.logs[0]} holds counts already; --together and --sample need the log itself")
+    elif model is not None and (left := [name for name in found.tables if name not in model.tables]):
+        say(f"not read   {', '.join(left[:8])}" + (f" and {len(left) - 8} more" if len(left) > 8 else ""))
+    if model is not None:
+        found = stream.with_rows(found, {name: spec.rows for name, spec in model.tables.items()})
+        _within(found, model)
+    return found
+
+
 def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
              progress: Callable[[int, int], None]) -> Profile:
-    log = open_log(options.logs, options.format, None if model is None else tuple(model.tables), progress=progress)
+    logs = options.logs[0] if len(options.logs) == 1 else options.logs
+    log = open_log(logs, options.format, None if model is None else tuple(model.tables), progress=progress)
     row_bytes = {name: 4 * (model.tables[name].dim if model else options.dim) for name in log.tables}
     with ExitStack() as stack:
         count, again = stream.profile, together

@@ -102,7 +102,7 @@ def with_rows(found: Profile, rows: Mapping[str, int] | None) -> Profile:
         return found
     for name in rows:
         if name not in found.tables:
-            raise ValueError(f"{found.source} has no table {name!r}; it has {', '.join(found.tables)}")
+            raise ValueError(f"{found.source} has no table {name!r}; it has {', '.join(list(found.tables)[:40])}")
     extras = found.extras
     if len(rows) < len(found.tables):
         named = [name in rows for name in found.tables]

@@ -1,4 +1,4 @@
-"""What `profile_of` opens."""
+"""What a profile is made of: logs, and what holds counts already."""
 
 import json
 
@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from gen.profile import Heat, Profile, TableProfile
-from gen.profiling.sources import profile_of, statistics_of
+from gen.profiling import flow
+from gen.profiling.sources import statistics_of
+from gen.recommender import Recommender, TableSpec
+
+
+def profile_of(*logs, tables=None, say=lambda _: None, **given):
+    model = tables and Recommender("m", "", {name: TableSpec(name, 9, 4, "modulo") for name in tables})
+    return flow.profile_of(flow.Options(logs, model, **given), say=say)
 
 
 def a_profile():
@@ -21,6 +28,27 @@ def test_a_saved_profile_is_loaded_and_a_log_counted(tmp_path):
     assert statistics_of(tmp_path / "log.npz") is None
     found = profile_of(tmp_path / "log.npz")
     assert found.tables["t"].ids.tolist() == [4, 7] and found.tables["t"].counts.tolist() == [2, 1]
+
+
+def test_counted_ones_are_not_sampled_and_cut_to_the_model(tmp_path):
+    one, said = np.array([1]), []
+    many = {name: TableProfile(name, 2, 3, Heat.of([2, 1]), one, 3 * one) for name in "abc"}
+    Profile("made up", 3, many).save(tmp_path / "p.npz")
+    found = profile_of(tmp_path / "p.npz", tables=["b"], say=said.append)
+    assert list(found.tables) == ["b"] and found.tables["b"].rows == 9 and said == ["not read   a, c"]
+    for asked in ({"sample": 0.5}, {"together": True}):
+        with pytest.raises(ValueError, match=r"p.npz holds counts already; --together and --sample need the log its"):
+            profile_of(tmp_path / "p.npz", **asked)
+    with pytest.raises(ValueError, match="^made up has no table 'd'; it has a, b, c$"):
+        profile_of(tmp_path / "p.npz", tables=["d"])
+
+
+def test_several_files_are_one_log(tmp_path):
+    for number, text in enumerate(("t_id\n4\n7\n", "t_id\n7\n9\n")):
+        (tmp_path / f"{number}.log").write_text(text)
+    found = profile_of(tmp_path / "0.log", tmp_path / "1.log", format="text")
+    assert found.samples == 4 and found.tables["t_id"].ids.tolist() == [4, 7, 9]
+    assert found.tables["t_id"].counts.tolist() == [1, 2, 1]
 
 
 def test_what_is_broken_is_said(tmp_path):

@@ -69,10 +69,10 @@ def test_levels_and_a_model(log, tmp_path):
 @pytest.mark.parametrize("arguments, sentence", [
     (["--device", "abacus"], "abacus"), (["--preset", "abacus"], "abacus"),
     (["--preset", "hotline"], "the preset hotline has no [emb], which the plan needs"),
-    (["--cards", 0], "cards = 0: must be 1 or more"), (["--dim", 4096], "rows of 4096 words take 256 beats"),
+    (["--dim", 4096], "rows of 4096 words take 256 beats"),
     (["--dim", 10**7], "rows of 10000000 words take 625000 beats"),
-    (["--model", "nowhere.toml"], "nowhere.toml"), (["--gap", -1], "gap"),
-    (["--rank", 0], "rank = 0: must be 1 or more"),
+    (["--model", "nowhere.toml"], "nowhere.toml"),
+    (["--format", "wax"], "the format 'wax' is unknown; there are criteo, avazu"),
 ])
 def test_bad_input_is_a_sentence(log, tmp_path, arguments, sentence):
     done = run(log, "--out", tmp_path / "out", "--quick", *arguments)
@@ -84,8 +84,43 @@ def test_bad_input_is_a_sentence(log, tmp_path, arguments, sentence):
 def test_rows_too_wide_are_refused_before_anything_is_measured(log, tmp_path, monkeypatch):
     monkeypatch.setattr("fpga.card.memory.rows", lambda *_, **__: pytest.fail("measured"))
     assert run(log, "--dim", 100_000, "--out", tmp_path / "out").exit_code == 1
-    done = run(log, "--dim", 0)
-    assert done.exit_code == 2 and "'--dim': 0 is not in the range x>=1" in done.output
+
+
+@pytest.mark.parametrize("option", ["--dim", "--cards", "--rank", "--gap", "--seconds"])
+def test_numbers_that_cannot_be(log, option):
+    done = run(log, option, -1)
+    assert done.exit_code == 2 and f"Invalid value for '{option}': -1" in done.output and "is not in the" in done.output
+
+
+def test_options_are_checked_before_the_log_is_counted(log, tmp_path, monkeypatch):
+    monkeypatch.setattr("gen.profiling.flow.open_log", lambda *_, **__: pytest.fail("read"))
+    model = tmp_path / "m.toml"
+    model.write_text('network = "screc_rm3"\ndim = 64\n' + "".join(f"[tables.t{n}]\nrows = 9\n" for n in range(26)))
+    for given, sentence in ((["--device", "abacus"], "abacus"), (["--preset", "hotline"], "has no [emb]"),
+                            (["--model", model, "--cards", 1], "cards = 1: a network needs an MLP card"),
+                            (["--dim", 4096], "rows of 4096 words")):
+        done = run(log, "--out", tmp_path / "out", *given)
+        assert done.exit_code == 1 and sentence in done.output, done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_several_files(tmp_path):
+    texts = ["user_id\titem_id\n1\t2\n3\t4\n", "user_id\titem_id\n3\t5\n"]
+    paths = [tmp_path / f"day{number}.log" for number in range(2)]
+    for path, text in zip(paths, texts):
+        path.write_text(text)
+    done = run(*paths, "--format", "text", "--cards", 1, "--quick", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    found = Profile.load(tmp_path / "out" / "profile.npz")
+    assert found.samples == 3 and found.tables["user_id"].counts.tolist() == [1, 2]
+
+
+def test_a_sample_is_said(log, tmp_path):
+    done = run(log, "--sample", 0.3, "--cards", 1, "--quick", "--out", tmp_path / "out")
+    assert done.exit_code == 0 and "0.3 of its samples were counted; the share of accesses to the" in done.output
+    assert "0.3 of its samples were counted; the share" in (tmp_path / "out" / "index.html").read_text()
+    done = run(tmp_path / "out" / "profile.npz", "--sample", 0.3)
+    assert done.exit_code == 1 and "holds counts already" in done.output
 
 
 @pytest.mark.parametrize("command", [["plan"], ["profile"], ["scars"], ["compile"]])
@@ -116,7 +151,9 @@ def test_a_table_larger_than_all_memories(log, tmp_path):
     model.write_text("dim = 64\n[tables.user]\nrows = 100_000\nids = 'modulo'\n")
     done = run(log, "--model", model, "--device", tmp_path / "small.toml", "--out", tmp_path / "out")
     assert done.exit_code == 1 and "table user: at least 255" in done.output and "10000 of SSD" in done.output
-    assert not (tmp_path / "out").exists()
+    # What was counted is kept.
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["profile.npz"]
+    assert Profile.load(tmp_path / "out" / "profile.npz").tables["user"].rows == 100_000
 
 
 def test_a_device_of_ones_own_is_found_again(log, tmp_path, monkeypatch):
