@@ -5,8 +5,11 @@ import pytest
 
 from fpga.card import Device
 from fpga.serving import Cards, batches, dense_of, serve, summary
-from gen.bundle import train_rows, write
+from gen.bundle import ground, train_rows, write
+from gen.costs import Costs
 from gen.logs import Chunk, of_arrays
+from gen.planner.planning import make as planned
+from gen.profiling import profile as profiled
 from gen.weights import SeededWeights
 from tests import bundles as make
 
@@ -33,7 +36,8 @@ def by_hand(bundle, chunk, name, dense):
     """Pooled vectors of a table by its ids: from the dense rows, or with the train's rows where the plan has them."""
     spec = bundle.plan.model.tables[name]
     weights, known = SeededWeights(3), make.profile(make.log()).tables[name].ids.tolist()
-    cores = [bundle.array(f"tables/0.core{k}.npy") for k in (1, 2, 3)] if name == "user/id" else ()
+    told = bundle.tables[name]
+    cores = [bundle.array(f"tables/{told['number']}.core{k}.npy") for k in range(1, told["cores"] + 1)]
     offsets = chunk.offsets.get(name, np.arange(chunk.samples + 1))
     out = np.zeros((chunk.samples, spec.dim))
     for k in range(chunk.samples):
@@ -140,6 +144,39 @@ def test_an_empty_log(made, oracles):
     log = of_arrays({"user/id": [], "genre": [], "town": []}, source="b")
     with pytest.raises(ValueError, match="b has no samples"):
         serve(made, log, 2)
+
+
+def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypatch):
+    """Profile, plan, bundle, cards: every lookup where the plan has it, every vector that of the rows."""
+    model, profile = make.model(), profiled(log)
+    costs = Costs("smartssd", "tiny", 300e6, {1: 8e-9}, 5.6e-11, 7e-11, 2.2e-6, 6e-5, 2.9e-7, 4096, 1 << 16, 12_000,
+                  1 << 22)
+    plan = planned(model, profile, costs, cards=3, hot_share=0.9, train_share=0.3, explain=False)
+    plan.save(tmp_path)
+    profile.save(tmp_path / "profile.npz")
+    bundle = write(tmp_path / "b", *ground(tmp_path), SeededWeights(3))
+    assert [card.kind for card in plan.cards] == ["emb", "emb", "mlp"] and bundle.emb_cards == (0, 1)
+    assert all(table.ssd_rows for table in plan.tables.values()) and any(t.tt_rows for t in plan.tables.values())
+    for number in bundle.emb_cards:
+        images = bundle.images(number)
+        assert images.pages.nbytes == plan.cards[number].ssd.bytes
+        assert images.rows.nbytes < plan.cards[number].dram.bytes <= 12_000      # indices and vectors lie there too
+    make.Opened(bundle, monkeypatch)
+    done = serve(bundle, log, 300, weights=SeededWeights(3))
+    assert (done.samples, done.batches, done.different) == (300, 5, "")
+    for name, table in plan.tables.items():
+        # Steps of accesses end with a row: a memory has what the plan says, or the rest of one row more.
+        heat = profile.tables[name].heat
+        most = heat.accesses[0] + heat.total / min(100, model.tables[name].rows)
+        for rows, reckoned in ((done.rows[name][0], table.dram.accesses),
+                               (done.rows[name][:2].sum(), table.dram.accesses + table.tt.accesses)):
+            assert -1e-6 <= rows - reckoned * 300 / 64 < most
+    make.Opened(bundle, monkeypatch)
+    (chunk,) = batches(log, 60, 60)
+    with Cards(bundle) as cards:
+        found = cards.infer(chunk, chunk.values["dense"]).vectors
+    for name in plan.tables:
+        np.testing.assert_allclose(found[name], by_hand(bundle, chunk, name, dense=False), rtol=1e-5, atol=1e-7)
 
 
 def test_simulated_cards(made, log):
