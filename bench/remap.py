@@ -1,14 +1,13 @@
 """How fast a host remaps: ids of Criteo Kaggle's shape to words of the EMB core, by policy."""
 
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.framework import LeftOut, Row, at_least, bench, figure
+from bench.data import CALIBRATION, path_of
+from bench.framework import LeftOut, Row, at_least, bench
 from gen.criteo import ClickLog
 from gen.recommender import TableSpec
 from gen.remap import DRAM, SSD, TT, Remap, numbered
@@ -18,15 +17,14 @@ BATCH = 1 << 16         # samples that are remapped at once
 REPEATS = 3
 TARGET = 100.0
 HOT, WARM = 10, 3       # a tenth of the rows in card memory, to a third in tensor trains
-CALIBRATION = "criteo_kaggle_calibration.json"
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 @bench("remap")
 def rows() -> Iterator[Row]:
     """Indices remapped a second, 26 tables and 33.8 M rows of Criteo Kaggle's shape, for each policy of ids."""
-    path = Path(os.environ.get("HOTRAIL_DATA", "")) / CALIBRATION
-    if not path.is_file():
+    path = path_of(CALIBRATION)
+    if path is None:
         raise LeftOut(f"needs {CALIBRATION} in the folder that HOTRAIL_DATA names")
     log = ClickLog(path, seed=7)
     rows_of = np.concatenate(list(log.blocks(SAMPLES)))
@@ -43,9 +41,7 @@ def rows() -> Iterator[Row]:
             known = np.unique(key) if policy == "vocabulary" else None
             tables[table.name] = Remap(TableSpec(table.name, table.rows, 64, policy), _words(log, number), known)
             ids[table.name] = key
-        # Ids that are rows are SCRec's remapping table: one access to it an index.
-        row = at_least if name == "index" else lambda *told: figure(*told[:4])
-        yield row(f"remap.{name}", f"{about}: indices a second, one core", _rate(tables, ids), "M/s", TARGET)
+        yield at_least(f"remap.{name}", f"{about}: indices a second, one core", _rate(tables, ids), "M/s", TARGET)
 
 
 def _words(log: ClickLog, number: int) -> NDArray[np.uint32]:
