@@ -14,12 +14,15 @@ from gen.network import Model
 from gen.recommender import Recommender, TableSpec
 from gen.sealed import seal, understood, unseal
 
-__all__ = ["FILE", "MEMORIES", "PROFILE", "Plan", "PlanCard", "PlanTable", "Tier"]
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "PROFILE", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
 KIND, VERSION = "plan", 1
 FILE, PROFILE = "plan.json", "profile.npz"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
+#: What a reader calls them, and how many of them a plan may use.
+NAMES = {"dram": "card memory", "tt": "tensor train", "ssd": "SSD"}
+LEVELS = {1: "SSD alone", 2: "card memory and SSD", 3: "card memory, tensor trains and SSD"}
 
 
 @dataclass(frozen=True)
@@ -199,3 +202,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value.item() if hasattr(value, "item") else value
+
+
+def duration(seconds: float) -> str:
+    """As a reader takes it in: three digits and a unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:,.3g} {unit}"
+    return f"{seconds * 1e9:,.3g} ns"

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gen.remap import by_heat
+
 
 @dataclass(frozen=True)
 class Order:
@@ -62,7 +64,7 @@ def by_frequency(indices: np.ndarray, rows: int) -> np.ndarray:
     if counts.size > rows:
         raise ValueError(f"an index is {counts.size - 1}; the table has {rows} rows")
     bijection = np.empty(rows, dtype=np.int64)
-    bijection[np.argsort(-counts, kind="stable")] = np.arange(rows)
+    bijection[by_heat(counts)] = np.arange(rows)
     return bijection
 
 

@@ -14,16 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gen.plan import MEMORIES, Plan, PlanCard, PlanTable
+from gen.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, duration
 from gen.profile import Profile
 from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
 
 __all__ = ["progress", "show", "write"]
 
-NAMES = {"dram": "card memory", "tt": "tensor train", "ssd": "SSD", "bottom": "bottom network", "top": "top network",
-         "": "nothing"}
+PARTS = {**NAMES, "bottom": "bottom network", "top": "top network", "": "nothing"}     # that a card waits for
 COLOURS = {"dram": WARM, "tt": GREEN, "ssd": COOL, "bottom": SOFT, "top": "#b0b7bf"}
-LEVELS = {1: "SSD alone", 2: "card memory and SSD", 3: "card memory, tensor trains and SSD"}
 SHOWN = 12          # tables on the terminal
 CURVES = 6          # in the picture
 CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("bytes", "time")),
@@ -92,7 +90,7 @@ def _draw_time(axis, plan: Plan) -> None:
     for name in ("bottom", "top"):
         values = [1e3 * getattr(card, f"{name}_s") for card in plan.cards]
         if any(values):
-            axis.bar(places, values, 2 * height, color=COLOURS[name], label=NAMES[name],
+            axis.bar(places, values, 2 * height, color=COLOURS[name], label=PARTS[name],
                      bottom=[1e3 * card.bottom_s for card in plan.cards] if name == "top" else None)
     axis.set_xticks(places, [f"{card.number}\n{card.kind}" for card in plan.cards])
     axis.set(title="Time of a batch on each card", xlabel="card", ylabel="ms")
@@ -137,7 +135,7 @@ def _draw_otherwise(axis, plan: Plan) -> None:
     places = np.arange(len(shown))[::-1]
     axis.barh(places, [1e3 * seconds for _, seconds, _ in shown], color=[colour for *_, colour in shown], height=0.6)
     for place, (_, seconds, _) in zip(places, shown):
-        axis.annotate(_time(seconds), (1e3 * seconds, place), xytext=(4, 0), textcoords="offset points", va="center")
+        axis.annotate(duration(seconds), (1e3 * seconds, place), xytext=(4, 0), textcoords="offset points", va="center")
     axis.set_yticks(places, [name.replace(", ", ",\n") for name, *_ in shown], fontsize=8)
     axis.set_xlim(0, 1.2e3 * max(seconds for _, seconds, _ in shown))
     axis.set(title="A batch with fewer memories, or a card more", xlabel="ms")
@@ -167,14 +165,14 @@ def _sentence(plan: Plan) -> str:
     kinds = ", ".join(f"{len(cards)} {cards[0].kind.upper()} card{'s' * (len(cards) > 1)}"
                       for cards in (emb, mlp) if cards)
     slowest = max(emb, key=lambda card: card.seconds)
-    waits = f"{NAMES[slowest.binds]} of card {slowest.number}"
+    waits = f"{PARTS[slowest.binds]} of card {slowest.number}"
     if mlp:
-        first = (f"the {waits} ({_time(slowest.seconds)})" if slowest.seconds >= mlp[0].bottom_s
-                 else f"the bottom network ({_time(mlp[0].bottom_s)})")
-        waits = f"{first}, then the top network ({_time(mlp[0].top_s)})"
-    return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {_time(plan.seconds)} a "
+        first = (f"the {waits} ({duration(slowest.seconds)})" if slowest.seconds >= mlp[0].bottom_s
+                 else f"the bottom network ({duration(mlp[0].bottom_s)})")
+        waits = f"{first}, then the top network ({duration(mlp[0].top_s)})"
+    return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} a "
             f"batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; no placement is below "
-            f"{_time(plan.bound)}: proven gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of "
+            f"{duration(plan.bound)}: proven gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of "
             f"all accesses read approximated rows.")
 
 
@@ -184,12 +182,13 @@ def _busiest(plan: Plan) -> list[PlanTable]:
 
 def _card(plan: Plan, card: PlanCard) -> list[str]:
     if card.kind == "mlp":
-        return [str(card.number), "MLP", "", *[""] * 6, f"bottom {_time(card.bottom_s)}, top {_time(card.top_s)}", ""]
+        waits = f"bottom {duration(card.bottom_s)}, top {duration(card.top_s)}"
+        return [str(card.number), "MLP", *[""] * 7, waits, ""]
     cells = [str(card.number), "EMB", str(sum(table.card == card.number for table in plan.tables.values()))]
     for name in MEMORIES:
         tier = getattr(card, name)
-        cells += [_bytes(tier.bytes), _time(tier.seconds)]
-    return [*cells, NAMES[card.binds], ", ".join(NAMES[name] for name in card.full)]
+        cells += [_bytes(tier.bytes), duration(tier.seconds)]
+    return [*cells, PARTS[card.binds], ", ".join(NAMES[name] for name in card.full)]
 
 
 def _table(table: PlanTable) -> list[str]:
@@ -206,16 +205,9 @@ def _otherwise(plan: Plan) -> list[list[str]]:
     rows = [(f"{len(plan.cards)} cards, {LEVELS[levels]}", found)
             for levels, found in sorted(plan.ablation.items(), reverse=True)]
     rows += plan.what_if.items()
-    return [[what, _time(seconds), f"{seconds / bound - 1:.2%}" if bound else "-",
-             f"{_time(abs(seconds - plan.seconds))} {'less' if seconds < plan.seconds else 'more'}"
+    return [[what, duration(seconds), f"{seconds / bound - 1:.2%}" if bound else "-",
+             f"{duration(abs(seconds - plan.seconds))} {'less' if seconds < plan.seconds else 'more'}"
              if seconds != plan.seconds else ""] for what, (seconds, bound) in rows]
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:,.3g} {unit}"
-    return f"{seconds * 1e9:,.3g} ns"
 
 
 def _bytes(count: float) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gen.compress import search
 from gen.costs import Costs
-from gen.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier
+from gen.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, duration
 from gen.planner.build import build
 from gen.planner.choices import cuts, loads, with_levels
 from gen.planner.problem import Item, Placement, Problem, TableChoice
@@ -26,7 +26,6 @@ __all__ = ["make"]
 
 MEGABYTE = 1e6
 FULL = 0.99         # of a memory
-NAMES = {"dram": "card memory", "tt": "tensor train", "ssd": "SSD"}
 
 Say = Callable[[str], None]
 
@@ -48,7 +47,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     def solved(problem: Problem, what: str) -> Placement:
         begin = time.monotonic()
         found = _solved(problem, costs.drive_s, gap, seconds)
-        say(f"{what}: {_time(found.seconds)} a batch, at most {found.gap:.2%} above the best there is, "
+        say(f"{what}: {duration(found.seconds)} a batch, at most {found.gap:.2%} above the best there is, "
             f"found in {time.monotonic() - begin:.1f} s")
         return found
 
@@ -61,11 +60,11 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             return None
 
     problem = with_levels(whole, levels)
-    best = solved(problem, f"{cards} cards, {_levels(levels)}")
+    best = solved(problem, f"{cards} cards, {LEVELS[levels]}")
     ablation, what_if = {levels: (best.seconds, best.bound)}, {}
     if explain:
         for fewer in range(levels - 1, 0, -1):
-            if less := tried(with_levels(whole, fewer), f"{cards} cards, {_levels(fewer)}"):
+            if less := tried(with_levels(whole, fewer), f"{cards} cards, {LEVELS[fewer]}"):
                 ablation[fewer] = less.seconds, less.bound
         if more := tried(replace(problem, cards=cards + 1), "one card more"):
             what_if["one card more"] = more.seconds, more.bound
@@ -170,14 +169,3 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], best: Placement, drive
 
 def _sum(tiers: Sequence[Tier]) -> Tier:
     return Tier(*(sum(getattr(tier, name) for tier in tiers) for name in ("rows", "bytes", "accesses", "seconds")))
-
-
-def _levels(levels: int) -> str:
-    return ("SSD alone", "card memory and SSD", "card memory, tensor trains and SSD")[levels - 1]
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1 or unit == "us":
-            return f"{seconds * scale:,.3g} {unit}"
-    return ""
