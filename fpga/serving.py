@@ -170,7 +170,7 @@ def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, w
                   clock_mhz=float(Device.load(options.get("device", bundle.device)).kernel_mhz))
     far = {name: np.zeros(2) for name in plan.tables}
     vocabularies = {name: bundle.vocabulary(name) for name in plan.tables}
-    notes: dict[str, None] = {}
+    notes: dict[str, None] = dict.fromkeys(bundle.notes)
     predictions = []
     with Cards(bundle, **options) as cards:
         oracles = {number: EmbOracle(bags.images, bags.compiler) for number, bags in cards.emb.items()}

@@ -77,16 +77,33 @@ class Bundle(Folder):
         """From the log's ids to words."""
         return Remap(self.plan.model.tables[table], self.words(table), self.vocabulary(table))
 
+    def cores(self, table: str) -> tuple[NDArray[np.float32], ...]:
+        """Of the table's tensor train, () without one."""
+        told = self.tables[table]
+        return tuple(self.array(f"tables/{told['number']}.core{k}.npy") for k in range(1, told["cores"] + 1))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Trained trains of another shape than the plan's: what it says of their seconds is not of them."""
+        found = []
+        for name, plan in self.plan.tables.items():
+            if self.tables[name]["form"] == "trained":
+                modes, columns, ranks = shape_of(self.cores(name))
+                if (modes, columns, ranks[1:-1]) != (plan.row_modes, plan.column_modes, plan.ranks):
+                    found.append(f"table {name}: its trained tensor train has row modes {modes}, column modes "
+                                 f"{columns} and ranks {ranks[1:-1]}; the plan's seconds and bytes are those of "
+                                 f"{plan.row_modes}, {plan.column_modes} and {plan.ranks}")
+        return tuple(found)
+
     def images(self, card: int) -> CardImages:
         """Of an EMB card, those of memory and SSD mapped from the folder."""
         tables = []
-        for name, told in self.tables.items():
+        for name in self.tables:
             of_plan = self.plan.tables[name]
             if of_plan.card == card:
                 dim = self.plan.model.tables[name].dim
-                cores = [self.array(f"tables/{told['number']}.core{k}.npy") for k in range(1, told["cores"] + 1)]
                 tables.append(Table(name, dim, self.words(name), Rows(of_plan.dram_rows, dim),
-                                    Rows(of_plan.ssd_rows, dim), tuple(cores)))
+                                    Rows(of_plan.ssd_rows, dim), self.cores(name)))
         return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
                           stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
 
@@ -203,7 +220,10 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 if layer.bias is not None:
                     writer.array(f"{part}.bias.npy", layer.bias)
         writer.finish({"preset": named, "weights": weights.about, "tables": tables})
-    return Bundle(folder)
+    made = Bundle(folder)
+    for note in made.notes:
+        say(f"note: {note}")
+    return made
 
 
 def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> Iterator[str]:
@@ -236,8 +256,12 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],
         if not cores:
             cores, tt_row, form = decompose(_rows(spec, weights, parts[TT]), plan.row_modes, plan.column_modes,
                                             plan.ranks).cores, None, "decomposed"
+        try:
+            there = math.prod(shape_of(cores)[0])
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
         if tt_row is not None:
-            _trained(spec, parts[TT], tt_row[parts[TT]], math.prod(shape_of(cores)[0]))
+            _trained(spec, parts[TT], tt_row[parts[TT]], there)
     placement = numbered(device, order, tt_row)
     table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),
                   tuple(cores))

@@ -10,7 +10,7 @@ from gen.costs import Costs
 from gen.logs import Chunk, of_arrays
 from gen.planner.planning import make as planned
 from gen.profiling import profile as profiled
-from gen.weights import SeededWeights
+from gen.weights import FileWeights, SeededWeights
 from tests import bundles as make
 
 QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
@@ -96,6 +96,17 @@ def test_a_wrong_bit_is_seen(made, log, oracles, card):
     assert done.different == f"card {card}, samples 0 on: request 0: 1 vectors differ, the first is 0"
     assert done.distance is None
     assert summary(done).endswith(f": DIFFERENT from the oracle: {done.different}")
+
+
+def test_a_train_that_the_plan_does_not_reckon_with_is_said(log, tmp_path, monkeypatch):
+    given = make.arrays()
+    given |= {f"core{k}_user/id": np.ones(shape) for k, shape in enumerate(((1, 8, 4, 3), (3, 8, 4, 1)), 1)}
+    np.savez(tmp_path / "w.npz", **given)
+    bundle = write(tmp_path / "b", make.plan(), make.profile(log), FileWeights(tmp_path / "w.npz"))
+    make.Opened(bundle, monkeypatch)
+    done = serve(bundle, log, 40)
+    assert done.different == "" and len(done.notes) == 1
+    assert done.notes[0].startswith("table user/id: its trained tensor train has row modes (8, 8), ")
 
 
 def test_batches_of_a_log_are_its_samples():

@@ -140,6 +140,16 @@ def test_parameters_of_a_file_with_a_trained_train(profile, tmp_path):
     dense = given["table_user/id"][order[20:80]].astype(np.float32).astype(np.float64)
     wanted = np.linalg.norm(dense - tt.dense(cores)[place[order[20:80]]]) / np.linalg.norm(dense)
     np.testing.assert_allclose(made.tables["user/id"]["error"], wanted, rtol=1e-9)
+    assert not made.notes
+    del given["core3_user/id"]
+    given |= {f"core{k}_user/id": np.ones(shape) for k, shape in enumerate(((1, 8, 4, 3), (3, 8, 4, 1)), 1)}
+    np.savez(tmp_path / "other.npz", **given)
+    said = []
+    made = write(tmp_path / "other", make.plan(), profile, FileWeights(tmp_path / "other.npz"), say=said.append)
+    (note,) = made.notes
+    assert said[-1] == f"note: {note}" and note == (
+        "table user/id: its trained tensor train has row modes (8, 8), column modes (4, 4) and ranks (3,); the plan's "
+        "seconds and bytes are those of (4, 4, 4), (2, 2, 4) and (4, 4)")
     np.savez(tmp_path / "w.npz", **given, **{"tt_row_user/id": np.full(300, -1)})
     with pytest.raises(ValueError, match=rf"^table user/id: the plan puts row {order[20]} on the tensor train, "):
         write(tmp_path / "c", make.plan(), profile, FileWeights(tmp_path / "w.npz"))
@@ -222,7 +232,7 @@ def test_rows_of_a_trained_train_that_are_refused(profile, tmp_path, first, seco
     ("ids_user/id", np.zeros(3), "w.npz: ids_user/id must be 1 to 300 whole numbers, .* not float64 of shape .3,"),
     ("ids_user/id", np.array([3, 7, 7]), "w.npz: ids_user/id must be ascending numbers .* at 2 stands 7$"),
     ("ids_user/id", np.array([-1, 7]), "w.npz: ids_user/id must be ascending numbers .* at 0 stands -1$"),
-    ("core1_user/id", np.zeros((1, 2, 2)), "core 1 has 3 axes, a core has 4"),
+    ("core1_user/id", np.zeros((1, 2, 2)), "^table user/id: core 1 has 3 axes, a core has 4"),
     ("core1_user/id", np.zeros((1, 4, 2, 3)), "core 2 begins with rank 4, core 1 ends with rank 3"),
     ("top1_weights", np.zeros((3, 3)), r"w.npz: top1_weights must be numbers of shape \(22, 8\), not float64 of sha"),
 ])
