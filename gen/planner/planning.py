@@ -24,7 +24,8 @@ from gen.recommender import Recommender
 
 __all__ = ["make"]
 
-MEGABYTE = 1e6
+MEGABYTE = 10**6
+PATIENCE = 15.0     # seconds of a search that is worth repeating for each memory
 FULL = 0.99         # of a memory
 
 Say = Callable[[str], None]
@@ -51,27 +52,34 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             f"found in {time.monotonic() - begin:.1f} s")
         return found
 
-    def tried(problem: Problem, what: str) -> Placement | None:
-        """What only explains the plan does not end it."""
+    def tried(problem: Problem, what: str) -> tuple[float, float] | None:
+        """Seconds and bound of what only explains the plan, and does not end it."""
         try:
-            return solved(problem, what)
+            found = solved(problem, what)
         except Infeasible as reason:
             say(f"{what}: {reason}")
             return None
+        return found.seconds, found.bound
 
+    begin = time.monotonic()
     problem = with_levels(whole, levels)
     best = solved(problem, f"{cards} cards, {LEVELS[levels]}")
-    ablation, what_if = {levels: (best.seconds, best.bound)}, {}
+    took = time.monotonic() - begin
+    ablation, what_if, notes = {levels: (best.seconds, best.bound)}, {}, built.notes
     if explain:
         for fewer in range(levels - 1, 0, -1):
             if less := tried(with_levels(whole, fewer), f"{cards} cards, {LEVELS[fewer]}"):
-                ablation[fewer] = less.seconds, less.bound
-        if more := tried(replace(problem, cards=cards + 1), "one card more"):
-            what_if["one card more"] = more.seconds, more.bound
-        for name, price in zip(MEMORIES, best.prices, strict=True):
-            if name != "tt" or levels == 3:
-                what_if[f"1 MB more of {NAMES[name]} on every EMB card"] = (best.seconds - price * MEGABYTE,
-                                                                            best.bound - price * MEGABYTE)
+                ablation[fewer] = less
+        mores = {"one card more": replace(problem, cards=cards + 1)}
+        if took <= PATIENCE:
+            mores |= {f"1 MB more of {NAMES[name]} on every EMB card": _roomier(problem, name)
+                      for name in MEMORIES if name != "tt" or levels == 3}
+        else:
+            notes += (f"what 1 MB more of a memory brings was left out, as this placement took {took:.0f} s to find",)
+        for what, changed in mores.items():
+            if more := tried(changed, what):
+                # Whatever else is found, the plan itself fits there too.
+                what_if[what] = min(more[0], best.seconds), min(more[1], best.seconds)
     tables = [_table(item, choice, costs, model.tables[item.name].dim, rank)
               for item, choice in zip(problem.items, best.tables, strict=True)]
     used = _cards(problem, tables, best, costs.drive_s)
@@ -79,7 +87,12 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         model, costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
         {table.name: table for table in tables}, used, problem.bottom_s, problem.top_s, best.seconds, best.bound,
-        levels, ablation, what_if, built.notes, profile.source)
+        levels, ablation, what_if, notes, profile.source)
+
+
+def _roomier(problem: Problem, name: str) -> Problem:
+    room = f"{name}_bytes"
+    return replace(problem, **{room: getattr(problem, room) + MEGABYTE})
 
 
 def _table(item: Item, choice: TableChoice, costs: Costs, dim: int, rank: int) -> PlanTable:

@@ -108,15 +108,13 @@ class CardChoice:
 @dataclass(frozen=True, eq=False)
 class Placement:
     """A solution. seconds: of a batch, C of eq. 3. bound: no solution is faster; gap = seconds / bound - 1.
-    tables: one an item, in order. emb: one an EMB card. mlp_cards: how many run the MLP core. prices: of card memory,
-    train and SSD, by how many seconds the bound falls for a byte more of it on every EMB card."""
+    tables: one an item, in order. emb: one an EMB card. mlp_cards: how many run the MLP core."""
 
     seconds: float
     bound: float
     tables: tuple[TableChoice, ...]
     emb: tuple[CardChoice, ...]
     mlp_cards: int
-    prices: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @property
     def gap(self) -> float:

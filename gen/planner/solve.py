@@ -7,7 +7,7 @@ Source: SCRec §III.C, eq. 3 to 37
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 
 import numpy as np
@@ -42,14 +42,14 @@ class NotFound(Infeasible):
 
 @dataclass
 class _Count:
-    """What is known of one number of EMB cards. bound: of the embedding's seconds. prices: its
-    fall a second and byte more of one card. best: the least found."""
+    """What is known of one number of EMB cards. bound: of the embedding's seconds. mixture:
+    what the linear program says of it. best: the least found."""
 
     cards: int
     bottom: float
     top: float
+    mixture: Relaxed
     bound: float = 0.0
-    prices: NDArray[np.float64] = field(default_factory=lambda: np.zeros(6))
     best: float = np.inf
     placement: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
 
@@ -94,10 +94,7 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
     emb = loads(problem.items, chosen, best.cards)
     value = best.whole(max(max(card.dram_s, card.tt_s, card.ssd_s) for card in emb))
     bound = min(value, min(each.whole(each.bound) for each in counts) * (1 - SAFE))
-    # Memory brings nothing where the bottom network is what takes the time.
-    prices = best.prices[3:] * best.cards * (best.bound > best.bottom)
-    return Placement(value, bound, chosen, emb, problem.cards - best.cards,
-                     (float(prices[0]), float(prices[1]), float(prices[2])))
+    return Placement(value, bound, chosen, emb, problem.cards - best.cards)
 
 
 def _each_fits(problem: Problem, choices: Choices) -> None:
@@ -127,10 +124,10 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: float,
         if lack > 0.5:
             break
         others = problem.cards - cards
-        each = _Count(cards, problem.bottom_s / max(others, 1), problem.top_s / max(others, 1))
-        found = min((other.whole(other.bound) for other in counts), default=np.inf)
         relaxed = master.seconds(cards, until=until)
-        each.bound, each.prices = max(relaxed.bound, 0.0), relaxed.prices
+        each = _Count(cards, problem.bottom_s / max(others, 1), problem.top_s / max(others, 1), relaxed,
+                      max(relaxed.bound, 0.0))
+        found = min((other.whole(other.bound) for other in counts), default=np.inf)
         if each.whole(each.bound) < found:
             each.bound = max(each.bound, _crowded(cards, master, relaxed.prices, until))
         tell(f"{cards} EMB cards: at least {each.whole(each.bound):.4g} s, of them {each.bound:.4g} s of embedding"
