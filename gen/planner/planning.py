@@ -109,7 +109,7 @@ def _table(item: Item, choice: TableChoice, costs: Costs, dim: int, rank: int) -
         Tier(hot, hot * item.row_bytes + item.bags_bytes, to_dram,
              item.bags_s + to_dram * item.dram_s + float(item.landing[h])),
         Tier(warm, round(charged), to_tt, to_tt * item.tt_s) if shape else Tier(),
-        Tier(cold, int(item.cold_bytes[h]), item.lookups - to_dram - to_tt, reads * item.ssd_s),
+        Tier(cold, int(item.cold_bytes[h]), item.lookups * (item.steps - h) / item.steps, reads * item.ssd_s),
         *((shape.modes, shape.columns, shape.ranks) if shape else ()))
 
 

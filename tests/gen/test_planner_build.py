@@ -298,6 +298,7 @@ def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
     plan = make(model, known, replace(COSTS, dram_bytes=300_000), cards=2, train_share=1, explain=False)
     trains = [table for table in plan.tables.values() if table.tt.rows]
     assert trains and plan.capacity["tt"] == COSTS.tt_bytes
+    assert all(getattr(table, name).accesses >= 0 for table in plan.tables.values() for name in MEMORIES)
     for table in trains:
         share = search.best(table.tt.rows, model.tables[table.name].dim, rank=4, config=COSTS.unit).share
         assert share * COSTS.tt_bytes - 1 <= table.tt.bytes <= 1.3 * share * COSTS.tt_bytes
