@@ -50,5 +50,5 @@ def test_a_word_that_differs_is_found():
         return done
 
     bags.card.core.run = flips
-    with pytest.raises(AssertionError, match="request 1: 1 bags differ, the first is 49"):
+    with pytest.raises(AssertionError, match="request 1: 1 vectors differ, the first is 49"):
         logs.carry(bags, log, 50, 1)

@@ -53,7 +53,7 @@ def test_models_have_the_papers_sizes():
             assert [layer.outputs for _, layer in network.layers()] == [
                 one, two, dim, one, one // 4, 1]
             assert [layer.activation for _, layer in network.layers()] == ["relu"] * 5 + ["sigmoid"]
-    assert set(models()) == {*SIZES, *(f"screc_rm{number}" for number in range(4))}
+    assert set(models()) == {*SIZES, *(f"screc_rm{number}" for number in range(4)), "movielens"}
 
 
 def test_weights_of_a_model_come_from_the_seed():
