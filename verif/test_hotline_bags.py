@@ -304,7 +304,7 @@ async def faults(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", ["tiny", pytest.param("wide", marks=pytest.mark.regress)])
 def test_bags(name, number):
     simulate(BagReader(SHAPES[name]), "verif.test_hotline_bags", name=f"hotline_bags_{name}", tests=7, seed=number,
              env={"HOTRAIL_SHAPE": name})

@@ -451,7 +451,7 @@ async def rows_outside_the_buffer(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ["tiny", pytest.param("wide", marks=pytest.mark.regress)])
 def test_gather(name, number):
     simulate(Gather(CONFIGS[name]), "verif.test_hotline_gather", name=f"hotline_gather_{name}", tests=7, seed=number,
              env={"GATHER": name})

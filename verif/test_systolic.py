@@ -209,7 +209,8 @@ def _simulate(rows, columns, width, aligned, number, lut_products=0):
 
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize(("rows", "columns", "width", "aligned"), [
-    (3, 5, 1, False), (1, 1, 2, True), (5, 1, 2, False), (8, 4, 4, True), (2, 3, 8, True),
+    (3, 5, 1, False), (1, 1, 2, True), (5, 1, 2, False), (2, 3, 8, True),
+    pytest.param(8, 4, 4, True, marks=pytest.mark.regress),
     pytest.param(16, 32, 1, False, marks=pytest.mark.regress),  # the paper's own array
 ])
 def test_systolic(rows, columns, width, aligned, number):

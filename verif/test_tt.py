@@ -375,7 +375,7 @@ def _simulate(name, tests, number, only=None):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", ["tiny", "two_lanes"])
+@pytest.mark.parametrize("name", ["tiny", pytest.param("two_lanes", marks=pytest.mark.regress)])
 def test_tt(name, number):
     _simulate(name, 9, number)
 

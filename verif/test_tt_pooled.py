@@ -399,7 +399,7 @@ def _simulate(name, number):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", ["tiny", "two_lanes"])
+@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), "two_lanes"])
 def test_tt_pooled(name, number):
     _simulate(name, number)
 
