@@ -139,7 +139,7 @@ def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str,
     ctx.invoke(planning.plan, log=named, model=None if log else Path("movielens"), preset="tiny", cards=3, dim=16,
                out=folder / "plan")
     ctx.invoke(serving.compile_plan, plan=folder / "plan", out=folder / "bundle")
-    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, samples=512)
+    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, samples=8192)
     try:
         done = flow.run(options, session.simulator(config, chosen.name), config=config,
                         cache=build_folder() / "data", say=click.echo)
