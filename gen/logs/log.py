@@ -1,5 +1,6 @@
 """A click log that is read in a stream: chunks of samples, each with the ids of every table."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -96,7 +97,7 @@ class Log(Protocol):
 
 
 @dataclass
-class Piece:
+class Piece(ABC):
     """What the pieces of all formats have: a Log that is one part, and can be sent to another process.
 
     bytes: its size as stored; done: how many of them have been read; first: the number of its first sample; unread:
@@ -111,8 +112,9 @@ class Piece:
     done: int = field(default=0, init=False, repr=False)
     problems: Problems = field(default_factory=Problems, init=False, repr=False)
 
+    @abstractmethod
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
-        raise NotImplementedError
+        """All samples in order, about so many at once."""
 
     def parts(self) -> "tuple[Piece, ...]":
         return (self,)
