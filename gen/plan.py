@@ -123,7 +123,7 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        return self.seconds / self.bound - 1 if self.bound else 0.0
+        return self.seconds / self.bound - 1 if self.bound else float("inf") if self.seconds else 0.0
 
     @property
     def samples_per_s(self) -> float:

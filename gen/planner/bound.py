@@ -60,12 +60,12 @@ class Master:
                                            zip((self.tables, self.a, self.h), more, strict=True))
         return len(fresh)
 
-    def overflow(self, cards: int) -> Relaxed:
+    def overflow(self, cards: int, until: float = np.inf) -> Relaxed:
         """The fewest bytes of card memory and SSD that so many cards lack, in `bound`; 0 where they hold all."""
         # A byte of train more may save many: it is no way out.
         slack = np.array([0.0, 0.0, 0.0, 1.0, 1e3, 1.0])
         room = np.append(np.full(3, np.inf), cards * self.choices.cap[3:])
-        return self._solve(np.zeros(6), room, slack, self.unit[SSD], enough=1e-9)
+        return self._solve(np.zeros(6), room, slack, self.unit[SSD], until=until, enough=1e-9)
 
     def seconds(self, cards: int, limit: float = np.inf, until: float = np.inf, enough: float = np.inf) -> Relaxed:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment

@@ -32,7 +32,7 @@ def deal(choices: Choices, cards: int, limit: float, until: float) -> tuple[floa
     def alone(members: frozenset[int]) -> float:
         if members not in known:
             part = choices.part(np.array(sorted(members)))
-            known[members] = Master(part).seconds(1, enough=best).bound
+            known[members] = Master(part).seconds(1, until=until, enough=best).bound
         return known[members]
 
     def place(at: int, hands: list[frozenset[int]], seconds: float) -> bool:

@@ -5,6 +5,7 @@ table j, largest first, lies on one of the first j + 1 cards. It proves what the
 """
 
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ __all__ = ["CELLS", "Exact", "exact", "frontier"]
 
 #: So many binaries are worth a try.
 CELLS = 60_000
+#: Of the bound, what the solver's tolerances may have added to it.
+MARGIN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,22 +39,28 @@ def frontier(choices: Choices, table: int, limit: float = np.inf) -> tuple[NDArr
     a, h, load = a[kept], h[kept], load[kept]
     order = np.argsort(load.sum(axis=1) if not len(load) else (load / np.maximum(load.max(axis=0), 1e-300)).sum(axis=1),
                        kind="stable")
-    best: list[int] = []
+    best, kept = np.zeros_like(order), np.empty_like(load)
+    count = 0
     for k in order:
-        if not any((load[other] <= load[k]).all() for other in best):
-            best.append(int(k))
-    return a[best], h[best]
+        if not (kept[:count] <= load[k]).all(axis=1).any():
+            best[count], kept[count] = k, load[k]
+            count += 1
+    return a[best[:count]], h[best[:count]]
 
 
-def exact(choices: Choices, cards: int, limit: float, seconds: float, floor: float = 0.0) -> Exact | None:
-    """The least time of `cards` EMB cards, of placements of at most `limit` seconds, in about `seconds` of computing.
-    None where the program would be too large. floor: a bound that is known."""
+def exact(choices: Choices, cards: int, limit: float, until: float, floor: float = 0.0) -> Exact | None:
+    """The least time of `cards` EMB cards, of placements of at most `limit` seconds, as far as it is known at the
+    moment `until`. None where the program would be too large, or the moment has come. floor: a bound that is known."""
     from highspy import Highs, HighsModelStatus, HighsVarType
 
     tables = len(choices.cuts)
     if int((choices.cuts * (choices.cuts + 1) // 2).sum()) > CELLS:
         return None
-    splits = [frontier(choices, j, limit) for j in range(tables)]
+    splits = []
+    for j in range(tables):
+        splits.append(frontier(choices, j, limit))
+        if monotonic() > until:
+            return None
     if any(not len(a) for a, _ in splits):
         return Exact(np.inf, None)
     if sum(len(a) for a, _ in splits) * cards > CELLS:
@@ -63,7 +72,9 @@ def exact(choices: Choices, cards: int, limit: float, seconds: float, floor: flo
                      np.maximum(choices.cap[3:], 1.0))
     mip = Highs()
     mip.silent()
-    for name, value in (("threads", 1), ("time_limit", max(seconds, 0.1)), ("mip_rel_gap", 1e-9), ("mip_abs_gap", 0.0)):
+    for name, value in (("threads", 1), ("time_limit", max(until - monotonic(), 0.1)), ("mip_rel_gap", 1e-9),
+                        ("mip_abs_gap", 0.0), ("mip_feasibility_tolerance", 1e-8),
+                        ("primal_feasibility_tolerance", 1e-9), ("dual_feasibility_tolerance", 1e-9)):
         mip.setOptionValue(name, value)
     mip.addCol(1.0, floor / unit[0], np.inf, 0, np.zeros(0, np.int32), np.zeros(0))
     cells = [(m, int(j), k) for place, j in enumerate(order) for m in range(min(place + 1, cards))
@@ -89,7 +100,7 @@ def exact(choices: Choices, cards: int, limit: float, seconds: float, floor: flo
     if mip.getModelStatus() == HighsModelStatus.kInfeasible:
         return Exact(np.inf, None)
     info = mip.getInfo()
-    bound = max(float(info.mip_dual_bound) * unit[0] * (1 - 1e-9), floor)
+    bound = max(float(info.mip_dual_bound) * unit[0] * (1 - MARGIN), floor)
     if not np.isfinite(info.objective_function_value) or info.primal_solution_status != 2:
         return Exact(bound, None)
     chosen = np.nonzero(np.array(mip.getSolution().col_value)[1:] > 0.5)[0]

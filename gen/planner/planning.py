@@ -114,8 +114,9 @@ def _table(item: Item, choice: TableChoice, costs: Costs, dim: int, rank: int) -
 
 
 def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Placement:
-    """The better of two searches, seconds and bound with the wait for the drive."""
-    found = solve(problem, gap=gap, seconds=seconds)
+    """The better of two searches, seconds and bound with the wait for the drive. Both together take about `seconds`."""
+    until = time.monotonic() + seconds
+    found = solve(problem, gap=gap, seconds=seconds / 2 if drive_s else seconds)
     first = _waiting(problem, found, drive_s)
     if first.seconds <= found.seconds * (1 + 1e-9):
         return first
@@ -126,7 +127,7 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     # Of all placements that read the drive, and then of those that do not, where there may be any.
     least, best = max(found.bound, _least(problem, drive_s, must)), first
     try:
-        without = solve(replace(problem, items=items), gap=gap, seconds=seconds)
+        without = solve(replace(problem, items=items), gap=gap, seconds=max(until - time.monotonic(), 1e-3))
         best, none = min(first, _waiting(problem, without, drive_s), key=lambda each: each.seconds), without.bound
     except NotFound:
         none = found.bound

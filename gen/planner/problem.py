@@ -118,4 +118,4 @@ class Placement:
 
     @property
     def gap(self) -> float:
-        return self.seconds / self.bound - 1 if self.bound else 0.0
+        return self.seconds / self.bound - 1 if self.bound else np.inf if self.seconds else 0.0

@@ -6,6 +6,8 @@ changes places with another table. At a standstill the memories and times in exc
 astray, so that the search leaves every local optimum.
 """
 
+from time import monotonic
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from gen.planner.choices import Choices
 
 __all__ = ["search", "spread"]
 
+SLICE = 50      # tables that are tried between two looks at the clock, at least
 HEAVY = 50.0    # weight of an excess at which all begin anew
 
 
@@ -24,12 +27,19 @@ def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -
 
 
 def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64], cards: int,
-           limit: NDArray[np.float64], prices: NDArray[np.float64], *, moves: int, seed: int = 1) -> bool:
+           limit: NDArray[np.float64], prices: NDArray[np.float64], *, moves: int, seed: int = 1,
+           until: float = np.inf) -> bool:
     """Betters a placement in place; whether it ends with every load of a card within `limit`. prices: of seconds and
     bytes beside the excess, so that among equals a split that is cheap for all is taken. moves: tables that are tried
-    at most."""
-    return bool(_search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h, cards,
-                        limit, prices, moves, seed))
+    at most. until: the moment behind which it ends early, after a round at least."""
+    order, heavy, state = np.arange(len(card)), np.ones(6), np.array([seed, 0], np.uint64)
+    while moves > 0:
+        done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h,
+                              cards, limit, prices, min(moves, SLICE), order, heavy, state)
+        if done or monotonic() > until:
+            return bool(done)
+        moves -= tried
+    return False
 
 
 @njit(cache=True)
@@ -64,14 +74,15 @@ def _next(random):
 
 
 @njit(cache=True)
-def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, moves, seed):
-    order, random = np.arange(len(card)), np.uint64(seed)
+def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, moves, order, heavy, state):
+    """(whether it ended within the limits, tables that were tried); order, heavy, state: where it goes on."""
+    random, still = state[0], np.int64(state[1])
     tables = len(card)
     load, loads, part = np.zeros((cards, 6)), np.zeros((tables, 6)), np.zeros(6)
-    heavy, excess, inverse = np.ones(6), np.zeros(cards), 1 / np.maximum(limit, 1e-300)
+    excess, inverse = np.zeros(cards), 1 / np.maximum(limit, 1e-300)
     loss_a, loss_h = np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
     slack = 1 + 1e-12
-    tried, still = 0, 0
+    tried = 0
     while tried < moves:
         # Afresh, so that sums do not drift.
         load[:] = 0
@@ -86,7 +97,7 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
                     excess[m] += load[m, r] * inverse[r] - 1
             worst = max(worst, excess[m])
         if worst == 0.0:
-            return True
+            return True, tried
         gained = 0.0
         for top in range(tables - 1, 0, -1):
             random = _next(random)
@@ -176,4 +187,5 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
                 astray = int((random >> np.uint64(33)) % np.uint64(tables))
                 random = _next(random)
                 card[astray] = int((random >> np.uint64(33)) % np.uint64(cards))
-    return False
+    state[0], state[1] = random, np.uint64(still)
+    return False, tried

@@ -59,7 +59,7 @@ def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit:
         new_a, new_h = start_a.copy(), start_h.copy()
         prices = mixture.prices / max(float(mixture.prices @ limit), 1e-300)
         if search(choices, np.zeros(tables, np.int64), new_a, new_h, 1, within, prices,
-                  moves=MOVES + MOVES_TABLE * tables):
+                  moves=MOVES + MOVES_TABLE * tables, until=until):
             return new_a, new_h
     return a, h
 

@@ -29,6 +29,8 @@ CROWD = 12          # tables of one card: more are so small that the linear prog
 LEANINGS = (1.0, 0.1, 0.01)
 SETTLING = 0.2      # of the time: for the choice among placements that are as fast
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
+WIDE = (2.0, 30.0, 1e3)     # times the tables' seconds shared out, where any placement is sought
+GRACE = 1.0         # seconds past the time in which a first placement is still sought
 TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 
 
@@ -120,13 +122,13 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: float,
     counts: list[_Count] = []
     lack = 0.0
     for cards in range(problem.cards - networks, 0 if networks else problem.cards - 1, -1):
-        lack = master.overflow(cards).bound
+        lack = master.overflow(cards, until).bound
         if lack > 0.5:
             break
         others = problem.cards - cards
         relaxed = master.seconds(cards, until=until)
         each = _Count(cards, problem.bottom_s / max(others, 1), problem.top_s / max(others, 1), relaxed,
-                      max(relaxed.bound, 0.0))
+                      max(relaxed.bound, master.unit[0] / (3 * cards)))     # three memories a card at once
         found = min((other.whole(other.bound) for other in counts), default=np.inf)
         if each.whole(each.bound) < found:
             each.bound = max(each.bound, _crowded(cards, master, relaxed.prices, until))
@@ -151,18 +153,28 @@ def _search_all(counts: list[_Count], choices: Choices, master: Master, gap: flo
             break
         _descend(each, choices, master, gap, until - 0.3 * (until - monotonic()), _best(counts))
         tell(f"{each.cards} EMB cards: {each.whole(each.best):.4g} s found")
+    for each in counts:
+        for wide in WIDE:
+            if np.isinf(_best(counts)) and monotonic() < until + GRACE:
+                _try(each, choices, master, max(_floor(each), master.unit[0] / each.cards) * wide,
+                     max(until, monotonic()) + GRACE / len(counts) / len(WIDE))
     return min(counts, key=lambda each: each.whole(each.best), default=None)
+
+
+def _floor(count: _Count) -> float:
+    return max(count.bound, count.bottom, 1e-30)
 
 
 def _descend(count: _Count, choices: Choices, master: Master, gap: float, until: float, known: float) -> None:
     """Looks for a placement near the bound, ever farther from it until there is one, then nearer again."""
-    floor = max(count.bound, count.bottom, 1e-30)
+    floor = _floor(count)
     wide = max(gap, TIGHTEST)
     low, step = 0.0, 0.5 * wide
-    while step < 1e6 and (monotonic() < until or count.placement is None and step < 1e3):
+    while step < 1e6 and monotonic() < until:
         if count.whole(floor * (1 + low)) >= known:
             return      # no better than another number of cards
-        if _try(count, choices, master, floor * (1 + step), until):
+        # Of the time, so much is left for targets that are farther.
+        if _try(count, choices, master, floor * (1 + step), until - 0.7 * (until - monotonic())):
             break
         low, step = step, 2 * step
     if count.placement is None:
@@ -180,7 +192,8 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     limit = choices.cap.copy()
     limit[:3] = target
     aim = count.bound + 0.5 * (target - count.bound)
-    for mixture in (master.fill(count.cards, aim, until), master.seconds(count.cards, until=until)):
+    for filled in (True, False):
+        mixture = master.fill(count.cards, aim, until) if filled else count.mixture
         if not len(mixture.tables):
             continue
         prices = mixture.prices / max(float(mixture.prices @ limit), 1e-300)
@@ -188,10 +201,10 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
             a, h = _heaviest(mixture, tables)
             card = spread(choices.load(np.arange(tables), a, h), limit, count.cards)
             if search(choices, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * tables),
-                      seed=seed + 1):
+                      seed=seed + 1, until=until):
                 _keep(count, choices, card, a, h)
                 return True
-            if monotonic() > until and count.placement is not None:
+            if monotonic() > until:
                 return False
     return False
 
@@ -233,8 +246,7 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
         tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by all deals of the tables")
     for each in open_():
         limit = _best(counts) - each.top
-        left = until - monotonic()
-        whole = exact(choices, each.cards, limit if np.isfinite(limit) else np.inf, left, each.bound)
+        whole = exact(choices, each.cards, limit if np.isfinite(limit) else np.inf, until, each.bound)
         if whole is None:
             continue
         each.bound = max(each.bound, min(whole.bound, limit))
@@ -262,7 +274,7 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
             own_a, own_h = _heaviest(mixture, len(of))
             done &= search(part, np.zeros(len(of), np.int64), own_a, own_h, 1, limit,
                            mixture.prices / max(float(mixture.prices @ limit), 1e-300),
-                           moves=min(MOVES, MOVES_TABLE * len(of)))
+                           moves=min(MOVES, MOVES_TABLE * len(of)), until=until)
             a[of], h[of] = own_a, own_h
         if done:
             return _keep(count, choices, card, a, h)

@@ -236,7 +236,7 @@ def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, lost, monkeypatch)
         assert 0 < found.bound <= best * (1 + 1e-7) <= found.seconds * (1 + 2e-7)
         assert found.seconds == pytest.approx(seconds(problem, found, drive_s), rel=1e-9)
         if drive_s == 0:
-            assert found.bound == pytest.approx(best, rel=1e-6)
+            assert found.bound == pytest.approx(best, rel=3e-6)
 
 
 def test_a_network_takes_cards_of_its_own(known, model):
