@@ -1,6 +1,6 @@
 import os
 from dataclasses import replace
-from time import monotonic
+from time import process_time
 
 import numpy as np
 import pytest
@@ -104,11 +104,11 @@ def test_the_time_limit_holds(tables, cards):
     """Before the linear program is solved it ends, with a placement that is known to be no better than its bound."""
     problem = many(tables, cards)
     solve(many(5, 2), seconds=0.5)      # compiles the loops
-    start = monotonic()
+    start = process_time()      # not of whatever else the machine does
     placement = solve(problem, seconds=0.01)
-    assert monotonic() - start < 4      # a grace of 1 s on a busy machine
+    assert process_time() - start < 6       # without the limit: minutes
     assert placement.seconds == pytest.approx(seconds(problem, placement), rel=1e-12)
-    well = solve(problem, seconds=10)
+    well = solve(problem, seconds=60)
     assert 0 < placement.bound <= well.seconds <= placement.seconds * (1 + well.gap) and well.gap <= 0.01
 
 
