@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bench.data import path_of
 from bench.framework import LeftOut, Row, at_least, bench, figure
 from bench.hotline_auc import auc
+from gen.profile import Heat
 from gen.trace import movielens, read
 
 SEEDS = 3
@@ -82,6 +83,15 @@ def logs() -> Iterator[tuple[str, Samples]]:
                                 np.asarray(label(trace)).astype(np.float32))
 
 
+def split(counts: NDArray[np.int64], form: Form) -> tuple[int, int]:
+    """How many of a table's hottest rows are dense, and how many of the next are in a train."""
+    rows = len(counts)
+    if form.hot == 1 or rows < SMALL:
+        return rows, 0
+    first, last = (int(count) for count in Heat.of(counts).icdf([form.hot, form.hot + form.warm]))
+    return first, (rows if form.warm == 1 else last) - first
+
+
 def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float, float, int, int]:
     """(accuracy, AUC) on held-out samples, words of the tables, and what the trains' rows would take dense."""
     import torch
@@ -93,22 +103,16 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
     shuffled = np.random.default_rng(seed).permutation(len(samples.label))
     cut = int(len(shuffled) * (1 - HELD_OUT))
     learned, held = shuffled[:cut], shuffled[cut:]
-    hot, warm, core_rate = FORMS[form].hot, FORMS[form].warm, FORMS[form].core_rate
     bags: list[TieredBag] = []
     later: list[Callable[[TieredBag], TieredBag]] = []
     past, saved = [], 0
     for table, rows in enumerate(samples.rows):
         counts = np.bincount(samples.of(table, learned)[0], minlength=rows)
-        ends = np.searchsorted(np.cumsum(np.sort(counts)[::-1]), [hot * counts.sum(), (hot + warm) * counts.sum()])
-        first, last = (min(rows, int(end) + 1) if share > 0 else 0 for end, share in zip(ends, (hot, hot + warm)))
-        if hot == 1 or rows < SMALL:
-            first = last = rows
-        elif warm == 1:
-            last = rows
-        tier = tiers(counts, dram_rows=first, tt_rows=last - first)
+        dense_rows, train_rows = split(counts, FORMS[form])
+        tier = tiers(counts, dram_rows=dense_rows, tt_rows=train_rows)
         in_train = np.flatnonzero(tier == 1)
         saved += len(in_train) * DIM
-        options: dict[str, Any] = {"rank": RANK, "rate": RATE, "rule": "adagrad", "core_rate": core_rate,
+        options: dict[str, Any] = {"rank": RANK, "rate": RATE, "rule": "adagrad", "core_rate": FORMS[form].core_rate,
                                    "core_rule": "adam", "std": 0.0, "seed": 100 * seed + table}
         order = in_train[np.argsort(-counts[in_train], kind="stable")]
         if FORMS[form].later:

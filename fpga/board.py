@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gen import config
-from gen.config import ConfigError, build
+from gen.config import ConfigError
 
 __all__ = ["BOARD_TOP", "EcpBoard", "PACKAGES", "PARTS", "constraints", "wrapper"]
 
@@ -91,11 +91,7 @@ class EcpBoard:
         """A board by its name, or from a path that ends in .toml.
 
         Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
-        if isinstance(board, EcpBoard):
-            return board
-        path, table = config.read("board", board, FOLDER)
-        found: EcpBoard = build(EcpBoard, {"name": path.stem, **table}, f"{path.name}:")
-        found.check()
+        found: EcpBoard = config.described(EcpBoard, "board", board, FOLDER)
         return found
 
     def check(self) -> None:

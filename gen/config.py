@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-__all__ = ["Preset", "ConfigError", "load", "names", "build", "read", "stems"]
+__all__ = ["ConfigError", "Preset", "build", "described", "load", "names", "read", "stems"]
 
 FOLDER = Path(__file__).parent / "presets"
 
@@ -56,6 +56,19 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
         return path, tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
+
+
+def described(made: type[Any], kind: str, name: Any, folder: Path) -> Any:
+    """What a file that `read` finds describes, `check`ed; its name is the file's. What is one already is handed back.
+
+    Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
+    """
+    if isinstance(name, made):
+        return name
+    path, table = read(kind, name, folder)
+    found = build(made, {"name": path.stem, **table}, f"{path.name}:")
+    found.check()
+    return found
 
 
 def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Preset:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gen import config
-from gen.config import ConfigError, build
+from gen.config import ConfigError
 
 __all__ = ["Device"]
 
@@ -136,11 +136,7 @@ class Device:
         """A device by its name, or from a path that ends in .toml.
 
         Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
-        if isinstance(device, Device):
-            return device
-        path, table = config.read("device", device, FOLDER)
-        found: Device = build(Device, {"name": path.stem, **table}, f"{path.name}:")
-        found.check()
+        found: Device = config.described(Device, "device", device, FOLDER)
         return found
 
     def replace(self, table: str | None = None, **values: Any) -> "Device":
