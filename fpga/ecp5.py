@@ -36,9 +36,14 @@ KINDS = {"TRELLIS_COMB": "LUT4 and carry", "TRELLIS_FF": "flip-flops", "DP16KD":
          "EHXPLLL": "PLLs"}
 # UltraRAM is what the shipping part has; here such a memory is block memory like any other.
 NO_ULTRA = 'setattr -set ram_style "block" a:ram_style=ultra'
-STAGES = (("Packing constants", "packing"), ("Creating initial analytic placement", "placing"),
-          ("Running simulated annealing placer", "refining the placement"), ("Routing..", "routing"),
-          ("Setting up routing resources", "routing"))
+STAGES = (("Packing constants", "packing"), ("Running Static placer", "placing"),
+          ("Running simulated annealing placer", "refining the placement"), ("Setting up routing resources", "routing"))
+# A part that is more than half full is routed when its wires are short and what is crowded is negotiated about: the
+# electrostatic placer leaves a third less wire than the default, after which router2 gets to the end. The clock is judged
+# here, with the report at hand.
+EFFORT = ("--placer", "static", "--router", "router2", "--timing-allow-fail")
+# A pass of the router, and how many wires it left to more than one net.
+PASS = re.compile(r" iter=(\d+) wires=\d+ overused=(\d+)")
 
 
 class Ecp5Error(RuntimeError):
@@ -104,7 +109,7 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
     file = out / f"{board.name}.bit"
     mapped, spent = _mapped(texts, top, board, out, say)
     pins = constraints(board)
-    key = hashlib.sha256(json.dumps([mapped.name, pins, asdict(board.part), tools()]).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([mapped.name, pins, asdict(board.part), EFFORT, tools()]).encode()).hexdigest()
     known = _known(out / "layout.json", key, board, file)
     if known is not None:
         say(f"placing and routing: as before, {file}")
@@ -220,10 +225,7 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, mapped: Path, part
     log = _tool("nextpnr-ecp5", "nextpnr_ecp5", [
         f"--{part.device}", "--package", part.package, "--speed", str(part.speed), "--json", mapped.name,
         "--lpf", "board.lpf", "--seed", str(seed), "--report", report.name, "--textcfg", f"routed-{seed}.config",
-        # It negotiates about what is crowded; the default takes hours for a part that is more than half full.
-        "--router", "router2",
-        # The clock is judged here, with the report at hand.
-        "--timing-allow-fail"], out, say=say)
+        *EFFORT], out, say=say)
     told = json.loads(report.read_text())
     fmax = {name.strip("$"): (pair["achieved"], pair["constraint"]) for name, pair in told["fmax"].items()}
     if not fmax:
@@ -263,6 +265,8 @@ def _tool(shown: str, name: str, arguments: list[str], cwd: Path, *,
                 if words in line and what != stage:
                     stage = what
                     say(f"  {what}")
+            if found := PASS.search(line):
+                say(f"  routing, pass {found[1]}: {int(found[2]):,} wires still shared")
     if process.returncode:
         raise Ecp5Error(_reason(shown, kept))
     return "\n".join(kept)
