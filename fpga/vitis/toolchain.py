@@ -117,9 +117,9 @@ def bitstream(made: Package, target: str, platform: str, *, say: Say = print) ->
     return _place(made, target) / final
 
 
-def image(preset: str, core: str) -> Path:
-    """Where `bitstream` leaves the .xclbin for the card, unless the package lies elsewhere."""
-    return build_folder() / preset / "vitis" / f"{core}-hw" / f"hotrail_{core}.xclbin"
+def image(preset: str, core: str, target: str = "hw") -> Path:
+    """Where `bitstream` leaves the .xclbin of a target for the standard shell, unless the package lies elsewhere."""
+    return build_folder() / preset / "vitis" / f"{core}-{target}" / f"hotrail_{core}.xclbin"
 
 
 def _needed(made: Package, names: tuple[str, ...], platform: str = "") -> dict[str, Path]:

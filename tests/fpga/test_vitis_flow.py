@@ -218,6 +218,16 @@ def test_bitstream_for_simulation(tmp_path, tools):
     assert toolchain.bitstream(made, "hw_emu", str(xpfm), say=lambda line: None) == path     # once more, afresh
 
 
+def test_image_is_what_bitstream_made(tmp_path, tools, monkeypatch):
+    """Each target's is found where it was left."""
+    monkeypatch.setattr(toolchain, "build_folder", lambda: tmp_path)
+    made, said = make(tmp_path), []
+    for target in toolchain.TARGETS:
+        path = toolchain.bitstream(made, target, "xilinx_u2_gen3x4_xdma_gc_2_202110_1", say=said.append)
+        assert path == toolchain.image("tiny", CORE, target) and path.is_file()
+    assert toolchain.image("tiny", CORE) == toolchain.image("tiny", CORE, target="hw") != path
+
+
 def test_bitstream_in_a_relative_folder(tmp_path, tools, monkeypatch):
     """The tools work in folders of their own: what they are given must be absolute."""
     monkeypatch.chdir(tmp_path)
