@@ -42,8 +42,10 @@ STAGES = (("Packing constants", "packing"), ("Running Static placer", "placing")
 # electrostatic placer leaves a third less wire than the default, after which router2 gets to the end. The clock is judged
 # here, with the report at hand.
 EFFORT = ("--placer", "static", "--router", "router2", "--timing-allow-fail")
-# A pass of the router, and how many wires it left to more than one net.
-PASS = re.compile(r" iter=(\d+) wires=\d+ overused=(\d+)")
+# How far the placer and the router are; told every few seconds.
+PROGRESS = ((re.compile(r"overlap: COMB=([\d.]+)%"), "    {}% of the LUTs still overlap"),
+            (re.compile(r" iter=(\d+) wires=\d+ overused=(\d+)"), "    pass {}: wires that nets still share: {}"))
+PROGRESS_S = 10
 
 
 class Ecp5Error(RuntimeError):
@@ -253,7 +255,7 @@ def _tool(shown: str, name: str, arguments: list[str], cwd: Path, *,
     code = (f"import resource, sys\nfrom {TOOLS} import run_{name}\ncode = run_{name}(sys.argv[1:])\n"
             "print('peak memory', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 'KB')\nsys.exit(code)")
     kept: list[str] = []
-    stage = ""
+    stage, told = "", time.monotonic()
     with subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=cwd, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, errors="replace") as process, \
             open(cwd / f"{shown}.log", "w", buffering=1) as log:
@@ -265,8 +267,11 @@ def _tool(shown: str, name: str, arguments: list[str], cwd: Path, *,
                 if words in line and what != stage:
                     stage = what
                     say(f"  {what}")
-            if found := PASS.search(line):
-                say(f"  routing, pass {found[1]}: {int(found[2]):,} wires still shared")
+            for pattern, words in PROGRESS:
+                found = pattern.search(line)
+                if found and time.monotonic() - told > PROGRESS_S:
+                    told = time.monotonic()
+                    say(words.format(*found.groups()))
     if process.returncode:
         raise Ecp5Error(_reason(shown, kept))
     return "\n".join(kept)
@@ -304,7 +309,7 @@ def tools() -> str:
 
 def folder(board: EcpBoard, core: str | None, preset: str) -> Path:
     """Where a board's files go."""
-    return build_folder() / "ecp5" / f"{board.name}-{core or 'none'}-{preset}"
+    return build_folder() / "ecp5" / (f"{board.name}-{core}-{preset}" if core else f"{board.name}-none")
 
 
 def lines(layout: Layout) -> Iterator[str]:
@@ -320,9 +325,9 @@ def lines(layout: Layout) -> Iterator[str]:
                           if kind in count)
         if shown:
             yield f"  {name:13s} {shown}"
-    for name, (reached, wanted) in layout.fmax.items():
+    for reached, wanted in layout.fmax.values():
         verdict = "met" if reached >= wanted else "MISSED"
-        yield f"  {'clock':13s} {name}: {reached:.2f} MHz, wanted {wanted:g}: {verdict}"
+        yield f"  {'clock':13s} {reached:.2f} MHz, wanted {wanted:g}: {verdict}"
     mapping, placing = layout.seconds
     yield (f"  seed {layout.seed}; mapping {mapping / 60:.1f} min, placing and routing {placing / 60:.1f} min, "
            f"{layout.peak_bytes / 2**30:.2f} GB")

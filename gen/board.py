@@ -21,7 +21,7 @@ def board(core: str | None, preset: str | None, **settings: int) -> Any:
         return Board(None, settled)
     if core not in CORES or not CORES[core].is_kernel:
         kernels = ", ".join(name for name, known in CORES.items() if known.is_kernel)
-        raise ValueError(f"core = {core!r}: must be one of {kernels}")
+        raise ValueError(f"core = {core!r}: must be one of {kernels}, or none")
     chosen = config.load(preset or "tiny")
     if core not in chosen.cores:
         raise ValueError(f"the preset {chosen.name} has no [{core}]; it has {', '.join(chosen.cores)}")

@@ -48,10 +48,10 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
     """
     path = Path(name) if str(name).endswith(".toml") else folder / f"{name}.toml"
     if not path.is_file():
-        raise ConfigError(
-            f"there is no {kind} {str(name)!r}; there are {', '.join(stems(folder))}, "
-            f"or give the path of a .toml file"
-        )
+        if path.parent != folder:
+            raise ConfigError(f"there is no file {path} with a {kind}")
+        raise ConfigError(f"there is no {kind} {str(name)!r}; there are {', '.join(stems(folder))}, "
+                          "or give the path of a .toml file")
     try:
         return path, tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -20,14 +20,22 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="hotrail")
 def main() -> None:
-    """Hardware for recommendation models: from a preset to verified Verilog."""
+    """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
+
+    A log of yours: profile, plan, compile, run; hotline for training. The hardware: verilog, lint, synth. A real card:
+    package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names sizes of the cores: tiny to simulate,
+    smartssd for the card.
+    """
 
 
 @main.command()
 @click.argument("preset", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build].")
 def verilog(preset: tuple[str, ...], out: Path | None) -> None:
-    """Writes the Verilog and metadata of PRESET (a name or a .toml file; default: all that come with it)."""
+    """Writes the Verilog of PRESET's cores.
+
+    With its metadata. PRESET is a name or a .toml file; default: all that come with hotrail.
+    """
     from gen.cores import CORES
     from gen.verilog import emit
 
@@ -45,7 +53,10 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
 @main.command()
 @click.argument("preset", nargs=-1)
 def lint(preset: tuple[str, ...]) -> None:
-    """Checks the Verilog of PRESET with Verilator, Yosys and Icarus; only waived warnings may remain."""
+    """Checks the Verilog of PRESET with three tools.
+
+    Verilator, Yosys and Icarus; only waived warnings may remain.
+    """
     from fpga import lint as checks
 
     accepted = checks.waivers()
@@ -72,7 +83,10 @@ def lint(preset: tuple[str, ...]) -> None:
 @click.argument("preset")
 @click.argument("core", required=False)
 def synth(preset: str, core: str | None) -> None:
-    """Area and logic depth of the cores of PRESET, by Yosys; exits 1 when a path is deeper than the rule."""
+    """Area and logic depth of PRESET's cores, by Yosys.
+
+    Exits 1 when a path is deeper than the rule.
+    """
     from fpga import synth as flow
     from gen.cores import CORES
     from gen.verilog import convert
@@ -93,7 +107,10 @@ def synth(preset: str, core: str | None) -> None:
 @click.argument("only", nargs=-1)
 @click.option("--list", "listing", is_flag=True, help="Only names the benches.")
 def bench(only: tuple[str, ...], listing: bool) -> None:
-    """Measures every figure that is promised, prints it beside its target and writes build/bench.json."""
+    """Measures every figure beside its target.
+
+    Prints them and writes build/bench.json. ONLY: names of benches; default: all.
+    """
     from bench import framework
     from hotrail import figures
 
@@ -124,8 +141,11 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 @click.pass_context
 def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str, lookups: int, columns: int, rank: int,
          preset: str) -> None:
-    """A log through plan, bundle and simulated cards; then a table of it learned, and looked up through the RTL of the
-    tensor-train unit. Every bit is compared; build/demo/index.html and build/demo/plan/index.html."""
+    """A real log through plan, cards and TT unit.
+
+    First through plan, bundle and simulated cards; then a table of it is learned, and looked up through the RTL of the
+    tensor-train unit. Every bit is compared; build/demo/index.html and build/demo/plan/index.html.
+    """
     from bench import session
     from gen import demo as flow
     from hotrail import report
@@ -162,7 +182,10 @@ def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str,
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
 def hotline(log: Path | None, label: str | None, learn: float, samples: int, batch: int | None, columns: int,
             gpu_cycles: int, preset: str, out: Path | None) -> None:
-    """Deals LOG (.npz, .csv, .tsv or .inter; default: MovieLens-100K) to a GPU beside the simulated card."""
+    """Deals LOG to a GPU beside the simulated card.
+
+    LOG is .npz, .csv, .tsv or .inter; default: MovieLens-100K.
+    """
     from fpga import dealing as flow
     from fpga.card import CardError
     from fpga.runs import RunError
@@ -184,7 +207,10 @@ def hotline(log: Path | None, label: str | None, learn: float, samples: int, bat
 @main.command()
 @click.option("--sysfs", type=click.Path(path_type=Path), default=Path("/sys"), hidden=True)
 def cards(sysfs: Path) -> None:
-    """Lists the cards in this machine, each with the NVMe drive on its board; exits 1 when there is none."""
+    """Lists the cards in this machine.
+
+    Each with the NVMe drive on its board; exits 1 when there is none.
+    """
     from fpga.card import discover
     from hotrail import cards as report
 
@@ -195,17 +221,22 @@ def cards(sysfs: Path) -> None:
 
 @main.command()
 @click.argument("core", default="emb")
-@click.option("--preset", default="tiny", show_default=True, help="The preset whose core it is.")
+@click.option("--preset", help="The preset whose core it is [tiny].")
 @click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
               help="Placements to try until one meets the clock.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the files [build/ecp5/...].")
-def ecp5(core: str, preset: str, board: str, seeds: int, out: Path | None) -> None:
-    """Bitstream of CORE (or `none`) on a board with an ECP5, by open tools alone; takes long."""
+def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None) -> None:
+    """CORE on a board with an ECP5, by open tools.
+
+    A bitstream by Yosys and nextpnr alone; CORE is emb, mlp, hotline, or none for the board by itself. Takes long.
+    """
     from fpga import ecp5 as flow
     from fpga.board import EcpBoard
+    if core == "none" and preset is not None:
+        raise click.BadParameter("a board without a core has none", param_hint="'--preset'")
     try:
-        layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset, out=out,
+        layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset or "tiny", out=out,
                            seeds=seeds, say=click.echo)
     except (ValueError, OSError, flow.Ecp5Error) as error:
         raise click.ClickException(str(error)) from None
@@ -216,4 +247,4 @@ for command in (*packaging.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sha
     main.add_command(command)
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="hotrail")

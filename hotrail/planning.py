@@ -43,8 +43,9 @@ FORMAT = click.option("--format", "kind", help="The log's format [what ending an
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, train_share: float | None, dim: int, batch: int | None,
          sample: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
-    """Which rows of LOG's tables lie where, on how many cards, and what binds: explained, with a proven gap.
+    """Plans which rows of LOG lie where, on how many cards.
 
+    Near the best, with a proven gap, and explained: what each card waits for, what binds, what more would bring.
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """
@@ -80,8 +81,9 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
               help="Folder for profile.npz and the pictures [build/profile].")
 def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, together: bool, dim: int,
             rank: int, workers: int, scheduler: str | None, out: Path | None) -> None:
-    """How hot the rows of LOG's tables are, how many a sample looks up, how far tensor trains compress them.
+    """Counts how hot the rows of LOG are.
 
+    And how many a sample looks up, how far tensor trains compress the tables, what comes together.
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """

@@ -18,7 +18,10 @@ __all__ = ["COMMANDS"]
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the bundle.")
 def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | None, preset: str | None,
                  out: Path) -> None:
-    """Makes a bundle of PLAN (a folder of `hotrail plan`, or its plan.json): all that its cards need."""
+    """Makes a bundle of PLAN: all that its cards need.
+
+    PLAN is a folder of `hotrail plan`, or its plan.json.
+    """
     from gen import bundle as flow
     from gen.weights import FileWeights, SeededWeights
 
@@ -43,7 +46,10 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.option("--memory", type=click.Choice(("ddr4", "ideal")), default="ddr4", show_default=True,
               help="Card memory with the device's timing, or with a fixed latency.")
 def run(bundle: Path, log: str, samples: int, batch: int | None, weights: Path | None, memory: str) -> None:
-    """Runs LOG on the simulated cards of BUNDLE; every word is held against the oracle, every card against the plan."""
+    """Runs LOG on the simulated cards of BUNDLE.
+
+    Every word is held against the oracle, every card against the plan.
+    """
     from fpga import serving as flow
     from fpga.card import CardError
     from gen.bundle import Bundle

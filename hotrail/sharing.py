@@ -30,8 +30,9 @@ HEAD = ("memory", "rows cached", "of those asked for", "batch", "words a sample"
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for scars.png [build/scars].")
 def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhead: int, smallest: int,
           largest: int | None, sample: float, out: Path | None) -> None:
-    """How a training device's memory is best shared out between batch and cached rows, by SCARS' formulas.
+    """Shares a GPU's memory out to batch and cached rows.
 
+    The best split of a training device's memory by SCARS' formulas, proven.
     LOG is a click log (npz, Criteo, Avazu, Parquet, text), a saved profile, a calibration, mels2021 or mels2022.
     """
     from gen.profiling import flow

@@ -179,7 +179,9 @@ def test_a_button_that_is_low_when_pressed(tmp_path):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--board", "nope"], "there is no board 'nope'; there are ulx3s_85f"),
-    (["tt"], "core = 'tt': must be one of emb, mlp, hotline"),
+    (["--board", "nope.toml"], "there is no file nope.toml with a board"),
+    (["tt"], "core = 'tt': must be one of emb, mlp, hotline, or none"),
+    (["none", "--preset", "tiny"], "a board without a core has none"),
     (["emb", "--preset", "screc"], "the preset screc has no [emb]"),
     (["none", "--out", "/dev/null"], "/dev/null"),
     (["none", "--seeds", "0"], "0 is not in the range x>=1"),

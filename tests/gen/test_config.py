@@ -107,6 +107,8 @@ def test_unknown_name():
         config.load("tinny")
     assert str(error.value) == (
         f"there is no preset 'tinny'; there are {', '.join(config.names())}, or give the path of a .toml file")
+    with pytest.raises(config.ConfigError, match=r"^there is no file presets/mine\.toml with a preset$"):
+        config.load("presets/mine.toml")
 
 
 def test_shipped_presets():
