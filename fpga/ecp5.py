@@ -39,8 +39,8 @@ NO_ULTRA = 'setattr -set ram_style "block" a:ram_style=ultra'
 STAGES = (("Packing constants", "packing"), ("Running Static placer", "placing"),
           ("Running simulated annealing placer", "refining the placement"), ("Setting up routing resources", "routing"))
 # What a part that is more than half full runs out of is wires. Inputs of LUTs that are joined to wider ones go to each
-# of them: without such there are 8 % fewer pins, and not one LUT more. The electrostatic placer leaves a third less wire
-# than the default, and router2 negotiates about what is crowded.
+# of them: without such there are 8 % fewer pins, and not one LUT more. The electrostatic placer leaves a third less
+# wire than the default, and router2 negotiates about what is crowded.
 LUTS = "-nowidelut"
 # The clock is judged here, with the report at hand.
 EFFORT = ("--placer", "static", "--router", "router2", "--timing-allow-fail")
