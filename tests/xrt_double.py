@@ -15,8 +15,8 @@ from tests.sysfs import Sysfs
 from tests.xrt_noop import PLATFORM, metadata
 
 BASE, PAGE, BEAT = 0x40_0000_0000, 4096, 16
-STATUS = 2
-RUNNING, COMPLETED = 3, 4
+IDLE, DRAINING = 0, 2       # of the status register
+RUNNING, COMPLETED, TIMEOUT = 3, 4, 8
 
 
 class Xrt:
@@ -24,16 +24,19 @@ class Xrt:
 
     fails: what calls that fail answer, by name, or an OSError: -1, with its number in errno; p2p: whether there are
     such buffers; obeys: whether the core ends by its abort register; ends: the state in which a run ends, None: it does
-    not; core: what it does before, in a thread, with this object. `calls` lists the names, `synced` (direction,
-    address, size, offset). The card's memory begins as it was found: no zeros.
+    not; core: what it does before, in a thread, with this object. A core stands after COMPLETED; after any other state
+    it goes on. is_old: as XRT 2.11, whose xrtRunWaitFor knows no limit, and which starts nothing again that was not
+    waited for. `calls` lists the names, `synced` (direction, address, size, offset). The card's memory begins as it was
+    found: no zeros.
     """
 
-    def __init__(self, *, fails=(), p2p=True, obeys=True, ends=None, core=None, room=1 << 32):
+    def __init__(self, *, fails=(), p2p=True, obeys=True, ends=None, core=None, room=1 << 32, is_old=False):
         self.fails, self.p2p, self.obeys, self.ends, self.core, self.room = dict(fails), p2p, obeys, ends, core, room
         self.calls, self.buffers, self.arguments, self.synced = [], {}, {}, []
         self.memory = np.frombuffer(mmap.mmap(-1, 1 << 20), np.uint8)
         self.memory[:] = 0xEE
-        self.state, self.over, self.last = 1, threading.Event(), 100
+        self.state, self.over, self.last, self.is_old = 1, threading.Event(), 100, is_old
+        self.status, self.may_start = IDLE, True
         for name in dir(type(self)):
             if name.startswith("xrt"):
                 setattr(self, name, self._call(name, getattr(self, name)))
@@ -83,15 +86,17 @@ class Xrt:
         assert offset == EMB.status
         if len(self.taken) != 1:
             return -errno.EINVAL
-        into._obj.value = STATUS
+        into._obj.value = self.status
         return 0
 
     def xrtKernelWriteRegister(self, kernel, offset, value):
         assert offset == EMB.abort and value == 1
         if len(self.taken) != 1:    # XRT would not know whose
             return -errno.EINVAL
-        if self.obeys:
+        if self.obeys and self.state == RUNNING:
             self.end(COMPLETED)
+        elif self.obeys:
+            self.status = IDLE
         return 0
 
     def xrtBOAlloc(self, device, size, flags, group):
@@ -141,7 +146,9 @@ class Xrt:
         return 0
 
     def xrtRunStart(self, run):
-        self.state = RUNNING
+        if not self.may_start:
+            return -1
+        self.state, self.status, self.may_start = RUNNING, DRAINING, not self.is_old
         self.over.clear()
 
         def work():
@@ -153,11 +160,14 @@ class Xrt:
         return 0
 
     def end(self, state):
+        self.status = IDLE if state == COMPLETED else self.status
         self.state = state
         self.over.set()
 
     def xrtRunWaitFor(self, run, milliseconds):
-        self.over.wait(milliseconds / 1000)
+        if not self.over.wait(5 if self.is_old else milliseconds / 1000):
+            return TIMEOUT      # of the call, not of the run
+        self.may_start = True
         return self.state
 
     def xrtRunState(self, run):

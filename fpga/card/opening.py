@@ -40,9 +40,10 @@ def open(
                 for the device's timing (default), "ideal" for a fixed latency and every bandwidth; process: the card
                 lives in a process of its own, so that several work at the same time; opt: of the C++ compiler,
                 default: "-O2"; "-O0" is built in half of the time and runs slower
-                xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin; index:
-                the card's number in `hotrail cards`, default: 0; bdf: its PCIe address instead; instance: of the
-                kernel, where the xclbin has several, default: the first
+                xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin, with
+                XCL_EMULATION_MODE=hw_emu that in <core>-hw_emu; index: the card's number in `hotrail cards`, default:
+                0; bdf: its PCIe address instead; instance: of the kernel, where the xclbin has several, default: the
+                first
     Raises      CardError: the sentence, also for an option of the other kind; ConfigError: device or preset;
                 RuntimeError: the model cannot be built
     """
@@ -94,6 +95,7 @@ def _settings(core: str, preset: Any) -> tuple[Any, str]:
 
 def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, device: Device, process: bool,
               **which: Any) -> Card:
+    from fpga.card import libxrt
     from fpga.card.xrt import XrtCard
     from fpga.vitis.toolchain import image
 
@@ -104,8 +106,10 @@ def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, 
     if xclbin is None:
         if not preset:
             raise CardError("the xclbin must be named where the preset is a configuration")
-        xclbin = image(preset, core)
+        target = "hw_emu" if libxrt.emulation() == "hw_emu" else "hw"
+        xclbin = image(preset, core, target)
         if not xclbin.is_file():
-            raise CardError(f"there is no {xclbin}: link it (`make bitstream`), or name another with xclbin=")
+            raise CardError(f"there is no {xclbin}: link it (`make bitstream PRESET={preset} CORE={core} "
+                            f"TARGET={target}`), or name another with xclbin=")
     return XrtCard(xclbin, core, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,
                    queue_depth=device.ssd.queue_depth, **which)

@@ -10,9 +10,9 @@ import atexit
 import ctypes
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -25,8 +25,11 @@ from gen.headers import KERNELS
 
 __all__ = ["XrtCard"]
 
-SLICE_S = 0.2           # of a wait, between looks at the feed and at the user's Ctrl-C
+# Looks at a run: without a pause at first, as it may take microseconds, then ever rarer.
+SPIN_S, PAUSE, PAUSE_MOST_S = 1e-3, 1 / 16, 5e-3    # pauses are this part of the time that has passed
 PATIENCE_S = 1.0        # that a core may take to obey its abort register
+# Of an emulated core, by the host's clock: what a simulator may do, so that usual limits of cycles are hours or days.
+EMULATED_HZ, EMULATED_PATIENCE_S = 1e3, 60.0
 
 
 class XrtCard(Card):
@@ -38,7 +41,8 @@ class XrtCard(Card):
     library: for tests.
 
     What is different from a simulated card:
-    - `wait` and `step` count cycles by the host's clock; the exact number is the result block's.
+    - `wait` and `step` count cycles by the host's clock, of an emulated core a thousand a second; the exact number is
+      the result block's.
     - Buffers begin with zeros. An ordinary one costs as much memory of the host as of the card: so does XRT it.
     - A pointer's argument must be a Buffer. `reset` can only ask the core to abort.
     - `counters` has `cycles`, `ssd.pages`, `ssd.bytes`, `ssd.credit_waits` (looks, not cycles) and `violations`, which
@@ -49,6 +53,7 @@ class XrtCard(Card):
                  kernel_mhz: float = 300.0, beat_bytes: int | None = None, queue_depth: int = 64,
                  sysfs: str | Path = discover.SYSFS, library: Any = None):
         self._kernel, self._depth = KERNELS[core], queue_depth
+        assert self._kernel.abort is not None and self._kernel.status is not None, core
         self._buffers: BufferObjects | None = None
         self._device: Any = None
         self._core: Any = None
@@ -68,6 +73,8 @@ class XrtCard(Card):
         self._xrt = libxrt.load() if library is None else libxrt.Xrt(library)
         self._where = f"device {index}"
         self.clock_mhz = float(found.clock_mhz or kernel_mhz)
+        self._hz, self._patience_s = ((EMULATED_HZ, EMULATED_PATIENCE_S) if libxrt.emulates_core() else
+                                      (self.clock_mhz * 1e6, PATIENCE_S))
         self.beat_bytes = {name: bits // 8 for name, bits in about.ports.items() if name.startswith("m")}
         self.clear()
         atexit.register(self.close)     # XRT's own end does not come behind open handles unharmed
@@ -152,12 +159,31 @@ class XrtCard(Card):
         self._device = self._core = self._run = self._buffers = None
 
     def _end(self) -> bool:
-        """Asks the core to abort, if it runs; whether it has ended."""
+        """Asks the core to abort, if it runs; whether it stands."""
         self._stop_feed()
         if self._running:
-            self._xrt.xrtKernelWriteRegister(self._core, self._kernel.abort or 0, 1)
-            self._running = self._xrt.xrtRunWaitFor(self._run, int(1000 * PATIENCE_S)) != libxrt.COMPLETED
+            self._xrt.xrtKernelWriteRegister(self._core, self._kernel.abort, 1)
+            if _poll(self._stands, time.monotonic() + self._patience_s):
+                self._finish()
         return not self._running
+
+    def _stands(self) -> bool:
+        """Whether the core writes no more. XRT does not know it of a run that it has given up; the core does."""
+        state = self._xrt.xrtRunState(self._run)
+        if state in libxrt.FAILED:
+            return self._status() == self._kernel.states.index("idle")
+        return state == libxrt.COMPLETED
+
+    def _status(self) -> int | None:
+        """What the core's status register holds; None: it cannot be read"""
+        state = ctypes.c_uint32()
+        code = self._xrt.xrtKernelReadRegister(self._core, self._kernel.status, ctypes.byref(state))
+        return None if code else state.value
+
+    def _finish(self) -> None:
+        """The core stands. XRT 2.11 starts a run again only when it was waited for, which takes no time any more."""
+        self._xrt.xrtRunWaitFor(self._run, 1)
+        self._running = False
 
     def _opened(self) -> BufferObjects:
         if self._device is None or self._buffers is None:
@@ -231,59 +257,51 @@ class XrtCard(Card):
         self._counted["ssd.credit_waits"] += feed.credit_waits
         return feed.error
 
-    def _is_done(self, seconds: float) -> bool:
-        """Whether the core has ended within this time."""
-        # XRT waits whole milliseconds.
-        if seconds >= 0.002:
-            state = self._xrt.xrtRunWaitFor(self._run, int(1000 * seconds))
-        else:
-            time.sleep(max(0.0, seconds))
-            state = self._xrt.xrtRunState(self._run)
+    @property
+    def _feed_error(self) -> CardError | None:
+        return None if self._feed is None else self._feed.error
+
+    def _is_done(self) -> bool:
+        """Whether the core has ended: a look at memory of the host. Raises CardError: XRT has given the run up"""
+        state = self._xrt.xrtRunState(self._run)
         if state in libxrt.FAILED:
-            self._running = False
-            self._stop_feed()
-            raise CardError(f"XRT ended the run on {self._where} in state {libxrt.FAILED[state]}")
+            self._give_up(CardError(f"XRT ended the run on {self._where} in state {libxrt.FAILED[state]}"))
         return state == libxrt.COMPLETED
+
+    def _give_up(self, error: CardError) -> NoReturn:
+        """Tells the core to stop. Raises CardError: why"""
+        if not self._end():
+            raise CardError(f"{error}; and the core does not obey its abort register")
+        raise error
 
     def step(self, cycles: int) -> bool:
         self._opened()
-        end = time.monotonic() + cycles / self._hz
-        while True:
-            left = end - time.monotonic()
-            if not self._running:
-                time.sleep(max(0.0, left))
-                return False
-            if self._is_done(min(left, SLICE_S)):
-                return True
-            if left <= 0:
-                return False
+        return _poll(lambda: self._running and self._is_done(), time.monotonic() + cycles / self._hz)
 
     def wait(self, timeout_cycles: int = 10_000_000) -> int:
         self._opened()
         if not self._running:
             raise CardError("nothing is running")
-        limit = self._began + timeout_cycles / self._hz
-        while not self._is_done(min(SLICE_S, limit - time.monotonic())):
-            if self._feed is not None and self._feed.error is not None:
-                error = self._feed.error
-                if not self._end():
-                    raise CardError(f"{error}; and the core does not obey its abort register")
-                raise error
-            if time.monotonic() >= limit:
-                self._hang()
-        self._running = False
-        cycles = int((time.monotonic() - self._began) * self._hz)
+        if not _poll(lambda: self._is_done() or self._feed_error is not None, self._began + timeout_cycles / self._hz):
+            self._hang()
+        if (error := self._feed_error) is not None and not self._is_done():
+            self._give_up(error)
+        self._finish()
+        cycles = self._cycles()
         self._counted["cycles"] += cycles
         if failed := self._stop_feed():
             raise failed
         return cycles
 
-    def _hang(self) -> None:
-        cycles, state = int((time.monotonic() - self._began) * self._hz), ctypes.c_uint32()
-        if self._xrt.xrtKernelReadRegister(self._core, self._kernel.status, ctypes.byref(state)):
-            raise CardHang(f"the core was not done after {cycles} cycles, and its status register cannot be read")
-        raise CardHang(f"the core was not done after {cycles} cycles, its status register is 0x{state.value:x}",
-                       state.value)
+    def _cycles(self) -> int:
+        """Since the run began."""
+        return int((time.monotonic() - self._began) * self._hz)
+
+    def _hang(self) -> NoReturn:
+        text, state = f"the core was not done after {self._cycles()} cycles", self._status()
+        if state is None:
+            raise CardHang(f"{text}, and its status register cannot be read")
+        raise CardHang(f"{text}, its status register is 0x{state:x}", state)
 
     def abort(self) -> None:
         self._opened()
@@ -334,8 +352,11 @@ class XrtCard(Card):
         if not isinstance(stream.data, str | Path):
             return ArraySource(stream.data)
         # Reads past the page cache land at 4 KB addresses alone, which a window has; emulated ones may not.
-        ring = next((objects.known(buffer).view for buffer in objects.buffers if buffer == stream.ring), None)
-        return FileSource(stream.data, direct=ring is not None and ring.ctypes.data % PAGE == 0)
+        direct = objects.known(stream.ring).view.ctypes.data % PAGE == 0
+        if not direct:
+            warnings.warn(f"buffer {stream.ring.name!r} does not begin at a page of the host's, so the pages of "
+                          f"{stream.data} go through the host's memory", RuntimeWarning, stacklevel=3)
+        return FileSource(stream.data, direct)
 
     def _drop_source(self) -> None:
         if self._source is not None:
@@ -362,9 +383,17 @@ class XrtCard(Card):
     def cycles_per_s(self) -> float:
         return 0.0
 
-    @property
-    def _hz(self) -> float:
-        return self.clock_mhz * 1e6
+
+def _poll(is_so: Callable[[], bool], until: float) -> bool:
+    """Whether it becomes so before the clock (time.monotonic) is there."""
+    began = time.monotonic()
+    while not is_so():
+        now = time.monotonic()
+        if now >= until:
+            return False
+        if now - began > SPIN_S:
+            time.sleep(min((now - began) * PAUSE, PAUSE_MOST_S, until - now))
+    return True
 
 
 def _word(item: BufferObject, offset: int) -> memoryview:

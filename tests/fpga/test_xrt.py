@@ -306,15 +306,34 @@ def test_the_example_host_on_the_noop_shim(tmp_path, sources, image):
     assert run(written(tmp_path, "mlp"))[0] == 1
 
 
-@pytest.mark.parametrize("waits, sentence", [
+@pytest.mark.parametrize("states, sentence", [
     ("34", "the core was not done after a second, and was told to stop\n"),
-    ("33", "the core was not done after a second and does not obey its abort register: reset the card\n")])
-def test_the_example_host_stops_a_core_that_hangs(tmp_path, double, waits, sentence):
+    ("33", "the core was not done after a second, and the core may still be at work: reset the card\n"),
+    ("74", "the core was not done after a second, and was told to stop\n"),
+    ("66", "XRT has given the run up, and the core may still be at work: reset the card\n"),
+    ("88", "XRT has given the run up, and the core may still be at work: reset the card\n")])
+def test_the_example_host_stops_a_core_that_hangs(tmp_path, double, states, sentence):
+    """States before and after the abort register is written. What XRT has given up may go on."""
     (tmp_path / "done").touch()
-    done = subprocess.run([str(double), "an.xclbin"], env={"HOTRAIL_DOUBLE": str(tmp_path), "HOTRAIL_WAITS": waits},
+    done = subprocess.run([str(double), "an.xclbin"], env={"HOTRAIL_DOUBLE": str(tmp_path), "HOTRAIL_STATES": states},
                           text=True, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
     assert (tmp_path / "register.txt").read_text() == f"{KERNELS['emb'].abort} 1"
+
+
+def test_the_example_host_keeps_its_buffers_where_it_cannot_abort(tmp_path, double):
+    (tmp_path / "done").touch()
+    given = {"HOTRAIL_DOUBLE": str(tmp_path), "HOTRAIL_STATES": "66", "HOTRAIL_REFUSES": "1"}
+    done = subprocess.run([str(double), "an.xclbin"], env=given, text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (1, "XRT has given the run up (no register), and the core may still be at "
+                                                 "work: reset the card\n")
+
+
+def test_the_example_host_waits_for_an_emulated_core(tmp_path, double):
+    (tmp_path / "done").touch()
+    given = {"HOTRAIL_DOUBLE": str(tmp_path), "HOTRAIL_MS": "1100", "XCL_EMULATION_MODE": "hw_emu"}
+    done = subprocess.run([str(double), "an.xclbin"], env=given, text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (1, "the core has written no result: none has run\n")
 
 
 @pytest.mark.parametrize("arguments, sentence", [

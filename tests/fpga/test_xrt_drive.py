@@ -101,6 +101,19 @@ def test_streams_are_checked_as_by_the_simulated_card(machine, change, sentence)
             opened.stream(SsdStream(**{**sound, **change}))
 
 
+def test_a_ring_that_begins_within_a_page(machine, tmp_path):
+    """The drive cannot reach it by itself, which is told."""
+    path = tmp_path / "pages"
+    path.write_bytes(bytes(16 * PAGE))
+    with machine().open() as opened:
+        given = arguments(opened)
+        item = opened._opened().known(given["ring"])
+        item.view = item.view[16:]
+        with pytest.warns(RuntimeWarning, match=f"^buffer 'ring' does not begin at a page of the host's, so the pages "
+                                                f"of {path} go through the host's memory$"):
+            stream(opened, given, path)
+
+
 def test_a_drive_that_fails_ends_the_run(machine, tmp_path):
     path = tmp_path / "pages"
     path.write_bytes(bytes(16 * PAGE))

@@ -2,13 +2,14 @@
 
 import os
 import re
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fpga import card
-from fpga.card import CardError, CardHang, libxrt
+from fpga.card import CardError, CardHang, libxrt, xrt
 from fpga.vitis import xclbin
 from gen import config
 from gen.headers import KERNELS
@@ -128,7 +129,8 @@ def test_xclbins_for_something_else(machine, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options, sentence", [
     ({"xclbin": "none"}, "xclbin none cannot be read: No such file or directory"),
-    ({}, "there is no .*/tiny/vitis/emb-hw/hotrail_emb.xclbin: link it .`make bitstream`., or name another"),
+    ({}, "there is no .*/tiny/vitis/emb-hw/hotrail_emb.xclbin: link it .`make bitstream PRESET=tiny CORE=emb "
+         "TARGET=hw`., or name another with xclbin="),
     ({"preset": config.load("tiny").cores["emb"]}, "the xclbin must be named where the preset is a configuration"),
     ({"core": "tt"}, "core 'tt' is no kernel by itself; emb, mlp, hotline are"),
     ({"core": object()}, "a real card takes the name of a core, not a component"),
@@ -140,6 +142,13 @@ def test_opening_by_kind(options, sentence, tmp_path, monkeypatch):
     monkeypatch.setattr("fpga.vitis.toolchain.build_folder", lambda: tmp_path)
     with pytest.raises(CardError, match=sentence):
         card.open("xrt", **{"preset": "tiny", **options})
+
+
+def test_the_emulation_s_own_xclbin(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpga.vitis.toolchain.build_folder", lambda: tmp_path)
+    monkeypatch.setenv("XCL_EMULATION_MODE", "hw_emu")
+    with pytest.raises(CardError, match="there is no .*/emb-hw_emu/hotrail_emb.xclbin: link it .* TARGET=hw_emu`"):
+        card.open("xrt", preset="tiny")
 
 
 @pytest.mark.parametrize("option", [{"xclbin": "k.xclbin"}, {"index": 0}, {"bdf": "0000:12:00.1"}, {"instance": "a"}])
@@ -264,9 +273,61 @@ def test_closing_is_in_order(machine):
     assert closing == ["xrtRunClose", *["xrtBOFree"] * 6, "xrtKernelClose", "xrtDeviceClose"]
 
 
-def test_a_core_that_does_not_end(machine):
+@pytest.mark.parametrize("is_old", [False, True])
+def test_runs_that_take_long(machine, is_old):
+    """Longer than any single look, and one after the other on the same handle."""
+    with machine().open(Xrt(ends=4, core=lambda _: time.sleep(0.25), is_old=is_old)) as opened:
+        given = arguments(opened)
+        for _ in range(2):
+            opened.run(given)
+            assert opened.step(3_000_000) is False, "10 ms"
+            assert opened.wait(3_000_000_000) >= 0.25 * 300e6
+
+
+class Clock:
+    """A machine's time, in which a look takes 10 us."""
+
+    def __init__(self):
+        self.now, self.looks = 0.0, 0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        assert seconds > 0
+        self.now += seconds + 60e-6     # as late as Linux wakes up
+
+    def is_past(self, end):
+        self.looks += 1
+        self.now += 10e-6
+        return self.now >= end
+
+
+@pytest.mark.parametrize("end, late, looks", [
+    (20e-6, 20e-6, 3), (1e-3, 20e-6, 110), (10e-3, 0.8e-3, 200), (1.0, 5.2e-3, 500), (60.0, 5.2e-3, 15_000)])
+def test_looks_are_closer_the_shorter_a_run_is(monkeypatch, end, late, looks):
+    clock = Clock()
+    monkeypatch.setattr(xrt, "time", clock)
+    assert xrt._poll(lambda: clock.is_past(end), 100.0)
+    assert end <= clock.now <= end + late and clock.looks <= looks
+    clock.now = 0.0
+    assert not xrt._poll(lambda: clock.is_past(1000.0), end)
+    assert end <= clock.now <= end + 200e-6, "time that is over is told at once"
+
+
+def test_an_emulated_core_has_its_own_time(machine, tmp_path, monkeypatch):
+    """Its cycles take a simulator's time."""
+    monkeypatch.setenv("XCL_EMULATION_MODE", "hw_emu")
+    with machine().open(Xrt(ends=4, core=lambda _: time.sleep(0.1)), image(tmp_path, mode=b"\x04")) as opened:
+        opened.run(arguments(opened))
+        assert opened.step(10) is False
+        assert 100 <= opened.wait(5_000) < 5_000 and opened.clock_mhz == 300
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_core_that_does_not_end(machine, is_old):
     it = machine()
-    with it.open() as opened:
+    with it.open(Xrt(is_old=is_old)) as opened:
         opened.run(arguments(opened))
         assert opened.step(300_000) is False
         with pytest.raises(CardHang, match=r"not done after \d+ cycles, its status register is 0x2") as hung:
@@ -335,11 +396,41 @@ def test_arguments_that_are_no_whole_numbers(machine, value):
         opened.run({**arguments(opened), "timeout": value})
 
 
-def test_a_run_that_xrt_ends(machine):
-    with machine().open(Xrt(ends=6)) as opened:
-        opened.run(arguments(opened))
-        with pytest.raises(CardError, match="XRT ended the run on card 0000:12:00.1 in state ABORT"):
+@pytest.mark.parametrize("state, name", [(5, "ERROR"), (6, "ABORT"), (8, "TIMEOUT"), (9, "NORESPONSE")])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_run_that_xrt_gives_up(machine, state, name, is_old):
+    """The core may go on: it is told to stop, and its status is asked for before anything is given back."""
+    it = machine()
+    with it.open(Xrt(ends=state, is_old=is_old)) as opened:
+        given = arguments(opened)
+        for wait in (opened.wait, lambda: opened.step(3_000_000_000)):
+            opened.run(given)
+            before = len(it.xrt.calls)
+            with pytest.raises(CardError, match=f"^XRT ended the run on card 0000:12:00.1 in state {name}$"):
+                wait()
+            asked = it.xrt.calls[before:]
+            assert asked.index("xrtKernelWriteRegister") < asked.index("xrtKernelReadRegister")
+            opened.free(opened.allocate(PAGE, "more"))
+    assert not it.xrt.buffers
+
+
+@pytest.mark.parametrize("options", [{"obeys": False}, {"fails": {"xrtKernelReadRegister": -1}}])
+def test_a_run_that_xrt_gives_up_and_the_core_does_not(machine, monkeypatch, options):
+    monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
+    it = machine()
+    opened = it.open(Xrt(ends=5, **options))
+    given = arguments(opened)
+    opened.run(given)
+    for _ in range(2):
+        with pytest.raises(CardError, match="in state ERROR; and the core does not obey its abort register$"):
             opened.wait()
+    with pytest.raises(CardError, match="buffer 'ring' cannot be given back while the core runs"):
+        opened.free(given["ring"])
+    with pytest.raises(CardError, match="a run is under way"):
+        opened.run(given)
+    with pytest.warns(RuntimeWarning, match="does not obey its abort register: its buffers stay allocated"):
+        opened.close()
+    assert len(it.xrt.buffers) == 6 and "xrtDeviceClose" not in it.xrt.calls
 
 
 def test_arguments_reach_xrt_as_buffers_and_numbers(machine):

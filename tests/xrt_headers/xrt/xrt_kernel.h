@@ -2,6 +2,7 @@
 // and throws, or, once there is a file `done`, reads the buffers as a core has left them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -11,7 +12,7 @@
 #include <vector>
 
 enum { XCL_BO_SYNC_BO_TO_DEVICE, XCL_BO_SYNC_BO_FROM_DEVICE };
-enum { ERT_CMD_STATE_COMPLETED = 4 };
+enum ert_cmd_state { ERT_CMD_STATE_RUNNING = 3, ERT_CMD_STATE_COMPLETED = 4, ERT_CMD_STATE_SUBMITTED = 7 };
 
 namespace xrt {
 
@@ -44,12 +45,16 @@ class bo {
     std::shared_ptr<Both> both;
 };
 
-// HOTRAIL_WAITS: what each wait of a run answers, a digit each; without it, that the run is over.
+// HOTRAIL_STATES: the state of a run before and after a write of a register, a digit each; HOTRAIL_MS: until it is over.
+// Without them it is over at once.
 struct run {
-    int wait(unsigned) {
-        static size_t number = 0;
-        const char* answers = std::getenv("HOTRAIL_WAITS");
-        return answers ? answers[number++] - '0' : ERT_CMD_STATE_COMPLETED;
+    const bool* is_written = nullptr;
+    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+    ert_cmd_state state() const {
+        const char *states = std::getenv("HOTRAIL_STATES"), *ms = std::getenv("HOTRAIL_MS");
+        if (states) return ert_cmd_state(states[*is_written] - '0');
+        const auto end = began + std::chrono::milliseconds(ms ? std::atoi(ms) : 0);
+        return std::chrono::steady_clock::now() < end ? ERT_CMD_STATE_RUNNING : ERT_CMD_STATE_COMPLETED;
     }
 };
 
@@ -61,7 +66,9 @@ class kernel {
     }
     int group_id(int) const { return 0; }
     void write_register(uint32_t offset, uint32_t value) {
+        if (std::getenv("HOTRAIL_REFUSES")) throw std::runtime_error("no register");
         std::ofstream(folder + "register.txt") << offset << ' ' << value;
+        is_written = true;
     }
     template <typename... Arguments>
     run operator()(Arguments... arguments) {
@@ -70,12 +77,12 @@ class kernel {
         number = 0;
         (pass(arguments), ...);
         if (!is_done) throw std::runtime_error("the arguments are written");
-        return {};
+        return {&is_written};
     }
 
   private:
     std::string folder;
-    bool is_done = false;
+    bool is_done = false, is_written = false;
     int number = 0;
 
     void pass(bo& buffer) {
