@@ -9,7 +9,8 @@ from fpga.card.discover import FoundCard
 
 __all__ = ["text"]
 
-NO_CARD = "there is no card: no PCIe device is worked by XRT's driver xocl"
+NO_CARD = ("there is no card: no PCIe device is worked by XRT's driver xocl; docs/real-card.md says what one needs, "
+           "and card=\"sim\" simulates one")
 
 
 def text(cards: Sequence[FoundCard], loose: Sequence[str]) -> str:

@@ -151,7 +151,9 @@ def test_command(sysfs):
 
 def test_command_without_a_card(sysfs):
     code, text = printed(sysfs.root)
-    assert code == 1 and text.strip() == "there is no card: no PCIe device is worked by XRT's driver xocl"
+    assert code == 1 and text.strip() == (
+        "there is no card: no PCIe device is worked by XRT's driver xocl; docs/real-card.md says what one needs, and "
+        "card=\"sim\" simulates one")
     sysfs.board(1, driver=False)
     code, text = printed(sysfs.root)
     assert code == 1 and "0000:12:00.0, 0000:12:00.1 is AMD's, and no driver of XRT works it" in " ".join(text.split())
