@@ -129,7 +129,7 @@ STREAM = """
 import sys, threading, time
 import numpy as np
 from fpga import card
-from fpga.card import SsdStream
+from fpga.card import CardHang, SsdStream
 from gen.headers import KERNELS
 
 PAGE, BEAT, EMB = 4096, 16, KERNELS["emb"]
@@ -164,6 +164,12 @@ def core():
 numbers = {item.name: 1 for item in EMB.arguments if item.kind != "pointer"}
 it.run({**buffers, **numbers})
 assert int(it.read(result, np.uint32, 1, released)[0]) == first
+for _ in range(2):
+    try:
+        it.wait(3_000_000)
+        raise AssertionError("done already")
+    except CardHang as error:
+        assert "its status register cannot be read" in str(error), error   # the shim has none
 thread = threading.Thread(target=core, daemon=True)
 thread.start()
 it.wait(3_000_000_000)
