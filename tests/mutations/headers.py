@@ -1,6 +1,6 @@
 """What can go wrong in the headers, the reference page and the example host."""
 
-from tests.mutations.changes import HEADER, MODULE, PAGE, drop, edit
+from tests.mutations.changes import HEADER, HOST, MODULE, PAGE, drop, edit, write
 from tests.mutations.changes import Mutation as M
 
 C_HEADER = [
@@ -66,23 +66,26 @@ REFERENCE = [
     M("page: a row dropped", PAGE, edit(PAGE, (r"^\| 0x80 \| `timeout`.*?\n", ""))),
     M("page: dropped", PAGE, drop(PAGE)),
 ]
-HOST = [
-    M("host: opens another kernel", "host.cpp", edit("host.cpp", (r'"hotrail_emb"\)', '"hotrail_mlp")'))),
-    M(
-        "host: a buffer for the wrong argument",
-        "host.cpp",
-        edit("host.cpp", (r"\(device, kernel, 6,", "(device, kernel, 7,")),
-    ),
-    M(
-        "host: two buffers for one argument",
-        "host.cpp",
-        edit("host.cpp", (r"\(device, kernel, 6,", "(device, kernel, 8,")),
-    ),
-    M(
-        "host: a macro that the header has not",
-        "host.cpp",
-        edit("host.cpp", ("HOTRAIL_EMB_MODE_SUM", "HOTRAIL_EMB_SUM")),
-    ),
-    M("host: a field that the header has not", "host.cpp", edit("host.cpp", (", OUT_STRIDE,", ", STRIDE,"))),
-    M("host: an argument left out of the call", "host.cpp", edit("host.cpp", ("ring, 0u, result", "ring, result"))),
+HOST_FILE = [
+    M(f"host: {name}", HOST, change)
+    for name, change in {
+        "opens another kernel": edit(HOST, (r'"hotrail_emb"\)', '"hotrail_mlp")')),
+        "a buffer for the wrong argument": edit(HOST, (r"\(device, kernel, 6,", "(device, kernel, 7,")),
+        "two buffers for one argument": edit(HOST, (r"\(device, kernel, 6,", "(device, kernel, 8,")),
+        "a macro that the header has not": edit(HOST, ("HOTRAIL_EMB_MODE_SUM", "HOTRAIL_EMB_SUM")),
+        "a field that the header has not": edit(HOST, (", OUT_STRIDE,", ", STRIDE,")),
+        "an argument left out of the call": edit(HOST, ("ring, 0u, result", "ring, result")),
+        "two arguments of the call exchanged": edit(HOST, ("memory, rows, ring, 0u", "memory, 0u, ring, rows")),
+        "a semicolon missing": edit(HOST, ("return made;", "return made")),
+        "a bracket too many": edit(HOST, (r"int main\(", "int main((")),
+        "buffers not zeroed": edit(HOST, (r"^    std::memset.*?\n", "")),
+        "buffers not sent to the card": edit(HOST, (r"made\.sync\(XCL_BO_SYNC_BO_TO_DEVICE\);", "")),
+        "every buffer in bank 0": edit(HOST, (r"kernel\.group_id\(argument\)", "0")),
+        "another opcode": edit(HOST, ("OPCODE, HOTRAIL_EMB_BAGS", "OPCODE, 3")),
+        "two bags announced": edit(HOST, (r"COUNT, 1\)", "COUNT, 2)")),
+        "abort written to status": edit(HOST, ("REG_ABORT, 1", "REG_STATUS, 1")),
+        "a run that ended well taken for one that hangs": edit(HOST, ("!= (ERT_CMD_STATE_COMPLETED)", r"== \1")),
+        "emptied": write(HOST, ""),
+        "dropped": drop(HOST),
+    }.items()
 ]

@@ -95,6 +95,14 @@ TCL = [
         SCRIPT,
         edit(SCRIPT, (r"^if \{!\[file exists \[file join \$out \$name\.xo\]\]\}.*?\n", "")),
     ),
+    M(
+        "package.tcl: what was packaged deleted",
+        SCRIPT,
+        edit(SCRIPT, (r"^close_project -delete\n", "close_project -delete\nfile delete -force $packaged\n")),
+    ),
+    M("package.tcl: runs a program", SCRIPT, edit(SCRIPT, (r"^close_project", "exec touch stranger\nclose_project"))),
+    M("package.tcl: writes a file", SCRIPT, edit(SCRIPT, (r"^close_project", "close [open x w]\nclose_project"))),
+    M("package.tcl: a call without words", SCRIPT, edit(SCRIPT, (r"^close_project", "reset_project\nclose_project"))),
     M("package.tcl: errors do not end it", SCRIPT, edit(SCRIPT, (r"^    exit 1\n", ""))),
     M(
         "package.tcl: interfaces made twice",
@@ -116,5 +124,9 @@ LINK_CFG = [
     M("link.cfg: sp twice", LINK, edit(LINK, (r"(^sp=\S+m01_axi:bank0\n)", r"\1\1"))),
     M("link.cfg: section renamed", LINK, edit(LINK, (r"\[connectivity\]", "[connection]"))),
     M("link.cfg: an unknown directive", LINK, edit(LINK, ("DIRECTIVE=Explore", "DIRECTIVE=Explode"))),
+    M("link.cfg: a directive dropped", LINK, edit(LINK, (r"^prop=\S+ROUTE_DESIGN.*?\n", ""))),
+    M("link.cfg: physical optimisation off", LINK, edit(LINK, ("IS_ENABLED=true", "IS_ENABLED=false"))),
+    M("link.cfg: a directive twice", LINK, edit(LINK, (r"(^prop=\S+\n)", r"\1\1"))),
+    M("link.cfg: of another preset", LINK, edit(LINK, ("preset tiny", "preset smartssd"))),
     M("link.cfg: dropped", LINK, drop(LINK)),
 ]

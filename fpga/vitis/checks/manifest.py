@@ -1,32 +1,52 @@
-"""package.json read back: which files there must be, and that each is the one that was written."""
+"""package.json read back: what it says of itself, which files there must be, and that each is the one that was written.
+
+Its configuration is held against the Verilog: the name of the core's module tells the whole of it.
+"""
 
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
+from fpga.vitis.checks.hosts import FILE as HOST
+from fpga.vitis.checks.hosts import HOSTS
+from fpga.vitis.checks.measured import measured
+from gen.config import ConfigError, build
+from gen.cores import CORES
 from gen.headers import KERNELS
+from gen.verilog import module_name
 
-__all__ = ["FILE", "Manifest", "inventory", "manifest"]
+__all__ = ["FILE", "Manifest", "heading", "inventory", "manifest"]
 
 FILE = "package.json"
 _KEYS = {"core": str, "preset": str, "kernel": str, "vlnv": str, "config": dict, "clock_mhz": int,
          "instances": int, "part": str, "platform": str, "gate": dict, "tools": dict, "files": dict}
+_CALLED = {str: "text", dict: "table", int: "number"}
 CLOCKS = (200, 250, 300)
-PART, PLATFORM = "xcku15p-ffva1156-2LV-e", "xilinx_u2_gen3x4_xdma_gc_2_202110_1"
+PART = "xcku15p-ffva1156-2LV-e"
+PLATFORMS = ("xilinx_u2_gen3x4_xdma_gc_2_202110_1", "xilinx_u2_gen3x4_xdma_flat_gc_2_202110_1")
+TOOLS = ("hotrail", "amaranth", "pyosys", "lxml")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the other checks need of a package.json. `config`: the numbers of the core's configuration."""
+    """What the other checks need of a package.json. `config`: the numbers of the core's configuration; `module`: the
+    core's, which that configuration makes."""
 
     core: str
+    preset: str
     vlnv: str
     instances: int
+    module: str
     config: Mapping[str, int] = field(hash=False)
     files: Mapping[str, str] = field(hash=False)
+
+    @property
+    def version(self) -> str:
+        return self.vlnv.rpartition(":")[2]
 
 
 def manifest(data: bytes | None) -> tuple[Manifest | None, list[str]]:
@@ -39,37 +59,52 @@ def manifest(data: bytes | None) -> tuple[Manifest | None, list[str]]:
         return None, [f"{FILE}: it is no JSON: {error}"]
     if not isinstance(told, dict):
         return None, [f"{FILE}: it must be an object"]
-    out = [f"{FILE}: {key} is {told[key]!r}; it must be a {_called(kind)}" if key in told else
-           f"{FILE}: {key} is missing" for key, kind in _KEYS.items() if not isinstance(told.get(key), kind)]
-    out += [f"{FILE}: {key} does not belong there" for key in told if key not in _KEYS]
-    core = str(told.get("core"))
+    out = [f"{FILE}: {key} does not belong there" for key in told if key not in _KEYS]
+    if wrong := [f"{FILE}: {key} is {told[key]!r}; it must be a {_CALLED[kind]}" if key in told else
+                 f"{FILE}: {key} is missing" for key, kind in _KEYS.items() if type(told.get(key)) is not kind]:
+        return None, [*out, *wrong]
+    core, kernel, vlnv = told["core"], f"hotrail_{told['core']}", told["vlnv"]
     if core not in KERNELS:
         return None, [*out, f"{FILE}: core is {core!r}; it must be one of {', '.join(KERNELS)}"]
-    kernel, vlnv, config = f"hotrail_{core}", told.get("vlnv"), told.get("config")
-    if told.get("kernel") != kernel:
-        out.append(f"{FILE}: kernel is {told.get('kernel')!r}; the core's is {kernel!r}")
-    if not isinstance(vlnv, str) or not re.fullmatch(rf"hotrail:RTLKernel:{kernel}:\d+\.\d+", vlnv):
+    if not re.fullmatch(rf"hotrail:RTLKernel:{kernel}:\d+\.\d+", vlnv):
         return None, [*out, f"{FILE}: vlnv is {vlnv!r}; it must be hotrail:RTLKernel:{kernel}:<two numbers>"]
-    if told.get("clock_mhz") not in CLOCKS:
-        out.append(f"{FILE}: clock_mhz is {told.get('clock_mhz')!r}; it must be one of {', '.join(map(str, CLOCKS))}")
-    out += [f"{FILE}: {key} is {told.get(key)!r}; the card's is {value!r}"
-            for key, value in (("part", PART), ("platform", PLATFORM)) if told.get(key) != value]
-    files, instances = told.get("files"), told.get("instances")
-    numbers = {key: value for key, value in config.items() if type(value) is int} if isinstance(config, dict) else {}
-    return Manifest(core, vlnv, instances if isinstance(instances, int) else 1, numbers,
-                    files if isinstance(files, dict) else {}), out
+    try:
+        config = build(CORES[core].config, told["config"], f"{FILE}: config:")
+    except ConfigError as error:
+        return None, [*out, str(error)]
+    numbers = {key: value for key, value in told["config"].items() if type(value) is int}
+    made = Manifest(core, told["preset"], vlnv, told["instances"], _module(core, config), numbers, told["files"])
+    for key, allowed in (("kernel", (kernel,)), ("part", (PART,)), ("platform", PLATFORMS), ("clock_mhz", CLOCKS)):
+        if told[key] not in allowed:
+            out.append(f"{FILE}: {key} is {told[key]!r}; it must be {' or '.join(map(repr, allowed))}")
+    out += _tools(told["tools"], made.version)
+    if told["clock_mhz"] in CLOCKS:
+        out += (f"{FILE}: {fault}" for fault in measured(told["gate"], kernel, told["clock_mhz"], made.instances))
+    return made, out
 
 
-def _called(kind: Any) -> str:
-    return {str: "text", dict: "table"}.get(kind, "number")
+@lru_cache(maxsize=32)
+def _module(core: str, config: Any) -> str:
+    return module_name(CORES[core].unit(config).key())
+
+
+def _tools(tools: Mapping[str, Any], version: str) -> Iterator[str]:
+    for name in TOOLS:
+        if not re.fullmatch(r"\d+(\.\w+)+", str(tools.get(name))):
+            yield f"{FILE}: tools.{name} is {tools.get(name)!r}; it must be a version"
+    for name in sorted(set(tools) - set(TOOLS)):
+        yield f"{FILE}: tools.{name} does not belong there"
+    if str(tools.get("hotrail")).split(".")[:2] != version.split("."):
+        yield f"{FILE}: tools.hotrail is {tools.get('hotrail')!r}; in vlnv it is {version}"
 
 
 def inventory(told: Manifest, files: Mapping[str, bytes]) -> Iterator[str]:
     """Files that are missing, changed or too many. files: what lies in the folder but package.json, by path"""
-    kernel, version = f"hotrail_{told.core}", told.vlnv.rpartition(":")[2].replace(".", "_")
+    kernel = f"hotrail_{told.core}"
     needed = {"kernel.xml", "component.xml", "package.tcl", "link.cfg", f"{kernel}.h", f"{kernel}.py",
-              f"{told.core}.md", f"src/{kernel}.v", f"xgui/{kernel}_v{version}.tcl"}
-    allowed = needed | {"host.cpp", f"{kernel}.xo"}
+              f"{told.core}.md", f"src/{kernel}.v", f"xgui/{kernel}_v{told.version.replace('.', '_')}.tcl",
+              *([HOST] if told.core in HOSTS else [])}
+    allowed = needed | {f"{kernel}.xo"}
     for name in sorted(needed - set(files)):
         yield f"{name} is missing"
     for name in sorted(set(files) | set(told.files)):
@@ -82,3 +117,12 @@ def inventory(told: Manifest, files: Mapping[str, bytes]) -> Iterator[str]:
             yield f"{FILE}: {name} is not listed"
         elif (digest := hashlib.sha256(files[name]).hexdigest()) != told.files[name]:
             yield f"{name}: its SHA-256 is {digest[:16]}..., in {FILE} {str(told.files[name])[:16]}..."
+    if f"src/{told.module}.v" not in files:
+        yield f"{FILE}: config describes the core {told.module}, which is not in src/"
+
+
+def heading(told: Manifest, name: str, text: str) -> Iterator[str]:
+    """Whether a script says in its first line whose it is."""
+    whose = f"({told.vlnv}, preset {told.preset})"
+    if whose not in text.partition("\n")[0]:
+        yield f"{name}: its first line does not say {whose}, as {FILE} does"

@@ -1,8 +1,10 @@
 """package.tcl read back: run by tclsh with recorders in the place of Vivado's commands, and what it did as facts.
 
-The recorders know nothing of Vivado but names: what was added is found afterwards. The script runs in two worlds: in
-one nothing is there by itself, so that it must make every part; in the other Vivado has inferred the interfaces and
-named its file groups after Verilog, so that it must make no part twice and look for no group by one name.
+The recorders know nothing of Vivado but names: what was added is found afterwards. Tcl's own commands that reach out of
+the script (`file` but for its questions, `exec`, `open` and the like) are recorded too, and not carried out. The script
+runs in two worlds: in one nothing is there by itself, so that it must make every part; in the other Vivado has inferred
+the interfaces and named its file groups after Verilog, so that it must make no part twice and look for no group by one
+name.
 """
 
 import re
@@ -52,10 +54,16 @@ proc option {words name} {
     return [expr {$at < 0 ? "" : [lindex $words [expr {$at + 1}]]}]
 }
 proc touch {path} {
-    file mkdir [file dirname $path]
-    close [open $path w]
+    real_file mkdir [real_file dirname $path]
+    close [real_open $path w]
 }
+# What is not there is left to `unknown`.
+foreach command {file open source} { rename $command real_$command }
+foreach command {cd exec glob load socket} { rename $command {} }
 proc unknown {command args} {
+    if {$command eq "file" && [lindex $args 0] in {dirname exists join normalize tail}} {
+        return [real_file {*}$args]
+    }
     note [list $command {*}$args]
     if {[regexp {^ipx::add_(\w+)$} $command -> kind]} {
         set object "[lindex $args 1]/$kind\[[lindex $args 0]\]"
@@ -65,7 +73,7 @@ proc unknown {command args} {
     }
     if {$command eq "ipx::get_files"} {
         set found {}
-        foreach file $::recorder(files) { lappend found "file/src/[file tail $file]" }
+        foreach file $::recorder(files) { lappend found "file/src/[real_file tail $file]" }
         if {$::recorder(fault) eq "dropped"} { set found [lrange $found 1 end] }
         if {$::recorder(fault) eq "added"} { lappend found file/src/stranger.v }
         return $found
@@ -105,9 +113,11 @@ proc unknown {command args} {
         }
         add_files { lappend ::recorder(files) [lindex $args end] }
         ipx::package_project {
-            touch [file join [option $args -root_dir] src stranger.v]
+            touch [real_file join [option $args -root_dir] src stranger.v]
             if {$::recorder(fault) ne "lost"} {
-                foreach file $::recorder(files) { touch [file join [option $args -root_dir] src [file tail $file]] }
+                foreach file $::recorder(files) {
+                    touch [real_file join [option $args -root_dir] src [real_file tail $file]]
+                }
             }
         }
         package_xo { if {$::recorder(fault) ne "unpacked"} { touch [option $args -xo_path] } }
@@ -119,7 +129,7 @@ if {$recorder(fault) eq "inferred"} {
 }
 set argv {}
 set argc 0
-source $recorder(script)
+real_source $recorder(script)
 close $recorder(out)
 """
 
@@ -228,6 +238,8 @@ def _facts(calls: tuple[Call, ...]) -> Facts:
             for word in words:
                 put(f"file {Path(word).name}", str(Path(word).parent))
         elif not name.startswith("ipx::get_") and name not in ("get_filesets", "get_property", "ipx::current_core"):
+            if len(call) == 1:
+                put(name, "")
             for word in words:
                 put(f"{name} {word}", "")
             for option, value in options.items():
