@@ -1,26 +1,26 @@
 """The gate's figures of the shipping cores as the table of docs/vitis-package.md.
 
-    python -m fpga.vitis.figures PRESET/CORE ...        measures them at the shell's own clock and writes the table
+    python -m fpga.vitis.figures        measures them at the shell's own clock and writes the table
 """
 
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from fpga.depth import MAX_CHAINS, MAX_LEVELS
 from fpga.vitis.description import prepare
 from fpga.vitis.gate import Gate, allowed, judge, measure
-from fpga.vitis.shells import RESOURCES, budgets, card, peer
+from fpga.vitis.shells import RESOURCES, budgets, card, peers
 
-__all__ = ["PAGE", "rows", "written"]
+__all__ = ["PAGE", "measured", "rows", "written"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "vitis-package.md"
+SHIPPING = (("smartssd", "emb"), ("smartssd", "mlp"), ("hotline_fpga", "hotline"))
 _BEGIN, _END = "<!-- gate begin -->\n", "<!-- gate end -->"
 
 
 def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
-    """The table: what each core takes, its share of every known budget, SCRec's core of the same kind.
+    """The table: what each core takes, its share of every budget, SCRec's core of the same kind.
 
     Parameters  gates: preset and what was found of its core"""
     out = [f"| | {' | '.join(RESOURCES.values())} | LUT levels | carry chains |", "| --- |" + " ---: |" * 7]
@@ -32,12 +32,12 @@ def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
         out.append(f"| `{gate.kernel}` of `{preset}`, {gate.clock_mhz} MHz: {verdict} | {used} "
                    f"| {worst[0]} of {levels} | {worst[1]} of {chains} |")
         for budget in budgets().values():
-            if not budget.missing:
-                shares = (f"{100 * gate.used[key] / budget.resources[key]:.1f} %" for key in RESOURCES)
-                out.append(f"| of the {budget.about} | {' | '.join(shares)} | | |")
-        if theirs := peer(gate.core):
+            shares = ("unknown" if budget.missing else
+                      f"{100 * gate.used[key] / budget.resources[key]:.1f} %" for key in RESOURCES)
+            out.append(f"| of the {budget.about} | {' | '.join(shares)} | | |")
+        for name, theirs in peers(gate.core).items():
             told = (f"{theirs[key]:,}" if key in theirs else "not stated" for key in RESOURCES)
-            out.append(f"| SCRec's core | {' | '.join(told)} | | |")
+            out.append(f"| {name} | {' | '.join(told)} | | |")
     return out
 
 
@@ -50,14 +50,15 @@ def written(text: str, table: Iterable[str]) -> str:
     return out
 
 
-def main(asked: Iterable[str]) -> None:
+def measured() -> list[str]:
+    """The table of the shipping cores; minutes for what is not in the cache."""
     found = []
-    for one in asked:
-        preset, _, core = one.partition("/")
+    for preset, core in SHIPPING:
         kernel, texts = prepare(preset, core)
         found.append((preset, judge(kernel, measure(kernel, texts), clock_mhz=card().clocks_mhz[0])))
-    PAGE.write_text(written(PAGE.read_text(), rows(found)))
+    return rows(found)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    table = measured()
+    PAGE.write_text(written(PAGE.read_text(), table))

@@ -14,7 +14,7 @@ from typing import Any
 from fpga.depth import MAX_CHAINS, MAX_LEVELS, Depth
 from fpga.synth import Report, synthesise
 from fpga.vitis.description import RtlKernel
-from fpga.vitis.shells import RESOURCES, budgets, card, peer
+from fpga.vitis.shells import RESOURCES, budgets, card, peers
 from gen.tools import build_folder
 
 __all__ = ["Gate", "allowed", "judge", "measure"]
@@ -67,16 +67,16 @@ class Gate:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows for people: every resource against every budget, and SCRec's core of the same kind."""
         known = [budget for budget in budgets().values() if not budget.missing]
-        theirs = peer(self.core)
+        theirs = peers(self.core)
         head = ["", f"{self.instances} x {self.kernel}" if self.instances > 1 else self.kernel,
-                *(f"of the {budget.about}" for budget in known), *(["SCRec's core"] if theirs else [])]
+                *(f"of the {budget.about}" for budget in known), *theirs]
         rows = []
         for key, name in RESOURCES.items():
             row = [name, f"{self.used[key]:,.10g}"]
             for budget in known:
                 limit = budget.resources[key]
                 row.append(f"{100 * self.used[key] / limit:.1f} % of {limit:,}")
-            rows.append(row + ([f"{theirs[key]:,}" if key in theirs else "not stated"] if theirs else []))
+            rows.append(row + [f"{told[key]:,}" if key in told else "not stated" for told in theirs.values()])
         return head, rows
 
 

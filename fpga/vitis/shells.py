@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "peer"]
+__all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "peers"]
 
 RESOURCES = {"lut": "LUT", "ff": "FF", "bram36": "BRAM36", "uram": "URAM", "dsp": "DSP"}
+ELEMENTS = 512          # of an SCRec core
 _FILE = Path(__file__).parent / "shells.toml"
 
 
@@ -66,7 +67,13 @@ def budgets() -> dict[str, Budget]:
     return found
 
 
-def peer(core: str) -> dict[str, int]:
-    """What SCRec's core of the same kind takes, as far as is known; empty where there is none."""
-    table = _data()["screc"].get(core, {})
-    return {key: table[key] for key in RESOURCES if key in table}
+def peers(core: str) -> dict[str, dict[str, int]]:
+    """What SCRec's core of the same kind takes, and its processing elements alone, as far as is known; empty where
+    there is none."""
+    table = _data()["screc"].get(core)
+    if table is None:
+        return {}
+    element = table["element"]
+    return {"SCRec's core": {key: table[key] for key in RESOURCES if key in table},
+            f"SCRec's {ELEMENTS} processing elements alone":
+            {key: ELEMENTS * element[key] for key in RESOURCES if key in element}}

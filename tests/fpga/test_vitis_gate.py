@@ -9,7 +9,7 @@ from fpga import synth
 from fpga.depth import Depth
 from fpga.synth import Area, Report
 from fpga.vitis import figures, gate
-from fpga.vitis.shells import RESOURCES, Budget, budgets, card, peer
+from fpga.vitis.shells import RESOURCES, Budget, budgets, card, peers
 from tests.fpga.test_synth import TREE
 from tests.vitis_kernels import prepared
 
@@ -76,10 +76,11 @@ def test_notes_of_the_synthesis_are_told():
 
 def test_table_shows_what_is_known():
     head, rows = judge(core="emb").table()
-    assert head == ["", "hotrail_emb", "of the standard shell", "of the bare chip", "SCRec's core"]
+    assert head == ["", "hotrail_emb", "of the standard shell", "of the bare chip", "SCRec's core",
+                    "SCRec's 512 processing elements alone"]
     assert {len(row) for row in rows} == {len(head)} and [row[0] for row in rows] == list(RESOURCES.values())
-    assert rows[0] == ["LUT", "1,000", "0.3 % of 310,000", "0.2 % of 522,720", "not stated"]
-    assert rows[4] == ["DSP", "10", "0.7 % of 1,338", "0.5 % of 1,968", "1,734"]
+    assert rows[0] == ["LUT", "1,000", "0.3 % of 310,000", "0.2 % of 522,720", "not stated", "209,408"]
+    assert rows[4] == ["DSP", "10", "0.7 % of 1,338", "0.5 % of 1,968", "1,734", "1,536"]
     assert judge(core="hotline").table()[0][-1] == "of the bare chip"
     told = judge().as_dict()["percent"]
     assert told["flat"] == budgets()["flat"].missing and "no published budget" in told["flat"]
@@ -92,15 +93,26 @@ def test_table_of_the_page():
     assert table[2:] == [
         "| `hotrail_emb` of `smartssd`, 300 MHz: **refused** | 310,001 | 0 | 0 | 0 | 20 | 9 of 6 | 1 of 1 |",
         "| of the standard shell | 100.0 % | 0.0 % | 0.0 % | 0.0 % | 1.5 % | | |",
+        "| of the flat shell | unknown | unknown | unknown | unknown | unknown | | |",
         "| of the bare chip | 59.3 % | 0.0 % | 0.0 % | 0.0 % | 1.0 % | | |",
         "| SCRec's core | not stated | not stated | not stated | 128 | 1,734 | | |",
+        "| SCRec's 512 processing elements alone | 209,408 | 407,040 | not stated | not stated | 1,536 | | |",
         "| `hotrail_hotline` of `hotline_fpga`, 300 MHz: passes | 1,000 | 2,000 | 7.5 | 4 | 10 | 6 of 6 | 1 of 1 |",
         "| of the standard shell | 0.3 % | 0.3 % | 1.2 % | 3.8 % | 0.7 % | | |",
+        "| of the flat shell | unknown | unknown | unknown | unknown | unknown | | |",
         "| of the bare chip | 0.2 % | 0.2 % | 0.8 % | 3.1 % | 0.5 % | | |"]
     page = figures.written(figures.PAGE.read_text(), table)
     assert page.count(table[2]) == 1 and figures.written(page, table) == page
     with pytest.raises(LookupError, match="vitis-package.md has no place for the gate's table"):
         figures.written("nothing", table)
+
+
+@pytest.mark.regress
+def test_the_page_tells_what_is_measured():
+    """Minutes of Yosys where build/synth is empty."""
+    page = figures.PAGE.read_text()
+    assert figures.written(page, figures.measured()) == page, \
+        f"write {figures.PAGE.name} again: python -m fpga.vitis.figures"
 
 
 def test_one_source_of_budgets():
@@ -111,9 +123,11 @@ def test_one_source_of_budgets():
         assert isinstance(budget, Budget) and (set(budget.resources) == set(RESOURCES) or budget.missing)
     for key, limit in standard.resources.items():
         assert limit < budgets()["chip"].resources[key]
+    assert peers("mlp")["SCRec's 512 processing elements alone"] == {"lut": 215_552, "ff": 417_280, "dsp": 1_536}
+    assert peers("hotline") == {}
     # SCRec's cores fit the bare chip and not the shell.
     for core in ("emb", "mlp"):
-        theirs = peer(core)
+        theirs = peers(core)["SCRec's core"]
         assert all(number <= budgets()["chip"].resources[key] for key, number in theirs.items())
         assert any(number > standard.resources[key] for key, number in theirs.items())
     assert card().clocks_mhz[0] == max(card().clocks_mhz) == 300
