@@ -266,8 +266,12 @@ def _metadata(path: Path, sections: dict[int, bytes]) -> tuple[tuple[KernelXml, 
         raise XclbinError(f"{path}: a kernel of its EMBEDDED_METADATA lacks an attribute or has a wrong one: "
                           f"{error}") from None
     clock = root.find(".//kernelClocks/clock[@port='DATA_CLK']")
-    mhz = 0 if clock is None else int(float(clock.get("frequency", "0").removesuffix("MHz")))
-    return kernels, mhz
+    frequency = "0MHz" if clock is None else clock.get("frequency", "0MHz")
+    try:
+        return kernels, int(float(frequency.removesuffix("MHz")))
+    except (ValueError, OverflowError):
+        raise XclbinError(f"{path}: the frequency of DATA_CLK in its EMBEDDED_METADATA is {frequency!r}; it must be a "
+                          "number of MHz") from None
 
 
 def _kernel(node: etree._Element) -> KernelXml:

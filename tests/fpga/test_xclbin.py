@@ -253,6 +253,17 @@ def test_metadata_without_an_attribute_is_refused(tmp_path, attribute):
     assert not list(tmp_path.iterdir()), "nothing half-written"
 
 
+@pytest.mark.parametrize("frequency", ["3x0MHz", "infMHz", "nanMHz", ""])
+def test_a_wrong_frequency_is_refused(tmp_path, frequency):
+    def change(data):
+        given = b'frequency="300MHz"'
+        data[:] = data.replace(given, f'frequency="{frequency}"'.encode().ljust(len(given)))
+
+    path = patched(tmp_path, change)
+    with pytest.raises(XclbinError, match=f"the frequency of DATA_CLK in its EMBEDDED_METADATA is '{frequency}'; it"):
+        read(path)
+
+
 def test_wrong_files(tmp_path):
     with pytest.raises(XclbinError, match="cannot be read: No such file or directory"):
         read(tmp_path / "none")
