@@ -14,8 +14,9 @@ import os
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +102,11 @@ class Report:
 
 
 def _map(
-    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, pack_products: bool
+    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, pack_products: bool,
+    begins: Callable[[], None]
 ) -> dict[str, Any]:
     """The mapped netlist of one module as Yosys' JSON describes it: in one piece with the parts in `joined`, with all
-    others as black boxes."""
+    others as black boxes. begins: is called unless it is in the cache."""
     inside = {name, *joined}
     own = "".join([texts[name], *(texts[part] for part in sorted(joined))])
     parts = {part for one in inside for part in children(texts[one], texts)} - inside
@@ -114,6 +116,7 @@ def _map(
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     path = cache / f"{name}-{digest}.json"
     if not path.exists():
+        begins()
         work = cache / f"{name}-{digest}-{os.getpid()}"
         work.mkdir(parents=True, exist_ok=True)
         (work / "own.v").write_text(own)
@@ -167,13 +170,15 @@ def _area(cells: Mapping[str, Any]) -> Area:
 
 
 def synthesise(
-    texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth", pack_products: bool = False
+    texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth", pack_products: bool = False,
+    say: Callable[[str], None] = lambda line: None
 ) -> Report:
     """Maps the Verilog of a core and adds up area and depth.
 
     Parameters  texts: file name -> Verilog, one module a file, as `gen.verilog.convert` gives; top: module
                 name; pack_products: put the registers and the adder of floating-point products into their DSP
-                slices, which Yosys leaves in the fabric; see fpga.dsp
+                slices, which Yosys leaves in the fabric; see fpga.dsp; say: is told of each module that is not in the
+                cache
     Raises      ValueError: a combinational loop, or a cell that is not known; RuntimeError: Yosys failed
     """
     folder = Path(cache)
@@ -186,10 +191,12 @@ def synthesise(
     uses: dict[str, dict[str, int]] = {}
     notes: list[str] = []
     edge = Depth(0, 0)
-    for name in _leaves_first(top, modules):
+    order = _leaves_first(top, modules)
+    for number, name in enumerate(order, 1):
+        begins = partial(say, f"mapping {number} of {len(order)}: {name}")
         joined: set[str] = set()
         while True:
-            netlist = _map(name, modules, joined, folder, pack_products)
+            netlist = _map(name, modules, joined, folder, pack_products, begins)
             try:
                 depth_of[name], chains_of[name], edge, boundaries[name], found, crossed = depths(netlist, boundaries)
             except ValueError as error:

@@ -56,9 +56,9 @@ endmodule
 """
 
 
-def run(tmp_path, top, *texts):
+def run(tmp_path, top, *texts, **options):
     modules = {text.split("(")[0].split()[1] + ".v": text for text in texts}
-    return synth.synthesise(modules, top, cache=tmp_path)
+    return synth.synthesise(modules, top, cache=tmp_path, **options)
 
 
 def test_tree(tmp_path):
@@ -72,7 +72,10 @@ def test_tree(tmp_path):
 
 
 def test_depth_is_composed_over_boundaries(tmp_path):
-    report = run(tmp_path, "parent", THROUGH, PARENT)
+    said = []
+    report = run(tmp_path, "parent", THROUGH, PARENT, say=said.append)
+    assert said == ["mapping 1 of 2: through", "mapping 2 of 2: parent"]
+    assert run(tmp_path, "parent", THROUGH, PARENT, say=said.append) == report and not said[2:], "it is in the cache"
     assert report.modules["through"][1] == 2 and report.total.lut == 14
     assert (report.worst.levels, report.worst.chains) == (4, 0)
     assert report.worst.path[0] == "in parent"
