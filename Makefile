@@ -6,13 +6,12 @@ READY  := $(VENV)/.ready
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?=
 CORE   ?=
-# Of the package and what Vitis makes of it.
-TARGET    ?= hw
-PLATFORM  ?= xilinx_u2_gen3x4_xdma_gc_2_202110_1
-CLOCK     ?= 300
-INSTANCES ?= 1
-KERNEL = --clock $(CLOCK) --instances $(INSTANCES) $(FLAGS)
-ONE    = $(or $(PRESET),smartssd) $(or $(CORE),emb)
+# As one word of the shell. An option is given when it has a value; the commands know what is taken otherwise.
+quoted = $(if $(strip $1),'$(subst ','\'',$1)')
+option = $(if $(strip $2),--$1 $(call quoted,$2))
+# Of the package and what Vitis makes of it. FLAGS: further options, as --force; hotrail package --help names them.
+KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,$(PLATFORM)) \
+	$(call option,clock,$(CLOCK)) $(call option,instances,$(INSTANCES)) $(FLAGS)
 
 .PHONY: help setup verilog test regress demo bench lint package xo bitstream bitstream-ecp5 clean
 help:
@@ -22,10 +21,12 @@ help:
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, mypy, import law; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
-	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd CORE=emb CLOCK=300)"
-	@echo "make xo         one of them and its .xo, with AMD Vivado"
-	@echo "make bitstream  one of them and its .xclbin, with AMD Vitis (TARGET=hw|hw_emu PLATFORM=...)"
-	@echo "make bitstream-ecp5  the tiny EMB core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"
+	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd, CORE=all that it has,"
+	@echo "                CLOCK=300 INSTANCES=1 PLATFORM=...; FLAGS=--no-gate: without minutes of Yosys)"
+	@echo "make xo         one of them (CORE=its first kernel) and its .xo, with AMD Vivado"
+	@echo "make bitstream  one of them and its .xclbin, with AMD Vitis (the same and TARGET=hw|hw_emu)"
+	@echo "make bitstream-ecp5  a core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"
+	@echo "                (CORE=emb|none|... PRESET=tiny BOARD=ulx3s_85f)"
 	@echo "make setup      only the environment, .venv"
 	@echo "make clean      removes build/ and .venv"
 
@@ -35,7 +36,7 @@ $(READY): pyproject.toml .ci/setup
 	@touch $@
 
 verilog: $(READY)
-	@$(RUN) verilog $(PRESET)
+	@$(RUN) verilog $(call quoted,$(PRESET))
 
 test: $(READY)
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal
@@ -54,18 +55,17 @@ lint: $(READY)
 	@$(VENV)/bin/mypy
 	@$(RUN) lint
 
-# FLAGS: further options, as --force; hotrail package --help names them.
 package: $(READY)
-	@$(RUN) package $(or $(PRESET),smartssd) $(CORE) $(KERNEL)
+	@$(RUN) package $(KERNEL)
 
 xo: $(READY)
-	@$(RUN) xo $(ONE) $(KERNEL)
+	@$(RUN) xo $(KERNEL)
 
 bitstream: $(READY)
-	@$(RUN) bitstream $(ONE) $(KERNEL) --target $(TARGET) --platform $(PLATFORM)
+	@$(RUN) bitstream $(KERNEL) $(call option,target,$(TARGET))
 
 bitstream-ecp5: $(READY)
-	@$(RUN) ecp5
+	@$(RUN) ecp5 $(CORE) $(call option,preset,$(PRESET)) $(call option,board,$(BOARD)) $(FLAGS)
 
 clean:
 	rm -rf build $(VENV) hotrail.egg-info

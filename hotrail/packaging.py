@@ -1,7 +1,8 @@
 """The commands from a preset's core to a card: package, xo, bitstream."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import click
 __all__ = ["COMMANDS"]
 
 _OPTIONS = (
-    click.option("--clock", type=int, default=300, show_default=True, help="The kernel's clock in MHz: 300, 250, 200."),
+    click.option("--platform", default="", help="One of the card's, by its name or its .xpfm [the standard shell's]."),
+    click.option("--clock", type=int, help="The kernel's clock in MHz, one that the shell offers [its own]."),
     click.option("--instances", type=int, default=1, show_default=True, help="Instances of the kernel in the image."),
     click.option("--force", is_flag=True, help="Packages what the gate refuses; package.json says so."),
     click.option("--no-gate", is_flag=True, help="Leaves the gate's measurement out; package.json says so."),
@@ -47,85 +49,98 @@ def _show(gate: Any) -> None:
             click.echo(f"note: {budget.about}: {budget.missing}")
 
 
-def _make(preset: str, core: str, clock: int, instances: int, force: bool, no_gate: bool, out: Path | None,
-          experimental_xo: bool = False) -> Any:
+def _make(preset: str, core: str, platform: str, clock: int | None, instances: int, force: bool, no_gate: bool,
+          out: Path | None, experimental_xo: bool = False) -> Any:
     """The package of a core, or the end of the command with the reasons."""
     from fpga.vitis import flow
 
-    click.echo(f"{preset}/{core}: Verilog" + ("" if no_gate else ", then area and depth by Yosys (minutes at first)"))
     try:
-        made = flow.package(preset, core, clock_mhz=clock, instances=instances, out=out, force=force,
-                            gated=not no_gate, experimental_xo=experimental_xo, measured=_show)
+        with _one_sentence():
+            made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
+                                force=force, gated=not no_gate, experimental_xo=experimental_xo, say=click.echo,
+                                measured=_show)
     except flow.PackageError as error:
         for reason in error.reasons:
             click.echo(f"refused: {reason}", err=True)
         click.echo(f"{preset}/{core}: nothing was packaged", err=True)
         sys.exit(1)
-    except (ValueError, RuntimeError, OSError) as error:
-        raise click.ClickException(_sentence(error)) from None
     for miss in made.gate.misses if made.gate else ():
         click.echo(f"forced: {miss}")
     click.echo(f"{preset}/{core}: package complete in {made.folder}")
     return made
 
 
-def _sentence(error: Exception) -> str:
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Ends the command with what went wrong; a refused package is told by whoever asked for it."""
+    from fpga.vitis.flow import PackageError
+
+    try:
+        yield
+    except PackageError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+    except (ValueError, RuntimeError) as error:
+        raise click.ClickException(str(error)) from None
 
 
-@click.command()
+def _kernels(preset: str) -> list[str]:
+    """The cores of a preset that can be packaged, one or more."""
+    from fpga.vitis import flow
+
+    with _one_sentence():
+        found = flow.kernels(preset)
+    if not found:
+        raise click.ClickException(f"preset {preset} describes no kernel")
+    return found
+
+
+@click.command(short_help="Vitis packages of a preset's cores.")
 @click.argument("preset")
 @click.argument("core", nargs=-1)
 @_options
 @click.option("--experimental-xo", is_flag=True, help="Adds an .xo made without Vivado; nobody has linked one yet.")
-def package(preset: str, core: tuple[str, ...], experimental_xo: bool, **options: Any) -> None:
-    """Writes the Vitis package of the cores of PRESET, build/<preset>/vitis/<core>/, unless the gate refuses one."""
-    from fpga.vitis import flow
-
-    try:
-        asked = core or tuple(flow.kernels(preset))
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-    if not asked:
-        raise click.ClickException(f"preset {preset} describes no kernel")
-    for name in asked:
-        _make(preset, name, experimental_xo=experimental_xo, **options)
+def package(preset: str, core: tuple[str, ...], **options: Any) -> None:
+    """Writes the Vitis package of each CORE of PRESET [all that are kernels], build/<preset>/vitis/<core>/, unless the
+    gate refuses it."""
+    for name in core or _kernels(preset):
+        _make(preset, name, **options)
 
 
-@click.command()
+@click.command(short_help="A core's package and its .xo, by Vivado.")
 @click.argument("preset")
-@click.argument("core")
+@click.argument("core", default="")
 @_options
 def xo(preset: str, core: str, **options: Any) -> None:
-    """Packages a core and has Vivado make its .xo, build/<preset>/vitis/<core>-xo/hotrail_<core>.xo."""
-    from fpga.vitis import toolchain
+    """Packages a CORE of PRESET [its first kernel] and has Vivado make its .xo,
+    build/<preset>/vitis/<core>-xo/hotrail_<core>.xo."""
+    _build("xo", preset, core, options)
 
-    _ends(lambda made: toolchain.xo(made, say=click.echo), _make(preset, core, **options))
 
-
-@click.command()
+@click.command(short_help="A core's package and its .xclbin, by Vitis.")
 @click.argument("preset")
-@click.argument("core")
+@click.argument("core", default="")
 @click.option("--target", type=click.Choice(("hw", "hw_emu")), default="hw", show_default=True,
               help="For the card, or for simulation on the host.")
-@click.option("--platform", help="The platform's name, or the path of its .xpfm [the SmartSSD's standard shell].")
 @_options
-def bitstream(preset: str, core: str, target: str, platform: str | None, **options: Any) -> None:
-    """Packages a core and takes it the whole way to an .xclbin, build/<preset>/vitis/<core>-<target>/."""
+def bitstream(preset: str, core: str, target: str, **options: Any) -> None:
+    """Packages a CORE of PRESET [its first kernel] and takes it the whole way to an .xclbin,
+    build/<preset>/vitis/<core>-<target>/."""
+    _build(target, preset, core, options)
+
+
+def _build(target: str, preset: str, core: str, options: dict[str, Any]) -> None:
+    """The package at least; what else it takes is looked for before the minutes that the package takes."""
     from fpga.vitis import toolchain
-    from fpga.vitis.shells import card
 
-    _ends(lambda made: toolchain.bitstream(made, target, platform or card().platform, say=click.echo),
-          _make(preset, core, **options))
-
-
-def _ends(run: Callable[[Any], Path], made: Any) -> None:
-    from fpga.vitis.toolchain import VitisError
-
-    try:
-        click.echo(f"made {run(made)}")
-    except (VitisError, OSError) as error:
-        raise click.ClickException(_sentence(error)) from None
+    with _one_sentence():
+        tools = toolchain.find(target, options["platform"])
+    for sentence in tools.missing:
+        click.echo(f"note: {sentence}")
+    made = _make(preset, core or _kernels(preset)[0], **options)
+    with _one_sentence():
+        click.echo(f"made {toolchain.build(made, tools, say=click.echo)}")
 
 
 COMMANDS = (package, xo, bitstream)

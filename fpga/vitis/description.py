@@ -17,7 +17,7 @@ from gen.cores import CORES
 from gen.headers import KERNELS
 
 __all__ = ["CONTROL", "CONTROL_BYTES", "INTERRUPT", "Bus", "KernelArgument", "KernelRegister", "Pin",
-           "RegisterField", "RtlKernel", "describe", "prepare"]
+           "RegisterField", "RtlKernel", "describe", "prepare", "preset_of"]
 
 VENDOR, LIBRARY = "hotrail", "RTLKernel"
 CONTROL = "s_axi_control"
@@ -200,14 +200,22 @@ def describe(core: str, preset: str, metadata: Mapping[str, Any]) -> RtlKernel:
         tuple(buses), arguments, registers, tuple(metadata["files"]), metadata["config"])
 
 
-def prepare(preset: str, core: str) -> tuple[RtlKernel, dict[str, str]]:
-    """A core of a preset (name or path) converted: its description and its Verilog by file name. Takes seconds for
-    `tiny`, a minute or two for the shipping cores.
+def preset_of(preset: str, core: str) -> presets.Preset:
+    """The preset (name or path) that is to describe the core as a kernel.
 
     Raises ConfigError: the preset; ValueError: it has no such core, or the core is no kernel"""
     chosen = presets.load(preset)
     known = [name for name in chosen.cores if CORES[name].is_kernel]
     if core not in known:
         raise ValueError(f"preset {chosen.name} describes no kernel {core!r}; it has {', '.join(known) or 'none'}")
+    return chosen
+
+
+def prepare(preset: str, core: str) -> tuple[RtlKernel, dict[str, str]]:
+    """A core of a preset converted: its description and its Verilog by file name. Takes seconds for `tiny`, a minute or
+    two for the shipping cores.
+
+    Raises ConfigError, ValueError: as `preset_of`"""
+    chosen = preset_of(preset, core)
     texts, metadata = verilog.convert(CORES[core].kernel(chosen.cores[core]), f"hotrail_{core}")
     return describe(core, chosen.name, metadata), texts

@@ -1,18 +1,21 @@
-"""From a preset's core to the complete folder of its Vitis package: build/<preset>/vitis/<core>/.
+"""From a preset's core to the complete folder of its Vitis package: build/<preset>/vitis/<core>/, <core>-flat/ for the
+flat shell.
 
     src/*.v  kernel.xml  component.xml  xgui/*.tcl  package.tcl  link.cfg    what Vivado and v++ read
     hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp                 what a host is written with
     package.json                                                             every file's sha256, what was measured
 
 The folder is written beside its place, checked, and renamed: it is there whole or not at all, with the same bytes from
-the same preset.
+the same preset. One process at a time makes what belongs at a place.
 """
 
+import fcntl
 import hashlib
 import json
 import os
+import shlex
 import shutil
-import tempfile
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,13 +26,13 @@ from typing import Any
 from fpga.vitis import gate as gates
 from fpga.vitis.check import check
 from fpga.vitis.component_xml import component_xml
-from fpga.vitis.description import RtlKernel, prepare
+from fpga.vitis.description import RtlKernel, prepare, preset_of
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import check_instances, link_cfg
 from fpga.vitis.ports import check_ports
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
-from fpga.vitis.shells import card
+from fpga.vitis.shells import Budget, card, shell_of
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import write_xo
 from gen import config as presets
@@ -37,13 +40,20 @@ from gen import headers
 from gen.cores import CORES
 from gen.tools import build_folder
 
-__all__ = ["MANIFEST", "Package", "PackageError", "contents", "kernels", "package", "whole"]
+__all__ = ["MANIFEST", "Busy", "Package", "PackageError", "Say", "contents", "held", "kernels", "package", "whole"]
 
 MANIFEST = "package.json"
 LINK = "link.cfg"
 _HOSTS = {"emb": "emb_bags.cpp"}        # example hosts in fpga/host
 # What decides about the bytes of a package besides the project itself.
 _TOOLS = ("amaranth", "pyosys", "lxml")
+
+
+Say = Callable[[str], None]
+
+
+class Busy(RuntimeError):
+    """Another process makes the same; the message says which."""
 
 
 class PackageError(RuntimeError):
@@ -56,12 +66,13 @@ class PackageError(RuntimeError):
 
 @dataclass(frozen=True)
 class Package:
-    """A package on disk. `gate` is None when it was left out."""
+    """A package on disk. `manifest`: the text of its package.json; `gate`: None when it was left out."""
 
     folder: Path
     kernel: RtlKernel
     clock_mhz: int
     instances: int
+    manifest: str
     gate: Gate | None
 
 
@@ -70,52 +81,53 @@ def kernels(preset: str) -> list[str]:
     return [name for name in presets.load(preset).cores if CORES[name].is_kernel]
 
 
-def package(preset: str, core: str, *, clock_mhz: int = 300, instances: int = 1, out: Path | None = None,
-            force: bool = False, gated: bool = True, experimental_xo: bool = False,
-            measured: Callable[[Gate], None] = lambda gate: None) -> Package:
+def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None = None, instances: int = 1,
+            out: Path | None = None, force: bool = False, gated: bool = True, experimental_xo: bool = False,
+            say: Say = lambda line: None, measured: Callable[[Gate], None] = lambda gate: None) -> Package:
     """Writes the package of a core.
 
-    Parameters  clock_mhz: of the kernel, one that the card offers; instances: in the image; out: folder for the
-                presets' folders; force: writes what the gate refuses, and says so in package.json; gated: False leaves
-                the gate out, and says so; experimental_xo: an .xo made without Vivado; measured: is told of the gate
-    Raises      ConfigError: the preset; ValueError: the core, clock, instances or `out`; PackageError: refused or
-                faulty
+    Parameters  platform: one of the card's, by its name or the path of its .xpfm, default: the standard shell's;
+                clock_mhz: of the kernel, one that the card offers, default: the shell's own; instances: in the image;
+                out: folder for the presets' folders; force: writes what the gate refuses, and says so in package.json;
+                gated: False leaves the gate out, and says so; experimental_xo: an .xo made without Vivado; say: is told
+                what takes long; measured: is told of the gate
+    Raises      ConfigError: the preset; ValueError: the core, platform, clock, instances or `out`; Busy: another
+                process makes it; PackageError: refused or faulty
     """
-    if clock_mhz not in card().clocks_mhz:
-        raise ValueError(f"clock must be one of {', '.join(map(str, card().clocks_mhz))} MHz, not {clock_mhz!r}")
-    # What can be told is told before the conversion and the gate, which take minutes.
-    if core in headers.KERNELS:
-        masters = {argument.port for argument in headers.KERNELS[core].arguments if argument.port}
-        check_instances(f"hotrail_{core}", len(masters), instances)
-    _check_place(out or build_folder())
-    kernel, texts = prepare(preset, core)
-    link = link_cfg(kernel, instances)
-    judged = None
-    if gated:
-        judged = gates.judge(kernel, gates.measure(kernel, texts), clock_mhz=clock_mhz, instances=instances)
-        measured(judged)
-        if judged.misses and not force:
-            raise PackageError(judged.misses)
-    place = (out or build_folder()) / kernel.preset / "vitis" / core
+    shell, known = shell_of(platform), card().clocks_mhz
+    clock_mhz = known[0] if clock_mhz is None else clock_mhz
+    if clock_mhz not in known:
+        raise ValueError(f"clock must be one of {', '.join(map(str, known))} MHz, not {clock_mhz!r}")
+    place = (out or build_folder()) / preset_of(preset, core).name / "vitis" / _name(core, shell)
+    masters = {argument.port for argument in headers.KERNELS[core].arguments if argument.port}
+    check_instances(f"hotrail_{core}", len(masters), instances)
     with whole(place) as folder:
-        for name, data in contents(kernel, texts, link).items():
+        say(f"{preset}/{core}: Verilog" + (", then area and depth by Yosys (minutes at first)" if gated else ""))
+        kernel, texts = prepare(preset, core)
+        judged = None
+        if gated:
+            judged = gates.judge(kernel, gates.measure(kernel, texts, say), clock_mhz=clock_mhz,
+                                 instances=instances, platform=shell.platform)
+            measured(judged)
+            if judged.misses and not force:
+                raise PackageError(judged.misses)
+        for name, data in contents(kernel, texts, link_cfg(kernel, instances)).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
         headers.write(headers.KERNELS[core], folder)
         if experimental_xo:
             write_xo(kernel, texts, folder / f"{kernel.name}.xo")
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
-        text = json.dumps(_manifest(kernel, folder, clock_mhz, instances, told), indent=1) + "\n"
-        (folder / MANIFEST).write_text(text)
+        manifest = json.dumps(_manifest(kernel, folder, shell, clock_mhz, instances, told), indent=1) + "\n"
+        (folder / MANIFEST).write_text(manifest)
         if faults := [*check_ports(kernel, texts), *check(folder)]:
             raise PackageError(faults)
-    return Package(place, kernel, clock_mhz, instances, judged)
+    return Package(place, kernel, clock_mhz, instances, manifest, judged)
 
 
-def _check_place(out: Path) -> None:
-    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ValueError(f"nothing can be written to {out}: {there} is no folder that can be written to")
+def _name(core: str, shell: Budget) -> str:
+    """Of a package's folder; what is made of it begins with the same."""
+    return core if shell == shell_of() else f"{core}-{shell.name}"
 
 
 def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str, bytes]:
@@ -133,10 +145,11 @@ def _digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _manifest(kernel: RtlKernel, folder: Path, clock_mhz: int, instances: int, gate: dict[str, Any]) -> dict[str, Any]:
+def _manifest(kernel: RtlKernel, folder: Path, shell: Budget, clock_mhz: int, instances: int,
+              gate: dict[str, Any]) -> dict[str, Any]:
     return {
         "kernel": kernel.name, "vlnv": kernel.vlnv, "core": kernel.core, "preset": kernel.preset,
-        "clock_mhz": clock_mhz, "instances": instances, "part": card().part, "platform": card().platform,
+        "clock_mhz": clock_mhz, "instances": instances, "part": card().part, "platform": shell.platform,
         "config": kernel.config, "gate": gate,
         "tools": {"hotrail": version("hotrail"), **{name: version(name) for name in _TOOLS}},
         "files": _digests(folder),
@@ -144,19 +157,54 @@ def _manifest(kernel: RtlKernel, folder: Path, clock_mhz: int, instances: int, g
 
 
 @contextmanager
-def whole(place: Path, draft: Path | None = None) -> Iterator[Path]:
-    """A new folder beside `place` that takes its place when the block ends well. When it does not, a temporary one is
-    gone; a `draft` stays, for whoever asks why, until the next begins."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
-    try:
-        new = draft or work / "new"
+def whole(place: Path, *, keeps: bool = False) -> Iterator[Path]:
+    """A new folder, <place>-new, that takes its place when the block ends well; what was there stays until then, and
+    whatever happens. When the block does not end well the new folder is gone, or `keeps` for whoever asks why, until
+    the next begins.
+
+    Raises Busy: another process is at it; ValueError: nothing can be written there"""
+    new, old = (place.with_name(f"{place.name}-{word}") for word in ("new", "old"))
+    with held(place):
+        _settle(place, old)
         if new.exists():
             shutil.rmtree(new)
         new.mkdir()
-        yield new
-        if place.exists():
-            os.replace(place, work / "old")
-        os.replace(new, place)
-    finally:
-        shutil.rmtree(work)
+        try:
+            yield new
+            if place.exists():
+                os.replace(place, old)
+            os.replace(new, place)
+        finally:
+            _settle(place, old)
+            if not keeps:
+                shutil.rmtree(new, ignore_errors=True)
+
+
+def _settle(place: Path, old: Path) -> None:
+    """Ends two renames, of which the second was perhaps never reached."""
+    if place.exists():
+        shutil.rmtree(old, ignore_errors=True)
+    elif old.exists():
+        os.replace(old, place)
+
+
+@contextmanager
+def held(place: Path) -> Iterator[None]:
+    """What belongs at the place is this process's until the block or the process ends.
+
+    Raises Busy: it is another's; ValueError: nothing can be written there"""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = place.with_name(f".{place.name}.lock").open("a+")
+    except OSError as error:
+        raise ValueError(f"nothing can be written to {place.parent}: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise Busy(f"{place} is being made by {lock.read()}: wait for its end, or give another folder") from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])})")
+        lock.flush()
+        yield

@@ -7,14 +7,14 @@ of a level is none. At 250 MHz that is 7 levels, at 200 MHz 9; one carry chain a
 Area and depth are Yosys' for UltraScale+: not what Vivado will make of it, and no promise that a kernel routes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fpga.depth import MAX_CHAINS, MAX_LEVELS, Depth
 from fpga.synth import Report, synthesise
 from fpga.vitis.description import RtlKernel
-from fpga.vitis.shells import RESOURCES, budgets, card, peers
+from fpga.vitis.shells import RESOURCES, budgets, card, peers, shell_of
 from gen.tools import build_folder
 
 __all__ = ["Gate", "allowed", "judge", "measure"]
@@ -80,17 +80,24 @@ class Gate:
         return head, rows
 
 
-def measure(kernel: RtlKernel, texts: Mapping[str, str]) -> Report:
-    """Area and depth of a kernel's top; minutes for what is not in the cache."""
-    return synthesise(texts, kernel.name, cache=build_folder() / "synth")
+def measure(kernel: RtlKernel, texts: Mapping[str, str], say: Callable[[str], None] = lambda line: None) -> Report:
+    """Area and depth of a kernel's top; minutes for what is not in the cache, of which `say` is told."""
+    return synthesise(texts, kernel.name, cache=build_folder() / "synth", say=say)
 
 
-def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int = 1) -> Gate:
-    """Holds a report against the standard shell and the depth rule at a clock."""
+def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int = 1,
+          platform: str = "") -> Gate:
+    """Holds a report against a platform's shell, default: the standard one, and the depth rule at a clock. Where no
+    budget is known of the shell it says so, and takes the standard one's.
+
+    Raises ValueError: the platform"""
     used = {key: value * instances for key, value in report.total.as_dict().items() if key in RESOURCES}
-    shell = budgets()["standard"]
     what = f"{instances} x {kernel.name}" if instances > 1 else kernel.name
     misses, notes = [], list(report.notes)
+    shell = shell_of(platform)
+    if shell.missing:
+        notes.append(f"{what}: held against the standard shell's budget, as the {shell.about}'s is not known")
+        shell = budgets()["standard"]
     for key, limit in shell.resources.items():
         percent = 100 * used[key] / limit
         if used[key] > limit:

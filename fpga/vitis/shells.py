@@ -1,4 +1,4 @@
-"""The card that kernels are linked for: its part, platform, memories and what its shells leave to a kernel."""
+"""The card that kernels are linked for: its part, memories, and its shells: their platforms and what they leave."""
 
 import tomllib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "peers"]
+__all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "peers", "shell_of"]
 
 RESOURCES = {"lut": "LUT", "ff": "FF", "bram36": "BRAM36", "uram": "URAM", "dsp": "DSP"}
 ELEMENTS = 512          # of an SCRec core
@@ -21,8 +21,6 @@ class Card:
 
     about: str
     part: str
-    platform: str
-    flat_platform: str
     memories: tuple[str, ...]
     masters_max: int
     clocks_mhz: tuple[int, ...]
@@ -33,7 +31,7 @@ class Card:
 @dataclass(frozen=True)
 class Budget:
     """What a shell leaves, by resource; `missing` says why there are no numbers. `share`: per cent of it that a core
-    should stay below, 0 when nothing is asked."""
+    should stay below, 0 when nothing is asked; `platform`: of the shell, none for the bare chip."""
 
     name: str
     about: str
@@ -41,6 +39,7 @@ class Budget:
     share: int = 0
     source: str = ""
     missing: str = ""
+    platform: str = ""
 
 
 @cache
@@ -63,8 +62,21 @@ def budgets() -> dict[str, Budget]:
     for name in ("standard", "flat", "chip"):
         table = _data()[name]
         found[name] = Budget(name, table["about"], {key: table[key] for key in RESOURCES if key in table},
-                             table.get("share", 0), table.get("source", ""), table.get("missing", ""))
+                             table.get("share", 0), table.get("source", ""), table.get("missing", ""),
+                             table.get("platform", ""))
     return found
+
+
+def shell_of(platform: str = "") -> Budget:
+    """The shell of a platform: of its name, or of the path of its .xpfm; the standard one where none is named.
+
+    Raises ValueError: the card has no such platform"""
+    known = {budget.platform: budget for budget in budgets().values() if budget.platform}
+    name = Path(platform).stem if platform.endswith(".xpfm") else platform or budgets()["standard"].platform
+    if name not in known:
+        there = " or ".join(f"{platform} ({budget.about})" for platform, budget in known.items())
+        raise ValueError(f"platform must be {there} of the {card().about}, not {platform!r}")
+    return known[name]
 
 
 def peers(core: str) -> dict[str, dict[str, int]]:

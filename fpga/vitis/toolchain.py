@@ -1,4 +1,5 @@
-"""With AMD Vitis on PATH: from a package to the .xo and on to the .xclbin.
+"""With AMD Vitis on PATH: from a package to the .xo and on to the .xclbin, in <core>-xo/, <core>-hw/ or <core>-hw_emu/
+beside the package, each with all that it was made of.
 
 Vivado and v++ are run as their guides say; no machine here has them, so the tests run the same commands with programs
 that stand in for them. Whether AMD's own accept the package is not verified.
@@ -11,25 +12,28 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fpga.vitis.checks.archive import entries
-from fpga.vitis.flow import LINK, Package, whole
+from fpga.vitis.flow import LINK, MANIFEST, Package, Say, held, whole
 from fpga.vitis.scripts import SCRIPT, SOURCES
-from fpga.vitis.shells import card
+from fpga.vitis.shells import card, shell_of
 from gen.tools import build_folder
 
-__all__ = ["TARGETS", "VitisError", "VitisMissing", "bitstream", "find_platform", "find_tools", "image", "xo"]
+__all__ = ["PROGRAMS", "TARGETS", "Tools", "VitisError", "VitisMissing", "build", "find", "image"]
 
+# What each target takes. "xo" is linked for neither card nor simulation.
+PROGRAMS = {"xo": ("vivado",), "hw": ("vivado", "v++"), "hw_emu": ("vivado", "v++", "emconfigutil")}
 TARGETS = ("hw", "hw_emu")
+# Where a target's folder has its copy of the package.
+_PACKAGE = "kernel"
+_VERSION_OPTION = {"vivado": "-version", "v++": "--version"}
 _VERSION = re.compile(r"\bv(20\d\d\.\d)")
 # Lines of the tools' output that are shown while they run: stages, and what went wrong.
 _PROGRESS = re.compile(r"Run vpl: Step|Run run_link: Step|^hotrail: |^ERROR|CRITICAL WARNING")
 _DEFAULT_REPOSITORY = "/opt/xilinx/platforms"
-Say = Callable[[str], None]
 
 
 class VitisError(RuntimeError):
@@ -40,30 +44,57 @@ class VitisMissing(VitisError):
     """Something that has to be installed; the message is what, and where the package lies."""
 
 
-def find_tools(names: tuple[str, ...]) -> dict[str, Path]:
-    """The programs on PATH, every version one that knows the platform.
+@dataclass(frozen=True)
+class Tools:
+    """What a target takes. `missing`: a sentence for all that is not there."""
 
-    Raises VitisMissing: a program is missing or of another version"""
+    target: str
+    programs: Mapping[str, Path]
+    platform: Path | None
+    missing: tuple[str, ...]
+
+
+def find(target: str, platform: str = "") -> Tools:
+    """What there is for a target: "xo", "hw" for the card, "hw_emu" for simulation on the host. platform: its name, or
+    the path of its .xpfm, default: the standard shell's
+
+    Raises ValueError: the target, or the platform"""
+    shell = shell_of(platform)
+    if target not in PROGRAMS:
+        raise ValueError(f"target must be {', '.join(PROGRAMS)}, not {target!r}")
+    found = {name: shutil.which(name) for name in PROGRAMS[target]}
+    programs = {name: Path(path) for name, path in found.items() if path}
+    missing = [*_absent([name for name in found if name not in programs]), *_wrong_versions(programs)]
+    xpfm = None
+    if target in TARGETS:
+        try:
+            xpfm = _find_platform(platform or shell.platform)
+        except VitisMissing as error:
+            missing.append(str(error))
+    return Tools(target, programs, xpfm, tuple(missing))
+
+
+def _absent(names: list[str]) -> Iterator[str]:
     first, last = card().vitis
-    found = {}
-    for name in names:
-        path = shutil.which(name)
-        if path is None:
-            raise VitisMissing(f"{name} is not on PATH: AMD Vitis {first} to {last} is needed, with its settings64.sh "
-                               "sourced")
-        found[name] = Path(path)
-    for name in [name for name in names if name in ("vivado", "v++")]:
-        option = "-version" if name == "vivado" else "--version"
-        told = subprocess.run([found[name], option], capture_output=True, text=True)
+    if names:
+        yield (f"{' and '.join(names)} {'are' if names[1:] else 'is'} not on PATH: AMD Vitis {first} to {last} is "
+               "needed, with its settings64.sh sourced")
+
+
+def _wrong_versions(programs: Mapping[str, Path]) -> Iterator[str]:
+    first, last = card().vitis
+    for name, option in _VERSION_OPTION.items():
+        if name not in programs:
+            continue
+        told = subprocess.run([programs[name], option], capture_output=True, text=True)
         known = _VERSION.search(told.stdout + told.stderr)
         if told.returncode or not known:
-            raise VitisMissing(f"{found[name]} {option} tells no version; AMD Vitis {first} to {last} is needed")
-        if not first <= known[1] <= last:
-            raise VitisMissing(f"{found[name]} is version {known[1]}; the platform is known to Vitis {first} to {last}")
-    return found
+            yield f"{programs[name]} {option} tells no version; AMD Vitis {first} to {last} is needed"
+        elif not first <= known[1] <= last:
+            yield f"{programs[name]} is version {known[1]}; the platform is known to Vitis {first} to {last}"
 
 
-def find_platform(platform: str) -> Path:
+def _find_platform(platform: str) -> Path:
     """The .xpfm of a platform, by its path, or by its name in the folders of PLATFORM_REPO_PATHS, in those of the Vitis
     installation and in /opt/xilinx/platforms.
 
@@ -84,87 +115,66 @@ def find_platform(platform: str) -> Path:
                        "folder in PLATFORM_REPO_PATHS")
 
 
-def xo(made: Package, *, say: Say = print) -> Path:
-    """Packages the kernel with Vivado: <core>-xo/hotrail_<core>.xo beside the package, its Verilog compared with ours.
+def build(made: Package, tools: Tools, *, say: Say = print) -> Path:
+    """The whole way from a package to an .xo, or to an .xclbin that is linked from one. The target's folder
+    gets a copy of the package: other targets can be made meanwhile, and its package.json says what was made. What was
+    there before is kept until all went well; a run that failed is kept in <folder>-new, with its logs, until the next.
 
-    Raises VitisMissing, VitisError"""
-    tools = _needed(made, ("vivado",))
-    made = _absolute(made)
-    return _xo(made, tools["vivado"], say)
-
-
-def bitstream(made: Package, target: str, platform: str, *, say: Say = print) -> Path:
-    """The whole way to an .xclbin for the card ("hw") or for simulation on the host ("hw_emu", with emconfig.json
-    beside it), in <core>-<target>/ beside the package.
-
-    Raises VitisMissing, VitisError; ValueError: the target"""
-    if target not in TARGETS:
-        raise ValueError(f"target must be {' or '.join(TARGETS)}, not {target!r}")
-    tools = _needed(made, ("vivado", "v++", *(("emconfigutil",) if target == "hw_emu" else ())), platform)
-    xpfm = find_platform(platform)
-    made = _absolute(made)
-    packaged = _xo(made, tools["vivado"], say)
-    linked, final = f"{made.kernel.name}.link.xclbin", f"{made.kernel.name}.xclbin"
-    common = ["-t", target, "--platform", str(xpfm), "--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports"]
-    with _beside(made, target) as folder:
-        _run("link", [str(tools["v++"]), "-l", *common, "--config", str(made.folder / LINK), "--kernel_frequency",
-                      str(made.clock_mhz), "-o", linked, str(packaged)], folder, linked, say)
-        _run("package", [str(tools["v++"]), "-p", *common, "--package.out_dir", "package", "-o", final, linked], folder,
-             final, say)
-        if target == "hw_emu":
-            _run("emconfig", [str(tools["emconfigutil"]), "--platform", str(xpfm), "--nd", "1", "--od", "."], folder,
-                 "emconfig.json", say)
-    return _place(made, target) / final
+    Raises VitisMissing, VitisError; Busy: another process makes it"""
+    if tools.missing:
+        raise VitisMissing(f"{'; '.join(tools.missing)}; the complete package lies in {made.folder}")
+    name = made.kernel.name
+    final = f"{name}.xo" if tools.target == "xo" else f"{name}.xclbin"
+    package = made.folder.resolve()     # the tools work in folders of their own
+    place = package.with_name(f"{package.name}-{tools.target}")
+    with whole(place, keeps=True) as folder:
+        _copy(made, folder / _PACKAGE)
+        _xo(made, tools, folder, say)
+        if tools.target != "xo":
+            _link(made, tools, folder, final, say)
+    return place / final
 
 
 def image(preset: str, core: str, target: str = "hw") -> Path:
-    """Where `bitstream` leaves the .xclbin of a target for the standard shell, unless the package lies elsewhere."""
+    """Where `build` leaves the .xclbin of a target for the standard shell, unless the package lies elsewhere."""
     return build_folder() / preset / "vitis" / f"{core}-{target}" / f"hotrail_{core}.xclbin"
 
 
-def _needed(made: Package, names: tuple[str, ...], platform: str = "") -> dict[str, Path]:
-    """The tools and the platform, or one sentence that also says where the package lies."""
-    try:
-        found = find_tools(names)
-        if platform:
-            find_platform(platform)
-        return found
-    except VitisMissing as error:
-        raise VitisMissing(f"{error}; the complete package lies in {made.folder}") from None
+def _copy(made: Package, folder: Path) -> None:
+    with held(made.folder):
+        shutil.copytree(made.folder, folder)
+    if (folder / MANIFEST).read_text() != made.manifest:
+        raise VitisError(f"{made.folder} was made anew by another process meanwhile: begin again")
 
 
-def _absolute(made: Package) -> Package:
-    """The tools work in folders of their own."""
-    return replace(made, folder=made.folder.resolve())
-
-
-def _place(made: Package, what: str) -> Path:
-    return made.folder.parent / f"{made.folder.name}-{what}"
-
-
-def _beside(made: Package, what: str) -> AbstractContextManager[Path]:
-    """<core>-<what>-new, which becomes <core>-<what> when the block ends well. What was made there before is kept until
-    then; a folder whose run failed stays as it is, with its logs, until the next run."""
-    return whole(_place(made, what), _place(made, f"{what}-new"))
-
-
-def _xo(made: Package, vivado: Path, say: Say) -> Path:
+def _xo(made: Package, tools: Tools, folder: Path, say: Say) -> None:
+    """Packages the kernel with Vivado; the Verilog inside must be the package's."""
     name = f"{made.kernel.name}.xo"
-    with _beside(made, "xo") as folder:
-        _run("xo", [str(vivado), "-mode", "batch", "-notrace", "-log", "vivado.log", "-journal", "vivado.jou",
-                    "-source", str(made.folder / SCRIPT)], folder, name, say)
-        _compare(folder / name, made)
-    return _place(made, "xo") / name
+    _run("xo", [str(tools.programs["vivado"]), "-mode", "batch", "-notrace", "-log", "vivado.log", "-journal",
+                "vivado.jou", "-source", str(folder / _PACKAGE / SCRIPT)], folder, name, say)
+    _compare(folder / name, {file: (folder / _PACKAGE / SOURCES / file).read_bytes() for file in made.kernel.files})
 
 
-def _compare(path: Path, made: Package) -> None:
+def _link(made: Package, tools: Tools, folder: Path, final: str, say: Say) -> None:
+    """Links and packages the .xclbin, for simulation with emconfig.json beside it."""
+    platform, linked = ["--platform", str(tools.platform)], f"{made.kernel.name}.link.xclbin"
+    common = ["-t", tools.target, *platform, "--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports"]
+    vpp = str(tools.programs["v++"])
+    _run("link", [vpp, "-l", *common, "--config", str(folder / _PACKAGE / LINK), "--kernel_frequency",
+                  str(made.clock_mhz), "-o", linked, f"{made.kernel.name}.xo"], folder, linked, say)
+    _run("package", [vpp, "-p", *common, "--package.out_dir", "package", "-o", final, linked], folder, final, say)
+    if tools.target == "hw_emu":
+        _run("emconfig", [str(tools.programs["emconfigutil"]), *platform, "--nd", "1", "--od", "."], folder,
+             "emconfig.json", say)
+
+
+def _compare(path: Path, ours: Mapping[str, bytes]) -> None:
     """The Verilog in an .xo must be the package's: Vivado leaves out what it could not read."""
     try:
         inside = {name.rsplit("/", 1)[-1]: data for name, data in entries(path.read_bytes()).items()
                   if f"/{SOURCES}/" in f"/{name}" and name.endswith(".v")}
     except ValueError as error:
         raise VitisError(f"{path}: {error}") from None
-    ours = {name: (made.folder / SOURCES / name).read_bytes() for name in made.kernel.files}
     if dropped := sorted(set(ours) - set(inside)):
         raise VitisError(f"{path} lacks {', '.join(dropped)}: Vivado could not read it, see {path.parent}/logs/xo.log")
     if added := sorted(set(inside) - set(ours)):
