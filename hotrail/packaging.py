@@ -53,6 +53,7 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
           out: Path | None, experimental_xo: bool = False) -> Any:
     """The package of a core, or the end of the command with the reasons."""
     from fpga.vitis import flow
+    from fpga.vitis.check import left_out
 
     try:
         with _one_sentence():
@@ -67,6 +68,8 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     for miss in made.gate.misses if made.gate else ():
         click.echo(f"forced: {miss}")
     click.echo(f"{preset}/{core}: package complete in {made.folder}")
+    for text in left_out():
+        click.echo(f"note: {text}")
     return made
 
 
