@@ -36,7 +36,7 @@ def package(core: str, out: Path) -> Path:
     depth, ports = Depth(6, 1, ("in Part", "a.Q (FDRE)", "b.D (FDRE)")), Depth(4, 1, ("a", "b.D (FDRE)"))
     report = Report(f"hotrail_{core}", Area(lut=1000, ff=2000, dsp=10, bram36=7.5, uram=80), {}, depth, depth, ports)
     with (mock.patch.object(flow, "prepare", lambda preset, core: prepared(core)),
-          mock.patch.object(flow.gates, "measure", lambda kernel, texts: report)):
+          mock.patch.object(flow.gates, "measure", lambda kernel, texts, say: report)):
         return flow.package("tiny", core, experimental_xo=True, out=out).folder
 
 
