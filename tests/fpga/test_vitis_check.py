@@ -12,6 +12,7 @@ from fpga.vitis import gate, schema
 from fpga.vitis.check import check, examine, findings, left_out
 from fpga.vitis.checks import facts, gates, headers, hosts, source, tcl
 from fpga.vitis.checks.expected import expected
+from fpga.vitis.checks.manifest import manifest
 from fpga.vitis.checks.measured import measured
 from gen.headers import KERNELS
 from gen.tools import build_folder
@@ -109,6 +110,29 @@ def test_what_is_no_package(tmp_path):
     assert check(tmp_path) == ["package.json: it must be an object"]
     (tmp_path / "package.json").write_text(json.dumps({"core": "emb"}))
     assert "package.json: vlnv is missing" in check(tmp_path)
+
+
+def test_package_json_wrong(sound):
+    def said(**change):
+        return manifest(json.dumps(told | change).encode())
+
+    told = json.loads((sound / "package.json").read_text())
+    assert said() == (manifest((sound / "package.json").read_bytes())[0], []) and said()[0] is not None
+    for change, sentence in (
+        ({"colour": 1}, "package.json: colour does not belong there"),
+        ({"instances": True}, "package.json: instances is True; it must be a number"),
+        ({"instances": 10**9}, "package.json: instances is 1000000000; the platform has 15 ports"),
+        ({"files": []}, "package.json: files is []; it must be a table"),
+        ({"config": told["config"] | {"bag_queue": 33}}, "package.json: config: bag_queue = 33: bag_queue must be a "
+                                                         "power of two from 2 to 1024, not 33"),
+        ({"clock_mhz": 275}, "package.json: clock_mhz is 275; it must be 200 or 250 or 300"),
+        ({"tools": told["tools"] | {"lxml": ""}}, "package.json: tools.lxml is ''; it must be a version"),
+        ({"tools": told["tools"] | {"gcc": "12.2"}}, "package.json: tools.gcc does not belong there"),
+        ({"gate": told["gate"] | {"passed": None}}, "package.json: gate.passed is None"),
+    ):
+        assert said(**change)[1] == [sentence]
+    assert said(gate={"passed": None})[1] == []
+    assert said(platform="xilinx_u2_gen3x4_xdma_flat_gc_2_202110_1")[1] == []
 
 
 def test_a_changed_host_is_shown_by_its_line(sound, tmp_path):

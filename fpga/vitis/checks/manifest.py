@@ -13,6 +13,7 @@ from typing import Any
 
 from fpga.vitis.checks.hosts import FILE as HOST
 from fpga.vitis.checks.hosts import HOSTS
+from fpga.vitis.checks.link import MOST_PORTS
 from fpga.vitis.checks.measured import measured
 from gen.config import ConfigError, build
 from gen.cores import CORES
@@ -68,6 +69,8 @@ def manifest(data: bytes | None) -> tuple[Manifest | None, list[str]]:
         return None, [*out, f"{FILE}: core is {core!r}; it must be one of {', '.join(KERNELS)}"]
     if not re.fullmatch(rf"hotrail:RTLKernel:{kernel}:\d+\.\d+", vlnv):
         return None, [*out, f"{FILE}: vlnv is {vlnv!r}; it must be hotrail:RTLKernel:{kernel}:<two numbers>"]
+    if not 1 <= told["instances"] <= MOST_PORTS:
+        return None, [*out, f"{FILE}: instances is {told['instances']}; the platform has {MOST_PORTS} ports"]
     try:
         config = build(CORES[core].config, told["config"], f"{FILE}: config:")
     except ConfigError as error:
@@ -90,7 +93,7 @@ def _module(core: str, config: Any) -> str:
 
 def _tools(tools: Mapping[str, Any], version: str) -> Iterator[str]:
     for name in TOOLS:
-        if not re.fullmatch(r"\d+(\.\w+)+", str(tools.get(name))):
+        if not re.fullmatch(r"\d+(\.[\w+]+)+", str(tools.get(name))):
             yield f"{FILE}: tools.{name} is {tools.get(name)!r}; it must be a version"
     for name in sorted(set(tools) - set(TOOLS)):
         yield f"{FILE}: tools.{name} does not belong there"
