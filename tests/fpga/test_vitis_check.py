@@ -21,6 +21,8 @@ from tests.mutations.changes import Mutation, sign, signed
 from tests.mutations.survey import MUTATIONS, PAGE, STEPS
 from tests.vitis_kernels import prepared
 
+STANDARD, FLAT = "xilinx_u2_gen3x4_xdma_gc_2_202110_1", "xilinx_u2_gen3x4_xdma_flat_gc_2_202110_1"
+
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
@@ -132,7 +134,7 @@ def test_package_json_wrong(sound):
     ):
         assert said(**change)[1] == [sentence]
     assert said(gate={"passed": None})[1] == []
-    assert said(platform="xilinx_u2_gen3x4_xdma_flat_gc_2_202110_1")[1] == []
+    assert said(platform=FLAT, gate={"passed": None})[1] == []
 
 
 def test_a_changed_host_is_shown_by_its_line(sound, tmp_path):
@@ -167,25 +169,25 @@ def test_the_gate_must_follow_from_its_figures(change, sentences):
     depth = Depth(6, 1, ("a", "b"))
     report = Report("hotrail_mlp", Area(lut=1000, bram36=7.5, uram=45), {}, depth, depth, depth)
     told = gate.judge(prepared("mlp")[0], report, clock_mhz=300, instances=2).as_dict() | {"forced": False}
-    said = list(measured(told | change, "hotrail_mlp", 300, 2))
+    said = list(measured(told | change, "hotrail_mlp", STANDARD, 300, 2))
     assert bool(said) == bool(sentences)
     for sentence in sentences:
         assert any(text.startswith(sentence) for text in said), said
 
 
-@pytest.mark.parametrize("clock_mhz, instances", [(300, 1), (250, 2), (200, 3)])
-def test_a_refusal_is_read_as_it_was_meant(clock_mhz, instances):
+@pytest.mark.parametrize("clock_mhz, instances, platform", [(300, 1, STANDARD), (250, 2, FLAT), (200, 3, STANDARD)])
+def test_a_refusal_is_read_as_it_was_meant(clock_mhz, instances, platform):
     """Every miss and every note at once."""
     deep = Depth(11, 3, ("in Part", "a", "b"))
     area = Area(lut=310_001, ff=655_001, dsp=1338 // instances, bram36=620.5, uram=105)
     report = Report("hotrail_mlp", area, {}, deep, deep, deep, notes=("Part: 2 latches",))
-    found = gate.judge(prepared("mlp")[0], report, clock_mhz=clock_mhz, instances=instances)
-    assert len(found.misses) == 7 and len(found.notes) == 2
+    found = gate.judge(prepared("mlp")[0], report, clock_mhz=clock_mhz, instances=instances, platform=platform)
+    assert len(found.misses) == 7 and len(found.notes) == 2 + (platform == FLAT)
     told = found.as_dict() | {"forced": True}
-    assert list(measured(told, "hotrail_mlp", clock_mhz, instances)) == []
+    assert list(measured(told, "hotrail_mlp", platform, clock_mhz, instances)) == []
     for at in range(7):
         fewer = [miss for number, miss in enumerate(told["misses"]) if number != at]
-        said = list(measured(told | {"misses": fewer}, "hotrail_mlp", clock_mhz, instances))
+        said = list(measured(told | {"misses": fewer}, "hotrail_mlp", platform, clock_mhz, instances))
         assert len(said) == 1 and said[0].startswith("gate.misses is ")
 
 

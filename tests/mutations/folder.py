@@ -33,6 +33,11 @@ PACKAGE_JSON = [
     M("package.json: the masters' depth", SCRIPT, told(lambda t: t["config"].update(reads_in_flight=16))),
     M("package.json: a clock that the card has not", MANIFEST, told(lambda t: t.update(clock_mhz=400))),
     M("package.json: another platform", MANIFEST, told(lambda t: t.update(platform="xilinx_u200"))),
+    M(
+        "package.json: the other shell's platform",
+        MANIFEST,
+        told(lambda t: t.update(platform="xilinx_u2_gen3x4_xdma_flat_gc_2_202110_1")),
+    ),
     M("package.json: another number of instances", LINK, told(lambda t: t.update(instances=2))),
     M("package.json: instances are `true`", MANIFEST, told(lambda t: t.update(instances=True))),
     M("package.json: another preset", f"{SCRIPT}|{LINK}", told(lambda t: t.update(preset="smartssd"))),

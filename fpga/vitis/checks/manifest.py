@@ -81,8 +81,9 @@ def manifest(data: bytes | None) -> tuple[Manifest | None, list[str]]:
         if told[key] not in allowed:
             out.append(f"{FILE}: {key} is {told[key]!r}; it must be {' or '.join(map(repr, allowed))}")
     out += _tools(told["tools"], made.version)
-    if told["clock_mhz"] in CLOCKS:
-        out += (f"{FILE}: {fault}" for fault in measured(told["gate"], kernel, told["clock_mhz"], made.instances))
+    clock_mhz, platform = told["clock_mhz"], told["platform"]
+    if clock_mhz in CLOCKS and platform in PLATFORMS:
+        out += (f"{FILE}: {fault}" for fault in measured(told["gate"], kernel, platform, clock_mhz, made.instances))
     return made, out
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fpga.depth import MAX_CHAINS, MAX_LEVELS
-from fpga.vitis.shells import RESOURCES, budgets
+from fpga.vitis.shells import RESOURCES, budgets, shell_of
 
 __all__ = ["measured"]
 
@@ -14,14 +14,16 @@ _TEXTS, _FIGURES = ("misses", "notes", "path"), ("levels", "chains", "port_level
 FULL_MHZ = 300          # the clock that the rule of depth is for
 
 
-def measured(gate: Mapping[str, Any], kernel: str, clock_mhz: int, instances: int) -> Iterator[str]:
-    """What does not fit together in a gate's verdict on so many instances of a kernel, or LEFT_OUT."""
+def measured(gate: Mapping[str, Any], kernel: str, platform: str, clock_mhz: int, instances: int) -> Iterator[str]:
+    """What does not fit together in a gate's verdict, or LEFT_OUT, on so many instances of a kernel for a platform.
+    Where no budget is known of its shell, the standard one's stands in, and a note says so."""
     if gate == LEFT_OUT:
         return
     if shapeless := [*_shapeless(gate)]:
         yield from shapeless
         return
-    used, shell = gate["used"], budgets()["standard"]
+    used, asked, standard = gate["used"], shell_of(platform), budgets()["standard"]
+    shell = standard if asked.missing else asked
     levels, chains = (limit * FULL_MHZ // clock_mhz for limit in (MAX_LEVELS, MAX_CHAINS))
     percent = {name: budget.missing or {key: round(100 * used[key] / limit, 1)
                                         for key, limit in budget.resources.items()}
@@ -43,6 +45,9 @@ def measured(gate: Mapping[str, Any], kernel: str, clock_mhz: int, instances: in
             yield f"gate.{key} is {gate[key]!r}; by its figures it must be {value!r}"
     if len(gate["misses"]) != len(misses) or not all(map(str.startswith, gate["misses"], misses)):
         yield f"gate.misses is {gate['misses']!r}; by its figures its sentences must begin {misses!r}"
+    stands_in = f"{what}: held against the {standard.about}'s budget, "
+    if any(text.startswith(stands_in) for text in gate["notes"]) != bool(asked.missing):
+        yield f"gate.notes is {gate['notes']!r}; platform is that of the {asked.about}"
     for note in notes:
         if not any(text.startswith(note) for text in gate["notes"]):
             yield f"gate.notes lacks a sentence that begins {note!r}"
