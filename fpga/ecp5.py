@@ -45,9 +45,11 @@ LUTS = "-nowidelut"
 # The clock is judged here, with the report at hand.
 EFFORT = ("--placer", "static", "--router", "router2", "--timing-allow-fail")
 # How far the placer and the router are; told every few seconds.
-PROGRESS = ((re.compile(r"overlap: COMB=([\d.]+)%"), "    {}% of the LUTs still overlap"),
-            (re.compile(r" iter=(\d+) wires=\d+ overused=(\d+)"), "    pass {}: wires that nets still share: {}"))
+OVERLAP = re.compile(r"overlap: COMB=([\d.]+)%")
+PASS = re.compile(r" iter=(\d+) wires=\d+ overused=(\d+)")
 PROGRESS_S = 10
+# The router gives up after a thousand passes, which are hours; here, when so many leave no fewer shared wires.
+PASSES_IN_VAIN = 30
 
 
 class Ecp5Error(RuntimeError):
@@ -229,7 +231,7 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, mapped: Path, part
     log = _tool("nextpnr-ecp5", "nextpnr_ecp5", [
         f"--{part.device}", "--package", part.package, "--speed", str(part.speed), "--json", mapped.name,
         "--lpf", "board.lpf", "--seed", str(seed), "--report", report.name, "--textcfg", f"routed-{seed}.config",
-        *EFFORT], out, say=say)
+        *EFFORT], out, watch=_Watch(say))
     told = json.loads(report.read_text())
     fmax = {name.strip("$"): (pair["achieved"], pair["constraint"]) for name, pair in told["fmax"].items()}
     if not fmax:
@@ -251,29 +253,55 @@ def _longest(report: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
+class _Watch:
+    """Tells what nextpnr is at, line by line of its log. Raises Ecp5Error: the router gets no further"""
+
+    def __init__(self, say: Callable[[str], None]):
+        self._say, self._stage, self._told = say, "", time.monotonic()
+        self._fewest, self._found_in = sys.maxsize, 0
+
+    def __call__(self, line: str) -> None:
+        for words, stage in STAGES:
+            if words in line and stage != self._stage:
+                self._stage = stage
+                self._say(f"  {stage}")
+        if found := OVERLAP.search(line):
+            self._progress(f"    {found[1]}% of the LUTs still overlap")
+        if found := PASS.search(line):
+            number, shared = int(found[1]), int(found[2])
+            self._progress(f"    pass {number}: wires that nets still share: {shared:,}")
+            if shared < self._fewest:
+                self._fewest, self._found_in = shared, number
+            if number - self._found_in >= PASSES_IN_VAIN:
+                raise Ecp5Error(
+                    f"the design cannot be routed: after {number} passes of the router {shared:,} wires are wanted by "
+                    f"more than one net, the fewest were {self._fewest:,} in pass {self._found_in}")
+
+    def _progress(self, text: str) -> None:
+        if time.monotonic() - self._told > PROGRESS_S:
+            self._told = time.monotonic()
+            self._say(text)
+
+
 def _tool(shown: str, name: str, arguments: list[str], cwd: Path, *,
-          say: Callable[[str], None] = lambda line: None) -> str:
-    """Runs one of the tools in `cwd`; its log, which also lies in <shown>.log. Raises Ecp5Error with its own error."""
+          watch: Callable[[str], None] = lambda line: None) -> str:
+    """Runs one of the tools in `cwd`; its log, which also lies in <shown>.log. watch: is told every line of it; the
+    tool ends with what it raises. Raises Ecp5Error with the tool's own error."""
     code = (f"import resource, sys\nfrom {TOOLS} import run_{name}\ncode = run_{name}(sys.argv[1:])\n"
             "print('peak memory', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 'KB')\nsys.exit(code)")
     kept: list[str] = []
-    stage, told = "", time.monotonic()
     with subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=cwd, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, errors="replace") as process, \
             open(cwd / f"{shown}.log", "w", buffering=1) as log:
         assert process.stdout is not None
-        for line in process.stdout:
-            log.write(line)
-            kept.append(line.rstrip())
-            for words, what in STAGES:
-                if words in line and what != stage:
-                    stage = what
-                    say(f"  {what}")
-            for pattern, words in PROGRESS:
-                found = pattern.search(line)
-                if found and time.monotonic() - told > PROGRESS_S:
-                    told = time.monotonic()
-                    say(words.format(*found.groups()))
+        try:
+            for line in process.stdout:
+                log.write(line)
+                kept.append(line.rstrip())
+                watch(line)
+        except BaseException:
+            process.kill()
+            raise
     if process.returncode:
         raise Ecp5Error(_reason(shown, kept))
     return "\n".join(kept)

@@ -3,6 +3,7 @@
 The EMB core on the board takes long: `make bitstream-ecp5`, or this file with HOTRAIL_REGRESS=1.
 """
 
+import time
 import tomllib
 
 import pytest
@@ -119,6 +120,33 @@ def test_a_pll_that_cannot_be(tmp_path):
     board = EcpBoard.load(changed(tmp_path, ("core_mhz = 25.0", "core_mhz = 5000.0")))
     with pytest.raises(Ecp5Error, match="ecppll failed|the PLL makes"):
         ecp5._pll(board, tmp_path)
+
+
+def test_a_router_that_gets_no_further():
+    """Passes may bring nothing for a while; a design that stays crowded ends with what is wanted twice."""
+    said = []
+    watch = ecp5._Watch(said.append)
+    shared = [900, 400, *[410] * 25, 399, *[420] * (ecp5.PASSES_IN_VAIN - 1)]
+    for number, count in enumerate(shared, 1):
+        watch(f"Info:     iter={number} wires=1000 overused={count} overuse={count} archfail=NA\n")
+    last = len(shared) + 1
+    told = (f"^the design cannot be routed: after {last} passes of the router 421 wires are wanted by more than one "
+            "net, the fewest were 399 in pass 28$")
+    with pytest.raises(Ecp5Error, match=told):
+        watch(f"Info:     iter={last} wires=1000 overused=421 overuse=421 archfail=NA\n")
+
+
+def test_a_tool_ends_with_its_watch(tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text("import time\ndef run_sleep(arguments):\n"
+                                      "    print('begun', flush=True)\n    time.sleep(600)\n")
+    monkeypatch.setattr(ecp5, "TOOLS", "slow")
+
+    def watch(line):
+        raise Ecp5Error(f"enough of {line.strip()}")
+    before = time.monotonic()
+    with pytest.raises(Ecp5Error, match="^enough of begun$"):
+        ecp5._tool("sleep", "sleep", [], tmp_path, watch=watch)
+    assert time.monotonic() - before < 300
 
 
 def test_without_the_tools(tmp_path, monkeypatch):
