@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bench.framework import Row, at_least, at_most, bench, figure
+from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from fpga import ecp5 as flow
 from fpga.board import EcpBoard
 
@@ -15,7 +15,10 @@ UNITS = {"TRELLIS_COMB": ("lut", "LUT4"), "TRELLIS_FF": ("ff", "FF"), "DP16KD": 
 def ecp5() -> Iterator[Row]:
     """A bitstream by open tools alone: the tiny EMB core, a memory and a serial link in an LFE5U-85F."""
     board = EcpBoard.load(BOARD)
-    layout = flow.make(board, CORE, PRESET, say=print)
+    try:
+        layout = flow.make(board, CORE, PRESET, say=print)
+    except flow.Ecp5Error as error:
+        raise LeftOut(str(error)) from None
     for kind, (name, unit) in UNITS.items():
         used, there = layout.used[kind]
         yield at_most(f"ecp5.{name}", f"board with the {PRESET} EMB core; the part's", used, unit, there)
