@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from fpga.board import BOARD_TOP, PARTS, EcpBoard, constraints, wrapper
+from fpga.floorplan import held, planned
 from gen.board import board as component
 from gen.tools import build_folder, yosys
 from gen.verilog import convert
 
-__all__ = ["Ecp5Error", "Layout", "bitstream", "folder", "lines", "make", "unpacked"]
+__all__ = ["Ecp5Error", "Layout", "bitstream", "folder", "lines", "make", "mapping", "unpacked"]
 
 INNER = "hotrail_inner"
 PLL = "hotrail_pll"
@@ -38,10 +39,13 @@ KINDS = {"TRELLIS_COMB": "LUT4 and carry", "TRELLIS_FF": "flip-flops", "DP16KD":
 NO_ULTRA = 'setattr -set ram_style "block" a:ram_style=ultra'
 STAGES = (("Packing constants", "packing"), ("Running Static placer", "placing"),
           ("Running simulated annealing placer", "refining the placement"), ("Setting up routing resources", "routing"))
-# What a part that is more than half full runs out of is wires. Inputs of LUTs that are joined to wider ones go to each
-# of them: without such there are 8 % fewer pins, and not one LUT more. The electrostatic placer leaves a third less
-# wire than the default, and router2 negotiates about what is crowded.
-LUTS = "-nowidelut"
+# What a part that is more than half full runs out of is wires, so the netlist has as few pins as can be. The second
+# registers of shift amounts, which save a six-input LUT its sharing, cost a four-input LUT: they are merged with the
+# first. Names that must stay, to keep delays out of a Xilinx part's shift registers, keep LUTs apart here. Inputs of
+# LUTs that are joined to wider ones go to each of them. And the clock is slow: LUTs are mapped for their number alone.
+PREPARED = ("proc", "setattr -set init 0 w:*twin* a:init %i", "setattr -unset keep w:*")
+LUTS = ("abc -lut 4", "clean")
+# The electrostatic placer leaves a third less wire than the default, and router2 negotiates about what is crowded.
 # The clock is judged here, with the report at hand.
 EFFORT = ("--placer", "static", "--router", "router2", "--timing-allow-fail")
 # How far the placer and the router are; told every few seconds.
@@ -115,17 +119,23 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
     file = out / f"{board.name}.bit"
     mapped, spent = _mapped(texts, top, board, out, say)
     pins = constraints(board)
-    key = hashlib.sha256(json.dumps([mapped.name, pins, asdict(board.part), EFFORT, tools()]).encode()).hexdigest()
+    netlist = json.loads(mapped.read_text())
+    chip = netlist["modules"][BOARD_TOP]
+    parts = _parts(chip["cells"])
+    places = planned(chip["cells"], PARTS[board.part.device])
+    key = hashlib.sha256(json.dumps([mapped.name, places, pins, asdict(board.part), EFFORT,
+                                     tools()]).encode()).hexdigest()
     known = _known(out / "layout.json", key, board, file)
     if known is not None:
         say(f"placing and routing: as before, {file}")
         return known
     file.unlink(missing_ok=True)
-    parts = _parts(json.loads(mapped.read_text())["modules"][BOARD_TOP]["cells"])
+    chip["cells"] |= places
+    (out / "planned.json").write_text(json.dumps(netlist))
     (out / "board.lpf").write_text(pins)
     best: Layout | None = None
     for seed in range(1, seeds + 1):
-        found = _placed(board, core, seed, out, mapped, parts, spent, file, say)
+        found = _placed(board, core, seed, out, held(places), parts, spent, file, say)
         if best is None or found.clock[0] > best.clock[0]:
             best = found
         if found.met:
@@ -162,6 +172,13 @@ def _known(path: Path, key: str, board: EcpBoard, file: Path) -> Layout | None:
 # ---- mapping ----
 
 
+def mapping(top: str) -> list[str]:
+    """Yosys' commands from the Verilog that was read to the part's cells, in mapped.json."""
+    synth = f"synth_ecp5 -nowidelut -top {top}"
+    return [f"hierarchy -top {top}", *PREPARED, f"{synth} -run begin:map_luts", *LUTS,
+            f"{synth} -run map_cells: -json mapped.json"]
+
+
 def _mapped(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path,
             say: Callable[[str], None]) -> tuple[Path, float]:
     """Yosys' netlist of the chip, from the cache when it was made before; how many seconds it took."""
@@ -170,7 +187,7 @@ def _mapped(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path,
         pll = _pll(board, out)
     sources = {**texts, "wrapper.v": wrapper(board, INNER, PLL if pll else None), **({"pll.v": pll} if pll else {})}
     script = [*(f"read_verilog {name}" for name in sources), f"rename {top} {INNER}", NO_ULTRA,
-              f"synth_ecp5 {LUTS} -top {BOARD_TOP} -json mapped.json"]
+              *mapping(BOARD_TOP)]
     digest = hashlib.sha256(json.dumps([sources, script, version("pyosys")]).encode()).hexdigest()[:16]
     path = out / f"mapped-{digest}.json"
     if path.exists():
@@ -221,7 +238,7 @@ def _parts(cells: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 # ---- placing and routing ----
 
 
-def _placed(board: EcpBoard, core: str, seed: int, out: Path, mapped: Path, parts: dict[str, dict[str, int]],
+def _placed(board: EcpBoard, core: str, seed: int, out: Path, empty: int, parts: dict[str, dict[str, int]],
             spent: float, file: Path, say: Callable[[str], None]) -> Layout:
     part = board.part
     say(f"placing and routing: nextpnr, {PARTS[part.device]} {part.package} speed {part.speed}, seed {seed}")
@@ -229,7 +246,7 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, mapped: Path, part
     report = out / f"report-{seed}.json"
     report.unlink(missing_ok=True)
     log = _tool("nextpnr-ecp5", "nextpnr_ecp5", [
-        f"--{part.device}", "--package", part.package, "--speed", str(part.speed), "--json", mapped.name,
+        f"--{part.device}", "--package", part.package, "--speed", str(part.speed), "--json", "planned.json",
         "--lpf", "board.lpf", "--seed", str(seed), "--report", report.name, "--textcfg", f"routed-{seed}.config",
         *EFFORT], out, watch=_Watch(say))
     told = json.loads(report.read_text())
@@ -237,7 +254,8 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, mapped: Path, part
     if not fmax:
         raise Ecp5Error("nextpnr found no clock in the design")
     peak = re.search(r"peak memory (\d+) KB", log)
-    used = {kind: (count["used"], count["available"]) for kind, count in told["utilization"].items()}
+    used = {kind: (count["used"] - empty * (kind == "TRELLIS_COMB"), count["available"])
+            for kind, count in told["utilization"].items()}
     layout = Layout(board, core, seed, used, parts, fmax, _longest(told), (spent, time.monotonic() - start),
                     1024 * int(peak[1]) if peak else 0, file)
     reached, wanted = layout.clock

@@ -6,6 +6,7 @@ cocotb, which handles a cycle in Python, would take a day for what takes a minut
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -111,13 +112,17 @@ class DotLane(wiring.Component):
 
 
 class Runner:
-    """A built model of a component with ports `i` and `o` and a constant `latency`."""
+    """A built model of a component with ports `i` and `o` and a constant `latency`.
 
-    def __init__(self, component: wiring.Component, name: str):
+    translated: makes other Verilog with the same top, `vectors`, of the component's: a netlist, for instance.
+    """
+
+    def __init__(self, component: wiring.Component, name: str,
+                 translated: Callable[[dict[str, str]], dict[str, str]] = dict):
         self.latency = component.latency
         self._in = len(component.i) // 32
         self._out = len(component.o) // 32
-        texts, _ = verilog.convert(component, "vectors")
+        texts = translated(verilog.convert(component, "vectors")[0])
         flags = ["--cc", "--exe", "--prefix", "Vvectors", "--top-module", "vectors", "-O3", "--no-assert",
                  "-Wno-fatal", "-Wno-lint", "-Wno-style", "-CFLAGS", f"-DIN={self._in} -DOUT={self._out}"]
         digest = hashlib.sha256(repr((sorted(texts.items()), flags, _MAIN, versions())).encode())
