@@ -60,6 +60,10 @@ class Ecp5Error(RuntimeError):
     """No bitstream came out; the message is one sentence that says why."""
 
 
+class _Crowded(Ecp5Error):
+    """A placement that cannot be routed; another may be."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """A placed and routed board. `file` is the bitstream, `path` the first and last cell of the longest path.
@@ -106,8 +110,8 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
     """Makes `out`/<board>.bit of the Verilog of a hw.board.top.Board.
 
     Parameters  texts, top: as gen.verilog.convert gives them; board: whose pins and clock; core: its name, for the
-                report; seeds: how many placements are tried until one meets the clock, seed 1 first; say: takes a
-                line of progress
+                report; seeds: how many placements are tried until one is routed and meets the clock, seed 1 first;
+                say: takes a line of progress
     Returns     Layout; beside the bitstream lie the constraints, the mapped netlist, nextpnr's report and logs
                 What was made before of the same netlist by the same tools is taken as it is
     Raises      Ecp5Error: the tools are missing, the design does not fit, or misses its clock; there is no
@@ -134,8 +138,14 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
     (out / "planned.json").write_text(json.dumps(netlist))
     (out / "board.lpf").write_text(pins)
     best: Layout | None = None
+    crowded: _Crowded | None = None
     for seed in range(1, seeds + 1):
-        found = _placed(board, core, seed, out, held(places), parts, spent, file, say)
+        try:
+            found = _placed(board, core, seed, out, held(places), parts, spent, file, say)
+        except _Crowded as error:
+            crowded = error
+            say(f"placing and routing: {error}")
+            continue
         if best is None or found.clock[0] > best.clock[0]:
             best = found
         if found.met:
@@ -146,7 +156,9 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
             (out / "layout.json").write_text(json.dumps({"key": key, "sha256": digest, **kept}, indent=1) + "\n")
             say(f"bitstream: {file}, {file.stat().st_size:,} bytes")
             return found
-    assert best is not None
+    if best is None:
+        assert crowded is not None
+        raise crowded
     raise Ecp5Error(f"timing: the clock reaches {best.clock[0]:.1f} MHz, {board.name} wants "
                     f"{board.clock.core_mhz:g} MHz"
                     + (f" (best of {seeds} placements)" if seeds > 1 else "")
@@ -272,7 +284,7 @@ def _longest(report: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class _Watch:
-    """Tells what nextpnr is at, line by line of its log. Raises Ecp5Error: the router gets no further"""
+    """Tells what nextpnr is at, line by line of its log. Raises _Crowded: the router gets no further"""
 
     def __init__(self, say: Callable[[str], None]):
         self._say, self._stage, self._told = say, "", time.monotonic()
@@ -291,7 +303,7 @@ class _Watch:
             if shared < self._fewest:
                 self._fewest, self._found_in = shared, number
             if number - self._found_in >= PASSES_IN_VAIN:
-                raise Ecp5Error(
+                raise _Crowded(
                     f"the design cannot be routed: after {number} passes of the router {shared:,} wires are wanted by "
                     f"more than one net, the fewest were {self._fewest:,} in pass {self._found_in}")
 

@@ -224,7 +224,7 @@ def cards(sysfs: Path) -> None:
 @click.option("--preset", help="The preset whose core it is [tiny].")
 @click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
-              help="Placements to try until one meets the clock.")
+              help="Placements to try until one is routed and meets the clock.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the files [build/ecp5/...].")
 def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None) -> None:
     """CORE on a board with an ECP5, by open tools.

@@ -5,6 +5,7 @@ The EMB core on the board takes long: `make bitstream-ecp5`, or this file with H
 
 import time
 import tomllib
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -42,6 +43,13 @@ def flow(folder, *changes, **options):
     return ecp5.bitstream(texts, metadata["top"], board, folder / "out", **options)
 
 
+def packed_again(file, folder):
+    """What ecpunpack reads in a bitstream is all that is in it."""
+    (folder / "again.config").write_text(unpacked(file, folder))
+    ecp5._tool("ecppack", "ecppack", ["again.config", "--bit", "again.bit", "--compress"], folder)
+    assert (folder / "again.bit").read_bytes() == file.read_bytes()
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ecp5")
@@ -57,6 +65,7 @@ def test_a_bitstream_comes_out(small):
     text = unpacked(layout.file, folder)
     assert ".device LFE5U-25F" in text
     assert text.count(".tile ") > 300 and "SLICE" in text and "EBR" in text
+    packed_again(layout.file, folder)
     assert [line for line in said if line.strip() in ("packing", "placing", "routing")]
     assert not list((folder / "out").glob("*.part"))
 
@@ -134,6 +143,30 @@ def test_a_router_that_gets_no_further():
             "net, the fewest were 399 in pass 28$")
     with pytest.raises(Ecp5Error, match=told):
         watch(f"Info:     iter={last} wires=1000 overused=421 overuse=421 archfail=NA\n")
+
+
+def test_another_placement_after_one_that_is_too_crowded(small, tmp_path, monkeypatch):
+    layout, _, folder = small
+    mapped = next((folder / "out").glob("mapped-*.json"))
+    slow = replace(layout, fmax={"clock": (20.0, 25.0)})
+    tried = []
+
+    def placed(board, core, seed, *rest):
+        tried.append(seed)
+        if outcomes[seed] is None:
+            raise ecp5._Crowded(f"the design cannot be routed: {seed}")
+        return outcomes[seed]
+    monkeypatch.setattr(ecp5, "_mapped", lambda *rest: (mapped, 0.0))
+    monkeypatch.setattr(ecp5, "_placed", placed)
+    said = []
+    outcomes = {1: None, 2: slow, 3: None}
+    with pytest.raises(Ecp5Error, match=r"^timing: the clock reaches 20.0 MHz, trial wants 25 MHz \(best of 3"):
+        flow(tmp_path, seeds=3, say=said.append)
+    assert tried == [1, 2, 3] and said == [f"placing and routing: the design cannot be routed: {k}" for k in (1, 3)]
+    outcomes = {1: None, 2: None}
+    with pytest.raises(Ecp5Error, match="^the design cannot be routed: 2$"):
+        flow(tmp_path, seeds=2)
+    assert not list((tmp_path / "out").glob("*.bit"))
 
 
 def test_a_tool_ends_with_its_watch(tmp_path, monkeypatch):
@@ -220,7 +253,7 @@ def test_command_wrong(arguments, message):
 
 
 @pytest.mark.regress
-def test_the_emb_core():
+def test_the_emb_core(tmp_path):
     """The whole core is in what was placed: all its multipliers, memories and flip-flops, under its name."""
     layout = ecp5.make(EcpBoard.load(NAME), "emb", "tiny")
     assert layout.met and layout.file.stat().st_size > 500_000
@@ -229,3 +262,4 @@ def test_the_emb_core():
     core = layout.parts["core"]
     assert core["MULT18X18D"] >= 100 and core["DP16KD"] >= 80 and core["TRELLIS_FF"] >= 38_000
     assert layout.parts["memory"]["DP16KD"] == 64
+    packed_again(layout.file, tmp_path)
