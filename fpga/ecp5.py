@@ -52,8 +52,9 @@ EFFORT = ("--placer", "static", "--router", "router2", "--timing-allow-fail")
 OVERLAP = re.compile(r"overlap: COMB=([\d.]+)%")
 PASS = re.compile(r" iter=(\d+) wires=\d+ overused=(\d+)")
 PROGRESS_S = 10
-# The router gives up after a thousand passes, which are hours; here, when so many leave no fewer shared wires.
-PASSES_IN_VAIN = 30
+# The router gives up after a thousand passes, which are hours; here, when so many leave no fewer shared wires. While
+# there are few of them a pass takes a second, and the last ones take long to agree.
+PASSES_IN_VAIN, FEW, PASSES_OF_FEW = 30, 100, 300
 
 
 class Ecp5Error(RuntimeError):
@@ -302,7 +303,7 @@ class _Watch:
             self._progress(f"    pass {number}: wires that nets still share: {shared:,}")
             if shared < self._fewest:
                 self._fewest, self._found_in = shared, number
-            if number - self._found_in >= PASSES_IN_VAIN:
+            if number - self._found_in >= (PASSES_IN_VAIN if shared > FEW else PASSES_OF_FEW):
                 raise _Crowded(
                     f"the design cannot be routed: after {number} passes of the router {shared:,} wires are wanted by "
                     f"more than one net, the fewest were {self._fewest:,} in pass {self._found_in}")

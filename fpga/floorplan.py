@@ -23,7 +23,7 @@ Cells = dict[str, dict[str, Any]]
 
 BLOCK = 4           # multipliers that lie together and share the wires of nine tiles
 SHARED_BY_FEW = 8   # an input that goes to more multipliers tells nothing about which belong together
-# Rows of tiles whose slices are all used: carry chains and LUT memory need several in a row.
+# One row of tiles in so many has all its slices: carry chains and LUT memory need several side by side.
 WHOLE_ROWS = 4
 # What of the part's LUTs a core has to need before slices stay empty, and may need at most with these.
 CROWDED, FULL = .4, .85

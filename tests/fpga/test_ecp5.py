@@ -131,18 +131,20 @@ def test_a_pll_that_cannot_be(tmp_path):
         ecp5._pll(board, tmp_path)
 
 
-def test_a_router_that_gets_no_further():
-    """Passes may bring nothing for a while; a design that stays crowded ends with what is wanted twice."""
-    said = []
-    watch = ecp5._Watch(said.append)
-    shared = [900, 400, *[410] * 25, 399, *[420] * (ecp5.PASSES_IN_VAIN - 1)]
+@pytest.mark.parametrize("most, fewest, again, passes", [
+    (900, 399, 421, ecp5.PASSES_IN_VAIN), (400, 100, 101, ecp5.PASSES_IN_VAIN), (99, 1, 2, ecp5.PASSES_OF_FEW)])
+def test_a_router_that_gets_no_further(most, fewest, again, passes):
+    """Passes may bring nothing for a while; a design that stays crowded ends with what is wanted twice. Of the last few
+    wires many passes may be in vain, they take no time."""
+    watch = ecp5._Watch([].append)
+    shared = [most, fewest + 1, *[fewest + 11] * 25, fewest, *[again] * (passes - 1)]
     for number, count in enumerate(shared, 1):
         watch(f"Info:     iter={number} wires=1000 overused={count} overuse={count} archfail=NA\n")
     last = len(shared) + 1
-    told = (f"^the design cannot be routed: after {last} passes of the router 421 wires are wanted by more than one "
-            "net, the fewest were 399 in pass 28$")
+    told = (f"^the design cannot be routed: after {last} passes of the router {again} wires are wanted by more than "
+            f"one net, the fewest were {fewest} in pass 28$")
     with pytest.raises(Ecp5Error, match=told):
-        watch(f"Info:     iter={last} wires=1000 overused=421 overuse=421 archfail=NA\n")
+        watch(f"Info:     iter={last} wires=1000 overused={again} overuse={again} archfail=NA\n")
 
 
 def test_another_placement_after_one_that_is_too_crowded(small, tmp_path, monkeypatch):
