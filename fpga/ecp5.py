@@ -115,8 +115,8 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
                 say: takes a line of progress
     Returns     Layout; beside the bitstream lie the constraints, the mapped netlist, nextpnr's report and logs
                 What was made before of the same netlist by the same tools is taken as it is
-    Raises      Ecp5Error: the tools are missing, the design does not fit, or misses its clock; there is no
-                `out`/<board>.bit then
+    Raises      Ecp5Error: the tools are missing, the design does not fit, cannot be routed, or misses its clock;
+                there is no `out`/<board>.bit then
     """
     if find_spec(TOOLS) is None:
         raise Ecp5Error("nextpnr for the ECP5 is not installed: pip install 'hotrail[ecp5]', or make setup")
