@@ -130,7 +130,7 @@ def _numbers(layout: Layout):
             last.tiles, last.beats, layout.turned, len(keep_masks(layout)), last.lines)
 
 
-@njit(cache=False)
+@njit(cache=True)
 def _machine(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight, output_beats,
              gaps, ready, pooled, offsets, chunk, side, port, taken, last_at, totals):
     """Steps through the cycles; a generator that fills the last three arguments.
@@ -558,7 +558,7 @@ def _machine(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_line
     totals[:] = computed, reused, slots
 
 
-@njit(cache=False)
+@njit(cache=True)
 def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, entries, in_flight, output_beats,
          gaps, ready, pooled, offsets, chunk, side):
     taken, last_at = np.full(len(tables), -1, np.int64), np.full(len(offsets) - 1, -1, np.int64)
@@ -570,7 +570,7 @@ def _run(shape, tables, keys, lanes, split_latency, grid, t_lines, ring_lines, e
     return taken, last_at, totals
 
 
-@njit(cache=False)
+@njit(cache=True)
 def _begin(job, tiles, beats, left, skips, lane, machine, lookup, numbers):
     job[lane, machine] = lookup
     tiles[lane, machine] = numbers[2 * machine]
