@@ -17,7 +17,8 @@ KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,
 help:
 	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
-	@echo "make regress    the same with many seeds and the long sweeps"
+	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
+	@echo "                alone; HOTRAIL_SEEDS=10)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, mypy, import law; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
@@ -42,7 +43,7 @@ test: $(READY)
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal
 
 regress: $(READY)
-	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -n $(JOBS) --dist worksteal
+	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -n $(JOBS) --dist worksteal $(PART)
 
 demo: $(READY)
 	@$(RUN) demo
