@@ -10,11 +10,11 @@ is open: depth in LUT levels stands in for it.
 
 import hashlib
 import json
-import os
 import re
-import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 from fpga import dsp
 from fpga.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
 from fpga.vitis.shells import budgets
+from gen import kept
 from gen.tools import yosys
 from gen.verilog import children, interface
 
@@ -114,24 +115,27 @@ def _map(
     packed = [dsp.PATTERN, dsp.MAPPING, dsp.PREPARE] if pack_products and dsp.has_product(own) else []
     content = [own, boxes, NET_DELAY, FLOW, _yosys_version(), *packed]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-    path = cache / f"{name}-{digest}.json"
-    if not path.exists():
+    path = cache / f"{name}-{digest}.mapped"
+
+    def make() -> dict[str, Any]:
         begins()
-        work = cache / f"{name}-{digest}-{os.getpid()}"
-        work.mkdir(parents=True, exist_ok=True)
-        (work / "own.v").write_text(own)
-        (work / "parts.v").write_text("".join(boxes))
-        map_it = f"{FLOW} -top {name} -json mapped.json"
-        read = ["read_verilog own.v", "read_verilog -lib parts.v"]
-        if packed:
-            (work / "pattern.v").write_text(dsp.PATTERN)
-            (work / "mapping.v").write_text(dsp.MAPPING)
-            read = dsp.steps(read, name)
-        log = yosys([*read, NET_DELAY, map_it], cwd=work)
-        path.with_suffix(".log").write_text(log)
-        (work / "mapped.json").replace(path)
-        shutil.rmtree(work)
-    return json.loads(path.read_text())["modules"][name]
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            (work / "own.v").write_text(own)
+            (work / "parts.v").write_text("".join(boxes))
+            map_it = f"{FLOW} -top {name} -json mapped.json"
+            read = ["read_verilog own.v", "read_verilog -lib parts.v"]
+            if packed:
+                (work / "pattern.v").write_text(dsp.PATTERN)
+                (work / "mapping.v").write_text(dsp.MAPPING)
+                read = dsp.steps(read, name)
+            log = yosys([*read, NET_DELAY, map_it], cwd=work)
+            with suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.with_suffix(".log").write_text(log)
+            return json.loads((work / "mapped.json").read_bytes())["modules"][name]
+
+    return kept.remembered(path, make)
 
 
 def _yosys_version() -> str:

@@ -1,29 +1,32 @@
 """Folders of arrays and files that are written whole and checked when they are opened.
 
 A manifest names every member with its SHA-256 and, of an array, dtype and shape; it carries a digest of itself.
-Arrays are plain .npy files without pickled objects, mapped into memory when they are asked for.
+Arrays are plain .npy files without pickled objects, mapped into memory when they are asked for. All bytes of one are
+asked of the file system before any is written: a disk without room for them is then one sentence, where a map of a
+file with holes would end the process when they are filled.
 """
 
-import hashlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
-from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
 
-from gen.sealed import seal, understood, unseal
+from gen.kept import digest
+from gen.sealed import seal, understood, unseal, writing
 
 __all__ = ["MANIFEST", "Folder", "Writer"]
 
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"[A-Za-z0-9_\-]+(/[A-Za-z0-9_\-]+)?(\.[A-Za-z0-9_\-]+)*\.(npy|json|toml)")
-PART = 1 << 22
 
 
 class Writer:
@@ -42,35 +45,57 @@ class Writer:
         self._maps: list[np.memmap] = []
 
     def __enter__(self) -> Self:
-        self._half.mkdir(parents=True)
+        with writing(self.folder):
+            self._half.mkdir(parents=True)
         return self
 
-    def room(self, name: str, shape: tuple[int, ...], dtype: Any = np.uint32) -> NDArray:
-        """A member of zeros that is filled in place."""
-        found: np.memmap = open_memmap(self._path(name), "w+", dtype, shape)
-        self._maps.append(found)
+    def room(self, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.uint32) -> NDArray:
+        """A member of zeros that is filled in place.
+
+        Raises      ValueError: there is no room for it on the disk
+        """
+        with self._begun(name, shape, np.dtype(dtype)) as file:
+            if not math.prod(shape):
+                return np.zeros(shape, dtype)
+            self._maps.append(found := np.memmap(file, dtype, "r+", file.tell(), shape))
         return found
 
     def array(self, name: str, values: NDArray) -> str:
-        """Writes an array; returns its name."""
-        np.save(self._path(name), np.ascontiguousarray(values), allow_pickle=False)
+        """Writes an array; returns its name. Raises ValueError as `room` does"""
+        values = np.ascontiguousarray(values)
+        with self._begun(name, values.shape, values.dtype) as file:
+            file.write(values.reshape(-1).view(np.uint8).data)
         return name
 
+    @contextmanager
+    def _begun(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[IO[bytes]]:
+        """The file of an array, its header written and the room behind it, zeros, its own."""
+        with writing(self.folder / name), self._path(name).open("w+b") as file:
+            npy.write_array_header_1_0(file, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False,
+                                              "shape": tuple(map(int, shape))})
+            file.flush()
+            if bytes := math.prod(shape) * dtype.itemsize:
+                os.posix_fallocate(file.fileno(), file.tell(), bytes)
+            yield file
+
     def file(self, name: str, data: bytes) -> str:
-        """Writes a file; returns its name."""
-        self._path(name).write_bytes(data)
+        """Writes a file; returns its name. Raises ValueError as `room` does"""
+        with writing(self.folder / name):
+            self._path(name).write_bytes(data)
         return name
 
     def finish(self, content: Mapping[str, Any]) -> None:
         """Writes the manifest: what the folder is, and the digests of its members."""
-        for part in self._maps:
-            part.flush()
+        with writing(self.folder):
+            for part in self._maps:
+                part.flush()
         self._maps.clear()
         members = {}
         for path in sorted(path for path in self._half.rglob("*") if path.is_file()):
             name = path.relative_to(self._half).as_posix()
-            members[name] = {"sha256": _digest(path), **_form(path)}
-        (self._half / MANIFEST).write_bytes(seal(self.kind, self.version, {**content, "members": members}))
+            members[name] = {"sha256": digest(path), **_form(path)}
+        with writing(self.folder / MANIFEST):
+            (self._half / MANIFEST).write_bytes(seal(self.kind, self.version, {**content, "members": members}))
 
     def _path(self, name: str) -> Path:
         assert MEMBER.fullmatch(name), name
@@ -115,7 +140,7 @@ class Folder:
                 raise ValueError(f"{self.folder / MANIFEST} names a member {name!r}, which no {kind} has")
             if not path.is_file():
                 raise ValueError(f"{self.folder} lacks its member {name}")
-            if _digest(path) != told["sha256"]:
+            if digest(path) != told["sha256"]:
                 raise ValueError(f"{path} is damaged: it does not have the SHA-256 that the manifest names")
             if path.suffix == ".npy" and _form(path) != {key: told[key] for key in ("dtype", "shape")}:
                 raise ValueError(f"{path} is not the array that the manifest describes")
@@ -124,8 +149,14 @@ class Folder:
         return name in self.members
 
     def array(self, name: str) -> NDArray:
-        """A member, mapped into memory to be read."""
-        return np.load(self.path(name), mmap_mode="r", allow_pickle=False)
+        """A member, mapped into memory to be read.
+
+        Raises      ValueError: there is none of that name, or it has changed since the folder was opened
+        """
+        path = self.path(name)
+        if not path.is_file() or _form(path) != {key: self.members[name][key] for key in ("dtype", "shape")}:
+            raise ValueError(f"{path} is damaged: it has changed since {self.folder} was opened")
+        return np.load(path, mmap_mode="r", allow_pickle=False)
 
     def path(self, name: str) -> Path:
         """Of a member. Raises ValueError: there is none of that name"""
@@ -144,14 +175,6 @@ def _replaceable(folder: Path, kind: str) -> bool:
         return not any(folder.iterdir())
     except (ValueError, KeyError, TypeError):
         return False
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(PART):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 def _form(path: Path) -> dict[str, Any]:

@@ -4,15 +4,15 @@ It is a JSON file that carries all that `hotrail compile` needs but the profile,
 it names: the model, the device, the split of every table.                      Source: SCRec §III.C, eq. 3 to 37
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gen.kept import replace
 from gen.network import Model
 from gen.recommender import Recommender, TableSpec
-from gen.sealed import seal, understood, unseal
+from gen.sealed import seal, understood, unseal, writing
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "PROFILE", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
@@ -141,15 +141,11 @@ class Plan:
         return seal(KIND, VERSION, _plain(asdict(self)))
 
     def save(self, folder: "str | Path") -> Path:
-        """Writes plan.json into a folder, whole or not at all; returns its path."""
+        """Writes plan.json into a folder, whole or not at all; returns its path. Raises ValueError: it cannot be"""
         path = Path(folder) / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            half.write_bytes(self.data())
-            os.replace(half, path)
-        finally:
-            half.unlink(missing_ok=True)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace(path, self.data())
         return path
 
     @classmethod

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["seal", "understood", "unseal"]
+__all__ = ["seal", "understood", "unseal", "writing"]
 
 KEYS = ("kind", "version", "sha256")
 
@@ -58,6 +58,18 @@ def understood(kind: str, where: str | Path) -> Iterator[None]:
     except (KeyError, TypeError, AttributeError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{where} is no {kind} as this hotrail writes them: {what}") from None
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Around what writes a file: a full disk, and whatever else the system refuses, is one sentence.
+
+    Raises      ValueError: that sentence
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _text(content: Mapping[str, Any]) -> bytes:

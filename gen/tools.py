@@ -2,14 +2,16 @@
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-__all__ = ["build_folder", "environment", "verilator", "versions", "yosys"]
+__all__ = ["build_folder", "call", "environment", "needed", "verilator", "versions", "yosys"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,6 +22,34 @@ def build_folder() -> Path:
     if chosen := os.environ.get("HOTRAIL_BUILD"):
         return Path(chosen).resolve()
     return (_ROOT if (_ROOT / "pyproject.toml").exists() else Path.cwd()) / "build"
+
+
+# Leads a group of processes and ends it, itself included, when its standard input does: that is when the process that
+# holds the other end closes it, or is gone in whatever way.
+_LEADER = "read _; kill -9 0"
+
+
+def call(command: list[str], *, input: str | None = None, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """As subprocess.run, of a program that starts others: all of them end with the call, however it ends, and with
+    this process, even a killed one. options: of subprocess.Popen."""
+    leader = subprocess.Popen(["sh", "-c", _LEADER], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, process_group=0)
+    try:
+        stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
+        process = subprocess.Popen(command, stdin=stdin, text=True, process_group=leader.pid, **options)
+        out, errors = process.communicate(input)
+        return subprocess.CompletedProcess(command, process.returncode, out, errors)
+    finally:
+        assert leader.stdin is not None
+        leader.stdin.close()
+        leader.wait()
+
+
+def needed(program: str, package: str) -> None:
+    """Raises RuntimeError: the program is not installed; names the package that brings it"""
+    if shutil.which(program) is None:
+        raise RuntimeError(f"{program} is missing, which simulation models are built with: install it (on Debian: "
+                           f"apt-get install {package})")
 
 
 @cache
@@ -55,13 +85,18 @@ def environment() -> dict[str, str]:
 
 @cache
 def versions() -> str:
-    """What decides about a simulation model besides its Verilog."""
+    """What decides about a simulation model besides its Verilog: the tools, and the system that it is built for.
+
+    Raises      RuntimeError: there is no g++
+    """
     binary, _ = verilator()
+    needed("g++", "g++")
     told = subprocess.run(
         [binary, "--version"], capture_output=True, text=True, env=environment()
     ).stdout.strip()
     compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
-    return f"{told}; g++ {compiler}; cocotb {version('cocotb')}"
+    system = f"{platform.machine()} {' '.join(platform.libc_ver())}"
+    return f"{told}; g++ {compiler}; cocotb {version('cocotb')}; {system}"
 
 
 # Runs in a process of its own: Yosys numbers what it creates by a counter of the process.
@@ -76,11 +111,10 @@ for pass_ in sys.stdin.read().splitlines():
 
 def yosys(script: list[str], *, cwd: Path) -> str:
     """Runs a Yosys script in its own process and returns its log; a RuntimeError carries the log's end."""
-    run = subprocess.run(
+    run = call(
         [sys.executable, "-c", _YOSYS],
         input="\n".join(script),
         cwd=cwd,
-        text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

@@ -2,11 +2,11 @@
 
 What a model is built into is the caller's: a simulator that cocotb drives (verif.bench.runner) or a shared
 library with a harness of its own (fpga.card). Models are cached under build/sim by a digest of their Verilog,
-the flags, the C++ sources and the tools; the parts of Verilator's runtime that do not depend on the design
-are compiled once for all models of the same flags.
+the flags (the machine's instructions among them), the C++ sources, the tools and the system; the parts of Verilator's
+runtime that do not depend on the design are compiled once for all models of the same flags. What is taken from the
+cache is checked, and built again where it is not what was built (gen.kept).
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -16,19 +16,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gen import verilog
-from gen.tools import build_folder, environment, versions
+from gen import kept, verilog
+from gen.tools import build_folder, call, environment, needed, versions
 from gen.tools import verilator as find_verilator
 
-__all__ = ["CACHE", "TOP", "Built", "build", "convert"]
+__all__ = ["CACHE", "TOP", "Built", "build", "convert", "remembered"]
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = build_folder() / "sim"
@@ -55,22 +54,11 @@ class Built:
     cached: bool
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Several processes may want the same model: the first builds, the others wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 def _run(command: list[str], log: Path, cwd: Path) -> None:
     with open(log, "a") as out:
         out.write("$ " + shlex.join(command) + "\n")
         out.flush()
-        code = subprocess.run(
-            command, cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT
-        ).returncode
+        code = call(command, cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT).returncode
     if code:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
         raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...):\n{end}")
@@ -100,17 +88,14 @@ def convert(component: Any, *, names: bool = False, top: str = TOP) -> tuple[dic
     if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
         return verilog.convert(component, top, names=names)
     label = json.dumps([kind.__module__, kind.__qualname__, component.key(), top, names, _sources()])
-    path = CACHE / "converted" / f"{hashlib.sha256(label.encode()).hexdigest()[:24]}.json"
-    if path.exists():
-        texts, metadata = json.loads(path.read_text())
-    else:
-        texts, metadata = verilog.convert(component, top, names=names)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_suffix(f".{os.getpid()}")
-        staged.write_text(json.dumps([texts, metadata]))
-        staged.rename(path)
+    texts, metadata = remembered(label, lambda: verilog.convert(component, top, names=names))
     component._MustUse__used = True
     return texts, metadata
+
+
+def remembered(label: str, make: Callable[[], Any]) -> Any:
+    """What `make` converts, or what it did when it was asked for by the same label before."""
+    return kept.remembered(CACHE / "conversions" / hashlib.sha256(label.encode()).hexdigest()[:24], make)
 
 
 def build(
@@ -135,7 +120,7 @@ def build(
                 sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
                 cflags, ldflags: for the C++ compiler and the linker; opt: the C++ optimisation of the
                 design's own code; fresh: build again what is in the cache, to measure how long it takes
-    Raises      RuntimeError: with the end of the tool's log
+    Raises      RuntimeError: with the end of the tool's log, or what is missing
     """
     sources = sources or {}
     inputs = _inputs_of_parts(texts)
@@ -159,34 +144,51 @@ def build(
     content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), opt, versions(), sys.version]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
-    out = folder / "obj" / target
-    with _locked(CACHE / "locks" / digest):
+    with kept.locked(CACHE / "locks" / digest):
         # The name is for people: the same content may have been built under another one.
         for held in [] if fresh else [folder, *CACHE.glob(f"*-{digest}")]:
-            stamp = held / "built.json"
-            if stamp.exists() and (held / "obj" / target).exists():
-                return Built(held, held / "obj" / target, json.loads(stamp.read_text())["build_seconds"], True)
-        shutil.rmtree(folder, ignore_errors=True)
-        source = folder / "verilog"
-        source.mkdir(parents=True)
+            if found := kept.stamped(held):
+                return Built(held, held / "obj" / target, found["build_seconds"], True)
         start = time.monotonic()
-        for file, text in {**texts, **sources}.items():
-            (source / file).write_text(text)
-        # Only what is named here can be seen from outside: a model with everything public is up to four
-        # times slower.
-        (source / "ports.vlt").write_text(
-            "`verilator_config\n"
-            + "".join(f'public_flat_rw -module "{top}" -var "{port}"\n' for port in visible)
-            + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs)
-        )
-        units = [str(source / file) for file in sorted(sources) if file.endswith(".cpp")]
-        files = [*units, "ports.vlt", *sorted(texts)]
-        _compile(folder, source, flags, files, opt, cflags)
-        seconds = time.monotonic() - start
-        (folder / "built.json").write_text(
-            json.dumps({"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()})
-        )
-        return Built(folder, out, seconds, False)
+        try:
+            _clear(folder)
+            _make(folder, texts, sources, top, flags, visible, inputs, opt, cflags)
+            seconds = time.monotonic() - start
+            _clear(folder / "obj", but=target)      # objects and precompiled headers: ten times what is linked of them
+            kept.stamp(folder, [f"obj/{target}"],
+                       {"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()})
+        except OSError as error:
+            raise RuntimeError(f"the simulation model {name} cannot be built in {CACHE}: {error}; HOTRAIL_BUILD names "
+                               "another folder than build/") from None
+        finally:
+            if not (folder / kept.STAMP).exists():
+                shutil.rmtree(folder / "obj", ignore_errors=True)
+        return Built(folder, folder / "obj" / target, seconds, False)
+
+
+def _clear(folder: Path, but: str = "runs") -> None:
+    """Empties a folder, its stamp first, but for one thing: simulations may be running in `runs`."""
+    there = list(folder.iterdir()) if folder.exists() else []
+    for item in sorted(there, key=lambda item: item.name != kept.STAMP):
+        if item.name != but:
+            shutil.rmtree(item) if item.is_dir() else item.unlink()
+
+
+def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], top: str, flags: list[str],
+          visible: Sequence[str], inputs: list[tuple[str, str]], opt: str, cflags: str) -> None:
+    """Writes the sources of a model and compiles them."""
+    source = folder / "verilog"
+    source.mkdir(parents=True)
+    for file, text in {**texts, **sources}.items():
+        (source / file).write_text(text)
+    # Only what is named here can be seen from outside: a model with everything public is up to four times slower.
+    (source / "ports.vlt").write_text(
+        "`verilator_config\n"
+        + "".join(f'public_flat_rw -module "{top}" -var "{port}"\n' for port in visible)
+        + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs)
+    )
+    units = [str(source / file) for file in sorted(sources) if file.endswith(".cpp")]
+    _compile(folder, source, flags, [*units, "ports.vlt", *sorted(texts)], opt, cflags)
 
 
 def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -208,6 +210,7 @@ def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt: str, cflags: str) -> None:
     binary, _ = find_verilator()
+    needed("make", "make")
     log = folder / "build.log"
     objects = folder / "obj"
     _run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source)
@@ -230,10 +233,10 @@ def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt
         *(["VM_PARALLEL_BUILDS=0"] if opt == "-O0" else []),
         f"-j{_jobs()}",
     ]
-    with _locked(CACHE / "locks" / f"runtime-{shared}"):
-        if runtime.exists():
-            for item in runtime.iterdir():
-                shutil.copy(item, objects / item.name)  # newer than its source: make takes it as it is
+    with kept.locked(CACHE / "locks" / f"runtime-{shared}"):
+        if found := kept.stamped(runtime):
+            for part in found["files"]:
+                shutil.copy(runtime / part, objects / part)  # newer than its source: make takes it as it is
         else:
             wanted = [
                 f"{part}.o"
@@ -241,10 +244,9 @@ def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt
                 if re.search(rf"(?m)^\s+{part} \\?$", (objects / "Vtop_classes.mk").read_text())
             ]
             _run([*make, *wanted], log, cwd=folder)
-            staged = runtime.with_suffix(".new")
-            shutil.rmtree(staged, ignore_errors=True)
-            staged.mkdir(parents=True)
+            shutil.rmtree(runtime, ignore_errors=True)
+            runtime.mkdir(parents=True)
             for part in wanted:
-                shutil.copy(objects / part, staged / part)
-            staged.rename(runtime)
+                shutil.copy(objects / part, runtime / part)
+            kept.stamp(runtime, wanted, {})
     _run(make, log, cwd=folder)

@@ -1,8 +1,6 @@
 """The tiny preset's cores as Vitis kernels, converted once: in this process by core, on disk for the next one."""
 
-import hashlib
 import json
-import os
 from functools import cache
 
 from fpga.vitis.description import RtlKernel, describe
@@ -20,13 +18,7 @@ def converted(core: str) -> tuple[dict, dict]:
     component._MustUse__used = True
     name = f"hotrail_{core}"
     label = json.dumps([name, component.key(), verilator._sources()])
-    path = verilator.CACHE / "converted" / f"{hashlib.sha256(label.encode()).hexdigest()[:24]}.json"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_suffix(f".{os.getpid()}")
-        staged.write_text(json.dumps(verilog.convert(component, name)))
-        staged.rename(path)
-    return tuple(json.loads(path.read_text()))
+    return tuple(verilator.remembered(label, lambda: verilog.convert(component, name)))
 
 
 def prepared(core: str) -> tuple[RtlKernel, dict[str, str]]:

@@ -14,8 +14,8 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gen import verilog
-from gen.tools import build_folder, environment, verilator, versions
+from gen import kept, verilog
+from gen.tools import build_folder, call, environment, verilator, versions
 from hw.fp.dot import FusedDot
 from hw.fp.operand import unpack
 
@@ -128,8 +128,10 @@ class Runner:
         digest = hashlib.sha256(repr((sorted(texts.items()), flags, _MAIN, versions())).encode())
         self._folder = build_folder() / "vectors" / f"{name}-{digest.hexdigest()[:16]}"
         self._binary = self._folder / "obj" / "Vvectors"
-        if not self._binary.exists():
-            self._build(texts, flags)
+        with kept.locked(self._folder.parent / "locks" / self._folder.name):
+            if kept.stamped(self._folder) is None:
+                self._build(texts, flags)
+                kept.stamp(self._folder, ["obj/Vvectors"], {})
 
     def _build(self, texts: dict[str, str], flags: list[str]) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -141,9 +143,9 @@ class Runner:
                    "CFG_CXXFLAGS_PCH_I=-include"])
 
     def _run(self, command: list[str]) -> None:
-        run = subprocess.run(command, cwd=self._folder, env=environment(), capture_output=True, text=True)
+        run = call(command, cwd=self._folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if run.returncode:
-            raise RuntimeError(f"building {self._folder.name} failed:\n{(run.stdout + run.stderr)[-3000:]}")
+            raise RuntimeError(f"building {self._folder.name} failed:\n{run.stdout[-3000:]}")
 
     def __call__(self, records: np.ndarray, work: Path) -> np.ndarray:
         """uint32 (N, words of i) -> uint32 (N, words of o); `work` is a folder for the files between."""

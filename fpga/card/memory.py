@@ -2,7 +2,6 @@
 
 import ctypes
 import hashlib
-import os
 import subprocess
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gen import kept
 from gen.device import Device
-from gen.tools import versions
+from gen.tools import call, versions
 from gen.verilator import CACHE
 
 __all__ = ["RowRate", "library", "pages", "random_rows", "rows"]
@@ -46,15 +46,16 @@ def library() -> Path:
     """The models as a shared library, compiled once for the same sources and compiler."""
     texts = {name: (SOURCES / name).read_text() for name in ("direct.cpp", "port.h", "ssd.h", "ddr.h", "store.h")}
     digest = hashlib.sha256(repr((sorted(texts.items()), versions())).encode()).hexdigest()[:16]
-    path = CACHE / f"direct-{digest}.so"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_suffix(f".{os.getpid()}")
-        command = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", str(SOURCES / "direct.cpp"), "-o", str(staged)]
-        run = subprocess.run(command, capture_output=True, text=True)
-        if run.returncode:
-            raise RuntimeError(f"compiling the memory models failed:\n{run.stderr[-2000:]}")
-        staged.rename(path)
+    folder = CACHE / f"direct-{digest}"
+    path = folder / "direct.so"
+    with kept.locked(CACHE / "locks" / f"direct-{digest}"):
+        if kept.stamped(folder) is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            command = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", str(SOURCES / "direct.cpp"), "-o", str(path)]
+            run = call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if run.returncode:
+                raise RuntimeError(f"compiling the memory models failed:\n{run.stdout[-2000:]}")
+            kept.stamp(folder, [path.name], {})
     return path
 
 

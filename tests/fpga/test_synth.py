@@ -242,12 +242,12 @@ endmodule
 
 def test_cache(tmp_path):
     first = run(tmp_path, "tree", TREE)
-    stamps = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")}
+    stamps = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")}
     assert len(stamps) == 1
     assert run(tmp_path, "tree", TREE) == first
-    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")} == stamps
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")} == stamps
     run(tmp_path, "tree", TREE.replace("<= &g", "<= |g"))
-    assert len(list(tmp_path.glob("*.json"))) == 2
+    assert len(list(tmp_path.glob("*.mapped"))) == 2
 
 
 def test_area_arithmetic():

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
@@ -141,6 +142,16 @@ def _reproduce(test_module: str, seed: int) -> str:
     return f"HOTRAIL_SEED={seed} .venv/bin/python -m {test_module}"
 
 
+def _work(folder: Path) -> Path:
+    """An empty folder for what a run writes: this one, or a temporary one where the model's cannot be written."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="hotrail-run-"))
+    return folder
+
+
 def simulate(
     component: Any,
     test_module: str,
@@ -186,9 +197,7 @@ def run(
     import cocotb_tools.config
 
     label = os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" ", 1)[0].rsplit("/", 1)[-1] or test_module
-    work = model.folder / "runs" / (re.sub(r"[^A-Za-z0-9_.-]+", "_", label) + f"-{os.getpid()}")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    work = _work(model.folder / "runs" / (re.sub(r"[^A-Za-z0-9_.-]+", "_", label) + f"-{os.getpid()}"))
     (work / "metadata.json").write_text(json.dumps(model.metadata))
     settings = (
         environment()
