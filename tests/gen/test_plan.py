@@ -81,7 +81,7 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypat
     with pytest.raises(ValueError):
         replace(a_plan(), seconds=float("nan")).save(tmp_path)
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError):
+    with pytest.raises(ValueError, match="plan.json cannot be written: full"):
         replace(a_plan(), seconds=1.0).save(tmp_path)
     assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["plan.json"]
 
