@@ -10,11 +10,11 @@ Two means, which add up:
   numbers rows by vectors learned beforehand: neighbours then resemble each other, which is the structure
   that tensor trains can hold, so it lowers the error as well.
 
-EL-Rec finds communities by modularity with Rabbit order; here it is igraph's Leiden method (Traag et al. 2019), which
-has the same goal.
+EL-Rec finds communities by modularity with Rabbit order; here it is scikit-network's Louvain method (Blondel et al.
+2008), which has the same goal. Its Leiden method finds no better ones here and draws from the C library's generator, so
+that the same seed gives other communities.
 """
 
-import random
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,22 +69,21 @@ def by_frequency(indices: np.ndarray, rows: int) -> np.ndarray:
 
 
 def by_community(indices: np.ndarray, rows: int, *, batch: int, hot_rows: int, window: int = 16,
-                 iterations: int = 2, seed: int = 0) -> np.ndarray:
+                 seed: int = 0) -> np.ndarray:
     """New row of each old row: the `hot_rows` most looked up first, then one community after another.
 
     Two rows are joined when they fall within `window` lookups of each other in one batch, as often as they do; EL-Rec
     joins all pairs of a batch, which is quadratic in it. Communities stand hottest first, and so do the rows inside
     one, so that the reuse buffer sees few keys. Rows that are joined to none come last, by frequency.
 
-    Parameters  hot_rows: EL-Rec's Hot_ratio times rows; iterations, seed: of Leiden's method, the same numbering for
-                the same seed
-    Raises      ValueError: hot_rows, batch, window or iterations that cannot be
+    Parameters  hot_rows: EL-Rec's Hot_ratio times rows; seed: of Louvain's method, the same numbering for the same seed
+    Raises      ValueError: hot_rows, batch or window that cannot be
     Source      EL-Rec §IV, Alg. 2
     """
     if not 0 <= hot_rows <= rows:
         raise ValueError(f"hot_rows {hot_rows} must be 0 to the table's {rows} rows")
-    if min(batch, window, iterations) < 1:
-        raise ValueError(f"batch {batch}, window {window} and iterations {iterations} must be 1 or more")
+    if min(batch, window) < 1:
+        raise ValueError(f"batch {batch} and window {window} must be 1 or more")
     indices = np.asarray(indices, dtype=np.int64)
     frequency = by_frequency(indices, rows)
     cold = frequency[indices] >= hot_rows
@@ -95,7 +94,7 @@ def by_community(indices: np.ndarray, rows: int, *, batch: int, hot_rows: int, w
             a, b = np.minimum(walk[:-gap], walk[gap:]), np.maximum(walk[:-gap], walk[gap:])
             pairs.append((a * rows + b)[a != b])
     codes, weight = np.unique(np.concatenate(pairs), return_counts=True)
-    joined, community = _communities(codes // rows, codes % rows, weight, iterations=iterations, seed=seed)
+    joined, community = _communities(codes // rows, codes % rows, weight, seed)
 
     heat = np.bincount(community, weights=np.bincount(indices, minlength=rows)[joined])
     # hot rows ahead of all, then communities, then the rest
@@ -130,19 +129,15 @@ def by_similarity(vectors: np.ndarray) -> np.ndarray:
     return bijection
 
 
-def _communities(left: np.ndarray, right: np.ndarray, weight: np.ndarray, *, iterations: int,
-                 seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _communities(left: np.ndarray, right: np.ndarray, weight: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(rows that have an edge, ascending; the number of each one's community)."""
     joined, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
     if not joined.size:
         return joined, ends
-    import igraph
+    from scipy.sparse import coo_array, csr_matrix
+    from sknetwork.clustering import Louvain
 
-    graph = igraph.Graph(n=joined.size, edges=ends.reshape(2, -1).T)
-    # igraph draws from one generator for all of a process: its own again afterwards, whatever happens.
-    igraph.set_random_number_generator(random.Random(seed))
-    try:
-        found = graph.community_leiden("modularity", weights=weight, n_iterations=iterations)
-    finally:
-        igraph.set_random_number_generator(random)
-    return joined, np.asarray(found.membership)
+    one, other = ends.reshape(2, -1)
+    graph = coo_array((weight.astype(np.float64), (one, other)), (joined.size, joined.size))
+    method = Louvain(shuffle_nodes=True, random_state=seed, return_probs=False, return_aggregate=False)
+    return joined, method.fit_predict(csr_matrix(graph + graph.T))

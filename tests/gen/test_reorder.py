@@ -1,7 +1,5 @@
 """Orders and numberings: they are bijections, they undo, and they save what they are there to save."""
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -89,12 +87,12 @@ def test_rows_never_looked_up_come_last():
 
 def test_communities_are_the_same_whatever_was_drawn_before():
     indices, members = planted(6)
-    random.seed(1)
+    np.random.seed(1)       # noqa: NPY002 (the generator that others might draw from)
     first = by_community(indices, members.size, batch=480, hot_rows=5)
-    random.seed(2)
-    before = random.getstate()
+    np.random.seed(2)       # noqa: NPY002
+    before = np.random.get_state()[1].tolist()      # noqa: NPY002
     assert np.array_equal(by_community(indices, members.size, batch=480, hot_rows=5), first)
-    assert random.getstate() == before, "others' random numbers are not touched"
+    assert np.random.get_state()[1].tolist() == before, "others' random numbers are not touched"    # noqa: NPY002
 
 
 @pytest.mark.parametrize("indices, hot", [([], 0), ([3], 0), ([3, 3, 3], 0), ([3, 1, 3], 4)])
@@ -121,7 +119,7 @@ def test_similarity_puts_clusters_together():
 def test_wrong():
     with pytest.raises(ValueError, match="batch 0 and lanes 2 must be 1 or more"):
         sorted_batches(np.arange(4), batch=0)
-    with pytest.raises(ValueError, match="batch 4, window 0 and iterations 2 must be 1 or more"):
+    with pytest.raises(ValueError, match="batch 4 and window 0 must be 1 or more"):
         by_community(np.arange(4), 4, batch=4, hot_rows=0, window=0)
     with pytest.raises(ValueError, match="an index is 4; the table has 4 rows"):
         by_community(np.arange(5), 4, batch=4, hot_rows=0)
