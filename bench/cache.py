@@ -56,9 +56,13 @@ def rows_brought(indices: list[np.ndarray], rank: np.ndarray, capacity: int) -> 
     """(different rows of all batches, those that the row cache must bring)."""
     cache = RowCache(capacity, len(rank))
     cache.warm()
-    steps = [cache.prepare(rank[part]) for part in indices]
-    # What does not fit into the cache is brought, too, and read from the ring.
-    return sum(step.unique for step in steps), sum(step.unique - step.hits for step in steps)
+    unique = brought = 0
+    for part in indices:
+        step = cache.prepare(rank[part])
+        cache.commit(step)
+        # What does not fit into the cache is brought, too, and read from the ring.
+        unique, brought = unique + step.unique, brought + step.unique - step.hits
+    return unique, brought
 
 
 def pages_brought(cut: list[tuple[np.ndarray, np.ndarray]], rank: np.ndarray, capacity: int) -> int:
@@ -67,7 +71,12 @@ def pages_brought(cut: list[tuple[np.ndarray, np.ndarray]], rank: np.ndarray, ca
     images = CardImages([Table.place("log", rows, SSD, rank=rank)], load("smartssd").cores["emb"],
                     cache_rows={"log": capacity})
     compiler = Compiler(images, ring_beats=RING_BYTES // (4 * images.words))
-    return sum(compiler.compile([Bags("log", indices, offsets)]).brought for indices, offsets in cut)
+    brought = 0
+    for indices, offsets in cut:
+        program = compiler.compile([Bags("log", indices, offsets)])
+        compiler.commit(program)
+        brought += program.brought
+    return brought
 
 
 @bench("cache")

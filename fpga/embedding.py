@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card, CardError, SsdStream
 from fpga.card import open as open_card
-from fpga.runs import LIMIT_CYCLES, OnCard, RunError, Runs
+from fpga.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
 from gen.compile import Bags, Compiler, Program
 from gen.config import load
 from gen.headers import KERNELS
@@ -40,36 +40,42 @@ class EmbeddingBags(OnCard):
     here. preset: a name or path, or the core's configuration itself. page_bytes: of the SSD. ring_bytes: where its
     pages land, a power of two. ssd: a file on the card's drive, where the SSD's pages are written and read from [the
     host's memory plays the drive]. cache_rows: rows of card memory, by table, that hold its hottest SSD rows.
-    timeout_cycles: of a row's landing. limit_cycles: of a run. options: for fpga.card.open.
+    timeout_cycles: of a row's landing. limit_cycles, limit_s: of a run, as fpga.runs.Runs takes them. options: for
+    fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
-    `program` what was run.
+    `program` what was run. After a run that did not end well, Ctrl-C included, the images are brought and the tensor
+    trains loaded anew before the next; the row cache then begins as at first.
     Raises      ValueError: tables that do not fit the core; CardError: a card that cannot hold them
     """
 
     def __init__(self, tables: Sequence[Table] | CardImages, *, card: "str | Card" = "sim", preset: Any = "smartssd",
                  page_bytes: int = 4096, ring_bytes: int = 1 << 20, ssd: "str | Path | None" = None,
                  cache_rows: Mapping[str, int] | None = None, timeout_cycles: int = TIMEOUT_CYCLES,
-                 limit_cycles: int = LIMIT_CYCLES, **options: Any):
+                 limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
         config = load(preset).cores["emb"] if isinstance(preset, str) else preset
         self.images = tables if isinstance(tables, CardImages) else CardImages(tables, config, page_bytes,
                                                                                dict(cache_rows or {}))
-        beat = 4 * self.images.words
-        self.compiler = Compiler(self.images, ring_beats=ring_bytes // beat if len(self.images.pages) else 0)
+        self._ring_bytes = ring_bytes if len(self.images.pages) else 0
+        self.compiler = Compiler(self.images, ring_beats=self._ring_bytes // (4 * self.images.words))
         self._pages: NDArray[np.uint32] | Path = self.images.pages if ssd is None else _stored(self.images, Path(ssd))
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._owned = isinstance(card, str)
         self.card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
-        self._runs = Runs(self.card, "emb", self.images.words, limit_cycles=limit_cycles)
+        self._runs = Runs(self.card, "emb", self.images.words, limit_cycles=limit_cycles, limit_s=limit_s)
         try:
-            self._runs.write("rows", self.images.rows)
-            self._runs.room("ring", max(beat, ring_bytes if len(self.images.pages) else 0),
-                            p2p=bool(len(self.images.pages)))
-            self._run(self.compiler.load())
+            with self._runs.transaction():
+                self._build()
         except BaseException:
             self.close()
             raise
+
+    def _build(self) -> None:
+        self._runs.write("rows", self.images.rows)
+        self._runs.room("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
+        self.compiler.warm()
+        self._run(self.compiler.load())
 
     def __call__(self, table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
                  per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
@@ -128,16 +134,18 @@ class EmbeddingBags(OnCard):
 
         Raises      ValueError: a request that is wrong; RunError: the core's own words; CardError: the card's
         """
+        self._know()
         program = self.compiler.compile(requests)
-        self._run(program, requests)
-        if not program.count:
-            return program.vectors(np.zeros(0, np.uint32))
-        return program.vectors(self._runs.read("outputs", program.outputs_beats))
+        with self._runs.transaction():
+            vectors = program.vectors(self._run(program, requests))
+            self.compiler.commit(program)
+        return vectors
 
-    def _run(self, program: Program, requests: Sequence[Bags] = ()) -> None:
+    def _run(self, program: Program, requests: Sequence[Bags] = ()) -> NDArray[np.uint32]:
+        """The outputs (beats, words)."""
         self.program = program
         if not program.count:
-            return
+            return np.zeros((0, self.images.words), np.uint32)
         runs, words = self._runs, self.images.words
         # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
         result, ring = runs.clear_result(), runs.buffers["ring"]
@@ -152,6 +160,7 @@ class EmbeddingBags(OnCard):
                 "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats,
                 "timeout": self.timeout_cycles}):
             raise self._error(program, requests)
+        return runs.read("outputs", program.outputs_beats)
 
     def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:
         """What went wrong, in the words of whoever made the requests."""

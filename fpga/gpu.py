@@ -197,7 +197,7 @@ class Gpu:
     def serve(self, runs: Runs, how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None, *,
               most: int | None = None, until: int | None = None) -> bool:
         """Works beside the run that has begun until the core is done; whether it is. It stops before with `most`
-        mini-batches, or after `until` cycles.
+        mini-batches, after `until` cycles, or when the run has taken too long.
 
         hot: the hot rows' words after a mini-batch, written where the core reads them; None: it does not.
         """
@@ -211,7 +211,7 @@ class Gpu:
             cycles = min(cycles, limit - at)
             at += cycles
             done = card.step(cycles)
-            return done or at >= limit
+            return done or at >= limit or not runs.left_s()
 
         while most is None or len(self.finished) < most:
             number = len(self.finished)

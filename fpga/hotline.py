@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from fpga.card import Card
 from fpga.card import open as open_card
 from fpga.gpu import GATHERED, POPULAR, Batch, Embeddings, Gpu, Model, Times
-from fpga.runs import LIMIT_CYCLES, OnCard, RunError, Runs
+from fpga.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
 from gen.config import load
 from gen.hotline import HotRows, Layout, Position, Table, Train, indices_of
 
@@ -49,15 +49,19 @@ class Hotline(OnCard):
     tables: of one dim; positions: of a sample's indices; payload: words that a sample carries behind them. card: "sim"
     opens the simulated one, else an open card whose core is that of `preset`, which is then not closed here. preset: a
     name or path, or the core's configuration itself. times: what the simulated GPU takes. timeout_cycles: that it may
-    take from one mini-batch to the next. limit_cycles: of a run. options: for fpga.card.open.
+    take from one mini-batch to the next. limit_cycles, limit_s: of a run, as fpga.runs.Runs takes
+    them. options: for fpga.card.open.
 
-    Before the first `learn` no row is hot. `last` has the counters of the last run, `hot` which rows are hot.
+    Before the first `learn` no row is hot. `last` has the counters of the last run, `hot` which rows are hot. A run
+    that does not end well, Ctrl-C included, has trained as far as it came, each row whole; or, where the core did not
+    end it itself, not at all. The card gets the rows anew before the next.
     Raises      ValueError: what does not fit the core; CardError: a card that cannot hold it
     """
 
     def __init__(self, tables: Sequence[Table], positions: Sequence[Position], *, payload: int = 0,
                  card: "str | Card" = "sim", preset: Any = "hotline_fpga", times: Times | None = None,
-                 timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES, **options: Any):
+                 timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S,
+                 **options: Any):
         config = preset
         if isinstance(preset, str):
             cores = load(preset).cores
@@ -71,16 +75,20 @@ class Hotline(OnCard):
         self.gpu: Gpu | None = None
         self._owned = isinstance(card, str)
         self.card = open_card(card, core="hotline", preset=preset, **options) if isinstance(card, str) else card
-        self._runs = Runs(self.card, "hotline", config.words, limit_cycles=limit_cycles)
+        self._runs = Runs(self.card, "hotline", config.words, limit_cycles=limit_cycles, limit_s=limit_s)
         try:
             self._values = [table.array.copy() for table in self.layout.tables]
             self._rows_beats = len(self.layout.rows())
-            self._runs.write("rows", self.layout.rows())
-            for name in ("mailbox", "gradients", "hot"):
-                self._runs.room(name, 0)
+            with self._runs.transaction():
+                self._build()
         except BaseException:
             self.close()
             raise
+
+    def _build(self) -> None:
+        self._runs.write("rows", self.layout.rows(self._values))
+        for name in ("mailbox", "gradients", "hot"):
+            self._runs.room(name, 0)
 
     def learn(self, indices: ArrayLike) -> HotRows:
         """Forgets what is hot, lets the core learn it anew from samples (n, positions), less than 0: none.
@@ -91,12 +99,15 @@ class Hotline(OnCard):
         if layout.payload:
             payload = np.zeros((len(np.asarray(indices)), layout.payload), np.uint32)
         samples = layout.samples(indices, payload)
-        self._runs.room("mailbox", layout.image_beats * 4 * self._runs.words)
-        self._run(np.concatenate([layout.registers(), layout.learn(len(samples), 0)]), samples,
-                  {"mailbox_beats": layout.image_beats})
-        self._image = self._runs.read("mailbox", layout.image_beats)
-        self.hot = layout.hot(self._image)
-        return self.hot
+        self._know()
+        with self._runs.transaction():
+            self._runs.room("mailbox", layout.image_beats * 4 * self._runs.words)
+            self._run(np.concatenate([layout.registers(), layout.learn(len(samples), 0)]), samples,
+                      {"mailbox_beats": layout.image_beats})
+            image = self._runs.read("mailbox", layout.image_beats)
+        hot = layout.hot(image)
+        self._image, self.hot = image, hot      # both or none, also where Ctrl-C comes between
+        return hot
 
     def train(self, model: Model, indices: ArrayLike, payload: ArrayLike | None = None, *, rate: float, batch: int,
               slots: int = 4, pooled: bool = False) -> Trained:
@@ -109,43 +120,45 @@ class Hotline(OnCard):
         """
         embeddings = Embeddings(self.layout, self.hot, self._values, rate, model)
         how = Train(batch, slots, rate, pooled)
-        self.gpu = None
-        try:
-            return self.deal(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
-                             if pooled else None)
-        finally:
-            if self.gpu is not None:    # a run began
-                self._keep(embeddings)
+        return self._deal(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
+                          if pooled else None, embeddings)
 
     def deal(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
              how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None) -> Trained:
         """The layer below `train`: any function of mini-batches that returns the gradients of their cold rows, and
         keeps hot and pinned rows itself. hot: the hot rows' words (numbers, row words), where the core pools."""
+        return self._deal(compute, indices, payload, how, hot)
+
+    def _deal(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
+              how: Train, hot: Callable[[], NDArray[np.uint32]] | None, kept: Embeddings | None = None) -> Trained:
+        """kept: the rows that the GPU has trained, which are brought to the card when all is over."""
         layout, runs, beat = self.layout, self._runs, 4 * self._runs.words
         layout.check(how)
         samples = layout.samples(indices, payload)
         if how.pooled and hot is None:
             raise ValueError("hot rows must be given where the core pools")
+        self._know()
         mailbox, gradients = how.slots * layout.mailbox_pitch(how), how.slots * layout.gradients_pitch(how)
-        runs.room("mailbox", mailbox * beat)
-        runs.room("gradients", gradients * beat)
-        hot_beats = 0
-        if hot is not None:
-            hot_beats = runs.write("hot", hot()).bytes // beat
+        program = np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)])
         self.gpu = gpu = Gpu(layout, compute, self.times)
-
-        def serve() -> None:
-            gpu.serve(runs, how, hot)
-
-        try:
-            self._run(np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)]),
-                      np.concatenate([self._image.reshape(-1), samples.reshape(-1)]),
-                      {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": hot_beats},
-                      serve)
-        finally:
-            # Pinned tables are the GPU's alone.
-            self._values = [old if table.pinned else new for table, old, new in zip(
-                layout.tables, self._values, layout.values(runs.read("rows", self._rows_beats)), strict=True)]
+        with runs.transaction():
+            runs.room("mailbox", mailbox * beat)
+            runs.room("gradients", gradients * beat)
+            hot_beats = 0 if hot is None else runs.write("hot", hot()).bytes // beat
+            try:
+                self._run(program, np.concatenate([self._image.reshape(-1), samples.reshape(-1)]),
+                          {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": hot_beats},
+                          lambda: gpu.serve(runs, how, hot))
+            finally:
+                if runs.has_ended:
+                    rows = layout.values(runs.read("rows", self._rows_beats))
+                    # Pinned tables are the GPU's alone.
+                    self._values = [old if table.pinned else new
+                                    for table, old, new in zip(layout.tables, self._values, rows, strict=True)]
+                    if kept is not None:
+                        self._values = self._with(kept)
+            if kept is not None:
+                runs.write("rows", layout.rows(self._values))
         return Trained(tuple(gpu.kinds), len(samples), self.last["popular"], self.last["cycles"], gpu.busy)
 
     def values(self, table: str) -> NDArray[np.float32]:
@@ -155,15 +168,15 @@ class Hotline(OnCard):
             raise ValueError(f"there is no table {table!r}; there are {', '.join(names)}")
         return self._values[names.index(table)].copy()
 
-    def _keep(self, embeddings: Embeddings) -> None:
-        """The tables as the card and the GPU have them now; the rows' buffer gets the hot ones back."""
-        layout, hot = self.layout, embeddings.hot
+    def _with(self, kept: Embeddings) -> list[NDArray[np.float32]]:
+        """The tables with the rows that the GPU has."""
+        values, hot = [each.copy() for each in self._values], kept.hot
         for table in np.unique(hot.tables):
             mine = hot.tables == table
-            self._values[table][hot.indices[mine]] = embeddings.hot_rows[hot.numbers[mine], :layout.dim]
-        for number, values in embeddings.pinned.items():
-            self._values[number] = values
-        self._runs.write("rows", layout.rows(self._values))
+            values[table][hot.indices[mine]] = kept.hot_rows[hot.numbers[mine], :self.layout.dim]
+        for number, pinned in kept.pinned.items():
+            values[number] = pinned
+        return values
 
     def _run(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], arguments: dict[str, int],
              beside: Callable[[], None] | None = None) -> None:

@@ -9,7 +9,7 @@ Source: SCRec §III.D (remapping); the fifth paper, §4.3 (row cache). Layouts a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numba import njit
@@ -67,7 +67,8 @@ class Program:
     words: (instructions, 16) uint32. inputs: (beats, words of a beat) uint32. pages: (n,) page numbers, the
     k-th at ring position k * page_beats. outputs: one a request. origins: one an instruction.
     asked: bytes of the SSD's rows that the bags ask for. brought: bytes of the pages. cached: of the rows asked
-    for, repeated ones counted, those that the row cache serves; filled: rows that enter it.
+    for, repeated ones counted, those that the row cache serves; filled: rows that enter it. steps: of the row caches,
+    by table, which are taken when the program has run: see Compiler.commit.
     """
 
     words: NDArray[np.uint32]
@@ -81,6 +82,7 @@ class Program:
     brought: int = 0
     cached: int = 0
     filled: int = 0
+    steps: Mapping[str, Step] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -163,11 +165,11 @@ class _Item:
 
 
 class Compiler:
-    """Compiles batches for one card; remembers which rows the row cache holds. A row's sum with others is rounded
+    """Compiles batches for one card; knows which rows the row cache holds. A row's sum with others is rounded
     where it is added up, so the last bits of a vector depend on which rows are cached.
 
     ring_beats: of the ring on the card, a power of two of at least one page where rows lie on the SSD, else 0.
-    A batch that is refused leaves the cache as it was.
+    `compile` changes nothing: a program goes with the rows that the cache holds now, and `commit` says that it has run.
     """
 
     def __init__(self, images: CardImages, *, ring_beats: int = 0):
@@ -183,7 +185,12 @@ class Compiler:
         for name, placed in images.placed.items():
             if placed.cache_rows:
                 self.caches[name] = RowCache(placed.cache_rows, len(placed.table.ssd))
-                self.caches[name].warm()
+        self.warm()
+
+    def warm(self) -> None:
+        """The card holds the images as they are, with the hottest rows in the row cache."""
+        for cache in self.caches.values():
+            cache.warm()
 
     def load(self) -> Program:
         """The program that loads the tensor-train tables; to be run once, before any other."""
@@ -204,12 +211,15 @@ class Compiler:
         for name, cache in self.caches.items():
             ranks = [_on_ssd(request)[0] for request in requests if request.placed.table.name == name]
             steps[name] = cache.prepare(np.concatenate([np.zeros(0, np.int64), *ranks]))
-        try:
-            return self._compile(requests, steps)
-        except ValueError:
-            for name, step in steps.items():
-                self.caches[name].undo(step)
-            raise
+        return self._compile(requests, steps)
+
+    def commit(self, program: Program) -> None:
+        """A program has run without an error: the row caches hold what it has filled.
+
+        Raises      ValueError: another one has been committed since it was compiled
+        """
+        for name, step in program.steps.items():
+            self.caches[name].commit(step)
 
     def _checked(self, bags: Bags) -> _Request:
         if bags.table not in self.images.placed:
@@ -263,11 +273,17 @@ class Compiler:
             items += self._fills(self.images.placed[name], step, ring, inputs)
         asked = 0
         outputs, out = [], 0
+        used = dict.fromkeys(steps, 0)
         for number, request in enumerate(requests):
-            placed = request.placed
-            asked += len(_on_ssd(request)[0]) * placed.row_beats * self.images.words * 4
+            placed, name = request.placed, request.placed.table.name
+            lookups = len(_on_ssd(request)[0])
+            asked += lookups * placed.row_beats * self.images.words * 4
             count = len(request.offsets) - 1
-            items += self._bags(request, number, ring, inputs, out)
+            slots = None
+            if name in steps:       # its ranks stand there behind those of the requests before
+                slots = steps[name].slots[used[name]:used[name] + lookups]
+                used[name] += lookups
+            items += self._bags(request, number, slots, ring, inputs, out)
             outputs.append(Output(placed.table.name, out, count, placed.row_beats, placed.table.dim))
             out += count * placed.row_beats
         for what, beats in (("inputs", inputs.beats), ("outputs", out)):
@@ -281,7 +297,7 @@ class Compiler:
         return Program(_stacked(words[::-1]), inputs.image(), pages, self.images.page_beats, out, tuple(outputs),
                        tuple(item.origin for item in items), asked, len(pages) * self.images.page_bytes,
                        sum(int(np.count_nonzero(step.slots >= 0)) for step in steps.values()),
-                       sum(len(step.filled) for step in steps.values()))
+                       sum(len(step.filled) for step in steps.values()), steps)
 
     def _fills(self, placed: Placed, step: Step, ring: "_Ring", inputs: _Inputs) -> Iterator["_Item"]:
         """FILL instructions for rows that enter the cache."""
@@ -293,14 +309,14 @@ class Compiler:
                       "ring_first": first % POSITIONS, "ring_count": beats}
             yield _Item("FILL", values, first, Origin())
 
-    def _bags(self, request: _Request, number: int, ring: "_Ring", inputs: _Inputs, out: int) -> Iterator["_Item"]:
-        """BAGS instructions of one request."""
+    def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: _Inputs,
+              out: int) -> Iterator["_Item"]:
+        """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD."""
         placed, address, offsets = request.placed, request.address.copy(), request.offsets
         ranks, at = _on_ssd(request)
-        if placed.cache_rows:
-            slot = self.caches[placed.table.name].slots[ranks]
-            address[at[slot >= 0]] = placed.own_rows + slot[slot >= 0]
-            ranks, at = ranks[slot < 0], at[slot < 0]
+        if slots is not None:
+            address[at[slots >= 0]] = placed.own_rows + slots[slots >= 0]
+            ranks, at = ranks[slots < 0], at[slots < 0]
         try:
             cuts, position = ring.plan(placed, ranks, np.searchsorted(at, offsets))
         except _TooLarge as error:

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["RowCache", "Step"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
-    """What one batch did. slots: for each rank asked, in the order asked, its slot, or -1 for a row to be read
-    where it is. filled, filled_slots: ranks brought in, ascending, and where to. evicted: ranks that left.
-    unique: different ranks in the batch. hits: of these, cached before.
+    """What one batch needs of the cache. slots: for each rank asked, in the order asked, its slot, or -1 for a row to
+    be read where it is. filled, filled_slots: ranks to bring in, ascending, and where to. evicted: ranks that leave.
+    unique: different ranks in the batch. hits: of these, cached before. at: steps that the cache had taken before.
     """
 
     slots: NDArray[np.int64]
@@ -29,10 +29,12 @@ class Step:
     evicted: NDArray[np.int64]
     unique: int
     hits: int
+    at: int
 
 
 class RowCache:
-    """A cache of `capacity` rows out of `rows`; empty until `warm` or `prepare` fill it.
+    """A cache of `capacity` rows out of `rows`; empty until `warm` or steps fill it. `prepare` says what a batch needs
+    and changes nothing; `commit` takes the step, once its rows are there.
 
     Raises      ValueError: a size below 0 or a rank that is none of the rows
     """
@@ -44,6 +46,7 @@ class RowCache:
         self.rows = rows
         self._rank = np.full(self.capacity, -1, np.int64)      # of each slot, -1 when free
         self._slot = np.full(rows, -1, np.int64)               # of each rank
+        self._steps = 0
 
     @property
     def ranks(self) -> NDArray[np.int64]:
@@ -60,35 +63,38 @@ class RowCache:
         self._rank[:] = np.arange(self.capacity)
         self._slot[:] = -1
         self._slot[:self.capacity] = self._rank
+        self._steps += 1
         return self._rank.copy()
 
     def prepare(self, ranks: ArrayLike) -> Step:
-        """Makes the cache ready for a batch that looks up `ranks`."""
+        """What a batch that looks up `ranks` needs; the cache stays as it is."""
         asked = np.asarray(ranks, dtype=np.int64)
         if asked.size and (asked.min() < 0 or asked.max() >= self.rows):
             wrong = asked[(asked < 0) | (asked >= self.rows)][0]
             raise ValueError(f"rank {wrong} is none of the {self.rows} rows")
-        unique = np.unique(asked)
-        cached = self._slot[unique] >= 0
-        missing = unique[~cached]
+        unique, back = np.unique(asked, return_inverse=True)
+        slots = self._slot[unique]
+        missing = np.flatnonzero(slots < 0)
+        hits = len(unique) - len(missing)
         free = np.flatnonzero(self._rank < 0)
         # Cached rows that the batch does not need, the largest rank first.
         idle = self._rank.copy()
-        idle[self._slot[unique[cached]]] = -1
+        idle[slots[slots >= 0]] = -1
         leaves = np.argsort(-idle, kind="stable")[:np.count_nonzero(idle >= 0)]
-        filled = missing[:len(free) + len(leaves)]
-        leaves = leaves[:max(0, len(filled) - len(free))]
-        evicted = self._rank[leaves]
-        self._slot[evicted] = -1
-        to = np.concatenate([free, leaves])[:len(filled)]
-        self._rank[to] = filled
-        self._slot[filled] = to
-        return Step(self._slot[asked], filled, to, evicted, len(unique), int(cached.sum()))
+        missing = missing[:len(free) + len(leaves)]
+        leaves = leaves[:max(0, len(missing) - len(free))]
+        to = np.concatenate([free, leaves])[:len(missing)]
+        slots[missing] = to
+        return Step(slots[back.reshape(-1)], unique[missing], to, self._rank[leaves], len(unique), hits, self._steps)
 
-    def undo(self, step: Step) -> None:
-        """Takes back the step that was made last."""
-        self._slot[step.filled] = -1
-        self._rank[step.filled_slots] = -1
-        left = step.filled_slots[len(step.filled) - len(step.evicted):]
-        self._rank[left] = step.evicted
-        self._slot[step.evicted] = left
+    def commit(self, step: Step) -> None:
+        """The rows of a step are in their slots.
+
+        Raises      ValueError: the cache has changed since the step was prepared
+        """
+        if step.at != self._steps:
+            raise ValueError(f"the step was prepared after {step.at} steps, the cache has taken {self._steps}")
+        self._slot[step.evicted] = -1
+        self._rank[step.filled_slots] = step.filled
+        self._slot[step.filled] = step.filled_slots
+        self._steps += 1

@@ -71,7 +71,7 @@ class OracleCard(oracle_card.OracleCard):
     def abort(self):
         self.stopped = True
 
-    def wait(self, timeout_cycles=0):
+    def wait(self, timeout_cycles=0, timeout_s=None):
         while not self.step(1):
             pass
         self.worker.join()

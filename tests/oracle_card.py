@@ -72,8 +72,16 @@ class OracleCard(Card):
             block[self.kernel.value(name).word + 1] = value >> 32
         self.runs += 1
 
-    def wait(self, timeout_cycles=0):
+    def wait(self, timeout_cycles=0, timeout_s=None):
         return 0
+
+    def buffers(self):
+        return tuple(buffer for buffer, _ in self.memory.values())
+
+    def reset(self, cycles=4):
+        pass
+
+    clear = reset
 
     def close(self):
         self.closed = True
@@ -81,4 +89,4 @@ class OracleCard(Card):
     def _unused(self, *_, **__):
         raise AssertionError("the call is not expected to need this of a card")
 
-    abort = reset = step = set_faults = counters = clear = violations = stream = _unused
+    abort = step = set_faults = counters = violations = stream = _unused

@@ -62,7 +62,9 @@ class Work:
             weights = self.draw.standard_normal(offsets[-1]).astype(np.float32) if mode == "weighted" else None
             requests.append(Bags("items", self.draw.integers(0, self.table.rows, offsets[-1]), offsets, weights,
                                  "sum" if mode == "weighted" else mode))
-        return self.compiler.compile(requests)
+        program = self.compiler.compile(requests)
+        self.compiler.commit(program)
+        return program
 
     def expected(self, program):
         outputs = np.full(program.outputs_beats * self.config.words, FILL, np.uint32)

@@ -73,7 +73,9 @@ class Work:
             mode = ("sum", "mean", "max", "sum")[number % 4]
             weights = self.draw.standard_normal(offsets[-1]).astype(np.float32) if number % 4 == 3 else None
             requests.append(Bags(table.name, indices, offsets, weights, mode))
-        return self.compiler.compile(requests)
+        program = self.compiler.compile(requests)
+        self.compiler.commit(program)
+        return program
 
     def expected(self, program):
         outputs = np.full(program.outputs_beats * self.config.words, FILL * 0x01010101, np.uint32)

@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fpga.card.interface import PAGE, POSITIONS, Buffer, CardError, KernelArgument, SsdStream
+from fpga.card.interface import PAGE, POSITIONS, Buffer, CardError, Faults, KernelArgument, SsdStream
 
-__all__ = ["array", "new_buffer", "place", "transfers", "values"]
+__all__ = ["array", "cycles", "faults", "new_buffer", "place", "transfers", "values"]
+
+CHANNELS = ("aw", "w", "b", "ar", "r")
+WAYS, RESPONSES = ("read", "write"), ("SLVERR", "DECERR")
+RESET_CYCLES = (1, 10_000)
 
 
 def new_buffer(bytes: int, name: str, fill: int | None, names: Collection[str]) -> None:
@@ -91,3 +95,37 @@ def transfers(stream: SsdStream, content: int, buffers: Collection[Buffer], beat
     if ((steps < of_page) | (steps > stream.ring.bytes // stream.beat_bytes)).any():
         raise CardError("ring positions must ascend from transfer to transfer by at least a page")
     return listed
+
+
+def cycles(what: str, number: Any, least: int = 0, most: int | None = None) -> int:
+    """Cycles as a number. Raises CardError: they are none, too few or too many"""
+    try:
+        found = operator.index(number)
+    except TypeError:
+        found = least - 1
+    if found < least or most is not None and found > most:
+        limits = f"{least} or more" if most is None else f"{least} to {most:,}"
+        raise CardError(f"{what} takes {limits} cycles, not {number!r}")
+    return found
+
+
+def faults(wanted: Faults, ports: Collection[str]) -> None:
+    """Raises CardError: faults that a card with these ports cannot have"""
+    for channel, share in wanted.stalls.items():
+        if channel not in CHANNELS:
+            raise CardError(f"there is no channel {channel!r}; there are {', '.join(CHANNELS)}")
+        if not 0 <= share <= 0.95:
+            raise CardError(f"stalls of {channel} must be 0 to 0.95 of the cycles, not {share}")
+        if wanted.stall_cycles < 1:
+            raise CardError(f"stall_cycles must be at least 1, not {wanted.stall_cycles}")
+    for each in (*wanted.errors, *wanted.silences):
+        if each.port not in ports:
+            raise CardError(f"there is no port {each.port!r}; there are {', '.join(ports)}")
+    for error in wanted.errors:
+        if error.channel not in WAYS or error.response not in RESPONSES:
+            raise CardError(f"an error response is SLVERR or DECERR on read or write, not {error.response} on "
+                            f"{error.channel}")
+    for silence in wanted.silences:
+        if silence.channel not in WAYS or silence.beat < 0:
+            raise CardError(f"a silence is on read or write from a beat on, not on {silence.channel} from beat "
+                            f"{silence.beat} on")

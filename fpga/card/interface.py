@@ -19,6 +19,7 @@ __all__ = [
     "Faults",
     "KernelArgument",
     "KernelLike",
+    "Silence",
     "SsdStream",
     "Transfer",
     "Violation",
@@ -33,7 +34,7 @@ class CardError(RuntimeError):
 
 
 class CardHang(CardError):
-    """The core did not finish within the cycles it was given; `state` is its status register."""
+    """The core did not finish within the cycles or seconds it was given; `state` is its status register."""
 
     def __init__(self, text: str, state: int = 0):
         super().__init__(text, state)
@@ -171,12 +172,22 @@ class ErrorResponse:
 
 
 @dataclass(frozen=True)
+class Silence:
+    """A memory that never answers any more: port "m00_axi"; channel "read" (no data from beat number `beat` of that
+    port on) or "write" (no response once that beat was taken); beats are counted since `set_faults`."""
+
+    port: str
+    channel: str
+    beat: int = 0
+
+
+@dataclass(frozen=True)
 class Faults:
     """What goes wrong on purpose; everything at its default is a sound card.
 
     seed: of the stalls. stalls: by channel ("aw", "w", "b", "ar", "r"), the share of cycles in which the
     memory's side holds back, 0 to 0.95; drawn in runs of up to `stall_cycles` cycles. errors: error
-    responses. lost: indices of SSD transfers that never land (those behind them wait, as the doorbell is in
+    responses. silences: ports that answer no more. lost: indices of SSD transfers that never land (those behind them wait, as the doorbell is in
     order). host_dies_after: transfers after which the host does nothing any more. doorbell_ahead: positions
     that the doorbell claims beyond what landed, once `doorbell_after` transfers have.
     """
@@ -185,6 +196,7 @@ class Faults:
     stalls: Mapping[str, float] = field(default_factory=dict)
     stall_cycles: int = 16
     errors: tuple[ErrorResponse, ...] = ()
+    silences: tuple[Silence, ...] = ()
     lost: tuple[int, ...] = ()
     host_dies_after: int | None = None
     doorbell_ahead: int = 0
@@ -196,6 +208,10 @@ class Card(ABC):
 
     Simulated cards are deterministic: the same calls give the same cycles and the same bytes. Time passes in
     `run` (while arguments are written), `wait`, `abort`, `step` and `reset` only.
+
+    A call may end in an exception that is not its own, as KeyboardInterrupt: `wait` and `step` look for signals many
+    times a second. Then nothing of it may have happened, or a part, or all of it; `reset` makes sure that no run is
+    under way, and `buffers` says what is allocated.
     """
 
     clock_mhz: float
@@ -215,6 +231,10 @@ class Card(ABC):
     @abstractmethod
     def free(self, buffer: Buffer) -> None:
         """Gives a buffer back; what it held counts as never written again. Raises CardError: not a buffer."""
+
+    @abstractmethod
+    def buffers(self) -> tuple[Buffer, ...]:
+        """What is allocated."""
 
     @abstractmethod
     def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
@@ -237,9 +257,10 @@ class Card(ABC):
         Raises CardError: an argument is missing, unknown or too large, or a run is under way."""
 
     @abstractmethod
-    def wait(self, timeout_cycles: int = 10_000_000) -> int:
+    def wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> int:
         """Lets the core work until it is done and returns the cycles since `run` set ap_start.
 
+        timeout_cycles: since then; timeout_s: seconds of the host's clock, from now on.
         Raises CardHang: not done in time (the run goes on: `abort` or `reset`); CardViolation: a rule of the
         bus or the memory was broken, or guard bytes have changed."""
 
@@ -249,12 +270,13 @@ class Card(ABC):
 
     @abstractmethod
     def reset(self, cycles: int = 4) -> None:
-        """Pulls the core's reset. Buffers and what is in them stay; transactions under way are forgotten."""
+        """Pulls the core's reset, 1 to 10,000 cycles. Buffers and what is in them stay; transactions under way are
+        forgotten, and the drive brings nothing more. Raises CardError: cycles out of range."""
 
     @abstractmethod
     def step(self, cycles: int) -> bool:
         """Lets `cycles` cycles pass, fewer if the core is done before; whether it is. No checks. On a real card time
-        passes by itself: at least as much as the cycles take."""
+        passes by itself: at least as much as the cycles take. Raises CardError: cycles less than 0."""
 
     @abstractmethod
     def stream(self, stream: SsdStream | None) -> None:

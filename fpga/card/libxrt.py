@@ -11,7 +11,7 @@ from typing import Any
 
 from fpga.card.interface import CardError
 
-__all__ = ["BO_P2P", "COMPLETED", "FAILED", "FROM_CARD", "TO_CARD", "Xrt", "emulates_core", "emulation", "load"]
+__all__ = ["BO_P2P", "COMPLETED", "FAILED", "FROM_CARD", "NEW", "TO_CARD", "Xrt", "emulates_core", "emulation", "load"]
 
 LIBRARY = "libxrt_coreutil.so.2"
 INSTALLED = Path("/opt/xilinx/xrt")     # where AMD's packages put XRT
@@ -20,9 +20,9 @@ SHIMS = {"": "libxrt_core.so.2", "noop": "libxrt_noop.so.2", "hw_emu": "libxrt_h
          "sw_emu": "libxrt_swemu.so.2"}
 BO_P2P = 1 << 30
 TO_CARD, FROM_CARD = 0, 1
-# States of a run that is over (ert_cmd_state), as xrtRunState tells them. It tells ABORT where it fails itself, too;
+# States of a run that was not started, and of one that is over (ert_cmd_state), as xrtRunState tells them. It tells ABORT where it fails itself, too;
 # and xrtRunWaitFor tells TIMEOUT where its own time is over, of a run that goes on.
-COMPLETED = 4
+NEW, COMPLETED = 1, 4
 FAILED = {5: "ERROR", 6: "ABORT", 8: "TIMEOUT", 9: "NORESPONSE", 10: "SKERROR", 11: "SKCRASHED"}
 _PTR, _INT, _UINT, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_char_p
 # Name -> (result, arguments). What returns a number returns 0 when all went well.

@@ -1,9 +1,15 @@
 """A card in a process of its own, so that several simulated cards work at the same time."""
 
 import multiprocessing
+import os
+import signal
+import threading
 import traceback
+import weakref
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -15,52 +21,132 @@ from gen.device import Device
 
 __all__ = ["ProcessCard"]
 
+LOOK_S = 1.0        # between looks of an idle card for its parent
+CLOSE_S = 10.0      # that a card may take to end
 
-def _serve(pipe: Connection, model: Model, device: Device, kernel: KernelLike | None, memory: str) -> None:
-    """The worker: a SimCard that does what it is told until the pipe ends."""
+
+class _Abandoned(Exception):
+    """Whoever asked wants no answer any more."""
+
+
+def _serve(pipe: Connection, parent: int, model: Model, device: Device, kernel: KernelLike | None, memory: str) -> None:
+    """The worker: a SimCard that answers questions by their numbers, until the pipe or its parent ends. A question that
+    comes while the card is at work on another shows that the other was abandoned: its work stops, its answer is an
+    error that nobody takes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)    # Ctrl-C is meant for the parent, which says what follows
+
+    def look() -> None:
+        if pipe.poll() or os.getppid() != parent:
+            raise _Abandoned
+
     try:
         card = SimCard(model, device, kernel, memory=memory)
-        pipe.send((True, (card.clock_mhz, card.beat_bytes)))
+        card.between = look
+        pipe.send((0, True, (card.clock_mhz, card.beat_bytes)))
     except Exception as error:
-        pipe.send((False, error))
+        pipe.send((0, False, error))
         return
     with card:
         while True:
             try:
-                name, arguments, named = pipe.recv()
+                while not pipe.poll(LOOK_S):
+                    if os.getppid() != parent:
+                        return
+                question = pipe.recv()
             except (EOFError, OSError):
                 return
+            if question is None:
+                return
+            number, name, arguments, named = question
             try:
                 result = getattr(card, name)
-                pipe.send((True, result(*arguments, **named) if callable(result) else result))
+                answer = (number, True, result(*arguments, **named) if callable(result) else result)
+            except _Abandoned:
+                answer = (number, False, CardError(f"{name} was abandoned"))
             except Exception as error:
                 if not isinstance(error, CardError):
                     error = RuntimeError(f"in the card's process: {traceback.format_exc()}")
-                pipe.send((False, error))
+                answer = (number, False, error)
+            try:
+                pipe.send(answer)
+            except OSError:
+                return
+
+
+class _Line:
+    """Questions and answers through a pipe, by threads of their own: an exception in the caller's, as that of Ctrl-C,
+    leaves no half message behind. Answers come with the numbers of their questions."""
+
+    def __init__(self, pipe: Connection):
+        self._pipe = pipe
+        self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
+        self._incoming: SimpleQueue[Any] = SimpleQueue()
+        for work in (self._send, self._receive):
+            threading.Thread(target=work, name=f"hotrail-card{work.__name__}", daemon=True).start()
+
+    def put(self, question: Any) -> None:
+        self._outgoing.put(bytes(ForkingPickler.dumps(question)))
+
+    def take(self, number: int) -> tuple[bool, Any]:
+        """The answer to a question; those of others, which nobody waits for, are thrown away.
+
+        Raises      EOFError: the process has ended
+        """
+        while True:
+            answer = self._incoming.get()
+            if answer is None:
+                self._incoming.put(None)
+                raise EOFError
+            if answer[0] == number:
+                return answer[1:]
+
+    def end(self) -> None:
+        """Ends the worker, also one that is at work."""
+        self.put(None)
+        self._outgoing.put(None)
+
+    def _send(self) -> None:
+        try:
+            while (message := self._outgoing.get()) is not None:
+                self._pipe.send_bytes(message)
+        except OSError:
+            pass        # the other thread sees the end as well
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                self._incoming.put(self._pipe.recv())
+        except Exception:       # whatever it is, nobody must wait for what does not come
+            self._incoming.put(None)
 
 
 class ProcessCard(Card):
     """The same calls as a SimCard; `run`, `wait` and the others return when the worker has done them.
 
-    `begin_wait` lets a card work while the caller turns to others: its result comes from `end_wait`."""
+    `begin_wait` lets a card work while the caller turns to others: its result comes from `end_wait`. A call that an
+    exception ends, as that of Ctrl-C, is abandoned by the worker too, within a slice of the simulation, as soon as the
+    next one is made. The process ends with its parent, whatever ends that."""
 
     def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str):
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process: Any = context.Process(target=_serve, args=(theirs, model, device, kernel, memory), daemon=True)
-        self._waiting = False
+        self._process: Any = context.Process(target=_serve, args=(theirs, os.getpid(), model, device, kernel, memory),
+                                             daemon=True)
+        self._asked, self._waiting = 0, 0       # numbers of the last question, and of the one that end_wait answers
         self._process.start()
         theirs.close()
+        self._line = _Line(self._pipe)
+        weakref.finalize(self, self._line.end)
         try:
-            self.clock_mhz, self.beat_bytes = self._answer()
+            self.clock_mhz, self.beat_bytes = self._answer(0)
         except BaseException:
             self.close()
             raise
 
-    def _answer(self) -> Any:
+    def _answer(self, number: int) -> Any:
         try:
-            sound, result = self._pipe.recv()
-        except (EOFError, OSError):
+            sound, result = self._line.take(number)
+        except EOFError:
             self._process.join()
             raise CardError(f"the card's process ended with code {self._process.exitcode}") from None
         if not sound:
@@ -68,25 +154,25 @@ class ProcessCard(Card):
         return result
 
     def _ask(self, name: str, *arguments: Any, **named: Any) -> Any:
-        self._send(name, *arguments, **named)
-        return self._answer()
+        return self._answer(self._send(name, *arguments, **named))
 
-    def _send(self, name: str, *arguments: Any, **named: Any) -> None:
+    def _send(self, name: str, *arguments: Any, **named: Any) -> int:
         if self._process is None:
             raise CardError("the card is closed")
         if self._waiting:
             raise CardError("the card is waiting for its run; call end_wait first")
-        try:
-            self._pipe.send((name, arguments, named))
-        except (BrokenPipeError, OSError):
-            self._process.join()
-            raise CardError(f"the card's process ended with code {self._process.exitcode}") from None
+        self._asked = number = self._asked + 1
+        self._line.put((number, name, arguments, named))
+        return number
 
     def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
         return self._ask("allocate", bytes, name, fill, p2p)
 
     def free(self, buffer: Buffer) -> None:
         self._ask("free", buffer)
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        return self._ask("buffers")
 
     def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
         self._ask("write", buffer, data if isinstance(data, np.ndarray) else bytes(data), offset)
@@ -97,21 +183,19 @@ class ProcessCard(Card):
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         self._ask("run", dict(arguments))
 
-    def wait(self, timeout_cycles: int = 10_000_000) -> int:
-        self.begin_wait(timeout_cycles)
-        return self.end_wait()
+    def wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> int:
+        return self._ask("wait", timeout_cycles, timeout_s)
 
-    def begin_wait(self, timeout_cycles: int = 10_000_000) -> None:
+    def begin_wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> None:
         """As `wait`, without its result: the card works on while the caller does something else."""
-        self._send("wait", timeout_cycles)
-        self._waiting = True
+        self._waiting = self._send("wait", timeout_cycles, timeout_s)
 
     def end_wait(self) -> int:
         """The result of `begin_wait`, or its error."""
-        if not self._waiting:
+        number, self._waiting = self._waiting, 0
+        if not number:
             raise CardError("begin_wait was not called")
-        self._waiting = False
-        return self._answer()
+        return self._answer(number)
 
     def abort(self) -> None:
         self._ask("abort")
@@ -142,11 +226,15 @@ class ProcessCard(Card):
         return self._ask("cycles_per_s")
 
     def close(self) -> None:
-        if self._process is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        self._pipe.close()  # the worker ends when its pipe does
-        self._process.join(10)
-        if self._process.is_alive():
-            self._process.terminate()
-            self._process.join()
-        self._process = None
+        self._waiting = 0
+        try:
+            self._line.end()
+            process.join(CLOSE_S)
+        finally:
+            if process.is_alive():
+                process.kill()
+                process.join()
+            self._pipe.close()

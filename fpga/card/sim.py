@@ -1,8 +1,9 @@
 """The simulated card: drives the shared library that fpga.card.model builds."""
 
 import ctypes
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,11 @@ __all__ = ["SimCard"]
 CTRL, GIE, IER, ISR, FIRST = 0x00, 0x04, 0x08, 0x0C, 0x10
 START, DONE = 1, 2
 INTERRUPT = 1 << 63
-CHANNELS = ("aw", "w", "b", "ar", "r")
 RESPONSES = {"SLVERR": 2, "DECERR": 3}
 PORT_COUNTERS = ("bursts_read", "beats_read", "read_waits", "bursts_written", "beats_written", "read_outstanding_most")
 HOST, CONTROL_PORT = 62, 63
+# Between slices of a simulation signals are looked at, and the clock: its length in seconds, and in cycles at first.
+SLICE_S, FIRST_SLICE, LONGEST_SLICE = 0.02, 64, 1 << 20
 _U64, _I64, _U32, _INT, _PTR = ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint32, ctypes.c_int, ctypes.c_void_p
 # Name -> (result, arguments after the handle).
 _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -61,6 +63,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "no_faults": (None, ()),
     "stall": (None, (_INT, _U32, _U32, _U64)),
     "error": (None, (_INT, _INT, _INT, _I64, _U64, _U64)),
+    "silence": (None, (_INT, _INT, _I64)),
     "ssd_faults": (None, (_PTR, _U64, _I64, _U32, _I64)),
     "stream": (None, (_PTR, _U64, _U64, _PTR, _U64, _U64, _U64, _U64, _U64, _U64)),
     "delete": (None, ()),
@@ -68,7 +71,10 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class SimCard(Card):
-    """A card in this process. Made by `fpga.card.open`."""
+    """A card in this process. Made by `fpga.card.open`. between: called between slices of a simulation; what it raises
+    ends the call that lets time pass, and not the run."""
+
+    between: Callable[[], None] | None = None
 
     def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str):
         if memory not in ("ddr4", "ideal"):
@@ -87,7 +93,7 @@ class SimCard(Card):
         self._ports = list(self.beat_bytes)
         self._buffers: dict[str, Buffer] = {}
         self._running = False
-        self._simulated, self._seconds = 0, 0.0
+        self._simulated, self._seconds, self._slice = 0, 0.0, FIRST_SLICE
         self._streamed: tuple[Any, ...] = ()
         self._handle = self._library.card_new()
         for option, value in {**device.options(), "ideal": int(memory == "ideal")}.items():
@@ -120,8 +126,8 @@ class SimCard(Card):
             raise CardError(f"no room for buffer {name!r} of {bytes} bytes in a memory of "
                             f"{self._device.memory.bytes} bytes")
         buffer = Buffer(name, at, bytes)
+        self._buffers[name] = buffer    # before the memory knows it: what is cut short here can still be given back
         self._call("add", buffer.address, buffer.end)
-        self._buffers[name] = buffer
         if fill is not None:
             self._call("fill", buffer.address, fill, bytes)
         return buffer
@@ -130,6 +136,9 @@ class SimCard(Card):
         self._known(buffer)
         self._call("remove", buffer.address)
         del self._buffers[buffer.name]
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        return tuple(self._buffers.values())
 
     def _known(self, buffer: Buffer) -> None:
         if self._buffers.get(buffer.name) != buffer:
@@ -160,6 +169,7 @@ class SimCard(Card):
         for item in self._kernel.arguments:
             for part in range(item.bits // 32):
                 words[item.offset + 4 * part] = values[item.name] >> 32 * part & 0xFFFFFFFF
+        self._running = True    # from here on, whatever happens, nobody knows better before a reset
         if self._model.ports.interrupt:
             self._write(GIE, 1)
             self._write(IER, 1)
@@ -167,7 +177,6 @@ class SimCard(Card):
             self._write(offset, words.get(offset, 0))
         self._call("begin")
         self._write(CTRL, START)
-        self._running = True
 
     def _write(self, offset: int, value: int) -> None:
         begin = self._begin()
@@ -194,24 +203,38 @@ class SimCard(Card):
         self._seconds += time.process_time() - begin[0]
         self._simulated += self._call("cycle") - begin[1]
 
-    def _pass(self, cycles: int) -> bool:
-        begin = self._begin()
-        over = self._call("steps", cycles)
-        self._end(begin)
-        return bool(over & INTERRUPT)
+    def _pass(self, cycles: int, until: float = math.inf) -> bool:
+        """Lets cycles pass, in slices, before the clock (time.monotonic) is there; whether the interrupt is up."""
+        while True:
+            begin, clock, part = self._begin(), time.monotonic(), min(cycles, self._slice)
+            over = self._call("steps", part)
+            self._end(begin)
+            now, cycles = time.monotonic(), cycles - part
+            if over & INTERRUPT:
+                return True
+            if part == self._slice:
+                wanted = part * SLICE_S / max(now - clock, 1e-9)
+                self._slice = int(min(max(wanted, FIRST_SLICE), 4 * part, LONGEST_SLICE))
+            if cycles <= 0 or now >= until:
+                return False
+            if self.between is not None:
+                self.between()
 
     def step(self, cycles: int) -> bool:
+        cycles = checks.cycles("step", cycles)
         return self._pass(cycles) if self._model.ports.interrupt else (self._pass(cycles), self._done())[1]
 
     def _done(self) -> bool:
         return self._running and bool(self._read(CTRL) & DONE)
 
-    def wait(self, timeout_cycles: int = 10_000_000) -> int:
+    def wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> int:
+        timeout_cycles = checks.cycles("wait", timeout_cycles)
         if not self._running:
             raise CardError("nothing is running")
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         used = self._call("since_begin")
         if self._model.ports.interrupt:
-            done = self._pass(max(0, timeout_cycles - used))
+            done = self._pass(max(0, timeout_cycles - used), until)
             cycles = self._call("since_begin")
             if done:
                 self._write(ISR, 1)
@@ -220,9 +243,11 @@ class SimCard(Card):
                     raise CardError("the core raised its interrupt without ap_done")
         else:
             done = False
-            while not done and (used := self._call("since_begin")) < timeout_cycles:
+            while not done and (used := self._call("since_begin")) < timeout_cycles and time.monotonic() < until:
                 self._pass(min(64, timeout_cycles - used))
                 done = self._done()
+                if self.between is not None:
+                    self.between()
             cycles = self._call("since_begin")
         if not done:
             self._hang(cycles)
@@ -248,44 +273,36 @@ class SimCard(Card):
         self._write(self._kernel.abort, 1)
 
     def reset(self, cycles: int = 4) -> None:
-        if cycles < 1:
-            raise CardError(f"reset takes at least 1 cycle, not {cycles}")
-        self._call("reset", cycles)
+        self._call("reset", checks.cycles("reset", cycles, *checks.RESET_CYCLES))
         self._running = False
 
     def stream(self, stream: SsdStream | None) -> None:
         if stream is None:
             self._call("stream", None, 0, PAGE, None, 0, 0, 0, 0, 0, 64)
-            self._streamed = ()
+            self._streamed = ()     # not before: the library points there
             return
         data = stream.data
         if isinstance(data, str | Path):
             data = np.memmap(data, dtype=np.uint8, mode="r")
         content = np.ascontiguousarray(data)
         transfers = checks.transfers(stream, content.nbytes, self._buffers.values(), self.beat_bytes.values())
-        self._streamed = (content, transfers)  # the library keeps pointers to both
+        held = (content, transfers)     # the library keeps pointers to both, and to those before until it has these
+        self._streamed = (held, self._streamed)
         self._call("stream", content.ctypes.data, content.nbytes, stream.page_bytes, transfers.ctypes.data,
                    len(transfers), stream.ring.address, stream.ring.bytes, stream.progress, stream.doorbell,
                    stream.beat_bytes)
+        self._streamed = (held,)
 
     def set_faults(self, faults: Faults) -> None:
+        checks.faults(faults, self._ports)
         self._call("no_faults")
         for channel, share in faults.stalls.items():
-            if channel not in CHANNELS:
-                raise CardError(f"there is no channel {channel!r}; there are {', '.join(CHANNELS)}")
-            if not 0 <= share <= 0.95:
-                raise CardError(f"stalls of {channel} must be 0 to 0.95 of the cycles, not {share}")
-            if faults.stall_cycles < 1:
-                raise CardError(f"stall_cycles must be at least 1, not {faults.stall_cycles}")
-            self._call("stall", CHANNELS.index(channel), int(share * 65536), faults.stall_cycles, faults.seed)
+            self._call("stall", checks.CHANNELS.index(channel), int(share * 65536), faults.stall_cycles, faults.seed)
         for error in faults.errors:
-            if error.port not in self._ports:
-                raise CardError(f"there is no port {error.port!r}; there are {', '.join(self._ports)}")
-            if error.channel not in ("read", "write") or error.response not in RESPONSES:
-                raise CardError(f"an error response is SLVERR or DECERR on read or write, not {error.response} on "
-                                f"{error.channel}")
             self._call("error", self._ports.index(error.port), int(error.channel == "write"),
                        RESPONSES[error.response], -1 if error.beat is None else error.beat, error.first, error.end)
+        for silence in faults.silences:
+            self._call("silence", self._ports.index(silence.port), int(silence.channel == "write"), silence.beat)
         lost = np.ascontiguousarray(faults.lost, dtype=np.uint64)
         dies = -1 if faults.host_dies_after is None else faults.host_dies_after
         self._call("ssd_faults", lost.ctypes.data, lost.size, dies, faults.doorbell_ahead, faults.doorbell_after)
@@ -319,7 +336,7 @@ class SimCard(Card):
         return self._simulated / self._seconds if self._seconds else 0.0
 
     def close(self) -> None:
-        if self._handle is not None:
-            self._library.card_delete(self._handle)
-            self._handle = None
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._library.card_delete(handle)
             self._streamed = ()

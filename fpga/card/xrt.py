@@ -172,7 +172,7 @@ class XrtCard(Card):
         state = self._xrt.xrtRunState(self._run)
         if state in libxrt.FAILED:
             return self._status() == self._kernel.states.index("idle")
-        return state == libxrt.COMPLETED
+        return state in (libxrt.NEW, libxrt.COMPLETED)
 
     def _status(self) -> int | None:
         """What the core's status register holds; None: it cannot be read"""
@@ -201,6 +201,9 @@ class XrtCard(Card):
             raise CardError(f"buffer {buffer.name!r} cannot be given back while the core runs")
         objects.free(buffer)
 
+    def buffers(self) -> tuple[Buffer, ...]:
+        return tuple(self._opened().buffers)
+
     def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
         self._opened().write(buffer, data, offset)
 
@@ -213,6 +216,7 @@ class XrtCard(Card):
         objects, wanted = self._opened(), self._kernel.arguments
         if self._running:
             raise CardError("a run is under way; wait for it, or reset the card")
+        self._stop_feed()
         numbers = checks.values(wanted, arguments)
         for number, item in enumerate(wanted):
             given = arguments[item.name]
@@ -224,8 +228,13 @@ class XrtCard(Card):
             self._xrt.must("xrtRunSetArg", self._run, number, value, what=f"argument {item.name} could not be set")
         feed = self._prepare(objects)
         self._began = time.monotonic()
-        self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
-        self._running, self._feed = True, feed
+        # From here on a run is under way, whatever happens, until XRT says that it is not.
+        self._feed, self._running = feed, True
+        try:
+            self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
+        except CardError:
+            self._feed, self._running = None, False
+            raise
         if feed is not None:
             try:
                 feed.start()
@@ -248,10 +257,11 @@ class XrtCard(Card):
 
     def _stop_feed(self) -> CardError | None:
         """Ends the feed and counts what it did; its error."""
-        feed, self._feed = self._feed, None
+        feed = self._feed
         if feed is None:
             return None
         feed.stop()
+        self._feed = None       # not before: nobody may take its memory while it works
         self._counted["ssd.pages"] += feed.landed
         self._counted["ssd.bytes"] += feed.landed * (self._stream.page_bytes if self._stream else 0)
         self._counted["ssd.credit_waits"] += feed.credit_waits
@@ -276,13 +286,17 @@ class XrtCard(Card):
 
     def step(self, cycles: int) -> bool:
         self._opened()
+        cycles = checks.cycles("step", cycles)
         return _poll(lambda: self._running and self._is_done(), time.monotonic() + cycles / self._hz)
 
-    def wait(self, timeout_cycles: int = 10_000_000) -> int:
+    def wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> int:
         self._opened()
+        until = self._began + checks.cycles("wait", timeout_cycles) / self._hz
         if not self._running:
             raise CardError("nothing is running")
-        if not _poll(lambda: self._is_done() or self._feed_error is not None, self._began + timeout_cycles / self._hz):
+        if timeout_s is not None:
+            until = min(until, time.monotonic() + timeout_s)
+        if not _poll(lambda: self._is_done() or self._feed_error is not None, until):
             self._hang()
         if (error := self._feed_error) is not None and not self._is_done():
             self._give_up(error)
@@ -310,8 +324,7 @@ class XrtCard(Card):
 
     def reset(self, cycles: int = 4) -> None:
         self._opened()
-        if cycles < 1:
-            raise CardError(f"reset takes at least 1 cycle, not {cycles}")
+        checks.cycles("reset", cycles, *checks.RESET_CYCLES)
         if not self._end():
             raise CardError(f"the core on {self._where} does not obey its abort register, and XRT resets no kernel "
                             "alone: close the card, and reset it with xbutil")
@@ -322,6 +335,7 @@ class XrtCard(Card):
         objects = self._opened()
         if self._running:
             raise CardError("the stream cannot be changed while the core runs")
+        self._stop_feed()
         self._drop_source()
         if stream is None:
             return
@@ -359,9 +373,9 @@ class XrtCard(Card):
         return FileSource(stream.data, direct)
 
     def _drop_source(self) -> None:
-        if self._source is not None:
-            self._source.close()
-        self._source = self._stream = None
+        source, self._source, self._stream = self._source, None, None
+        if source is not None:
+            source.close()
         self._transfers = np.zeros((0, 2), np.uint64)
 
     def set_faults(self, faults: Faults) -> None:

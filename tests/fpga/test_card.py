@@ -76,7 +76,7 @@ def test_buffers():
     (lambda s, b: s.set_faults(Faults(stalls={"x": 0.1})), "there is no channel 'x'; there are aw, w, b, ar, r"),
     (lambda s, b: s.set_faults(Faults(stalls={"r": 0.99})), "stalls of r must be 0 to 0.95 of the cycles, not 0.99"),
     (lambda s, b: s.set_faults(Faults(errors=(ErrorResponse("m7_axi", "read"),))), "there is no port 'm7_axi'"),
-    (lambda s, b: s.reset(0), "reset takes at least 1 cycle, not 0"),
+    (lambda s, b: s.reset(0), "reset takes 1 to 10,000 cycles, not 0"),
 ])
 def test_what_is_refused(call, sentence):
     with opened() as sim:

@@ -79,7 +79,9 @@ class Bench(FaultyBench):
             mode = ("sum", "mean", "max", "sum")[int(self.draw.integers(4))]
             weights = self.draw.standard_normal(len(indices)).astype(np.float32) if mode == "sum" else None
             requests.append(Bags(table.name, indices, offsets, weights if self.draw.random() < 0.7 else None, mode))
-        return run_of(self.compiler.compile(requests))
+        program = self.compiler.compile(requests)
+        self.compiler.commit(program)
+        return run_of(program)
 
     def start(self, run):
         card, beat = self.card, self.beat

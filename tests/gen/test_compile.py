@@ -109,6 +109,7 @@ def test_vectors_are_those_of_the_table(mode, cache):
             weights = random.standard_normal(len(indices)).astype(np.float32) if mode == "weights" else None
             batch.append(Bags(table.name, indices, offsets, weights, "sum" if weights is not None else mode))
         program = compiler.compile(batch)
+        compiler.commit(program)
         follow_the_ring(compiler, program)
         found, result = run(core, compiler, program)
         for table, bags, vectors in zip(tables, batch, found, strict=True):
@@ -171,11 +172,25 @@ def test_a_refused_batch_leaves_the_cache_as_it_was():
     assert np.array_equal(compiler.caches["ssd"].slots, before)
 
 
+def test_the_cache_changes_when_a_program_has_run():
+    table = make.only(np.random.default_rng(4), "ssd", make.SSD, 64, 8)
+    compiler = Compiler(CardImages([table], make.config(), PAGE, {"ssd": 4}), ring_beats=64)
+    before = compiler.caches["ssd"].slots.copy()
+    first, again = (compiler.compile([Bags("ssd", [60, 20], [0, 2])]) for _ in range(2))
+    assert first.filled == 2 and np.array_equal(first.words, again.words), "nobody has said that the first has run"
+    assert np.array_equal(compiler.caches["ssd"].slots, before)
+    compiler.commit(first)
+    assert compiler.compile([Bags("ssd", [60, 20], [0, 2])]).filled == 0
+    with pytest.raises(ValueError, match="the step was prepared after 1 steps, the cache has taken 2"):
+        compiler.commit(again)
+
+
 def test_cached_rows_need_no_page():
     table = make.only(np.random.default_rng(5), "ssd", make.SSD, 64, 8)
     compiler = Compiler(CardImages([table], make.config(), PAGE, {"ssd": 8}), ring_beats=64)
     program = compiler.compile([Bags("ssd", [0, 7, 3], [0, 3])])
     assert len(program.pages) == 0 and program.cached == 3 and program.filled == 0
+    compiler.commit(program)
     program = compiler.compile([Bags("ssd", [9, 9, 3], [0, 3])])
     assert list(program.pages) == [1] and program.filled == 1 and program.cached == 3
     assert list(program.words[:, 0] & 0xFF) == [3, 2], "the row is copied, then the bag reads the cache"
@@ -228,7 +243,9 @@ def test_the_same_batches_give_the_same_bytes():
         random = np.random.default_rng(6)
         compiler = Compiler(CardImages([make.mixed(random)], make.config(), PAGE, {"items": 20}), ring_beats=128)
         for _ in range(3):
-            yield compiler.compile([Bags("items", *make.bags(random, 300, 50, 6))])
+            program = compiler.compile([Bags("items", *make.bags(random, 300, 50, 6))])
+            compiler.commit(program)
+            yield program
 
     for one, other in zip(programs(), programs(), strict=True):
         assert np.array_equal(one.words, other.words) and np.array_equal(one.inputs, other.inputs)

@@ -37,9 +37,9 @@ def test_every_batch_is_algorithm_1(capacity, warm, batches):
         before = set(cached)
         cached, brought, left = slowly(cached, batch, capacity)
         slots = cache.slots.copy()
-        cache.undo(cache.prepare(batch))
-        assert np.array_equal(cache.slots, slots) and set(cache.ranks) == before, "undone"
         step = cache.prepare(batch)
+        assert np.array_equal(cache.slots, slots) and set(cache.ranks) == before, "nothing happens before the commit"
+        cache.commit(step)
         assert set(cache.ranks) == cached
         assert list(step.filled) == brought and sorted(step.evicted) == sorted(left)
         assert step.unique == len(set(batch)) and step.hits == len(set(batch) & before)
@@ -55,6 +55,7 @@ def test_a_row_stays_in_its_slot_until_it_leaves():
     cache.warm()
     assert list(cache.prepare([0, 2, 1, 2]).slots) == [0, 2, 1, 2]
     step = cache.prepare([9, 0])
+    cache.commit(step)
     assert list(step.evicted) == [2] and list(step.slots) == [2, 0], "the largest rank that is not asked for leaves"
     assert list(cache.prepare([1, 9]).slots) == [1, 2]
 
@@ -63,6 +64,19 @@ def test_more_rows_than_room_leaves_the_coldest_where_they_are():
     cache = RowCache(2, 10)
     step = cache.prepare([7, 3, 5, 3])
     assert list(step.filled) == [3, 5] and list(step.slots) == [-1, 0, 1, 0]
+
+
+def test_a_step_is_for_the_cache_as_it_was():
+    cache = RowCache(2, 10)
+    first, second = cache.prepare([1]), cache.prepare([2])
+    cache.commit(first)
+    for late in (first, second):
+        with pytest.raises(ValueError, match="the step was prepared after 0 steps, the cache has taken 1"):
+            cache.commit(late)
+    step = cache.prepare([3])
+    cache.warm()
+    with pytest.raises(ValueError, match="the step was prepared after 1 steps, the cache has taken 2"):
+        cache.commit(step)
 
 
 def test_wrong():

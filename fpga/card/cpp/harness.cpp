@@ -347,6 +347,7 @@ API void card_no_faults(void* h) {
     c.memory.errors.clear();
     for (Port& p : c.ports) {
         p.read_beats = p.write_beats = 0;
+        p.silent_reads = p.silent_writes = -1;
         for (Stall& s : p.stall) s = Stall();
     }
     c.ssd.lost.clear();
@@ -366,6 +367,10 @@ API void card_stall(void* h, int channel, uint32_t share, uint32_t longest, uint
 }
 API void card_error(void* h, int port, int write, int response, int64_t beat, uint64_t first, uint64_t end) {
     static_cast<Card*>(h)->memory.errors.push_back({port, write != 0, uint8_t(response), beat, first, end});
+}
+API void card_silence(void* h, int port, int write, int64_t beat) {
+    Port& p = static_cast<Card*>(h)->ports[port];
+    (write ? p.silent_writes : p.silent_reads) = beat;
 }
 API void card_ssd_faults(void* h, const uint64_t* lost, uint64_t count, int64_t dies_after, uint32_t ahead,
                          int64_t ahead_after) {

@@ -148,6 +148,7 @@ class Port {
     std::deque<uint64_t> writes;  // lines on their way to the controller
     uint64_t pushed = 0, accepted = 0;
     uint64_t read_beats = 0, write_beats = 0;  // since faults were set
+    int64_t silent_reads = -1, silent_writes = -1;  // the beat from which nothing is answered, -1: all is
 
     void attach(Memory* memory, int number, const Pins& pins, int beat) {
         m = memory;
@@ -348,6 +349,7 @@ class Port {
         if (lines.empty()) return;
         Line& l = lines.at(lines.head);
         if (!l.done || l.ready > m->cycle || hold) return;
+        if (silent_reads >= 0 && read_beats >= uint64_t(silent_reads)) return;
         uint64_t at = l.address + offset;
         uint8_t response = m->injected(me, false, read_beats++, at);
         if (response == OKAY) response = l.response;
@@ -366,6 +368,7 @@ class Port {
     void next_response(bool hold) {
         *p.bvalid = 0;
         if (responses.empty()) return;
+        if (silent_writes >= 0 && write_beats > uint64_t(silent_writes)) return;
         // A burst is answered some time after the controller has taken its last line.
         while (answered < responses.size() && accepted >= responses[answered].line) {
             Response& r = responses[answered++];
