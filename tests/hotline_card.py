@@ -71,6 +71,14 @@ class OracleCard(oracle_card.OracleCard):
     def abort(self):
         self.stopped = True
 
+    def reset(self, cycles=4):
+        """The oracle's thread ends, wherever it is."""
+        if self.worker is not None and not self.over:
+            self.stopped = True
+            self.wait()
+
+    clear = oracle_card.OracleCard.clear
+
     def wait(self, timeout_cycles=0, timeout_s=None):
         while not self.step(1):
             pass

@@ -81,7 +81,7 @@ class OracleCard(Card):
     def reset(self, cycles=4):
         pass
 
-    clear = reset
+    clear = abort = reset
 
     def close(self):
         self.closed = True
@@ -89,4 +89,4 @@ class OracleCard(Card):
     def _unused(self, *_, **__):
         raise AssertionError("the call is not expected to need this of a card")
 
-    abort = step = set_faults = counters = violations = stream = _unused
+    step = set_faults = counters = violations = stream = _unused
