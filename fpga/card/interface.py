@@ -187,9 +187,10 @@ class Faults:
 
     seed: of the stalls. stalls: by channel ("aw", "w", "b", "ar", "r"), the share of cycles in which the
     memory's side holds back, 0 to 0.95; drawn in runs of up to `stall_cycles` cycles. errors: error
-    responses. silences: ports that answer no more. lost: indices of SSD transfers that never land (those behind them wait, as the doorbell is in
-    order). host_dies_after: transfers after which the host does nothing any more. doorbell_ahead: positions
-    that the doorbell claims beyond what landed, once `doorbell_after` transfers have.
+    responses. silences: ports that answer no more. lost: indices of SSD transfers that never land (those behind
+    them wait, as the doorbell is in order). host_dies_after: transfers after which the host does nothing any
+    more. doorbell_ahead: positions that the doorbell claims beyond what landed, once `doorbell_after` transfers
+    have.
     """
 
     seed: int = 1

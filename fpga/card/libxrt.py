@@ -20,8 +20,8 @@ SHIMS = {"": "libxrt_core.so.2", "noop": "libxrt_noop.so.2", "hw_emu": "libxrt_h
          "sw_emu": "libxrt_swemu.so.2"}
 BO_P2P = 1 << 30
 TO_CARD, FROM_CARD = 0, 1
-# States of a run that was not started, and of one that is over (ert_cmd_state), as xrtRunState tells them. It tells ABORT where it fails itself, too;
-# and xrtRunWaitFor tells TIMEOUT where its own time is over, of a run that goes on.
+# States of a run that was not started, and of one that is over (ert_cmd_state), as xrtRunState tells them. It tells
+# ABORT where it fails itself, too; and xrtRunWaitFor tells TIMEOUT where its own time is over, of a run that goes on.
 NEW, COMPLETED = 1, 4
 FAILED = {5: "ERROR", 6: "ABORT", 8: "TIMEOUT", 9: "NORESPONSE", 10: "SKERROR", 11: "SKCRASHED"}
 _PTR, _INT, _UINT, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_char_p

@@ -18,8 +18,6 @@ from tests.hotline_card import OracleCard as HotlineCard
 from tests.mlp_card import OracleCard as MlpCard
 
 
-
-
 def tables(seed=1):
     random = np.random.default_rng(seed)
     return [emb_tables.mixed(random), emb_tables.only(random, "users", emb_tables.SSD, 200, 20)]
