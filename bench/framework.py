@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gen.staging import staged
 from gen.tools import build_folder
 
 __all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "registered", "run", "show"]
@@ -130,8 +131,8 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
             for id in own - new:    # what it measures no more
                 del rows[id]
     finally:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([_plain(row) for row in rows.values()], indent=1) + "\n")
+        with staged(path) as half:
+            half.write_text(json.dumps([_plain(row) for row in rows.values()], indent=1) + "\n")
     return list(rows.values())
 
 

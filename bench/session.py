@@ -17,7 +17,7 @@ from hw.tt.unit import TTUnit
 from verif.bench.runner import simulate
 from verif.bench.tt import limits_of
 
-__all__ = ["Session", "run", "simulator"]
+__all__ = ["Session", "check", "run", "simulator"]
 
 
 @dataclass
@@ -40,6 +40,13 @@ def simulator(config: Any, preset: str) -> Callable[..., Session]:
     return partial(run, config, name=f"tt_{preset}")
 
 
+def check(config: Any, tables: Sequence[Sequence[np.ndarray]], rows: Sequence[int] | None = None) -> None:
+    """Raises ValueError where tables, each a list of cores, do not fit the unit together."""
+    loader = Loader(limits_of(config))
+    for cores, count in zip(tables, rows or [prod(core.shape[1] for core in cores) for cores in tables], strict=True):
+        loader.add(cores, rows=count)
+
+
 def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarray, indices: np.ndarray, *,
         rows: Sequence[int] | None = None, cycles: int = 2_000_000, name: str = "tt_smartssd") -> Session:
     """Loads `tables` (each a list of cores) and looks up row indices[n] of table table_ids[n], n ascending.
@@ -50,9 +57,7 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
     Raises ValueError where a table does not fit the unit, AssertionError where the simulation fails.
     """
     rows = [prod(core.shape[1] for core in cores) for cores in tables] if rows is None else rows
-    loader = Loader(limits_of(config))
-    for cores, count in zip(tables, rows, strict=True):
-        loader.add(cores, rows=count)  # for what it refuses, before the simulator is built
+    check(config, tables, rows)     # before the simulator is built
     about = {"limits": vars(limits_of(config)), "lanes": config.lanes, "tables": len(tables),
              "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows],
              "cycles": cycles}

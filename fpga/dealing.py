@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fpga.dlrm import Dlrm
 from fpga.gpu import GATHERED, POPULAR, Floats, Times
-from fpga.hotline import Hotline, Table, indices_of
+from fpga.hotline import Hotline, Layout, Table, Train, indices_of
 from gen.trace import Trace, movielens, read
 
 __all__ = ["Dealing", "Options", "Run", "lines", "run"]
@@ -127,6 +127,9 @@ def run(options: Options, *, config: Any, cache: Path | None = None, card: Calla
     random = np.random.default_rng(SEED)
     tables = [Table(name, (random.standard_normal((trace.rows[name], options.columns)) / 8).astype(np.float32))
               for name in places]
+
+    # What does not fit is refused before the core learns: that takes long.
+    Layout(config, tables, positions, payload.shape[1]).check(Train(batch, SLOTS, -RATE))
 
     runs: list[Run] = []
     marks = np.zeros(0, np.int64)

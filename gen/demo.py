@@ -19,7 +19,7 @@ from gen import learn, reorder, shapes
 from gen.trace import Trace, movielens, read
 from golden.tt import serial
 from golden.tt.cycles import Timing, cycles
-from golden.tt.decompose import decompose, dense, relative_error
+from golden.tt.decompose import decompose, dense, fitting, relative_error
 from golden.tt.layout import plan
 from golden.tt.rows import rows, shape_of
 
@@ -129,6 +129,21 @@ class Demo:
                    and run.first_products == run.wanted_first_products for run in self.runs)
 
 
+def opened(options: Options, cache: Path) -> tuple[Trace, list[np.ndarray]]:
+    """The log, with the columns that are asked for, and cores of the shape that the item table will have, all zeros:
+    what can be refused before anything is learned.
+
+    Raises ValueError, one sentence, for a log that cannot be read or options that do not fit it.
+    """
+    trace = movielens(cache) if options.log is None else read(
+        options.log, None if options.log.suffix == ".npz" else (options.user, options.item))
+    rows = int(_columns(trace, options)[1].max()) + 1
+    row_modes, column_modes, inner = fitting(rows, options.columns, shapes.row_modes(rows),
+                                             shapes.column_modes(options.columns), options.rank)
+    ranks = (1, *inner, 1)
+    return trace, [np.zeros(shape, np.float32) for shape in zip(ranks, row_modes, column_modes, ranks[1:])]
+
+
 def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
         say: Callable[[str], None] = print) -> Demo:
     """Runs the whole demo, telling its steps to `say`. `config` is that of the unit that `simulate` runs,
@@ -137,8 +152,7 @@ def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
     Raises ValueError, one sentence, for a log that cannot be read or options that do not fit it.
     """
     started = time.perf_counter()
-    trace = movielens(cache) if options.log is None else read(
-        options.log, None if options.log.suffix == ".npz" else (options.user, options.item))
+    trace, _ = opened(options, cache)
     users, items, values = _columns(trace, options)
     ratings = learn.split(users, items, values, seed=SEED)
     n_users, n_items = ratings.shape
@@ -239,6 +253,8 @@ def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np
         if column.shape != items.shape:
             raise ValueError(f"{trace.source}: {name!r} has {column.shape[0]:,} entries "
                              f"and {options.item!r} {items.size:,}; the demo wants one each a sample")
+    if not items.size:
+        raise ValueError(f"{trace.source} has no samples")
     if options.lookups < 2:
         raise ValueError(f"lookups is {options.lookups}; it must be 2 or more")
     return users, items, values

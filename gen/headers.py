@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from gen.staging import together
 from hw.isa import EMB, HOTLINE, MLP, WORD_BITS, Field, Kernel
 
 __all__ = ["KERNELS", "c_header", "python_header", "reference", "write"]
@@ -12,14 +13,12 @@ KERNELS: Mapping[str, Kernel] = {kernel.name: kernel for kernel in (EMB, MLP, HO
 
 def write(kernel: Kernel, folder: Path) -> list[Path]:
     """Writes hotrail_<core>.h, hotrail_<core>.py and <core>.md into `folder` and returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for name, text in ((f"hotrail_{kernel.name}.h", c_header(kernel)),
-                       (f"hotrail_{kernel.name}.py", python_header(kernel)),
-                       (f"{kernel.name}.md", reference(kernel))):
-        made.append(folder / name)
-        made[-1].write_text(text)
-    return made
+    made = {f"hotrail_{kernel.name}.h": c_header(kernel), f"hotrail_{kernel.name}.py": python_header(kernel),
+            f"{kernel.name}.md": reference(kernel)}
+    with together(folder) as half:
+        for name, text in made.items():
+            (half / name).write_text(text)
+    return [folder / name for name in made]
 
 
 def _mask(field: Field) -> int:

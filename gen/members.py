@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from gen.kept import digest
 from gen.sealed import seal, understood, unseal, writing
+from gen.staging import staged
 
 __all__ = ["MANIFEST", "Folder", "Writer"]
 
@@ -41,12 +41,13 @@ class Writer:
         self.folder, self.kind, self.version = Path(folder), kind, version
         if self.folder.exists() and not _replaceable(self.folder, kind):
             raise ValueError(f"{self.folder} holds something else than a {kind}; name a folder that does not exist")
-        self._half = self.folder.with_name(f".{self.folder.name}.{os.getpid()}")
         self._maps: list[np.memmap] = []
 
     def __enter__(self) -> Self:
         with writing(self.folder):
-            self._half.mkdir(parents=True)
+            self._place = staged(self.folder)
+            self._half = self._place.__enter__()
+            self._half.mkdir()
         return self
 
     def room(self, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.uint32) -> NDArray:
@@ -103,16 +104,9 @@ class Writer:
         path.parent.mkdir(exist_ok=True)
         return path
 
-    def __exit__(self, kind: object, *reason: object) -> None:
+    def __exit__(self, *reason: Any) -> None:
         self._maps.clear()
-        if kind is None:
-            old = self._half.with_name(f"{self._half.name}.old")
-            if self.folder.exists():
-                os.replace(self.folder, old)
-            os.replace(self._half, self.folder)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            shutil.rmtree(self._half, ignore_errors=True)
+        self._place.__exit__(*reason)
 
 
 class Folder:

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gen.kept import replace
 from gen.network import Model
 from gen.recommender import Recommender, TableSpec
 from gen.sealed import seal, understood, unseal, writing
+from gen.staging import staged
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "PROFILE", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
@@ -143,9 +143,8 @@ class Plan:
     def save(self, folder: "str | Path") -> Path:
         """Writes plan.json into a folder, whole or not at all; returns its path. Raises ValueError: it cannot be"""
         path = Path(folder) / FILE
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace(path, self.data())
+        with writing(path), staged(path) as half:
+            half.write_bytes(self.data())
         return path
 
     @classmethod

@@ -4,7 +4,6 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.sealed import seal, understood, unseal, writing
+from gen.staging import staged
 
 __all__ = ["Heat", "Profile", "TableProfile"]
 
@@ -132,27 +132,20 @@ class Profile:
         """Writes an npz file without pickles, whole or not at all: the arrays of all tables one behind the other,
         profile.json with their names, and the SHA-256 of all bytes before it as the archive's comment. The same
         profile is the same bytes. Raises ValueError: it cannot be written there."""
-        path = Path(path)
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            with writing(path):
-                with zipfile.ZipFile(beside, "w", zipfile.ZIP_STORED) as archive:
-                    with archive.open(zipfile.ZipInfo(HEADER), "w") as member:
-                        member.write(seal(KIND, VERSION, {
-                            "source": self.source, "sampled": self.sampled, "tables": list(self.tables),
-                            "without_ids": [name for name, table in self.tables.items() if table.ids is None]}))
-                    for name, array in self._arrays().items():
-                        with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                            np.lib.format.write_array(member, array, allow_pickle=False)
-                    archive.comment = bytes(DIGEST)
-                digest = _sha256(beside)
-                with open(beside, "r+b") as file:
-                    file.seek(-DIGEST, os.SEEK_END)
-                    file.write(digest)
-                os.replace(beside, path)
-        finally:
-            with suppress(OSError):
-                beside.unlink()
+        with writing(path), staged(path, parents=False) as beside:
+            with zipfile.ZipFile(beside, "w", zipfile.ZIP_STORED) as archive:
+                with archive.open(zipfile.ZipInfo(HEADER), "w") as member:
+                    member.write(seal(KIND, VERSION, {
+                        "source": self.source, "sampled": self.sampled, "tables": list(self.tables),
+                        "without_ids": [name for name, table in self.tables.items() if table.ids is None]}))
+                for name, array in self._arrays().items():
+                    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
+                archive.comment = bytes(DIGEST)
+            digest = _sha256(beside)
+            with open(beside, "r+b") as file:
+                file.seek(-DIGEST, os.SEEK_END)
+                file.write(digest)
 
     @classmethod
     def load(cls, path: str | Path) -> "Profile":

@@ -24,6 +24,7 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In
 
+from gen.staging import together
 from gen.tools import yosys
 
 __all__ = ["Build", "emit", "describe", "module_name"]
@@ -403,13 +404,13 @@ def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False)
         raise ValueError(f"name must be a Verilog identifier (letters, digits, underscores), not {name!r}")
     out = Path(out_dir)
     texts, metadata = convert(component, name, names=names)
-    out.mkdir(parents=True, exist_ok=True)
     note = out / f"{name}.json"
-    if note.exists():  # modules that an earlier configuration had and this one has not
-        for file in json.loads(note.read_text()).get("files", []):
-            if file not in texts and Path(file).name == file:
-                (out / file).unlink(missing_ok=True)
-    for file, text in texts.items():
-        (out / file).write_text(text)
-    note.write_text(json.dumps(metadata, indent=1) + "\n")
+    before = json.loads(note.read_text()).get("files", []) if note.exists() else []
+    with together(out) as half:
+        for file, text in texts.items():
+            (half / file).write_text(text)
+        (half / note.name).write_text(json.dumps(metadata, indent=1) + "\n")
+    for file in before:     # modules that an earlier configuration had and this one has not
+        if file not in texts and Path(file).name == file:
+            (out / file).unlink(missing_ok=True)
     return Build(tuple(out / f for f in texts), name, metadata)

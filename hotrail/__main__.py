@@ -6,18 +6,17 @@ from pathlib import Path
 import click
 
 from gen import config as presets
+from gen.staging import together
 from gen.tools import build_folder
 from hotrail import packaging, planning, serving, sharing
+from hotrail.boundary import Bounded
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
-    try:
-        return [presets.load(name) for name in names or presets.names()]
-    except presets.ConfigError as error:
-        raise click.ClickException(str(error)) from None
+    return [presets.load(name) for name in names or presets.names()]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Bounded, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="hotrail")
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
@@ -118,13 +117,12 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
         for item in framework.registered():
             click.echo(f"{item.name:12s} {item.about}")
         return
-    try:
-        rows = framework.run(only)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
+    rows = framework.run(only)
     framework.show(rows)
-    for about, picture in figures.write(rows, build_folder()):
-        click.echo(f"{about}: {picture}")
+    with together(build_folder()) as half:
+        pictures = figures.write(rows, half)
+    for about, picture in pictures:
+        click.echo(f"{about}: {build_folder() / picture.name}")
     sys.exit(0 if all(row.met is not False for row in rows) else 2)
 
 
@@ -149,24 +147,24 @@ def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str,
     from bench import session
     from gen import demo as flow
     from hotrail import report
+    from hotrail.terminal import say
     chosen = _presets((preset,))[0]
     config = chosen.cores.get("tt")
     if config is None:
         raise click.ClickException(f"the preset {preset} has no [tt]; the demo needs one")
     options = flow.Options(log, user, item, value, lookups, columns, rank)
-    folder = build_folder() / "demo"
+    folder, cache = build_folder() / "demo", build_folder() / "data"
+    # All that can be refused, before plan, cards and learning take their time.
+    session.check(config, 2 * [flow.opened(options, cache)[1]])
     named = "movielens" if log is None else str(log)
     ctx.invoke(planning.plan, log=named, model=None if log else Path("movielens"), preset="tiny", cards=3, dim=16,
                out=folder / "plan")
     ctx.invoke(serving.compile_plan, plan=folder / "plan", out=folder / "bundle")
     ctx.invoke(serving.run, bundle=folder / "bundle", log=named, samples=8192)
-    try:
-        done = flow.run(options, session.simulator(config, chosen.name), config=config,
-                        cache=build_folder() / "data", say=click.echo)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-    page = report.write(done, folder)
-    click.echo(f"report     {page} and demo.png beside it")
+    done = flow.run(options, session.simulator(config, chosen.name), config=config, cache=cache, say=say)
+    with together(folder) as half:
+        page = report.write(done, half)
+    say(f"report     {folder / page.name} and demo.png beside it")
     sys.exit(0 if done.passed else 1)
 
 
@@ -187,21 +185,19 @@ def hotline(log: Path | None, label: str | None, learn: float, samples: int, bat
     LOG is .npz, .csv, .tsv or .inter; default: MovieLens-100K.
     """
     from fpga import dealing as flow
-    from fpga.card import CardError
-    from fpga.runs import RunError
     from hotrail import dealing as report
+    from hotrail.terminal import say
     chosen = _presets((preset,))[0]
     config = chosen.cores.get("hotline")
     if config is None:
         raise click.ClickException(f"the preset {preset} has no [hotline]")
     options = flow.Options(log, label, learn, samples, batch, columns, gpu_cycles)
-    try:
-        done = flow.run(options, config=config, cache=build_folder() / "data", say=click.echo)
-    except (ValueError, CardError, RunError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo("\n".join(flow.lines(done)))
-    page = report.write(done, out or build_folder() / "hotline")
-    click.echo(f"report     {page} and hotline.png beside it")
+    folder = out or build_folder() / "hotline"
+    with together(folder) as half:
+        done = flow.run(options, config=config, cache=build_folder() / "data", say=say)
+        page = report.write(done, half)
+    say("\n".join(flow.lines(done)))
+    say(f"report     {folder / page.name} and hotline.png beside it")
 
 
 @main.command()
@@ -235,11 +231,8 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
     from fpga.board import EcpBoard
     if core == "none" and preset is not None:
         raise click.BadParameter("a board without a core has none", param_hint="'--preset'")
-    try:
-        layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset or "tiny", out=out,
-                           seeds=seeds, say=click.echo)
-    except (ValueError, OSError, flow.Ecp5Error) as error:
-        raise click.ClickException(str(error)) from None
+    layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset or "tiny", out=out, seeds=seeds,
+                       say=click.echo)
     click.echo("\n".join(flow.lines(layout)))
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from fpga.card.discover import FoundCard
+from hotrail.terminal import console
 
 __all__ = ["text"]
 
@@ -26,7 +26,7 @@ def text(cards: Sequence[FoundCard], loose: Sequence[str]) -> str:
         table.add_column(name, no_wrap=True)
     for number, card in enumerate(cards):
         table.add_row(str(number), card.bdf, card.platform or "-", card.p2p, ", ".join(card.namespaces) or "-")
-    console = Console(width=200, color_system=None)
-    with console.capture() as caught:
-        console.print(table)
+    shown = console(width=200, color_system=None)
+    with shown.capture() as caught:
+        shown.print(table)
     return "\n".join([*(line.rstrip() for line in caught.get().splitlines()), *lines])

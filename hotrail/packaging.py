@@ -1,8 +1,7 @@
 """The commands from a preset's core to a card: package, xo, bitstream."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _show(gate: Any) -> None:
     """The gate's table, and a sentence for all that it does not hold."""
-    from rich.console import Console
     from rich.table import Table
+
+    from hotrail.terminal import console
 
     head, rows = gate.table()
     table = Table(title=f"{gate.kernel} at {gate.clock_mhz} MHz, mapped by Yosys", title_justify="left")
@@ -37,7 +37,7 @@ def _show(gate: Any) -> None:
         table.add_column(name, justify="right" if number else "left")
     for row in rows:
         table.add_row(*row)
-    Console(width=max(100, sum(map(len, head)) + 20), highlight=False).print(table)
+    console(width=max(100, sum(map(len, head)) + 20)).print(table)
     told = gate.as_dict()
     click.echo(f"depth: LUT levels {told['levels']} of {told['levels_allowed']} allowed, carry chains {told['chains']} "
                f"of {told['chains_allowed']}; at the ports {told['port_levels']} and {told['port_chains']}")
@@ -56,10 +56,9 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     from fpga.vitis.check import left_out
 
     try:
-        with _one_sentence():
-            made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
-                                force=force, gated=not no_gate, experimental_xo=experimental_xo, say=click.echo,
-                                measured=_show)
+        made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
+                            force=force, gated=not no_gate, experimental_xo=experimental_xo, say=click.echo,
+                            measured=_show)
     except flow.PackageError as error:
         for reason in error.reasons:
             click.echo(f"refused: {reason}", err=True)
@@ -73,27 +72,11 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     return made
 
 
-@contextmanager
-def _one_sentence() -> Iterator[None]:
-    """Ends the command with what went wrong; a refused package is told by whoever asked for it."""
-    from fpga.vitis.flow import PackageError
-
-    try:
-        yield
-    except PackageError:
-        raise
-    except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
-    except (ValueError, RuntimeError) as error:
-        raise click.ClickException(str(error)) from None
-
-
 def _kernels(preset: str) -> list[str]:
     """The cores of a preset that can be packaged, one or more."""
     from fpga.vitis import flow
 
-    with _one_sentence():
-        found = flow.kernels(preset)
+    found = flow.kernels(preset)
     if not found:
         raise click.ClickException(f"preset {preset} describes no kernel")
     return found
@@ -134,16 +117,16 @@ def bitstream(preset: str, core: str, target: str, **options: Any) -> None:
 
 
 def _build(target: str, preset: str, core: str, options: dict[str, Any]) -> None:
-    """The package at least; what else it takes is looked for before the minutes that the package takes."""
+    """What it takes is looked for before the minutes that the package takes."""
     from fpga.vitis import toolchain
 
-    with _one_sentence():
-        tools = toolchain.find(target, options["platform"])
-    for sentence in tools.missing:
-        click.echo(f"note: {sentence}")
-    made = _make(preset, core or _kernels(preset)[0], **options)
-    with _one_sentence():
-        click.echo(f"made {toolchain.build(made, tools, say=click.echo)}")
+    core = core or _kernels(preset)[0]
+    tools = toolchain.find(target, options["platform"])
+    if tools.missing:
+        raise click.ClickException(f"{'; '.join(tools.missing)}; without it `hotrail package {preset} {core}` makes "
+                                   "the package alone")
+    made = _make(preset, core, **options)
+    click.echo(f"made {toolchain.build(made, tools, say=click.echo)}")
 
 
 COMMANDS = (package, xo, bitstream)

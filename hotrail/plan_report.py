@@ -10,13 +10,13 @@ import matplotlib
 matplotlib.use("Agg")  # draws to files on machines without a screen
 import matplotlib.pyplot as plt
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gen.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, duration
 from gen.profile import Profile
 from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
+from hotrail.terminal import console
 
 __all__ = ["progress", "show", "write"]
 
@@ -33,20 +33,19 @@ TABLE_HEAD = ("table", "card", "rows a batch", *(f"{NAMES[name]}: {what}" for na
 @contextmanager
 def progress() -> Iterator[Callable[[int, int], None]]:
     """A bar of the bytes that are read; nothing where there is no terminal."""
-    console = Console(stderr=True)
-    with Progress(TextColumn("log"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console,
-                  transient=True, disable=not console.is_terminal) as bar:
+    shown = console(stderr=True)
+    with Progress(TextColumn("log"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=shown,
+                  transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task("log", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def show(plan: Plan) -> None:
     """The plan on the terminal."""
-    width = Console().width
-    console = Console(highlight=False, width=None if Console().is_terminal else max(width, 170))
+    shown = console(170)
     for note in plan.assumed:
-        console.print(f"assumed    {note}")
-    console.print(f"plan       {_sentence(plan)}")
+        shown.print(f"assumed    {note}")
+    shown.print(f"plan       {_sentence(plan)}")
     for title, head, rows in (
             ("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards]),
             (f"Tables, those of the most rows a batch ({min(SHOWN, len(plan.tables))} of {len(plan.tables)})",
@@ -57,7 +56,7 @@ def show(plan: Plan) -> None:
             table.add_column(name, justify="right" if number else "left")
         for cells in rows:
             table.add_row(*cells)
-        console.print(table)
+        shown.print(table)
 
 
 def write(plan: Plan, profile: Profile, folder: Path) -> Path:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from gen.plan import FILE, PROFILE
+from gen.staging import together
 from gen.tools import build_folder
 
 __all__ = ["COMMANDS"]
@@ -51,17 +53,25 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     """
     from fpga import planning as flow
     from hotrail import plan_report as report
+    from hotrail.terminal import say
 
     options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, train_share, dim, batch,
                            sample, gap, seconds, not quick)
-    try:
-        with report.progress() as progress:
-            made, profile = flow.run(options, out or build_folder() / "plan", say=click.echo, progress=progress)
-        report.show(made)
-        page = report.write(made, profile, out or build_folder() / "plan")
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(f"plan       {page.parent / 'plan.json'}, the page beside it: {page}")
+    folder = out or build_folder() / "plan"
+    with together(folder) as half:
+        try:
+            with report.progress() as progress:
+                made, profile = flow.run(options, half, say=say, progress=progress)
+        except ValueError:
+            # Counting may have taken long; but a profile is not put beside a plan that was made of another.
+            if (half / PROFILE).exists() and not (folder / FILE).exists():
+                with together(folder) as kept:
+                    (half / PROFILE).rename(kept / PROFILE)
+                say(f"saved      {folder / PROFILE}: `hotrail plan` takes it in the log's place")
+            raise
+        page = report.write(made, profile, half)
+    report.show(made)
+    say(f"plan       {folder / FILE}, the page beside it: {folder / page.name}")
 
 
 @click.command()
@@ -70,7 +80,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 @FORMAT
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the samples to count; what that costs in accuracy is shown, up to half of them.")
-@click.option("--together", is_flag=True,
+@click.option("--together", "second", is_flag=True,
               help="A second pass: popular samples, tables whose rare rows come together, miss ratios of LRU.")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row, without a model.")
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Of the compression ratio.")
@@ -79,7 +89,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 @click.option("--scheduler", help="Address of a Dask scheduler.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz and the pictures [build/profile].")
-def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, together: bool, dim: int,
+def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, second: bool, dim: int,
             rank: int, workers: int, scheduler: str | None, out: Path | None) -> None:
     """Counts how hot the rows of LOG are.
 
@@ -87,23 +97,21 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """
-    from gen.plan import PROFILE
     from gen.profiling import flow
     from gen.recommender import Recommender
     from hotrail import plan_report, profile_report
+    from hotrail.terminal import say
 
     folder = out or build_folder() / "profile"
-    try:
-        options = flow.Options(log, Recommender.load(model) if model else None, kind, dim, sample, together, workers,
-                               scheduler)
+    options = flow.Options(log, Recommender.load(model) if model else None, kind, dim, sample, second, workers,
+                           scheduler)
+    with together(folder) as half:
         with plan_report.progress() as progress:
-            found = flow.run(options, folder, say=click.echo, progress=progress)
-        click.echo(f"profile    {profile_report.sentence(found)}")
-        profile_report.show(found, dim=dim, rank=rank)
-        made = profile_report.write(found, folder, dim=dim, rank=rank)
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(f"saved      {folder / PROFILE}, {', '.join(path.name for path in made)} beside it")
+            found = flow.run(options, half, say=say, progress=progress)
+        made = profile_report.write(found, half, dim=dim, rank=rank)
+    say(f"profile    {profile_report.sentence(found)}")
+    profile_report.show(found, dim=dim, rank=rank)
+    say(f"saved      {folder / PROFILE}, {', '.join(path.name for path in made)} beside it")
 
 
 COMMANDS = (plan, profile)

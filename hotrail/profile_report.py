@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 
 from gen.profile import Profile, TableProfile
 from gen.profiling.ratio import ratios
+from hotrail.boundary import plain
 from hotrail.report import COOL, GREEN, SOFT, WARM, plt, styled
+from hotrail.terminal import console
 
 __all__ = ["draw", "draw_together", "sentence", "show", "write"]
 
@@ -39,8 +40,7 @@ def show(profile: Profile, *, dim: int, rank: int) -> None:
         table.add_column(name, justify="right" if number else "left")
     for each in busiest:
         table.add_row(*_cells(each, dim, rank), *([f"{errors[each.name]:.1%}"] if errors else ()))
-    console = Console(highlight=False)
-    Console(highlight=False, width=None if console.is_terminal else max(console.width, 150)).print(table)
+    console(150).print(table)
 
 
 def _cells(table: TableProfile, dim: int, rank: int) -> list[str]:
@@ -84,7 +84,7 @@ def draw(profile: Profile, path: Path, *, dim: int, rank: int) -> None:
         ratio.set(title=f"Compression ratio, {dim} words, rank {rank}", xlabel="table", yscale="log")
         if len(tables) <= 30:
             for axis in (pooling, ratio):
-                axis.set_xticks(range(len(tables)), [table.name for table in tables], rotation=90, fontsize=6)
+                axis.set_xticks(range(len(tables)), [plain(table.name) for table in tables], rotation=90, fontsize=6)
         figure.savefig(path, dpi=160)
         plt.close(figure)
 
@@ -99,7 +99,7 @@ def _bars(axes: Any, values: NDArray[np.float64], color: str) -> None:
 
 def draw_together(profile: Profile, path: Path) -> None:
     """Popular samples over memory, correlation of tables, miss ratios over a cache's size."""
-    found, names = profile.extras, list(profile.tables)
+    found, names = profile.extras, [plain(name) for name in profile.tables]
     with styled():
         figure, (popular, pairs, misses) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
         popular.plot(found["popular_bytes"] / 2**20, 100 * found["popular_share"], color=WARM)

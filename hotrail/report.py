@@ -20,7 +20,8 @@ def styled():
     """How all pictures look, as a context."""
     return plt.rc_context({"font.size": 9, "axes.edgecolor": SOFT, "axes.labelcolor": INK, "axes.titlesize": 10,
                            "axes.titleweight": "bold", "axes.titlelocation": "left", "text.color": INK,
-                           "axes.spines.top": False, "axes.spines.right": False})
+                           "axes.spines.top": False, "axes.spines.right": False,
+                           "text.parse_math": False})   # a name with dollar signs is no formula
 
 
 def page(title: str, body: str, style: str = "") -> str:

@@ -24,16 +24,14 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
     """
     from gen import bundle as flow
     from gen.weights import FileWeights, SeededWeights
+    from hotrail.terminal import say
 
-    try:
-        made_of, counted = flow.ground(plan, profile)
-        given = SeededWeights(seed) if weights is None else FileWeights(weights)
-        made = flow.write(out, made_of, counted, given, preset=preset, say=click.echo)
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+    made_of, counted = flow.ground(plan, profile)
+    given = SeededWeights(seed) if weights is None else FileWeights(weights)
+    made = flow.write(out, made_of, counted, given, preset=preset, say=say)
     size = sum(path.stat().st_size for path in made.folder.rglob("*") if path.is_file())
-    click.echo(f"bundle     {made.folder}: {len(made.members) + 1} files, {size:,} bytes, parameters "
-               + (f"random, seed {seed}" if weights is None else f"of {weights}"))
+    say(f"bundle     {made.folder}: {len(made.members) + 1} files, {size:,} bytes, parameters "
+        + (f"random, seed {seed}" if weights is None else f"of {weights}"))
 
 
 @click.command()
@@ -51,31 +49,29 @@ def run(bundle: Path, log: str, samples: int, batch: int | None, weights: Path |
     Every word is held against the oracle, every card against the plan.
     """
     from fpga import serving as flow
-    from fpga.card import CardError
     from gen.bundle import Bundle
     from gen.logs import open_log
+    from hotrail.terminal import say
 
-    try:
-        opened = Bundle(bundle)
-        known, note = opened.parameters(weights)
-        read = open_log(log, tables=tuple(opened.tables))
-        done = flow.serve(opened, read, samples, batch=batch, weights=known, say=click.echo, memory=memory)
-    except (ValueError, CardError) as error:
-        raise click.ClickException(str(error)) from None
+    opened = Bundle(bundle)
+    known, note = opened.parameters(weights)
+    read = open_log(log, tables=tuple(opened.tables))
+    done = flow.serve(opened, read, samples, batch=batch, weights=known, say=say, memory=memory)
     _show(opened, done)
     for line in (*done.notes, *read.problems.lines(), *([note] if note else [])):
-        click.echo(f"note: {line}")
-    click.echo(flow.summary(done))
+        say(f"note: {line}")
+    say(flow.summary(done))
     if done.different:
         sys.exit(1)
 
 
 def _show(bundle: Any, done: Any) -> None:
     """Cards beside the plan, and tables."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=max(110, Console().width), highlight=False)
+    from hotrail.terminal import console
+
+    shown = console(110)
     cards = Table("card", "core", title=f"{done.samples:,} samples in {done.batches} batches", title_justify="left")
     for head in ("cycles a batch", "the plan's", "measured / planned", "batch after batch, planned",
                  f"samples a second at {done.clock_mhz:g} MHz"):
@@ -86,7 +82,7 @@ def _show(bundle: Any, done: Any) -> None:
             cards.add_row(str(card.number), card.kind, f"{cycles / done.batches:,.0f}", f"{one / done.batches:,.0f}",
                           f"{cycles / one:.2f}" if one else "-", f"{steady / done.batches:,.0f}",
                           f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-")
-    console.print(cards)
+    shown.print(cards)
     tables = Table("table", "card")
     for head in ("card memory", "tensor train", "SSD", "error of the train", "distance of the vectors"):
         tables.add_column(head, justify="right")
@@ -94,7 +90,7 @@ def _show(bundle: Any, done: Any) -> None:
         far = done.distance[name] if done.distance is not None else None
         tables.add_row(name, str(bundle.plan.tables[name].card), *(f"{int(rows):,}" for rows in done.rows[name]),
                        f"{told['weighted_error']:.3f}" if told["cores"] else "-", "-" if far is None else f"{far:.2g}")
-    console.print(tables)
+    shown.print(tables)
 
 
 COMMANDS = (compile_plan, run)

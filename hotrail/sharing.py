@@ -7,6 +7,7 @@ import click
 import numpy as np
 
 from gen.scars import Device, Split, Traffic, optimum
+from gen.staging import together
 from gen.tools import build_folder
 
 __all__ = ["COMMANDS"]
@@ -37,25 +38,25 @@ def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhea
     """
     from gen.profiling import flow
     from hotrail import plan_report
+    from hotrail.terminal import say
 
-    try:
-        devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest)
-                   for each in sorted(set(memory))}
-        with plan_report.progress() as progress:
-            profile = flow.profile_of(flow.Options([log], sample=sample), say=click.echo, progress=progress)
-        traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
-        splits = {each: optimum(traffic, device) for each, device in devices.items()}
-        picture = draw(profile.source, traffic, devices, splits, out or build_folder() / "scars")
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+    devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest) for each in sorted(set(memory))}
+    with plan_report.progress() as progress:
+        profile = flow.profile_of(flow.Options([log], sample=sample), say=say, progress=progress)
+    traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
+    splits = {each: optimum(traffic, device) for each, device in devices.items()}
+    picture = (out or build_folder() / "scars") / "scars.png"
+    with together(picture.parent) as folder:
+        draw(profile.source, traffic, devices, splits, folder)
     show(profile.source, traffic, devices, splits)
-    click.echo(f"picture    {picture}")
+    say(f"picture    {picture}")
 
 
 def show(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split]) -> None:
     """The splits on the terminal."""
-    from rich.console import Console
     from rich.table import Table
+
+    from hotrail.terminal import console
 
     dim = next(iter(devices.values())).dim
     table = Table(box=None, pad_edge=False)
@@ -63,10 +64,10 @@ def show(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict
         table.add_column(name, justify="right")
     for cells in cells_of(traffic, devices, splits):
         table.add_row(*cells)
-    console = Console(highlight=False, width=None if Console().is_terminal else 140)
-    console.print(f"log        {source}: {traffic.touched:,} rows asked for, {traffic.lookups:,.2f} lookups a sample, "
+    shown = console(140)
+    shown.print(f"log        {source}: {traffic.touched:,} rows asked for, {traffic.lookups:,.2f} lookups a sample, "
                   f"{traffic.lookups * (1 + dim):,.0f} words as they come", soft_wrap=True)
-    console.print(table)
+    shown.print(table)
 
 
 def cells_of(traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split]) -> Iterator[Sequence[str]]:
@@ -77,8 +78,9 @@ def cells_of(traffic: Traffic, devices: dict[int, Device], splits: dict[int, Spl
                f"{split.gap:.3%}")
 
 
-def draw(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split], folder: Path) -> Path:
-    """Writes scars.png: rows that a batch asks for, and words a sample over the share of each memory that is cache."""
+def draw(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split], folder: Path) -> None:
+    """Writes scars.png into a folder: rows that a batch asks for, and words a sample over the share of each memory that
+    is cache."""
     import matplotlib
 
     matplotlib.use("Agg")  # draws to files on machines without a screen
@@ -86,7 +88,6 @@ def draw(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict
 
     from hotrail.report import COOL, GREEN, SOFT, WARM, styled
 
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "scars.png"
     with styled():
         figure, (rows, words) = plt.subplots(1, 2, figsize=(12.5, 4.6), layout="constrained")
@@ -114,7 +115,6 @@ def draw(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict
         figure.suptitle(source)
         figure.savefig(path, dpi=130, metadata={"Software": None})
         plt.close(figure)
-    return path
 
 
 COMMANDS = (scars,)

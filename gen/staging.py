@@ -1,0 +1,111 @@
+"""Outputs that are written whole or not at all: beside their place, and put there at the end.
+
+Whatever ends a `with` early, an interrupt too, leaves what was there before and nothing else. What lies beside its
+place at a moment is known to `discard`, for a process that has no time to leave its `with`s.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["discard", "staged", "together"]
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_staged: set[Path] = set()
+
+
+@contextmanager
+def staged(place: str | Path, *, parents: bool = True) -> Iterator[Path]:
+    """The path of a file or folder that will be at `place`; nothing is there yet. It ends as `place` does.
+
+    A folder replaces one that is there, at once. parents: folders above that are missing are made.
+    """
+    place = Path(place)
+    if parents:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(place) as folder:
+        half = folder / place.name
+        yield half
+        with _undisturbed():
+            if half.is_dir() and place.is_dir():
+                _exchange(half, place)
+            else:
+                os.replace(half, place)
+
+
+@contextmanager
+def together(place: str | Path) -> Iterator[Path]:
+    """An empty folder; what is written into it is moved into the folder `place` in the end, over what has its name."""
+    place = Path(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(place) as folder:
+        half = folder / place.name
+        half.mkdir()
+        yield half
+        with _undisturbed():
+            place.mkdir(exist_ok=True)
+            for path in sorted(half.iterdir()):
+                if path.is_dir() and (place / path.name).is_dir():
+                    _exchange(path, place / path.name)
+                else:
+                    os.replace(path, place / path.name)
+
+
+def discard() -> None:
+    """Removes all that lies beside its place."""
+    for folder in tuple(_staged):
+        _remove(folder)
+
+
+@contextmanager
+def _beside(place: Path) -> Iterator[Path]:
+    """A folder on the file system of `place`, gone at the end."""
+    folder = None
+    try:
+        with _undisturbed():
+            folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=place.parent))
+            _staged.add(folder)
+        yield folder
+    finally:
+        with _undisturbed():
+            if folder is not None:
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for _ in range(100):        # a thread of ours may still write into it
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+    _staged.discard(folder)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Each of two folders gets the other's name, at once where the file system can."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        old = one.with_name(f"{one.name}.old")
+        os.replace(other, old)
+        os.replace(one, other)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Holds an interrupt back until the end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)

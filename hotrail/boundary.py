@@ -1,0 +1,206 @@
+"""The boundary between the command and whoever calls it: every error is a sentence, every interrupt an end at once.
+
+What a command raises ends here: one sentence on stderr and code 1, the traceback before it with --debug. An interrupt
+ends the command with one line and code 130 within GRACE_S, whatever code it is in: processes that it has started are
+ended, outputs that are not complete are removed (gen.staging). A reader that goes away, as `head` does, is no error.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from select import POLLERR, poll
+from typing import Any, NoReturn
+
+import click
+
+from gen import staging
+
+__all__ = ["Bounded", "plain", "sentence"]
+
+GRACE_S = 0.5
+INTERRUPTED, GONE = 130, 141        # as a shell has it: 128 and the number of SIGINT, of SIGPIPE
+OWN = {"bench", "fpga", "gen", "golden", "hotrail", "hw"}
+_PR_SET_CHILD_SUBREAPER = 36
+_DEBUG = "hotrail.debug"
+
+
+def plain(text: str) -> str:
+    """Text that a terminal can show: what is not printable stands as an escape, lines stay lines."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape", "surrogatepass").decode()
+                   for c in text)
+
+
+def sentence(error: BaseException, given: list[str] | None = None) -> str:
+    """What is said of an error, on one line. given: the command's words, of which those that are files are named for
+    an error that nobody foresaw."""
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, ValueError | OSError) or type(error).__module__.partition(".")[0] in OWN:
+        text = str(error)
+    elif isinstance(error, RuntimeError) and not isinstance(error, RecursionError | NotImplementedError):
+        text = str(error)
+    else:
+        files = [each for each in given or () if os.path.exists(each)]
+        text = (f"{', '.join(files) or 'the command'}: " + (
+            "there is not enough memory" if isinstance(error, MemoryError) else
+            f"an error that hotrail does not foresee, {type(error).__name__}: {str(error) or 'without a word'}"))
+        text = f"{text.splitlines()[0]}; --debug shows where"
+    lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
+    return lines[0] + (" ... (--debug shows all)" if len(lines) > 1 else "") if lines else type(error).__name__
+
+
+class Bounded(click.Group):
+    """A group of commands with this boundary around them; each of them takes --debug."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.params.append(_debug_option())
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        cmd.params.append(_debug_option())
+        super().add_command(cmd, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the main program of a process."""
+        with _watched():
+            return super().__call__(*args, **kwargs)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["hotrail.given"] = list(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = plain(error.message)
+            raise
+        except (click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            _end_now(ctx)
+        except Exception as error:
+            if isinstance(error, BrokenPipeError) and _reader_gone():
+                # Nothing more can be said there, not at the end of the process either.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise click.exceptions.Exit(GONE) from None
+            if ctx.meta.get(_DEBUG):
+                click.echo(plain(traceback.format_exc()), err=True, nl=False)
+            raise click.ClickException(sentence(error, ctx.meta["hotrail.given"])) from None
+
+
+def _debug_option() -> click.Option:
+    def keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[_DEBUG] = True
+
+    return click.Option(["--debug"], is_flag=True, expose_value=False, callback=keep,
+                        help="Shows where an error came from.")
+
+
+def _reader_gone() -> bool:
+    """Whether nobody reads stdout any more."""
+    try:
+        watch = poll()
+        watch.register(sys.stdout.fileno(), 0)
+        return any(event & POLLERR for _, event in watch.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def _end_now(ctx: click.Context) -> NoReturn:
+    """After an interrupt that has unwound the command."""
+    _clean_up()
+    if ctx.meta.get(_DEBUG):
+        click.echo(plain(traceback.format_exc()), err=True, nl=False)
+    click.echo("Interrupted.", err=True)
+    if _watching.is_set():
+        _leave()
+    raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _clean_up() -> None:
+    _end_children()
+    staging.discard()
+
+
+def _leave() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(INTERRUPTED)
+
+
+_watching = threading.Event()
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """Ends the process soon after an interrupt, though code in C may not return for long, or something swallow the
+    exception. Orphans of processes that were started become this one's children, so that they can be ended too."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    sys.unraisablehook = _unraisable(sys.unraisablehook)
+
+    def watch() -> None:
+        while os.read(heard, 1) != bytes([signal.SIGINT]):
+            pass
+        time.sleep(GRACE_S)
+        _clean_up()
+        os.write(2, b"Interrupted.\n")
+        os._exit(INTERRUPTED)
+
+    _watching.set()
+    threading.Thread(target=watch, name="interrupts", daemon=True).start()
+    try:
+        yield
+    except KeyboardInterrupt:       # before the command began or after it ended
+        _clean_up()
+        os.write(2, b"Interrupted.\n")
+        os._exit(INTERRUPTED)
+
+
+def _unraisable(before: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """An interrupt that ends up where no exception can is left to the watch, without a traceback."""
+    def hook(what: Any) -> None:
+        if what.exc_type is not KeyboardInterrupt:
+            before(what)
+
+    return hook
+
+
+def _end_children() -> None:
+    """Ends the processes that this one has started, and theirs, until none is left or time is up."""
+    until = time.monotonic() + GRACE_S / 2
+    while (left := _children()) and time.monotonic() < until:
+        for pid in left:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.005)
+
+
+def _children() -> list[int]:
+    """Processes that descend from this one and are not ended yet."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if fields[0] != "Z":
+                parents[int(path.parent.name)] = int(fields[1])
+    found, more = set[int](), {os.getpid()}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in more} - found
+        found |= more
+    return sorted(found)
