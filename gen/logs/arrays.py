@@ -25,7 +25,7 @@ class ArrayPiece(Piece):
     start: int = field(default=0, kw_only=True)
     stop: int = field(default=0, kw_only=True)
 
-    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
         for begin in range(self.start, self.stop, samples):
             end = min(begin + samples, self.stop)
             bags = {name: offsets[begin:end + 1] for name, offsets in self.offsets.items()}

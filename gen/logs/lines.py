@@ -1,14 +1,16 @@
 """Text logs: stretches of whole lines that are read by a layout, and what is broken in them counted and named."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.logs import parse, stream
+from gen.logs.bounds import COLUMNS, samples_at_once
 from gen.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
 from gen.logs.text import Layout, split
 
@@ -46,13 +48,15 @@ class TextPiece(Piece):
     stop: int | None = field(default=None, kw_only=True)
     broken: float = field(default=0.01, kw_only=True)
 
-    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
         layout, self.problems, self.done = self.layout, Problems(), 0
         tables, values = layout.tables, layout.of_kind(parse.NUMBER, parse.LOOSE)
+        samples = samples_at_once(samples, len(tables) + len(values))
         kinds, ends = np.array(layout.kinds, np.int8), parse.ends_of(layout.separator)
         missing = np.array([layout.missing is not None, layout.missing or 0], np.uint64)
         faults, odd = np.zeros((FAULTS, 2), np.int64), np.zeros((len(kinds), 2), np.int64)
         first, good, bad, lines = self.first, 0, 0, 0
+        before_all = cache(partial(stream.lines_before, self.path, self.start))     # read once, for the first fault
 
         def fresh() -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
             return np.empty((len(tables), samples + PAD), np.uint64), np.empty((len(values), samples + PAD), np.float64)
@@ -71,7 +75,7 @@ class TextPiece(Piece):
                                                     parse.POWERS)
                 good, bad = good + row - before, bad + wrong
                 if wrong or odd.any():
-                    self._note(block, begin, lines, faults[:wrong], odd)
+                    self._note(block, begin, lines, faults[:wrong], odd, before_all)
                     endure(str(self.path), "lines", self.problems, good, bad, self.broken)
                 lines += count
                 if row == samples:
@@ -86,28 +90,29 @@ class TextPiece(Piece):
             yield chunk()
 
     def _note(self, block: NDArray[np.uint8], at: int, lines: int, faults: NDArray[np.int64],
-              odd: NDArray[np.int64]) -> None:
-        """Names lines of a block behind its byte `at`, which `lines` others of the piece are before."""
-        before = stream.lines_before(self.path, self.start) if self.start else int(self.layout.start > 0)
+              odd: NDArray[np.int64], before_all: Callable[[], int]) -> None:
+        """Names lines of a block behind its byte `at`, which `lines` others of the piece are before, and the piece's
+        those that `before_all` counts."""
 
         def place(begin: int) -> str:
+            before = before_all() if self.start else int(self.layout.start > 0)
             return f"{self.path}:{1 + before + lines + int(np.count_nonzero(block[at:begin] == 10))}"
 
         for begin, end in faults.tolist():
             kind, what = self._fault(block[begin:end].tobytes().decode(errors="replace").rstrip("\r"))
-            if kind in self.problems.counts:
-                self.problems.add(kind, "")
-            else:
-                self.problems.add(kind, f"{place(begin)}: {what}")
+            self.problems.add(kind, "" if kind in self.problems.counts else f"{place(begin)}: {what}")
+        kind = "values that are no number, read as NaN"
         for column in np.flatnonzero(odd[:, 0]).tolist():
             count, begin = odd[column].tolist()
-            self.problems.add("values that are no number, read as NaN",
-                              f"{place(begin)}: the field {self.layout.names[column]!r}", count)
+            where = "" if kind in self.problems.counts else f"{place(begin)}: the field {self.layout.names[column]!r}"
+            self.problems.add(kind, where, count)
         odd[:] = 0
 
     def _fault(self, line: str) -> tuple[str, str]:
         """The kind of fault of a broken line, and what it is."""
         layout = self.layout
+        if line.count(layout.separator) > COLUMNS + len(layout.names):
+            return "lines of too few or too many fields", f"more than {COLUMNS:,} fields, not {len(layout.names)}"
         fields = split(line, layout.separator) if layout.quotes else line.split(layout.separator)
         if len(fields) != len(layout.names):
             return "lines of too few or too many fields", f"{len(fields)} fields, not {len(layout.names)}"
@@ -115,7 +120,7 @@ class TextPiece(Piece):
             if kind in (parse.AUTO, parse.HEX) and not cell and layout.missing is None:
                 return "lines with an empty id", f"the field {name!r} is empty"
             if kind == parse.HEX and not HEX.fullmatch(cell):
-                return "lines with an id that is not hexadecimal", f"the field {name!r} is {cell!r}"
+                return "lines with an id that is not hexadecimal", f"the field {name!r} is {cell[:80]!r}"
             if kind == parse.NUMBER and not NUMBER.fullmatch(cell):
-                return "lines with a value that is no number", f"the field {name!r} is {cell!r}"
+                return "lines with a value that is no number", f"the field {name!r} is {cell[:80]!r}"
         return "lines whose fields do not end where they should", f"the line is {line[:80]!r}"

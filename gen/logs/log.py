@@ -8,6 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.logs.bounds import few, readable
+
 __all__ = ["PIECE", "PIECE_BYTES", "SPARED", "Chunk", "Log", "Piece", "Pieces", "Problems", "endure"]
 
 #: Samples of a log's k-th piece are numbered from k * PIECE on: so a sample has one number, however the log is read.
@@ -112,9 +114,17 @@ class Piece(ABC):
     done: int = field(default=0, init=False, repr=False)
     problems: Problems = field(default_factory=Problems, init=False, repr=False)
 
-    @abstractmethod
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
-        """All samples in order, about so many at once."""
+        """All samples in order, about so many at once, fewer where they are wide.
+
+        Raises      ValueError: the file is damaged, too much of it is broken, or it asks for more than a log may
+        """
+        with readable(self.source):
+            yield from self._chunks(samples)
+
+    @abstractmethod
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
+        """As `chunks`, whatever goes wrong."""
 
     def parts(self) -> "tuple[Piece, ...]":
         return (self,)
@@ -133,8 +143,8 @@ class Pieces:
             raise ValueError(f"{source} is a log of no files")
         for piece in pieces[1:]:
             if piece.tables != pieces[0].tables:
-                raise ValueError(f"{piece.source} has the tables {', '.join(piece.tables)}; "
-                                 f"{pieces[0].source} has {', '.join(pieces[0].tables)}")
+                raise ValueError(f"{piece.source} has the tables {few(piece.tables)}; "
+                                 f"{pieces[0].source} has {few(pieces[0].tables)}")
         self.source = source
         self.pieces = tuple(replace(piece, first=number * PIECE) for number, piece in enumerate(pieces))
         self.progress = progress
@@ -157,7 +167,7 @@ class Pieces:
 
     def report(self) -> list[str]:
         """What a user should know of the last reading: what was broken, and columns that are not read."""
-        unread = [f"not read   {', '.join(self.unread)}"] if self.unread else []
+        unread = [f"not read   {few(self.unread)}"] if self.unread else []
         return [f"broken     {line}" for line in self.problems.lines()] + unread
 
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.logs import stream, torch_file
+from gen.logs import bounds, stream, torch_file
 from gen.logs.log import PIECE_BYTES, Chunk, Piece
 
 __all__ = ["MelsPiece", "pieces"]
@@ -33,8 +33,8 @@ def _tensors(path: Path) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
             stream.unpack(path, plain)
         try:
             found = torch_file.read(name)
-        except torch_file.TorchFileError as error:
-            raise ValueError(str(error).replace(name, str(path))) from None
+        except ValueError as error:
+            raise ValueError(str(error).replace(name, str(path))) from error
         yield _checked(path, found)
     finally:
         os.unlink(name)
@@ -49,6 +49,8 @@ def _checked(path: Path, found: object) -> tuple[NDArray, NDArray, NDArray]:
     if indices.ndim != 1 or lengths.ndim != 2 or offsets.shape != (lengths.size + 1,):
         raise ValueError(f"{path}: indices {indices.shape}, offsets {offsets.shape} and lengths {lengths.shape} do not "
                          "go together; there must be one offset more than there are lengths of tables x samples")
+    if lengths.shape[0] > bounds.COLUMNS:
+        raise ValueError(f"{path} has {lengths.shape[0]:,} tables; at most {bounds.COLUMNS:,} are read")
     if offsets[0] != 0 or offsets[-1] != len(indices):
         raise ValueError(f"{path}: offsets run from {offsets[0]} to {offsets[-1]}; "
                          f"they must rise from 0 to {len(indices)}, the length of indices")
@@ -64,13 +66,15 @@ def pieces(path: Path, tables: Iterable[str] | None) -> list[Piece]:
     with _tensors(path) as (indices, offsets, lengths):
         count, samples = lengths.shape
         names = tuple(f"t{number:0{len(str(count - 1))}}" for number in range(count))
-        wanted = names if tables is None else tuple(tables)
+        wanted, there = names if tables is None else tuple(tables), set(names)
+        if not names:
+            raise ValueError(f"{path} has no tables")
         for name in wanted:
-            if name not in names:
+            if name not in there:
                 raise ValueError(f"{path} has no table {name!r}; it has {names[0]} to {names[-1]}")
-        size = path.stat().st_size
+        size, chosen = path.stat().st_size, set(wanted)
         whole = MelsPiece(str(path), wanted, bytes=size, path=path, stop=samples,
-                          unread=tuple(name for name in names if name not in wanted))
+                          unread=tuple(name for name in names if name not in chosen))
         if path.suffix in stream.COMPRESSED:
             return [whole]
         cuts = max(1, min(samples, round(size / PIECE_BYTES)))
@@ -83,33 +87,36 @@ def pieces(path: Path, tables: Iterable[str] | None) -> list[Piece]:
 class MelsPiece(Piece):
     """Samples start to stop of a file.
 
-    Raises      ValueError, while it is read: offsets that fall or disagree with the lengths, an index below 0
+    Raises      ValueError, while it is read: offsets that fall or disagree with the lengths, a bag of more than BAG ids
     """
 
     path: Path = field(kw_only=True)
     start: int = field(default=0, kw_only=True)
     stop: int = field(default=0, kw_only=True)
 
-    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
         self.done = 0
         with _tensors(self.path) as (indices, offsets, lengths):
-            total = lengths.shape[1]
             # Hundreds of tables: fewer samples, the same memory as of a log of one.
             samples = max(1, min(samples, samples * 64 // max(64, len(self.tables))))
             for begin in range(self.start, self.stop, samples):
                 end = min(begin + samples, self.stop)
-                ids, bags = {}, {}
-                for name in self.tables:
-                    table = int(name[1:])
-                    edges = offsets[table * total + begin:table * total + end + 1].astype(np.int64)
-                    if not np.array_equal(np.diff(edges), lengths[table, begin:end]) or (np.diff(edges) < 0).any() or (
-                            not 0 <= edges[0] <= edges[-1] <= len(indices)):
-                        raise ValueError(f"{self.path}: the offsets of table {name}, samples {begin} to {end - 1}, do "
-                                         "not rise by the lengths")
-                    bag = indices[edges[0]:edges[-1]].astype(np.int64)
-                    if bag.size and bag.min() < 0:
-                        at = int(np.argmax(bag < 0))
-                        raise ValueError(f"{self.path}: indices[{edges[0] + at}] is {bag[at]}; an index is 0 or more")
-                    ids[name], bags[name] = bag.view(np.uint64), edges - edges[0]
-                self.done = self.bytes * (end - self.start) // (self.stop - self.start)
-                yield Chunk(self.first + begin - self.start, end - begin, ids, bags)
+                edges = {name: self._edges(name, begin, end, len(indices), offsets, lengths) for name in self.tables}
+                for start, stop in bounds.stretches(bounds.together(self.source, edges, end - begin)):
+                    ids, bags = {}, {}
+                    for name, each in edges.items():
+                        ids[name] = indices[each[start]:each[stop]].astype(np.int64).view(np.uint64)
+                        bags[name] = each[start:stop + 1] - each[start]
+                    self.done = self.bytes * (begin + stop - self.start) // (self.stop - self.start)
+                    yield Chunk(self.first + begin + start - self.start, stop - start, ids, bags)
+
+    def _edges(self, name: str, begin: int, end: int, most: int, offsets: NDArray,
+               lengths: NDArray) -> NDArray[np.int64]:
+        """Where the bags of a table begin among the indices, and where the last of them ends."""
+        table, total = int(name[1:]), lengths.shape[1]
+        edges = offsets[table * total + begin:table * total + end + 1].astype(np.int64)
+        if (edges < 0).any() or (edges > most).any() or (edges[1:] < edges[:-1]).any() or not np.array_equal(
+                np.diff(edges), lengths[table, begin:end]):
+            raise ValueError(f"{self.path}: the offsets of table {name}, samples {begin} to {end - 1}, do not rise by "
+                             "the lengths")
+        return edges

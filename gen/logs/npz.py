@@ -4,8 +4,10 @@
 sample are values.
 """
 
+import io
+import math
+import struct
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,121 +17,169 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.logs import bounds
+from gen.logs.bounds import HELD, few, readable, samples_at_once, stretches, twice
 from gen.logs.log import Chunk, Piece
 
-__all__ = ["Member", "NpzPiece", "members", "piece", "tables_of", "values_of"]
+__all__ = ["Member", "NpzPiece", "members", "opened", "piece", "tables_of", "values_of"]
 
 BLOCK = 1 << 20     # entries of offsets that are looked at at once
+HEADER = 10_000     # bytes of an array's header
+ENTRY = 1 << 16     # bytes of an entry of an array of values
 
 
 class Member:
-    """An array of the file, its entries in order.
+    """An array of the file, its entries in order. Nothing is read but its header before it is asked for.
 
     Parameters  archive: the open file; name: of the member
-    Raises      ValueError: no array, or one of Python objects
+    Raises      ValueError: no array, one of Python objects, a header that is too long or asks for more than is stored
     """
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
-        self.name = name.removesuffix(".npy")
+        self.name, self.member, self._archive = name.removesuffix(".npy"), name, archive
         self.where = archive.filename
+        info = archive.getinfo(name)
         self._file: IO[bytes] = archive.open(name)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        version = np.lib.format.read_magic(self._file)
-        if version not in read:
-            raise ValueError(f"{name} is of version {version}")
-        self.shape, by_column, self.dtype = read[version](self._file)
+        header = _header(self._file, name)
+        read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
+        text = io.BytesIO(header)
+        self.shape, self._by_column, self.dtype = read[np.lib.format.read_magic(text)[0]](text)
         if self.dtype.hasobject:
             raise ValueError(f"{name} holds Python objects")
+        if any(n < 0 for n in self.shape) or len(self.shape) > 32 or not self.dtype.itemsize:
+            raise ValueError(f"{name} is {self.dtype} of shape {self.shape}, which is no array")
+        self.bytes = math.prod(self.shape) * self.dtype.itemsize
+        if self.bytes > info.file_size - len(header):
+            raise ValueError(f"{self.name} ends after {info.file_size - len(header):,} of {self.bytes:,} bytes")
+        self._packed = info.compress_size
         self._whole: NDArray | None = None
-        if by_column and len(self.shape) > 1:
-            self._whole = self._rows(self.shape[0], self.shape[::-1][:-1]).reshape(self.shape[::-1]).T
         self._at = 0
+
+    def again(self) -> "Member":
+        """The same array from its first entry on."""
+        return Member(self._archive, self.member)
 
     @property
     def entries(self) -> int:
         return self.shape[0] if self.shape else 0
 
     @property
+    def entry_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
     def whole_numbers(self) -> bool:
         return len(self.shape) == 1 and self.dtype.kind in "iu"
 
     def read(self, count: int) -> NDArray:
-        """The next entries."""
-        self._at += count
-        if self._whole is not None:
+        """The next entries. An array that is stored by columns is held whole."""
+        if self._by_column and len(self.shape) > 1:
+            if self._whole is None:
+                self._whole = self.whole(HELD)
+            self._at += count
             return self._whole[self._at - count:self._at]
-        return self._rows(count, self.shape[1:])
+        self._at += count
+        return self._numbers(count, self.shape[1:])
 
-    def _rows(self, count: int, shape: tuple[int, ...]) -> NDArray:
-        size = count * int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
-        data = self._file.read(size)
-        if len(data) != size:
-            raise ValueError(f"{self.name} ends after {len(data):,} of {size:,} bytes")
-        return np.frombuffer(data, self.dtype).reshape(count, *shape)
+    def _numbers(self, count: int, shape: tuple[int, ...]) -> NDArray:
+        found = np.empty((count, *shape), self.dtype)
+        size = bounds.fill(self._file, found.reshape(-1).view(np.uint8)) if found.size else 0
+        if size != found.nbytes:
+            raise ValueError(f"{self.name} ends after {size:,} of {found.nbytes:,} bytes")
+        return found
 
-    def whole(self) -> NDArray:
-        """All of it, to be written on."""
-        return (self.read(self.entries) if self.shape else self._rows(1, ()).reshape(())).copy()
+    def whole(self, most: int | None = None) -> NDArray:
+        """All of it, to be written on, where nothing of it has been read.
 
-    def ids(self, count: int, most: int = (1 << 64) - 1) -> NDArray[np.uint64]:
-        """The next entries as ids, none above `most`."""
-        at, found = self._at, self.read(count)
+        Raises      ValueError: it has more bytes than `most`, or unpacks to far more than is stored
+        """
+        if most is not None and self.bytes > most:
+            raise ValueError(f"{self.name} of {self.bytes:,} bytes cannot be held whole; at most {most:,} can")
+        bounds.unpacked(self.name, self.bytes, self._packed)
+        if self._by_column and len(self.shape) > 1:
+            return self._numbers(self.shape[-1], self.shape[-2::-1]).T
+        return self._numbers(self.entries, self.shape[1:]) if self.shape else self._numbers(1, ()).reshape(())
+
+    def ids(self, count: int) -> NDArray[np.uint64]:
+        """The next entries as ids: a negative one is its two's complement."""
+        return self.read(count).astype(np.uint64)
+
+    def indices(self) -> NDArray[np.int64]:
+        """All entries as row numbers.
+
+        Raises      ValueError: one below 0 or above 2**63 - 1
+        """
+        most = (1 << 63) - 1
+        found = self.whole()
         if found.size and (found.min() < 0 or int(found.max()) > most):
             bad = int(np.argmax(found < 0)) if found.min() < 0 else int(np.argmax(found))
-            raise Fault(f"{self.where}: {self.name}[{at + bad}] is {found[bad]}; an index is 0 or more" + (
+            raise ValueError(f"{self.where}: {self.name}[{bad}] is {found[bad]}; an index is 0 or more" + (
                 f" and at most {most}" if found[bad] > 0 else ""))
-        return found.astype(np.uint64)
+        return found.astype(np.int64)
 
 
-class Fault(ValueError):
-    """A sentence that is whole."""
+def _header(file: IO[bytes], name: str) -> bytes:
+    """An array's bytes before its numbers, no more of them than a header has."""
+    start = file.read(8)
+    if start[:6] != b"\x93NUMPY" or start[6:] not in (b"\1\0", b"\2\0"):
+        raise ValueError(f"{name} is no array: it begins with {start!r}")
+    wide = "<H" if start[6] == 1 else "<I"
+    length = file.read(struct.calcsize(wide))
+    size = struct.unpack(wide, length)[0]
+    if size > HEADER:
+        raise ValueError(f"{name} has a header of {size:,} bytes; at most {HEADER:,} are read")
+    return start + length + file.read(size)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[dict[str, Member]]:
+    """The arrays of an npz file by name, open for as long as the context is.
+
+    Raises      ValueError: no npz file, a member that is no array; a file that turns out damaged
+    """
+    with readable(path, "npz"), bounds.archive(path) as file:
+        if (double := twice(name.removesuffix(".npy") for name in file.namelist())) is not None:
+            raise ValueError(f"it has the array {double!r} twice")
+        yield {member.name: member for member in (Member(file, name) for name in file.namelist())}
 
 
 @contextmanager
 def members(path: Path) -> Iterator[dict[str, Member]]:
-    """The arrays of a file by name, open for as long as the context is.
+    """The arrays of a log.
 
-    Raises      ValueError: no npz file, no table in it, tables that are no whole numbers, offsets that are missing or
-                do not rise from 0 to the indices' end, a file that turns out damaged
+    Raises      ValueError: as `opened`; no table in it, tables that are no whole numbers, offsets that are missing or do
+                not rise from 0 to the indices' end
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            found = {member.name: member for member in (Member(archive, name) for name in archive.namelist())}
-            _check(path, archive, found)
-            yield found
-    except Fault:
-        raise
-    except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read as npz: {error}") from None
+    with opened(path) as found:
+        for name, member in found.items():
+            kind, _, table = name.partition("_")
+            if kind in ("idx", "ind") and not member.whole_numbers:
+                raise ValueError(f"{path}: {name} is {member.dtype} of shape {member.shape}; "
+                                 "it must be whole numbers in one dimension")
+            if kind == "ind":
+                _check_offsets(path, found.get(f"off_{table}"), table, member.entries)
+        if not tables_of(found):
+            raise ValueError(f"{path} has no array named idx_<table> or ind_<table>; it has {few(found) or 'none'}")
+        if (double := twice(name[4:] for name in found if name[:4] in ("idx_", "ind_"))) is not None:
+            raise ValueError(f"{path} has the table {double!r} twice, as idx_{double} and as ind_{double}")
+        yield found
 
 
-def _check(path: Path, archive: zipfile.ZipFile, found: dict[str, Member]) -> None:
-    for name, member in found.items():
-        kind, _, table = name.partition("_")
-        if kind in ("idx", "ind") and not member.whole_numbers:
-            raise Fault(f"{path}: {name} is {member.dtype} of shape {member.shape}; "
-                        "it must be whole numbers in one dimension")
-        if kind == "ind":
-            _check_offsets(path, archive, f"off_{table}", found, member.entries)
-    if not tables_of(found):
-        raise Fault(f"{path} has no array named idx_<table> or ind_<table>; it has {', '.join(found) or 'none'}")
-
-
-def _check_offsets(path: Path, archive: zipfile.ZipFile, name: str, found: dict[str, Member], total: int) -> None:
-    if name not in found:
-        raise Fault(f"{path}: {name} is missing; the bags of ind_{name[4:]} need it")
-    if not found[name].whole_numbers or not found[name].entries:
-        raise Fault(f"{path}: {name} is {found[name].dtype} of shape {found[name].shape}; "
-                    "it must be whole numbers in one dimension, one more than there are samples")
+def _check_offsets(path: Path, given: Member | None, table: str, total: int) -> None:
+    if given is None:
+        raise ValueError(f"{path}: off_{table} is missing; the bags of ind_{table} need it")
+    if not given.whole_numbers or not given.entries:
+        raise ValueError(f"{path}: off_{table} is {given.dtype} of shape {given.shape}; "
+                         "it must be whole numbers in one dimension, one more than there are samples")
     # Read twice: faults are found before the first sample is given.
-    member, first, last, rises = Member(archive, f"{name}.npy"), None, 0, True
+    member, first, last, rises = given.again(), None, 0, True
     for begin in range(0, member.entries, BLOCK):
         block = member.read(min(BLOCK, member.entries - begin)).astype(np.int64)
-        rises &= bool((np.diff(block, prepend=block[:1] if first is None else last) >= 0).all())
+        rises &= bool((block[1:] >= block[:-1]).all() and (first is None or block[0] >= last))
         first, last = (int(block[0]) if first is None else first), int(block[-1])
     if first != 0 or last != total or not rises:
-        raise Fault(f"{path}: {name} runs from {first} to {last}; "
-                    f"it must rise from 0 to {total}, the length of ind_{name[4:]}")
+        raise ValueError(f"{path}: off_{table} runs from {first} to {last}; "
+                         f"it must rise from 0 to {total}, the length of ind_{table}")
 
 
 def tables_of(found: Mapping[str, Member]) -> dict[str, Member]:
@@ -146,32 +196,34 @@ def values_of(found: Mapping[str, Member]) -> dict[str, Member]:
 class NpzPiece(Piece):
     """A file; broken values end the reading: there are no lines that could be left out.
 
-    Raises      ValueError: see members; an index below 0, while it is read
+    Raises      ValueError: see members; a bag of more than BAG ids, while it is read
     """
 
     path: Path = field(kw_only=True)
     samples: int = field(kw_only=True)
 
-    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
         self.done = 0
         with members(self.path) as found:
-            tables = {name: member for name, member in tables_of(found).items() if name in self.tables}
+            tables = {name: found[f"ind_{name}" if f"ind_{name}" in found else f"idx_{name}"] for name in self.tables}
+            left_out = set(self.unread)
             values = {name: member for name, member in values_of(found).items()
-                      if member.entries == self.samples and name not in self.unread}
+                      if member.entries == self.samples and name not in left_out}
             bags = {name: found[f"off_{name}"] for name in tables if f"ind_{name}" in found}
             edge = {name: member.read(1).astype(np.int64) for name, member in bags.items()}
+            samples = samples_at_once(samples, len(tables) + sum(each.entry_bytes // 8 + 1 for each in values.values()))
             for begin in range(0, self.samples, samples):
                 count = min(samples, self.samples - begin)
-                offsets = {}
-                for name, member in bags.items():
-                    rising = np.concatenate([edge[name], member.read(count).astype(np.int64)])
-                    edge[name] = rising[-1:]
-                    offsets[name] = rising - rising[0]
-                ids = {name: member.ids(int(offsets[name][-1]) if name in bags else count)
-                       for name, member in tables.items()}
-                self.done = self.bytes * (begin + count) // self.samples
-                yield Chunk(self.first + begin, count, ids, offsets,
-                            {name: member.read(count) for name, member in values.items()})
+                rising = {name: np.concatenate([edge[name], member.read(count).astype(np.int64)])
+                          for name, member in bags.items()}
+                edge = {name: each[-1:] for name, each in rising.items()}
+                for start, stop in stretches(bounds.together(self.source, rising, count)):
+                    offsets = {name: each[start:stop + 1] - each[start] for name, each in rising.items()}
+                    ids = {name: member.ids(int(offsets[name][-1]) if name in bags else stop - start)
+                           for name, member in tables.items()}
+                    self.done = self.bytes * (begin + stop) // self.samples
+                    yield Chunk(self.first + begin + start, stop - start, ids, offsets,
+                                {name: member.read(stop - start) for name, member in values.items()})
 
 
 def piece(path: Path, tables: Iterable[str] | None = None) -> NpzPiece:
@@ -184,13 +236,15 @@ def piece(path: Path, tables: Iterable[str] | None = None) -> NpzPiece:
         wanted = tuple(there) if tables is None else tuple(tables)
         for name in wanted:
             if name not in there:
-                raise Fault(f"{path} has no table {name!r}; it has {', '.join(there)}")
+                raise ValueError(f"{path} has no table {name!r}; it has {few(there)}")
         lengths = {name: found[f"off_{name}"].entries - 1 if f"ind_{name}" in found else there[name].entries
                    for name in wanted}
         first, samples = next(iter(lengths.items()))
         for name, length in lengths.items():
             if length != samples:
-                raise Fault(f"{path}: {name} has {length} samples, {first} has {samples}")
-        unread = [name for name in there if name not in wanted]
-        unread += [name for name, member in values_of(found).items() if member.entries != samples]
+                raise ValueError(f"{path}: {name} has {length} samples, {first} has {samples}")
+        chosen = set(wanted)
+        unread = [name for name in there if name not in chosen]
+        unread += [name for name, member in values_of(found).items()
+                   if member.entries != samples or member.entry_bytes > ENTRY]
         return NpzPiece(str(path), wanted, bytes=path.stat().st_size, path=path, samples=samples, unread=tuple(unread))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gen.logs import lines, mels, npz, parquet, stream, text
 from gen.logs.arrays import of_arrays
+from gen.logs.bounds import COLUMNS, readable
 from gen.logs.log import Piece, Pieces, Progress
 
 __all__ = ["FORMATS", "format_of", "open_log"]
@@ -39,16 +40,21 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         raise ValueError(f"the format {format!r} is unknown; there are {', '.join(FORMATS)}")
     if not 0 <= broken <= 1:
         raise ValueError(f"broken must be a share from 0 to 1, not {broken:g}")
-    wanted = None if tables is None else tuple(tables)
+    wanted = None if tables is None else tuple(dict.fromkeys(tables))
     if wanted is not None and not wanted:
         raise ValueError("tables must name one table at least")
+    if missing is not None:
+        if not -1 << 63 <= missing < 1 << 64:
+            raise ValueError(f"missing must be an id from -2**63 to 2**64 - 1, not {missing}")
+        missing %= 1 << 64
     if str(paths) == MOVIELENS and not Path(MOVIELENS).exists():
         return _movielens(wanted)
     pieces: list[Piece] = []
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file} is not a file")
-        pieces += _pieces(file, format or format_of(file), wanted, missing, broken)
+        with readable(file):
+            pieces += _pieces(file, format or format_of(file), wanted, missing, broken)
     return Pieces(", ".join(map(str, named)), pieces, progress=progress)
 
 
@@ -74,7 +80,7 @@ def format_of(path: Path) -> str:
     if line.count(b"\t") in (38, 39) and all(not cell or _is_criteo(n, cell) for n, cell in enumerate(
             reversed(line.split(b"\t")))):
         return "criteo"
-    if set(b"site_id,device_ip,device_model,hour".split(b",")) <= set(line.split(b",")):
+    if line.count(b",") < COLUMNS and set(b"site_id,device_ip,device_model,hour".split(b",")) <= set(line.split(b",")):
         return "avazu"
     if ending in text.SEPARATORS:
         return "text"

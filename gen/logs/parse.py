@@ -22,6 +22,7 @@ POWERS = np.array([float(10**power) for power in range(23)])
 
 _LF, _CR, _QUOTE, _MINUS, _PLUS, _DOT = 10, 13, 34, 45, 43, 46
 _1, _2, _16 = np.uint64(1), np.uint64(2), np.uint64(16)
+_HALF, _TENTH = np.uint64(1 << 63), np.uint64(((1 << 64) - 1) // 10)
 _FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
@@ -63,22 +64,28 @@ def _field_end(buffer, at, ends, quoted):
 
 @njit(cache=True, nogil=True)
 def as_id(buffer, start, stop, quoted=False):
-    """The id of a text: a whole number as itself, -n as 2**64 - n, anything else as its 64-bit hash.
+    """The id of a text: a whole number from -2**63 to 2**64 - 1 as itself, -n as 2**64 - n, anything else as its 64-bit
+    hash.
 
     The hash is FNV-1a, its bits mixed as MurmurHash3 does at its end. quoted: a quote in the text is written twice.
     """
     start, stop = np.uint64(start), np.uint64(stop)
-    digits, most = start, np.uint64(19)
-    if stop - start > _1 and buffer[start] == _MINUS:
-        digits, most = start + _1, np.uint64(18)
-    if stop > start and stop - digits <= most:
-        value = np.uint64(0)
-        at = digits
+    negative = stop - start > _1 and buffer[start] == _MINUS
+    digits = start + np.uint64(negative)
+    value, at = np.uint64(0), digits
+    safe = min(stop, digits + np.uint64(19))        # so many digits are always below 2**64
+    while at < safe and np.uint8(48) <= buffer[at] <= np.uint8(57):
+        value = value * np.uint64(10) + np.uint64(buffer[at] - 48)
+        at += _1
+    if at < stop and at == safe:
         while at < stop and np.uint8(48) <= buffer[at] <= np.uint8(57):
-            value = value * np.uint64(10) + np.uint64(buffer[at] - 48)
+            digit = np.uint64(buffer[at] - 48)
+            if value > _TENTH or value == _TENTH and digit > np.uint64(5):
+                break
+            value = value * np.uint64(10) + digit
             at += _1
-        if at == stop:
-            return value if digits == start else ~value + _1
+    if at == stop and stop > digits and not (negative and value > _HALF):
+        return ~value + _1 if negative else value
     mixed = _FNV_START
     at = start
     while at < stop:
@@ -222,7 +229,7 @@ def parse(buffer, at, stop, ends, quotes, kinds, missing, ids, values, row, rows
             if column < last:
                 good = good and buffer[at] == ends[0]
                 at += _1
-            elif buffer[at] == _CR and buffer[at + _1] == _LF:
+            elif good and buffer[at] == _CR and buffer[at + _1] == _LF:
                 at += _1
             if not good:
                 break

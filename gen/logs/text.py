@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gen.logs import parse, stream
+from gen.logs.bounds import COLUMNS, few, twice
 
 __all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "SEPARATORS", "Header", "Layout", "avazu", "criteo", "first_line", "header",
            "is_number", "split", "with_header"]
@@ -49,11 +50,11 @@ class Layout:
         """With these tables alone."""
         if tables is None:
             return self
-        wanted = tuple(tables)
+        wanted, there = dict.fromkeys(tables), set(self.tables)
         for name in wanted:
-            if name not in self.tables:
-                raise ValueError(f"{source} has no table {name!r}; it has {', '.join(self.tables)}")
-        kinds = tuple(parse.SKIP if name in self.tables and name not in wanted else kind
+            if name not in there:
+                raise ValueError(f"{source} has no table {name!r}; it has {few(self.tables)}")
+        kinds = tuple(parse.SKIP if name in there and name not in wanted else kind
                       for name, kind in zip(self.names, self.kinds))
         return replace(self, kinds=kinds)
 
@@ -79,18 +80,20 @@ class Header:
         chosen = tuple(fields) if fields is not None else marked or tuple(n for n in self.names if n.endswith("_id"))
         if not chosen:
             raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices; "
-                             f"there are {', '.join(self.names)}")
+                             f"there are {few(self.names)}")
+        there = set(self.names)
         for name in chosen:
-            if name not in self.names:
-                raise ValueError(f"{source} has no field {name!r}; it has {', '.join(self.names)}")
+            if name not in there:
+                raise ValueError(f"{source} has no field {name!r}; it has {few(self.names)}")
         return chosen
 
 
 def header(line: bytes, separator: str, source: str) -> Header:
     """Reads a header line.
 
-    Raises      ValueError: it is empty, no UTF-8, or names a field twice
+    Raises      ValueError: it is empty, no UTF-8, names a field twice, or has more than COLUMNS fields
     """
+    check_fields(line, separator, source)
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -102,10 +105,15 @@ def header(line: bytes, separator: str, source: str) -> Header:
         cells = [cell[1:-1] if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell for cell in cells]
     titles = [cell.partition(":") for cell in cells]
     names = tuple(name for name, _, _ in titles)
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{source}: line 1 names the field {twice!r} twice")
+    if (double := twice(names)) is not None:
+        raise ValueError(f"{source}: line 1 names the field {double!r} twice")
     return Header(names, tuple(kind for _, _, kind in titles), len(line))
+
+
+def check_fields(line: bytes, separator: str, source: str) -> None:
+    """Raises ValueError: a first line of more fields than COLUMNS, before any is looked at."""
+    if (count := line.count(separator.encode()) + 1) > COLUMNS:
+        raise ValueError(f"{source}: line 1 has {count:,} fields; at most {COLUMNS:,} are read")
 
 
 def first_line(path: Path) -> bytes:
@@ -119,7 +127,7 @@ def with_header(path: Path, separator: str, tables: Iterable[str] | None = None,
     """Of a text whose first line names its fields. Tables: see Header.chosen. Values: fields marked :float, and where
     no tables are asked for those without a mark whose first lines are numbers; text in them is no number."""
     found = header(first_line(path), separator, str(path))
-    chosen = found.chosen(tables, str(path))
+    chosen = set(found.chosen(tables, str(path)))
     kinds = [parse.AUTO if name in chosen else parse.NUMBER if kind == "float" else
              parse.LOOSE if tables is None and not kind else parse.SKIP
              for name, kind in zip(found.names, found.kinds)]
@@ -138,7 +146,7 @@ def avazu(path: Path) -> Layout:
     found = header(first_line(path), ",", str(path))
     for name in (*AVAZU_TABLES, "hour"):
         if name not in found.names:
-            raise ValueError(f"{path} has no field {name!r}; it has {', '.join(found.names)}")
+            raise ValueError(f"{path} has no field {name!r}; it has {few(found.names)}")
     kinds = tuple(parse.HEX if name in AVAZU_HEX else parse.AUTO if name in AVAZU_TABLES else
                   parse.NUMBER if name in AVAZU_VALUES else parse.SKIP for name in found.names)
     return Layout(",", found.names, kinds, 0, found.bytes, True)

@@ -61,7 +61,7 @@ class Drawn(Piece):
     samples: int = field(kw_only=True)
     start: int = field(default=0, kw_only=True)
 
-    def chunks(self, samples: int = BLOCK) -> Iterator[Chunk]:
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
         number = self.first
         for block in self.log.blocks(self.samples, self.start):
             for part in (block[cut:cut + samples] for cut in range(0, len(block), samples)):
