@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BAG", "COLUMNS", "HELD", "WORDS", "archive", "few", "fill", "readable", "samples_at_once", "stretches", "together",
-           "twice", "unpacked"]
+__all__ = ["BAG", "COLUMNS", "HELD", "WORDS", "archive", "few", "fill", "readable", "samples_at_once", "stretches",
+           "together", "twice", "unpacked"]
 
 #: Fields of a line, columns, arrays of an archive, tables.
 COLUMNS = 1 << 14

@@ -75,7 +75,7 @@ def pieces(path: Path, tables: Iterable[str] | None) -> list[Piece]:
         size, chosen = path.stat().st_size, set(wanted)
         whole = MelsPiece(str(path), wanted, bytes=size, path=path, stop=samples,
                           unread=tuple(name for name in names if name not in chosen))
-        if path.suffix in stream.COMPRESSED:
+        if path.suffix in stream.COMPRESSED or not samples:
             return [whole]
         cuts = max(1, min(samples, round(size / PIECE_BYTES)))
         edges = [samples * number // cuts for number in range(cuts + 1)]

@@ -147,8 +147,8 @@ def opened(path: Path) -> Iterator[dict[str, Member]]:
 def members(path: Path) -> Iterator[dict[str, Member]]:
     """The arrays of a log.
 
-    Raises      ValueError: as `opened`; no table in it, tables that are no whole numbers, offsets that are missing or do
-                not rise from 0 to the indices' end
+    Raises      ValueError: as `opened`; no table in it, tables that are no whole numbers, offsets that are missing or
+                do not rise from 0 to the indices' end
     """
     with opened(path) as found:
         for name, member in found.items():

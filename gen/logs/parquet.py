@@ -1,7 +1,7 @@
 """Parquet logs: a sample a row; columns of whole numbers are ids, of lists of them bags, of floats values."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,16 +25,16 @@ VALUES = re.compile(r"label|click|clicked|is_click|target|rating|timestamp|time|
 #: Bytes of a text, and entries of a list, in the file's description of itself.
 TEXT, ENTRIES = 1 << 24, 1 << 17
 PLACES = 1 << 18    # row groups times columns
-BATCH = 1 << 22     # ids of lists that are read at once, about
+BATCH = 1 << 24     # bytes of rows with lists that are read at once, about
 
 
 @contextmanager
 def _opened(path: Path, texts: Iterable[str] = ()) -> Iterator[pq.ParquetFile]:
-    """texts: paths of columns whose texts are kept as numbers into a list of those that differ."""
+    """texts: columns whose texts are kept as numbers into a list of those that differ."""
     with readable(path, "Parquet"):
         try:
             with pq.ParquetFile(path, read_dictionary=list(texts), thrift_string_size_limit=TEXT,
-                                thrift_container_size_limit=ENTRIES) as file:
+                                thrift_container_size_limit=ENTRIES, page_checksum_verification=True) as file:
                 yield file
         except (pa.ArrowException, OSError) as error:
             raise ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
@@ -66,19 +66,19 @@ def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken
         values = tuple(each.name for each in schema if each.name not in wanted and (
             pa.types.is_floating(each.type) or pa.types.is_boolean(each.type)
             or pa.types.is_integer(each.type) and VALUES.fullmatch(each.name)))
-        leaves = _leaves(file, {*chosen, *values})
+        # Of row groups alone: what pyarrow knows of a column in one may end the process where it is damaged.
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        numbers = [sum(group.column(leaf).num_values for leaf in leaves) for group in groups]
-        unpacked(path, 8 * sum(numbers), path.stat().st_size)
+        unpacked(path, 8 * (len(chosen) + len(values)) * sum(group.num_rows for group in groups), path.stat().st_size)
         whole = ParquetPiece(str(path), chosen, path=path, values=values, missing=missing, broken=broken,
-                             texts=tuple(name for name, place in leaves.values() if place == name and _is_text(
-                                 schema.field(name).type)),
+                             texts=tuple(name for name in chosen if _is_text(schema.field(name).type)
+                                         and not pa.types.is_nested(schema.field(name).type)),
+                             lists=any(pa.types.is_nested(schema.field(name).type) for name in chosen),
                              unread=tuple(name for name in schema.names if name not in wanted and name not in values))
         found: list[Piece] = []
         start = rows = size = most = 0
-        for number, (group, count) in enumerate(zip(groups, numbers), start=1):
+        for number, group in enumerate(groups, start=1):
             rows, size = rows + group.num_rows, size + group.total_byte_size
-            most = max(most, count // max(group.num_rows, 1))
+            most = max(most, group.total_byte_size // max(group.num_rows, 1))
             if size >= PIECE_BYTES or number == len(groups):
                 found.append(replace(whole, bytes=size, start=start, stop=number, rows=rows, wide=most))
                 start, rows, size, most = number, 0, 0, 0
@@ -95,18 +95,6 @@ def _schema(path: Path, file: pq.ParquetFile) -> pa.Schema:
     if (double := twice(schema.names)) is not None:
         raise ValueError(f"{path} has the column {double!r} twice")
     return schema
-
-
-def _leaves(file: pq.ParquetFile, names: Collection[str]) -> dict[int, tuple[str, str]]:
-    """What is stored of some columns: by its number the column's name and its path, a.list.element of a list a."""
-    found = {}
-    for number in range(len(file.schema)):
-        place = file.schema.column(number).path
-        parts = place.split(".")
-        for name in (".".join(parts[:n]) for n in range(1, len(parts) + 1)):
-            if name in names:
-                found[number] = name, place
-    return found
 
 
 def _inner(kind: pa.DataType) -> pa.DataType:
@@ -130,7 +118,8 @@ def _is_text(kind: pa.DataType) -> bool:
 class ParquetPiece(Piece):
     """Row groups start to stop of a file.
 
-    wide: numbers of a row on average, in the row group that has most; texts: paths of columns of texts.
+    texts: tables of texts; lists: whether a table has lists; wide: bytes of a row on average, in the row group that has
+    most.
 
     Raises      ValueError, while it is read: more broken rows than may be, a file that is damaged, a list of more than
                 BAG ids
@@ -144,13 +133,15 @@ class ParquetPiece(Piece):
     start: int = field(default=0, kw_only=True)
     stop: int = field(default=0, kw_only=True)
     rows: int = field(default=0, kw_only=True)
+    lists: bool = field(default=False, kw_only=True)
     wide: int = field(default=1, kw_only=True)
 
     def _chunks(self, samples: int) -> Iterator[Chunk]:
         self.problems, self.done = Problems(), 0
         first, good, read = self.first, 0, 0
         samples = samples_at_once(samples, len(self.tables) + len(self.values))
-        samples = max(1, min(samples, BATCH // max(self.wide - len(self.tables) - len(self.values), 1)))
+        if self.lists:
+            samples = max(1, min(samples, BATCH // max(self.wide, 1)))
         with _opened(self.path, self.texts) as file:
             before = sum(file.metadata.row_group(number).num_rows for number in range(self.start))
             for batch in file.iter_batches(samples, range(self.start, self.stop), [*self.tables, *self.values]):

@@ -29,7 +29,7 @@ from shutil import rmtree
 
 __all__ = ["Finding", "Format", "Tally", "Trial", "campaign", "damaged", "formats"]
 
-MODULES = ("tests.fuzz.artefacts",)     # each has FORMATS
+MODULES = ("tests.fuzz.artefacts", "tests.fuzz.logs")     # each has FORMATS
 ROOM = 1 << 30
 SECONDS = 5.0
 PATIENCE_S = 120.0      # of the clock, for one input: the machine may be busy, the child may be asleep
