@@ -17,6 +17,7 @@ from gen.planner.problem import Item, Problem
 from gen.profile import Heat, Profile, TableProfile
 from gen.recommender import Recommender, TableSpec
 from gen.remap import ROWS_AT_MOST, rows_of
+from hw.isa import LONGEST_BAG
 
 __all__ = ["STEPS", "Built", "build", "check_cards", "hot_shares"]
 
@@ -36,7 +37,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
           hot_share: float | None = None, train_share: float | None = None) -> Built:
     """rank: of all tensor trains. hot_share, train_share: of all tables, in the place of what they say.
 
-    Raises      ValueError: a table that the profile does not have, ids past its rows, rows too wide for the core
+    Raises      ValueError: a table that the profile does not have, ids past its rows, bags too long or rows too wide
+                for the core
     """
     check_cards(model, cards)
     if rank < 1:
@@ -49,6 +51,10 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         if spec.rows > ROWS_AT_MOST:
             raise ValueError(f"table {name}: {spec.rows:,} rows; the EMB core tells {ROWS_AT_MOST:,} rows of a memory "
                              "apart")
+        longest = int(profile.tables[name].bag_lengths.max(initial=0))
+        if longest > LONGEST_BAG:
+            raise ValueError(f"table {name}: {profile.source} has a bag of {longest:,} indices; the EMB core takes "
+                             f"{LONGEST_BAG:,} at most, so cut such bags in the log")
         heats[name] = _heat(spec, profile.tables[name])
     if profile.sampled < 1:
         notes.append(f"of {profile.source}, {profile.sampling(model.tables)}; rows that the sample missed count as "

@@ -26,6 +26,19 @@ COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-
               1 << 26, 4 << 30, 3_840_000_000_000)
 
 
+@pytest.mark.parametrize("longest", [65_536, 65_537])
+def test_a_bag_that_the_core_does_not_take_is_refused_before_anything_is_planned(longest):
+    random = np.random.default_rng(1)
+    lengths = np.array([3, longest, 0])
+    log = of_arrays({"t": random.integers(0, 50, lengths.sum())}, {"t": np.concatenate([[0], np.cumsum(lengths)])})
+    model = Recommender("m", "", {"t": TableSpec("t", 50, 16)}, None, 8)
+    if longest == 65_536:
+        assert build(model, profile(log), COSTS, cards=1).problem.items
+        return
+    with pytest.raises(ValueError, match="^table t: .* has a bag of 65,537 indices; the EMB core takes 65,536 at most"):
+        build(model, profile(log), COSTS, cards=1)
+
+
 def test_a_row_of_the_drive_takes_its_share_of_a_page(known):
     """Rows of 1,408 bytes: two in a page of 4,096."""
     wide = Recommender("m", "", {"one": TableSpec("one", 900, 352)}, None, BATCH)
