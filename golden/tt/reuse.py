@@ -6,7 +6,10 @@ Lookups are dealt to the lanes in turn.                            Source: EL-Re
 
 This is the rule without time. The unit finds the younger half of what it keeps, and an entry is findable for
 a cycle more or less as it happens: golden.tt.cycles counts that exactly, and differs by a percent or so.
+`ReuseTable` is a lane's table alone, cycle by cycle.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -49,3 +52,106 @@ def _count(keys, entries, lanes):
                 held[lane, oldest[lane]] = keys[n]
                 oldest[lane] = (oldest[lane] + 1) % entries
     return computed
+
+
+@dataclass
+class Product:
+    """A first product that is kept: `size` lines from `base` on. users: lookups that read it; bad: it is marked."""
+
+    key: int = -1
+    base: int = 0
+    size: int = 0
+    users: int = 0
+    bad: bool = False
+
+
+class ReuseTable:
+    """A lane's table of first products, cycle by cycle, equal to the RTL's.
+
+    Products and their lines are rings. From `tail` on lie `held` products, of which the last `findable` are found
+    again. Attributes show what stands in the present cycle; `step` ends it. What is decided of what was seen a cycle
+    before is kept as it was seen: hit, room, and the pace at which products grow old and are freed.
+
+    matched: place of the product that the asking lookup shares, or None; grant: the lookup can be served
+    """
+
+    def __init__(self, *, entries: int, lines: int):
+        self.lines = lines
+        self.products = [Product() for _ in range(entries)]
+        self.tail = self.held = self.findable = 0
+        self.line = self.used_lines = self.findable_lines = 0
+        self.matched: int | None = None
+        self.room = self.crowded = False
+        self._joined: int | None = None     # places whose number of users changes a cycle later
+        self._left: int | None = None
+        self._stuck = self._wish = self._aged = False
+        self._may_drop = self._dropped = False
+
+    def _place(self, number: int) -> int:
+        return (self.tail + number) % len(self.products)
+
+    @property
+    def hit(self) -> bool:
+        return self.matched is not None
+
+    @property
+    def grant(self) -> bool:
+        return self.hit or self.room
+
+    @property
+    def entry(self) -> int:
+        return self._place(self.held) if self.matched is None else self.matched
+
+    @property
+    def base(self) -> int:
+        return self.line if self.matched is None else self.products[self.matched].base
+
+    @property
+    def bad(self) -> list[bool]:
+        return [product.bad for product in self.products]
+
+    def step(self, *, key: int, need: int, ask: bool, may_take: bool, next_key: int, next_need: int, advance: bool,
+             released: int | None = None, poisoned: int | None = None) -> None:
+        """key, need: of the lookup that asks, if `ask`, and how many lines its product has; next_key, next_need: of
+        the one that asks from the next cycle on, if `advance`; may_take: it is served if it can be; released: place
+        that a lookup is done with; poisoned: place that is marked."""
+        lines, products, entry, grant = self.lines, self.products, self.entry, self.grant
+        took = may_take and grant
+        make = took and not self.hit
+        age = self._wish and not self._aged and not took
+        drop = self._may_drop and not self._dropped and not make
+        young = [self._place(number) for number in range(self.held - self.findable, self.held)]
+        same = [place for place in young if products[place].key == next_key]
+
+        # What the next cycle goes by was seen in this one.
+        half = self.findable > len(products) // 2 or self.findable_lines > lines // 2
+        self.crowded = self.findable_lines > lines // 2
+        self.room = self.held < len(products) and lines - self.used_lines >= (next_need if advance else need)
+        self._wish, self._aged = half or (self._stuck and self.findable > 0), age
+        self._stuck = ask and not grant
+        self._may_drop = (self.held > self.findable and not products[self.tail].users
+                          and self.tail not in (self.matched, self._joined))
+        self._dropped = drop
+
+        # The edge.
+        for place, change in ((self._joined, 1), (self._left, -1)):
+            if place is not None:
+                products[place].users += change
+        self._joined, self._left = entry if took else None, released
+        if age:
+            self.findable -= 1
+            self.findable_lines -= products[young[0]].size
+        if drop:
+            self.used_lines -= products[self.tail].size
+            self.tail, self.held = self._place(1), self.held - 1
+        if make:
+            products[entry] = Product(key, self.line, need)
+            self.line = (self.line + need) % lines
+            self.held, self.used_lines = self.held + 1, self.used_lines + need
+            self.findable, self.findable_lines = self.findable + 1, self.findable_lines + need
+        if poisoned is not None:
+            products[poisoned].bad = True
+        if advance:
+            self.matched = same[0] if same else None
+        elif took:
+            self.matched = None

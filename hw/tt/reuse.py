@@ -23,7 +23,7 @@ class ReuseTable(wiring.Component):
                 bit an entry; crowded: Out, more than half of the lines are to be found, which passes
     Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
-    Golden      golden.tt.cycles          Tests  verif/test_tt.py
+    Golden      golden.tt.reuse.ReuseTable; golden.tt.cycles within the unit          Tests  verif/test_tt_reuse.py
     """
 
     def __init__(self, *, entries: int, lines: int, key_bits: int, need_bits: int, users_log2: int):

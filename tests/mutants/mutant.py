@@ -1,0 +1,79 @@
+"""Mutations of the RTL: one change to the text of a unit, made in a copy of the sources, that its benches must find.
+
+A table a unit, beside this file, lists them; test_mutants.py tries all. A new one is a line of its table: first see
+that the benches do not find it, then write the testpoint that does.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("hw", "golden", "gen", "verif")
+# What a bench that fails says (verif.bench.runner); a mutation that does not elaborate is not found by anybody.
+FOUND = re.compile(r"failed \(seed \d+|did not end within")
+LIMIT_S = 600
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """why: what is wrong with it, in a few words; old: a text that occurs once in the unit's file; new: what stands
+    there instead."""
+
+    why: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Unit:
+    """file: of the mutated unit; benches: what pytest is given to try it, once with every mutation."""
+
+    file: str
+    benches: tuple[str, ...]
+    mutants: tuple[Mutant, ...]
+
+
+class Copy:
+    """Sources in a folder of their own, with models that no other run shares; tried with the seed of every commit."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for name in COPIED:
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("conftest.py", "pyproject.toml"):
+            shutil.copy(ROOT / name, folder / name)
+        # Models are built for one run: no time goes into making them fast.
+        _replace(folder / "verif" / "bench" / "runner.py", 'opt: str = "-O1",\n    only', 'opt: str = "-O0",\n    only')
+        self._env = {name: value for name, value in os.environ.items()
+                     if not name.startswith(("HOTRAIL_", "PYTEST_", "COCOTB_"))}
+        # A file that changes twice a second must not be taken from a cache of compiled ones.
+        self._env |= {"HOTRAIL_BUILD": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(self, benches: tuple[str, ...]) -> tuple[int, str]:
+        """Exit code and output of the benches, up to the first failure."""
+        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "--tb=line", *benches]
+        done = subprocess.run(command, cwd=self.folder, env=self._env, capture_output=True, text=True, timeout=LIMIT_S)
+        return done.returncode, done.stdout + done.stderr
+
+    def found(self, unit: Unit, mutant: Mutant) -> tuple[bool, str]:
+        """Whether a bench of the unit fails with the mutation, and what was said; the copy is as before afterwards."""
+        path = self.folder / unit.file
+        sound = path.read_text()
+        _replace(path, mutant.old, mutant.new)
+        try:
+            code, output = self.run(unit.benches)
+        finally:
+            path.write_text(sound)
+        return code == 1 and FOUND.search(output) is not None, output
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    if text.count(old) != 1 or old == new:
+        raise LookupError(f"{path.name}: {old!r} occurs {text.count(old)} times, not once, or does not change")
+    path.write_text(text.replace(old, new))
