@@ -39,7 +39,8 @@ class Master:
         self.set(arvalid=0, awvalid=0, wvalid=0, rready=1, bready=1)
         for channel in ("ar", "aw"):
             self.set(**{channel + name: value for name, value in
-                        (("burst", 1), ("size", 3), ("id", 0), ("lock", 0), ("prot", 0), ("len", 0))})
+                        (("burst", 1), ("size", 3), ("id", 0), ("lock", 0), ("cache", 3), ("prot", 0), ("qos", 0),
+                         ("region", 0), ("len", 0))})
         self.set(wstrb=EVERY, wlast=1)
 
     def set(self, **values):
@@ -77,13 +78,16 @@ ADDRESSES = {
     "id": {"id": 1},
     "lock": {"lock": 1},
     "prot": {"prot": 2},
+    "cache": {"cache": 15},
+    "qos": {"qos": 1},
+    "region": {"region": 8},
 }
 
 
 @cocotb.test(expect_error=AxiRule)
 @cocotb.parametrize(channel=["ar", "aw"], what=list(ADDRESSES))
 async def wrong_address(dut, channel, what):
-    """Not a multiple of the beat, across a page, a burst of another kind, width, thread or access."""
+    """Not a multiple of the beat, across a page, a burst of another kind, width, thread, access or memory."""
     master = await _begin(dut)
     await _address(master, channel, **ADDRESSES[what])
     await master.cycle(3)

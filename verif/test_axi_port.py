@@ -9,10 +9,11 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from hw.axi.port import ReadPort
 from verif.bench import report, reset, rng, start
 from verif.bench.axi import DECERR, SLVERR, AxiMemory, CardMemory
+from verif.bench.memory import BASE
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, Source, bursty, never, sometimes
-from verif.test_axi_reader import fewest
+from verif.test_axi_reader import BASES, Watch, fewest
 
 CLIENTS = (256, 64, 16, 2, 1)
 PAGES = 6
@@ -21,10 +22,10 @@ PAGES = 6
 class Bench:
     """A source of requests and a sink of beats for each client, and a memory of some pages."""
 
-    def __init__(self, dut, *, latency=3, stalls=None, requests=None, beats=None):
+    def __init__(self, dut, *, latency=3, stalls=None, requests=None, beats=None, base=BASE):
         self.dut = dut
         self.bytes = layout_of("bus__rdata").width // 8
-        self.memory = CardMemory(self.bytes)
+        self.memory = CardMemory(self.bytes, base)
         size = PAGES * 4096
         self.random = rng("content")
         self.buffer = self.memory.allocate("inputs", size, data=self.random.randbytes(size), writable=False)
@@ -32,6 +33,7 @@ class Bench:
         self.clients = range(len(CLIENTS))
         self.sources = [Source(dut, f"i_requests__{k}", pattern=requests and requests(k)) for k in self.clients]
         self.sinks = [Sink(dut, f"o__{k}", pattern=beats and beats(k)) for k in self.clients]
+        self.watch = Watch(dut, [f"i_requests__{k}" for k in self.clients], late=1)
         self.expected = [[] for _ in self.clients]
         dut.stop.value = 0
 
@@ -58,7 +60,7 @@ class Bench:
         self.memory.check()
 
     def end(self):
-        for part in (*self.sources, *self.sinks, self.port):
+        for part in (*self.sources, *self.sinks, self.port, self.watch):
             part.stop()
 
 
@@ -209,6 +211,19 @@ async def pages_are_never_crossed(dut):
 
 
 @cocotb.test()
+async def every_bit_of_an_address(dut):
+    """Buffers in all 64 bits, one of them just before the end of all addresses; in one burst and in many."""
+    for base in BASES:
+        bench = await _begin(dut, base=base)
+        page = 4096 // bench.bytes
+        for client in bench.clients:
+            for first, count in ((client, 1), (page - 1 - client, 3), (page + 5, page), (bench.beats - 2, 2)):
+                bench.ask(client, first, count)
+        await bench.finish()
+        bench.end()
+
+
+@cocotb.test()
 async def errors_mark_their_beat(dut):
     """SLVERR, DECERR and a wrong rlast on every beat of a request in turn; the other clients see none of it."""
     bench = await _begin(dut)
@@ -277,20 +292,26 @@ async def stop_at_any_cycle(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    bench = await _begin(dut, latency=20)
-    for k in range(30):
-        bench.ask(k % 5, k, 4)
-    await ClockCycles(dut.clk, 45)
-    bench.end()
-    dut.bus__rvalid.value = 0
-    await reset(dut)
-    await ClockCycles(dut.clk, 2)
-    assert dut.idle.value == 1 and dut.bus__arvalid.value == 0
-    assert all(getattr(dut, f"o__{k}__valid").value == 0 for k in bench.clients)
-    bench = await _begin(dut)
-    for k in bench.clients:
-        bench.ask(k, 9, 30)
-    await bench.finish()
+    """In front of the first beat, inside bursts, with queues that hold something, with rests of requests."""
+    for number in range(24):
+        random = rng(f"reset{number}")
+        stalls = {name: bursty(random) for name in ("ar", "r")} if number % 2 else None
+        bench = await _begin(dut, latency=random.choice((1, 5, 20)), stalls=stalls,
+                             beats=_each(lambda name: sometimes(0.5, rng(name)), f"o{number}"))
+        for k in range(30):
+            bench.ask(k % 5, k, random.choice((4, 30)))
+        await ClockCycles(dut.clk, random.randint(1, 90))
+        bench.end()
+        dut.bus__rvalid.value = 0
+        await reset(dut, 1 + number % 2)
+        await ClockCycles(dut.clk, 2)
+        assert dut.idle.value == 1 and dut.bus__arvalid.value == 0
+        assert all(getattr(dut, f"o__{k}__valid").value == 0 for k in bench.clients)
+        bench = Bench(dut)
+        for k in bench.clients:
+            bench.ask(k, 9, 30)
+        await bench.finish()
+        bench.end()
 
 
 @cocotb.test()
@@ -322,7 +343,7 @@ async def corner_values(dut):
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 # What the shipping width is tried on in every run; `make regress` tries all of it.
 SHIPPED = (r"\.(smoke|random_match_golden|backpressure_both_sides|latency_and_rate_as_documented|"
-           r"pages_are_never_crossed|reset_midstream)$")
+           r"pages_are_never_crossed|every_bit_of_an_address|reset_midstream)$")
 
 
 @pytest.mark.parametrize("beat_bytes", [16, 64])
@@ -330,7 +351,7 @@ SHIPPED = (r"\.(smoke|random_match_golden|backpressure_both_sides|latency_and_ra
 def test_read_port(beat_bytes, number):
     simulate(ReadPort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=32), "verif.test_axi_port",
              name=f"axi_port_{beat_bytes}", seed=number,
-             **({"tests": 11} if beat_bytes == 16 or REGRESS else {"tests": 6, "only": SHIPPED}))
+             **({"tests": 12} if beat_bytes == 16 or REGRESS else {"tests": 7, "only": SHIPPED}))
 
 
 def test_illegal_config_wrong():

@@ -11,26 +11,77 @@ from hw.axi.queue import BurstQueue
 from hw.axi.reader import Reader
 from verif.bench import report, reset, rng, start
 from verif.bench.axi import DECERR, SLVERR, AxiMemory, CardMemory
+from verif.bench.memory import BASE
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Sink, Source, bursty, never, sometimes
 
 PAGES = 4
+# Where buffers begin so that every bit of an address is once 0 and once 1; the last ends two pages before all memory.
+BASES = (0x5555_5555_5555_5000, 0xAAAA_AAAA_AAAA_A000, (1 << 64) - 8 * 4096)
+
+
+class Watch:
+    """Holds a read engine to what it says of itself, in every cycle: not idle while a request has beats to come, and
+    under `stop` no bursts but those that are on their way to the bus.
+
+    requests: names of the engine's streams of requests; beats: of its output, if that keeps the engine busy; late:
+    addresses that may be new on the bus under a stop."""
+
+    def __init__(self, dut, requests, *, beats=None, late):
+        self.dut, self.late = dut, late
+        self._requests = [tuple(getattr(dut, f"{name}__{part}") for part in ("valid", "ready", "payload"))
+                          for name in requests]
+        self._beat = None if beats is None else getattr(dut, f"{beats}__valid")
+        self._task = cocotb.start_soon(self._run())
+
+    def stop(self):
+        self._task.cancel()
+
+    async def _run(self):
+        dut, edge = self.dut, RisingEdge(self.dut.clk)
+        owed = asked = shown = 0    # beats of requests, those of the last edge apart; addresses under a stop
+        waits, free = False, True   # a beat stood at the output at the edge before; the address channel is free
+        while True:
+            await edge
+            if dut.rst.value == 1 or dut.stop.value == 1:
+                owed = asked = 0
+                waits = False
+                if dut.rst.value == 1:
+                    shown, free = 0, True
+                    continue
+            elif dut.idle.value == 1:
+                assert owed == 0, f"idle with {owed} beats to come"
+                assert not waits, "idle while a beat waits"
+            valid = dut.bus__arvalid.value == 1
+            if dut.stop.value == 0:
+                waits = self._beat is not None and self._beat.value == 1
+                owed, asked = owed + asked, sum(int(payload.value) >> 64 for valid_, ready, payload in self._requests
+                                                if valid_.value == 1 and ready.value == 1)
+                if owed and dut.bus__rvalid.value == 1 and dut.bus__rready.value == 1:
+                    owed -= 1
+                shown = 0
+            else:
+                shown += valid and free
+                assert shown <= self.late, f"{shown} bursts under a stop"
+            free = not valid or dut.bus__arready.value == 1
 
 
 class Bench:
     """The unit between a source of requests, a sink of beats and a memory of some pages."""
 
-    def __init__(self, dut, *, latency=3, stalls=None, requests=None, beats=None):
+    def __init__(self, dut, *, latency=3, stalls=None, requests=None, beats=None, base=BASE):
         self.dut = dut
         self.bytes = layout_of("bus__rdata").width // 8
-        self.memory = CardMemory(self.bytes)
+        self.memory = CardMemory(self.bytes, base)
         size = PAGES * 4096
         self.random = rng("content")
         self.buffer = self.memory.allocate("rows", size, data=self.random.randbytes(size), writable=False)
         self.port = AxiMemory(dut, "bus", self.memory, latency=latency, stalls=stalls)
         self.source = Source(dut, "i_requests", pattern=requests)
         self.sink = Sink(dut, "o", pattern=beats)
+        # One on the bus, one behind it.
+        self.watch = Watch(dut, ["i_requests"], beats="o", late=2)
         self.expected = []
         self.dut.stop.value = 0
 
@@ -57,9 +108,8 @@ class Bench:
         self.memory.check()
 
     def end(self):
-        self.source.stop()
-        self.sink.stop()
-        self.port.stop()
+        for part in (self.source, self.sink, self.port, self.watch):
+            part.stop()
 
 
 async def _begin(dut, **settings):
@@ -162,6 +212,18 @@ async def pages_are_never_crossed(dut):
 
 
 @cocotb.test()
+async def every_bit_of_an_address(dut):
+    """Buffers in all 64 bits, one of them just before the end of all addresses."""
+    for base in BASES:
+        bench = await _begin(dut, base=base)
+        page = 4096 // bench.bytes
+        for first, count in ((0, 1), (page - 1, 3), (page + 5, page), (bench.beats - 2, 2)):
+            bench.ask(first, count)
+        await bench.finish()
+        bench.end()
+
+
+@cocotb.test()
 async def errors_mark_their_beat(dut):
     """SLVERR and DECERR on every beat of a request in turn, and rlast where it does not belong or missing."""
     bench = await _begin(dut)
@@ -230,19 +292,43 @@ async def stop_at_any_cycle(dut):
 
 
 @cocotb.test()
+async def stop_inside_a_long_request(dut):
+    """What a request of 65,535 beats has not handed to the bus, and the one behind it, are dropped at once."""
+    for cycle in (4, 7, 12, 19):
+        bench = await _begin(dut, stalls={"ar": sometimes(0.2, rng(f"long{cycle}"))})
+        for _ in range(3):
+            bench.source.put({"address": bench.buffer.address, "beats": 65_535})
+        await ClockCycles(dut.clk, cycle)
+        dut.stop.value = 1
+        await ClockCycles(dut.clk, 2)
+        # At most 256 beats of each burst that is on the bus by then, and of two more.
+        for _ in range(300 * (len(bench.port.reads) + 3)):
+            await RisingEdge(dut.clk)
+            if dut.idle.value == 1:
+                break
+        assert dut.idle.value == 1 and bench.port.quiet
+        bench.end()
+
+
+@cocotb.test()
 async def reset_midstream(dut):
-    bench = await _begin(dut, latency=20)
-    for k in range(30):
-        bench.ask(k, 4)
-    await ClockCycles(dut.clk, 15)
-    bench.end()
-    dut.bus__rvalid.value = 0
-    await reset(dut)
-    await ClockCycles(dut.clk, 2)
-    assert dut.idle.value == 1 and dut.bus__arvalid.value == 0 and dut.o__valid.value == 0
-    bench = await _begin(dut)
-    bench.ask(9, 30)
-    await bench.finish()
+    """In front of the first beat, inside bursts, behind them: what was under way is forgotten, its place too."""
+    for number in range(24):
+        random = rng(f"reset{number}")
+        stalls = {name: bursty(random) for name in ("ar", "r")} if number % 2 else None
+        bench = await _begin(dut, latency=random.choice((1, 5, 20)), stalls=stalls)
+        for k in range(30):
+            bench.ask(k, random.choice((4, 11)))
+        await ClockCycles(dut.clk, random.randint(1, 60))
+        bench.end()
+        dut.bus__rvalid.value = 0
+        await reset(dut, 1 + number % 2)
+        await ClockCycles(dut.clk, 2)
+        assert dut.idle.value == 1 and dut.bus__arvalid.value == 0 and dut.o__valid.value == 0
+        bench = Bench(dut)
+        bench.ask(9, 30)
+        await bench.finish()
+        bench.end()
 
 
 @cocotb.test()
@@ -259,11 +345,16 @@ async def corner_values(dut):
         bench.ask(k, 1 + k)
     await bench.finish()
     bench.end()
-    # 65,535 beats: more than the buffer has, so most are answered with an error, but all are there.
+    # 65,535 beats from a block's last one on: more than the buffer has, so most are answered with an error, but all
+    # are there.
     bench = await _begin(dut)
-    bench.source.put({"address": bench.buffer.address, "beats": 65_535})
+    bench.watch.stop()
+    block = min(4096 // bench.bytes, 256)
+    bench.source.put({"address": bench.buffer.address + (block - 1) * bench.bytes, "beats": 65_535})
     got = await bench.sink.wait(65_535, cycles=80_000)
-    assert [beat["error"] for beat in got] == [0] * bench.beats + [1] * (65_535 - bench.beats)
+    inside = bench.beats - block + 1
+    assert [beat["error"] for beat in got] == [0] * inside + [1] * (65_535 - inside)
+    assert len(bench.port.reads) == len(fewest(block - 1, 65_535, block))
     assert [k for k, beat in enumerate(got) if beat["last"]] == [65_534]
     # A beat that nobody asked for goes nowhere.
     bench.end()
@@ -280,7 +371,7 @@ async def corner_values(dut):
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 # What the shipping width is tried on in every run; `make regress` tries all of it.
 SHIPPED = (r"\.(smoke|random_match_golden|backpressure_both_sides|latency_and_rate_as_documented|"
-           r"pages_are_never_crossed|reset_midstream)$")
+           r"pages_are_never_crossed|every_bit_of_an_address|reset_midstream)$")
 
 
 @pytest.mark.parametrize("beat_bytes", [16, 64])
@@ -288,7 +379,7 @@ SHIPPED = (r"\.(smoke|random_match_golden|backpressure_both_sides|latency_and_ra
 def test_reader(beat_bytes, number):
     simulate(Reader(beat_bytes=beat_bytes, outstanding=128), "verif.test_axi_reader", name=f"axi_reader_{beat_bytes}",
              seed=number,
-             **({"tests": 9} if beat_bytes == 16 or REGRESS else {"tests": 6, "only": SHIPPED}))
+             **({"tests": 11} if beat_bytes == 16 or REGRESS else {"tests": 7, "only": SHIPPED}))
 
 
 @pytest.mark.parametrize("beat_bytes, outstanding", [(4, 2), (32, 64)])

@@ -64,10 +64,11 @@ class AddressRules(Held):
 
     def __init__(self, dut: Any, prefix: str, channel: str, beat_bytes: int):
         super().__init__(dut, prefix, channel, ("addr", "len"), "address")
-        # INCR, full width, one thread, plain data access.
+        # INCR, full width, one thread, plain data access: normal, modifiable, bufferable and not cacheable memory.
         size = (beat_bytes - 1).bit_length()
         self._fixed = [(pin(dut, prefix, channel + name), name, value) for name, value in
-                       (("burst", 1), ("size", size), ("id", 0), ("lock", 0), ("prot", 0))]
+                       (("burst", 1), ("size", size), ("id", 0), ("lock", 0), ("cache", 3), ("prot", 0), ("qos", 0),
+                        ("region", 0))]
         self._bytes = beat_bytes
         self.shown = 0
         self.lengths: deque[int] = deque(maxlen=None if channel == "aw" else 0)
