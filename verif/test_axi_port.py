@@ -295,7 +295,7 @@ async def reset_midstream(dut):
     """In front of the first beat, inside bursts, with queues that hold something, with rests of requests."""
     for number in range(24):
         random = rng(f"reset{number}")
-        stalls = {name: bursty(random) for name in ("ar", "r")} if number % 2 else None
+        stalls = {name: bursty(random) for name in ("ar", "r")} if number % 3 else None
         bench = await _begin(dut, latency=random.choice((1, 5, 20)), stalls=stalls,
                              beats=_each(lambda name: sometimes(0.5, rng(name)), f"o{number}"))
         for k in range(30):

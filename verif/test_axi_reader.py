@@ -315,7 +315,7 @@ async def reset_midstream(dut):
     """In front of the first beat, inside bursts, behind them: what was under way is forgotten, its place too."""
     for number in range(24):
         random = rng(f"reset{number}")
-        stalls = {name: bursty(random) for name in ("ar", "r")} if number % 2 else None
+        stalls = {name: bursty(random) for name in ("ar", "r")} if number % 3 else None
         bench = await _begin(dut, latency=random.choice((1, 5, 20)), stalls=stalls)
         for k in range(30):
             bench.ask(k, random.choice((4, 11)))

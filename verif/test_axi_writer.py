@@ -358,7 +358,7 @@ async def reset_midstream(dut):
     """In front of the first burst, inside bursts, behind them, with answers and errors to come."""
     for number in range(24):
         random = rng(f"reset{number}")
-        stalls = {name: bursty(random) for name in ("aw", "w", "b")} if number % 2 else None
+        stalls = {name: bursty(random) for name in ("aw", "w", "b")} if number % 3 else None
         bench = await _begin(dut, latency=random.choice((1, 5, 20)), stalls=stalls)
         for k in range(30):
             bench.put(k % 3, 5 * k, random.choice((4, 11)))

@@ -59,6 +59,11 @@ def interact(r, shape, number, **fields):
         "row_beats": r.choice([1, 1, 2, 3]), "count": r.randint(1, shape.samples + 2), **fields})
 
 
+def doubled(r, shape, number):
+    """An interaction some of whose tiles have two slots a step."""
+    return interact(r, shape, number, features=(shape.pieces + 1) * shape.rows + 1, row_beats=1, count=1)
+
+
 def draw(r, shape, number, **fields):
     return (interact if r.random() < 0.2 else layer)(r, shape, number, **fields)
 
@@ -66,13 +71,14 @@ def draw(r, shape, number, **fields):
 class Bench:
     """Unit and model side by side, with what stands around them: loads, results, room."""
 
-    def __init__(self, dut, *, random, offer=None, room=None, loads=0.0, delay=lambda: 30):
+    def __init__(self, dut, *, random, offer=None, room=None, loads=0.0, loaded=(0, 0),
+                 delay=lambda: 30):
         self.dut = dut
         self.shape = shape_of_unit()
         self.model = Model(self.shape)
         self.random, self.offer, self.room, self.loads, self.delay = random, offer, room, loads, delay
         self.layouts = {name: layout_of(name) for name in ("slot", "tile", "i__payload")}
-        self.cycle, self.rows, self.weights = 0, 0, 0
+        self.cycle, (self.rows, self.weights) = 0, loaded
         self.due = []           # cycles in which results are written
         self.slots, self.tiles, self.at = 0, 0, []      # at: (cycle, tile) of each tile's last slot
         self.begins, self.taken_at = [], []
@@ -278,6 +284,30 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+async def reset_between_the_slots_of_a_step(dut):
+    """A reset after the first of two slots of a step, and after the second: what comes behind it begins anew."""
+    r = rng("halves")
+    bench = Bench(dut, random=r)
+    await bench.begin()
+    for number in range(12):
+        await bench.run([doubled(r, bench.shape, number)], cycles=1)
+        left = r.randint(1, 3)
+        for _ in range(4000):
+            await bench.run([], cycles=1)
+            tile, at = bench.model.slot or (None, 0)
+            left -= tile is not None and tile.twice and at % 2 == number % 2
+            if not left:
+                break
+        assert not left, "no step of two slots was reached"
+        dut.i__valid.value = 0
+        await reset(dut, 1 + number // 2 % 2)
+        bench = Bench(dut, random=r)
+        await bench.run([doubled(r, bench.shape, 0), draw(r, bench.shape, 1)])
+        bench = Bench(dut, random=r)
+        await reset(dut)
+
+
+@cocotb.test()
 async def corner_values(dut):
     """Least and greatest values, counts around whole groups of samples, groups around whole beats and units."""
     r = rng("corners")
@@ -306,6 +336,13 @@ async def corner_values(dut):
     items.append(interact(r, shape, len(items), features=2, count=1, row_beats=500))
     await bench.run(items)
     bench.distances()
+    # Counts of loads, and numbers of instructions, in all of their 32 bits.
+    most = 1 << 32
+    for rows, weights in (((1 << 16) - 3, (1 << 31) - 3), ((1 << 31) - 2, (1 << 16) - 2), (most - 8, most - 9)):
+        await reset(dut)
+        bench = Bench(dut, random=r, loads=0.3, loaded=(rows, weights))
+        await bench.run([layer(r, shape, (1 << 32) - 1 - number, count=1, groups=1, steps=1, after_rows=rows + number,
+                               after_weights=weights + (number + 1) // 2) for number in range(7)])
 
 
 def test_illegal_config_wrong():
@@ -318,4 +355,4 @@ def test_illegal_config_wrong():
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_sequencer(number, size):
-    simulate(Sequencer(config(size)), "verif.test_mlp_sequencer", name=f"mlp_sequencer_{size}", tests=6, seed=number)
+    simulate(Sequencer(config(size)), "verif.test_mlp_sequencer", name=f"mlp_sequencer_{size}", tests=7, seed=number)

@@ -3,7 +3,6 @@
 from tests.mutants.mutant import Mutant, Unit
 
 SEQUENCER = Unit("hw/mlp/sequencer.py", ("verif/test_mlp_sequencer.py",), (
-    Mutant("a reset leaves the half of a double step", "again = Signal()", "again = Signal(reset_less=True)"),
     Mutant("a reset leaves a tile begun", "inside = Signal()", "inside = Signal(reset_less=True)"),
     Mutant("a reset leaves the tiles under way", "self.under_way = Signal(LAG_BITS)",
            "self.under_way = Signal(LAG_BITS, reset_less=True)"),
@@ -13,8 +12,6 @@ SEQUENCER = Unit("hw/mlp/sequencer.py", ("verif/test_mlp_sequencer.py",), (
            "self.cutting, self.unbegun = Signal(reset_less=True), Signal()"),
     Mutant("a reset leaves an instruction to begin", "self.cutting, self.unbegun = Signal(), Signal()",
            "self.cutting, self.unbegun = Signal(), Signal(reset_less=True)"),
-    Mutant("a reset leaves a settled order", "settled, fresh = Signal(), ",
-           "settled, fresh = Signal(reset_less=True), "),
     Mutant("loads of rows are counted in 16 bits", "self.rows_done >= plan.after_rows",
            "self.rows_done[:16] >= plan.after_rows[:16]"),
     Mutant("loads of weights are counted in 31 bits", "self.weights_done >= plan.after_weights",
@@ -48,8 +45,6 @@ SEQUENCER = Unit("hw/mlp/sequencer.py", ("verif/test_mlp_sequencer.py",), (
            "next_beat.eq(next_bank)"),
     Mutant("a tile of one step has two", "last.eq(coming_shared.once)", "last.eq(0)"),
     Mutant("idle while results are to be written", "& self.empty & (self.under_way == 0)", "& self.empty"),
-    Mutant("idle while a tile waits", "self.empty.eq(~(first_valid | second_valid | self.valid_now))",
-           "self.empty.eq(~(second_valid | self.valid_now))"),
     Mutant("what tiles share is the last instruction's", "Mux(second.new, self.plan.shared, self.shared)",
            "self.shared"),
 ))
