@@ -343,6 +343,8 @@ class Bench:
             part.stop()
         for task in self.tasks:
             task.cancel()
+        # No pulse may be left standing over a reset: it would end a bag of the program after it.
+        self.dut.bags_done.value = self.dut.row_done.value = 0
 
 
 def compare(name: str, got, want) -> None:

@@ -188,14 +188,15 @@ async def latency_and_rate_as_documented(dut):
 async def reset_midstream(dut):
     """A reset drops what is on its way; bags that begin behind it are whole."""
     random = np.random.default_rng(seed("reset"))
-    before, at, want, tags = schedule(random, 60, 4, 2)
-    after, *expected = schedule(random, 60, 4, 2)
-    cut = len(before)
-    got = await _through(dut, np.concatenate([before, after]), reset=range(cut - 3, cut))
-    judge(got[cut:], *expected)
-    # At the cycle of the reset's first edge everything younger than the latency is dropped.
-    early = at < cut - 3 - pooling.latency(False)
-    judge(got[:cut], at[early], want[early], tags[early])
+    # Bags of a row leave in every cycle up to the reset, others are cut by it.
+    parts = [schedule(random, 60, 4, 2, **how) for how in ({"lengths": np.ones(60, int), "idle": 0}, {}, {}, {})]
+    records = [part[0] for part in parts]
+    ends = np.cumsum([len(part) for part in records])
+    got = await _through(dut, np.concatenate(records), reset={end - k for end in ends[:-1] for k in (1, 2, 3)})
+    for (part, at, want, tags), end in zip(parts, ends):
+        # The reset's first edge drops what has not stood at the output before it.
+        seen = at + pooling.latency(False) <= (len(part) - 3 if end < ends[-1] else np.inf)
+        judge(got[end - len(part):end], at[seen], want[seen], tags[seen])
 
 
 @pytest.mark.parametrize("number", seeds())

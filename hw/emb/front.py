@@ -41,7 +41,8 @@ class Front(wiring.Component):
                 start; error: Out, the first error, until reset; stall: Out {dram, ssd, tt, write, feeder}, who holds
                 up the bags in this cycle; row: Out {dram, tt, ssd, bag, index, beats}, what was dealt out in this
                 cycle and how long a row is, less one
-    Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers
+    Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers. Where the first piece of a program's lengths or
+                indices has fewer than 16 words, the next comes 16 cycles after it (hw.emb.regions)
     Reset       drops everything but which tables are loaded
     Golden      golden.emb_tokens, golden.emb_front          Tests  verif/test_emb_front.py
     """

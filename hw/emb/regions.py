@@ -25,7 +25,7 @@ class Regions(wiring.Component):
     Members     i: In(stream of region_layout), taken when the client's region before has been asked for;
                 program, inputs: In, byte addresses of the two arenas, multiples of a beat; o_requests: Out, a stream
                 of hw.axi.bus.request_layout for each client
-    Timing      a piece every 4 cycles; a region of no beats asks for nothing
+    Timing      a piece every 4 cycles, one client's every 16; a region of no beats asks for nothing
     Handshake   a client whose queue is full does not hold the others up
     Reset       forgets all regions
     Raises      ValueError: piece_beats is no power of two

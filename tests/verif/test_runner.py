@@ -105,6 +105,33 @@ async def watched(dut):
         runner.simulate(Unit(broken=True), module, name="runner_broken", tests=1)
 
 
+def test_a_second_start_adds_no_edges(tmp_path, monkeypatch):
+    """Clocks out of step on one signal would make a unit faster than its bench believes. Each test has its own."""
+    body = """
+from cocotb.triggers import Timer
+
+async def counted(dut):
+    for _ in range(3):
+        start(dut)
+        await Timer(23, "ns")
+    edges = 0
+    for _ in range(200):
+        before = dut.clk.value
+        await Timer(1, "ns")
+        edges += before == 0 and dut.clk.value == 1
+    return edges
+
+@cocotb.test()
+async def one(dut):
+    assert await counted(dut) == 20
+
+@cocotb.test()
+async def two(dut):
+    assert await counted(dut) == 20
+"""
+    runner.simulate(Unit(), write(tmp_path, monkeypatch, body, "bench_clocks"), name="runner_unit", tests=2)
+
+
 def test_hang_ends(tmp_path, monkeypatch):
     body = "@cocotb.test()\nasync def hangs(dut):\n    start(dut)\n    await ClockCycles(dut.clk, 10**9)\n"
     module = write(tmp_path, monkeypatch, body, "bench_hang")

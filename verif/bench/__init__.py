@@ -28,11 +28,20 @@ def clock_of(dut: Any) -> Any:
     return getattr(dut, metadata()["clock"])
 
 
+_clock: Any = None    # the test's clock: its task, which ends with the test
+
+
 def start(dut: Any, period_ns: int = 10) -> None:
-    """Starts the clock in the simulator's own loop, which costs no Python at its edges."""
+    """Starts the clock in the simulator's own loop, which costs no Python at its edges.
+
+    A test has one clock: where it runs already it goes on as it is, since a second one on the same signal adds edges
+    wherever it is out of step with the first.
+    """
     from cocotb.clock import Clock
 
-    Clock(clock_of(dut), period_ns, unit="ns").start()
+    global _clock
+    if _clock is None or _clock.done():
+        _clock = Clock(clock_of(dut), period_ns, unit="ns").start()
 
 
 async def reset(dut: Any, cycles: int = 2) -> None:
