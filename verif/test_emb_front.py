@@ -115,7 +115,6 @@ async def latency_and_rate_as_documented(dut):
     """One token a cycle over bags, empty ones among them, and over instructions, but for what is documented: a wait
     behind a program's first pieces, and a cycle an instruction where no bag is longer than an index."""
     unit = await fresh(dut)
-    figures = {}
     for name, lengths, count, devices in (
         ("dram", [40] * 20, 4, (0,)), ("tt", [40] * 20, 4, (1,)), ("ssd", [40] * 20, 4, (2,)),
         ("mixed", [7, 0, 33, 1, 1, 90, 0, 0, 12] * 8, 4, (0, 1, 2)), ("ones", [1] * 500, 4, (0, 1, 2)),
@@ -128,8 +127,7 @@ async def latency_and_rate_as_documented(dut):
         tokens = sum(max(1, n) for n in lengths)
         bench = await carry_out(dut, unit, plan)
         assert len(bench.dealt_at) == count * tokens
-        figures[name] = len(bench.dealt_at) / (bench.dealt_at[-1] - bench.dealt_at[0] + 1)
-        report(**{f"rate_{name}": figures[name]})
+        report(**{f"rate_{name}": len(bench.dealt_at) / (bench.dealt_at[-1] - bench.dealt_at[0] + 1)})
         steps = zip(bench.dealt_at, bench.dealt_at[1:])
         idle = {at: b - a - 1 for at, (a, b) in enumerate(steps, start=1) if b > a + 1}
         begins = {at: cycles for at, cycles in idle.items() if at < PIECE_CYCLES}
@@ -138,10 +136,9 @@ async def latency_and_rate_as_documented(dut):
         if name in ("ones", "empty"):
             # The lengths cannot get ahead.
             assert within == {tokens * n: 1 for n in range(1, count)}, f"{name}: {within}"
-        elif name != "small":
+        else:
+            # An instruction takes about 20 cycles to check, during those before it: 54 tokens hide all of that.
             assert not within, f"{name}: {within}"
-    # An instruction takes about 20 cycles to check, during those before it: 24 bags hide most of that.
-    assert figures["small"] > 0.6, figures
 
 
 @cocotb.test()
