@@ -2,8 +2,9 @@
 
 import pytest
 
+from fpga.card import CardHang, Faults, Silence
 from fpga.runs import OnCard
-from tests.soak import Soak
+from tests.soak import Bench, Soak
 
 LEAST_BAGS, MOST_GROWN = 100_000, 64 << 20
 
@@ -17,8 +18,23 @@ def soaked(bags, **options):
 
 
 def test_short():
-    soak = soaked(1_500, seed=4)
+    soak = soaked(1_000, seed=4)
     assert not soak.wrong and len(soak.faults) >= 3 and sum(soak.ends.values()) == sum(soak.faults.values())
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["here", "process"])
+def test_a_silent_memory_ends_by_the_clock(process):
+    """Where the limit of cycles is far away."""
+    bench = Bench(process, 1)
+    try:
+        bench.bags._runs.limit_cycles, bench.bags._runs.limit_s = 10**15, 0.3
+        requests = bench.requests(40)
+        for port, way in (("m01_axi", "read"), ("m00_axi", "write")):
+            with pytest.raises(CardHang, match="^the core was not done after .* cycles, its status register is 0x1"):
+                bench.attempt(requests, "silence", Faults(silences=(Silence(port, way),)))
+            assert not bench.judge(requests, bench.bags.batch(requests))
+    finally:
+        bench.close()
 
 
 @pytest.mark.regress

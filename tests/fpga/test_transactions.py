@@ -4,7 +4,7 @@ bit for bit that of objects that nothing has happened to. On cards whose cores a
 import numpy as np
 import pytest
 
-from fpga.card import CardError, CardHang
+from fpga.card import CardError, CardHang, CardViolation
 from fpga.embedding import EmbeddingBags, RunError
 from fpga.hotline import Hotline, Table
 from fpga.network import MlpNetwork, Runner
@@ -144,6 +144,23 @@ def test_a_run_that_hangs_is_ended():
             bags.batch(batches()[0])
         assert ended and not bags.last, "the block of the run before is not this one's"
         del card.wait
+        with bags_on() as fresh:
+            same(bags.batch(batches()[1]), fresh.batch(batches()[1]))
+
+
+def test_a_broken_rule_ends_one_run_and_not_all_that_follow():
+    """A card reports violations until it is cleared."""
+    with bags_on() as bags:
+        card, seen = bags.card, ["never_written"]
+
+        def wait(timeout_cycles, timeout_s=None):
+            if seen:
+                raise CardViolation(seen[0])
+            return 0
+
+        card.wait, card.clear = wait, seen.clear
+        with pytest.raises(CardViolation, match="never_written"):
+            bags.batch(batches()[0])
         with bags_on() as fresh:
             same(bags.batch(batches()[1]), fresh.batch(batches()[1]))
 
