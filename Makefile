@@ -3,6 +3,8 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 RUN    := $(VENV)/bin/hotrail
 READY  := $(VENV)/.ready
+# What tests, lint and benches need besides: dev tools, some of them under licences that nothing of ours may depend on.
+DEV    := $(VENV)/.ready-dev
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?=
 CORE   ?=
@@ -13,7 +15,7 @@ option = $(if $(strip $2),--$1 $(call quoted,$2))
 KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,$(PLATFORM)) \
 	$(call option,clock,$(CLOCK)) $(call option,instances,$(INSTANCES)) $(FLAGS)
 
-.PHONY: help setup verilog test regress demo bench lint package xo bitstream bitstream-ecp5 clean
+.PHONY: help setup lock verilog test regress demo bench lint package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
@@ -28,30 +30,39 @@ help:
 	@echo "make bitstream  one of them and its .xclbin, with AMD Vitis (the same and TARGET=hw|hw_emu)"
 	@echo "make bitstream-ecp5  a core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"
 	@echo "                (CORE=emb|none|... PRESET=tiny BOARD=ulx3s_85f)"
-	@echo "make setup      only the environment, .venv"
+	@echo "make setup      only the environment, .venv, from requirements.lock; tests, lint and benches add the rest"
+	@echo "make lock       requirements.lock and requirements-dev.lock anew, after a change of pyproject.toml's packages"
+	@echo "                (FLAGS=--upgrade: newer versions of what these packages bring with them)"
 	@echo "make clean      removes build/ and .venv"
 
 setup: $(READY)
-$(READY): pyproject.toml .ci/setup
-	@sh .ci/setup $(VENV)
+$(READY): pyproject.toml requirements.lock .ci/setup
+	@sh .ci/setup $(VENV) requirements.lock
 	@touch $@
+
+$(DEV): $(READY) requirements-dev.lock
+	@sh .ci/setup $(VENV) requirements-dev.lock
+	@touch $@
+
+lock:
+	@sh .ci/lock $(FLAGS)
 
 verilog: $(READY)
 	@$(RUN) verilog $(call quoted,$(PRESET))
 
-test: $(READY)
+test: $(DEV)
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal
 
-regress: $(READY)
+regress: $(DEV)
 	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -n $(JOBS) --dist worksteal $(PART)
 
 demo: $(READY)
 	@$(RUN) demo
 
-bench: $(READY)
+bench: $(DEV)
 	@$(RUN) bench
 
-lint: $(READY)
+lint: $(DEV)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(RUN) lint
