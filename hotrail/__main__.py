@@ -8,7 +8,7 @@ import click
 from gen import config as presets
 from gen.staging import together
 from gen.tools import build_folder
-from hotrail import packaging, planning, serving, sharing
+from hotrail import inventory, packaging, planning, serving, sharing
 from hotrail.boundary import Bounded
 
 
@@ -236,7 +236,8 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
     click.echo("\n".join(flow.lines(layout)))
 
 
-for command in (*packaging.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS):
+for command in (*packaging.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS,
+                *inventory.COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":
