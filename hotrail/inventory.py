@@ -15,6 +15,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from gen.kept import replace
 from gen.sealed import writing
 
 __all__ = ["COMMANDS", "Package", "bom", "installed", "locked"]
@@ -178,11 +179,8 @@ def sbom(file: Path | None) -> None:
         click.echo("\n".join(lines()))
         return
     content = bom()
-    try:
-        with writing(file):
-            file.write_text(json.dumps(content, indent=1) + "\n")
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
+    with writing(file):
+        replace(file, (json.dumps(content, indent=1) + "\n").encode())
     click.echo(f"{file}: {len(content['components'])} packages")
 
 
