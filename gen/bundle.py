@@ -16,6 +16,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from gen import config
 from gen.compress.post_hoc import decompose
 from gen.device import Device
 from gen.members import MANIFEST, Folder, Writer
-from gen.network import Layer, Network
+from gen.network import Layer, Model, Network
 from gen.plan import FILE, PROFILE, Plan, PlanTable
 from gen.profile import Profile
 from gen.recommender import TableSpec
@@ -40,6 +41,7 @@ __all__ = ["VERSION", "Bundle", "ground", "train_rows", "write"]
 
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
+FORMS = ("no", "trained", "decomposed")
 BLOCK = 1 << 14     # rows that are compared at once
 
 
@@ -55,10 +57,35 @@ class Bundle(Folder):
         super().__init__(folder, KIND, VERSION)
         self.plan = Plan.load(self.path(FILE))
         self.device = str(self.path(DEVICE)) if DEVICE in self else self.plan.device
-        with understood(KIND, self.folder / MANIFEST):
+        with self._fits():
             self.preset = self.path(self.content["preset"])
             self.weights: dict[str, Any] = self.content["weights"]
             self.tables: dict[str, dict[str, Any]] = self.content["tables"]
+            config.load(self.preset), Device.load(self.device)
+            self._check_tables()
+
+    def _fits(self) -> AbstractContextManager[None]:
+        return understood(KIND, self.folder / MANIFEST)
+
+    def _check_tables(self) -> None:
+        """Raises an error that `_fits` turns into a sentence: members that are not what the plan asks for."""
+        if list(self.tables) != list(self.plan.tables):
+            raise ValueError(f"it has the tables {', '.join(self.tables)}, its plan {', '.join(self.plan.tables)}")
+        for name, told in self.tables.items():
+            rows = self.plan.model.tables[name].rows
+            if self.words(name).dtype != np.uint32 or self.words(name).shape != (rows,):
+                raise ValueError(f"table {name!r} has {rows} rows and {self.words(name).shape} words")
+            ids = self.vocabulary(name)
+            if ids is not None and (ids.dtype != np.uint64 or ids.ndim != 1):
+                raise ValueError(f"the ids of table {name!r} are {ids.dtype} of shape {ids.shape}")
+            if type(told["cores"]) is not int or not 0 <= told["cores"] <= 8 or told["form"] not in FORMS:
+                raise ValueError(f"table {name!r} has {told['cores']!r} cores of a {told['form']!r} tensor train")
+            for core in self.cores(name):
+                if core.dtype != np.float32:
+                    raise ValueError(f"a core of table {name!r} is {core.dtype}")
+            for key in ("error", "weighted_error"):
+                if type(told[key]) not in (int, float):
+                    raise ValueError(f"{key} of table {name!r} is {told[key]!r}")
 
     @property
     def emb_cards(self) -> tuple[int, ...]:
@@ -75,7 +102,8 @@ class Bundle(Folder):
 
     def remap(self, table: str) -> Remap:
         """From the log's ids to words."""
-        return Remap(self.plan.model.tables[table], self.words(table), self.vocabulary(table))
+        with self._fits():
+            return Remap(self.plan.model.tables[table], self.words(table), self.vocabulary(table))
 
     def cores(self, table: str) -> tuple[NDArray[np.float32], ...]:
         """Of the table's tensor train, () without one."""
@@ -88,7 +116,8 @@ class Bundle(Folder):
         found = []
         for name, plan in self.plan.tables.items():
             if self.tables[name]["form"] == "trained":
-                modes, columns, ranks = shape_of(self.cores(name))
+                with self._fits():
+                    modes, columns, ranks = shape_of(self.cores(name))
                 if (modes, columns, ranks[1:-1]) != (plan.row_modes, plan.column_modes, plan.ranks):
                     found.append(f"table {name}: its trained tensor train has row modes {modes}, column modes "
                                  f"{columns} and ranks {ranks[1:-1]}; the plan's seconds and bytes are those of "
@@ -98,14 +127,15 @@ class Bundle(Folder):
     def images(self, card: int) -> CardImages:
         """Of an EMB card, those of memory and SSD mapped from the folder."""
         tables = []
-        for name in self.tables:
-            of_plan = self.plan.tables[name]
-            if of_plan.card == card:
-                dim = self.plan.model.tables[name].dim
-                tables.append(Table(name, dim, self.words(name), Rows(of_plan.dram_rows, dim),
-                                    Rows(of_plan.ssd_rows, dim), self.cores(name)))
-        return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
-                          stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
+        with self._fits():
+            for name in self.tables:
+                of_plan = self.plan.tables[name]
+                if of_plan.card == card:
+                    dim = self.plan.model.tables[name].dim
+                    tables.append(Table(name, dim, self.words(name), Rows(of_plan.dram_rows, dim),
+                                        Rows(of_plan.ssd_rows, dim), self.cores(name)))
+            return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
+                              stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
 
     def parameters(self, given: str | Path | None = None) -> tuple[Weights | None, str]:
         """What the bundle was made of: random parameters by their seed, a file's where it is given; or None and why.
@@ -127,6 +157,10 @@ class Bundle(Folder):
         model = self.plan.model.network
         if model is None:
             return None
+        with self._fits():
+            return self._layers(model)
+
+    def _layers(self, model: Model) -> Network:
         parts: dict[str, list[Layer]] = {"bottom": [], "top": []}
         for part, count in (("bottom", len(model.bottom) - 1), ("top", len(model.top))):
             for k in range(1, count + 1):

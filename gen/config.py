@@ -15,6 +15,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 __all__ = ["ConfigError", "Preset", "build", "described", "load", "names", "read", "stems"]
 
 FOLDER = Path(__file__).parent / "presets"
+MOST_BYTES = 1 << 24
+WORD = 1 << 64      # no number is this large
 
 
 class ConfigError(ValueError):
@@ -53,8 +55,16 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
         raise ConfigError(f"there is no {kind} {str(name)!r}; there are {', '.join(stems(folder))}, "
                           "or give the path of a .toml file")
     try:
-        return path, tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        if path.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path.name}: has {path.stat().st_size:,} bytes; a {kind} has {MOST_BYTES:,} at most")
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path.name}: cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{path.name}: not valid TOML: nested too deep") from None
+    except ConfigError:
+        raise
+    except ValueError as error:     # tomllib's, UTF-8's, that of a number with thousands of digits
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
 
 
@@ -149,10 +159,16 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return build(hint, value, where)
     if get_origin(hint) is tuple and isinstance(value, list):
         return tuple(_value(get_args(hint)[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if type(value) in (int, float) and not -WORD < value < WORD:        # nor infinite, nor no number
+        raise ConfigError(f"{where} = {value!r}: must be {_kind(hint)} of 64 bits at most")
     if hint is float and type(value) is int:
         return float(value)
     if hint in (int, str, bool, float) and type(value) is not hint:
         raise ConfigError(f"{where} = {value!r}: must be {_kind(hint)}")
+    if get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where} = {value!r}: must be a table")
+        return {key: _value(get_args(hint)[1], each, f"{where}.{key}") for key, each in value.items()}
     if get_origin(hint) is tuple or is_dataclass(hint):
         raise ConfigError(f"{where} = {value!r}: must be {_kind(hint)}")
     return value

@@ -1,6 +1,7 @@
 """Devices: what a card's memory, drive and host are, read from the TOML files in gen/devices."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as _replace
 from math import ceil, floor
 from pathlib import Path
@@ -16,6 +17,7 @@ KINDS = {"row": 0, "bank": 1, "group": 2, "column": 3}
 LINE_BYTES = 64
 # JESD79-4, 13.3: a time that is a hair above whole clocks counts as that many.
 GUARD_CLOCKS = 0.025
+CYCLES_MOST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,16 @@ class Span:
 
     ns: float
     clocks: int
+
+
+def _numbers(table: Any) -> Iterator[tuple[str, float]]:
+    """The numbers of a table by name, those of its spans too."""
+    for item in fields(table):
+        value = getattr(table, item.name)
+        if isinstance(value, Span):
+            yield from ((f"{item.name}.{name}", number) for name, number in _numbers(value))
+        elif type(value) in (int, float):
+            yield item.name, value
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,7 @@ class Ddr4:
 class Controller:
     source: str
     map: str
-    maps: "dict[str, list[str]]"
+    maps: dict[str, tuple[str, ...]]
     read_queue: int
     write_queue: int
     write_high: int
@@ -157,6 +169,10 @@ class Device:
                 if getattr(getattr(self, table), name) <= 0:
                     raise ConfigError(f"{where} [{table}] {name} = {getattr(getattr(self, table), name)}: "
                                       f"must be above 0")
+        for table in (self, *(getattr(self, item.name) for item in fields(self))):
+            for name, value in (_numbers(table) if is_dataclass(table) else ()):
+                if value < 0:
+                    raise ConfigError(f"{where} {name} = {value}: must not be negative")
         if self.kernel_mhz <= 0:
             raise ConfigError(f"{where} kernel_mhz = {self.kernel_mhz}: must be above 0")
         if self.ddr4.groups * self.ddr4.banks > 64:
@@ -167,6 +183,12 @@ class Device:
             raise ConfigError(f"{where} [ssd] flash_page_bytes = {self.ssd.flash_page_bytes}: "
                               f"must be a multiple of 4096")
         self.fields()
+        try:
+            longest, cycles = max(self.options().items(), key=lambda item: item[1])
+        except ArithmeticError:
+            longest, cycles = "a time", CYCLES_MOST
+        if cycles >= CYCLES_MOST:
+            raise ConfigError(f"{where} {longest} is of {CYCLES_MOST} cycles or bytes, or more")
 
     def cycles(self, us: float) -> int:
         """Kernel cycles of so many microseconds, rounded up."""
@@ -183,7 +205,8 @@ class Device:
         fields, low = [], 0
         for item in reversed(control.maps[control.map]):
             kind = item.rstrip("0123456789")
-            width = int(item.removeprefix(kind) or 0)
+            digits = item.removeprefix(kind)
+            width = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 3 else 0
             if kind not in KINDS or not width:
                 raise ConfigError(f"{where} maps.{control.map}: {item!r} is not row, bank, group or column "
                                   f"with a number of bits")

@@ -20,6 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from gen.kept import digest
+from gen.npy import mapped, shape_of
 from gen.sealed import seal, understood, unseal, writing
 from gen.staging import staged
 
@@ -150,7 +151,7 @@ class Folder:
         path = self.path(name)
         if not path.is_file() or _form(path) != {key: self.members[name][key] for key in ("dtype", "shape")}:
             raise ValueError(f"{path} is damaged: it has changed since {self.folder} was opened")
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped(path)
 
     def path(self, name: str) -> Path:
         """Of a member. Raises ValueError: there is none of that name"""
@@ -175,8 +176,5 @@ def _form(path: Path) -> dict[str, Any]:
     """dtype and shape of an array; nothing of other files."""
     if path.suffix != ".npy":
         return {}
-    try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError):
-        raise ValueError(f"{path} is no array") from None
-    return {"dtype": found.dtype.str, "shape": list(found.shape)}
+    dtype, shape = shape_of(path)
+    return {"dtype": dtype.str, "shape": list(shape)}

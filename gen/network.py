@@ -27,6 +27,7 @@ ACTIVATIONS = ("none", "relu", "sigmoid")
 INTERACTIONS = ("none", "concat", "dot")
 KEYS = ("about", "bottom", "interaction", "features", "dim", "top", "hidden", "last")
 FEATURES_MAX = 255
+WIDEST, LAYERS_MOST = 1 << 16, 64       # of a model's file: a layer of 16 GB at the most
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,11 +230,16 @@ class Model:
         for key, widths in (("bottom", bottom), ("top", top)):
             if not isinstance(widths, list) or not all(type(width) is int and width >= 1 for width in widths):
                 raise ValueError(f"{path.name}: {key} = {widths!r}: must be a list of widths")
+            if max(widths, default=0) > WIDEST or len(widths) > LAYERS_MOST:
+                raise ValueError(f"{path.name}: {key} = {str(widths)[:80]}: at most {LAYERS_MOST} widths of at most "
+                                 f"{WIDEST}")
         if len(bottom) < 2:
             raise ValueError(f"{path.name}: bottom = {bottom!r}: must have the dense inputs and a layer's outputs")
         for key in ("features", "dim"):
-            if type(content.get(key, 0)) is not int:
-                raise ValueError(f"{path.name}: {key} = {content[key]!r}: must be a whole number")
+            if type(content.get(key, 0)) is not int or content.get(key, 0) > WIDEST:
+                raise ValueError(f"{path.name}: {key} = {content[key]!r}: must be a whole number of at most {WIDEST}")
+        if type(content["about"]) is not str:
+            raise ValueError(f"{path.name}: about = {content['about']!r}: must be a sentence")
         for key in ("hidden", "last"):
             if content[key] not in ACTIVATIONS:
                 raise ValueError(f"{path.name}: {key} = {content[key]!r}: must be one of {', '.join(ACTIVATIONS)}")

@@ -11,6 +11,10 @@ from gen.network import Layer, Network
 __all__ = ["read_onnx"]
 
 
+# Fewest and most inputs of each operator.
+OPERATORS = {"Gemm": (2, 3), "MatMul": (2, 2), "Add": (2, 2), "Relu": (1, 1), "Sigmoid": (1, 1), "Concat": (1, 256)}
+
+
 @dataclass(frozen=True, eq=False)
 class _Chain:
     """Layers that begin at a graph's input (`source`, its name) or at its one Concat (`source` None)."""
@@ -35,9 +39,9 @@ def read_onnx(path: str | Path) -> Network:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        graph = onnx.load(str(path)).graph
+        graph = onnx.load(str(path), load_external_data=False).graph
     except Exception as error:      # protobuf's own, of no common class
-        raise ValueError(f"{path.name}: not an ONNX file: {error}") from None
+        raise ValueError(f"{path.name}: not an ONNX file: {str(error).partition(chr(10))[0]}") from None
     try:
         return _Graph(graph, numpy_helper.to_array).network()
     except ValueError as error:
@@ -48,15 +52,19 @@ class _Graph:
     """A graph that is followed from its output to its inputs."""
 
     def __init__(self, graph: Any, to_array: Any):
-        self.constants = {item.name: to_array(item) for item in graph.initializer}
+        self.constants = {item.name: _constant(item, to_array) for item in graph.initializer}
         self.made = {name: node for node in graph.node for name in node.output}
         self.inputs = {item.name: [dim.dim_value for dim in item.type.tensor_type.shape.dim] for item in graph.input
                        if item.name not in self.constants}
         self.users: dict[str, int] = {}
         for node in graph.node:
-            if node.op_type not in ("Gemm", "MatMul", "Add", "Relu", "Sigmoid", "Concat"):
+            if node.op_type not in OPERATORS:
                 raise ValueError(f"node {_name(node)} is a {node.op_type}; supported are Gemm, MatMul with Add, Relu, "
                                  "Sigmoid and Concat")
+            least, most = OPERATORS[node.op_type]
+            if not least <= len(node.input) <= most or not node.output:
+                raise ValueError(f"node {_name(node)}: {node.op_type} has {len(node.input)} inputs and "
+                                 f"{len(node.output)} outputs; it takes {least} to {most} and gives 1")
             for name in node.input:
                 self.users[name] = self.users.get(name, 0) + 1
         if len(graph.output) != 1:
@@ -68,7 +76,10 @@ class _Graph:
         if top.source is not None:
             self._used(1)
             return Network(top.layers)
-        (join,) = [node for node in self.made.values() if node.op_type == "Concat"]
+        joins = {id(node): node for node in self.made.values() if node.op_type == "Concat"}
+        if len(joins) != 1:
+            raise ValueError(f"the graph has {len(joins)} Concat; one is supported")
+        (join,) = joins.values()
         axis = _attributes(join).get("axis", 0)
         if axis not in (1, -1):
             raise ValueError(f"node {_name(join)}: Concat along axis {axis} is not supported, only along axis 1")
@@ -110,6 +121,8 @@ class _Graph:
         """The layers that lead to a value."""
         found: list[Layer] = []
         while name not in self.inputs:
+            if len(found) > len(self.made):
+                raise ValueError(f"the nodes around {name!r} lead back to themselves")
             if name not in self.made:
                 raise ValueError(f"{name!r} is made by no node and is no input of the graph")
             node = self.made[name]
@@ -168,9 +181,27 @@ class _Graph:
 
 
 def _name(node: Any) -> str:
-    return repr(node.name or node.output[0])
+    return repr(node.name or next(iter(node.output), "without a name"))
+
+
+def _constant(item: Any, to_array: Any) -> np.ndarray:
+    """A tensor of the file, of numbers that are all there."""
+    if item.data_location:
+        raise ValueError(f"tensor {item.name!r} lies in another file; save the network with its weights inside")
+    if min(item.dims, default=1) < 0:
+        raise ValueError(f"tensor {item.name!r} has the shape {tuple(item.dims)}")
+    try:
+        found = np.asarray(to_array(item))
+    except Exception as error:      # onnx's own, of no common class
+        raise ValueError(f"tensor {item.name!r} cannot be read: {error or type(error).__name__}") from None
+    if found.shape != tuple(item.dims) or found.dtype.kind not in "biuf":
+        raise ValueError(f"tensor {item.name!r} is {found.dtype} of shape {found.shape}, not numbers of shape "
+                         f"{tuple(item.dims)}")
+    return found
 
 
 def _attributes(node: Any) -> dict[str, Any]:
-    from onnx import helper
-    return {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    """Attributes that are numbers, by name."""
+    from onnx import AttributeProto
+    kinds = {AttributeProto.INT: "i", AttributeProto.FLOAT: "f"}
+    return {item.name: getattr(item, kinds[item.type]) for item in node.attribute if item.type in kinds}

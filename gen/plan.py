@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gen.network import Model
-from gen.recommender import Recommender, TableSpec
-from gen.sealed import seal, understood, unseal, writing
+from gen.recommender import Recommender
+from gen.sealed import made, seal, understood, unseal, writing
 from gen.staging import staged
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "PROFILE", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
@@ -162,32 +161,21 @@ class Plan:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
         content = unseal(KIND, VERSION, data, str(path))
         with understood(KIND, path):
-            return cls._of(content)
+            found: Plan = made(cls, content)
+            found._check()
+            return found
 
-    @classmethod
-    def _of(cls, content: Mapping[str, Any]) -> "Plan":
-        model = content["model"]
-        network = model["network"]
-        if network is not None:
-            network = Model(**{**network, "bottom": tuple(network["bottom"]), "top": tuple(network["top"])})
-        recommender = Recommender(**{**model, "network": network, "tables": {
-            name: TableSpec(**each) for name, each in model["tables"].items()}})
-        return cls(**{
-            **content, "model": recommender, "assumed": tuple(content["assumed"]),
-            "tables": {name: _table(each) for name, each in content["tables"].items()},
-            "cards": tuple(PlanCard(**{**each, **_tiers(each), "full": tuple(each["full"])})
-                           for each in content["cards"]),
-            "ablation": {int(key): tuple(each) for key, each in content["ablation"].items()},
-            "what_if": {key: tuple(each) for key, each in content["what_if"].items()}})
-
-
-def _tiers(content: Mapping[str, Any]) -> dict[str, Tier]:
-    return {name: Tier(**content[name]) for name in MEMORIES}
-
-
-def _table(content: Mapping[str, Any]) -> PlanTable:
-    shapes = {name: tuple(content[name]) for name in ("row_modes", "column_modes", "ranks")}
-    return PlanTable(**{**content, **_tiers(content), **shapes})
+    def _check(self) -> None:
+        """Raises ValueError: parts that do not belong together."""
+        for name, table in self.tables.items():
+            if name not in self.model.tables or table.name != name or self.model.tables[name].name != name:
+                raise ValueError(f"its model has no table {name!r}")
+            if min(table.dram.rows, table.tt.rows, table.ssd.rows) < 0:
+                raise ValueError(f"table {name!r} has less than no rows in a memory")
+        for spec in self.model.tables.values():
+            spec.check()
+        if self.model.batch < 1:
+            raise ValueError(f"the batch is of {self.model.batch} samples")
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gen.npy import member
 from gen.sealed import seal, understood, unseal, writing
 from gen.staging import staged
 
@@ -160,12 +162,14 @@ class Profile:
             with zipfile.ZipFile(path) as archive:
                 header = unseal(KIND, VERSION, archive.read(HEADER), str(path))
                 arrays = {}
-                for member in archive.namelist():
-                    if member != HEADER:
-                        with archive.open(member) as file:
-                            arrays[member.removesuffix(".npy")] = np.lib.format.read_array(file, allow_pickle=False)
+                for name in archive.namelist():
+                    if name != HEADER:
+                        # Nothing is packed: no array is larger than the file.
+                        arrays[name.removesuffix(".npy")] = member(archive, name, path.stat().st_size)
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (LookupError, RuntimeError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise ValueError(f"{path} is no {KIND} of hotrail: {error}") from None
         with understood(KIND, path):
             return cls._of_arrays(header, arrays)
 
@@ -189,17 +193,34 @@ class Profile:
 
     @classmethod
     def _of_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> "Profile":
-        def each(name: str, kind: type) -> list[NDArray]:
-            return [part.astype(kind) for part in np.split(arrays[name], arrays[f"{name}_ends"][:-1])]
+        def numbers(name: str) -> NDArray:
+            if arrays[name].ndim != 1 or arrays[name].dtype.kind not in "iu":
+                raise TypeError(f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}")
+            return arrays[name]
 
-        columns = zip(header["tables"], arrays["table_rows"].tolist(), arrays["table_samples"].tolist(),
+        def each(name: str, kind: type) -> list[NDArray]:
+            ends = numbers(f"{name}_ends")
+            if ends.size and (ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != arrays[name].size):
+                raise ValueError(f"{name}_ends do not rise to the {arrays[name].size} entries of {name}")
+            return [part.astype(kind) for part in np.split(numbers(name), ends[:-1])]
+
+        if not isinstance(header["tables"], list) or not all(type(name) is str for name in header["tables"]):
+            raise TypeError("tables are no list of names")
+        if type(header["source"]) is not str or type(header["sampled"]) not in (int, float):
+            raise TypeError("source or sampled is none")
+        columns = zip(header["tables"], numbers("table_rows").tolist(), numbers("table_samples").tolist(),
                       each("heat_accesses", np.int64), each("heat_rows", np.int64), each("bag_lengths", np.int64),
-                      each("bag_samples", np.int64), each("ids", np.uint64), each("counts", np.int64))
+                      each("bag_samples", np.int64), each("ids", np.uint64), each("counts", np.int64), strict=True)
         without, tables = set(header["without_ids"]), {}
         for name, rows, samples, accesses, levels, lengths, bags, ids, counts in columns:
+            for one, other in ((accesses, levels), (lengths, bags), (ids, counts)):
+                if len(one) != len(other):
+                    raise ValueError(f"table {name!r} has {len(one)} numbers and {len(other)} beside them")
+            if rows < 0 or samples < 0 or min(accesses.min(initial=0), levels.min(initial=0)) < 0:
+                raise ValueError(f"table {name!r} counts less than nothing")
             known = {} if name in without else {"ids": ids, "counts": counts}
             tables[name] = TableProfile(name, rows, samples, Heat(accesses, levels), lengths, bags, **known)
-        return cls(header["source"], int(arrays["samples"][0]), tables, header["sampled"],
+        return cls(header["source"], int(numbers("samples")[0]), tables, header["sampled"],
                    {name.removeprefix("extra_"): array for name, array in arrays.items() if name.startswith("extra_")})
 
 

@@ -33,6 +33,7 @@ IDS = ("index", "modulo", "vocabulary")
 FOLDER = Path(__file__).parent / "recommenders"
 MODES = ("sum", "mean", "max")
 SHARES = ("hot_share", "train_share")
+ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,18 @@ class TableSpec:
     @property
     def bytes(self) -> int:
         return 4 * self.rows * self.dim
+
+    def check(self) -> None:
+        """Raises ValueError: one sentence with the key, its value and what is allowed."""
+        for key, most in (("rows", ROWS_MOST), ("dim", DIM_MOST)):
+            if not 1 <= getattr(self, key) <= most:
+                raise ValueError(f"{key} = {getattr(self, key)}: must be a whole number of 1 to {most}")
+        for key, words in (("ids", IDS), ("mode", MODES)):
+            if getattr(self, key) not in words:
+                raise ValueError(f"{key} = {getattr(self, key)!r}: must be one of {', '.join(words)}")
+        for key in SHARES:
+            if getattr(self, key) is not None and not 0 <= getattr(self, key) <= 1:
+                raise ValueError(f"{key} = {getattr(self, key)!r}: must be a number from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,8 @@ class Recommender:
 
 def _network(name: Any, folder: Path, dim: int) -> Model:
     """By its name in gen/models; a path counts from the file that names it."""
+    if type(name) is not str:
+        raise ValueError(f"{name!r} is no name of a model")
     where = folder / name if str(name).endswith(".toml") else name
     try:
         return Model.load(where)
@@ -135,7 +150,12 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     for key in SHARES:
         if key in spec:
             share = spec[key]
-            if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 1:
+            if type(share) not in (int, float) or not 0 <= share <= 1:
                 raise ConfigError(f"{where} {key} = {share!r}: must be a number from 0 to 1")
             spec[key] = float(share)
-    return TableSpec(name, **spec)
+    found = TableSpec(name, **spec)
+    try:
+        found.check()
+    except ValueError as error:
+        raise ConfigError(f"{where} {error}") from None
+    return found

@@ -10,6 +10,7 @@ An npz file has, for a table items and a network:
 """
 
 import hashlib
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -20,9 +21,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gen.network import Layer, Model, Network
+from gen.npy import member
 from gen.recommender import TableSpec
 
 __all__ = ["FileWeights", "SeededWeights", "Weights"]
+
+
+ALWAYS_BYTES = 1 << 28      # of an array that are read, whatever the model has; more only as the model asks for it
 
 
 class Weights(Protocol):
@@ -103,11 +108,11 @@ class FileWeights:
             with self.path.open("rb") as file:
                 while part := file.read(1 << 20):
                     digest.update(part)
-            self._file = np.load(self.path, allow_pickle=False)
-            self.names = set(self._file.files)
+            self._file = zipfile.ZipFile(self.path)
+            self.names = {name.removesuffix(".npy") for name in self._file.namelist() if name.endswith(".npy")}
         except OSError as error:
             raise ValueError(f"{self.path} cannot be read: {error.strerror or 'it is no npz file'}") from None
-        except (ValueError, AttributeError, EOFError, zipfile.BadZipFile):
+        except Exception:       # zipfile's, of no common class
             raise ValueError(f"{self.path} is no npz file") from None
         self.about = {"file": self.path.name, "sha256": digest.hexdigest()}
         self._held: tuple[str, NDArray[np.float32]] = "", np.zeros((0, 0), np.float32)
@@ -121,14 +126,14 @@ class FileWeights:
     def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
         found: list[NDArray[np.float32]] = []
         while (name := f"core{len(found) + 1}_{spec.name}") in self.names:
-            found.append(self._floats(name))
+            found.append(self._floats(name, numbers=spec.rows * spec.dim))
         return tuple(found)
 
     def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
         name = f"tt_row_{spec.name}"
         if name not in self.names:
             return None
-        found = self._array(name)
+        found = self._array(name, spec.rows)
         if found.dtype.kind not in "iu" or found.shape != (spec.rows,):
             raise ValueError(f"{self.path.name}: {name} must be {spec.rows} whole numbers, not {found.dtype} of shape "
                              f"{found.shape}")
@@ -138,7 +143,7 @@ class FileWeights:
         name = f"ids_{spec.name}"
         if name not in self.names:
             return None
-        found = self._array(name)
+        found = self._array(name, spec.rows)
         if found.dtype.kind not in "iu" or found.ndim != 1 or not 1 <= len(found) <= spec.rows:
             raise ValueError(f"{self.path.name}: {name} must be 1 to {spec.rows} whole numbers, as many as the table's "
                              f"rows at most, not {found.dtype} of shape {found.shape}")
@@ -159,16 +164,14 @@ class FileWeights:
                            for k, layer in enumerate(layers, 1)]
         return Network(parts["bottom"], model.interaction, model.features, model.dim, parts["top"])
 
-    def _array(self, name: str) -> NDArray:
+    def _array(self, name: str, numbers: int) -> NDArray:
+        """An array of about so many numbers."""
         if name not in self.names:
             raise ValueError(f"{self.path.name} has no array {name}; it has {', '.join(sorted(self.names)) or 'none'}")
-        try:
-            return self._file[name]
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(f"{self.path.name}: {name} cannot be read: {error}") from None
+        return member(self._file, f"{name}.npy", max(ALWAYS_BYTES, 16 * numbers))
 
-    def _floats(self, name: str, shape: tuple[int, ...] | None = None) -> NDArray[np.float32]:
-        found = self._array(name)
+    def _floats(self, name: str, shape: tuple[int, ...] | None = None, numbers: int = 0) -> NDArray[np.float32]:
+        found = self._array(name, numbers or math.prod(shape or ()))
         if found.dtype.kind not in "fiu" or shape is not None and found.shape != shape:
             raise ValueError(f"{self.path.name}: {name} must be numbers" + (f" of shape {shape}" if shape else "")
                              + f", not {found.dtype} of shape {found.shape}")

@@ -85,7 +85,8 @@ class Tally:
 
 def formats(names: Iterable[str] = ()) -> list[Format]:
     """Those of the names, or all."""
-    found = {each.name: each for module in MODULES for each in import_module(module).FORMATS}
+    modules = os.environ.get("HOTRAIL_FUZZ", "").split() or MODULES
+    found = {each.name: each for module in modules for each in import_module(module).FORMATS}
     return [found[name] for name in names] if names else list(found.values())
 
 
