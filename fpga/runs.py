@@ -8,7 +8,7 @@ card, a program's own or Ctrl-C, makes it unknown; then it is built anew before 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import numpy as np
@@ -138,13 +138,15 @@ class Runs:
         return max(0.0, self._began + self.limit_s - time.monotonic())
 
     def _end(self) -> None:
-        """Ends the run, with a reset where the core does not obey soon."""
+        """Ends the run, with a reset where the core does not obey soon; where it does not obey that, the next one will
+        say so."""
         try:
             self.card.abort()
             self.card.wait(self.limit_cycles + STOP_CYCLES, STOP_S)
             self.has_ended = True
         except CardError:
-            self.card.reset()
+            with suppress(CardError):
+                self.card.reset()
 
     def read(self, name: str, beats: int) -> NDArray[np.uint32]:
         """The first beats (beats, words) of a buffer."""

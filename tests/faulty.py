@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fpga.card import CardHang, CardViolation, ErrorResponse, Faults
+from fpga.card import CardHang, CardViolation, ErrorResponse, Faults, Silence
 
 FILL = 0xAA             # what lies in the outputs before a run
 UNTOUCHED = FILL * 0x01010101
@@ -192,6 +192,20 @@ class FaultyBench:
             self.card.reset(2)
             self.mend(run)
             self.tried["resets"] += 1
+
+    def silences(self, run, cycles):
+        """A port that answers no more from a beat on: the run ends by the card's limit, in a sentence, and a reset
+        mends it."""
+        beats = self.beats(run)
+        for (port, way), total in beats.items():
+            for beat in np.unique(np.linspace(0, total - 1, count_of(2)).astype(int)):
+                self.card.set_faults(Faults(silences=(Silence(port, way, int(beat)),)))
+                self.start(run)
+                with pytest.raises(CardHang, match="^the core was not done after .*; bursts under way: .*m0"):
+                    self.finish(run, cycles)
+                self.card.reset()
+                self.mend(run)
+                self.tried["silent memories"] += 1
 
     def some_of_each(self, run):
         """A few aborts and error responses, with stalls."""

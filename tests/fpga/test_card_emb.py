@@ -450,3 +450,7 @@ def test_faults_with_the_ddr4_memory(benches):
 def test_a_hang_is_told(bench, standing):
     """The card, not the core: too few cycles are an error of their own."""
     bench.hang(standing[0])
+
+
+def test_a_memory_that_never_answers(bench, standing):
+    bench.silences(standing[0], 30_000)
