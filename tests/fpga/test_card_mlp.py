@@ -364,10 +364,6 @@ def test_faults_with_the_ddr4_memory(benches):
     bench.some_of_each(bench.network(*NETWORKS["dot"]))
 
 
-def test_a_memory_that_never_answers(bench, mixed):
-    bench.silences(mixed, 30_000)
-
-
 def test_a_hang_is_told(bench, mixed):
     """The card, not the core: too few cycles are an error of their own."""
     bench.hang(mixed)
