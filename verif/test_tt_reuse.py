@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from functools import partial
 
 import cocotb
 import pytest
@@ -53,8 +54,10 @@ class Bench:
     async def reset(self, cycles=2):
         """Drops everything, whatever the inputs are."""
         self.dut.rst.value = 1
+        flip, known = partial(self.random.getrandbits, 1), [*self.content.values(), 0]
         for _ in range(cycles):
-            self._drive(None, False, None, None)
+            places = [self.random.randrange(self.entries) if flip() else None for _ in range(2)]
+            self._drive((self.random.choice(known), 1, True) if flip() else None, flip(), *places)
             await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
         self.model = Model(entries=self.entries, lines=self.lines)
@@ -207,7 +210,7 @@ async def reset_midstream(dut):
         bench.stay = lambda: bench.random.choice((1, 5, 80))
         await bench.run(bench.draw(60, keys=bench.random.choice((2, 6, 20)), largest=bench.random.choice((2, None))),
                         cycles=bench.random.randint(2, 70))
-        lost = [key for key in bench.content.values()]
+        lost = list(bench.content.values())
         await bench.reset(1 + number % 2)
         # Old keys first: none may be found; then a product that needs every line.
         await bench.run([(key, 1, True) for key in lost[-3:]] + [(bench.random.getrandbits(4), bench.lines, True)]
@@ -251,3 +254,13 @@ async def corner_values(dut):
 def test_reuse_table(number, shape):
     simulate(ReuseTable(**SHAPES[shape]), "verif.test_tt_reuse", name=f"tt_reuse_{shape}", tests=6, seed=number,
              env={"REUSE": shape})
+
+
+def test_illegal_config_wrong():
+    for changed, sentence in (({"entries": 12}, "entries must be a power of two of at least 4, not 12"),
+                              ({"entries": 2}, "entries must be a power of two of at least 4, not 2"),
+                              ({"lines": 48}, "lines must be a power of two of at least 2, not 48"),
+                              ({"need_bits": 7}, "need_bits must be at most the 6 bits of a line's number, not 7")):
+        with pytest.raises(ValueError) as caught:
+            ReuseTable(**{**SHAPES["tiny"], **changed})
+        assert str(caught.value) == sentence

@@ -23,10 +23,17 @@ class ReuseTable(wiring.Component):
                 bit an entry; crowded: Out, more than half of the lines are to be found, which passes
     Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
+    Raises      ValueError: entries or lines is no power of two, or a product could need more lines than there are
     Golden      golden.tt.reuse.ReuseTable; golden.tt.cycles within the unit          Tests  verif/test_tt_reuse.py
     """
 
     def __init__(self, *, entries: int, lines: int, key_bits: int, need_bits: int, users_log2: int):
+        for name, value, least in (("entries", entries, 4), ("lines", lines, 2)):
+            if value < least or value & (value - 1):
+                raise ValueError(f"{name} must be a power of two of at least {least}, not {value}")
+        if need_bits > (lines - 1).bit_length():
+            raise ValueError(f"need_bits must be at most the {(lines - 1).bit_length()} bits of a line's number, "
+                             f"not {need_bits}")
         self.entries = entries
         self.lines = lines
         self.users_bits = users_log2 + 1
