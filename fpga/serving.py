@@ -9,7 +9,7 @@
 of the dense tables and how long the cards took beside what the plan expected.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -25,7 +25,7 @@ from gen.logs import Chunk, Log
 from gen.oracle import EmbOracle, MlpOracle, first_difference
 from gen.plan import Plan
 from gen.recommender import TableSpec
-from gen.remap import DEVICE_SHIFT, rows_of
+from gen.remap import DEVICE_SHIFT, rows_of, shared, unseen
 from gen.weights import Weights
 
 __all__ = ["Cards", "Done", "Served", "batches", "serve", "summary"]
@@ -140,6 +140,7 @@ class Served:
     each other without a gap, where the first page of one comes during the one before. rows: of each table, looked up
     in card memory, tensor train and SSD. distance: of each table's pooled vectors from those of its dense rows, over
     the size of these (None: the dense rows are not known). different: the first word that is not the oracle's.
+    unseen: of each table whose ids are a vocabulary, lookups of ids that have no row of their own.
     """
 
     samples: int = 0
@@ -151,6 +152,7 @@ class Served:
     rows: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     distance: dict[str, float] | None = None
     different: str = ""
+    unseen: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     clock_mhz: float = 0.0
     predictions: NDArray[np.float32] | None = None
@@ -172,6 +174,7 @@ def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, w
     vocabularies = {name: bundle.vocabulary(name) for name in plan.tables}
     notes: dict[str, None] = dict.fromkeys(bundle.notes)
     predictions = []
+    strange = {name: np.zeros(2, np.int64) for name, known in vocabularies.items() if known is not None}
     with Cards(bundle, **options) as cards:
         oracles = {number: EmbOracle(bags.images, bags.compiler) for number, bags in cards.emb.items()}
         networks = {number: MlpOracle(net.compiler) for number, net in cards.mlp.items()}
@@ -200,6 +203,9 @@ def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, w
                     wanted = [networks[number].run(program, dense[part], features[part])]
                     done.different = done.different or _where(
                         done.samples, number, first_difference([found.predictions[part]], wanted))
+            for name, known in vocabularies.items():
+                if known is not None:
+                    strange[name] += unseen(plan.model.tables[name], known, chunk.ids[name]), len(chunk.ids[name])
             for name, rows in found.rows.items():
                 done.rows[name] = rows + done.rows.get(name, 0)
             if weights is not None:
@@ -219,8 +225,20 @@ def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, w
     if weights is not None:
         done.distance = {name: float(np.sqrt(total[0] / total[1])) if total[1] else 0.0 for name, total in far.items()}
     done.predictions = np.concatenate(predictions) if predictions else None
-    done.notes = tuple(notes)
+    done.unseen = {name: int(count) for name, (count, _) in strange.items()}
+    done.notes = (*notes, *_strange(plan, vocabularies, strange))
     return done
+
+
+def _strange(plan: Plan, vocabularies: Mapping[str, NDArray[np.uint64] | None],
+             strange: Mapping[str, NDArray[np.int64]]) -> Iterator[str]:
+    """What was read for ids that have no row of their own."""
+    for name, (count, among) in strange.items():
+        known = vocabularies[name]
+        if count and known is not None:
+            whose = shared(plan.model.tables[name], known) or "which is kept for such ids"
+            yield (f"table {name}: {count:,} of {among:,} lookups are of ids without a row of their own, as its "
+                   f"vocabulary has them; they read the last row, {whose}")
 
 
 def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from gen.network import Layer, Model, Network
 from gen.plan import FILE, PROFILE, Plan, PlanTable
 from gen.profile import Profile
 from gen.recommender import TableSpec
-from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts
+from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
 from gen.sealed import understood
 from gen.tables import CardImages, Rows, Table
 from gen.weights import FileWeights, SeededWeights, Weights
@@ -214,6 +214,7 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
         tables: dict[str, dict[str, Any]] = {}
         by_card: dict[int, list[Table]] = {}
         counted: list[str] = []     # tables whose vocabulary is the profile's
+        full: list[str] = []        # what there is to say of vocabularies that leave no row for other ids
         for number, (name, of_plan) in enumerate(plan.tables.items()):
             if name not in profile.tables:
                 raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
@@ -226,6 +227,9 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 writer.array(f"tables/{number}.ids.npy", np.asarray(profile.tables[name].ids if own is None else own))
                 if own is None:
                     counted.append(name)
+                if whose := shared(spec, profile.tables[name].ids if own is None else own):
+                    full.append(f"table {name} has {spec.rows:,} rows: an id that is not in its vocabulary reads the "
+                                f"last, {whose}")
             for k, core in enumerate(table.cores, 1):
                 writer.array(f"tables/{number}.core{k}.npy", core)
             tables[name] = {"number": number, "cores": len(table.cores), **told}
@@ -233,7 +237,7 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             if table.cores:
                 say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
                     f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
-        for note in _vocabulary(counted, profile, weights):
+        for note in (*_vocabulary(counted, profile, weights), *full):
             say(f"note: {note}")
         for card, those in sorted(by_card.items()):
             try:

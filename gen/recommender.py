@@ -28,7 +28,7 @@ __all__ = ["IDS", "Recommender", "TableSpec"]
 
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
-#: ascending; others share the last row.
+#: ascending; others share the last row, which is their own where the table has one row more than there are such ids.
 IDS = ("index", "modulo", "vocabulary")
 FOLDER = Path(__file__).parent / "recommenders"
 MODES = ("sum", "mean", "max")

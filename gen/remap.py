@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gen.recommender import TableSpec
 
 __all__ = ["DEVICE_SHIFT", "DRAM", "ROWS_AT_MOST", "SSD", "TT", "Remap", "by_heat", "numbered", "row_counts",
-           "rows_of"]
+           "rows_of", "shared", "unseen"]
 
 DRAM, TT, SSD = range(3)
 DEVICE_SHIFT = 30
@@ -64,6 +64,27 @@ def rows_of(spec: "TableSpec", ids: ArrayLike, vocabulary: ArrayLike | None = No
         return np.full(len(asked), spec.rows - 1)
     at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
     return np.where(known[at] == asked, np.minimum(at, spec.rows - 1), spec.rows - 1).astype(np.int64)
+
+
+def unseen(spec: "TableSpec", vocabulary: ArrayLike, ids: ArrayLike) -> int:
+    """How many of the ids have no row of their own in a table whose ids are a vocabulary (ascending): they read its
+    last row, of which `shared` says whose it is."""
+    known, asked = _ids(vocabulary), _ids(ids)
+    if len(known) > spec.rows:
+        known = known[:spec.rows - 1]
+    if not len(known):
+        return len(asked)
+    return int(np.count_nonzero(known[np.minimum(np.searchsorted(known, asked), len(known) - 1)] != asked))
+
+
+def shared(spec: "TableSpec", vocabulary: ArrayLike) -> str:
+    """Whose the last row is in a table whose ids are a vocabulary; empty where it is kept for ids that are not in it."""
+    known = _ids(vocabulary)
+    if len(known) < spec.rows:
+        return ""
+    if len(known) == spec.rows:
+        return f"that of the id {known[-1]}"
+    return f"that of {len(known) - spec.rows + 1:,} of its {len(known):,} ids, from {known[spec.rows - 1]} on"
 
 
 def row_counts(spec: "TableSpec", profile: "TableProfile", vocabulary: ArrayLike | None = None) -> NDArray[np.int64]:

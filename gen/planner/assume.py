@@ -11,18 +11,16 @@ SPARSE = 4      # ids up to so many times those accessed are rows themselves
 def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple[str, ...]]:
     """A model of the profile's tables without a network, and sentences that say what was assumed.
 
-    Ids of a profile that has looked at a part of the samples are a vocabulary with a row for all that it has not seen.
+    Ids that are no rows, or that are not all known as a part of the samples was looked at, are a vocabulary: a row for
+    each, and one more for all that are met later and were not counted.
     """
     tables, known = {}, []
     for name, table in profile.tables.items():
         rows, ids = max(table.rows, 1), "index"
         if table.ids is not None and len(table.ids):
             last = int(table.ids[-1]) + 1
-            if profile.sampled < 1:
+            if profile.sampled < 1 or last > SPARSE * len(table.ids) + 1024:
                 rows, ids = len(table.ids) + 1, "vocabulary"
-                known.append(name)
-            elif last > SPARSE * len(table.ids) + 1024:
-                rows, ids = len(table.ids), "vocabulary"
                 known.append(name)
             else:
                 rows = max(rows, last)
@@ -32,6 +30,6 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
     if profile.sampled < 1:
         notes.append(f"rows are those of {profile.sampled:.3g} of the samples; a model says how many there really are")
     if known:
-        notes.append(f"ids are numbered as they ascend, others share the last row, in {', '.join(known[:8])}"
+        notes.append(f"ids are numbered as they ascend, others share one row behind them, in {', '.join(known[:8])}"
                      + (f" and {len(known) - 8} more" if len(known) > 8 else ""))
     return Recommender("log", profile.source, tables, None, batch), tuple(notes)

@@ -72,6 +72,7 @@ def test_a_log_is_served(made, log, oracles):
     said = []
     done = serve(made, log, 100, batch=32, weights=SeededWeights(3), say=said.append)
     assert (done.samples, done.batches, done.vectors, done.different) == (100, 4, 300, "")
+    assert done.unseen == {"user/id": 0} and not done.notes
     assert said[-1] == "100 of 100 samples" and done.predictions.shape == (100, 1)
     (chunk,) = batches(log, 100, 100)
     for name in make.SPLIT:
@@ -87,6 +88,18 @@ def test_a_log_is_served(made, log, oracles):
     np.testing.assert_allclose([done.expected[k] for k in range(4)], steady + [4 * 1e-4 * 300e6, 0, 0, 0])
     assert summary(done) == (f"300 pooled vectors and 100 predictions (mean {done.predictions.mean():.4f}): every bit "
                              "equal to the oracle's")
+
+
+def test_ids_that_nobody_has_counted_are_counted_and_said(made, oracles):
+    (chunk,) = batches(make.log(), 40, 40)
+    ids = {name: each.copy() for name, each in chunk.ids.items()}
+    ids["user/id"][:5] = [1, 2, 3, 4, 5]
+    strange = of_arrays(ids, chunk.offsets, chunk.values)
+    done = serve(made, strange, 40)
+    known = len(made.vocabulary("user/id"))
+    assert done.unseen == {"user/id": 5} and known < 300 and done.different == ""
+    assert done.notes == ("table user/id: 5 of 40 lookups are of ids without a row of their own, as its vocabulary has "
+                          "them; they read the last row, which is kept for such ids",)
 
 
 @pytest.mark.parametrize("card", range(4))

@@ -371,5 +371,5 @@ def test_an_assumed_model(known):
     model, notes = model_of(known, 32, 77)
     assert (model.batch, {spec.dim for spec in model.tables.values()}) == (77, {32})
     assert model.tables["one"].ids == "index" and model.tables["one"].rows == int(known.tables["one"].ids[-1]) + 1
-    assert model.tables["far"].ids == "vocabulary" and model.tables["far"].rows == len(known.tables["far"].ids)
+    assert model.tables["far"].ids == "vocabulary" and model.tables["far"].rows == len(known.tables["far"].ids) + 1
     assert notes[0].startswith("no model was given: 3 tables") and notes[1].endswith("in far")
