@@ -78,7 +78,7 @@ def unseen(spec: "TableSpec", vocabulary: ArrayLike, ids: ArrayLike) -> int:
 
 
 def shared(spec: "TableSpec", vocabulary: ArrayLike) -> str:
-    """Whose the last row is in a table whose ids are a vocabulary; empty where it is kept for ids that are not in it."""
+    """Whose the last row is where ids are a vocabulary; empty where it is kept for ids that are not in it."""
     known = _ids(vocabulary)
     if len(known) < spec.rows:
         return ""

@@ -147,12 +147,13 @@ class FileWeights:
         if found.dtype.kind not in "iu" or found.ndim != 1 or not 1 <= len(found) <= spec.rows:
             raise ValueError(f"{self.path.name}: {name} must be 1 to {spec.rows} whole numbers, as many as the table's "
                              f"rows at most, not {found.dtype} of shape {found.shape}")
-        wrong = np.append(found[0] < 0, found[1:] <= found[:-1])
+        found = found.astype(np.uint64)
+        wrong = np.append(False, found[1:] <= found[:-1])
         if wrong.any():
             at = int(np.argmax(wrong))
-            raise ValueError(f"{self.path.name}: {name} must be ascending numbers of 0 and more, each once; at {at} "
-                             f"stands {found[at]}")
-        return found.astype(np.uint64)
+            raise ValueError(f"{self.path.name}: {name} must be ascending ids of 64 bits, a negative one as its two's "
+                             f"complement, each once; at {at} stands {found[at]}")
+        return found
 
     def network(self, model: Model) -> Network:
         parts = {}

@@ -131,16 +131,36 @@ def _header(file: IO[bytes], name: str) -> bytes:
     return start + length + file.read(size)
 
 
+class _Arrays(Mapping[str, Member]):
+    """Of an archive, by name; each is looked at when it is asked for."""
+
+    def __init__(self, archive: zipfile.ZipFile):
+        self._archive = archive
+        self._found: dict[str, Member] = {}
+        self._names = {name.removesuffix(".npy"): name for name in archive.namelist()}
+
+    def __getitem__(self, name: str) -> Member:
+        if name not in self._found:
+            self._found[name] = Member(self._archive, self._names[name])
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[dict[str, Member]]:
+def opened(path: Path) -> Iterator[Mapping[str, Member]]:
     """The arrays of an npz file by name, open for as long as the context is.
 
-    Raises      ValueError: no npz file, a member that is no array; a file that turns out damaged
+    Raises      ValueError: no npz file; a member that is no array, when it is asked for; a file that turns out damaged
     """
     with readable(path, "npz"), bounds.archive(path) as file:
         if (double := twice(name.removesuffix(".npy") for name in file.namelist())) is not None:
             raise ValueError(f"it has the array {double!r} twice")
-        yield {member.name: member for member in (Member(file, name) for name in file.namelist())}
+        yield _Arrays(file)
 
 
 @contextmanager
@@ -150,7 +170,8 @@ def members(path: Path) -> Iterator[dict[str, Member]]:
     Raises      ValueError: as `opened`; no table in it, tables that are no whole numbers, offsets that are missing or
                 do not rise from 0 to the indices' end
     """
-    with opened(path) as found:
+    with opened(path) as arrays:
+        found = dict(arrays)
         for name, member in found.items():
             kind, _, table = name.partition("_")
             if kind in ("idx", "ind") and not member.whole_numbers:

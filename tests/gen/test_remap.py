@@ -131,7 +131,8 @@ def test_ids_without_a_row_of_their_own_are_counted():
     known = np.array([3, 7, (1 << 64) - 1], np.uint64)
     asked = np.array([3, 7, 7, (1 << 64) - 1, 4, 1 << 63], np.uint64)
     for rows, count, whose in ((4, 2, ""), (9, 2, ""), (3, 2, f"that of the id {(1 << 64) - 1}"),
-                               (2, 5, "that of 2 of its 3 ids, from 7 on"), (1, 6, "that of 3 of its 3 ids, from 3 on")):
+                               (2, 5, "that of 2 of its 3 ids, from 7 on"),
+                               (1, 6, "that of 3 of its 3 ids, from 3 on")):
         table = spec("vocabulary", rows)
         assert unseen(table, known, asked) == count and shared(table, known) == whose
     assert unseen(spec("vocabulary", 3), [], asked) == 6 and shared(spec("vocabulary", 3), []) == ""
