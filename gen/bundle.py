@@ -224,10 +224,11 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             table, told = _table(spec, of_plan, counts, weights)
             writer.array(f"tables/{number}.words.npy", table.placement)
             if spec.ids == "vocabulary":
-                writer.array(f"tables/{number}.ids.npy", np.asarray(profile.tables[name].ids if own is None else own))
+                known = np.asarray(profile.tables[name].ids if own is None else own)
+                writer.array(f"tables/{number}.ids.npy", known)
                 if own is None:
                     counted.append(name)
-                if whose := shared(spec, profile.tables[name].ids if own is None else own):
+                if whose := shared(spec, known):
                     full.append(f"table {name} has {spec.rows:,} rows: an id that is not in its vocabulary reads the "
                                 f"last, {whose}")
             for k, core in enumerate(table.cores, 1):

@@ -132,11 +132,11 @@ def archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 def fill(file: Any, room: NDArray[np.uint8], block: int = 1 << 20) -> int:
     """Reads a stream into an array of bytes, block by block; returns how many there were."""
-    view, at = memoryview(room), 0
-    while at < len(view):
-        data = file.read(min(block, len(view) - at))
+    at = 0
+    while at < len(room):
+        data = file.read(min(block, len(room) - at))
         if not data:
             break
-        view[at:at + len(data)] = data
+        room[at:at + len(data)] = np.frombuffer(data, np.uint8)
         at += len(data)
     return at

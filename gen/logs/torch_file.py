@@ -10,6 +10,7 @@ import math
 import pickletools
 import struct
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -84,6 +85,7 @@ class _Made:
 
     def follow(self, data: bytes) -> Any:
         """Its last value."""
+        given: Any
         for operation, given, _ in pickletools.genops(data):
             name = operation.name
             if name == "STOP":
@@ -244,6 +246,7 @@ class _Made:
 
 _VALUES = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "INT", "UNICODE",
            "FLOAT")
-_CONSTANTS = {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False, "EMPTY_TUPLE": tuple,
-              "EMPTY_LIST": list, "EMPTY_DICT": dict, "MARK": lambda: _MARK}
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False, "EMPTY_TUPLE": tuple,
+    "EMPTY_LIST": list, "EMPTY_DICT": dict, "MARK": lambda: _MARK}
 _STORES, _LOADS = ("BINPUT", "LONG_BINPUT", "MEMOIZE", "PUT"), ("BINGET", "LONG_BINGET", "GET")
