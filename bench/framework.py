@@ -81,12 +81,19 @@ def at_most(id: str, what: str, value: float, unit: str, target: float) -> Row:
 
 
 def registered() -> list[Bench]:
-    """All benches, in the order of their modules' names."""
+    """All benches, in the order of their modules' names.
+
+    Raises      RuntimeError: a package is missing that only developers install
+    """
     import bench as package
 
     for item in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
         if item not in ("framework", "__main__"):
-            importlib.import_module(f"bench.{item}")
+            try:
+                importlib.import_module(f"bench.{item}")
+            except ModuleNotFoundError as error:
+                raise RuntimeError(f"bench.{item} needs the package {error.name}, which `make bench` installs with "
+                                   "others that benches compare with") from None
     return list(_BENCHES.values())
 
 

@@ -1,6 +1,7 @@
 """The bench framework: ids are unique, what was measured stays, a miss is a miss."""
 
 import json
+import sys
 
 import pytest
 
@@ -121,3 +122,11 @@ def test_every_bench_says_what_it_measures():
     names = [item.name for item in framework.registered()]
     assert len(set(names)) == len(names)
     assert all(item.about for item in framework.registered())
+
+
+def test_a_package_that_only_developers_have_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bench.profile", None)
+    monkeypatch.delitem(sys.modules, "bench.profile")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(RuntimeError, match=r"bench.profile needs the package polars, which `make bench` installs"):
+        framework.registered()
