@@ -60,8 +60,11 @@ def _run(command: list[str], log: Path, cwd: Path) -> None:
         out.flush()
         code = call(command, cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT).returncode
     if code:
-        end = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
-        raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...):\n{end}")
+        lines = log.read_text(errors="replace").splitlines()
+        errors = [line for line in lines if "error" in line.lower() and not line.startswith("$ ")]
+        reason = next((line for line in lines if "No space left" in line), errors[0] if errors else f"code {code}")
+        end = "\n".join(lines[-40:])
+        raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...): {reason}\n{end}")
 
 
 def _jobs() -> int:

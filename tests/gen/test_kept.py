@@ -83,6 +83,18 @@ def test_what_ends_a_build_leaves_no_model(cache, monkeypatch, error):
     assert not build().cached and build().cached
 
 
+@pytest.mark.parametrize("says, reason", [
+    ("a\nx.cpp:3: error: 'q' is not declared\nmake: *** [x.o] Error 1", "x.cpp:3: error: 'q' is not declared"),
+    ("x.s: Error: y\nld: no link: No space left on device\nmore", "ld: no link: No space left on device"),
+    ("nothing", "code 3")])
+def test_the_first_line_says_why_a_build_failed(tmp_path, says, reason):
+    (tmp_path / "error.txt").write_text(f"{says}\n")
+    with pytest.raises(RuntimeError) as caught:
+        verilator._run(["sh", "-c", "cat error.txt; exit 3"], tmp_path / "log", tmp_path)
+    first, *rest = str(caught.value).splitlines()
+    assert first == f"building the simulation model failed (sh -c ...): {reason}" and rest[-1] == says.splitlines()[-1]
+
+
 def test_only_what_is_used_of_a_model_is_kept(cache):
     (runs := build().folder / "runs" / "of somebody").mkdir(parents=True)
     assert not build(fresh=True).cached and runs.exists()
