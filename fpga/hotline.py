@@ -179,7 +179,7 @@ class Hotline(OnCard):
         return values
 
     def _run(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], arguments: dict[str, int],
-             beside: Callable[[], None] | None = None) -> None:
+             beside: Callable[[], object] | None = None) -> None:
         runs = self._runs
         runs.clear_result()
         runs.write("inputs", inputs)

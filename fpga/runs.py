@@ -104,7 +104,7 @@ class Runs:
         return self.write("result", empty)
 
     def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int],
-            beside: Callable[[], None] | None = None) -> int:
+            beside: Callable[[], object] | None = None) -> int:
         """Carries a program (instructions, words) out, with `arguments` that are no buffers, and returns its code; the
         result block must have been cleared. beside: what the host does while the core works; it returns when it has
         nothing left to do. Whatever is raised meanwhile ends the run too.

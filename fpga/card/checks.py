@@ -118,9 +118,9 @@ def faults(wanted: Faults, ports: Collection[str]) -> None:
             raise CardError(f"stalls of {channel} must be 0 to 0.95 of the cycles, not {share}")
         if wanted.stall_cycles < 1:
             raise CardError(f"stall_cycles must be at least 1, not {wanted.stall_cycles}")
-    for each in (*wanted.errors, *wanted.silences):
-        if each.port not in ports:
-            raise CardError(f"there is no port {each.port!r}; there are {', '.join(ports)}")
+    for port in [error.port for error in wanted.errors] + [silence.port for silence in wanted.silences]:
+        if port not in ports:
+            raise CardError(f"there is no port {port!r}; there are {', '.join(ports)}")
     for error in wanted.errors:
         if error.channel not in WAYS or error.response not in RESPONSES:
             raise CardError(f"an error response is SLVERR or DECERR on read or write, not {error.response} on "

@@ -33,7 +33,7 @@ def _serve(pipe: Connection, parent: int, model: Model, device: Device, kernel: 
     """The worker: a SimCard that answers questions by their numbers, until the pipe or its parent ends. A question that
     comes while the card is at work on another shows that the other was abandoned: its work stops, its answer is an
     error that nobody takes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)    # Ctrl-C is meant for the parent, which says what follows
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def look() -> None:
         if pipe.poll() or os.getppid() != parent:
@@ -133,7 +133,12 @@ class ProcessCard(Card):
         self._process: Any = context.Process(target=_serve, args=(theirs, os.getpid(), model, device, kernel, memory),
                                              daemon=True)
         self._asked, self._waiting = 0, 0       # numbers of the last question, and of the one that end_wait answers
-        self._process.start()
+        # The worker is born deaf to Ctrl-C, which is meant for the parent, before it comes to where it ignores it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         self._line = _Line(self._pipe)
         weakref.finalize(self, self._line.end)

@@ -1,9 +1,11 @@
 """Calls of a card that are cut short: by signals, by limits, by the death of who asked."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -166,6 +168,26 @@ def test_a_buffer_cut_short_can_be_given_back():
             assert not sim.buffers()
         sim.write(sim.allocate(100, "a"), bytes(100))
         assert not sim.violations()
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_card_s_process_too():
+    """And leaves it alone, from its first moment on."""
+    def soon():
+        while not (children := multiprocessing.active_children()):
+            time.sleep(0.001)
+        for _ in range(20):
+            os.kill(children[-1].pid, signal.SIGINT)
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=soon)
+    thread.start()
+    with opened(process=True) as sim:
+        thread.join()
+        source, target, data, given = copying(sim)
+        sim.run(given)
+        os.kill(sim._process.pid, signal.SIGINT)
+        sim.wait()
+        assert (sim.read(target) == data).all()
 
 
 ORPHAN = """
