@@ -162,11 +162,14 @@ def _watched() -> Iterator[None]:
     _watching.set()
     threading.Thread(target=watch, name="interrupts", daemon=True).start()
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
     except KeyboardInterrupt:       # before the command began or after it ended
         _clean_up()
         os.write(2, b"Interrupted.\n")
         os._exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)        # all is done: nothing is left to be unwound
 
 
 def _unraisable(before: Callable[[Any], Any]) -> Callable[[Any], Any]:
