@@ -29,8 +29,8 @@ def criteo(calibration: str | Path, *, samples: int | None = None) -> Profile:
     log = ClickLog(calibration, correlated=())
     if samples is None:
         samples = json.loads(Path(calibration).read_text(encoding="utf-8")).get("n_samples")
-        if not isinstance(samples, int):
-            raise ValueError(f"{calibration} has no n_samples, so say how many samples there are")
+        if type(samples) is not int or not 1 <= samples < 1 << 40:
+            raise ValueError(f"{calibration} has no n_samples of 1 or more, so say how many samples there are")
     lengths, whole = np.array([1]), np.array([samples])
     tables = {table.name: TableProfile(table.name, table.rows, samples, _expected(table, samples), lengths, whole)
               for table in log.tables}

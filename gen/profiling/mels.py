@@ -18,6 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.logs.bounds import COLUMNS
 from gen.profile import Heat, Profile, TableProfile
 
 __all__ = ["PUBLISHED", "Locality", "mels", "read_locality"]
@@ -79,8 +80,11 @@ def _section(text: str) -> Locality:
     if not half or [low for low, _ in bins[:half]] != [low for low, _ in bins[half:]]:
         raise ValueError
     shares = np.array([share for _, share in bins])
-    return Locality(number(r"fbgemm_t(\d+)_"), number(r"_bs(\d+)"), number(r"Avg # of indices: (\d+)"),
-                    number(r"Avg # of unique cols: (\d+)"), np.array([low for low, _ in bins[:half]], np.int64),
+    tables, samples, indices, touched = (number(r"fbgemm_t(\d+)_"), number(r"_bs(\d+)"),
+                                         number(r"Avg # of indices: (\d+)"), number(r"Avg # of unique cols: (\d+)"))
+    if not (1 <= tables <= COLUMNS and 1 <= samples < 1 << 40 and 1 <= touched <= indices < 1 << 40):
+        raise ValueError
+    return Locality(tables, samples, indices, touched, np.array([low for low, _ in bins[:half]], np.int64),
                     shares[:half], shares[half:])
 
 

@@ -5,6 +5,7 @@ import re
 import zipfile
 from pathlib import Path
 
+from gen.logs.bounds import archive, readable
 from gen.profile import HEADER, Profile
 from gen.profiling.criteo import criteo
 from gen.profiling.mels import mels
@@ -12,6 +13,7 @@ from gen.profiling.mels import mels
 __all__ = ["statistics_of"]
 
 MELS = re.compile(r"mels(20\d\d)")
+STATISTICS_BYTES = 1 << 24
 STATISTICS = "mels_stats/locality_stats_{}.txt"     # in the folder of HOTRAIL_DATA
 
 
@@ -28,16 +30,24 @@ def statistics_of(log: str | Path) -> Profile | None:
         if not folder or not path.exists():
             raise ValueError(f"{log}: its statistics, {STATISTICS.format(set_[1])}, are looked for in the folder that "
                              f"HOTRAIL_DATA names" + (f", {folder}, and are not there" if folder else ""))
-    if path.name.startswith("locality_stats") and path.suffix == ".txt":
-        return mels(path)
-    if path.suffix == ".json":
-        return criteo(path)
-    return Profile.load(path) if _is_profile(path) else None
+    with readable(path):
+        if path.name.startswith("locality_stats") and path.suffix == ".txt":
+            return mels(_short(path))
+        if path.suffix == ".json":
+            return criteo(_short(path))
+        return Profile.load(path) if _is_profile(path) else None
+
+
+def _short(path: Path) -> Path:
+    """Raises ValueError: a file that is longer than statistics are"""
+    if path.is_file() and path.stat().st_size > STATISTICS_BYTES:
+        raise ValueError(f"{path} has {path.stat().st_size:,} bytes; statistics have at most {STATISTICS_BYTES:,}")
+    return path
 
 
 def _is_profile(path: Path) -> bool:
     """Whether it is an archive that says so itself."""
     if path.suffix != ".npz" or not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return HEADER in archive.namelist()
+    with archive(path) as found:
+        return HEADER in found.namelist()

@@ -81,3 +81,21 @@ def test_statistics_by_name_or_file(tmp_path, monkeypatch):
 def test_what_is_not_there(tmp_path):
     with pytest.raises(ValueError, match="nowhere.npz"):
         profile_of(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize(("name", "content", "told"), [
+    ("a.json", b'{"tables": {"C1": {"rows": 1e400, "knots_rank": [1], "knots_count": [3]}}}', "cannot be read"),
+    ("a.json", b'{"tables": {"C1": {"rows": 3, "knots_rank": [2], "knots_count": [3]}}}', "C1: the ranks of knots must"),
+    ("a.json", b"[" * 100_000, "cannot be read"),
+    ("a.json", b'{"n_samples": -1, "tables": {"C1": {"rows": 3, "knots_rank": [1], "knots_count": [3]}}}',
+     "has no n_samples of 1 or more"),
+    ("a.json", bytes((1 << 24) + 1), "has 16,777,217 bytes; statistics have at most 16,777,216"),
+    ("locality_stats_2021.txt", b"fbgemm_t999999999_bs1\nAvg # of indices: 9\nAvg # of unique cols: 9\n(0, 1]: 1.0\n"
+     b"(0, 1]: 1.0\n", "has no locality statistics"),
+    ("a.npz", b"PK\5\6" + b"\xff" * 18, "cannot be read"),
+])
+def test_statistics_that_are_none_are_a_sentence(tmp_path, name, content, told):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        statistics_of(tmp_path / name)
+    assert told in str(caught.value) and str(tmp_path / name) in str(caught.value) and "\n" not in str(caught.value)
