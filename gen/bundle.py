@@ -242,15 +242,9 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             say(f"note: {note}")
         for card, those in sorted(by_card.items()):
             try:
-                images = CardImages(those, cores["emb"], plan.page_bytes, room=_room(writer, card))
+                images = CardImages(those, cores["emb"], plan.page_bytes, room=_room(writer, card, plan, device))
             except ValueError as error:
                 raise ValueError(f"card {card}: {error}") from None
-            if images.rows.nbytes + plan.ring_bytes > device.memory.bytes:
-                raise ValueError(f"card {card}: its rows take {images.rows.nbytes:,} bytes of card memory and the ring "
-                                 f"{plan.ring_bytes:,}; {plan.device} has {device.memory.bytes:,}")
-            if images.pages.nbytes > device.ssd.bytes:
-                raise ValueError(f"card {card}: its rows take {images.pages.nbytes:,} bytes of the SSD in whole pages; "
-                                 f"{plan.device} has {device.ssd.bytes:,}")
             writer.array(f"card{card}/load.npy", images.load)
         if plan.model.network is not None:
             for name, layer in weights.network(plan.model.network).layers():
@@ -329,8 +323,21 @@ def _trained(spec: TableSpec, rows: NDArray[np.int64], numbers: NDArray[np.int64
                          "each must have its own")
 
 
-def _room(writer: Writer, card: int) -> Callable[[str, tuple[int, int]], NDArray[np.uint32]]:
-    return lambda name, shape: writer.room(f"card{card}/{name}.npy", shape)
+def _room(writer: Writer, card: int, plan: Plan,
+          device: Device) -> Callable[[str, tuple[int, int]], NDArray[np.uint32]]:
+    """Room for a card's images; what the card has not is refused before the disk is asked for it."""
+
+    def room(name: str, shape: tuple[int, int]) -> NDArray[np.uint32]:
+        bytes = 4 * math.prod(shape)
+        if name == "rows" and bytes + plan.ring_bytes > device.memory.bytes:
+            raise ValueError(f"its rows take {bytes:,} bytes of card memory and the ring {plan.ring_bytes:,}; "
+                             f"{plan.device} has {device.memory.bytes:,}")
+        if name == "pages" and bytes > device.ssd.bytes:
+            raise ValueError(f"its rows take {bytes:,} bytes of the SSD in whole pages; {plan.device} has "
+                             f"{device.ssd.bytes:,}")
+        return writer.room(f"card{card}/{name}.npy", shape)
+
+    return room
 
 
 def train_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArray[np.float64]:

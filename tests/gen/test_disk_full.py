@@ -98,3 +98,19 @@ def test_a_member_that_is_cut_while_the_folder_is_open(tmp_path, cut):
     (tmp_path / "x" / "a.npy").unlink()
     with pytest.raises(ValueError, match="a.npy is damaged: it has changed since"):
         folder.array("a.npy")
+
+
+def test_what_a_card_has_no_room_for_is_refused_before_the_disk_is_asked(tmp_path):
+    from types import SimpleNamespace as Some
+
+    from gen.bundle import _room
+    asked = []
+    room = _room(Some(room=lambda *what: asked.append(what)), 0, Some(ring_bytes=4096, device="small"),
+                 Some(memory=Some(bytes=8192), ssd=Some(bytes=8192)))
+    with pytest.raises(ValueError, match="its rows take 4,100 bytes of card memory and the ring 4,096; small has"):
+        room("rows", (1025, 1))
+    with pytest.raises(ValueError, match="its rows take 8,196 bytes of the SSD in whole pages; small has 8,192"):
+        room("pages", (2049, 1))
+    assert not asked
+    room("rows", (1024, 1)), room("pages", (2048, 1))
+    assert asked == [("card0/rows.npy", (1024, 1)), ("card0/pages.npy", (2048, 1))]
