@@ -44,7 +44,7 @@ class Options:
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
         progress: Callable[[int, int], None] = lambda done, total: None) -> tuple[Plan, Profile]:
     """Writes profile.npz and plan.json into `folder`, each whole or not at all; the first as soon as the log is
-    counted, whatever becomes of the plan.
+    counted.
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """

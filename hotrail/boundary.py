@@ -80,7 +80,7 @@ class Bounded(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = plain(error.message)
+            vars(error)["message"] = plain(error.message)
             raise
         except (click.exceptions.Exit, click.Abort):
             raise
