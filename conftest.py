@@ -1,8 +1,29 @@
-"""What concerns all tests: the long sweeps run only when asked for."""
+"""What concerns all tests: the seed of what they draw, and that the long sweeps run only when asked for."""
 
 import os
 
 import pytest
+
+
+def _seed():
+    """The first of verif.bench.runner.seeds, without its imports."""
+    return os.environ.get("HOTRAIL_SEED") or os.environ.get("HOTRAIL_FIRST_SEED") or "1"
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"drawn from seed {_seed()}; again with HOTRAIL_SEED={_seed()}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Hypothesis draws by the same seed, and judges no times: the machine may be busy."""
+    from hypothesis import settings
+
+    settings.register_profile("hotrail", deadline=None)
+    settings.load_profile("hotrail")
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = _seed()
 
 
 def pytest_collection_modifyitems(config, items):

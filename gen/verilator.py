@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gen import kept, verilog
+from gen import kept, powerup, verilog
 from gen.tools import build_folder, call, environment, needed, versions
 from gen.tools import verilator as find_verilator
 
@@ -117,6 +117,9 @@ def build(
 ) -> Built:
     """A model from Verilog texts, from the cache when one with the same content was built before.
 
+    Its registers and memories begin without the initial values of the Verilog (gen.powerup): at random when a run
+    has a seed (+verilator+rand+reset+2, +verilator+seed+n; `randReset(2)` and `randSeed(n)` in C++), else zero.
+
     Parameters  texts: Verilog by file name; top: the top module; name: for the folder's name, people read it;
                 target: file name of what is linked; arguments: for Verilator besides those that every model
                 has; visible: ports of the top that something other than the model's own class reaches;
@@ -126,6 +129,7 @@ def build(
     Raises      RuntimeError: with the end of the tool's log, or what is missing
     """
     sources = sources or {}
+    texts = powerup.random(texts)
     inputs = _inputs_of_parts(texts)
     flags = [
         "--cc",
@@ -138,6 +142,10 @@ def build(
         top,
         "-O3",
         "--no-assert",
+        "--x-assign",
+        "unique",
+        "--x-initial",
+        "unique",
         *QUIET,
         *(["-fno-dfg-scoped", "-fno-table"] if inputs else []),
         *(["-CFLAGS", cflags] if cflags else []),

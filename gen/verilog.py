@@ -247,8 +247,9 @@ _ZERO_CONTENTS = re.compile(
 def _without_zero_contents(text: str) -> str:
     """Drops initial contents of memories that are all zero: Amaranth gives every memory some.
 
-    No unit relies on them (an UltraRAM cannot have any), and as thousands of assignments a memory they would
-    be most of the Verilog and most of what a simulator compiles.
+    Configuration makes these memories zero anyway (an UltraRAM has no other contents); no unit relies on it but those
+    that gen.powerup names. As thousands of assignments a memory they would be most of the Verilog and most of what a
+    simulator compiles.
     """
     return _ZERO_CONTENTS.sub("", text)
 

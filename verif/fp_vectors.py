@@ -14,10 +14,11 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gen import kept, verilog
+from gen import kept, powerup, verilog
 from gen.tools import build_folder, call, environment, verilator, versions
 from hw.fp.dot import FusedDot
 from hw.fp.operand import unpack
+from verif.bench.runner import seeds
 
 __all__ = ["DotLane", "Lanes", "Runner"]
 
@@ -29,19 +30,27 @@ _MAIN = r"""
 #include "Vvectors.h"
 #include "verilated.h"
 
-// Usage: binary operands results latency. A record of IN words goes in at every clock, a record of OUT words
-// comes out `latency` clocks later; the last ones are flushed out with the last record standing.
+// Usage: binary operands results latency seed. After a reset a record of IN words goes in at every clock, a record of
+// OUT words comes out `latency` clocks later; the last ones are flushed out with the last record standing.
 int main(int argc, char** argv) {
-    if (argc != 4) return 2;
+    if (argc != 5) return 2;
     FILE* in = fopen(argv[1], "rb");
     FILE* out = fopen(argv[2], "wb");
     const long latency = strtol(argv[3], nullptr, 10);
     if (!in || !out) return 3;
     VerilatedContext context;
+    context.randReset(2);  // registers begin at random
+    context.randSeed(atoi(argv[4]));
     Vvectors dut{&context};
     static_assert(sizeof(dut.i) >= IN * 4 && sizeof(dut.o) >= OUT * 4, "ports");
     std::vector<uint32_t> record(IN), result(OUT);
     long taken = 0, cycle = 0, left = latency;
+    memset(&dut.i, 0, IN * 4);
+    for (int edge = 0; edge < 4; edge++) {
+        dut.rst = edge < 2;
+        dut.clk = edge & 1;
+        dut.eval();
+    }
     for (;; ++cycle) {
         if (fread(record.data(), 4, IN, in) == IN) {
             memcpy(&dut.i, record.data(), IN * 4);
@@ -114,16 +123,18 @@ class DotLane(wiring.Component):
 class Runner:
     """A built model of a component with ports `i` and `o` and a constant `latency`.
 
-    translated: makes other Verilog with the same top, `vectors`, of the component's: a netlist, for instance.
+    translated: makes other Verilog with the same top, `vectors`, of the component's: a netlist, for instance;
+    by default its registers begin at random.
     """
 
     def __init__(self, component: wiring.Component, name: str,
-                 translated: Callable[[dict[str, str]], dict[str, str]] = dict):
+                 translated: Callable[[dict[str, str]], dict[str, str]] = powerup.random):
         self.latency = component.latency
         self._in = len(component.i) // 32
         self._out = len(component.o) // 32
         texts = translated(verilog.convert(component, "vectors")[0])
         flags = ["--cc", "--exe", "--prefix", "Vvectors", "--top-module", "vectors", "-O3", "--no-assert",
+                 "--x-assign", "unique", "--x-initial", "unique",
                  "-Wno-fatal", "-Wno-lint", "-Wno-style", "-CFLAGS", f"-DIN={self._in} -DOUT={self._out}"]
         digest = hashlib.sha256(repr((sorted(texts.items()), flags, _MAIN, versions())).encode())
         self._folder = build_folder() / "vectors" / f"{name}-{digest.hexdigest()[:16]}"
@@ -153,7 +164,8 @@ class Runner:
         if records.ndim != 2 or records.shape[1] != self._in:
             raise ValueError(f"records has shape {records.shape}, must be (N, {self._in})")
         records.tofile(work / "operands")
-        run = subprocess.run([self._binary, work / "operands", work / "results", str(self.latency)])
+        run = subprocess.run([self._binary, work / "operands", work / "results", str(self.latency),
+                              str(1 + seeds()[0] % (2**31 - 1))])
         if run.returncode:
             raise RuntimeError(f"{self._binary.parent.parent.name} ended with code {run.returncode}")
         return np.fromfile(work / "results", np.uint32).reshape(len(records), self._out)

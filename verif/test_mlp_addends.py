@@ -105,7 +105,7 @@ async def traffic(bench, random, cycles, *, within, reads=1.0, results=0.5, load
 async def smoke(dut):
     """A line loaded into every unit, one written into one, both read."""
     random = np.random.default_rng(1)
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     assert await bench.step(load=a_load(random, line=3))
     await bench.step(results=some_results(random, units=0b10, line=4))
     await bench.step()

@@ -145,7 +145,7 @@ async def traffic(bench, random, cycles, *, lines, slots=1.0, rows=0.5, loads=0.
 async def smoke(dut):
     """A load, a write of results and a slot that reads both."""
     random = np.random.default_rng(1)
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     assert await bench.step(load=a_load(random, unit=1, row=0, line=3, turn=1))
     await bench.step(rows=some_rows(random, lanes=0b11, banks=0b10, lines=[7] * CONFIG.pieces))
     await bench.step()

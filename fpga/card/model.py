@@ -150,7 +150,7 @@ def build(component: Any, name: str, *, opt: str = "-O2", fresh: bool = False) -
     built = verilator.build(
         texts, metadata["top"], name,
         target="card.so",
-        arguments=("--x-assign", "fast", "--x-initial", "fast"),
+        arguments=(),
         sources=sources,
         # Several cores live in one process: none may see the other's symbols.
         cflags=" ".join(["-fPIC -fvisibility=hidden -fno-gnu-unique -fno-semantic-interposition", *_instructions()]),

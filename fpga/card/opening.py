@@ -24,6 +24,7 @@ def open(
     memory: str | None = None,
     process: bool = False,
     opt: str | None = None,
+    seed: int | None = None,
     xclbin: str | Path | None = None,
     index: int | None = None,
     bdf: str = "",
@@ -39,7 +40,8 @@ def open(
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
                 for the device's timing (default), "ideal" for a fixed latency and every bandwidth; process: the card
                 lives in a process of its own, so that several work at the same time; opt: of the C++ compiler,
-                default: "-O2"; "-O0" is built in half of the time and runs slower
+                default: "-O2"; "-O0" is built in half of the time and runs slower; seed: of the state in which the
+                core's registers and memories begin before the card resets it, default: 1
                 xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin, with
                 XCL_EMULATION_MODE=hw_emu that in <core>-hw_emu; index: the card's number in `hotrail cards`, default:
                 0; bdf: its PCIe address instead; instance: of the kernel, where the xclbin has several, default: the
@@ -50,7 +52,7 @@ def open(
     if kind not in ("sim", "xrt"):
         raise CardError(f"there is no kind of card {kind!r}; there are \"sim\" and \"xrt\"")
     if kind == "xrt":
-        _refuse(kind, kernel=kernel, memory=memory, opt=opt)
+        _refuse(kind, kernel=kernel, memory=memory, opt=opt, seed=seed)
     else:
         _refuse(kind, xclbin=xclbin, index=index, bdf=bdf or None, instance=instance or None)
     found = Device.load(device)
@@ -70,8 +72,8 @@ def open(
     if process:
         from fpga.card.process import ProcessCard
 
-        return ProcessCard(model, found, kernel, memory=memory or "ddr4")
-    return SimCard(model, found, kernel, memory=memory or "ddr4")
+        return ProcessCard(model, found, kernel, memory=memory or "ddr4", seed=1 if seed is None else seed)
+    return SimCard(model, found, kernel, memory=memory or "ddr4", seed=1 if seed is None else seed)
 
 
 def _refuse(kind: str, **others: Any) -> None:

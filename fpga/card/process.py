@@ -29,7 +29,8 @@ class _Abandoned(Exception):
     """Whoever asked wants no answer any more."""
 
 
-def _serve(pipe: Connection, parent: int, model: Model, device: Device, kernel: KernelLike | None, memory: str) -> None:
+def _serve(pipe: Connection, parent: int, model: Model, device: Device, kernel: KernelLike | None, memory: str,
+           seed: int) -> None:
     """The worker: a SimCard that answers questions by their numbers, until the pipe or its parent ends. A question that
     comes while the card is at work on another shows that the other was abandoned: its work stops, its answer is an
     error that nobody takes."""
@@ -40,7 +41,7 @@ def _serve(pipe: Connection, parent: int, model: Model, device: Device, kernel: 
             raise _Abandoned
 
     try:
-        card = SimCard(model, device, kernel, memory=memory)
+        card = SimCard(model, device, kernel, memory=memory, seed=seed)
         card.between = look
         pipe.send((0, True, (card.clock_mhz, card.beat_bytes)))
     except Exception as error:
@@ -127,11 +128,11 @@ class ProcessCard(Card):
     exception ends, as that of Ctrl-C, is abandoned by the worker too, within a slice of the simulation, as soon as the
     next one is made. The process ends with its parent, whatever ends that."""
 
-    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str):
+    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str, seed: int = 1):
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process: Any = context.Process(target=_serve, args=(theirs, os.getpid(), model, device, kernel, memory),
-                                             daemon=True)
+        self._process: Any = context.Process(
+            target=_serve, args=(theirs, os.getpid(), model, device, kernel, memory, seed), daemon=True)
         self._asked, self._waiting = 0, 0       # numbers of the last question, and of the one that end_wait answers
         # The worker is born deaf to Ctrl-C, which is meant for the parent, before it comes to where it ignores it.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

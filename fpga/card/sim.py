@@ -76,9 +76,11 @@ class SimCard(Card):
 
     between: Callable[[], None] | None = None
 
-    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str):
+    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str, seed: int = 1):
         if memory not in ("ddr4", "ideal"):
             raise CardError(f"memory must be \"ddr4\" or \"ideal\", not {memory!r}")
+        if not 1 <= seed < 1 << 31:
+            raise CardError(f"seed must be 1 to 2147483647, not {seed}")
         if kernel is not None and not model.ports.control:
             raise CardError("the core has no s_axi_control, so it cannot take a kernel's arguments")
         self._handle: Any = None
@@ -96,7 +98,7 @@ class SimCard(Card):
         self._simulated, self._seconds, self._slice = 0, 0.0, FIRST_SLICE
         self._streamed: tuple[Any, ...] = ()
         self._handle = self._library.card_new()
-        for option, value in {**device.options(), "ideal": int(memory == "ideal")}.items():
+        for option, value in {**device.options(), "ideal": int(memory == "ideal"), "seed": seed}.items():
             if self._call("option", option.encode(), value):
                 raise CardError(f"the harness does not know the option {option}")
         for field in device.fields():

@@ -85,7 +85,8 @@ class WeightMemory(wiring.Component):
     Handshake   none
     Faults      single flips of a codeword (two words) are put right in what is read, not in memory. A word counts
                 where it is needed: with source SHARED in part `unit`, with OWN in all, with FEATURES in none
-    Reset       contents stay; a line and flags on their way are dropped
+    Reset       contents stay; a line and flags on their way are dropped. OWN reads parts that no line was loaded to:
+                what configuration leaves there, zero, is a sound codeword
     Golden      golden.mlp_memory.Weights          Tests  verif/test_mlp_weights.py
     """
 

@@ -96,6 +96,8 @@ def test_opening_wrong():
         card.open("fpga")
     with pytest.raises(CardError, match='memory must be "ddr4" or "ideal", not \'hbm\''):
         opened(memory="hbm")
+    with pytest.raises(CardError, match="seed must be 1 to 2147483647, not 0"):
+        opened(seed=0)
     with pytest.raises(CardError, match="port debug belongs to no interface that a card has"):
         card.open("sim", core=TrialKernel(extra=True))
     sim = opened()
@@ -109,9 +111,10 @@ def test_opening_wrong():
 
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 def test_copy_is_right_and_repeatable(memory):
+    """In whatever state the core begins."""
     seen = []
-    for _ in range(2):
-        with opened(memory) as sim:
+    for seed in (None, 1, 2):
+        with opened(memory, seed=seed) as sim:
             source, target, data, given = copying(sim)
             cycles = []
             for _ in range(2):
@@ -119,7 +122,7 @@ def test_copy_is_right_and_repeatable(memory):
                 cycles.append(sim.wait())
             assert (sim.read(target) == data).all()
             seen.append((cycles, sim.counters()))
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] == seen[2]
     counters = seen[0][1]
     assert counters["m00_axi.beats_read"] == counters["m00_axi.beats_written"] == 2 * 4 * CHUNK
     assert counters["m00_axi.bursts_read"] == counters["m00_axi.bursts_written"] == 2 * 4

@@ -1,8 +1,8 @@
 """The runner must not be fooled: a failing test fails, and so does a run that tests nothing."""
 
 import pytest
-from amaranth import Module
-from amaranth.lib import wiring
+from amaranth import Module, Signal
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from gen import verilator
@@ -146,9 +146,12 @@ def test_cache_is_by_content():
 
 
 def test_seeds(monkeypatch):
-    monkeypatch.delenv("HOTRAIL_SEED", raising=False)
+    for name in ("HOTRAIL_SEED", "HOTRAIL_FIRST_SEED"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOTRAIL_SEEDS", "3")
     assert runner.seeds(2) == [1, 2, 3, 4, 5, 6]
+    monkeypatch.setenv("HOTRAIL_FIRST_SEED", "900")
+    assert runner.seeds(2) == [900, 901, 902, 903, 904, 905]
     monkeypatch.setenv("HOTRAIL_SEED", "42")
     assert runner.seeds(2) == [42]
 
@@ -179,3 +182,44 @@ def test_clock_and_reset_have_the_names_of_the_metadata(tmp_path, monkeypatch):
         assert verilator.convert(ControlSlave(kernel=EMB), top="other")[1]["top"] == "other"
     module = write(tmp_path, monkeypatch, KERNEL, "bench_kernel")
     runner.simulate(VitisKernel(ControlSlave(kernel=EMB)), module, name="runner_kernel", tests=1, opt="-O0")
+
+
+class Holder(wiring.Component):
+    """Words that no reset sets: in a register and in a memory."""
+
+    def __init__(self):
+        super().__init__({"at": In(2), "write": In(1), "register": Out(32), "word": Out(32)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.store = store = memory.Memory(shape=32, depth=4, init=[])
+        write, read = store.write_port(), store.read_port(domain="comb")
+        held = Signal(32, init=5, reset_less=True)
+        with m.If(self.write):
+            m.d.sync += held.eq(held + 1)
+        m.d.comb += [write.en.eq(self.write), write.addr.eq(self.at), write.data.eq(held), read.addr.eq(self.at),
+                     self.register.eq(held), self.word.eq(read.data)]
+        return m
+
+
+def test_registers_and_memories_begin_at_random(tmp_path, monkeypatch):
+    """From the run's seed, whatever the Verilog's initial value; every word of a memory by itself."""
+    body = """
+from cocotb.triggers import Timer
+
+
+@cocotb.test()
+async def first(dut):
+    dut.write.value = 0
+    seen = []
+    for at in range(4):
+        dut.at.value = at
+        await Timer(1)
+        seen.append(int(dut.word.value))
+    report(seen=[int(dut.register.value), *seen])
+"""
+    module = write(tmp_path, monkeypatch, body, "bench_state")
+    one, again, other = (runner.simulate(Holder(), module, name="runner_holder", tests=1, seed=seed).values["seen"]
+                         for seed in (1, 1, 2))
+    assert one == again
+    assert len({*one, *other}) == 10 and not {0, 5} & {*one, *other}

@@ -35,13 +35,19 @@ def start(dut: Any, period_ns: int = 10) -> None:
     """Starts the clock in the simulator's own loop, which costs no Python at its edges.
 
     A test has one clock: where it runs already it goes on as it is, since a second one on the same signal adds edges
-    wherever it is out of step with the first.
+    wherever it is out of step with the first. Where the simulator has four states, nothing unknown may leave the unit
+    from its first reset on.
     """
+    import cocotb
     from cocotb.clock import Clock
+
+    from verif.bench.unknown import four_states, watch
 
     global _clock
     if _clock is None or _clock.done():
         _clock = Clock(clock_of(dut), period_ns, unit="ns").start()
+        if four_states():
+            cocotb.start_soon(watch(dut, clock_of(dut)))
 
 
 async def reset(dut: Any, cycles: int = 2) -> None:

@@ -12,6 +12,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from verif.bench.memory import PAGE
+from verif.bench.pack import metadata
 
 __all__ = ["AddressRules", "AxiMonitor", "AxiRule", "ControlMonitor", "DataRules", "Held", "pin"]
 
@@ -24,9 +25,11 @@ class AxiRule(AssertionError):
 
 
 def pin(dut: Any, prefix: str, name: str) -> Any:
-    """A port's signal, None if it has none: two underscores in a unit's Verilog, one in a kernel's top."""
-    found = getattr(dut, f"{prefix}__{name}", None)
-    return getattr(dut, f"{prefix}_{name}", None) if found is None else found
+    """A port's signal, None if it has none: two underscores in a unit's Verilog, one in a kernel's top.
+
+    By the unit's ports: what lies inside is visible in some simulators, under either name."""
+    found = {f"{prefix}__{name}", f"{prefix}_{name}"} & metadata()["ports"].keys()
+    return getattr(dut, found.pop()) if found else None
 
 
 class Held:

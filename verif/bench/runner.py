@@ -1,6 +1,7 @@
-"""Builds a Verilator model of a component, runs a cocotb module on it and checks that every test ran.
+"""Builds a model of a component, runs a cocotb module on it and checks that every test ran.
 
-This file alone knows how cocotb is started; models are built and cached by gen.verilator.
+This file alone knows how cocotb is started. Verilator's models are built and cached by gen.verilator; Icarus, with its
+four states, reads the Verilog in seconds and runs a hundred times slower.
 """
 
 import json
@@ -19,17 +20,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gen import verilator
+from gen import powerup, verilator
 from gen.tools import environment
 
-__all__ = ["Model", "Result", "build", "build_texts", "run", "seeds", "shapes", "simulate"]
+__all__ = ["Model", "Result", "build", "build_texts", "icarus", "run", "seeds", "shapes", "simulate"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A built simulator: `binary` to start, `metadata` as `gen.verilog` gave it, what the build cost."""
+    """A built simulator: `binary` to start, by `interpreter` if there is one, `metadata` as `gen.verilog` gave it, what
+    the build cost."""
 
     folder: Path
     binary: Path
@@ -37,6 +39,7 @@ class Model:
     build_seconds: float
     cached: bool
     waves: bool
+    interpreter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,11 +125,33 @@ def build_texts(
     return Model(built.folder, built.target, metadata, built.build_seconds, built.cached, waves)
 
 
+def icarus(texts: Mapping[str, str], metadata: dict[str, Any], folder: Path) -> Model:
+    """A model of four states in `folder`: what the core has not set since its reset is unknown.
+
+    Raises      RuntimeError: with what Icarus says
+    """
+    import cocotb_tools.config
+
+    start = time.monotonic()
+    for file, text in powerup.undefined(texts).items():
+        (folder / file).write_text(text)
+    (folder / "arguments").write_text("+timescale+1ns/1ps\n")
+    binary = folder / "sim.vvp"
+    done = subprocess.run(["iverilog", "-g2012", "-s", metadata["top"], "-f", "arguments", "-o", str(binary), *texts],
+                          cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise RuntimeError(f"Icarus does not take {metadata['top']}:\n{done.stdout[-3000:]}")
+    interpreter = ("vvp", "-m", str(cocotb_tools.config.lib_name_path("vpi", "icarus")))
+    return Model(folder, binary, metadata, time.monotonic() - start, False, False, interpreter)
+
+
 def seeds(count: int = 1) -> list[int]:
-    """The seeds to run: HOTRAIL_SEED alone when set, else `count` of them (HOTRAIL_SEEDS multiplies)."""
+    """The seeds to run: HOTRAIL_SEED alone when set, else `count` of them (HOTRAIL_SEEDS multiplies) from
+    HOTRAIL_FIRST_SEED on, which is 1 by default and a commit's own in .ci/run."""
     if fixed := os.environ.get("HOTRAIL_SEED"):
         return [int(fixed)]
-    return list(range(1, 1 + count * int(os.environ.get("HOTRAIL_SEEDS", "1"))))
+    first = int(os.environ.get("HOTRAIL_FIRST_SEED", "1"))
+    return list(range(first, first + count * int(os.environ.get("HOTRAIL_SEEDS", "1"))))
 
 
 def shapes(known: Iterable[str], by_default: int) -> list[str]:
@@ -172,12 +197,12 @@ def simulate(
     Parameters  component: the unit; test_module: importable name of the cocotb module; name: of the model's
                 folder; tests: the exact number that has to run; env: handed on to the tests (values become
                 strings); waves: write FST (default: when WAVES=1 is set); seed: of all randomness (default:
-                HOTRAIL_SEED, or 1); only: regular expression on test names; timeout_s: of the whole run
+                the first of `seeds`); only: regular expression on test names; timeout_s: of the whole run
     Raises      AssertionError: a test failed, or another number of tests ran; names the seed and the command
                 RuntimeError: the model cannot be built or the simulator died
     """
     waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
-    seed = int(os.environ.get("HOTRAIL_SEED", "1")) if seed is None else seed
+    seed = seeds()[0] if seed is None else seed
     model = build(component, name, waves=waves, opt=opt, extra_args=extra_args)
     return run(model, test_module, tests=tests, env=env, seed=seed, only=only, timeout_s=timeout_s)
 
@@ -210,7 +235,7 @@ def run(
             "COCOTB_RESULTS_FILE": str(work / "results.xml"),
             # By default cocotb rewrites the assertions of all that is imported, NumPy and numba included: seconds.
             "COCOTB_REWRITE_ASSERTION_FILES": "test_*.py bench_*.py",
-            "COCOTB_TRUST_INERTIAL_WRITES": "1",
+            "COCOTB_TRUST_INERTIAL_WRITES": "0" if model.interpreter else "1",
             "COCOTB_ANSI_OUTPUT": "0",
             "COCOTB_REDUCED_LOG_FMT": "1",
             "GPI_USERS": ";".join([_libpython(), cocotb_tools.config.pygpi_entry_point()]),
@@ -222,7 +247,9 @@ def run(
     )
     if only:
         settings["COCOTB_TEST_FILTER"] = only
-    command = [str(model.binary), *(["--trace"] if model.waves else []), *plusargs]
+    # Registers and memories begin at random; a seed of 0 would be the time of day.
+    state = () if model.interpreter else ("+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}")
+    command = [*model.interpreter, str(model.binary), *(["--trace"] if model.waves else []), *state, *plusargs]
     again = _reproduce(test_module, seed)
     start = time.monotonic()
     log = work / "run.log"

@@ -42,7 +42,7 @@ struct Card {
     Binding pins;
     std::vector<Port> ports;
     std::map<std::string, int64_t*> options;
-    int64_t base = 0, size = 0, ideal = 0, control_gap = 4;
+    int64_t base = 0, size = 0, ideal = 0, control_gap = 4, seed = 1;
     uint64_t started = 0, counted_from = 0;
     size_t turn = 0;
     bool held_b = false, held_r = false;
@@ -52,7 +52,7 @@ struct Card {
     Card() {
         options = {{"base", &base}, {"size", &size}, {"ideal", &ideal}, {"latency", &memory.latency},
                    {"front", &memory.front}, {"back", &memory.back}, {"bursts", &memory.bursts},
-                   {"control_gap", &control_gap}};
+                   {"control_gap", &control_gap}, {"seed", &seed}};
         DdrTiming& d = memory.ddr.t;
         for (auto& o : std::map<std::string, int64_t*>{
                  {"banks", &d.banks}, {"groups", &d.groups}, {"cl", &d.cl}, {"cwl", &d.cwl}, {"trcd", &d.trcd},
@@ -79,7 +79,8 @@ struct Card {
         memory.store = store.get();
         memory.ddr.reset();
         ssd.attach(&memory);
-        context.randReset(0);
+        context.randReset(2);  // registers and memories begin at random
+        context.randSeed(int(seed));
         top = std::make_unique<Vtop>(&context, "top");
         bind(*top, pins);
         ports.resize(pins.masters.size());
