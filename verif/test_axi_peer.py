@@ -6,6 +6,7 @@ What this project's own models share with the engines, a misread rule for exampl
 import warnings
 
 import cocotb
+import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.axi.control import CTRL, IDLE, START, ControlSlave
@@ -15,7 +16,7 @@ from hw.isa import EMB
 from verif.bench import reset, rng, start
 from verif.bench.memory import BASE
 from verif.bench.pack import layout_of
-from verif.bench.runner import simulate
+from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, Source, bursty, sometimes
 from verif.test_axi_writer import CLIENTS
 
@@ -126,15 +127,19 @@ async def control(dut):
     assert (await master.read_dword(CTRL)) == 1 << START
 
 
-def test_reader_against_another_memory():
+@pytest.mark.parametrize("number", seeds())
+def test_reader_against_another_memory(number):
     simulate(Reader(beat_bytes=64, outstanding=128), "verif.test_axi_peer", name="axi_reader_64", tests=1,
-             only=r"\.reader$")
+             only=r"\.reader$", seed=number)
 
 
-def test_writer_against_another_memory():
+@pytest.mark.parametrize("number", seeds())
+def test_writer_against_another_memory(number):
     simulate(WritePort(beat_bytes=64, clients=CLIENTS), "verif.test_axi_peer", name="axi_writer_64", tests=1,
-             only=r"\.writer$")
+             only=r"\.writer$", seed=number)
 
 
-def test_control_against_another_master():
-    simulate(ControlSlave(kernel=EMB), "verif.test_axi_peer", name="axi_control", tests=1, only=r"\.control$")
+@pytest.mark.parametrize("number", seeds())
+def test_control_against_another_master(number):
+    simulate(ControlSlave(kernel=EMB), "verif.test_axi_peer", name="axi_control", tests=1, only=r"\.control$",
+             seed=number)

@@ -383,10 +383,11 @@ def test_reader(beat_bytes, number):
 
 
 @pytest.mark.parametrize("beat_bytes, outstanding", [(4, 2), (32, 64)])
-def test_other_widths(beat_bytes, outstanding):
+@pytest.mark.parametrize("number", seeds())
+def test_other_widths(number, beat_bytes, outstanding):
     """What does not count on many bursts in flight holds for every width, and with hardly any."""
     simulate(Reader(beat_bytes=beat_bytes, outstanding=outstanding), "verif.test_axi_reader",
-             name=f"axi_reader_{beat_bytes}_{outstanding}", tests=5,
+             name=f"axi_reader_{beat_bytes}_{outstanding}", tests=5, seed=number,
              only=r"\.(smoke|random_match_golden|backpressure_both_sides|pages_are_never_crossed|stop_at_any_cycle)$")
 
 

@@ -7,7 +7,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.stream import SkidBuffer
 from verif.bench import reset, rng, start
-from verif.bench.runner import simulate
+from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, bursty, never, sometimes
 
 SHAPE = data.StructLayout({"tag": 5, "words": data.ArrayLayout(32, 3)})
@@ -82,8 +82,9 @@ async def corner_values(dut):
     assert source.taken_at[:2] == [1, 2] and source.taken_at[2] > 10
 
 
-def test_skid_buffer():
-    simulate(SkidBuffer(SHAPE), "verif.test_stream", name="skid_buffer", tests=6)
+@pytest.mark.parametrize("number", seeds())
+def test_skid_buffer(number):
+    simulate(SkidBuffer(SHAPE), "verif.test_stream", name="skid_buffer", tests=6, seed=number)
 
 
 def test_illegal_config_wrong():
