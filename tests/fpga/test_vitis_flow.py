@@ -518,7 +518,7 @@ def test_commands_wrong(tmp_path, monkeypatch, arguments, sentence):
     assert not list(tmp_path.iterdir())
 
 
-def test_commands_where_nothing_can_be_written(tmp_path, monkeypatch):
+def test_commands_where_nothing_can_be_written(tmp_path, tools):
     for command_name in ("package", "xo", "bitstream"):
         done = command(command_name, "tiny", CORE, "--out", "/dev/null")
         assert done.exit_code == 1 and done.output.endswith(
