@@ -103,12 +103,15 @@ class Bench:
         self.dut.registers.value = 0
 
     def samples(self, draw, count, *, start=0, cold=0.4, hot=0.4, words=None):
-        """A mini-batch in the input buffer, its rows where they belong. Returns what goes to the unit and what the
-        model needs."""
+        """A mini-batch in the input buffer, of no more samples than a frame holds, its rows where they belong. start:
+        None for anywhere in the frame. Returns what goes to the unit and what the model needs."""
         indices = len(self.positions)
         beats = -(-indices // WORDS)
         if beats < 8 and draw.random() < 0.3:
             beats += 1      # payload
+        fits = CONFIG.frame_beats // beats
+        count = min(count, fits)
+        start = int(draw.integers(fits - count + 1)) if start is None else min(start, fits - count)
         most = min(CONFIG.row_slots, CONFIG.embedding_beats >> self.log2)
         rows = int(draw.integers(1, most + 1))
         width = WORDS << self.log2
@@ -195,9 +198,7 @@ async def random_match_golden(dut):
             most = max(1, 600 // (len(bench.positions) << log2))
             cold = float(draw.choice([0, 0.3, 0.6]))
             count = int(draw.integers(1, most + 1))
-            fits = CONFIG.frame_beats // 8 - count
-            await bench.run(draw, count, start=int(draw.integers(fits)) if fits > 0 else 0,
-                            cold=cold, hot=float(draw.choice([0, 0.2, 1 - cold])))
+            await bench.run(draw, count, start=None, cold=cold, hot=float(draw.choice([0, 0.2, 1 - cold])))
 
 
 @cocotb.test()
@@ -255,7 +256,7 @@ async def reset_midstream(dut):
 @cocotb.test()
 async def corner_values(dut):
     """No vector at all, all positions one vector, each its own; nothing but NONE, pinned positions; special words;
-    the highest start; another length of rows without a reset between."""
+    the highest start and a whole frame; another length of rows without a reset between."""
     draw = np.random.default_rng(seed("corners"))
     specials = np.array([s | w for s in (0, 1 << 31) for w in (
         0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000)], np.uint32)
@@ -269,7 +270,8 @@ async def corner_values(dut):
     await bench.write([Position(join, pinned) for join in (B, A, M) for pinned in (False, True)])
     await bench.run(draw, 6, words=specials)
     await bench.write([Position(B)] * WORDS)
-    await bench.run(draw, 1, start=CONFIG.frame_beats // 2 - 1)
+    await bench.run(draw, 1, start=CONFIG.frame_beats - 1)
+    await bench.run(draw, CONFIG.frame_beats)
     for log2 in (0, 2, 1, 3, 0):
         if log2 in lengths():
             bench.log2, bench.beats = log2, 1 << log2

@@ -20,8 +20,8 @@ from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
 
-# Rows of 64 beats make four requests each; with many slots a mini-batch's gradients make several.
-SHAPES = {"tiny": replace(TINY, output_beats=16), "wide": WIDE,
+# With many slots a mini-batch's gradients make several requests.
+SHAPES = {"tiny": TINY, "wide": WIDE,
           "many": replace(TINY, row_slots=1024, embedding_beats=4096)}
 CONFIG = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
 WORDS, BYTES = CONFIG.words, CONFIG.beat_bytes
@@ -45,7 +45,7 @@ class Bench:
                               for _ in range(2))
         self.buffer.memory[:] = other.memory[:] = draw.integers(0, 1 << 32, self.buffer.memory.shape, np.uint32)
         self.memory = draw.integers(0, 1 << 32, (MEMORY, WORDS), np.uint32)
-        self.model = Model(other, self.memory.copy(), output_beats=CONFIG.output_beats)
+        self.model = Model(other, self.memory.copy())
         self.batches = Source(dut, "i")
         self.answers = Source(dut, "i_query", pattern=pattern.get("i_query"))
         self.gradients = Source(dut, "i_gradients", pattern=pattern.get("i_gradients"))
@@ -62,6 +62,7 @@ class Bench:
         self.counts = dict.fromkeys(("v_mul", "v_add", "dma_wr", "updated", "done"), 0)
         self.at = {name: [] for name in ("o_write", "updated", "done", "written")}
         self.stored = 0         # requests whose data are in memory
+        self.refuses = set()    # requests, from 0 on, of which the last beat is not written and answered with an error
         self.poison = None      # beat address of gradients that are answered with an error
 
     @classmethod
@@ -69,7 +70,7 @@ class Bench:
         if cls.running is not None:
             cls.running.stop()
         start(dut)
-        dut.written.value = 0
+        dut.written.value = dut.not_written.value = dut.hold.value = 0
         dut.rate.value, dut.rows.value, dut.row_beats_log2.value = rate, ROWS, log2
         await reset(dut)
         cls.running = cls(dut, log2, patterns, list_delay, port_delay)
@@ -105,13 +106,14 @@ class Bench:
             if len(data) - self.writes < request["beats"]:
                 break
             address, offset = divmod(request["address"] - ROWS, BYTES)
-            assert not offset and 1 <= request["beats"] <= CONFIG.output_beats
-            for k in range(request["beats"]):
+            assert not offset and request["beats"] == self.beats
+            refused = self.stored in self.refuses
+            for k in range(request["beats"] - refused):
                 word = data[self.writes + k]["data"]
                 self.memory[address + k] = [word >> 32 * at & 0xFFFFFFFF for at in range(WORDS)]
             self.writes += request["beats"]
             self.stored += 1
-            self.responses.append(self.cycle + self.port_delay)
+            self.responses.append((self.cycle + self.port_delay, refused))
 
     async def step(self):
         dut = self.dut
@@ -120,11 +122,11 @@ class Bench:
             query = self.asked.popleft()[1]
             slots, addresses = self.lists[query["batch"]]
             self.answers.put({"slot": slots[query["ordinal"]], "address": addresses[query["ordinal"]]})
-        answer = bool(self.responses) and self.responses[0] <= self.cycle
+        answer, refused = bool(self.responses) and self.responses[0][0] <= self.cycle, False
         if answer:
-            self.responses.popleft()
+            _, refused = self.responses.popleft()
             self.at["written"].append(self.cycle)
-        dut.written.value = answer
+        dut.written.value, dut.not_written.value = answer, refused
         await RisingEdge(dut.clk)
         self.cycle += 1
         if dut.o_write__valid.value == 1:
@@ -138,6 +140,9 @@ class Bench:
                 if name in self.at:
                     self.at[name].append(self.cycle)
 
+    def refused(self):
+        return layout_of("refused").unpack(int(self.dut.refused.value))
+
     def batch(self, draw, count, words=None, number=None):
         """A mini-batch's list and gradients. Returns what goes to the unit, and what the model needs."""
         slots = draw.permutation(min(CONFIG.row_slots, CONFIG.embedding_beats >> self.log2))[:count].tolist()
@@ -149,8 +154,9 @@ class Bench:
         self.data = {at + k: row for k, row in enumerate(gradients)}
         return {"batch": number, "rows": count, "address": at * BYTES}, (slots, addresses, gradients, at)
 
-    async def update(self, draw, count, words=None, limit=60_000):
-        """One mini-batch, from start to `done`, judged."""
+    async def update(self, draw, count, words=None, limit=60_000, times=1, written=None):
+        """One mini-batch, from start to `done`, judged. times: that its rows are written; written: without an error,
+        in all."""
         before, model = dict(self.counts), self.model
         sent = {name: len(sink.beats) for name, sink in self.sinks.items()}
         was = {name: len(values) for name, values in self.at.items()}
@@ -163,19 +169,23 @@ class Bench:
         model.update(slots, addresses, self.rate, gradients)
         beats = count * self.beats
         new = {name: sink.beats[sent[name]:] for name, sink in self.sinks.items()}
-        ports = {"o_requests": (model.reads(at, count), 0), "o_write_requests": (model.writes(addresses), ROWS)}
+        ports = {"o_requests": (model.reads(at, count), 0),
+                 "o_write_requests": (times * model.writes(addresses), ROWS)}
         for name, (wanted, base) in ports.items():
             assert [(r["address"], r["beats"]) for r in new[name]] == [(base + a * BYTES, b) for a, b in wanted], name
-        assert new["o_read"] == slots and new["o_release"] == slots
-        assert [q["ordinal"] for q in new["o_query"]] == 2 * list(range(count))
+        assert new["o_read"] == (1 + times) * slots and new["o_release"] == slots
+        assert [q["ordinal"] for q in new["o_query"]] == (2 + times) * list(range(count))
         assert {q["batch"] for q in new["o_query"]} <= {beat["batch"]}
         assert (self.buffer.memory == model.buffer.memory).all(), "rows in the embedding buffer"
         assert (self.memory == model.memory).all(), "rows in memory"
         got = {name: self.counts[name] - before[name] for name in self.counts}
-        assert got == {"v_mul": beats, "v_add": beats, "dma_wr": count, "updated": 1, "done": 1}, got
+        assert got == {"v_mul": beats, "v_add": beats, "dma_wr": count if written is None else written, "updated": 1,
+                       "done": 1}, got
         at = {name: values[was[name]:] for name, values in self.at.items()}
         if count:
             assert len(at["o_write"]) == beats and at["updated"] == [at["o_write"][-1] + 1]
+            first = self.sinks["o_write_data"].at[sent["o_write_data"]]
+            assert first > at["o_write"][-1], "written before the last gradient was applied"
             releases = self.sinks["o_release"].at[sent["o_release"]:]
             assert releases[0] > at["written"][-1], "released before the last write's response"
             # `done` is a register behind the last release.
@@ -234,12 +244,13 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle."""
+    """A beat a cycle, in the embedding buffer and to memory."""
     draw = np.random.default_rng(seed("rate"))
     for log2 in lengths()[:4]:
         bench = await Bench.begin(dut, log2)
         at = await bench.update(draw, min(100, most(log2)))
-        assert at["o_write"][-1] - at["o_write"][0] == len(at["o_write"]) - 1, "a pause between two beats"
+        for cycles in (at["o_write"], bench.sinks["o_write_data"].at):
+            assert cycles[-1] - cycles[0] == len(cycles) - 1, "a pause between two beats"
 
 
 @cocotb.test()
@@ -282,25 +293,85 @@ async def corner_values(dut):
 
 @cocotb.test()
 async def faults(dut):
-    """A beat of gradients that cannot be trusted: it and those behind it are not taken, rows of earlier beats are
-    written as a whole, nothing is released, the error stays; a reset clears it."""
+    """A beat of gradients that cannot be trusted: it and those behind it are not taken, nothing is written to memory or
+    released, the error stays; a reset clears it."""
     draw = np.random.default_rng(seed("faults"))
-    for bad in (0, 1, 7, 30):
+    for bad in (0, 1, 7, 30, 31):
         bench = await Bench.begin(dut, 1)
-        beat, (slots, addresses, gradients, at) = bench.batch(draw, 16)
+        beat, (*_, at) = bench.batch(draw, 16)
         bench.poison = at + bad
         bench.batches.put(beat)
         for _ in range(300):
             await bench.step()
-        assert dut.error.value == 1 and dut.idle.value == 0
+        assert dut.error.value == 1 and dut.idle.value == 0 and dut.rests.value == 1
         assert bench.counts["updated"] == bench.counts["done"] == 0 and not bench.sinks["o_release"].beats
         assert len(bench.at["o_write"]) == bad and bench.counts["v_mul"] == bad
-        whole = bad // 2
-        bench.model.update(slots[:whole], addresses[:whole], bench.rate, gradients[:2 * whole])
         assert (bench.memory == bench.model.memory).all(), "rows in memory"
+        assert not bench.sinks["o_write_data"].beats and not bench.sinks["o_write_requests"].beats
         bench = await Bench.begin(dut, 1)
         assert dut.error.value == 0
         await bench.update(draw, 4)
+
+
+@cocotb.test()
+async def refused_writes(dut):
+    """A row that cannot be written: all rows of the mini-batch are written once more, then all is there and `refused`
+    says so; if one cannot be written that time either, it is named, nothing is released, and the others are there."""
+    draw = np.random.default_rng(seed("refused"))
+    count = 12
+    for log2 in lengths()[:3]:
+        for refuses in ({0}, {count - 1}, {3, 4, 9}, set(range(count))):
+            bench = await Bench.begin(dut, log2)
+            bench.refuses = refuses
+            await bench.update(draw, count, times=2, written=2 * count - len(refuses))
+            assert bench.refused() == {"valid": 1, "twice": 0, "ordinal": 0}
+            bench.batches.put(bench.batch(draw, 3)[0])
+            for _ in range(50):
+                await bench.step()
+            assert bench.counts["updated"] == 1, "a further mini-batch was taken"
+        for first, again in (({2}, {2}), ({2}, {7, 5}), ({0, 11}, {11}), ({1}, {0})):
+            bench = await Bench.begin(dut, log2)
+            bench.refuses = first | {count + k for k in again}
+            beat, (slots, addresses, gradients, _) = bench.batch(draw, count)
+            bench.batches.put(beat)
+            for _ in range(600):
+                await bench.step()
+            assert bench.refused() == {"valid": 1, "twice": 1, "ordinal": min(again)}
+            assert dut.rests.value == 1 and dut.idle.value == 0 and bench.counts["done"] == 0
+            assert not bench.sinks["o_release"].beats and bench.stored == 2 * count
+            torn = [addresses[k] + bench.beats - 1 for k in first & again]
+            before = bench.model.memory[torn].copy()
+            bench.model.update(slots, addresses, bench.rate, gradients)
+            bench.model.memory[torn] = before
+            assert (bench.memory == bench.model.memory).all(), "rows in memory"
+    bench = await Bench.begin(dut)
+    assert bench.refused()["valid"] == 0
+    await bench.update(draw, 4)
+
+
+@cocotb.test()
+async def hold(dut):
+    """While it is high no mini-batch is taken, one that was is brought to its end, and then the unit rests."""
+    draw = np.random.default_rng(seed("hold"))
+    for cycles in (0, 1, 2, 5, 20, 60):
+        bench = await Bench.begin(dut, 1)
+        await bench.step()
+        await bench.step()
+        assert dut.rests.value == 1
+        beat, (slots, addresses, gradients, _) = bench.batch(draw, 10)
+        dut.hold.value = cycles == 0
+        bench.batches.put(beat)
+        for cycle in range(400):
+            await bench.step()
+            if cycle >= cycles:
+                dut.hold.value = 1
+            if cycle > cycles + 1 and dut.rests.value == 1:
+                break
+        begun = bench.counts["updated"]
+        assert bench.counts["done"] == begun and (cycles < 5 or begun == 1) and (cycles or not begun)
+        if begun:
+            bench.model.update(slots, addresses, bench.rate, gradients)
+        assert (bench.memory == bench.model.memory).all()
 
 
 @cocotb.test(skip=os.environ.get("HOTRAIL_SHAPE") != "many")
@@ -323,13 +394,13 @@ async def requests(dut):
 def test_update(name, number):
     only = "smoke|requests|latency" if name == "many" else None
     simulate(Updater(SHAPES[name]), "verif.test_hotline_update", name=f"hotline_update_{name}",
-             tests=3 if only else 7, seed=number, only=only, env={"HOTRAIL_SHAPE": name})
+             tests=3 if only else 9, seed=number, only=only, env={"HOTRAIL_SHAPE": name})
 
 
 def test_golden_updates():
     """Two rows of two beats by hand."""
     buffer = EmbeddingBuffer(beats=8, words=2, row_beats_log2=1)
-    model = Model(buffer, np.zeros((16, 2), np.uint32), output_beats=16)
+    model = Model(buffer, np.zeros((16, 2), np.uint32))
     row = np.array([[1, 2], [3, 4]], np.float32)
     buffer.land(1, row.view(np.uint32))
     buffer.land(2, 2 * row.view(np.uint32) * 0)

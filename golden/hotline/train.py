@@ -32,8 +32,8 @@ OK, ABORTED, BOUNDS, INDEX = 0, 1, 3, 4
 ROWS = 3                # detail of BOUNDS
 WORDS = 16              # of an instruction
 ENTRY = (1 << 17) - 1   # bits of an entry of the logger's image
-COUNTERS = ("instructions", "samples", "accesses", "hits", "popular", "batches_popular", "batches_gathered", "dma_wr",
-            "gpu_rd", "v_mul", "v_add")
+COUNTERS = ("instructions", "samples", "accesses", "hits", "popular", "batches_popular", "batches_gathered",
+            "batches_updated", "dma_wr", "gpu_rd", "v_mul", "v_add")
 
 Words = NDArray[np.uint32]
 Item = Mapping[str, int]        # an instruction's fields
@@ -303,6 +303,7 @@ class Hotline:
         self._counters["dma_wr"] += len(places)
         self._counters["v_mul"] += len(places) * row_beats
         self._counters["v_add"] += len(places) * row_beats
+        self._counters["batches_updated"] += 1
 
     def _pool(self, item: Item, memory: Memory, samples: Words, cold: NDArray[np.bool_], rows: Words) -> Words:
         """A vector for each sample and position that begins one: the rows of the positions behind it added to it, or

@@ -19,24 +19,23 @@ def parts(address: int, beats: int, most: int) -> list[tuple[int, int]]:
 
 
 class Updater:
-    """row = row + rate * gradient, in the embedding buffer and in memory.
+    """row = row + rate * gradient, of all rows in the embedding buffer and then of all in memory.
 
-    buffer: the embedding buffer; memory: (beats, words), the rows' buffer; output_beats: of the port's queue
+    buffer: the embedding buffer; memory: (beats, words), the rows' buffer
     """
 
-    def __init__(self, buffer: EmbeddingBuffer, memory: NDArray[np.uint32], *, output_beats: int):
+    def __init__(self, buffer: EmbeddingBuffer, memory: NDArray[np.uint32]):
         self.buffer = buffer
         self.memory = memory
-        self.output_beats = output_beats
 
     def reads(self, address: int, rows: int) -> list[tuple[int, int]]:
         """The requests (address, beats) for the gradients of so many rows; all in beats."""
         return parts(address, rows << self.buffer.row_beats_log2, CHUNK)
 
     def writes(self, addresses: Sequence[int]) -> list[tuple[int, int]]:
-        """The requests (address, beats) for rows that go back, in beats of the rows' buffer."""
-        beats = 1 << self.buffer.row_beats_log2
-        return [part for address in addresses for part in parts(address, beats, min(beats, self.output_beats))]
+        """The requests (address, beats) for rows that go back, in beats of the rows' buffer; all of them twice where
+        one is refused."""
+        return [(address, 1 << self.buffer.row_beats_log2) for address in addresses]
 
     def update(self, slots: Sequence[int], addresses: Sequence[int], rate: int, gradients: ArrayLike
                ) -> NDArray[np.uint32]:

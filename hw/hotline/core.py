@@ -1,6 +1,6 @@
 """The Hotline core: a Vitis kernel that deals samples to a GPU in mini-batches and keeps the rows that are not hot."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 
 from hw.axi.bus import attach
@@ -8,7 +8,7 @@ from hw.axi.port import ReadPort
 from hw.axi.writer import WritePort, connect_client
 from hw.hotline.bags import BagReader
 from hw.hotline.classifier import Classifier
-from hw.hotline.config import HotlineConfig
+from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.dispatch import Dispatcher
 from hw.hotline.embeddings import EmbeddingBuffer
 from hw.hotline.frames import InputBuffer
@@ -30,6 +30,7 @@ PROGRAM, INPUTS, BELL, GRADIENTS, HOT = range(5)    # clients of the first read 
 ROWS, HOT_ROWS = 4, 5                               # details of READ_ERROR; the others are their clients' numbers
 ROWS_BUFFER = 3                                     # detail of BOUNDS
 MAILBOX, IMAGE, STATUS = range(3)                   # clients of the first write port
+REFUSED = 2                                         # detail of WRITE_ERROR: rows; one more where twice
 
 
 class HotlineCore(wiring.Component):
@@ -45,9 +46,11 @@ class HotlineCore(wiring.Component):
     Timing      a beat of samples a cycle, as long as fewer than `waves` of them wait for the logger's answers; looking
                 up, dealing, gathering and updating run side by side, instructions one after the other
     Numerics    golden.hotline; bit-exact. What is in a mini-batch does not depend on time; which class goes first does
-    Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
-                the buffers, and the result block names the cause. The next run starts clean; the logger keeps its
-                entries
+    Faults      the first error ends the run: the mini-batch whose rows are being updated is brought to its end if its
+                gradients can be read, no more bursts begin, those under way end, nothing is written outside the
+                buffers, and the result block names the cause. The rows' buffer is then as the first
+                `batches_updated` gathered mini-batches leave it, bit for bit, unless a row was refused twice: see
+                hw.hotline.update. The next run starts clean; the logger keeps its entries
     Reset       everything but what is in the logger and the tables; only with the bus
     Raises      ValueError: see HotlineConfig
     Golden      golden.hotline.train          Tests  tests/fpga/test_card_hotline.py, test_card_hotline_faults.py
@@ -91,13 +94,15 @@ class HotlineCore(wiring.Component):
         in_flight = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
         writes = {"beat_bytes": beat_bytes, "outstanding": config.writes_in_flight}
         lanes = config.lanes.bit_length()
-        self._frame = Frame(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes})
+        self._frame = Frame(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes},
+                            finishes=True)
         self._reads = ReadPort(**in_flight, clients=(
             config.program_beats, config.input_beats, 1, config.row_read_beats, config.row_read_beats))
         self._writes = WritePort(**writes, clients=(
             config.output_beats, config.output_beats, self._frame.block_beats))
         self._row_reads = ReadPort(**in_flight, clients=(config.row_read_beats,))
-        self._row_writes = WritePort(**writes, clients=(config.output_beats,))
+        # A row is one request, whatever its length.
+        self._row_writes = WritePort(**writes, clients=(max(config.output_beats, 1 << ROW_BEATS_LOG2_MAX),))
         self._program, self._doorbell = Program(config), Doorbell(beat_bytes=beat_bytes)
         self._lookup, self._logger, self._image = LookupArray(config), Logger(config), ImageMover(config)
         self._classifier, self._frames = Classifier(config), InputBuffer(config)
@@ -139,9 +144,12 @@ class HotlineCore(wiring.Component):
                        self._frame.o_data)
         m.d.comb += [
             program.start.eq(self._frame.begin), program.arguments.eq(arguments),
-            self._dispatcher.written.eq(self._sound(m, writes, MAILBOX)), program.written.eq(writes.done[IMAGE]),
-            self._frame.done.eq(writes.done[STATUS]),
+            program.written.eq(writes.done[IMAGE]), self._frame.done.eq(writes.done[STATUS]),
         ]
+        # Of mini-batches nothing is told from the first that could not be written on.
+        failed = Signal()
+        m.d.sync += failed.eq((failed | writes.error[MAILBOX]) & ~self._frame.flush)
+        m.d.comb += self._dispatcher.written.eq(writes.done[MAILBOX] & ~writes.error[MAILBOX] & ~failed)
         # Registers, for what stands while an instruction is carried out reaches every part.
         job = Signal.like(program.job)
         m.d.sync += job.eq(program.job)
@@ -214,15 +222,10 @@ class HotlineCore(wiring.Component):
             gather.rows.eq(arguments.rows), gather.rows_beats.eq(arguments.rows_beats),
             gather.landed.eq(embeddings.landed), gather.released.eq(updater.done),
             updater.rate.eq(self._job.rate), updater.rows.eq(arguments.rows),
-            updater.written.eq(self._sound(m, self._row_writes, 0)),
+            updater.written.eq(self._row_writes.done[0]), updater.not_written.eq(self._row_writes.error[0]),
+            # However a run ends, the mini-batch whose rows are updated is brought to its end.
+            updater.hold.eq(self._frame.ending), self._frame.holds.eq(~updater.rests),
         ]
-
-    def _sound(self, m: Module, port: WritePort, client: int) -> Signal:
-        """What a client's request that was written says, until one fails: nothing is told of what comes after it."""
-        failed, written = Signal(), Signal()
-        m.d.sync += failed.eq((failed | port.error[client]) & ~self._frame.flush)
-        m.d.comb += written.eq(port.done[client] & ~port.error[client] & ~failed)
-        return written
 
     def _pooled(self, m: Module, platform) -> None:
         """Vectors of pooled samples; whoever makes them has the dispatcher's place at both buffers meanwhile."""
@@ -252,6 +255,7 @@ class HotlineCore(wiring.Component):
             events.instructions.eq(program.finish), events.samples.eq(self._lookup.samples),
             events.accesses.eq(logger.accesses), events.hits.eq(logger.hits), events.popular.eq(classifier.popular),
             events.batches_popular.eq(dispatcher.popular), events.batches_gathered.eq(dispatcher.gathered),
+            events.batches_updated.eq(updater.done),
             events.dma_rd.eq(gather.fresh), events.dma_wr.eq(updater.dma_wr), events.gpu_rd.eq(bags.gpu_rd),
             # Never both: what is pooled has been updated before.
             events.v_mul.eq(updater.v_mul | bags.v_mul), events.v_add.eq(updater.v_add | bags.v_add),
@@ -266,7 +270,7 @@ class HotlineCore(wiring.Component):
         """From start to done."""
         frame, program, lookup, gather, dispatcher = (
             self._frame, self._program, self._lookup, self._gather, self._dispatcher)
-        at = program.number
+        at, refused = program.number, self._updater.refused
         read_error, write_error = HOTLINE.code("READ_ERROR"), HOTLINE.code("WRITE_ERROR")
         tell_first(m, frame, [
             (program.error.valid, program.error.code, program.error.instruction, 0, 0, program.error.detail),
@@ -278,8 +282,8 @@ class HotlineCore(wiring.Component):
                 (self._doorbell.failed, BELL), (self._updater.error, GRADIENTS), (self._embeddings.error, ROWS),
                 (self._bags.error, HOT_ROWS))),
             *((failed, write_error, at, 0, 0, detail) for detail, failed in enumerate((
-                self._writes.error[MAILBOX] | self._writes.error[IMAGE], self._writes.error[STATUS],
-                self._row_writes.error[0]))),
+                self._writes.error[MAILBOX] | self._writes.error[IMAGE], self._writes.error[STATUS]))),
+            (refused.valid, write_error, at, 0, 0, Cat(refused.twice, Const(REFUSED >> 1, 7), refused.ordinal)),
             (self._logger.error.valid, HOTLINE.code("MEMORY"), at, 0, 0, self._logger.error.bank),
         ])
         lookup_idle = lookup.idle & ~self._logger.busy & self._classifier.idle

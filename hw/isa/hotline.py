@@ -110,7 +110,9 @@ HOTLINE = Kernel(
         Code(6, "OVERRUN", "the GPU claims more mini-batches than were dealt; detail: how many", ("instruction",)),
         Code(7, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 doorbell, "
                               "3 gradients, 4 rows, 5 hot rows", ("instruction",)),
-        Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: 0 mailbox, 1 result, 2 rows",
+        Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: 0 mailbox, 1 result, 2 a row, and "
+                               "all rows of its mini-batch were then written once more without an error, 3 so was a "
+                               "row that time, the first of them the one with the ordinal in bits 31..8",
              ("instruction",)),
         Code(9, "MEMORY", "an entry of the logger has wrong parity; detail: the bank", ("instruction",)),
     ),
@@ -130,7 +132,7 @@ HOTLINE = Kernel(
             ("batches_popular", "popular mini-batches dealt"),
             ("batches_gathered", "gathered mini-batches dealt"),
             ("dma_rd", "cold rows read"),
-            ("dma_wr", "cold rows written back"),
+            ("dma_wr", "cold rows written back; those that are written once more count again"),
             ("gpu_rd", "hot rows read"),
             ("v_mul", "beats multiplied"),
             ("v_add", "beats added"),
@@ -140,6 +142,8 @@ HOTLINE = Kernel(
             ("stall_mailbox", "cycles in which a mini-batch waited for room in the mailbox"),
             ("stall_gather", "cycles in which nothing was ready for the mailbox while mini-batches were gathered or "
                              "updated"),
+            ("batches_updated", "gathered mini-batches, from the first on, whose updates are in memory; the rows' "
+                                "buffer is as they leave it, but for WRITE_ERROR with detail 3"),
         ),
         Value("dealt", 192, 32, "progress", "mini-batches dealt so far"),
         Value("finished", 208, 32, "doorbell", "mini-batches of the run that the GPU has finished, gradients included"),

@@ -35,9 +35,9 @@ class Frame(wiring.Component):
     Source: hw.isa; Vitis ap_ctrl_hs
 
     Parameters  kernel: has a counter `cycles`, which is counted here; words: FP32 words of a beat; increments: bits of
-                a counter's largest increment, 1 where it is not said
+                a counter's largest increment, 1 where it is not said; finishes: has `holds` and `ending`
     Members     bus: In(AXI4-Lite), interrupt: Out, arguments: Out: of the control slave; over, fault, at, quiet: In,
-                flush, stop, clean, begin: Out: of the run control; events: In, of the counter file but for the cycles;
+                flush, stop, clean, begin: Out: of the run control, and holds: In, ending: Out; events: In, of the counter file but for the cycles;
                 progress, tell: In, o_requests, o_data: Out(stream), done: In: of the reporter, a client of the write
                 port with a queue of `block_beats`
     Timing      see hw.kernel.run; everything else is wires
@@ -45,8 +45,8 @@ class Frame(wiring.Component):
     Golden      that of its parts          Tests  verif/test_emb.py, tests/fpga/test_card_emb.py, test_card_mlp.py
     """
 
-    def __init__(self, *, kernel: Kernel, words: int, increments: Mapping[str, int]):
-        self.kernel, self.words = kernel, words
+    def __init__(self, *, kernel: Kernel, words: int, increments: Mapping[str, int], finishes: bool = False):
+        self.kernel, self.words, self.finishes = kernel, words, finishes
         self.increments = {value.name: increments.get(value.name, 1) for value in kernel.counters}
         self._counters = CounterFile(self.increments)
         self._reporter = Reporter(words=words, counters=self._counters.period, kernel=kernel)
@@ -59,11 +59,12 @@ class Frame(wiring.Component):
                 name: bits for name, bits in self.increments.items() if name != CYCLES})),
             "progress": reporter["progress"], "tell": In(1),
             "o_requests": reporter["o_requests"], "o_data": Out(stream.Signature(32 * words)), "done": In(1),
+            **({"holds": In(1), "ending": Out(1)} if finishes else {}),
         })
 
     def key(self) -> str:
         bits = ",".join(f"{name}={bits}" for name, bits in self.increments.items())
-        return f"Frame(kernel={self.kernel.name},words={self.words},{bits})"
+        return f"Frame(kernel={self.kernel.name},words={self.words},{bits}{',finishes' * self.finishes})"
 
     @property
     def block_beats(self) -> int:
@@ -74,7 +75,7 @@ class Frame(wiring.Component):
         m = Module()
         counters, reporter = self._counters, self._reporter
         control = ControlSlave(kernel=self.kernel)
-        run = RunControl(kernel=self.kernel, period=counters.period)
+        run = RunControl(kernel=self.kernel, period=counters.period, finishes=self.finishes)
         for name, part in (("control", control), ("run", run), ("totals", counters), ("reporter", reporter)):
             place(m, platform, name, part)
         connect, flipped = wiring.connect, wiring.flipped
@@ -85,6 +86,8 @@ class Frame(wiring.Component):
             m.d.comb += getattr(self, name).eq(getattr(run, name))
         for name in ("over", "fault", "at", "quiet"):
             m.d.comb += getattr(run, name).eq(getattr(self, name))
+        if self.finishes:
+            m.d.comb += [run.holds.eq(self.holds), self.ending.eq(run.ending)]
         for name in self.increments:
             m.d.comb += counters.events[name].eq(run.running if name == CYCLES else self.events[name])
         m.d.comb += [

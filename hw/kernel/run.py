@@ -23,10 +23,11 @@ class RunControl(wiring.Component):
     Source: hw.isa (states, status words); Vitis ap_ctrl_hs
 
     Parameters  kernel: states idle, running, draining, reporting; its status words end with the state; period: of
-                the counter file; abort_code: what an abort is told as
+                the counter file; finishes: parts have something to bring to its end before the flush
     Members     start, abort: In, pulses of the control slave; over: In, the core's work is done, until the flush;
                 fault: In {valid, told}: the first of a run is kept; at: In(32), the instruction that an abort names;
-                telling: In, the report has something to tell; quiet: In, all ports are idle; reported: In, a pulse;
+                telling: In, the report has something to tell; with `finishes` holds: In, so have parts to finish, from
+                the cycle after ending: Out, which says that a fault or an abort ends the run; quiet: In, all ports are idle; reported: In, a pulse;
                 flush: Out, resets the core's parts, stop: Out, of the ports, clean: Out, resets the ports;
                 clear: Out, of the counters; begin, report, ends: Out, pulses: for the parts, the reporter, the
                 slave; running: Out, cycles that count; status: Out; header: Out, the told words and the state
@@ -35,8 +36,8 @@ class RunControl(wiring.Component):
     Golden      the order of its states          Tests  verif/test_emb.py, tests/fpga/test_card_emb.py
     """
 
-    def __init__(self, *, kernel: Kernel, period: int):
-        self.kernel, self.period = kernel, period
+    def __init__(self, *, kernel: Kernel, period: int, finishes: bool = False):
+        self.kernel, self.period, self.finishes = kernel, period, finishes
         told = told_layout(kernel)
         super().__init__({
             "start": In(1), "abort": In(1), "over": In(1),
@@ -45,10 +46,11 @@ class RunControl(wiring.Component):
             "flush": Out(1, init=1), "stop": Out(1), "clean": Out(1), "clear": Out(1), "begin": Out(1),
             "report": Out(1), "ends": Out(1), "running": Out(1), "status": Out(32),
             "header": Out(data.StructLayout({**dict(told.members), "state": 32})),
+            **({"holds": In(1), "ending": Out(1)} if finishes else {}),
         })
 
     def key(self) -> str:
-        return f"RunControl(kernel={self.kernel.name},period={self.period})"
+        return f"RunControl(kernel={self.kernel.name},period={self.period}{',finishes' * self.finishes})"
 
     def elaborate(self, platform):
         m = Module()
@@ -62,6 +64,10 @@ class RunControl(wiring.Component):
         m.d.sync += [flush.eq(1), stop.eq(0)]
         # What happened, a cycle before it is acted upon: the flush must not take it away.
         noted = Signal()
+        waits = self.telling
+        if self.finishes:
+            waits = waits | self.holds
+            m.d.comb += self.ending.eq(noted)
         with m.If(self.running & ~noted & (self.fault.valid | aborted)):
             m.d.sync += [noted.eq(1), header.state.eq(RUNNING)]
             for name in told_layout(self.kernel).members:
@@ -91,10 +97,10 @@ class RunControl(wiring.Component):
                 with m.If(noted | self.over):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
-                # Progress that was begun to be told is told.
+                # Progress that was begun to be told is told, what parts have to finish is finished.
                 m.d.comb += [self.status.eq(DRAINING), self.running.eq(1)]
                 m.d.sync += [wait.eq(8), flush.eq(0)]
-                with m.If(~self.telling):
+                with m.If(~waits):
                     m.d.sync += [flush.eq(1), stop.eq(1)]
                     m.next = "STOP"
             with m.State("STOP"):

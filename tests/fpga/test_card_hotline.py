@@ -25,6 +25,7 @@ from tests.faulty import CHANNELS, UNTOUCHED, count_of
 from tests.hotline_bench import RUNS, Bench, Run, fixtures, run_of, tried
 
 TINY = make.TINY
+CYCLES_A_SAMPLE = 150   # of the real log, at the most
 LATENCY = 62        # cycles, at the most, of a wave through lookup and logger
 benches, bench, standing = fixtures()
 
@@ -209,7 +210,7 @@ def test_the_user_call():
                     np.testing.assert_allclose(hotline.values(table.name), values, rtol=2e-4, atol=1e-5)
 
 
-def test_a_real_log_through_learning_and_dealing(bench):
+def test_a_real_log_through_learning_and_dealing(bench, monkeypatch):
     """Users, animes, types and bags of genres; the embedding buffer, the mailbox and the logger are all too small."""
     folder = os.environ.get("HOTRAIL_DATA")
     if not folder or not os.path.exists(os.path.join(folder, "anime_420k.npz")):
@@ -223,10 +224,12 @@ def test_a_real_log_through_learning_and_dealing(bench):
     layout = Layout(TINY, tables, positions, 1)
     labels = np.asarray(trace.values["label"])[chosen, None].astype(np.float32)
     run = run_of(make.Log(layout, indices[chosen], labels), Train(8, 4, -0.125), 0.5)
-    bench.same(run)
+    for limit in ("limit", "limit_cycles"):
+        monkeypatch.setattr(bench, limit, CYCLES_A_SAMPLE * len(chosen))
+    cycles = bench.same(run)
     kinds, image = bench.gpu.kinds, bench.core.image
     popular = bench.result.counters["popular"] / len(chosen)
-    print(f"{popular:.1%} of {len(chosen)} samples popular with {np.count_nonzero(image)} hot rows, {len(kinds)} "
+    print(f"{cycles / len(chosen):.0f} cycles a sample, {popular:.1%} of {len(chosen)} samples popular with {np.count_nonzero(image)} hot rows, {len(kinds)} "
           f"mini-batches, {bench.result.counters['dma_wr']} rows updated")
     assert 0.02 < popular < 0.98 and np.count_nonzero(image) > 0.4 * image.size
     assert 0 < sum(kinds) < len(kinds)
