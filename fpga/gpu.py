@@ -178,7 +178,8 @@ class Gpu:
     """The device. compute: gradients (rows, dim) of a Batch. times: what a mini-batch takes. poll_cycles: from a look
     at `dealt` to the next. watch: called with each mini-batch's words before it is computed.
 
-    After a run: kinds, in the order dealt; started, finished: cycles since it began, of each; busy: of them at work.
+    After a run: kinds, in the order dealt; started, finished: cycles since it began, of each; busy: of them at work;
+    returned: of each mini-batch that was computed, its samples and the gradients of its cold rows.
     """
 
     layout: Layout
@@ -189,6 +190,7 @@ class Gpu:
     kinds: list[int] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
     finished: list[int] = field(default_factory=list)
+    returned: list[tuple[int, Floats]] = field(default_factory=list)
 
     @property
     def busy(self) -> int:
@@ -201,7 +203,7 @@ class Gpu:
 
         hot: the hot rows' words after a mini-batch, written where the core reads them; None: it does not.
         """
-        self.kinds, self.started, self.finished = [], [], []
+        self.kinds, self.started, self.finished, self.returned = [], [], [], []
         card, result, kernel = runs.card, runs.buffers["result"], runs.kernel
         limit = runs.limit_cycles if until is None else until
         at, done = 0, False
@@ -231,6 +233,7 @@ class Gpu:
             if over(self.times.of(len(batch.indices))):
                 return done
             gradients = np.asarray(self.compute(batch), np.float32)
+            self.returned.append((len(batch.indices), gradients))
             if batch.kind == GATHERED and batch.cold:
                 padded = np.zeros((batch.cold, self.layout.row_words), np.float32)
                 padded[:, :self.layout.dim] = gradients

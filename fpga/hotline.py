@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fpga.card import Card
+from fpga.card import Card, CardError
 from fpga.card import open as open_card
 from fpga.gpu import GATHERED, POPULAR, Batch, Embeddings, Gpu, Model, Times
 from fpga.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
@@ -29,6 +29,8 @@ __all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "HotRows", "Hotl
            "RunError", "Table", "Times", "Train", "Trained", "indices_of"]
 
 TIMEOUT_CYCLES = 30_000_000     # a tenth of a second from one mini-batch to the next
+UNSET = (1 << 64) - 1           # of a counter that the core has not written
+REFUSED_TWICE = 3               # detail of WRITE_ERROR: rows of a mini-batch may have old beats beside new ones
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,11 @@ class Hotline(OnCard):
     take from one mini-batch to the next. limit_cycles, limit_s: of a run, as fpga.runs.Runs takes
     them. options: for fpga.card.open.
 
-    Before the first `learn` no row is hot. `last` has the counters of the last run, `hot` which rows are hot. A run
-    that does not end well, Ctrl-C included, has trained as far as it came, each row whole; or, where the core did not
-    end it itself, not at all. The card gets the rows anew before the next.
+    Before the first `learn` no row is hot. `last` has the counters of the last run, `hot` which rows are hot, `trained`
+    (samples,) which samples of the last `train` the tables are trained with. After a RunError these are those of the
+    mini-batches that the model saw. Where it is not known what the core came to (it could not write a row twice, its
+    result block, or the host broke the run off, Ctrl-C included) there are none, and the tables are as before the call.
+    The card gets the rows anew before the next run.
     Raises      ValueError: what does not fit the core; CardError: a card that cannot hold it
     """
 
@@ -78,6 +82,7 @@ class Hotline(OnCard):
         self._runs = Runs(self.card, "hotline", config.words, limit_cycles=limit_cycles, limit_s=limit_s)
         try:
             self._values = [table.array.copy() for table in self.layout.tables]
+            self.trained = np.zeros(0, bool)
             self._rows_beats = len(self.layout.rows())
             with self._runs.transaction():
                 self._build()
@@ -137,6 +142,7 @@ class Hotline(OnCard):
         samples = layout.samples(indices, payload)
         if how.pooled and hot is None:
             raise ValueError("hot rows must be given where the core pools")
+        self.trained = np.zeros(len(samples), bool)
         self._know()
         mailbox, gradients = how.slots * layout.mailbox_pitch(how), how.slots * layout.gradients_pitch(how)
         program = np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)])
@@ -150,13 +156,7 @@ class Hotline(OnCard):
                           {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": hot_beats},
                           lambda: gpu.serve(runs, how, hot))
             finally:
-                if runs.has_ended:
-                    rows = layout.values(runs.read("rows", self._rows_beats))
-                    # Pinned tables are the GPU's alone.
-                    self._values = [old if table.pinned else new
-                                    for table, old, new in zip(layout.tables, self._values, rows, strict=True)]
-                    if kept is not None:
-                        self._values = self._with(kept)
+                self._keep(gpu, np.asarray(indices), how, kept)
             if kept is not None:
                 runs.write("rows", layout.rows(self._values))
         return Trained(tuple(gpu.kinds), len(samples), self.last["popular"], self.last["cycles"], gpu.busy)
@@ -168,24 +168,54 @@ class Hotline(OnCard):
             raise ValueError(f"there is no table {table!r}; there are {', '.join(names)}")
         return self._values[names.index(table)].copy()
 
-    def _with(self, kept: Embeddings) -> list[NDArray[np.float32]]:
-        """The tables with the rows that the GPU has."""
-        values, hot = [each.copy() for each in self._values], kept.hot
-        for table in np.unique(hot.tables):
-            mine = hot.tables == table
-            values[table][hot.indices[mine]] = kept.hot_rows[hot.numbers[mine], :self.layout.dim]
-        for number, pinned in kept.pinned.items():
-            values[number] = pinned
-        return values
+    def _updated(self) -> int | None:
+        """The gathered mini-batches whose updates the rows' buffer has, where the last run says so."""
+        last = self.last
+        updated = last.get("batches_updated", UNSET)
+        refused = last.get("code") == self._runs.kernel.code("WRITE_ERROR") and last["detail"] & 0xFF == REFUSED_TWICE
+        return None if updated == UNSET or refused else updated
+
+    def _keep(self, gpu: Gpu, indices: NDArray[Any], how: Train, kept: Embeddings | None) -> None:
+        """After a run, however it ended: tables as the mini-batches that the GPU returned leave them, what the core did
+        not come to included; as before the run where it is not known what the core came to."""
+        layout, updated = self.layout, self._updated()
+        if updated is None:
+            return
+        rows = self._runs.read("rows", self._rows_beats)
+        cold, trained = layout.cold(indices, self.hot), np.zeros(len(indices), bool)
+        waiting = [np.flatnonzero(~cold.any(axis=1)), np.flatnonzero(cold.any(axis=1))]
+        gathered = 0
+        for kind, (count, gradients) in zip(gpu.kinds, gpu.returned, strict=False):
+            part, waiting[kind] = waiting[kind][:count], waiting[kind][count:]
+            trained[part] = True
+            gathered += kind == GATHERED
+            if kind == GATHERED and gathered > updated:
+                layout.update(rows, layout.cold_rows(indices[part], cold[part]), how.rate, gradients)
+        # Pinned tables are the GPU's alone.
+        values = [old if table.pinned else new
+                  for table, old, new in zip(layout.tables, self._values, layout.values(rows), strict=True)]
+        if kept is not None:
+            hot = kept.hot
+            for table in np.unique(hot.tables):
+                mine = hot.tables == table
+                values[table][hot.indices[mine]] = kept.hot_rows[hot.numbers[mine], :layout.dim]
+            for number, pinned in kept.pinned.items():
+                values[number] = pinned
+        self._values, self.trained = values, trained
 
     def _run(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], arguments: dict[str, int],
              beside: Callable[[], object] | None = None) -> None:
         runs = self._runs
-        runs.clear_result()
+        runs.last = {}
+        block = runs.clear_result()
+        # A beat of the block that is refused must not pass for a count of 0.
+        self.card.write(block, np.array([UNSET], np.uint64), 4 * runs.kernel.value("batches_updated").word)
         runs.write("inputs", inputs)
         if runs.run(program, {"gradients_beats": 0, "hot_beats": 0, **arguments, "rows_beats": self._rows_beats,
                               "inputs_beats": inputs.size // runs.words, "timeout": self.timeout_cycles}, beside):
             raise self._error()
+        if self.last["batches_updated"] == UNSET:
+            raise CardError("the core ended without an error, but its result block was not written as a whole")
 
     def _error(self) -> RunError:
         """What went wrong, in the words of whoever gave the samples."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.compile import encode
 from gen.trace import Trace
-from golden.hotline import randomizer
+from golden.hotline import randomizer, reducer
 from golden.hotline.bank import ID_BITS, VALID, WAYS
 from golden.hotline.train import HOT_BIT, NONE
 from hw.isa import HOTLINE
@@ -173,6 +173,32 @@ class Layout:
                                  f"{carried.dtype} of {carried.shape}")
             words[:, index.shape[1]:index.shape[1] + self.payload] = np.ascontiguousarray(carried).view(np.uint32)
         return words
+
+    # What a mini-batch has of a log.
+
+    def cold(self, indices: ArrayLike, hot: HotRows) -> NDArray[np.bool_]:
+        """Which indices (samples, positions) are of cold rows."""
+        index = np.asarray(indices)
+        cold = np.zeros(index.shape, bool)
+        for position, number in enumerate(self.table_of):
+            if not self.tables[number].pinned:
+                column = index[:, position]
+                cold[:, position] = (column >= 0) & ~np.isin(column, hot.indices[hot.tables == number])
+        return cold
+
+    def cold_rows(self, indices: ArrayLike, cold: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The cold rows of a mini-batch of these samples by ordinals, numbered among the rows of all tables."""
+        rows = (np.asarray(indices, np.int64) + self.first[self.table_of])[cold]
+        _, first = np.unique(rows, return_index=True)
+        return rows[np.sort(first)]
+
+    def update(self, rows: Words, numbers: NDArray[np.int64], rate: float, gradients: NDArray[np.float32]) -> None:
+        """Applies gradients (rows, dim) to rows of these numbers in the rows' buffer (beats, words), as the core
+        does."""
+        image = rows.reshape(-1, self.row_words)
+        padded = np.zeros((len(numbers), self.row_words), np.float32)
+        padded[:, :self.dim] = gradients
+        image[numbers] = reducer.update(image[numbers], int(np.float32(rate).view(np.uint32)), padded.view(np.uint32))
 
     @property
     def image_beats(self) -> int:

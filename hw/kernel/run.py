@@ -23,12 +23,12 @@ class RunControl(wiring.Component):
     Source: hw.isa (states, status words); Vitis ap_ctrl_hs
 
     Parameters  kernel: states idle, running, draining, reporting; its status words end with the state; period: of
-                the counter file; finishes: parts have something to bring to its end before the flush
+                the counter file; finishes: parts finish something before the flush: there are `holds` and `ending`
     Members     start, abort: In, pulses of the control slave; over: In, the core's work is done, until the flush;
                 fault: In {valid, told}: the first of a run is kept; at: In(32), the instruction that an abort names;
-                telling: In, the report has something to tell; with `finishes` holds: In, so have parts to finish, from
-                the cycle after ending: Out, which says that a fault or an abort ends the run; quiet: In, all ports are idle; reported: In, a pulse;
-                flush: Out, resets the core's parts, stop: Out, of the ports, clean: Out, resets the ports;
+                telling: In, the report has something to tell; holds: In, parts have something to finish, from the cycle
+                after ending: Out, a fault or an abort ends the run; quiet: In, all ports are idle; reported: In, a
+                pulse; flush: Out, resets the core's parts, stop: Out, of the ports, clean: Out, resets the ports;
                 clear: Out, of the counters; begin, report, ends: Out, pulses: for the parts, the reporter, the
                 slave; running: Out, cycles that count; status: Out; header: Out, the told words and the state
     Timing      twice `period` cycles from start to begin, and from the last transfer to the report

@@ -229,8 +229,9 @@ def test_a_real_log_through_learning_and_dealing(bench, monkeypatch):
     cycles = bench.same(run)
     kinds, image = bench.gpu.kinds, bench.core.image
     popular = bench.result.counters["popular"] / len(chosen)
-    print(f"{cycles / len(chosen):.0f} cycles a sample, {popular:.1%} of {len(chosen)} samples popular with {np.count_nonzero(image)} hot rows, {len(kinds)} "
-          f"mini-batches, {bench.result.counters['dma_wr']} rows updated")
+    print(f"{cycles / len(chosen):.0f} cycles a sample, {popular:.1%} of {len(chosen)} samples popular with "
+          f"{np.count_nonzero(image)} hot rows, {len(kinds)} mini-batches, "
+          f"{bench.result.counters['dma_wr']} rows updated")
     assert 0.02 < popular < 0.98 and np.count_nonzero(image) > 0.4 * image.size
     assert 0 < sum(kinds) < len(kinds)
 
