@@ -16,8 +16,9 @@ from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, sometimes
 
 TAG, PAYLOAD = 5, 13
-SHAPES = {"tiny": (8, 8, 32), "deep": (16, 4, 8), "broad": (4, 16, 16)}    # lanes, banks, queue
-# "deep" has hardly the places that one run needs.
+SHAPES = {"tiny": (8, 8, 32), "deep": (16, 4, 8), "long": (8, 16, 128), "broad": (4, 16, 16)}   # lanes, banks, queue
+# "deep" has hardly the places that one run needs; in "long", as in the cores that are shipped, more accesses wait than
+# a bank's queue of runs holds, so that it is full before a column is.
 LANES, BANKS, QUEUE = SHAPES[os.environ.get("SCHEDULER", "tiny")]
 ROOMY = QUEUE >= 2 * LANES
 CALM = 20       # cycles behind the last access in which nothing more may come
@@ -49,6 +50,7 @@ class Bench:
         self.open = deque()                             # waves taken and not released: how much of each was issued
         self.waves_due = [deque() for _ in range(BANKS)]
         self.number = self.freed = 0
+        self.full = {"runs": 0, "column": 0, "both": 0}     # cycles in which these alone, or both, were full
 
     @classmethod
     async def begin(cls, dut, flow=always):
@@ -94,6 +96,8 @@ class Bench:
                 assert model.out[bank] or not due or due[0][0] >= self.freed, f"cycle {self.cycle}, bank {bank}"
             taken = offer if model.ready else None
             model.step(offer)
+            for name, state in (("runs", (True, False)), ("column", (False, True)), ("both", (True, True))):
+                self.full[name] += model.full == state
             assert model.waiting <= QUEUE
             self.cycle += 1
             if taken:
@@ -222,14 +226,45 @@ async def corner_values(dut):
     await bench.run(same + [(8, [*none[:LANES - 1], (0, k)]) for k in range(100)] + same)
 
 
+def hot_waves(random, count, bank, most, *, alike=False):
+    """Waves with 1 to `most` accesses to a bank, and one of each of some others: all in the same column, or in any."""
+    made = []
+    for number in range(count):
+        others = [] if alike else [(int(other), 3) for other in random.permutation(BANKS)[:LANES - most]
+                                   if other != bank and random.random() < 0.6]
+        accesses = [(bank, number % (1 << PAYLOAD))] * int(random.integers(1, most + 1)) + others
+        lanes = random.permutation(LANES)[:len(accesses)].tolist()
+        wave = [None] * LANES
+        for lane, access in zip(lanes, accesses, strict=True):
+            wave[lane] = access
+        made.append((number % (1 << TAG), wave))
+    return made
+
+
+@cocotb.test(skip=os.environ.get("SCHEDULER") != "long")
+async def queues_full(dut):
+    """A bank's queue of runs is full while no column is, and a column while the runs are not; both stop all releases
+    in the cycle that the model says, at the first and at the last bank, and nothing is lost."""
+    random = np.random.default_rng(seed("full"))
+    for bank in (0, int(random.integers(BANKS // 2, BANKS - 1)), BANKS - 1):
+        bench = await Bench.begin(dut)
+        await bench.run([wave for _ in range(3) for wave in (
+            hot_waves(random, 130, bank, 3) + hot_waves(random, 150, bank, 1) + hot_waves(random, 60, bank, 2))])
+        # The first bank's accesses come first in their wave, those of one at a time in the first column.
+        assert bench.full["runs"] > 20 or not bank, bench.full
+        bench = await Bench.begin(dut)
+        same = [(7, [(bank, lane) for lane in range(LANES)]) for _ in range(30)]
+        await bench.run(same + hot_waves(random, 100, bank, 1, alike=True) + same)
+        assert bench.full["column"] > 20, bench.full
+
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", shapes(SHAPES, 2))
+@pytest.mark.parametrize("name", shapes(SHAPES, 3))
 def test_scheduler(name, number):
     lanes, banks, queue = SHAPES[name]
     unit = BankScheduler(lanes=lanes, banks=banks, queue=queue, payload=PAYLOAD, tag=TAG)
-    simulate(unit, "verif.test_hotline_scheduler", name=f"hotline_scheduler_{name}", tests=6, seed=number,
-             env={"SCHEDULER": name, "SCHEDULER_LATENCY": unit.latency})
+    simulate(unit, "verif.test_hotline_scheduler", name=f"hotline_scheduler_{name}", tests=6 + (name == "long"),
+             seed=number, env={"SCHEDULER": name, "SCHEDULER_LATENCY": unit.latency})
 
 
 @pytest.mark.parametrize("change,sentence", [

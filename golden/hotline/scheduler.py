@@ -78,6 +78,7 @@ class Scheduler:
 
     ready: a wave is taken; out: for each bank its access or None; released: as the output.
     waiting: accesses that wait for their banks, not those that banks take in this cycle; most: of it so far.
+    full: (a bank's queue of runs, one of its columns) has fewer than MARGIN places left, which stops releases later.
     """
 
     def __init__(self, *, lanes: int, banks: int, queue: int):
@@ -91,6 +92,7 @@ class Scheduler:
         self.ready, self.released = False, False
         self.out: list[Issue | None] = [None] * banks
         self.waiting = self.most = 0
+        self.full = (False, False)
         # Pipelines: the oldest at the right end leaves in this cycle.
         self._sorting: deque = deque([None] * sorting)
         self._splitting: deque = deque([None] * splitting)
@@ -158,6 +160,7 @@ class Scheduler:
     def _queues(self, goes: list[np.ndarray], lengths: np.ndarray) -> list[Issue | None]:
         """Runs enter the banks' queues, each bank takes its next access."""
         out: list[Issue | None] = [None] * self.banks
+        full_runs = full_columns = False
         for b in range(self.banks):
             runs, busy, held = self._runs[b], self._busy[b], self._held[b]
             if lengths[b]:
@@ -166,16 +169,17 @@ class Scheduler:
                 run = range(part.starts[b], part.starts[b] + lengths[b])
                 runs.append([(place % self.columns, (part.wave.tag, *part.wave.places[place])) for place in run])
                 held[[place % self.columns for place in run]] += 1
-            # What the queues tell of themselves comes late.
-            if len(runs) >= 2 * self.depth - MARGIN:
-                self._holds[4] = True
-            if held.max() >= self.depth - MARGIN:
-                self._holds[5] = True
+            full_runs |= len(runs) >= 2 * self.depth - MARGIN
+            full_columns |= bool(held.max() >= self.depth - MARGIN)
             if not busy and runs:
                 busy.extend(runs.popleft())
             if busy:
                 column, out[b] = busy.popleft()
                 held[column] -= 1
+        # What the queues tell of themselves comes late.
+        self._holds[4] |= full_runs
+        self._holds[5] |= full_columns
+        self.full = (full_runs, full_columns)
         return out
 
     def _front(self, taken, load) -> None:
