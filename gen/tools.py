@@ -32,7 +32,7 @@ _LEADER = "read _; kill -9 0"
 def call(command: list[str], *, input: str | None = None, **options: Any) -> "subprocess.CompletedProcess[str]":
     """As subprocess.run, of a program that starts others: all of them end with the call, however it ends, and with
     this process, even a killed one. options: of subprocess.Popen."""
-    leader = subprocess.Popen(["sh", "-c", _LEADER], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+    leader = subprocess.Popen(["/bin/sh", "-c", _LEADER], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, process_group=0)
     try:
         stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
