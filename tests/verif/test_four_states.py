@@ -17,8 +17,10 @@ from gen import verilator
 from gen.config import load
 from gen.cores import CORES
 from hw.kernel.doorbell import Doorbell
+from hw.tt.serial import SerialTTUnit
 from hw.tt.unit import TTUnit
 from verif.bench import runner
+from verif.test_tt_serial import SMALL
 
 pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (apt: iverilog)")
 # EMB and Hotline do not end a run there (40,000 cycles), and it is not known whether a register without a reset or the
@@ -47,6 +49,12 @@ def test_cores(core, bench, tmp_path):
 @pytest.mark.regress
 def test_tensor_trains(tmp_path):
     simulate(TTUnit(load("tiny").cores["tt"]), "verif.test_tt", tmp_path, tests=2, env={"TT_CONFIG": "tiny"},
+             only=r"\.(smoke|reset_midstream)$")
+
+
+@pytest.mark.regress
+def test_serial_tensor_trains(tmp_path):
+    simulate(SerialTTUnit(SMALL), "verif.test_tt_serial", tmp_path, tests=2, env={"SIZE": "small"},
              only=r"\.(smoke|reset_midstream)$")
 
 

@@ -190,24 +190,21 @@ def simulate(
     only: str | None = None,
     timeout_s: float = 1800,
     extra_args: tuple[str, ...] = (),
-    plusargs: Iterable[str] = (),
 ) -> Result:
     """Runs the cocotb tests of `test_module` against `component` and asserts that `tests` of them ran and
     passed.
 
     Parameters  component: the unit; test_module: importable name of the cocotb module; name: of the model's
                 folder; tests: the exact number that has to run; env: handed on to the tests (values become
-                strings); plusargs: as of `run`; waves: write FST (default: when WAVES=1 is set); seed: of all
-                randomness (default: the first of `seeds`); only: regular expression on test names; timeout_s: of the
-                whole run
+                strings); waves: write FST (default: when WAVES=1 is set); seed: of all randomness (default:
+                the first of `seeds`); only: regular expression on test names; timeout_s: of the whole run
     Raises      AssertionError: a test failed, or another number of tests ran; names the seed and the command
                 RuntimeError: the model cannot be built or the simulator died
     """
     waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
     seed = seeds()[0] if seed is None else seed
     model = build(component, name, waves=waves, opt=opt, extra_args=extra_args)
-    return run(model, test_module, tests=tests, env=env, seed=seed, only=only, timeout_s=timeout_s,
-               plusargs=plusargs)
+    return run(model, test_module, tests=tests, env=env, seed=seed, only=only, timeout_s=timeout_s)
 
 
 def run(
