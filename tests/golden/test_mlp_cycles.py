@@ -29,13 +29,6 @@ class Bench:
             card.write(self.buffers[name], words)
         self.buffers["program"] = card.allocate(64 * INSTRUCTIONS, "program")
         self.buffers["result"] = card.allocate(4 * MLP.result_words, "result")
-        # Programs read lines that none of them has loaded; what memories begin with need not be a codeword.
-        begin = {"source": 0, "after_rows": 0, "after_weights": 0, "after_layers": 0}
-        self.compare([
-            ("LOAD_ROWS", {**begin, "features_in": 0, "features": 1, "feature": 0, "count": config.samples,
-                           "stride": 0, "row_beats": config.row_lines, "line": 0, "apart": 1}),
-            ("LOAD_ADDENDS", {**begin, "count": config.addend_lines, "addend_line": 0}),
-        ])
 
     def compare(self, program):
         """Carries instructions out; the cycles."""
