@@ -19,10 +19,11 @@ _CONTENTS = re.compile(rf"(?m)^  initial begin\n    ({_NAME})\[.*\n(?:    .*\n)*
 _MEMORY = re.compile(rf"(?m)^  reg (?:signed )?(?:\[(\d+):0\] )?({_NAME}) ?\[(\d+):0\];\n")
 
 
-# What only configuration sets, by module and name, keeps what configuration gives. Weights: units without columns read
-# theirs with the others; zero is a sound codeword, and a reset leaves sound ones. Loaded tables outlive resets, so none
-# can set which they are.
-_CONFIGURED = {"WeightPart_": r"store_\d+", "Loader_": r"\\?tables|\\?broken"}
+# What only configuration sets, by module and name, keeps what configuration gives. The MLP core's protected memories:
+# lanes without a sample or a column read lines that were never loaded, with the others; zero is a sound codeword, and a
+# reset leaves sound ones. Loaded tables outlive resets, so none can set which they are.
+_CONFIGURED = {**dict.fromkeys(("WeightPart_", "RowLane_", "AddendPart_"), r"store_\d+"),
+               "Loader_": r"\\?tables|\\?broken"}
 
 
 def undefined(texts: Mapping[str, str]) -> dict[str, str]:
@@ -55,17 +56,33 @@ def _undefined(file: str, text: str) -> str:
 
 
 def _filled(file: str, text: str, word: str | None) -> str:
-    """With statements that give memories their first contents: `word` for each 32 bits, or what configuration gives."""
+    """With statements that give memories their first contents: `word` for each 32 bits, or what configuration gives.
+
+    Write enables begin at random too, so what only configuration sets is not written at the first edge, before the
+    reset has been seen."""
     numbers = count()
+    kept = set()
 
     def filled(found: re.Match[str]) -> str:
         top, memory, last = found.groups()
-        value = "32'd0" if _configured(file, memory) else word
+        configured = _configured(file, memory)
+        value = "32'd0" if configured else word
         if value is None or not _written(text, memory):
             return found.group()
         index, words = f"_index_{next(numbers)}", ", ".join([value] * (int(top or 0) // 32 + 1))
-        return (f"{found.group()}  integer {index};\n"
+        begun = ""
+        if configured and word:
+            kept.add(memory)
+            begun = f"  reg {_begun(memory)} = 1'b0;\n  always @(posedge clk) {_begun(memory)} <= 1'b1;\n"
+        return (f"{found.group()}{begun}  integer {index};\n"
                 f"  initial for ({index} = 0; {index} <= {last}; {index} = {index} + 1)\n"
                 f"    {memory}[{index}] = {{{words}}};\n")
 
-    return _MEMORY.sub(filled, text)
+    text = _MEMORY.sub(filled, text)
+    for memory in kept:
+        text = re.sub(rf"(?m)^( +)({re.escape(memory)} ?\[.*\] <= )", rf"\1if ({_begun(memory)}) \2", text)
+    return text
+
+
+def _begun(memory: str) -> str:
+    return f"_begun_{re.sub(r'[^A-Za-z0-9]', '_', memory.strip())}"

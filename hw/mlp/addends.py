@@ -79,7 +79,8 @@ class AddendMemory(wiring.Component):
     Handshake   results go first: i_load.ready is the inverse of i_results' valid
     Faults      single flips of a codeword (two words) are put right in what is read, not in memory; with `read`
                 every unit's line counts
-    Reset       contents stay; writes and flags on their way are dropped
+    Reset       contents stay; writes and flags on their way are dropped. Lanes without a sample or a column
+                read lines that nothing was loaded to: what configuration leaves there, zero, is a sound codeword
     Golden      golden.mlp_memory.Addends          Tests  verif/test_mlp_addends.py
     """
 

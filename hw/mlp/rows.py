@@ -194,7 +194,8 @@ class RowMemory(wiring.Component):
                 where it is needed: as a row if its lane is in `lanes` and the slot does not `keep`; as a column if
                 the source is FEATURES, its group in `y_groups`, its unit has a lane in `lanes` and the slot is not
                 `blank`. With a width of 1 a codeword is two steps' operands: it is read in both, and counts in both
-    Reset       contents stay; writes and flags on their way are dropped
+    Reset       contents stay; writes and flags on their way are dropped. Lanes without a sample or a column
+                read lines that nothing was loaded to: what configuration leaves there, zero, is a sound codeword
     Golden      golden.mlp_memory.Rows          Tests  verif/test_mlp_rows.py
     """
 
