@@ -5,6 +5,7 @@ place at a moment is known to `discard`, for a process that has no time to leave
 """
 
 import ctypes
+import errno
 import os
 import shutil
 import signal
@@ -22,14 +23,19 @@ _staged: set[Path] = set()
 
 @contextmanager
 def staged(place: str | Path, *, parents: bool = True) -> Iterator[Path]:
-    """The path of a file or folder that will be at `place`; nothing is there yet. It ends as `place` does.
+    """The path of a file or folder that will be at `place`; nothing is there yet. It has the name of `place`, or
+    where that is a link, of what it leads to.
 
-    A folder replaces one that is there, at once. parents: folders above that are missing are made.
+    A folder replaces one that is there, at once; a device or a pipe is written itself, and never replaced. parents:
+    folders above that are missing are made.
     """
-    place = Path(place)
+    given, place = Path(place), Path(os.path.realpath(place))
+    if given.exists() and not (given.is_file() or given.is_dir()):
+        yield given
+        return
     if parents:
         place.parent.mkdir(parents=True, exist_ok=True)
-    with _beside(place) as folder:
+    with _beside(place, place.parent) as folder:
         half = folder / place.name
         yield half
         with _undisturbed():
@@ -41,10 +47,16 @@ def staged(place: str | Path, *, parents: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def together(place: str | Path) -> Iterator[Path]:
-    """An empty folder; what is written into it is moved into the folder `place` in the end, over what has its name."""
-    place = Path(place)
+    """An empty folder; what is written into it is moved into the folder `place` in the end, over what has its name. It
+    lies in `place` where that is there: the folder above may be another disk's, or not for us to write.
+
+    Raises      NotADirectoryError: `place` is something else
+    """
+    given, place = Path(place), Path(os.path.realpath(place))
+    if place.exists() and not place.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(given))
     place.parent.mkdir(parents=True, exist_ok=True)
-    with _beside(place) as folder:
+    with _beside(place, place if place.exists() else place.parent) as folder:
         half = folder / place.name
         half.mkdir()
         yield half
@@ -64,12 +76,12 @@ def discard() -> None:
 
 
 @contextmanager
-def _beside(place: Path) -> Iterator[Path]:
-    """A folder on the file system of `place`, gone at the end."""
+def _beside(place: Path, where: Path) -> Iterator[Path]:
+    """A folder in `where`, on the file system of `place`, gone at the end."""
     folder = None
     try:
         with _undisturbed():
-            folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=place.parent))
+            folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=where))
             _staged.add(folder)
         yield folder
     finally:

@@ -15,8 +15,8 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gen.kept import replace
 from gen.sealed import writing
+from gen.staging import staged
 
 __all__ = ["COMMANDS", "Package", "bom", "installed", "locked"]
 
@@ -179,8 +179,8 @@ def sbom(file: Path | None) -> None:
         click.echo("\n".join(lines()))
         return
     content = bom()
-    with writing(file):
-        replace(file, (json.dumps(content, indent=1) + "\n").encode())
+    with writing(file), staged(file, parents=False) as half:
+        half.write_text(json.dumps(content, indent=1) + "\n")
     click.echo(f"{file}: {len(content['components'])} packages")
 
 

@@ -117,6 +117,62 @@ def test_files_are_moved_together(tmp_path):
     assert list(tmp_path.iterdir()) == [place]
 
 
+def test_files_into_the_folder_that_one_stands_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with staging.together(".") as half:
+        (half / "a").write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_that_is_there_needs_nothing_of_the_one_above(tmp_path):
+    """As the root of a disk of its own is."""
+    place = tmp_path / "made"
+    place.mkdir()
+    with staging.together(place) as half:
+        assert list(tmp_path.iterdir()) == [place]
+        (half / "a").write_text("new")
+    assert [path.name for path in place.iterdir()] == ["a"]
+
+
+def test_a_file_in_a_folder_s_place_is_refused_first(tmp_path):
+    (tmp_path / "made").write_text("mine")
+    with pytest.raises(NotADirectoryError, match="made"), staging.together(tmp_path / "made"):
+        raise AssertionError
+    assert (tmp_path / "made").read_text() == "mine"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_link_leads_to_is_written(tmp_path, there):
+    (tmp_path / "large").mkdir()
+    place, file = tmp_path / "link", tmp_path / "file"
+    place.symlink_to("large/made")
+    file.symlink_to("large/text")
+    if there:
+        (tmp_path / "large" / "made").mkdir()
+        (tmp_path / "large" / "text").write_text("old")
+    for way in (staging.together, staging.staged):
+        with way(place) as half:
+            half.mkdir(exist_ok=True)
+            (half / way.__name__).write_text("new")
+        assert place.is_symlink() and (tmp_path / "large" / "made" / way.__name__).read_text() == "new"
+    with staging.staged(file) as half:
+        half.write_text("new")
+    assert file.is_symlink() and (tmp_path / "large" / "text").read_text() == "new"
+    assert {path.name for path in tmp_path.rglob("*")} == {"large", "link", "file", "made", "text", "staged"}
+
+
+def test_a_pipe_is_written_and_not_replaced(tmp_path):
+    place = tmp_path / "pipe"
+    os.mkfifo(place)
+    reader = subprocess.Popen(["sort", "-o", tmp_path / "copy", place])
+    try:
+        done = call("sbom", place)
+        assert done.exit_code == 0, done.output
+        assert place.is_fifo() and reader.wait(60) == 0 and b"CycloneDX" in (tmp_path / "copy").read_bytes()
+    finally:
+        reader.kill()
+
+
 def test_an_interrupt_waits_for_the_move(tmp_path, monkeypatch):
     """What is being put into its place is put there; then the interrupt comes."""
     move = os.replace
