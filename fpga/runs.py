@@ -52,15 +52,22 @@ class Runs:
         self.buffers: dict[str, Buffer] = {}
         self._named: set[str] = set()       # buffers that were asked for, whether or not they came to be
         self.is_known, self.is_open, self.has_ended = True, True, True
+        self._transactions = 0      # that were begun
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What the host believes of the card is unknown until all that happens inside has happened."""
+        """What the host believes of the card is unknown until all that happens inside has happened, no other
+        transaction among it: one that is begun inside leaves the card unknown, however both end."""
         if not self.is_open:
             raise CardError(CLOSED)
         self.is_known = False
-        yield
-        self.is_known = True
+        self._transactions = mine = self._transactions + 1
+        try:
+            yield
+        except BaseException:
+            self.is_known = False
+            raise
+        self.is_known = self._transactions == mine
 
     def forget(self) -> None:
         """No run is under way, no buffer is left, and the card's counters and violations begin anew. Raises CardError:

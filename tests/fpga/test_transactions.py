@@ -1,6 +1,8 @@
 """What the host believes of a card, after calls that were cut short at every boundary to it: the next answer is right,
 bit for bit that of objects that nothing has happened to. On cards whose cores are oracles."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -255,3 +257,17 @@ def test_a_transaction_that_fails_is_unknown():
     assert not runs.is_known
     runs.forget()
     assert not runs.card.memory and not runs.buffers
+
+
+@pytest.mark.parametrize("fails", ["inner", "outer", "none"])
+def test_a_transaction_within_another_leaves_the_card_unknown(fails):
+    """As a program's own function does that is called during a run and asks the same card."""
+    runs = Runs(OracleCard(Emb(words=4, row_beats_max=16)), "emb", 4)
+    with suppress(ZeroDivisionError), runs.transaction():
+        with suppress(ZeroDivisionError), runs.transaction():
+            1 / (fails != "inner")
+        1 / (fails != "outer")
+    assert not runs.is_known
+    with runs.transaction():
+        pass
+    assert runs.is_known
