@@ -12,7 +12,7 @@ from golden import fp32, pooling
 from hw.emb.finish import MAXIMUM, MEAN, SUM, Finish
 from hw.fp.reciprocal import COUNT_BITS, Reciprocal, reciprocal_word
 from hw.isa import EMB
-from verif.bench import reset, rng, seed, start
+from verif.bench import has_begun, reset, rng, seed, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Sink, Source, always, bursty, sometimes
 from verif.fp_vectors import Runner
@@ -126,6 +126,8 @@ class Bench:
         while True:
             await edge
             cycle += 1
+            if not has_begun():
+                continue
             if self.dut.done.value == 1:
                 self.done.append(cycle)
             if self.dut.instruction_done.value == 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from verif.bench.pack import metadata
 
-__all__ = ["clock_of", "rng", "start", "reset", "report", "seed"]
+__all__ = ["clock_of", "has_begun", "rng", "start", "reset", "report", "seed"]
 
 
 def seed(label: str = "") -> int:
@@ -29,6 +29,26 @@ def clock_of(dut: Any) -> Any:
 
 
 _clock: Any = None    # the test's clock: its task, which ends with the test
+_begin_ns: float | None = -1.0      # the first edge of a simulation at which the reset was high; None before it
+
+
+def has_begun() -> bool:
+    """Whether the unit has been reset in this simulation. What it shows before is drawn at random."""
+    from cocotb.utils import get_sim_time
+
+    return _begin_ns is not None and get_sim_time("ns") > _begin_ns
+
+
+async def _watch_first_reset(dut: Any, clock: Any) -> None:
+    from cocotb.triggers import RisingEdge
+    from cocotb.utils import get_sim_time
+
+    global _begin_ns
+    signal = getattr(dut, metadata()["reset"])
+    while _begin_ns is None:
+        await RisingEdge(clock)
+        if signal.value == 1:
+            _begin_ns = get_sim_time("ns")
 
 
 def start(dut: Any, period_ns: int = 10) -> None:
@@ -43,9 +63,13 @@ def start(dut: Any, period_ns: int = 10) -> None:
 
     from verif.bench.unknown import four_states, watch
 
-    global _clock
+    global _clock, _begin_ns
+    if _clock is None and metadata()["reset"] == "rst":
+        _begin_ns = None
     if _clock is None or _clock.done():
         _clock = Clock(clock_of(dut), period_ns, unit="ns").start()
+        if _begin_ns is None:
+            cocotb.start_soon(_watch_first_reset(dut, clock_of(dut)))
         if four_states():
             cocotb.start_soon(watch(dut, clock_of(dut)))
 

@@ -11,6 +11,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
+from verif.bench import has_begun
 from verif.bench.memory import PAGE
 from verif.bench.pack import metadata
 
@@ -42,9 +43,14 @@ class Held:
         self.valid, self.ready = (pin(dut, prefix, channel + name) for name in ("valid", "ready"))
         self._payload = [pin(dut, prefix, channel + name) for name in payload]
         self._waiting: tuple[int, ...] | None = None
+        self._begun = False
 
     def sample(self, accepting: bool) -> tuple[tuple[int, ...], bool] | None:
-        """At an edge: what is shown, None if nothing, and whether it is so for the first time."""
+        """At an edge: what is shown, None if nothing or before the first reset, and whether it is so for the first
+        time."""
+        self._begun = self._begun or has_begun()
+        if not self._begun:
+            return None
         if self.valid.value != 1:
             if self._waiting is not None:
                 raise AxiRule(f"{self.name}: valid fell before the {self.what} was taken")

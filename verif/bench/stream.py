@@ -2,7 +2,7 @@
 
 All three look at the stream right after a rising clock edge, where cocotb shows the values from before the
 edge, and speak in plain Python values: integers, dicts for structs, lists for arrays (see
-`verif.bench.pack`).
+`verif.bench.pack`). Sinks and monitors look away until the unit's first reset.
 """
 
 import random
@@ -13,6 +13,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import Event, RisingEdge
 
+from verif.bench import has_begun
 from verif.bench.pack import Layout, layout_of
 
 __all__ = ["Source", "Sink", "Monitor", "Scoreboard", "StreamRule", "always", "never", "bursty", "sometimes"]
@@ -174,6 +175,7 @@ class Sink:
         port, pattern = self._port, self._pattern
         edge = RisingEdge(port.clock)
         rule = _Rule(port.name)
+        begun = False
         while True:
             ready = pattern is None or next(pattern)
             if port.ready is not None:
@@ -184,7 +186,8 @@ class Sink:
                 )
             await edge
             self.cycle += 1
-            valid = port.valid is None or port.valid.value == 1
+            begun = begun or has_begun()
+            valid = begun and (port.valid is None or port.valid.value == 1)
             if not valid:
                 rule.check(False, None, False)
                 continue
@@ -241,11 +244,12 @@ class Monitor:
         self._task.cancel()
 
     async def _run(self) -> None:
-        port = self._port
+        port, begun = self._port, False
         edge = RisingEdge(port.clock)
         while True:
             await edge
-            if self._held:
+            begun = begun or has_begun()
+            if self._held or not begun:
                 continue
             valid = port.valid is None or port.valid.value == 1
             ready = port.ready is None or port.ready.value == 1
