@@ -1,6 +1,7 @@
 """What concerns all tests: the seed of what they draw, and that the long sweeps run only when asked for."""
 
 import os
+import signal
 
 import pytest
 
@@ -17,8 +18,12 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Hypothesis draws by the same seed, and judges no times: the machine may be busy."""
+    """Hypothesis draws by the same seed, and judges no times: the machine may be busy. SIGINT is heard, also where a
+    shell that works in the background has it ignored: tests of interrupts would wait for it for ever."""
     from hypothesis import settings
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     settings.register_profile("hotrail", deadline=None)
     settings.load_profile("hotrail")
