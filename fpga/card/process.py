@@ -7,6 +7,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Mapping
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
@@ -134,7 +135,9 @@ class ProcessCard(Card):
         self._process: Any = context.Process(
             target=_serve, args=(theirs, os.getpid(), model, device, kernel, memory, seed), daemon=True)
         self._asked, self._waiting = 0, 0       # numbers of the last question, and of the one that end_wait answers
-        # The worker is born deaf to Ctrl-C, which is meant for the parent, before it comes to where it ignores it.
+        # The worker is born deaf to Ctrl-C, which is meant for the parent, before it comes to where it ignores it. The
+        # tracker of resources, which the first worker starts, would make it hear again.
+        resource_tracker.ensure_running()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
