@@ -87,6 +87,8 @@ class Bounded(click.Group):
         except KeyboardInterrupt:
             _end_now(ctx)
         except Exception as error:
+            if _interrupted(error):
+                _end_now(ctx)
             if isinstance(error, BrokenPipeError) and _reader_gone():
                 # Nothing more can be said there, not at the end of the process either.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -103,6 +105,15 @@ def _debug_option() -> click.Option:
 
     return click.Option(["--debug"], is_flag=True, expose_value=False, callback=keep,
                         help="Shows where an error came from.")
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether an interrupt is behind an error, as behind an ImportError of a library that was being loaded."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return _heard.is_set()
 
 
 def _reader_gone() -> bool:
@@ -138,7 +149,7 @@ def _leave() -> NoReturn:
     os._exit(INTERRUPTED)
 
 
-_watching = threading.Event()
+_watching, _heard = threading.Event(), threading.Event()     # the watch is there; it has heard an interrupt
 
 
 @contextmanager
@@ -154,6 +165,7 @@ def _watched() -> Iterator[None]:
     def watch() -> None:
         while os.read(heard, 1) != bytes([signal.SIGINT]):
             pass
+        _heard.set()
         time.sleep(GRACE_S)
         _clean_up()
         os.write(2, b"Interrupted.\n")

@@ -269,3 +269,17 @@ def test_what_cannot_be_is_refused_first(tmp_path, monkeypatch, arguments, text)
     done = call(*(str(each).replace("{log}", str(log)) for each in arguments))
     assert done.exit_code == 1 and text.replace("{log}", str(log)) in done.output
     assert done.output.splitlines()[-1].startswith("Error: ")
+
+
+def test_an_interrupt_behind_another_error_is_an_interrupt():
+    """A library that is being loaded makes an ImportError of it."""
+    from hotrail import boundary
+
+    try:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as cause:
+            raise ImportError("initialization failed") from cause
+    except ImportError as error:
+        assert boundary._interrupted(error)
+    assert not boundary._interrupted(ImportError("initialization failed"))
