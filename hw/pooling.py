@@ -64,7 +64,10 @@ class PoolingLane(wiring.Component):
         all_ones = named(m, "all_ones", self.word[23:31].all())
         any_nan = named(m, "any_nan", all_ones & self.word[:23].any())
         m.d.sync += [
-            word.eq(self.word), zero.eq(~self.word[23:31].any()), special.eq(all_ones), nan.eq(any_nan),
+            word.eq(self.word),
+            zero.eq(~self.word[23:31].any()),
+            special.eq(all_ones),
+            nan.eq(any_nan),
             negative.eq(self.word[31] & ~any_nan),
         ]
 
@@ -76,8 +79,10 @@ class PoolingLane(wiring.Component):
         above = named(m, "above", word[:31] > before)
         take = named(m, "take", self.first | Mux(negative == negative_before, above ^ negative, negative_before))
         m.d.comb += [
-            read.addr.eq(self.context), write.addr.eq(self.context),
-            write.data.eq(Cat(word[:31], negative)), write.en.eq(self.valid & self.maximum & take),
+            read.addr.eq(self.context),
+            write.addr.eq(self.context),
+            write.data.eq(Cat(word[:31], negative)),
+            write.en.eq(self.valid & self.maximum & take),
         ]
 
         skip = named(m, "skip", ~self.valid | (self.maximum & ~take))
@@ -85,10 +90,13 @@ class PoolingLane(wiring.Component):
         m.d.comb += [
             # Only the flag counts of a zero's or subnormal's bits.
             x.mant.eq(Cat(word[:22], Mux(special, nan, word[22]))),
-            x.exp.eq(word[23:31]), x.sign.eq(word[31]),
-            x.zero.eq(zero | skip), x.special.eq(special | skip),
+            x.exp.eq(word[23:31]),
+            x.sign.eq(word[31]),
+            x.zero.eq(zero | skip),
+            x.special.eq(special | skip),
             sums.y.eq(self.weight),
-            sums.context.eq(self.context), sums.first.eq(self.valid & Mux(self.maximum, take, self.first)),
+            sums.context.eq(self.context),
+            sums.first.eq(self.valid & Mux(self.maximum, take, self.first)),
             sums.copy.eq(self.maximum),
             self.o.eq(sums.o),
         ]
@@ -167,15 +175,17 @@ class PoolingUnit(wiring.Component):
             place(m, platform, f"lane{k}", lane)
             late = self.latency - 1 - lane.latency
             m.d.comb += [
-                lane.word.eq(words[k]), lane.weight.eq(weight), lane.context.eq(late_control.context),
-                lane.first.eq(late_control.first), lane.maximum.eq(late_control.maximum), lane.valid.eq(valid[1]),
+                lane.word.eq(words[k]),
+                lane.weight.eq(weight),
+                lane.context.eq(late_control.context),
+                lane.first.eq(late_control.first),
+                lane.maximum.eq(late_control.maximum),
+                lane.valid.eq(valid[1]),
                 self.o.words[k].eq(delay(m, f"word{k}", lane.o, late)),
             ]
         # What says that there is a beat has a reset; what goes with it has none.
         leaving = Signal(self.latency)
         m.d.sync += leaving.eq(Cat(self.i_valid & self.i.last, leaving[:-1]))
-        m.d.comb += [
-            self.o_valid.eq(leaving[-1]),
-            self.o.tag.eq(delay(m, "tag", self.i.tag, self.latency) if self.tag_bits else Const(0, 0)),
-        ]
+        m.d.comb += self.o_valid.eq(leaving[-1])
+        m.d.comb += self.o.tag.eq(delay(m, "tag", self.i.tag, self.latency) if self.tag_bits else Const(0, 0))
         return m

@@ -40,13 +40,17 @@ class BlockQueue(wiring.Component):
             self.i.ready.eq(~level[bits]),
             push.eq(self.i.valid & self.i.ready),
             fetch.eq((level != 0) & (~self.o.valid | self.o.ready)),
-            write.addr.eq(tail), write.data.eq(self.i.payload), write.en.eq(push),
-            read.addr.eq(head), read.en.eq(fetch),
+            write.addr.eq(tail),
+            write.data.eq(self.i.payload),
+            write.en.eq(push),
+            read.addr.eq(head),
+            read.en.eq(fetch),
             self.o.payload.eq(read.data),
         ]
         m.d.sync += [
             level.eq(level + push - fetch),
-            tail.eq(tail + push), head.eq(head + fetch),
+            tail.eq(tail + push),
+            head.eq(head + fetch),
             self.o.valid.eq(fetch | (self.o.valid & ~self.o.ready)),
         ]
         return m

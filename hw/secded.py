@@ -74,7 +74,8 @@ class Decoder(wiring.Component):
         read, check = self.codeword[:DATA_BITS], self.codeword[DATA_BITS:]
         word = Signal(DATA_BITS, reset_less=True)
         syndrome = Signal(CHECK_BITS, reset_less=True)
-        m.d.sync += [word.eq(read), syndrome.eq(encode(read) ^ check)]
+        m.d.sync += word.eq(read)
+        m.d.sync += syndrome.eq(encode(read) ^ check)
 
         # A light column is met where its three bits are set and no others: that there are just three is found
         # once for all. Nets of their own, or the mapper takes them apart again.
@@ -82,7 +83,8 @@ class Decoder(wiring.Component):
         wrong, light = Signal(attrs=node), Signal(attrs=node)
         heavy = Signal(len(_HEAVY), attrs=node)
         check_bit = Signal()
-        m.d.comb += [wrong.eq(syndrome != 0), heavy.eq(Cat(syndrome == column for column in _HEAVY))]
+        m.d.comb += wrong.eq(syndrome != 0)
+        m.d.comb += heavy.eq(Cat(syndrome == column for column in _HEAVY))
         with m.Switch(syndrome):
             with m.Case(*_LIGHT):
                 m.d.comb += light.eq(1)
@@ -99,12 +101,10 @@ class Decoder(wiring.Component):
         fixed = Signal(DATA_BITS, reset_less=True)
         corrected = Signal(reset_less=True)
         uncorrectable = Signal(reset_less=True)
-        m.d.sync += [
-            fixed.eq(word ^ flip),
-            corrected.eq(single),
-            uncorrectable.eq(wrong & ~single),
-        ]
-        m.d.comb += [
-            self.data.eq(fixed), self.corrected.eq(corrected), self.uncorrectable.eq(uncorrectable),
-        ]
+        m.d.sync += fixed.eq(word ^ flip)
+        m.d.sync += corrected.eq(single)
+        m.d.sync += uncorrectable.eq(wrong & ~single)
+        m.d.comb += self.data.eq(fixed)
+        m.d.comb += self.corrected.eq(corrected)
+        m.d.comb += self.uncorrectable.eq(uncorrectable)
         return m

@@ -37,9 +37,13 @@ class SkidBuffer(wiring.Component):
         m.d.comb += self.i.ready.eq(~full)
         with m.If(~self.o.valid | self.o.ready):
             with m.If(full):
-                m.d.sync += [self.o.payload.eq(held), self.o.valid.eq(1), full.eq(0)]
+                m.d.sync += self.o.payload.eq(held)
+                m.d.sync += self.o.valid.eq(1)
+                m.d.sync += full.eq(0)
             with m.Else():
-                m.d.sync += [self.o.payload.eq(self.i.payload), self.o.valid.eq(self.i.valid)]
+                m.d.sync += self.o.payload.eq(self.i.payload)
+                m.d.sync += self.o.valid.eq(self.i.valid)
         with m.Elif(self.i.valid & self.i.ready):
-            m.d.sync += [held.eq(self.i.payload), full.eq(1)]
+            m.d.sync += held.eq(self.i.payload)
+            m.d.sync += full.eq(1)
         return m

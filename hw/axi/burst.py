@@ -82,19 +82,28 @@ class Splitter(wiring.Component):
         with m.If(~taken | load):
             m.d.sync += [
                 taken.eq(self.i.valid),
-                at.eq(self.i.payload.address[beat_log2:]), less_one.eq(self.i.payload.beats - 1),
+                at.eq(self.i.payload.address[beat_log2:]),
+                less_one.eq(self.i.payload.beats - 1),
                 tag.eq(self.i.payload.tag),
             ]
         with m.If(load):
-            m.d.sync += [ready.eq(taken), start.eq(at[:inside]), end.eq(through), final.eq(through[inside:] == 0),
-                         burst_tag.eq(tag)]
+            m.d.sync += [
+                ready.eq(taken),
+                start.eq(at[:inside]),
+                end.eq(through),
+                final.eq(through[inside:] == 0),
+                burst_tag.eq(tag),
+            ]
         with m.Elif(go):
-            m.d.sync += [start.eq(0), end[inside:].eq(end[inside:] - 1), final.eq(end[inside:] == 1)]
+            m.d.sync += start.eq(0)
+            m.d.sync += end[inside:].eq(end[inside:] - 1)
+            m.d.sync += final.eq(end[inside:] == 1)
         with m.If(load | go):
             # A selection before the adder, so that they share LUTs.
             m.d.sync += page.eq(Mux(load, at[inside:], page) + ~load)
         with m.If(self.drop):
-            m.d.sync += [taken.eq(0), ready.eq(0)]
+            m.d.sync += taken.eq(0)
+            m.d.sync += ready.eq(0)
 
         m.d.comb += [
             self.emit.eq(go),

@@ -63,15 +63,22 @@ class ControlSlave(wiring.Component):
         address, value, strobe = Signal(12), Signal(32), Signal(4)
         addressed, filled, write = Signal(), Signal(), Signal()
         m.d.comb += [
-            bus.awready.eq(~addressed), bus.wready.eq(~filled), bus.bresp.eq(0),
+            bus.awready.eq(~addressed),
+            bus.wready.eq(~filled),
+            bus.bresp.eq(0),
             write.eq(addressed & filled & ~bus.bvalid),
         ]
         with m.If(bus.awvalid & bus.awready):
-            m.d.sync += [address.eq(bus.awaddr), addressed.eq(1)]
+            m.d.sync += address.eq(bus.awaddr)
+            m.d.sync += addressed.eq(1)
         with m.If(bus.wvalid & bus.wready):
-            m.d.sync += [value.eq(bus.wdata), strobe.eq(bus.wstrb), filled.eq(1)]
+            m.d.sync += value.eq(bus.wdata)
+            m.d.sync += strobe.eq(bus.wstrb)
+            m.d.sync += filled.eq(1)
         with m.If(write):
-            m.d.sync += [addressed.eq(0), filled.eq(0), bus.bvalid.eq(1)]
+            m.d.sync += addressed.eq(0)
+            m.d.sync += filled.eq(0)
+            m.d.sync += bus.bvalid.eq(1)
         with m.Elif(bus.bready):
             m.d.sync += bus.bvalid.eq(0)
 
@@ -81,9 +88,11 @@ class ControlSlave(wiring.Component):
         # -- Reads: the address, a word of each group, the word.
         wanted, reading, grouped = Signal(12), Signal(), Signal()
         clear = Signal()  # CTRL is read: ap_done and ap_ready go
-        m.d.comb += [bus.arready.eq(~reading & ~grouped & ~bus.rvalid), bus.rresp.eq(0),
-                     clear.eq(reading & (wanted[2:] == CTRL // 4))]
-        m.d.sync += [reading.eq(bus.arvalid & bus.arready), grouped.eq(reading)]
+        m.d.comb += bus.arready.eq(~reading & ~grouped & ~bus.rvalid)
+        m.d.comb += bus.rresp.eq(0)
+        m.d.comb += clear.eq(reading & (wanted[2:] == CTRL // 4))
+        m.d.sync += reading.eq(bus.arvalid & bus.arready)
+        m.d.sync += grouped.eq(reading)
         with m.If(bus.arvalid & bus.arready):
             m.d.sync += wanted.eq(bus.araddr)
         with m.If(grouped):
@@ -96,7 +105,8 @@ class ControlSlave(wiring.Component):
         gie, ier, isr = Signal(), Signal(2), Signal(2)
         low = strobe[0]
         with m.If(self.done):
-            m.d.sync += [start.eq(auto), running.eq(0)]
+            m.d.sync += start.eq(auto)
+            m.d.sync += running.eq(0)
         with m.Elif(start & ~running):
             m.d.sync += running.eq(1)
         m.d.sync += self.start.eq(start & ~running & ~self.done)
@@ -105,9 +115,11 @@ class ControlSlave(wiring.Component):
             with m.If(value[START]):
                 m.d.sync += start.eq(1)
         with m.If(self.done):
-            m.d.sync += [done.eq(1), ready.eq(1)]
+            m.d.sync += done.eq(1)
+            m.d.sync += ready.eq(1)
         with m.Elif(clear):
-            m.d.sync += [done.eq(0), ready.eq(0)]
+            m.d.sync += done.eq(0)
+            m.d.sync += ready.eq(0)
         with m.If(written(GIE) & low):
             m.d.sync += gie.eq(value[0])
         with m.If(written(IER) & low):
@@ -140,7 +152,8 @@ class ControlSlave(wiring.Component):
         with m.Switch(wanted[2:]):
             for number, (offset, _) in enumerate(known):
                 with m.Case(offset // 4):
-                    m.d.comb += [slot.eq(number % 4), place.eq(number // 4)]
+                    m.d.comb += slot.eq(number % 4)
+                    m.d.comb += place.eq(number // 4)
         m.d.sync += group.eq(place)
         read = [Signal(32, name=f"group_{number}", reset_less=True) for number in range(count)]
         for number, word in enumerate(read):

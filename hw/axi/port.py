@@ -114,31 +114,39 @@ class ReadPort(wiring.Component):
             below.eq(now.less_one - reach - 1),
             stored.eq(~fresh.any()),
             number.eq(Cat(Cat(turn[k] for k in range(count) if k >> bit & 1).any() for bit in range(len(number)))),
-            read.addr.eq(number), write.addr.eq(number), write.data.eq(rest),
+            read.addr.eq(number),
+            write.addr.eq(number),
+            write.data.eq(rest),
         ]
         with m.FSM() as steps:
             with m.State("PICK"):
-                m.d.sync += [turn.eq(granted), fresh.eq(granted & ~active)]
+                m.d.sync += turn.eq(granted)
+                m.d.sync += fresh.eq(granted & ~active)
                 with m.If(asking.any() & ~self.stop):
                     m.next = "LOAD"
             with m.State("LOAD"):
-                m.d.sync += [now.at.eq(picked.at), now.less_one.eq(picked.less_one - ~stored), last.eq(turn)]
+                m.d.sync += now.at.eq(picked.at)
+                m.d.sync += now.less_one.eq(picked.less_one - ~stored)
+                m.d.sync += last.eq(turn)
                 m.d.sync += mask.eq(Cat(
                     Cat(turn[k] for k, most in enumerate(largest) if most >> bit & 1).any() for bit in range(inside)))
                 m.d.comb += [self.i_requests[k].ready.eq(fresh[k]) for k in range(count)]
                 m.next = "CUT"
             with m.State("CUT"):
                 m.d.sync += [
-                    cut.final.eq(below[16]), cut.tag.eq(turn),
+                    cut.final.eq(below[16]),
+                    cut.tag.eq(turn),
                     cut.len.eq(Mux(below[16], now.less_one, reach)),
-                    rest.at.eq((now.at | mask) + 1), rest.less_one.eq(below),
+                    rest.at.eq((now.at | mask) + 1),
+                    rest.less_one.eq(below),
                 ]
                 m.next = "ISSUE"
             with m.State("ISSUE"):
                 with m.If(self.stop):
                     m.next = "PICK"
                 with m.Elif(~bus.arvalid & tracker.i.ready):
-                    m.d.comb += [issue.eq(1), write.en.eq(1)]
+                    m.d.comb += issue.eq(1)
+                    m.d.comb += write.en.eq(1)
                     m.d.sync += active.eq(Mux(cut.final, active & ~turn, active | turn))
                     m.next = "PICK"
         with m.If(self.stop):
@@ -148,21 +156,28 @@ class ReadPort(wiring.Component):
         address = Signal(64 - beat_log2, reset_less=True)
         length = Signal(8, reset_less=True)
         with m.If(issue):
-            m.d.sync += [address.eq(now.at), length.eq(cut.len)]
+            m.d.sync += address.eq(now.at)
+            m.d.sync += length.eq(cut.len)
         m.d.sync += bus.arvalid.eq(issue | (bus.arvalid & ~bus.arready))
         m.d.comb += [
-            bus.araddr.eq(address << beat_log2), bus.arlen.eq(length),
+            bus.araddr.eq(address << beat_log2),
+            bus.arlen.eq(length),
             *address_constants("ar", bus, self.beat_bytes),
-            tracker.i.valid.eq(issue), tracker.i.payload.eq(cut),
+            tracker.i.valid.eq(issue),
+            tracker.i.payload.eq(cut),
         ]
 
         # -- Beats, to the queue of the client that asked.
         arrived = Signal(count)
         beat = Signal(read_layout(self.beat_bytes), reset_less=True)
-        m.d.comb += [bus.rready.eq(1), tracker.beat.eq(bus.rvalid), tracker.rlast.eq(bus.rlast)]
+        m.d.comb += bus.rready.eq(1)
+        m.d.comb += tracker.beat.eq(bus.rvalid)
+        m.d.comb += tracker.rlast.eq(bus.rlast)
         m.d.sync += [
             arrived.eq(tracker.tag & (bus.rvalid & tracker.known).replicate(count)),
-            beat.data.eq(bus.rdata), beat.error.eq(bus.rresp[1] | tracker.wrong), beat.last.eq(tracker.last),
+            beat.data.eq(bus.rdata),
+            beat.error.eq(bus.rresp[1] | tracker.wrong),
+            beat.last.eq(tracker.last),
         ]
         for k, depth in enumerate(self.clients):
             o = self.o[k]
@@ -176,8 +191,11 @@ class ReadPort(wiring.Component):
                 queue = BlockQueue(read_layout(self.beat_bytes), depth=depth)
                 m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
                 m.d.comb += [
-                    queue.i.valid.eq(arrived[k]), queue.i.payload.eq(beat),
-                    o.valid.eq(queue.o.valid), o.payload.eq(queue.o.payload), queue.o.ready.eq(o.ready),
+                    queue.i.valid.eq(arrived[k]),
+                    queue.i.payload.eq(beat),
+                    o.valid.eq(queue.o.valid),
+                    o.payload.eq(queue.o.payload),
+                    queue.o.ready.eq(o.ready),
                 ]
             # Beats that may still be asked for. A burst takes cut.len + 1 of them: adding the complement does that,
             # and the beat that leaves is the carry.

@@ -45,7 +45,9 @@ class BurstQueue(wiring.Component):
             self.i.ready.eq(~level[bits]),
             push.eq(self.i.valid & self.i.ready),
             fetch.eq(some & (~self.o.valid | self.o.ready)),
-            write.addr.eq(tail), write.data.eq(self.i.payload), write.en.eq(push),
+            write.addr.eq(tail),
+            write.data.eq(self.i.payload),
+            write.en.eq(push),
             self.held.eq(some | self.o.valid),
         ]
         if small:
@@ -56,12 +58,14 @@ class BurstQueue(wiring.Component):
             m.d.comb += self.o.payload.eq(payload)
         else:
             read = store.read_port()
-            m.d.comb += [read.en.eq(fetch), self.o.payload.eq(read.data)]
+            m.d.comb += read.en.eq(fetch)
+            m.d.comb += self.o.payload.eq(read.data)
         m.d.comb += read.addr.eq(head)
         m.d.sync += [
             level.eq(level + push - fetch),
             some.eq(push | (level[1:] != 0) | (level[0] & ~fetch)),
-            tail.eq(tail + push), head.eq(head + fetch),
+            tail.eq(tail + push),
+            head.eq(head + fetch),
             self.o.valid.eq(fetch | (self.o.valid & ~self.o.ready)),
         ]
         return m

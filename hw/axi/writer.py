@@ -18,9 +18,9 @@ def connect_client(m: Module, port: "WritePort", number: int, requests, beats) -
     """Wires a client's streams to a write port; the beats' payload may have any layout of as many bits."""
     to = port.i_data[number]
     wiring.connect(m, requests, port.i_requests[number])
-    m.d.comb += [
-        to.valid.eq(beats.valid), to.payload.eq(Cat(beats.payload)), beats.ready.eq(to.ready),
-    ]
+    m.d.comb += to.valid.eq(beats.valid)
+    m.d.comb += to.payload.eq(Cat(beats.payload))
+    m.d.comb += beats.ready.eq(to.ready)
 
 
 class WritePort(wiring.Component):
@@ -79,10 +79,8 @@ class WritePort(wiring.Component):
 
         # -- Grants: a request whose beats are all in its client's queue.
         busy, quiet, empty = Signal(), Signal(), Signal()
-        m.d.comb += [
-            busy.eq(splitter.held | sending.held | waiting.held | bus.wvalid),
-            empty.eq(self.stop & quiet),  # nothing granted is left: what the queues hold may go
-        ]
+        m.d.comb += busy.eq(splitter.held | sending.held | waiting.held | bus.wvalid)
+        m.d.comb += empty.eq(self.stop & quiet)  # nothing granted is left: what the queues hold may go
         m.d.sync += quiet.eq(self.stop & ~busy)
         queues, held, whole = [], [], []
         granted, last = Signal(count), Signal(count)
@@ -106,53 +104,58 @@ class WritePort(wiring.Component):
                 load.eq(incoming.valid & (~valid | grant) & ~self.stop),
                 i.ready.eq(queue.i.ready | self.stop),
                 push.eq(i.valid & queue.i.ready & ~self.stop),
-                queue.i.valid.eq(push), queue.i.payload.eq(i.payload),
+                queue.i.valid.eq(push),
+                queue.i.payload.eq(i.payload),
                 grant.eq(granted[k] & splitter.i.ready & ~self.stop),
                 # Minus beats without a carry chain: every bit above the lowest that is set, turned round.
                 taken.eq(Mux(load, Cat(beats[at] ^ beats[:at].any() for at in range(bits + 1)), 0)),
                 following.eq((Cat(1, spare) + Cat(push, taken))[1:]),
             ]
-            m.d.sync += [spare.eq(following), complete.eq((load | (valid & ~grant)) & ~following[bits])]
+            m.d.sync += spare.eq(following)
+            m.d.sync += complete.eq((load | (valid & ~grant)) & ~following[bits])
             with m.If(~valid | grant):
-                m.d.sync += [
-                    valid.eq(incoming.valid),
-                    request.address.eq(incoming.payload.address), request.beats.eq(incoming.payload.beats),
-                ]
+                m.d.sync += valid.eq(incoming.valid)
+                m.d.sync += request.address.eq(incoming.payload.address)
+                m.d.sync += request.beats.eq(incoming.payload.beats)
             with m.If(self.stop):
-                m.d.sync += [valid.eq(0), complete.eq(0)]
+                m.d.sync += valid.eq(0)
+                m.d.sync += complete.eq(0)
             with m.If(empty):
                 m.d.sync += spare.eq(0)
             whole.append(complete)
             queues.append(queue)
             held.append((request, grant, valid))
         m.d.comb += granted.eq(Cat(round_robin(whole, last)))
-        m.d.comb += [splitter.i.valid.eq(granted.any() & ~self.stop), splitter.i.payload.tag.eq(granted)]
+        m.d.comb += splitter.i.valid.eq(granted.any() & ~self.stop)
+        m.d.comb += splitter.i.payload.tag.eq(granted)
         for k, (request, grant, _) in enumerate(held):
             with m.If(granted[k]):
-                m.d.comb += [splitter.i.payload.address.eq(request.address),
-                             splitter.i.payload.beats.eq(request.beats)]
+                m.d.comb += splitter.i.payload.address.eq(request.address)
+                m.d.comb += splitter.i.payload.beats.eq(request.beats)
             with m.If(grant):
                 m.d.sync += last.eq(1 << k)
 
         # -- Addresses. `owed` counts the bursts whose address has been shown and whose data has not all been sent.
         m.d.comb += [
             splitter.room.eq(sending.i.ready & waiting.i.ready),
-            sending.i.valid.eq(splitter.emit), sending.i.payload.eq(splitter.burst),
+            sending.i.valid.eq(splitter.emit),
+            sending.i.payload.eq(splitter.burst),
             waiting.i.valid.eq(splitter.emit),
-            waiting.i.payload.final.eq(splitter.burst.final), waiting.i.payload.tag.eq(splitter.burst.tag),
-            bus.awvalid.eq(splitter.o.valid), splitter.o.ready.eq(bus.awready),
-            bus.awaddr.eq(splitter.o.payload.addr), bus.awlen.eq(splitter.o.payload.len),
+            waiting.i.payload.final.eq(splitter.burst.final),
+            waiting.i.payload.tag.eq(splitter.burst.tag),
+            bus.awvalid.eq(splitter.o.valid),
+            splitter.o.ready.eq(bus.awready),
+            bus.awaddr.eq(splitter.o.payload.addr),
+            bus.awlen.eq(splitter.o.payload.len),
             *address_constants("aw", bus, self.beat_bytes),
         ]
         shown, sent, seen = Signal(), Signal(), Signal()
         owed = Signal(range(2 * self.outstanding))
         owing = Signal()  # owed != 0, from a register
         m.d.comb += shown.eq(bus.awvalid & ~seen)
-        m.d.sync += [
-            seen.eq(bus.awvalid & ~bus.awready),
-            owed.eq(owed + shown - sent),
-            owing.eq(shown | (owed[1:] != 0) | (owed[0] & ~sent)),
-        ]
+        m.d.sync += seen.eq(bus.awvalid & ~bus.awready)
+        m.d.sync += owed.eq(owed + shown - sent)
+        m.d.sync += owing.eq(shown | (owed[1:] != 0) | (owed[0] & ~sent))
 
         # -- Data, burst by burst from the queue of its client.
         burst = sending.o.payload
@@ -176,21 +179,27 @@ class WritePort(wiring.Component):
         wlast = Signal(reset_less=True)
         m.d.sync += bus.wvalid.eq(there | (bus.wvalid & ~bus.wready))
         with m.If(~bus.wvalid | bus.wready):
-            m.d.sync += [beat.eq(picked), wlast.eq(ends)]
-        m.d.comb += [bus.wdata.eq(beat.data), bus.wlast.eq(wlast), bus.wstrb.eq((1 << self.beat_bytes) - 1)]
+            m.d.sync += beat.eq(picked)
+            m.d.sync += wlast.eq(ends)
+        m.d.comb += bus.wdata.eq(beat.data)
+        m.d.comb += bus.wlast.eq(wlast)
+        m.d.comb += bus.wstrb.eq((1 << self.beat_bytes) - 1)
 
         # -- Responses, in the order of the addresses.
         bad, failed = Signal(), Signal()
         answer = Signal()
         m.d.comb += [
-            bus.bready.eq(1), answer.eq(bus.bvalid & waiting.o.valid), waiting.o.ready.eq(bus.bvalid),
+            bus.bready.eq(1),
+            answer.eq(bus.bvalid & waiting.o.valid),
+            waiting.o.ready.eq(bus.bvalid),
             failed.eq(bad | bus.bresp[1]),
         ]
         with m.If(answer):
             m.d.sync += bad.eq(failed & ~waiting.o.payload.final)
         for k in range(count):
             told = answer & waiting.o.payload.final & waiting.o.payload.tag[k]
-            m.d.sync += [self.done[k].eq(told), self.error[k].eq(told & failed)]
+            m.d.sync += self.done[k].eq(told)
+            m.d.sync += self.error[k].eq(told & failed)
         reported = Cat(self.done[k] for k in range(count)).any()
         m.d.sync += self.idle.eq(
             ~(busy | reported | Cat(valid for _, _, valid in held).any()) & (empty | ~self.stop))

@@ -87,11 +87,16 @@ class Link(wiring.Component):
         m.d.comb += [
             broken.eq(taken & self.i.payload.error),
             silent.eq(silence == self.gap_cycles),
-            is_write.eq(command == WRITE), final.eq(place == (count - 1)[:8]),
-            read.addr.eq(place), write.addr.eq(place), write.data.eq(word),
+            is_write.eq(command == WRITE),
+            final.eq(place == (count - 1)[:8]),
+            read.addr.eq(place),
+            write.addr.eq(place),
+            write.data.eq(word),
             crc.data.eq(self.i.payload.data),
-            bus.awaddr.eq(Cat(address[:2], address[2:] + place)), bus.araddr.eq(bus.awaddr),
-            bus.wdata.eq(read.data), bus.wstrb.eq(0xF),
+            bus.awaddr.eq(Cat(address[:2], address[2:] + place)),
+            bus.araddr.eq(bus.awaddr),
+            bus.wdata.eq(read.data),
+            bus.wstrb.eq(0xF),
         ]
         with m.If(taken):
             m.d.sync += silence.eq(0)
@@ -102,11 +107,15 @@ class Link(wiring.Component):
 
         with m.FSM(name="state") as states:
             with m.State("HEADER"):
-                m.d.comb += [takes.eq(1), crc.valid.eq(taken), crc.start.eq(byte == 0)]
+                m.d.comb += takes.eq(1)
+                m.d.comb += crc.valid.eq(taken)
+                m.d.comb += crc.start.eq(byte == 0)
                 with m.If(taken):
-                    m.d.sync += [header.eq(Cat(header[8:], self.i.payload.data)), byte.eq(byte + 1)]
+                    m.d.sync += header.eq(Cat(header[8:], self.i.payload.data))
+                    m.d.sync += byte.eq(byte + 1)
                     with m.If(byte == HEADER_BYTES - 1):
-                        m.d.sync += [byte.eq(0), place.eq(0)]
+                        m.d.sync += byte.eq(0)
+                        m.d.sync += place.eq(0)
                         m.next = "SHAPE"
                 self._leave(m, status, broken, silent & (byte != 0))
             with m.State("SHAPE"):
@@ -122,21 +131,25 @@ class Link(wiring.Component):
                 with m.Else():
                     m.next = "CHECK"
             with m.State("WORDS"):
-                m.d.comb += [takes.eq(1), crc.valid.eq(taken)]
+                m.d.comb += takes.eq(1)
+                m.d.comb += crc.valid.eq(taken)
                 with m.If(taken):
-                    m.d.sync += [word.eq(Cat(word[8:], self.i.payload.data)), byte.eq(byte + 1)]
+                    m.d.sync += word.eq(Cat(word[8:], self.i.payload.data))
+                    m.d.sync += byte.eq(byte + 1)
                     with m.If(byte == 3):
                         m.next = "KEEP"
                 self._leave(m, status, broken, silent)
             with m.State("KEEP"):
                 m.d.comb += write.en.eq(1)
-                m.d.sync += [place.eq(place + 1), byte.eq(0)]
+                m.d.sync += place.eq(place + 1)
+                m.d.sync += byte.eq(0)
                 m.next = "WORDS"
                 with m.If(final):
                     m.d.sync += place.eq(0)
                     m.next = "CHECK"
             with m.State("CHECK"):
-                m.d.comb += [takes.eq(1), crc.valid.eq(taken)]
+                m.d.comb += takes.eq(1)
+                m.d.comb += crc.valid.eq(taken)
                 with m.If(taken):
                     m.d.sync += byte.eq(byte + 1)
                     with m.If(byte == CHECK_BYTES - 1):
@@ -183,7 +196,8 @@ class Link(wiring.Component):
             m.d.sync += place.eq(Mux(final, 0, place + 1))
 
         with m.State("PUT"):        # the word comes out of the memory
-            m.d.sync += [bus.awvalid.eq(1), bus.wvalid.eq(1)]
+            m.d.sync += bus.awvalid.eq(1)
+            m.d.sync += bus.wvalid.eq(1)
             m.next = "PUTTING"
         with m.State("PUTTING"):
             m.d.comb += bus.bready.eq(1)
@@ -218,12 +232,19 @@ class Link(wiring.Component):
         """The states that send."""
 
         def send(value) -> Signal:
-            m.d.comb += [self.o.valid.eq(1), self.o.payload.eq(value), crc.data.eq(value), crc.valid.eq(self.o.ready)]
+            m.d.comb += [
+                self.o.valid.eq(1),
+                self.o.payload.eq(value),
+                crc.data.eq(value),
+                crc.valid.eq(self.o.ready),
+            ]
             return self.o.ready
 
         with m.State("STATUS"):
             m.d.comb += crc.start.eq(1)
-            m.d.sync += [byte.eq(0), place.eq(0), self.refused.eq(status != Status.OK)]
+            m.d.sync += byte.eq(0)
+            m.d.sync += place.eq(0)
+            m.d.sync += self.refused.eq(status != Status.OK)
             with m.If(send(status.as_value())):
                 m.next = "ANSWER"
                 with m.If((status != Status.OK) | is_write):
@@ -232,18 +253,21 @@ class Link(wiring.Component):
             with m.If(send(read.data.word_select(byte[:2], 8))):
                 m.d.sync += byte.eq(byte + 1)
                 with m.If(byte == 3):
-                    m.d.sync += [byte.eq(0), place.eq(place + 1)]
+                    m.d.sync += byte.eq(0)
+                    m.d.sync += place.eq(place + 1)
                     m.next = "TURN"
                     with m.If(final):
                         m.next = "END"
         with m.State("TURN"):       # the next word comes out of the memory
             m.next = "ANSWER"
         with m.State("END"):
-            m.d.comb += [self.o.valid.eq(1), self.o.payload.eq(Mux(byte == 0, crc.crc[8:], crc.crc[:8]))]
+            m.d.comb += self.o.valid.eq(1)
+            m.d.comb += self.o.payload.eq(Mux(byte == 0, crc.crc[8:], crc.crc[:8]))
             with m.If(self.o.ready):
                 m.d.sync += byte.eq(byte + 1)
                 with m.If(byte == CHECK_BYTES - 1):
-                    m.d.sync += [byte.eq(0), early.eq(0)]
+                    m.d.sync += byte.eq(0)
+                    m.d.sync += early.eq(0)
                     m.next = "HEADER"
                     with m.If(early | self.i.valid):
                         m.d.sync += status.eq(Status.LINE)

@@ -73,7 +73,8 @@ class BoardMemory(wiring.Component):
         """Who has the memory in this cycle: the host first, then the ports in turn. A side is (want, grant, use)."""
         last = Signal(name=f"{name}_last")
         (want0, grant0, use0), (want1, grant1, use1) = sides
-        m.d.comb += [grant0.eq(want0 & ~host & (~want1 | last)), grant1.eq(want1 & ~host & ~grant0)]
+        m.d.comb += grant0.eq(want0 & ~host & (~want1 | last))
+        m.d.comb += grant1.eq(want1 & ~host & ~grant0)
         with m.If(grant0 | grant1):
             m.d.sync += last.eq(grant1)
         for grant, use in ((grant0, use0), (grant1, use1)):
@@ -88,14 +89,18 @@ class BoardMemory(wiring.Component):
     def _host_read(self, m: Module, read) -> Signal:
         bus, coming, lane = self.host, Signal(name="host_coming"), Signal(max(1, self.beat_log2 - 2), name="host_lane")
         want, outside = Signal(name="host_read"), Signal(name="host_read_outside")
-        m.d.comb += [want.eq(bus.arvalid & ~coming & ~bus.rvalid), bus.arready.eq(want)]
+        m.d.comb += want.eq(bus.arvalid & ~coming & ~bus.rvalid)
+        m.d.comb += bus.arready.eq(want)
         m.d.sync += coming.eq(want)
         with m.If(want):
-            m.d.comb += [read.en.eq(1), read.addr.eq(bus.araddr[self.beat_log2:])]
-            m.d.sync += [lane.eq(bus.araddr[2:self.beat_log2]), outside.eq(self._outside(bus.araddr))]
+            m.d.comb += read.en.eq(1)
+            m.d.comb += read.addr.eq(bus.araddr[self.beat_log2:])
+            m.d.sync += lane.eq(bus.araddr[2:self.beat_log2])
+            m.d.sync += outside.eq(self._outside(bus.araddr))
         with m.If(coming):
-            m.d.sync += [bus.rvalid.eq(1), bus.rresp.eq(Mux(outside, DECERR, OKAY)),
-                         bus.rdata.eq(Mux(outside, 0, read.data.word_select(lane, 32)))]
+            m.d.sync += bus.rvalid.eq(1)
+            m.d.sync += bus.rresp.eq(Mux(outside, DECERR, OKAY))
+            m.d.sync += bus.rdata.eq(Mux(outside, 0, read.data.word_select(lane, 32)))
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         return want
@@ -103,15 +108,19 @@ class BoardMemory(wiring.Component):
     def _host_write(self, m: Module, write) -> Signal:
         bus, want = self.host, Signal(name="host_write")
         outside = self._outside(bus.awaddr)
-        m.d.comb += [want.eq(bus.awvalid & bus.wvalid & ~bus.bvalid), bus.awready.eq(want), bus.wready.eq(want)]
+        m.d.comb += want.eq(bus.awvalid & bus.wvalid & ~bus.bvalid)
+        m.d.comb += bus.awready.eq(want)
+        m.d.comb += bus.wready.eq(want)
         with m.If(want):
             lanes = self.beat_bytes // WORD_BYTES
-            m.d.comb += [write.addr.eq(bus.awaddr[self.beat_log2:]), write.data.eq(Cat(*[bus.wdata] * lanes))]
+            m.d.comb += write.addr.eq(bus.awaddr[self.beat_log2:])
+            m.d.comb += write.data.eq(Cat(*[bus.wdata] * lanes))
             for lane in range(lanes):
                 chosen = bus.awaddr[2:self.beat_log2] == lane if lanes > 1 else Const(1)
                 m.d.comb += write.en[WORD_BYTES * lane:WORD_BYTES * (lane + 1)].eq(
                     Mux(chosen & ~outside, bus.wstrb, 0))
-            m.d.sync += [bus.bvalid.eq(1), bus.bresp.eq(Mux(outside, DECERR, OKAY))]
+            m.d.sync += bus.bvalid.eq(1)
+            m.d.sync += bus.bresp.eq(Mux(outside, DECERR, OKAY))
         with m.Elif(bus.bready):
             m.d.sync += bus.bvalid.eq(0)
         return want
@@ -125,12 +134,17 @@ class BoardMemory(wiring.Component):
         sound = Signal(name=f"{name}_sound", reset_less=True)
         active = Signal(name=f"{name}_active")
         with m.If(valid & ready):
-            m.d.sync += [active.eq(1), at.eq(address[self.beat_log2:]), left.eq(length),
-                         sound.eq((burst == INCR) & (size == self.beat_log2))]
+            m.d.sync += [
+                active.eq(1),
+                at.eq(address[self.beat_log2:]),
+                left.eq(length),
+                sound.eq((burst == INCR) & (size == self.beat_log2)),
+            ]
         response = Mux(~sound, SLVERR, Mux(at[self.index_bits:].any(), DECERR, OKAY))
 
         def step() -> None:
-            m.d.sync += [at.eq(at + 1), left.eq(left - 1)]
+            m.d.sync += at.eq(at + 1)
+            m.d.sync += left.eq(left - 1)
             with m.If(left == 0):
                 m.d.sync += active.eq(0)
 
@@ -142,19 +156,26 @@ class BoardMemory(wiring.Component):
             m, f"{name}_read", bus.arvalid, bus.arready, bus.araddr, bus.arlen, bus.arsize, bus.arburst)
         coming, last = Signal(name=f"{name}_coming"), Signal(name=f"{name}_last")
         answer = Signal(2, name=f"{name}_resp")
-        m.d.comb += [bus.arready.eq(~active), want.eq(active & ~coming & (~bus.rvalid | bus.rready))]
+        m.d.comb += bus.arready.eq(~active)
+        m.d.comb += want.eq(active & ~coming & (~bus.rvalid | bus.rready))
         m.d.sync += coming.eq(grant)
         with m.If(bus.arvalid & bus.arready):
             m.d.sync += bus.rid.eq(bus.arid)
         with m.If(coming):
-            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(Mux(answer != OKAY, 0, read.data)), bus.rresp.eq(answer),
-                         bus.rlast.eq(last)]
+            m.d.sync += [
+                bus.rvalid.eq(1),
+                bus.rdata.eq(Mux(answer != OKAY, 0, read.data)),
+                bus.rresp.eq(answer),
+                bus.rlast.eq(last),
+            ]
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
 
         def use() -> None:
-            m.d.comb += [read.en.eq(1), read.addr.eq(at)]
-            m.d.sync += [last.eq(left == 0), answer.eq(response)]
+            m.d.comb += read.en.eq(1)
+            m.d.comb += read.addr.eq(at)
+            m.d.sync += last.eq(left == 0)
+            m.d.sync += answer.eq(response)
             step()
 
         return want, grant, use
@@ -163,14 +184,19 @@ class BoardMemory(wiring.Component):
         want, grant = Signal(name=f"{name}_write"), Signal(name=f"{name}_write_granted")
         active, at, left, response, step = self._burst(
             m, f"{name}_write", bus.awvalid, bus.awready, bus.awaddr, bus.awlen, bus.awsize, bus.awburst)
-        m.d.comb += [bus.awready.eq(~active & ~bus.bvalid), want.eq(active & bus.wvalid), bus.wready.eq(grant)]
+        m.d.comb += bus.awready.eq(~active & ~bus.bvalid)
+        m.d.comb += want.eq(active & bus.wvalid)
+        m.d.comb += bus.wready.eq(grant)
         with m.If(bus.awvalid & bus.awready):
-            m.d.sync += [bus.bid.eq(bus.awid), bus.bresp.eq(OKAY)]
+            m.d.sync += bus.bid.eq(bus.awid)
+            m.d.sync += bus.bresp.eq(OKAY)
         with m.If(bus.bready):
             m.d.sync += bus.bvalid.eq(0)
 
         def use() -> None:
-            m.d.comb += [write.addr.eq(at), write.data.eq(bus.wdata), write.en.eq(Mux(response == OKAY, bus.wstrb, 0))]
+            m.d.comb += write.addr.eq(at)
+            m.d.comb += write.data.eq(bus.wdata)
+            m.d.comb += write.en.eq(Mux(response == OKAY, bus.wstrb, 0))
             with m.If(bus.bresp == OKAY):
                 m.d.sync += bus.bresp.eq(response)
             with m.If(left == 0):

@@ -43,9 +43,12 @@ class BoardRegisters(wiring.Component):
             m.d.sync += held.eq(held - 1)
 
         write = Signal()
-        m.d.comb += [write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid), bus.awready.eq(write), bus.wready.eq(write)]
+        m.d.comb += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid)
+        m.d.comb += bus.awready.eq(write)
+        m.d.comb += bus.wready.eq(write)
         with m.If(write):
-            m.d.sync += [bus.bvalid.eq(1), bus.bresp.eq(DECERR)]
+            m.d.sync += bus.bvalid.eq(1)
+            m.d.sync += bus.bresp.eq(DECERR)
             for offset in REGISTERS.values():
                 with m.If(bus.awaddr == BOARD_BASE + offset):
                     m.d.sync += bus.bresp.eq(0)
@@ -57,10 +60,13 @@ class BoardRegisters(wiring.Component):
         m.d.comb += bus.arready.eq(~bus.rvalid)
         values = {"identity": IDENTITY, "memory_bytes": self.memory_bytes, "reset": self.reset}
         with m.If(bus.arvalid & bus.arready):
-            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(DECERR)]
+            m.d.sync += bus.rvalid.eq(1)
+            m.d.sync += bus.rdata.eq(0)
+            m.d.sync += bus.rresp.eq(DECERR)
             for name, offset in REGISTERS.items():
                 with m.If(bus.araddr == BOARD_BASE + offset):
-                    m.d.sync += [bus.rdata.eq(values[name]), bus.rresp.eq(0)]
+                    m.d.sync += bus.rdata.eq(values[name])
+                    m.d.sync += bus.rresp.eq(0)
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         return m
@@ -95,11 +101,9 @@ class HostMap(wiring.Component):
             address = bus.awaddr if direction == "write" else bus.araddr
             answer = "b" if direction == "write" else "r"
             to_memory, to_control = Signal(name=f"{direction}_memory"), Signal(name=f"{direction}_control")
-            m.d.comb += [
-                to_memory.eq(~address[-1]),
-                to_control.eq((address[CONTROL_BITS:] == CONTROL_BASE >> CONTROL_BITS)
-                              & Const(self.control_there, 1)),
-            ]
+            m.d.comb += to_memory.eq(~address[-1])
+            m.d.comb += to_control.eq((address[CONTROL_BITS:] == CONTROL_BASE >> CONTROL_BITS)
+                                      & Const(self.control_there, 1))
             sides = ((self.memory, to_memory), (self.control, to_control),
                      (self.registers, ~(to_memory | to_control)))
             for side, mine in sides:

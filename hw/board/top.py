@@ -72,7 +72,8 @@ class Board(wiring.Component):
         m.submodules.registers = registers = ResetInserter(held)(BoardRegisters(memory_bytes=config.memory_bytes))
         memory = BoardMemory(beat_bytes=beat_bytes, size_bytes=config.memory_bytes)
         place(m, platform, "memory", memory, reset=core_held)
-        m.d.comb += [receiver.rx.eq(self.rx), self.tx.eq(transmitter.tx)]
+        m.d.comb += receiver.rx.eq(self.rx)
+        m.d.comb += self.tx.eq(transmitter.tx)
         m.d.sync += core_held.eq(held | registers.reset)
         wiring.connect(m, receiver.o, link.i)
         wiring.connect(m, link.o, transmitter.i)
@@ -110,7 +111,9 @@ class Board(wiring.Component):
         beat = Signal(self.config.lamp_log2)
         seen, shown = Signal(len(events)), Signal(len(events))
         now = Cat(*events)
-        m.d.sync += [beat.eq(beat + 1), seen.eq(seen | now)]
+        m.d.sync += beat.eq(beat + 1)
+        m.d.sync += seen.eq(seen | now)
         with m.If(beat == 0):
-            m.d.sync += [shown.eq(seen | now), seen.eq(0)]
+            m.d.sync += shown.eq(seen | now)
+            m.d.sync += seen.eq(0)
         m.d.comb += self.lamps.eq(Cat(beat[-1], shown[1:]))

@@ -56,18 +56,27 @@ class Receiver(wiring.Component):
         with m.Elif(left == 0):
             m.d.sync += idle.eq(line)
             with m.If(idle & ~line):
-                m.d.sync += [left.eq(BITS), wait.eq(self.divisor // 2 - 1), idle.eq(0)]
+                m.d.sync += left.eq(BITS)
+                m.d.sync += wait.eq(self.divisor // 2 - 1)
+                m.d.sync += idle.eq(0)
                 # The line was seen low a cycle ago; the middle of the start bit is half a bit on.
         with m.Else():
-            m.d.sync += [left.eq(left - 1), wait.eq(self.divisor - 1)]
+            m.d.sync += left.eq(left - 1)
+            m.d.sync += wait.eq(self.divisor - 1)
             with m.If(left == BITS):
                 with m.If(line):            # a glitch
-                    m.d.sync += [left.eq(0), wait.eq(0)]
+                    m.d.sync += left.eq(0)
+                    m.d.sync += wait.eq(0)
             with m.Elif(left != 1):
                 m.d.sync += byte.eq(Cat(byte[1:], line))
             with m.Else():
-                m.d.sync += [wait.eq(0), idle.eq(line), self.o.valid.eq(1), self.o.payload.data.eq(byte),
-                             self.o.payload.error.eq(~line)]
+                m.d.sync += [
+                    wait.eq(0),
+                    idle.eq(line),
+                    self.o.valid.eq(1),
+                    self.o.payload.data.eq(byte),
+                    self.o.payload.error.eq(~line),
+                ]
         return m
 
 
@@ -97,10 +106,19 @@ class Transmitter(wiring.Component):
         with m.If(wait != 0):
             m.d.sync += wait.eq(wait - 1)
         with m.Elif(left != 0):
-            m.d.sync += [left.eq(left - 1), wait.eq(self.divisor - 1), self.tx.eq(rest[0]),
-                         rest.eq(Cat(rest[1:], 1))]
+            m.d.sync += [
+                left.eq(left - 1),
+                wait.eq(self.divisor - 1),
+                self.tx.eq(rest[0]),
+                rest.eq(Cat(rest[1:], 1)),
+            ]
             with m.If(left == 1):
                 m.d.sync += wait.eq(0)
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [left.eq(BITS), wait.eq(self.divisor - 1), self.tx.eq(0), rest.eq(Cat(self.i.payload, 1))]
+            m.d.sync += [
+                left.eq(BITS),
+                wait.eq(self.divisor - 1),
+                self.tx.eq(0),
+                rest.eq(Cat(self.i.payload, 1)),
+            ]
         return m

@@ -78,7 +78,8 @@ class EmbCore(wiring.Component):
         wiring.connect(m, wiring.flipped(self.s_axi_control), frame.bus)
         attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
         attach(m, self.m01_axi, reader=self._rows_port.bus)
-        m.d.comb += [self.interrupt.eq(frame.interrupt), self._front.arguments.eq(frame.arguments)]
+        m.d.comb += self.interrupt.eq(frame.interrupt)
+        m.d.comb += self._front.arguments.eq(frame.arguments)
         for at in range(len(CLIENTS)):
             wiring.connect(m, self._front.o_requests[at], self._reads.i_requests[at])
             wiring.connect(m, self._reads.o[at], self._front.i[at])
@@ -132,13 +133,18 @@ class EmbCore(wiring.Component):
         wiring.connect(m, arbiter.o, fetch.i)
         wiring.connect(m, fetch.o_requests, self._rows_port.i_requests)
         m.d.comb += [
-            fetch.i_data.valid.eq(self._rows_port.o.valid), fetch.i_data.payload.eq(self._rows_port.o.payload),
+            fetch.i_data.valid.eq(self._rows_port.o.valid),
+            fetch.i_data.payload.eq(self._rows_port.o.payload),
             self._rows_port.o.ready.eq(1),
-            fetch.rows.eq(arguments.rows), fetch.ring.eq(arguments.ring),
+            fetch.rows.eq(arguments.rows),
+            fetch.ring.eq(arguments.ring),
             fetch.flush_window.eq(front.flush_window),
-            arbiter.ring_beats.eq(arguments.ring_beats), arbiter.timeout.eq(arguments.timeout),
-            arbiter.released.eq(front.released), arbiter.copy_written.eq(self._writes.done[COPIES]),
-            pool.i_valid.eq(fetch.o_valid), pool.i.eq(fetch.o.as_value()),
+            arbiter.ring_beats.eq(arguments.ring_beats),
+            arbiter.timeout.eq(arguments.timeout),
+            arbiter.released.eq(front.released),
+            arbiter.copy_written.eq(self._writes.done[COPIES]),
+            pool.i_valid.eq(fetch.o_valid),
+            pool.i.eq(fetch.o.as_value()),
         ]
         tag = Signal(self._fetch.o.tag.shape())
         m.d.comb += tag.eq(pool.o.tag)
@@ -148,7 +154,8 @@ class EmbCore(wiring.Component):
             m.submodules[f"{name}_partials"] = self._flushed(queue)
             m.d.comb += [
                 queue.i.valid.eq(pool.o_valid & (tag.tier == number)),
-                queue.i.payload.words.eq(pool.o.words), queue.i.payload.error.eq(tag.error),
+                queue.i.payload.words.eq(pool.o.words),
+                queue.i.payload.error.eq(tag.error),
                 getattr(arbiter, f"{name}_returned").eq(to.valid & to.ready),
             ]
             wiring.connect(m, queue.o, to)
@@ -186,10 +193,13 @@ class EmbCore(wiring.Component):
             finish.outputs.eq(self._frame.arguments.outputs),
             finish.written.eq(writes.done[OUTPUTS]),
             # The arbiter keeps account of the queue behind.
-            writes.i_data[COPIES].valid.eq(fetch.copy_valid), writes.i_data[COPIES].payload.data.eq(fetch.o_copy.data),
-            front.bags_done.eq(finish.instruction_done), front.row_done.eq(writes.done[COPIES]),
+            writes.i_data[COPIES].valid.eq(fetch.copy_valid),
+            writes.i_data[COPIES].payload.data.eq(fetch.o_copy.data),
+            front.bags_done.eq(finish.instruction_done),
+            front.row_done.eq(writes.done[COPIES]),
             frame.done.eq(writes.done[STATUS]),
-            frame.progress.released.eq(front.released), frame.progress.instructions_done.eq(front.finished),
+            frame.progress.released.eq(front.released),
+            frame.progress.instructions_done.eq(front.finished),
         ]
         tell = Signal()
         m.d.sync += tell.eq(front.finish)
@@ -204,9 +214,11 @@ class EmbCore(wiring.Component):
         ring = Signal()
         m.d.sync += ring.eq(arguments.ring_beats != 0)
         m.d.comb += [
-            doorbell.enable.eq(ring), doorbell.waiting.eq(arbiter.waiting),
+            doorbell.enable.eq(ring),
+            doorbell.waiting.eq(arbiter.waiting),
             doorbell.address.eq(arguments.result + 4 * EMB.value("filled").word),
-            arbiter.filled.eq(doorbell.value), arbiter.polled.eq(doorbell.polled),
+            arbiter.filled.eq(doorbell.value),
+            arbiter.polled.eq(doorbell.polled),
         ]
 
     def _count(self, m: Module) -> None:
@@ -216,11 +228,17 @@ class EmbCore(wiring.Component):
         beats = Signal(range(self.config.row_beats_max + 1))
         m.d.sync += beats.eq(Mux(row.tt, row.beats + 1, 0))
         m.d.comb += [
-            events.instructions.eq(front.finish), events.bags.eq(self._finish.done), events.indices.eq(row.index),
-            events.dram_rows.eq(moved.dram_row), events.dram_bytes.eq(Mux(moved.dram_beat, beat, 0)),
-            events.ssd_rows.eq(moved.ssd_row), events.ssd_bytes.eq(Mux(moved.ssd_beat, beat, 0)),
-            events.tt_rows.eq(row.tt), events.tt_bytes.eq(Cat(Const(0, self.config.beat_log2), beats)),
-            events.coalesced_rows.eq(moved.shared_row), events.beats_fetched.eq(moved.fetched),
+            events.instructions.eq(front.finish),
+            events.bags.eq(self._finish.done),
+            events.indices.eq(row.index),
+            events.dram_rows.eq(moved.dram_row),
+            events.dram_bytes.eq(Mux(moved.dram_beat, beat, 0)),
+            events.ssd_rows.eq(moved.ssd_row),
+            events.ssd_bytes.eq(Mux(moved.ssd_beat, beat, 0)),
+            events.tt_rows.eq(row.tt),
+            events.tt_bytes.eq(Cat(Const(0, self.config.beat_log2), beats)),
+            events.coalesced_rows.eq(moved.shared_row),
+            events.beats_fetched.eq(moved.fetched),
             events.cache_fills.eq(self._writes.done[COPIES]),
         ]
         for name in ("dram", "tt", "ssd", "write", "feeder"):
@@ -229,9 +247,11 @@ class EmbCore(wiring.Component):
         for name, total in TT_COUNTS.items():
             before, grown = Signal(TT_COUNT_BITS, name=f"{name}_before"), Signal(TT_COUNT_BITS, name=f"{name}_grown")
             now = tt.counters[total][:TT_COUNT_BITS]
-            m.d.sync += [before.eq(now), grown.eq(now - before)]
+            m.d.sync += before.eq(now)
+            m.d.sync += grown.eq(now - before)
             with m.If(self._flush | front.flush_tt):
-                m.d.sync += [before.eq(0), grown.eq(0)]
+                m.d.sync += before.eq(0)
+                m.d.sync += grown.eq(0)
             m.d.comb += events[name].eq(grown)
 
     def _run(self, m: Module) -> None:
@@ -254,6 +274,8 @@ class EmbCore(wiring.Component):
         ))
         ports = (self._reads, self._writes, self._rows_port)
         m.d.comb += [
-            frame.over.eq(front.done), frame.at.eq(front.finished), front.start.eq(frame.begin),
+            frame.over.eq(front.done),
+            frame.at.eq(front.finished),
+            front.start.eq(frame.begin),
             frame.quiet.eq(Cat(port.idle for port in ports).all()),
         ]

@@ -39,9 +39,13 @@ class _Cursor:
         at_end, begun = Signal(name=f"{name}_at_end"), Signal(name=f"{name}_begun")
         m.d.comb += port.ready.eq((take & (at_end | last)) | (skip & begun))
         with m.If((take & last) | skip):
-            m.d.sync += [place.eq(0), at_end.eq(0), begun.eq(0)]
+            m.d.sync += place.eq(0)
+            m.d.sync += at_end.eq(0)
+            m.d.sync += begun.eq(0)
         with m.Elif(take):
-            m.d.sync += [place.eq(place + 1), at_end.eq(place == words - 2), begun.eq(~at_end)]
+            m.d.sync += place.eq(place + 1)
+            m.d.sync += at_end.eq(place == words - 2)
+            m.d.sync += begun.eq(~at_end)
         self.word = _word(port, place)
 
 
@@ -115,13 +119,12 @@ class Feeder(wiring.Component):
         self.start = Signal(7)      # its first bag begins, and so many cycles ago
         begins = self.start[0]
         self.accept = Signal()
-        m.d.comb += [
-            self.i_jobs.ready.eq(~self.reading & ~self.waits & ~self.start[1:].any()),
-            self.accept.eq(self.i_jobs.valid & self.i_jobs.ready),
-        ]
-        m.d.sync += [self.start[1:].eq(self.start[:-1])]
+        m.d.comb += self.i_jobs.ready.eq(~self.reading & ~self.waits & ~self.start[1:].any())
+        m.d.comb += self.accept.eq(self.i_jobs.valid & self.i_jobs.ready)
+        m.d.sync += self.start[1:].eq(self.start[:-1])
         with m.If(self.accept):
-            m.d.sync += [self.job.eq(self.i_jobs.payload), self.waits.eq(1)]
+            m.d.sync += self.job.eq(self.i_jobs.payload)
+            m.d.sync += self.waits.eq(1)
         with m.Elif(begins):
             m.d.sync += self.waits.eq(0)
 
@@ -136,11 +139,18 @@ class Feeder(wiring.Component):
         cursor = _Cursor(m, "lengths", self.i_lengths, take=take & ~job.copy, last=last)
         with m.If(self.accept):
             m.d.sync += [
-                left.eq(self.i_jobs.payload.count), last.eq(self.i_jobs.payload.count == 1), first.eq(1),
+                left.eq(self.i_jobs.payload.count),
+                last.eq(self.i_jobs.payload.count == 1),
+                first.eq(1),
                 self.reading.eq(1),
             ]
         with m.Elif(take):
-            m.d.sync += [left.eq(left - 1), last.eq(left == 2), first.eq(0), self.reading.eq(~last)]
+            m.d.sync += [
+                left.eq(left - 1),
+                last.eq(left == 2),
+                first.eq(0),
+                self.reading.eq(~last),
+            ]
 
         # The length, then what it leaves of the indices, then the verdict.
         read = Signal(3)
@@ -149,8 +159,10 @@ class Feeder(wiring.Component):
             Signal(reset_less=True))
         m.d.sync += [
             read.eq(Cat(take, read[:-1])),
-            length.eq(Mux(job.copy, 2, cursor.word)), length_error.eq(self.i_lengths.payload.error & ~job.copy),
-            length_first.eq(first), length_last.eq(last),
+            length.eq(Mux(job.copy, 2, cursor.word)),
+            length_error.eq(self.i_lengths.payload.error & ~job.copy),
+            length_first.eq(first),
+            length_last.eq(last),
         ]
         remains = Signal(33, reset_less=True)
         after, after_error, after_first, after_last = (
@@ -159,15 +171,22 @@ class Feeder(wiring.Component):
         with m.If(read[0]):
             m.d.sync += remains.eq(Mux(length_first, job.indices, remains[:32]) - length)
         m.d.sync += [
-            after.eq(length), after_error.eq(length_error), after_first.eq(length_first),
+            after.eq(length),
+            after_error.eq(length_error),
+            after_first.eq(length_first),
             after_last.eq(length_last),
         ]
         entry = Signal(self._bag_layout(), reset_less=True)
         leaves = Signal(reset_less=True)
         m.d.sync += [
-            entry.length.eq(after), entry.none.eq(after == 0), entry.one.eq(after == 1),
-            entry.first.eq(after_first), entry.last.eq(after_last), entry.error.eq(after_error),
-            entry.wrong.eq(remains[32] | above(after, LONGEST_BAG)), leaves.eq(after_last & (remains[:32] != 0)),
+            entry.length.eq(after),
+            entry.none.eq(after == 0),
+            entry.one.eq(after == 1),
+            entry.first.eq(after_first),
+            entry.last.eq(after_last),
+            entry.error.eq(after_error),
+            entry.wrong.eq(remains[32] | above(after, LONGEST_BAG)),
+            leaves.eq(after_last & (remains[:32] != 0)),
         ]
         store = memory.Memory(shape=entry.shape(), depth=BAGS_AHEAD, init=[], attrs={"ram_style": "distributed"})
         m.submodules.bags = store
@@ -176,11 +195,16 @@ class Feeder(wiring.Component):
         waiting = Signal(range(BAGS_AHEAD + 1))
         self.bag, self.bag_valid, self.bag_pop = port.data, Signal(), Signal()
         m.d.comb += [
-            write.addr.eq(tail), write.data.eq(entry), write.data.wrong.eq(entry.wrong | leaves),
-            write.en.eq(read[2]), port.addr.eq(head),
+            write.addr.eq(tail),
+            write.data.eq(entry),
+            write.data.wrong.eq(entry.wrong | leaves),
+            write.en.eq(read[2]),
+            port.addr.eq(head),
         ]
         m.d.sync += [
-            tail.eq(tail + read[2]), head.eq(head + self.bag_pop), waiting.eq(waiting + read[2] - self.bag_pop),
+            tail.eq(tail + read[2]),
+            head.eq(head + self.bag_pop),
+            waiting.eq(waiting + read[2] - self.bag_pop),
             self.bag_valid.eq((waiting[1:] != 0) | (waiting[0] & ~self.bag_pop) | read[2]),
             room.eq(room + self.bag_pop - take),
         ]
@@ -210,7 +234,8 @@ class Feeder(wiring.Component):
             skip.eq(closes_hollow & self.open),
             ends.eq(take & one),
             load.eq(self.bag_valid & (~some | ends)),
-            self.bag_pop.eq(load), self.start[0].eq(load & self.bag.first),
+            self.bag_pop.eq(load),
+            self.start[0].eq(load & self.bag.first),
             no_index.eq(self.bag.none | self.bag.wrong | self.bag.error),
         ]
         m.d.sync += self.stall.eq(self.open & ~take & (some | self.reading))
@@ -220,17 +245,31 @@ class Feeder(wiring.Component):
         weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, last=closes, skip=skip)
         with m.If(load):
             m.d.sync += [
-                length.eq(self.bag.length), left.eq(self.bag.length), last.eq(self.bag.last),
-                wrong.eq(self.bag.wrong), error.eq(self.bag.error),
-                needs.eq(~no_index), hollow.eq(no_index), one.eq(self.bag.one | no_index),
-                closes.eq(self.bag.one & ~no_index & self.bag.last), closes_hollow.eq(no_index & self.bag.last),
+                length.eq(self.bag.length),
+                left.eq(self.bag.length),
+                last.eq(self.bag.last),
+                wrong.eq(self.bag.wrong),
+                error.eq(self.bag.error),
+                needs.eq(~no_index),
+                hollow.eq(no_index),
+                one.eq(self.bag.one | no_index),
+                closes.eq(self.bag.one & ~no_index & self.bag.last),
+                closes_hollow.eq(no_index & self.bag.last),
             ]
         with m.Elif(ends):
-            m.d.sync += [needs.eq(0), hollow.eq(0), closes.eq(0), closes_hollow.eq(0)]
+            m.d.sync += [
+                needs.eq(0),
+                hollow.eq(0),
+                closes.eq(0),
+                closes_hollow.eq(0),
+            ]
         with m.Elif(take):
-            m.d.sync += [left.eq(left - 1), one.eq(left == 2), closes.eq((left == 2) & last)]
+            m.d.sync += left.eq(left - 1)
+            m.d.sync += one.eq(left == 2)
+            m.d.sync += closes.eq((left == 2) & last)
         with m.If(self.start[0]):
-            m.d.sync += [weighted.eq(job.weighted), mean.eq(job.mode == MEAN)]
+            m.d.sync += weighted.eq(job.weighted)
+            m.d.sync += mean.eq(job.mode == MEAN)
 
         # What was taken.
         self.taken = Signal()
@@ -286,7 +325,8 @@ class Feeder(wiring.Component):
             kind.eq(Cat(to_dram, ~copy & (device == 1), to_ssd, ~copy & (device == 3)) & flags[0].replicate(4)),
             in_dram.eq(row < dram_rows),
             in_tt.eq((row < tt_rows) & (row[self.index_bits:] == 0)),
-            along.eq(row - ring_first), end.eq((row & self.ring_mask) + beats),
+            along.eq(row - ring_first),
+            end.eq((row & self.ring_mask) + beats),
             above.eq(copy & (device != 0)),
         ]
 
@@ -301,8 +341,12 @@ class Feeder(wiring.Component):
         pairs = [Signal(top, name=f"upper_{at}", reset_less=True) for at in range(2)]
         upper = Signal(top, reset_less=True)
         m.d.sync += [
-            low.eq(row), times.eq(factor), product.eq(low * times), result.eq(product),
-            pairs[0].eq(shifted[0] + shifted[1]), pairs[1].eq(shifted[2] + shifted[3]),
+            low.eq(row),
+            times.eq(factor),
+            product.eq(low * times),
+            result.eq(product),
+            pairs[0].eq(shifted[0] + shifted[1]),
+            pairs[1].eq(shifted[2] + shifted[3]),
             upper.eq(pairs[0] + pairs[1]),
         ]
         lows = Signal(32, reset_less=True)
@@ -312,10 +356,8 @@ class Feeder(wiring.Component):
         # Stage 2: the ring, now that position and end are there.
         span, ring = kept("span", job.span, 2), kept("ring", job.ring, 2)
         in_span, wraps = Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += [
-            in_span.eq((along <= span) & ring),
-            wraps.eq((end & self.ring_beats[:POSITION_BITS + 1]).any()),
-        ]
+        m.d.sync += in_span.eq((along <= span) & ring)
+        m.d.sync += wraps.eq((end & self.ring_beats[:POSITION_BITS + 1]).any())
         kind_2, above_2 = late("kind", kind, 1), late("above", above, 1)
         in_dram_2, in_tt_2 = late("in_dram", in_dram, 1), late("in_tt", in_tt, 1)
 
@@ -323,12 +365,10 @@ class Feeder(wiring.Component):
         loaded = kept("loaded", job.loaded, 3)
         outside, absent = Signal(reset_less=True), Signal(reset_less=True)
         kind_3 = late("kind_of", kind_2, 1)
-        m.d.sync += [
-            outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[1] & ~in_tt_2)
-                       | (kind_2[2] & (~in_span | wraps))),
-            absent.eq(kind_2[1] & ~loaded),
-            above_low.eq(upper),
-        ]
+        m.d.sync += outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[1] & ~in_tt_2)
+                               | (kind_2[2] & (~in_span | wraps)))
+        m.d.sync += absent.eq(kind_2[1] & ~loaded)
+        m.d.sync += above_low.eq(upper)
         flags_3 = late("flags", flags, 3)
         word_3, factor_3 = late("word", word, 3), late("factor", self.factor, 3)
         valid = Signal(4)
@@ -351,7 +391,9 @@ class Feeder(wiring.Component):
             self.o_valid.eq(valid_4),
             self.o.offset.eq(to_memory + (base & kind_4[0].replicate(32))),
             Cat(self.o.dram, self.o.tt, self.o.ssd).eq(kind_4[:3]),
-            self.o.factor.eq(factor_4), self.o.last.eq(flags_4[1]), self.o.final.eq(flags_4[2]),
+            self.o.factor.eq(factor_4),
+            self.o.last.eq(flags_4[1]),
+            self.o.final.eq(flags_4[2]),
         ]
         with m.If(start[6]):
             m.d.sync += out.eq(job.out)
@@ -369,23 +411,32 @@ class Feeder(wiring.Component):
         needs, ends, wrong, unread = flags[0], flags[1], flags[3], flags[4]
         bag, index = Signal(32, name="bag_number", reset_less=True), Signal(32, name="index_number", reset_less=True)
         number, table = kept("number", job.number, 4), kept("table", job.table, 4)
-        m.d.comb += [error.bag.eq(bag), error.index.eq(index)]
+        m.d.comb += error.bag.eq(bag)
+        m.d.comb += error.index.eq(index)
         bad = Signal()
         m.d.comb += bad.eq(unread | wrong | kind[3] | outside | absent)
         with m.If(~error.valid):
             with m.If(valid & bad):
-                m.d.sync += [error.valid.eq(1), error.instruction.eq(number)]
+                m.d.sync += error.valid.eq(1)
+                m.d.sync += error.instruction.eq(number)
             with m.Elif(self.start[4]):
-                m.d.sync += [bag.eq(0), index.eq(0)]
+                m.d.sync += bag.eq(0)
+                m.d.sync += index.eq(0)
             with m.Elif(valid):
-                m.d.sync += [bag.eq(bag + ends), index.eq(index + needs)]
+                m.d.sync += bag.eq(bag + ends)
+                m.d.sync += index.eq(index + needs)
             with m.If(unread):
-                m.d.sync += [error.code.eq(EMB.code("READ_ERROR")), error.detail.eq(INPUTS)]
+                m.d.sync += error.code.eq(EMB.code("READ_ERROR"))
+                m.d.sync += error.detail.eq(INPUTS)
             with m.Elif(wrong):
-                m.d.sync += [error.code.eq(EMB.code("LENGTHS")), error.detail.eq(word)]
+                m.d.sync += error.code.eq(EMB.code("LENGTHS"))
+                m.d.sync += error.detail.eq(word)
             with m.Elif(kind[3]):
-                m.d.sync += [error.code.eq(EMB.code("INDEX_DEVICE")), error.detail.eq(word)]
+                m.d.sync += error.code.eq(EMB.code("INDEX_DEVICE"))
+                m.d.sync += error.detail.eq(word)
             with m.Elif(outside):
-                m.d.sync += [error.code.eq(EMB.code("INDEX_RANGE")), error.detail.eq(word)]
+                m.d.sync += error.code.eq(EMB.code("INDEX_RANGE"))
+                m.d.sync += error.detail.eq(word)
             with m.Else():
-                m.d.sync += [error.code.eq(EMB.code("TT_TABLE")), error.detail.eq(table)]
+                m.d.sync += error.code.eq(EMB.code("TT_TABLE"))
+                m.d.sync += error.detail.eq(table)

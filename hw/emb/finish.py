@@ -147,21 +147,29 @@ class Finish(wiring.Component):
         with m.If(short):
             m.d.sync += source.eq(From.NOTHING)
         with m.If(fire):
-            m.d.sync += [beat.eq(Mux(final, 0, beat + 1)), final.eq((beat + 1)[:len(beat)] == step.beats)]
+            m.d.sync += beat.eq(Mux(final, 0, beat + 1))
+            m.d.sync += final.eq((beat + 1)[:len(beat)] == step.beats)
         with m.If(fire & final):
             m.d.sync += [
-                final.eq(step.beats == 0), first.eq(0), plain.eq(step.weighted),
-                source.eq(Mux(dram_left, From.DRAM, From.SSD)), dram_left.eq(0), ssd_left.eq(dram_left & ssd_left),
+                final.eq(step.beats == 0),
+                first.eq(0),
+                plain.eq(step.weighted),
+                source.eq(Mux(dram_left, From.DRAM, From.SSD)),
+                dram_left.eq(0),
+                ssd_left.eq(dram_left & ssd_left),
             ]
         with m.If(taken):
             m.d.sync += [
-                held.eq(ready), step.eq(following), value.eq(factor),
+                held.eq(ready),
+                step.eq(following),
+                value.eq(factor),
                 source.eq(Mux(following.tt, From.TT, Mux(following.dram, From.DRAM,
                                                          Mux(following.ssd, From.SSD, From.NOTHING)))),
                 dram_left.eq(following.dram & following.tt),
                 ssd_left.eq(following.ssd & (following.tt | following.dram)),
                 plain.eq(~following.tt & (following.weighted | ~(following.dram | following.ssd))),
-                first.eq(following.first), final.eq(following.beats == 0),
+                first.eq(following.first),
+                final.eq(following.beats == 0),
             ]
 
         pool = PoolingUnit(words=config.words, contexts_log2=max(config.context_log2, 1), tag_bits=0)
@@ -174,9 +182,14 @@ class Finish(wiring.Component):
                     m.d.comb += words.eq(port.payload.words.as_value())
         m.d.comb += [
             pool.i_valid.eq(fire),
-            pool.i.words.eq(words), pool.i.weight.eq(Mux(plain, ONE, value)), pool.i.context.eq(beat),
-            pool.i.first.eq(first), pool.i.last.eq(last), pool.i.maximum.eq(step.mode == MAXIMUM),
-            self.o_data.valid.eq(pool.o_valid), self.o_data.payload.data.eq(pool.o.words.as_value()),
+            pool.i.words.eq(words),
+            pool.i.weight.eq(Mux(plain, ONE, value)),
+            pool.i.context.eq(beat),
+            pool.i.first.eq(first),
+            pool.i.last.eq(last),
+            pool.i.maximum.eq(step.mode == MAXIMUM),
+            self.o_data.valid.eq(pool.o_valid),
+            self.o_data.payload.data.eq(pool.o.words.as_value()),
         ]
         self._account(m, step, fire & last, ends & step.end, may)
         self._fault(m, step, source, fire, final, short | long, ends & step.end)
@@ -200,7 +213,8 @@ class Finish(wiring.Component):
         ready, move = Signal(), Signal()
         factor = Signal(32)
         m.d.comb += [
-            divide.start.eq(valid & mean & ~few & ~asked), divide.n.eq(count),
+            divide.start.eq(valid & mean & ~few & ~asked),
+            divide.n.eq(count),
             ready.eq(valid & (~mean | few | (asked & divide.done))),
             move.eq(ready & taken),
             self.i_steps.ready.eq(~valid | move),
@@ -209,7 +223,8 @@ class Finish(wiring.Component):
         with m.If(divide.start):
             m.d.sync += asked.eq(1)
         with m.If(self.i_steps.ready):
-            m.d.sync += [following.eq(self.i_steps.payload), valid.eq(self.i_steps.valid)]
+            m.d.sync += following.eq(self.i_steps.payload)
+            m.d.sync += valid.eq(self.i_steps.valid)
             with m.If(self.i_steps.valid & self.i_steps.payload.first):
                 m.d.sync += asked.eq(0)
         return following, ready, factor
@@ -225,10 +240,14 @@ class Finish(wiring.Component):
         shift = self.config.beat_log2
         # Room in both was seen before the bag's last beat went.
         m.d.comb += [
-            waiting.i.valid.eq(bag_ends), waiting.i.payload.out.eq(step.out), waiting.i.payload.beats.eq(step.beats),
-            under_way.i.valid.eq(bag_ends), under_way.i.payload.beats.eq(step.beats),
+            waiting.i.valid.eq(bag_ends),
+            waiting.i.payload.out.eq(step.out),
+            waiting.i.payload.beats.eq(step.beats),
+            under_way.i.valid.eq(bag_ends),
+            under_way.i.payload.beats.eq(step.beats),
             under_way.i.payload.last.eq(step.last),
-            self.o_requests.valid.eq(waiting.o.valid), waiting.o.ready.eq(self.o_requests.ready),
+            self.o_requests.valid.eq(waiting.o.valid),
+            waiting.o.ready.eq(self.o_requests.ready),
             self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), waiting.o.payload.out)),
             self.o_requests.payload.beats.eq(waiting.o.payload.beats + 1),
             under_way.o.ready.eq(self.written),
@@ -236,7 +255,8 @@ class Finish(wiring.Component):
         bags, credits = Signal(range(most + 1)), Signal(range(depth + 1), init=depth)
         back, back_less = Signal(beats_bits + 1), Signal(signed(beats_bits + 2), init=-1)
         m.d.sync += [
-            self.done.eq(self.written), self.instruction_done.eq(self.written & under_way.o.payload.last),
+            self.done.eq(self.written),
+            self.instruction_done.eq(self.written & under_way.o.payload.last),
             back.eq(Mux(self.written, under_way.o.payload.beats + 1, 0)),
             # One less than `back`, in two's complement.
             back_less.eq(Mux(self.written, under_way.o.payload.beats, -1)),
@@ -252,14 +272,13 @@ class Finish(wiring.Component):
         with m.If(bag_ends):
             m.d.sync += bag.eq(Mux(step.last, 0, bag + 1))
         unread, unfit = Signal(), Signal()
-        m.d.comb += [
-            unfit.eq(fire & (source == From.TT) & self.i_tt.payload.last & self.i_tt.payload.error),
-            unread.eq(fire & final & (((source == From.DRAM) & self.i_dram.payload.error)
-                                      | ((source == From.SSD) & self.i_ssd.payload.error))),
-        ]
+        m.d.comb += unfit.eq(fire & (source == From.TT) & self.i_tt.payload.last & self.i_tt.payload.error)
+        m.d.comb += unread.eq(fire & final & (((source == From.DRAM) & self.i_dram.payload.error)
+                                              | ((source == From.SSD) & self.i_ssd.payload.error)))
         m.d.sync += [
             self.fault_valid.eq(unread | unfit | misshapen),
             self.fault.code.eq(Mux(unread, EMB.code("READ_ERROR"),
                                    Mux(unfit, EMB.code("TT_MEMORY"), EMB.code("BAD_INSTRUCTION")))),
-            self.fault.instruction.eq(step.instruction), self.fault.bag.eq(bag),
+            self.fault.instruction.eq(step.instruction),
+            self.fault.bag.eq(bag),
         ]

@@ -105,20 +105,31 @@ class Front(wiring.Component):
         for port, to in zip(regions.o_requests, self.o_requests, strict=True):
             connect(m, port, wiring.flipped(to))
         m.d.comb += [
-            program.start.eq(self.start), program.arguments.eq(arguments),
-            regions.program.eq(arguments.program), regions.inputs.eq(arguments.inputs),
+            program.start.eq(self.start),
+            program.arguments.eq(arguments),
+            regions.program.eq(arguments.program),
+            regions.inputs.eq(arguments.inputs),
             # The words of an image and those of bags come by the same client: one of the two is idle. The loader
             # borrows the feeder's multiplexer to read headers word by word.
-            feeder.i_indices.payload.eq(indices.payload), loader.i.payload.eq(indices.payload),
-            feeder.i_indices.valid.eq(indices.valid), loader.i.valid.eq(indices.valid),
+            feeder.i_indices.payload.eq(indices.payload),
+            loader.i.payload.eq(indices.payload),
+            feeder.i_indices.valid.eq(indices.valid),
+            loader.i.valid.eq(indices.valid),
             indices.ready.eq(loader.i.ready | feeder.i_indices.ready),
-            feeder.step.eq(loader.step), loader.word.eq(feeder.word_now),
-            loader.start.eq(program.load_start), loader.less_one.eq(program.load_less_one),
+            feeder.step.eq(loader.step),
+            loader.word.eq(feeder.word_now),
+            loader.start.eq(program.load_start),
+            loader.less_one.eq(program.load_less_one),
             feeder.ring_mask.eq(program.ring_mask),
-            program.load_busy.eq(loader.busy), loader.table.eq(program.table), program.loaded.eq(loader.loaded),
-            feeder.ring_beats.eq(arguments.ring_beats), feeder.open.eq(tiers.open),
-            tiers.i_valid.eq(feeder.o_valid), tiers.i.eq(feeder.o),
-            program.bags_done.eq(self.bags_done), program.row_done.eq(self.row_done),
+            program.load_busy.eq(loader.busy),
+            loader.table.eq(program.table),
+            program.loaded.eq(loader.loaded),
+            feeder.ring_beats.eq(arguments.ring_beats),
+            feeder.open.eq(tiers.open),
+            tiers.i_valid.eq(feeder.o_valid),
+            tiers.i.eq(feeder.o),
+            program.bags_done.eq(self.bags_done),
+            program.row_done.eq(self.row_done),
         ]
         for name in ("flush_window", "flush_tt", "released", "finished", "finish", "done"):
             m.d.comb += getattr(self, name).eq(getattr(program, name))
@@ -127,10 +138,10 @@ class Front(wiring.Component):
         copies, fills = self.o_copies, tiers.o_fills
         m.d.comb += fills.ready.eq(~copies.valid | copies.ready)
         with m.If(fills.ready):
-            m.d.sync += [
-                copies.valid.eq(fills.valid), copies.payload.beats.eq(fills.payload.beats + 1),
-                copies.payload.address.eq(arguments.rows + Cat(Const(0, config.beat_log2), fills.payload.offset)),
-            ]
+            m.d.sync += copies.valid.eq(fills.valid)
+            m.d.sync += copies.payload.beats.eq(fills.payload.beats + 1)
+            m.d.sync += copies.payload.address.eq(
+                arguments.rows + Cat(Const(0, config.beat_log2), fills.payload.offset))
 
         # At most one of the three can be the first: what comes later has not begun.
         error = self.error
@@ -141,16 +152,25 @@ class Front(wiring.Component):
         ):
             with m.If(valid & ~error.valid):
                 m.d.sync += [
-                    error.valid.eq(1), error.code.eq(source.code), error.instruction.eq(number), error.bag.eq(bag),
-                    error.index.eq(source.index), error.detail.eq(source.detail),
+                    error.valid.eq(1),
+                    error.code.eq(source.code),
+                    error.instruction.eq(number),
+                    error.bag.eq(bag),
+                    error.index.eq(source.index),
+                    error.detail.eq(source.detail),
                 ]
 
         full, token = tiers.full, feeder.o
         m.d.comb += [
-            self.stall.dram.eq(full.dram), self.stall.ssd.eq(full.ssd | full.fills), self.stall.tt.eq(full.tt),
-            self.stall.write.eq(full.steps), self.stall.feeder.eq(feeder.stall),
-            self.row.dram.eq(feeder.o_valid & token.dram & ~token.copy), self.row.tt.eq(feeder.o_valid & token.tt),
-            self.row.ssd.eq(feeder.o_valid & token.ssd), self.row.bag.eq(feeder.o_valid & token.last & ~token.copy),
+            self.stall.dram.eq(full.dram),
+            self.stall.ssd.eq(full.ssd | full.fills),
+            self.stall.tt.eq(full.tt),
+            self.stall.write.eq(full.steps),
+            self.stall.feeder.eq(feeder.stall),
+            self.row.dram.eq(feeder.o_valid & token.dram & ~token.copy),
+            self.row.tt.eq(feeder.o_valid & token.tt),
+            self.row.ssd.eq(feeder.o_valid & token.ssd),
+            self.row.bag.eq(feeder.o_valid & token.last & ~token.copy),
             self.row.beats.eq(token.beats),
             self.row.index.eq(feeder.o_valid & (token.dram | token.tt | token.ssd) & ~token.copy),
         ]

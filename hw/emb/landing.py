@@ -91,16 +91,13 @@ class TierArbiter(wiring.Component):
             there.eq((behind & ~mask) == 0),
             self.position.eq(ssd.offset),
         ]
-        m.d.sync += [
-            mask.eq(self.ring_beats - 1),
-            landed.eq(ssd_held & ~ssd_taken & there),
-            self.waiting.eq(ssd_held & ~ssd_taken & ~landed & ~there),
-        ]
+        m.d.sync += mask.eq(self.ring_beats - 1)
+        m.d.sync += landed.eq(ssd_held & ~ssd_taken & there)
+        m.d.sync += self.waiting.eq(ssd_held & ~ssd_taken & ~landed & ~there)
         with m.If(self.i_ssd.ready):
-            m.d.sync += [
-                ssd_held.eq(self.i_ssd.valid), ssd.eq(self.i_ssd.payload),
-                end.eq(self.i_ssd.payload.offset + self.i_ssd.payload.beats),
-            ]
+            m.d.sync += ssd_held.eq(self.i_ssd.valid)
+            m.d.sync += ssd.eq(self.i_ssd.payload)
+            m.d.sync += end.eq(self.i_ssd.payload.offset + self.i_ssd.payload.beats)
 
         # Room: two longest rows' a cycle ago, so one's now; so neither a row's own length is in the way nor the sum.
         dram = self.i_dram.payload
@@ -139,25 +136,24 @@ class TierArbiter(wiring.Component):
             taken["ssd"].eq(ssd_taken & ssd.last & ~ssd.copy),
             taken["copy"].eq(ssd_taken & ssd.copy),
             self.full.dram.eq(self.i_dram.valid & ~dram_can),
-            self.full.ssd.eq(landed & ~ssd.copy & ~ssd_room), self.full.copy.eq(landed & ssd.copy & ~ssd_room),
+            self.full.ssd.eq(landed & ~ssd.copy & ~ssd_room),
+            self.full.copy.eq(landed & ssd.copy & ~ssd_room),
         ]
         with m.If(move):
-            m.d.sync += [
-                self.o.valid.eq(dram_can | ssd_can),
-                self.o.payload.eq(Mux(ssd_goes, ssd, dram)),
-            ]
+            m.d.sync += self.o.valid.eq(dram_can | ssd_can)
+            m.d.sync += self.o.payload.eq(Mux(ssd_goes, ssd, dram))
             with m.If(ssd_goes):
-                m.d.sync += [self.o.payload.offset.eq(ssd.offset & mask), ssd_turn.eq(0)]
+                m.d.sync += self.o.payload.offset.eq(ssd.offset & mask)
+                m.d.sync += ssd_turn.eq(0)
             with m.Elif(dram_can):
                 m.d.sync += ssd_turn.eq(1)
 
         # What goes wrong on the host's side.
         left = Signal(32)
         held, polled = Signal(POSITION_BITS), Signal()
-        m.d.sync += [
-            held.eq(self.filled - self.released), polled.eq(self.polled),
-            self.overflow.eq(self.overflow | (polled & (held > self.ring_beats))),
-        ]
+        m.d.sync += held.eq(self.filled - self.released)
+        m.d.sync += polled.eq(self.polled)
+        m.d.sync += self.overflow.eq(self.overflow | (polled & (held > self.ring_beats)))
         with m.If(~self.waiting):
             m.d.sync += left.eq(self.timeout)
         with m.Elif(left == 0):

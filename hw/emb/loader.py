@@ -68,8 +68,10 @@ class Loader(wiring.Component):
         sound, ready = Signal(reset_less=True), Signal()
         wrong, unread = Signal(32, reset_less=True), Signal(reset_less=True)
         m.d.comb += [
-            to_headers.addr.eq(number), from_headers.addr.eq(number),
-            to_headers.data.eq(self.word), to_headers.en.eq(heading & self.i.valid),
+            to_headers.addr.eq(number),
+            from_headers.addr.eq(number),
+            to_headers.data.eq(self.word),
+            to_headers.en.eq(heading & self.i.valid),
             self.step.eq(heading),
         ]
 
@@ -81,31 +83,39 @@ class Loader(wiring.Component):
         broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
         sweep = Signal(table_bits)
         sweeping = Signal()
-        m.d.comb += [look.addr.eq(self.table), sweeping.eq(broken & ~heading & ~passing & ~error.valid)]
+        m.d.comb += look.addr.eq(self.table)
+        m.d.comb += sweeping.eq(broken & ~heading & ~passing & ~error.valid)
         m.d.sync += self.loaded.eq(look.data & (self.table >> table_bits == 0) & ~broken)
         is_table = (header.target == Target.TABLE) & (header.part == LAST_PART)
         with m.If(sweeping):
-            m.d.comb += [mark.addr.eq(sweep), mark.en.eq(1)]
+            m.d.comb += mark.addr.eq(sweep)
+            m.d.comb += mark.en.eq(1)
             m.d.sync += sweep.eq(sweep + 1)
             with m.If(sweep == config.tables - 1):
                 m.d.sync += broken.eq(0)
         with m.Else():
-            m.d.comb += [
-                mark.addr.eq(header.address), mark.data.eq(1),
-                mark.en.eq(self.o_load.valid & self.o_load.ready & is_table),
-            ]
+            m.d.comb += mark.addr.eq(header.address)
+            m.d.comb += mark.data.eq(1)
+            m.d.comb += mark.en.eq(self.o_load.valid & self.o_load.ready & is_table)
         m.d.comb += self.busy.eq(heading | passing | broken)
 
         with m.If(self.start & ~self.busy):
             m.d.sync += [
-                heading.eq(1), broken.eq(1), done.eq(0), number.eq(0),
+                heading.eq(1),
+                broken.eq(1),
+                done.eq(0),
+                number.eq(0),
             ]
         with m.Elif(heading & self.i.valid):
             m.d.sync += number.eq(number + 1)
             with m.If(beat.error):
-                m.d.sync += [heading.eq(0), error.valid.eq(1), unread.eq(1)]
+                m.d.sync += heading.eq(0)
+                m.d.sync += error.valid.eq(1)
+                m.d.sync += unread.eq(1)
             with m.Elif(number == HEADERS - 1):
-                m.d.sync += [heading.eq(0), passing.eq(1), ready.eq(0)]
+                m.d.sync += heading.eq(0)
+                m.d.sync += passing.eq(1)
+                m.d.sync += ready.eq(0)
 
         # The header of the next beat is looked at a cycle ahead.
         limits = {Target.X: config.x_bits - config.grid_log2, Target.Y: config.y_bits,
@@ -114,26 +124,39 @@ class Loader(wiring.Component):
         next_header = HEADER(raw[:HEADER.size])
         inside = Array([next_header.address >> limits[target] == 0 for target in Target])[next_header.target]
         m.d.comb += [
-            self.o_load.payload.target.eq(header.target), self.o_load.payload.part.eq(header.part),
-            self.o_load.payload.address.eq(header.address), self.o_load.payload.flip.eq(header.flip),
+            self.o_load.payload.target.eq(header.target),
+            self.o_load.payload.part.eq(header.part),
+            self.o_load.payload.address.eq(header.address),
+            self.o_load.payload.flip.eq(header.flip),
             self.o_load.payload.data.eq(beat.data),
         ]
-        m.d.comb += [
-            error.index.eq(done), error.detail.eq(Mux(unread, INPUTS, wrong)),
-            error.code.eq(Mux(unread, EMB.code("READ_ERROR"), EMB.code("BAD_INSTRUCTION"))),
-        ]
+        m.d.comb += error.index.eq(done)
+        m.d.comb += error.detail.eq(Mux(unread, INPUTS, wrong))
+        m.d.comb += error.code.eq(Mux(unread, EMB.code("READ_ERROR"), EMB.code("BAD_INSTRUCTION")))
         with m.If(passing & ~ready):
-            m.d.sync += [header.eq(next_header), wrong.eq(raw), number.eq(number + 1), ready.eq(1),
-                         sound.eq(inside & (raw[HEADER.size:] == 0)), last.eq(done == self.less_one)]
+            m.d.sync += [
+                header.eq(next_header),
+                wrong.eq(raw),
+                number.eq(number + 1),
+                ready.eq(1),
+                sound.eq(inside & (raw[HEADER.size:] == 0)),
+                last.eq(done == self.less_one),
+            ]
         with m.If(passing & ready & self.i.valid):
             with m.If(beat.error | ~sound):
-                m.d.sync += [passing.eq(0), error.valid.eq(1), unread.eq(beat.error)]
+                m.d.sync += passing.eq(0)
+                m.d.sync += error.valid.eq(1)
+                m.d.sync += unread.eq(beat.error)
             with m.Else():
-                m.d.comb += [self.o_load.valid.eq(1), self.i.ready.eq(self.o_load.ready)]
+                m.d.comb += self.o_load.valid.eq(1)
+                m.d.comb += self.i.ready.eq(self.o_load.ready)
                 with m.If(self.o_load.ready):
-                    m.d.sync += [ready.eq(0), done.eq(done + 1)]
+                    m.d.sync += ready.eq(0)
+                    m.d.sync += done.eq(done + 1)
                     with m.If(last):
-                        m.d.sync += [passing.eq(0), broken.eq(0)]
+                        m.d.sync += passing.eq(0)
+                        m.d.sync += broken.eq(0)
                     with m.Elif(number == 0):
-                        m.d.sync += [passing.eq(0), heading.eq(1)]
+                        m.d.sync += passing.eq(0)
+                        m.d.sync += heading.eq(1)
         return m

@@ -45,7 +45,9 @@ class Outlet(wiring.Component):
         some, fetch = Signal(), Signal()
         m.d.comb += [
             fetch.eq(some & (~self.o.valid | self.o.ready)),
-            write.addr.eq(tail), write.data.eq(self.i), write.en.eq(self.push),
+            write.addr.eq(tail),
+            write.data.eq(self.i),
+            write.en.eq(self.push),
         ]
         if small:
             read = store.read_port(domain="comb")
@@ -55,12 +57,14 @@ class Outlet(wiring.Component):
             m.d.comb += self.o.payload.eq(payload)
         else:
             read = store.read_port()
-            m.d.comb += [read.en.eq(fetch), self.o.payload.eq(read.data)]
+            m.d.comb += read.en.eq(fetch)
+            m.d.comb += self.o.payload.eq(read.data)
         m.d.comb += read.addr.eq(head)
         m.d.sync += [
             level.eq(level + self.push - fetch),
             some.eq(self.push | (level[1:] != 0) | (level[0] & ~fetch)),
-            tail.eq(tail + self.push), head.eq(head + fetch),
+            tail.eq(tail + self.push),
+            head.eq(head + fetch),
             self.o.valid.eq(fetch | (self.o.valid & ~self.o.ready)),
             self.open.eq(level <= self.depth - OPEN_SLACK),
         ]

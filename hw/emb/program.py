@@ -116,10 +116,14 @@ class Program(wiring.Component):
         head, tail = Signal(range(JOBS)), Signal(range(JOBS))
         m.d.comb += [
             fetch.eq((waiting != 0) & (~self.o_jobs.valid | self.o_jobs.ready)),
-            job_write.addr.eq(tail), job_write.en.eq(self.job_push), job_read.addr.eq(head),
+            job_write.addr.eq(tail),
+            job_write.en.eq(self.job_push),
+            job_read.addr.eq(head),
         ]
         m.d.sync += [
-            waiting.eq(waiting + self.job_push - fetch), tail.eq(tail + self.job_push), head.eq(head + fetch),
+            waiting.eq(waiting + self.job_push - fetch),
+            tail.eq(tail + self.job_push),
+            head.eq(head + fetch),
             self.job_room.eq(waiting < JOBS - 1),
             self.o_jobs.valid.eq(fetch | (self.o_jobs.valid & ~self.o_jobs.ready)),
         ]
@@ -135,18 +139,31 @@ class Program(wiring.Component):
         less_one = Signal(len(job_write.data.beats), name="beats_less_one", reset_less=True)
         inverted = Signal(33)
         m.d.comb += inverted.eq(~Cat(less_one, Const(0, 33 - len(less_one))))
-        m.d.sync += [
-            less_one.eq(item.row_beats - 1), span.eq(item.ring_count + inverted), fill.eq(item.opcode == FILL)]
+        m.d.sync += less_one.eq(item.row_beats - 1)
+        m.d.sync += span.eq(item.ring_count + inverted)
+        m.d.sync += fill.eq(item.opcode == FILL)
         job = job_write.data
         m.d.comb += [
-            self.table.eq(item.tt_table), self.number_now.eq(self.number),
-            job.number.eq(self.number), job.copy.eq(fill), job.mode.eq(Mux(fill, SUM, item.mode)),
-            job.weighted.eq(item.weighted & ~fill), job.beats.eq(less_one), job.table.eq(item.tt_table),
-            job.loaded.eq(self.loaded), job.chunk.eq(item.chunk_rows - 1), job.count.eq(item.count),
+            self.table.eq(item.tt_table),
+            self.number_now.eq(self.number),
+            job.number.eq(self.number),
+            job.copy.eq(fill),
+            job.mode.eq(Mux(fill, SUM, item.mode)),
+            job.weighted.eq(item.weighted & ~fill),
+            job.beats.eq(less_one),
+            job.table.eq(item.tt_table),
+            job.loaded.eq(self.loaded),
+            job.chunk.eq(item.chunk_rows - 1),
+            job.count.eq(item.count),
             job.indices.eq(Mux(fill, Cat(0, item.count), item.indices_count)),
-            job.dram_base.eq(item.dram_base), job.dram_rows.eq(item.dram_rows), job.tt_rows.eq(item.tt_rows),
-            job.out.eq(item.out), job.stride.eq(item.out_stride), job.first.eq(item.ring_first),
-            job.span.eq(span), job.ring.eq(~span[32]),
+            job.dram_base.eq(item.dram_base),
+            job.dram_rows.eq(item.dram_rows),
+            job.tt_rows.eq(item.tt_rows),
+            job.out.eq(item.out),
+            job.stride.eq(item.out_stride),
+            job.first.eq(item.ring_first),
+            job.span.eq(span),
+            job.ring.eq(~span[32]),
         ]
 
         release_write, release_read = releases.write_port(), releases.read_port(domain="comb")
@@ -155,18 +172,24 @@ class Program(wiring.Component):
         self.quiet, self.room = Signal(), Signal()
         at_head, at_tail = Signal(range(IN_FLIGHT)), Signal(range(IN_FLIGHT))
         m.d.comb += [
-            release_write.addr.eq(at_tail), release_write.en.eq(self.issue), release_write.data.eq(item.release),
-            release_read.addr.eq(at_head), self.finish.eq(self.retire),
+            release_write.addr.eq(at_tail),
+            release_write.en.eq(self.issue),
+            release_write.data.eq(item.release),
+            release_read.addr.eq(at_head),
+            self.finish.eq(self.retire),
             self.quiet.eq(under_way == 0),
         ]
         m.d.sync += [
-            under_way.eq(under_way + self.issue - self.retire), self.room.eq(under_way < IN_FLIGHT - 1),
-            at_tail.eq(at_tail + self.issue), at_head.eq(at_head + self.retire),
+            under_way.eq(under_way + self.issue - self.retire),
+            self.room.eq(under_way < IN_FLIGHT - 1),
+            at_tail.eq(at_tail + self.issue),
+            at_head.eq(at_head + self.retire),
         ]
         with m.If(self.start):
             m.d.sync += self.finished.eq(0)
         with m.Elif(self.retire):
-            m.d.sync += [self.finished.eq(self.finished + 1), self.released.eq(release_read.data)]
+            m.d.sync += self.finished.eq(self.finished + 1)
+            m.d.sync += self.released.eq(release_read.data)
 
     def _allowed(self, m: Module) -> None:
         """What an instruction must keep to by itself. Registers, so two cycles after the instruction is there."""
@@ -180,8 +203,10 @@ class Program(wiring.Component):
         ring_odd = Signal(reset_less=True)
         tt_many = above(item.tt_rows, 1 << self.index_bits)
         m.d.sync += [
-            self.ring_mask.eq(ring - 1), ring_odd.eq((ring & self.ring_mask) != 0),
-            mapped.eq(item.opcode != LOAD), bags.eq(item.opcode == BAGS),
+            self.ring_mask.eq(ring - 1),
+            ring_odd.eq((ring & self.ring_mask) != 0),
+            mapped.eq(item.opcode != LOAD),
+            bags.eq(item.opcode == BAGS),
             # All instructions.
             wrong[0].eq(~((item.opcode == LOAD) | (item.opcode == BAGS) | (item.opcode == FILL))),
             wrong[1].eq((words[0] & EMB.reserved(0)).any() | (words[9] & EMB.reserved(9)).any()),
@@ -242,7 +267,8 @@ class Program(wiring.Component):
         beats = max(1, EMB.words // self.words)     # of an instruction
         next_number = Signal(32, reset_less=True)   # the next instruction's number
         last, more = Signal(reset_less=True), Signal()
-        m.d.sync += [next_number.eq(self.number + 1), last.eq(next_number == arguments.program_count)]
+        m.d.sync += next_number.eq(self.number + 1)
+        m.d.sync += last.eq(next_number == arguments.program_count)
         error = self.error
         rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
         code, detail = Signal(8, reset_less=True), Signal(32, reset_less=True)
@@ -252,8 +278,12 @@ class Program(wiring.Component):
         m.d.comb += self.o_regions.valid.eq(region_valid)
 
         def ask(client: str, begin, end):
-            return [region.client.eq(CLIENTS.index(client)), region.begin.eq(begin), region.end.eq(end),
-                    region_valid.eq(1)]
+            return [
+                region.client.eq(CLIENTS.index(client)),
+                region.begin.eq(begin),
+                region.end.eq(end),
+                region_valid.eq(1),
+            ]
 
         # What comes after each check, and the client that may then read what it spans.
         follows = {
@@ -269,7 +299,8 @@ class Program(wiring.Component):
         with m.If(region_valid & self.o_regions.ready):
             m.d.sync += region_valid.eq(0)
         with m.If(self.row_done):
-            m.d.sync += [rows_left.eq(rows_left - 1), last_row.eq(rows_left == 2)]
+            m.d.sync += rows_left.eq(rows_left - 1)
+            m.d.sync += last_row.eq(rows_left == 2)
         m.d.sync += wait.eq(0)
 
         fetched = Signal(range(beats + 1))
@@ -282,7 +313,10 @@ class Program(wiring.Component):
                     if beats > 1:
                         span = Mux(span > longest, longest, span)
                     m.d.sync += [
-                        self.number.eq(0), more.eq(arguments.program_count != 0), fetched.eq(0), self.done.eq(0),
+                        self.number.eq(0),
+                        more.eq(arguments.program_count != 0),
+                        fetched.eq(0),
+                        self.done.eq(0),
                         *ask("program", 0, Cat(Const(0, (beats - 1).bit_length()), span)),
                     ]
                     m.next = "NEXT"
@@ -291,23 +325,24 @@ class Program(wiring.Component):
                     m.next = "DRAIN"
                 with m.Elif(self.i.valid):
                     m.d.comb += self.i.ready.eq(1)
-                    m.d.sync += [
-                        item.eq(Cat(item.as_value()[self.words * 32:], self.i.payload.data)
-                                if beats > 1 else self.i.payload.data),
-                        fetched.eq(fetched + 1),
-                    ]
+                    m.d.sync += item.eq(Cat(item.as_value()[self.words * 32:], self.i.payload.data)
+                                        if beats > 1 else self.i.payload.data)
+                    m.d.sync += fetched.eq(fetched + 1)
                     with m.If(self.i.payload.error):
-                        m.d.sync += [code.eq(EMB.code("READ_ERROR")), detail.eq(0)]
+                        m.d.sync += code.eq(EMB.code("READ_ERROR"))
+                        m.d.sync += detail.eq(0)
                         m.next = "REFUSE"
                     with m.Elif(fetched == beats - 1):
                         m.d.sync += fetched.eq(0)
                         m.next = "ALLOWED"
             with m.State("ALLOWED"):
                 # Two cycles for the registers of the checks, and one for those of the sums' operands.
-                m.d.sync += [wait.eq(wait + 1), check.eq(Mux(item.opcode == LOAD, Check.IMAGE, Check.RING))]
+                m.d.sync += wait.eq(wait + 1)
+                m.d.sync += check.eq(Mux(item.opcode == LOAD, Check.IMAGE, Check.RING))
                 with m.If(wait == 2):
                     with m.If(self.refused):
-                        m.d.sync += [code.eq(EMB.code("BAD_INSTRUCTION")), detail.eq(item.as_value()[:32])]
+                        m.d.sync += code.eq(EMB.code("BAD_INSTRUCTION"))
+                        m.d.sync += detail.eq(item.as_value()[:32])
                         m.next = "REFUSE"
                     with m.Else():
                         m.next = "SUM"
@@ -323,7 +358,8 @@ class Program(wiring.Component):
             with m.State("COMPARE"):
                 with m.If(~region_valid):
                     with m.If(self.sum.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
-                        m.d.sync += [code.eq(EMB.code("BOUNDS")), detail.eq(self.sum.buffer)]
+                        m.d.sync += code.eq(EMB.code("BOUNDS"))
+                        m.d.sync += detail.eq(self.sum.buffer)
                         m.next = "REFUSE"
                     with m.Else():
                         with m.Switch(check):
@@ -334,9 +370,11 @@ class Program(wiring.Component):
                                         m.d.sync += ask(reads[name], self.begin, self.sum.total[:32])
                         m.next = "SUM"
             with m.State("SEND"):
-                m.d.sync += [rows_left.eq(item.count), last_row.eq(item.count == 1)]
+                m.d.sync += rows_left.eq(item.count)
+                m.d.sync += last_row.eq(item.count == 1)
                 with m.If(self.bags & self.room & self.job_room):
-                    m.d.comb += [self.job_push.eq(1), self.issue.eq(1)]
+                    m.d.comb += self.job_push.eq(1)
+                    m.d.comb += self.issue.eq(1)
                     m.next = "STEP"
                 with m.Elif(~self.bags & self.quiet & ~self.load_busy):
                     m.d.comb += self.issue.eq(1)
@@ -348,15 +386,18 @@ class Program(wiring.Component):
                         m.next = "LOAD"
             with m.State("FILL"):
                 with m.If(self.row_done & last_row):
-                    m.d.comb += [self.flush_window.eq(1), self.retire.eq(1)]
+                    m.d.comb += self.flush_window.eq(1)
+                    m.d.comb += self.retire.eq(1)
                     m.next = "STEP"
             with m.State("LOAD"):
                 m.d.sync += wait.eq(1)
                 with m.If((wait == 1) & ~self.load_busy):
-                    m.d.comb += [self.flush_tt.eq(1), self.retire.eq(1)]
+                    m.d.comb += self.flush_tt.eq(1)
+                    m.d.comb += self.retire.eq(1)
                     m.next = "STEP"
             with m.State("STEP"):
-                m.d.sync += [self.number.eq(next_number), more.eq(~last)]
+                m.d.sync += self.number.eq(next_number)
+                m.d.sync += more.eq(~last)
                 m.next = "NEXT"
             with m.State("DRAIN"):
                 with m.If(self.quiet):
@@ -365,7 +406,9 @@ class Program(wiring.Component):
             with m.State("REFUSE"):
                 with m.If(self.quiet):
                     m.d.sync += [
-                        error.valid.eq(1), error.code.eq(code), error.detail.eq(detail),
+                        error.valid.eq(1),
+                        error.code.eq(code),
+                        error.detail.eq(detail),
                         error.instruction.eq(self.number),
                     ]
                     m.next = "FAILED"

@@ -69,32 +69,30 @@ class Regions(wiring.Component):
         following = Signal(32, reset_less=True)
         valid = Array([port.valid for port in self.o_requests])
         entry, moves = Signal(), Signal()
-        m.d.comb += [
-            # The last step may write a begin itself.
-            self.i.ready.eq(~Array(busy)[self.i.payload.client] & (step != 3)),
-            entry.eq(self.i.valid & self.i.ready), moves.eq((step == 3) & some),
-        ]
+        # The last step may write a begin itself.
+        m.d.comb += self.i.ready.eq(~Array(busy)[self.i.payload.client] & (step != 3))
+        m.d.comb += entry.eq(self.i.valid & self.i.ready)
+        m.d.comb += moves.eq((step == 3) & some)
         for write, read in stores.values():
-            m.d.comb += [read.addr.eq(turn), write.addr.eq(Mux(moves, turn, self.i.payload.client))]
+            m.d.comb += read.addr.eq(turn)
+            m.d.comb += write.addr.eq(Mux(moves, turn, self.i.payload.client))
         m.d.comb += [
             stores["begin"][0].data.eq(Mux(moves, following, self.i.payload.begin)),
             stores["end"][0].data.eq(self.i.payload.end),
-            stores["begin"][0].en.eq(entry | moves), stores["end"][0].en.eq(entry),
+            stores["begin"][0].en.eq(entry | moves),
+            stores["end"][0].en.eq(entry),
         ]
         base = Mux(turn == PROGRAM, self.program, self.inputs)
         m.d.sync += step.eq(step + 1)
         with m.Switch(step):
             with m.Case(0):
-                m.d.sync += [
-                    begin.eq(stores["begin"][1].data), end.eq(stores["end"][1].data),
-                    some.eq(Array(busy)[turn] & ~valid[turn]),
-                ]
+                m.d.sync += begin.eq(stores["begin"][1].data)
+                m.d.sync += end.eq(stores["end"][1].data)
+                m.d.sync += some.eq(Array(busy)[turn] & ~valid[turn])
             with m.Case(1):
-                m.d.sync += [
-                    same.eq(begin[bits:] == end[bits:]),
-                    following.eq(Cat(Const(0, bits), begin[bits:] + 1)),
-                    address.eq(base + Cat(Const(0, shift), begin)),
-                ]
+                m.d.sync += same.eq(begin[bits:] == end[bits:])
+                m.d.sync += following.eq(Cat(Const(0, bits), begin[bits:] + 1))
+                m.d.sync += address.eq(base + Cat(Const(0, shift), begin))
             with m.Case(2):
                 m.d.sync += beats.eq(Mux(same, end[:bits], self.piece_beats) - begin[:bits])
             with m.Case(3):

@@ -110,17 +110,25 @@ class RowFetch(wiring.Component):
         waiting, requests = Signal(range(2 * self.delivery_rows)), Signal(range(REQUESTS + 1))
         take, served = Signal(), Signal()
         m.d.comb += [
-            window.hold.eq(waiting[-1] | requests[-2:].any()), self.i.ready.eq(window.ready),
+            window.hold.eq(waiting[-1] | requests[-2:].any()),
+            self.i.ready.eq(window.ready),
             take.eq(self.i.valid & self.i.ready),
-            window.valid.eq(take), window.offset.eq(i.offset), window.beats.eq(i.beats),
-            window.shared.eq(~i.ring & ~i.copy), window.flush.eq(self.flush_window),
+            window.valid.eq(take),
+            window.offset.eq(i.offset),
+            window.beats.eq(i.beats),
+            window.shared.eq(~i.ring & ~i.copy),
+            window.flush.eq(self.flush_window),
         ]
         row_1, row_2 = (Signal(row_layout(self.row_beats_max), name=f"row_{n}", reset_less=True) for n in (1, 2))
         m.d.sync += [
-            row_1.eq(i), row_2.eq(row_1),
-            waiting.eq(waiting + take - served), self.idle.eq((waiting == 0) & ~take),
-            self.events.dram_row.eq(window.o_valid & ~row_2.tier), self.events.ssd_row.eq(window.o_valid & row_2.tier),
-            self.events.shared_row.eq(window.o_valid & window.hit), self.events.fetched.eq(self.i_data.valid),
+            row_1.eq(i),
+            row_2.eq(row_1),
+            waiting.eq(waiting + take - served),
+            self.idle.eq((waiting == 0) & ~take),
+            self.events.dram_row.eq(window.o_valid & ~row_2.tier),
+            self.events.ssd_row.eq(window.o_valid & row_2.tier),
+            self.events.shared_row.eq(window.o_valid & window.hit),
+            self.events.fetched.eq(self.i_data.valid),
         ]
 
         # Rows not found ask the reader.
@@ -135,20 +143,23 @@ class RowFetch(wiring.Component):
         base = Mux(read.data.ring, self.ring[beat_log2:], self.rows[beat_log2:])
         m.d.comb += [
             ask.eq(window.o_valid & ~window.hit),
-            write.en.eq(ask), write.addr.eq(free),
-            write.data.offset.eq(row_2.offset), write.data.ring.eq(row_2.ring), write.data.beats.eq(row_2.beats),
+            write.en.eq(ask),
+            write.addr.eq(free),
+            write.data.offset.eq(row_2.offset),
+            write.data.ring.eq(row_2.ring),
+            write.data.beats.eq(row_2.beats),
             read.addr.eq(first),
             send.eq((requests != 0) & (~request.valid | request.ready)),
         ]
         m.d.sync += [
-            free.eq(free + ask), first.eq(first + send), requests.eq(requests + ask - send),
+            free.eq(free + ask),
+            first.eq(first + send),
+            requests.eq(requests + ask - send),
             request.valid.eq(send | (request.valid & ~request.ready)),
         ]
         with m.If(send):
-            m.d.sync += [
-                request.payload.address.eq(Cat(Const(0, beat_log2), (base + read.data.offset)[:64 - beat_log2])),
-                request.payload.beats.eq(read.data.beats + 1),
-            ]
+            m.d.sync += request.payload.address.eq(Cat(Const(0, beat_log2), (base + read.data.offset)[:64 - beat_log2]))
+            m.d.sync += request.payload.beats.eq(read.data.beats + 1)
 
         # All rows wait in order for their beats.
         wait_layout = data.StructLayout({
@@ -159,7 +170,9 @@ class RowFetch(wiring.Component):
         entry = queue.i.payload
         m.d.comb += [
             queue.i.valid.eq(window.o_valid),
-            entry.position.eq(window.position), entry.mark.eq(window.mark), entry.found.eq(window.hit),
+            entry.position.eq(window.position),
+            entry.mark.eq(window.mark),
+            entry.found.eq(window.hit),
             *(entry[name].eq(row_2[name])
               for name in ("beats", "tier", "first", "last", "weight", "maximum", "copy")),
         ]
@@ -171,8 +184,10 @@ class RowFetch(wiring.Component):
         store, load = beats.write_port(), beats.read_port()
         arrived, used = Signal(position_bits + 1), Signal(position_bits + 1)
         m.d.comb += [
-            store.en.eq(self.i_data.valid), store.addr.eq(arrived[:position_bits]),
-            store.data.data.eq(self.i_data.payload.data), store.data.error.eq(self.i_data.payload.error),
+            store.en.eq(self.i_data.valid),
+            store.addr.eq(arrived[:position_bits]),
+            store.data.data.eq(self.i_data.payload.data),
+            store.data.error.eq(self.i_data.payload.error),
         ]
         m.d.sync += arrived.eq(arrived + self.i_data.valid)
 
@@ -183,25 +198,35 @@ class RowFetch(wiring.Component):
             go.eq(queue.o.valid & (row.found | (arrived != used))),
             served.eq(go & (beat == row.beats)),
             queue.o.ready.eq(served),
-            load.addr.eq(row.position + beat), load.en.eq(queue.o.valid),
+            load.addr.eq(row.position + beat),
+            load.en.eq(queue.o.valid),
             window.reached.eq(served & row.mark),
         ]
         with m.If(go):
-            m.d.sync += [beat.eq(Mux(served, 0, beat + 1)), used.eq(used + ~row.found)]
+            m.d.sync += beat.eq(Mux(served, 0, beat + 1))
+            m.d.sync += used.eq(used + ~row.found)
 
         o, late = self.o, Signal(2)  # late: an error of this tier's bag in an earlier beat
         error, opens = Signal(), Signal()
         m.d.sync += [
-            self.o_valid.eq(go & ~row.copy), self.copy_valid.eq(go & row.copy),
-            o.context.eq(Cat(beat[:len(o.context) - 1], row.tier)), o.first.eq(row.first), o.last.eq(row.last),
-            o.weight.eq(row.weight), o.maximum.eq(row.maximum), o.tag.tier.eq(row.tier),
+            self.o_valid.eq(go & ~row.copy),
+            self.copy_valid.eq(go & row.copy),
+            o.context.eq(Cat(beat[:len(o.context) - 1], row.tier)),
+            o.first.eq(row.first),
+            o.last.eq(row.last),
+            o.weight.eq(row.weight),
+            o.maximum.eq(row.maximum),
+            o.tag.tier.eq(row.tier),
             opens.eq(row.first & (beat == 0)),
-            self.events.dram_beat.eq(go & ~row.tier), self.events.ssd_beat.eq(go & row.tier),
+            self.events.dram_beat.eq(go & ~row.tier),
+            self.events.ssd_beat.eq(go & row.tier),
         ]
         m.d.comb += [
-            o.words.as_value().eq(load.data.data), error.eq(load.data.error), o.tag.error.eq(
-                error | (Mux(o.tag.tier, late[1], late[0]) & ~opens)),
-            self.o_copy.data.eq(load.data.data), self.o_copy.error.eq(error),
+            o.words.as_value().eq(load.data.data),
+            error.eq(load.data.error),
+            o.tag.error.eq(error | (Mux(o.tag.tier, late[1], late[0]) & ~opens)),
+            self.o_copy.data.eq(load.data.data),
+            self.o_copy.error.eq(error),
         ]
         with m.If(self.o_valid):
             with m.If(o.tag.tier):

@@ -94,16 +94,23 @@ class Tiers(wiring.Component):
         for name, mine in (("dram", token.dram & ~token.copy), ("ssd", token.ssd)):
             some, load, push = Signal(name=f"{name}_held"), Signal(name=f"{name}_load"), Signal(name=f"{name}_push")
             kept = Signal(row, name=f"{name}_row", reset_less=True)
-            m.d.comb += [load.eq(self.i_valid & mine), push.eq(some & (ended | load))]
+            m.d.comb += load.eq(self.i_valid & mine)
+            m.d.comb += push.eq(some & (ended | load))
             m.d.sync += some.eq(load | (some & ~ended))
             with m.If(load):
                 m.d.sync += [
-                    kept.offset.eq(token.offset), kept.ring.eq(name == "ssd"), kept.tier.eq(name == "ssd"),
-                    kept.beats.eq(token.beats), kept.first.eq(~some | ended),
+                    kept.offset.eq(token.offset),
+                    kept.ring.eq(name == "ssd"),
+                    kept.tier.eq(name == "ssd"),
+                    kept.beats.eq(token.beats),
+                    kept.first.eq(~some | ended),
                     kept.weight.eq(Mux(token.weighted, token.factor, ONE)),
-                    kept.maximum.eq(token.mode == MAXIMUM), kept.copy.eq(token.copy),
+                    kept.maximum.eq(token.mode == MAXIMUM),
+                    kept.copy.eq(token.copy),
                 ]
-            m.d.comb += [outlets[name].push.eq(push), outlets[name].i.eq(kept), outlets[name].i.last.eq(ended)]
+            m.d.comb += outlets[name].push.eq(push)
+            m.d.comb += outlets[name].i.eq(kept)
+            m.d.comb += outlets[name].i.last.eq(ended)
             held[name] = some
 
         # Rows of the tensor-train unit.
@@ -115,16 +122,24 @@ class Tiers(wiring.Component):
         starts = Signal()
         factor = Signal(32, reset_less=True)
         m.d.comb += [
-            load.eq(self.i_valid & token.tt), push.eq(some & (ended | load)),
-            starts.eq(~some | ended | full), following.eq(Mux(starts, 0, place_ + 1)),
+            load.eq(self.i_valid & token.tt),
+            push.eq(some & (ended | load)),
+            starts.eq(~some | ended | full),
+            following.eq(Mux(starts, 0, place_ + 1)),
             outlets["tt"].push.eq(push),
-            outlets["tt"].i.table.eq(bag.table), outlets["tt"].i.index.eq(index),
-            outlets["tt"].i.begin.eq(begin), outlets["tt"].i.end.eq(full | ended),
+            outlets["tt"].i.table.eq(bag.table),
+            outlets["tt"].i.index.eq(index),
+            outlets["tt"].i.begin.eq(begin),
+            outlets["tt"].i.end.eq(full | ended),
         ]
         m.d.sync += some.eq(load | (some & ~ended))
         with m.If(load):
             m.d.sync += [
-                index.eq(token.offset), begin.eq(starts), place_.eq(following), full.eq(following == token.chunk)]
+                index.eq(token.offset),
+                begin.eq(starts),
+                place_.eq(following),
+                full.eq(following == token.chunk),
+            ]
         # The factor of the chunk that the next step takes; without one, only what all tokens of a bag share counts.
         with m.If(load | (self.i_valid & (~some | ended))):
             m.d.sync += factor.eq(token.factor)
@@ -136,17 +151,24 @@ class Tiers(wiring.Component):
         m.d.comb += [
             chunk_done.eq(push & full),
             outlets["steps"].push.eq((ended | chunk_done) & ~bag.copy),
-            step.tt.eq(some), step.dram.eq(held["dram"] & ended), step.ssd.eq(held["ssd"] & ended),
-            step.first.eq(first), step.end.eq(ended), step.mode.eq(bag.mode), step.weighted.eq(bag.weighted),
-            step.factor.eq(factor), step.beats.eq(bag.beats), step.out.eq(bag.out),
-            step.last.eq(ended & bag.final), step.instruction.eq(bag.number),
+            step.tt.eq(some),
+            step.dram.eq(held["dram"] & ended),
+            step.ssd.eq(held["ssd"] & ended),
+            step.first.eq(first),
+            step.end.eq(ended),
+            step.mode.eq(bag.mode),
+            step.weighted.eq(bag.weighted),
+            step.factor.eq(factor),
+            step.beats.eq(bag.beats),
+            step.out.eq(bag.out),
+            step.last.eq(ended & bag.final),
+            step.instruction.eq(bag.number),
         ]
         with m.If(outlets["steps"].push):
             m.d.sync += first.eq(ended)
 
         # Where rows are copied to.
-        m.d.comb += [
-            outlets["fills"].push.eq(self.i_valid & token.dram & token.copy),
-            outlets["fills"].i.offset.eq(token.offset), outlets["fills"].i.beats.eq(token.beats),
-        ]
+        m.d.comb += outlets["fills"].push.eq(self.i_valid & token.dram & token.copy)
+        m.d.comb += outlets["fills"].i.offset.eq(token.offset)
+        m.d.comb += outlets["fills"].i.beats.eq(token.beats)
         return m

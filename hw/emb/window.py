@@ -100,10 +100,8 @@ class RowWindow(wiring.Component):
         near, slow = Signal(), Signal()  # another quarter might be entered; the last before the table is cleared
         clearing, cleared = Signal(init=1), Signal(self.set_bits)
         valid_1, valid_2, under_way = Signal(), Signal(), Signal()
-        m.d.comb += [
-            near.eq(ahead[self.row_log2 + 1:].all()),
-            under_way.eq(self.valid | valid_1 | valid_2),
-        ]
+        m.d.comb += near.eq(ahead[self.row_log2 + 1:].all())
+        m.d.comb += under_way.eq(self.valid | valid_1 | valid_2)
         # Decided a cycle ahead, so a row that is taken meanwhile must still find room: two rows are near the end.
         m.d.sync += self.ready.eq(
             ~self.hold & ~clearing & ~self.flush & ~(near & gate) & ~(slow & under_way))
@@ -122,10 +120,17 @@ class RowWindow(wiring.Component):
         for _, read in ways:
             m.d.comb += read.addr.eq(asked)
         m.d.sync += [
-            valid_1.eq(self.valid), key_1.offset.eq(self.offset), key_1.beats.eq(self.beats),
-            set_1.eq(asked), shared_1.eq(self.shared),
-            valid_2.eq(valid_1), key_2.eq(key_1), set_2.eq(set_1), shared_2.eq(shared_1),
-            key_3.eq(key_2), set_3.eq(set_2),
+            valid_1.eq(self.valid),
+            key_1.offset.eq(self.offset),
+            key_1.beats.eq(self.beats),
+            set_1.eq(asked),
+            shared_1.eq(self.shared),
+            valid_2.eq(valid_1),
+            key_2.eq(key_1),
+            set_2.eq(set_1),
+            shared_2.eq(shared_1),
+            key_3.eq(key_2),
+            set_3.eq(set_2),
         ]
 
         # Cycle 1: compared with the two rows of the set, and with the two rows before, whose entries the table may
@@ -145,14 +150,14 @@ class RowWindow(wiring.Component):
             entry = read.data
             same, age = Signal(name=f"same_{way}"), Signal(len(now), name=f"age_{way}")
             newer = same_set & entered[way]
-            m.d.comb += [
-                same.eq(Cat(entry.tag, entry.beats) == Cat(key_1.offset[self.set_bits:], key_1.beats)),
-                age.eq(now - Cat(entry.position[within_bits:], entry.lap)),
-            ]
+            m.d.comb += same.eq(Cat(entry.tag, entry.beats) == Cat(key_1.offset[self.set_bits:], key_1.beats))
+            m.d.comb += age.eq(now - Cat(entry.position[within_bits:], entry.lap))
             m.d.sync += [
-                found_young[way].eq(same & (age[1:] == 0)), found_old[way].eq(same & (age == 2)),
+                found_young[way].eq(same & (age[1:] == 0)),
+                found_old[way].eq(same & (age == 2)),
                 barred[way].eq(newer | ~shared_1),
-                places[way].eq(entry.position), turns[way].eq(Mux(newer, entered_turn, entry.turn)),
+                places[way].eq(entry.position),
+                turns[way].eq(Mux(newer, entered_turn, entry.turn)),
             ]
         last_set, last_row, earlier = Signal(), Signal(), Signal()
         m.d.sync += [
@@ -169,10 +174,8 @@ class RowWindow(wiring.Component):
         m.d.comb += last.eq(last_row & entered.any())
         for way in range(WAYS):
             newer = last_set & entered[way]
-            m.d.comb += [
-                live[way].eq((found_young[way] | (found_old[way] & ~crossed)) & ~newer & ~barred[way]),
-                turn[way].eq(Mux(newer, entered_turn, turns[way])),
-            ]
+            m.d.comb += live[way].eq((found_young[way] | (found_old[way] & ~crossed)) & ~newer & ~barred[way])
+            m.d.comb += turn[way].eq(Mux(newer, entered_turn, turns[way]))
         hit, miss, enter, victim = Signal(), Signal(), Signal(), Signal()
         after = Signal(self.position_bits)
         crosses = Signal()
@@ -193,31 +196,36 @@ class RowWindow(wiring.Component):
         ]
         entry = Signal(entry_layout)
         m.d.comb += [
-            entry.tag.eq(key_2.offset[self.set_bits:]), entry.beats.eq(key_2.beats),
+            entry.tag.eq(key_2.offset[self.set_bits:]),
+            entry.beats.eq(key_2.beats),
             # While the table is cleared, lap 0: older than anything that is found.
-            entry.position.eq(head), entry.lap.eq(Mux(clearing, 0, lap)),
+            entry.position.eq(head),
+            entry.lap.eq(Mux(clearing, 0, lap)),
             entry.turn.eq(~clearing & Mux(victim, turn[0], ~turn[1])),
         ]
         for way, (write, _) in enumerate(ways):
-            m.d.comb += [
-                write.addr.eq(Mux(clearing, cleared, set_2)), write.data.eq(entry),
-                write.en.eq(clearing | (enter & (victim == way))),
-            ]
+            m.d.comb += write.addr.eq(Mux(clearing, cleared, set_2))
+            m.d.comb += write.data.eq(entry)
+            m.d.comb += write.en.eq(clearing | (enter & (victim == way)))
         m.d.sync += [
-            entered.eq(Cat(enter & ~victim, enter & victim)), entered_turn.eq(entry.turn), entered_place.eq(head),
+            entered.eq(Cat(enter & ~victim, enter & victim)),
+            entered_turn.eq(entry.turn),
+            entered_place.eq(head),
             crossed.eq(miss & crosses),
         ]
 
         # What a found row would have taken is given back a cycle later.
         refund, refunded = Signal(self.beats_bits, reset_less=True), Signal()
         m.d.sync += [
-            refund.eq(key_2.beats), refunded.eq(valid_2 & hit),
+            refund.eq(key_2.beats),
+            refunded.eq(valid_2 & hit),
             ahead.eq(ahead + Mux(self.valid, self.beats, 0) + self.valid
                      - Mux(refunded, refund, 0) - refunded),
             slow.eq((lap == last_lap) & head[within_bits:].all()),
         ]
         with m.If(clearing):
-            m.d.sync += [cleared.eq(cleared + 1), clearing.eq(~cleared.all())]
+            m.d.sync += cleared.eq(cleared + 1)
+            m.d.sync += clearing.eq(~cleared.all())
         with m.If(self.reached):
             m.d.sync += gate.eq(0)
         with m.If(miss):
@@ -227,7 +235,8 @@ class RowWindow(wiring.Component):
         with m.If((miss & crosses & head[within_bits:].all()) | self.flush):
             m.d.sync += lap.eq(lap + 1)
             with m.If(lap == last_lap):
-                m.d.sync += [lap.eq(1), clearing.eq(1)]
+                m.d.sync += lap.eq(1)
+                m.d.sync += clearing.eq(1)
         return m
 
 

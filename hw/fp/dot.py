@@ -111,7 +111,8 @@ class FusedDot(wiring.Component):
         y = [Signal(Operand, name=f"y{i}", reset_less=True) for i in range(terms)]
         first0 = Signal(reset_less=True)
         combine0 = Signal(self.combine.shape(), reset_less=True)
-        m.d.sync += [first0.eq(self.first), combine0.eq(self.combine)]
+        m.d.sync += first0.eq(self.first)
+        m.d.sync += combine0.eq(self.combine)
         m.d.sync += [r.eq(i) for r, i in zip(x, self.x)]
         m.d.sync += [r.eq(i) for r, i in zip(y, self.y)]
         # joined[j]: groups at distance subs / 2^(j + 1) add up.
@@ -123,10 +124,8 @@ class FusedDot(wiring.Component):
         exponents, kinds = zip(*(classify(m, i, x[i], y[i]) for i in range(terms)))
         signs = Signal(terms, reset_less=True, attrs={"keep": 1})
         zeros = Signal(terms, reset_less=True)
-        m.d.sync += [
-            signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y)))),
-            zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y)))),
-        ]
+        m.d.sync += signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y))))
+        m.d.sync += zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y))))
         products = multiply(m, x, y, zeros, self.lut_products)
 
         peaks = self._beat_peaks(m, exponents, joined_at)
@@ -194,8 +193,9 @@ class FusedDot(wiring.Component):
             with m.If(first):
                 # The beat behind this one starts anew. `top` keeps what `running` forgets.
                 m.d.sync += running.eq(0)
-            m.d.sync += [top.eq(following), before.eq(running),
-                         gap.eq(add(before, ~top, Const(0, 1), EXPONENT_BITS))]
+            m.d.sync += top.eq(following)
+            m.d.sync += before.eq(running)
+            m.d.sync += gap.eq(add(before, ~top, Const(0, 1), EXPONENT_BITS))
             tops.append(top)
             gaps.append(gap)
         joined = joined_at("top", stage + 1)
@@ -212,7 +212,8 @@ class FusedDot(wiring.Component):
             # Its initial value alone keeps the twin from being merged with `shift`.
             twin = Signal(5, name=f"shift_twin{i}", reset_less=True, init=31)
             # Bit 5, not complemented: shifted out.
-            m.d.sync += [shift.eq(Cat(distance[:5], ~distance[5:].all())), twin.eq(distance[:5])]
+            m.d.sync += shift.eq(Cat(distance[:5], ~distance[5:].all()))
+            m.d.sync += twin.eq(distance[:5])
             shifts.append((shift, twin))
         return tops, (shifts, gaps)
 
@@ -245,15 +246,18 @@ class FusedDot(wiring.Component):
                 # The last level of this shifter is absorbed by the adder's LUTs.
                 aligned = Signal(PRODUCT_BITS, name=f"nearer{i}", reset_less=True)
                 far = Signal(name=f"near_far{i}", reset_less=True)
-                m.d.sync += [aligned.eq(near), far.eq(shift[2])]
+                m.d.sync += aligned.eq(near)
+                m.d.sync += far.eq(shift[2])
                 partial.append(_Sum(finish(aligned, ~far, later), later))
             with m.If(shift[5]):
-                m.d.sync += [aligned.eq(0), later.eq(0)]
+                m.d.sync += aligned.eq(0)
+                m.d.sync += later.eq(0)
 
         def register(name: str, bits: Value, carry: Value) -> _Sum:
             total = Signal(len(bits), name=name, reset_less=True)
             missing = Signal(name=f"{name}_carry", reset_less=True)
-            m.d.sync += [total.eq(bits), missing.eq(carry)]
+            m.d.sync += total.eq(bits)
+            m.d.sync += missing.eq(carry)
             return _Sum(total, missing)
 
         level = 0
@@ -288,7 +292,9 @@ class FusedDot(wiring.Component):
             fine = Signal(4, name=f"gap_fine{s}", reset_less=True)
             coarse = Signal(2, name=f"gap_coarse{s}", reset_less=True)
             twin = Signal(4, name=f"gap_twin{s}", reset_less=True, init=15)
-            m.d.sync += [fine.eq(gap[:4]), twin.eq(gap[:4]), coarse.eq(Mux(gap[6:].all(), ~gap[4:6], 3))]
+            m.d.sync += fine.eq(gap[:4])
+            m.d.sync += twin.eq(gap[:4])
+            m.d.sync += coarse.eq(Mux(gap[6:].all(), ~gap[4:6], 3))
             total = Signal(width, name=f"total{s}", reset_less=True)
             running = Signal(width, name=f"sum_running{s}", reset_less=True)
             near = shift_level(m, f"sum_near_fine{s}", running.as_signed(),
@@ -297,7 +303,8 @@ class FusedDot(wiring.Component):
                                ~Cat(fine[0], fine[2]), ~Cat(twin[0], twin[2]), (1, 4))
             far = near >> Cat(Const(0, 4), coarse)
             added = named(m, f"added{s}", add(part.bits, far, part.carry, width))
-            m.d.sync += [running.eq(added), total.eq(added)]
+            m.d.sync += running.eq(added)
+            m.d.sync += total.eq(added)
             with m.If(first):
                 m.d.sync += running.eq(0)
             totals.append(total)
@@ -322,6 +329,7 @@ class FusedDot(wiring.Component):
         for s, group in enumerate(groups):
             beat = Signal(bits, name=f"beat_kinds{s}", reset_less=True)
             running = Signal(bits, name=f"running_kinds{s}", reset_less=True)
-            m.d.sync += [beat.eq(group), running.eq(beat | Mux(first, 0, running))]
+            m.d.sync += beat.eq(group)
+            m.d.sync += running.eq(beat | Mux(first, 0, running))
             flags.append(delay(m, f"kinds_line{s}", running, self._total_stage + 5 - 4))
         return flags

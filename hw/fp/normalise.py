@@ -41,11 +41,9 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     coarse_high = Signal(width - 16, name=f"coarse_high{s}", reset_less=True)
     coarse = Cat(coarse_low, coarse_high)
     coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs={"keep": 1})
-    m.d.sync += [
-        coarse_low.eq(total[:16]),
-        coarse_high.eq(Mux(skip32, left(total, 32)[16:], Mux(skip16, total[:width - 16], total[16:]))),
-        coarse_shift.eq(Cat(skip16 & ~skip32, skip32)),
-    ]
+    m.d.sync += coarse_low.eq(total[:16])
+    m.d.sync += coarse_high.eq(Mux(skip32, left(total, 32)[16:], Mux(skip16, total[:width - 16], total[16:])))
+    m.d.sync += coarse_shift.eq(Cat(skip16 & ~skip32, skip32))
     with m.If(skip16):
         m.d.sync += coarse_low.eq(0)
     exponent = delay(m, f"top_line{s}", top, top_cycles)
@@ -56,7 +54,9 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     by4_twin = Signal(2, name=f"by4_twin{s}", reset_less=True, init=3)
     coarse_held = Signal(width, name=f"coarse_held{s}", reset_less=True)
     coarse_shift_held = delay(m, f"coarse_shift_line{s}", coarse_shift, 2)
-    m.d.sync += [by4.eq(by4_next), by4_twin.eq(by4_next), coarse_held.eq(coarse)]
+    m.d.sync += by4.eq(by4_next)
+    m.d.sync += by4_twin.eq(by4_next)
+    m.d.sync += coarse_held.eq(coarse)
 
     # 1s. The lowest bits only tell whether the value is inexact: they move no further.
     moved = shift_level(m, f"middle_next{s}", coarse_held, by4, by4_twin, (4, 8), left=True)
@@ -74,8 +74,13 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
             # by4 is at most 3, so the lowest bits count whatever it is.
             within = by4 <= k if k < 3 else Const(1, 1)
             below = below | (coarse_held[max(high - 4, 0) if k < 3 else 0:high].any() & within)
-    m.d.sync += [by1.eq(by1_next), by1_twin.eq(by1_next), middle.eq(moved[cut - 3:]),
-                 by4_held.eq(by4), lost.eq(below)]
+    m.d.sync += [
+        by1.eq(by1_next),
+        by1_twin.eq(by1_next),
+        middle.eq(moved[cut - 3:]),
+        by4_held.eq(by4),
+        lost.eq(below),
+    ]
 
     fine = Signal(26, name=f"fine{s}", reset_less=True)
     sticky = Signal(name=f"sticky{s}", reset_less=True)
@@ -84,11 +89,9 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand
     # free.
     offset = width - 2 - 127 - 46 + 17
-    m.d.sync += [
-        fine.eq(shift_level(m, f"fine_next{s}", middle, by1, by1_twin, (1, 2), left=True)[3:]),
-        sticky.eq(lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2))),
-        biased.eq(exponent - Cat(by1, by4_held, coarse_shift_held, Const(-(offset >> 6), 4))),
-    ]
+    m.d.sync += fine.eq(shift_level(m, f"fine_next{s}", middle, by1, by1_twin, (1, 2), left=True)[3:])
+    m.d.sync += sticky.eq(lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2)))
+    m.d.sync += biased.eq(exponent - Cat(by1, by4_held, coarse_shift_held, Const(-(offset >> 6), 4)))
 
     # |v| = ~v + 1 for a negative v: the +1 either reaches the kept bits (all dropped bits 0) or makes the
     # dropped part its own complement.
@@ -100,12 +103,10 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     negative3 = Signal(name=f"negative_result{s}", reset_less=True)
     exact_zero = Signal(name=f"exact_zero{s}", reset_less=True)
     fraction = kept[:23]
-    m.d.sync += [
-        rounded.eq(add(Const((offset & 63) << 23, 33),
-                       Cat(Mux(negative, ~fraction, fraction)[:23], biased), up, 33)),
-        negative3.eq(negative),
-        exact_zero.eq(~negative & ~kept[-1]),
-    ]
+    m.d.sync += rounded.eq(add(Const((offset & 63) << 23, 33),
+                               Cat(Mux(negative, ~fraction, fraction)[:23], biased), up, 33))
+    m.d.sync += negative3.eq(negative)
+    m.d.sync += exact_zero.eq(~negative & ~kept[-1])
 
     fraction, exp = rounded[:23], rounded[23:]
     under = named(m, f"under{s}", exp[9] | ~exp[:9].any() | exact_zero)
@@ -115,13 +116,12 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     sign = negative3 | flags[2] if len(flags) > 2 else negative3
     result_fraction = Signal(23, name=f"result_fraction{s}", reset_less=True)
     result_upper = Signal(9, name=f"result_upper{s}", reset_less=True)
-    m.d.sync += [
-        result_fraction.eq(fraction),
-        result_upper.eq(Cat(Mux(infinite | (over & ~under), 0xFF, Mux(under, 0, exp[:8])),
-                            Mux(infinite, flags[1] & ~flags[0], sign))),
-    ]
+    m.d.sync += result_fraction.eq(fraction)
+    m.d.sync += result_upper.eq(Cat(Mux(infinite | (over & ~under), 0xFF, Mux(under, 0, exp[:8])),
+                                    Mux(infinite, flags[1] & ~flags[0], sign)))
     with m.If(infinite | under | over):
         m.d.sync += result_fraction.eq(Cat(Const(0, 22), nan))
     with m.If(foreign):
-        m.d.sync += [result_fraction.eq(0), result_upper.eq(0)]
+        m.d.sync += result_fraction.eq(0)
+        m.d.sync += result_upper.eq(0)
     return Cat(result_fraction, result_upper)

@@ -72,10 +72,8 @@ class Unit(wiring.Component):
         fraction, exp = s.total[:23], s.total[23:]
         under = Signal()
         over = Signal()
-        m.d.comb += [
-            under.eq(exp[9] | ~exp[:9].any() | s.zero),
-            over.eq(~exp[9] & (exp[8] | exp[:8].all())),
-        ]
+        m.d.comb += under.eq(exp[9] | ~exp[:9].any() | s.zero)
+        m.d.comb += over.eq(~exp[9] & (exp[8] | exp[:8].all()))
         large = s.infinite | s.nan | (over & ~under)
         word = Cat(
             Mux(large | under, Cat(Const(0, 22), s.nan), fraction),

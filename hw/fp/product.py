@@ -25,11 +25,9 @@ def classify(m: Module, i: int, x: data.View, y: data.View, copy: Value | None =
     nan = named(m, f"nan{i}", counts & nan)
     infinite = named(m, f"infinite_term{i}", (x.special | y.special) & ~zero)
     negative = x.sign ^ y.sign
-    m.d.sync += [
-        exponent.eq(x.exp + y.exp),
-        kind.eq(Cat(nan | (infinite & ~negative), nan | (infinite & negative),
-                    [] if copy is None else copy & counts & zero & negative)),
-    ]
+    m.d.sync += exponent.eq(x.exp + y.exp)
+    m.d.sync += kind.eq(Cat(nan | (infinite & ~negative), nan | (infinite & negative),
+                            [] if copy is None else copy & counts & zero & negative))
     with m.If(zero):
         # A synchronous reset of the register, no LUT.
         m.d.sync += exponent.eq(0)
@@ -50,7 +48,8 @@ def multiply(m: Module, x: list, y: list, zeros: Value, lut_products: int) -> li
         keep = {"keep": 1} if i < lut_products else {}
         m_low = Signal(41, name=f"m_low{i}", reset_less=True, attrs=keep)
         p_low = Signal(41, name=f"p_low{i}", reset_less=True, attrs=keep)
-        m.d.sync += [m_low.eq(a * low), p_low.eq(m_low)]
+        m.d.sync += m_low.eq(a * low)
+        m.d.sync += p_low.eq(m_low)
         product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
         if i < lut_products:
             stage = 4
@@ -61,7 +60,9 @@ def multiply(m: Module, x: list, y: list, zeros: Value, lut_products: int) -> li
             xx = Signal(24, name=f"xx{i}", reset_less=True)
             high_ = Signal(7, name=f"high_{i}", reset_less=True)
             upper = Signal(PRODUCT_BITS, name=f"m_high{i}", reset_less=True)
-            m.d.sync += [xx.eq(a), high_.eq(high), upper.eq(xx * high_)]
+            m.d.sync += xx.eq(a)
+            m.d.sync += high_.eq(high)
+            m.d.sync += upper.eq(xx * high_)
             base = p_low[17:]
         m.d.sync += product.eq(upper + base)
         with m.If(held[stage - 3][i]):
@@ -94,9 +95,7 @@ def _booth(m: Module, i: int, x: Value, y: Value) -> Value:
     none = Const(0, 1)
     widths = (29, 31, 32)
     sums = [Signal(width, name=f"booth{k}_{i}", reset_less=True) for k, width in enumerate(widths)]
-    m.d.sync += [
-        sums[0].eq(add(row0, Cat(negative0, Const(0, 1), row1), none, widths[0])),
-        sums[1].eq(add(sums[0], Cat(Const(0, 2), held1, Const(0, 1), row2), none, widths[1])),
-        sums[2].eq(add(sums[1], Cat(Const(0, 4), held2, Const(0, 1), row3, none), none, widths[2])),
-    ]
+    m.d.sync += sums[0].eq(add(row0, Cat(negative0, Const(0, 1), row1), none, widths[0]))
+    m.d.sync += sums[1].eq(add(sums[0], Cat(Const(0, 2), held1, Const(0, 1), row2), none, widths[1]))
+    m.d.sync += sums[2].eq(add(sums[1], Cat(Const(0, 4), held2, Const(0, 1), row3, none), none, widths[2]))
     return sums[2][:PRODUCT_BITS]

@@ -61,18 +61,33 @@ class Reciprocal(wiring.Component):
         m.d.sync += rounding.eq(dividing & (left == 1))
         with m.If(scaling):
             m.d.sync += [
-                remainder.eq(1 << (COUNT_BITS - 1)), left.eq(DIGITS), whole.eq(~divisor[:-1].any()),
-                scaling.eq(~divisor[-1]), dividing.eq(divisor[-1]),
+                remainder.eq(1 << (COUNT_BITS - 1)),
+                left.eq(DIGITS),
+                whole.eq(~divisor[:-1].any()),
+                scaling.eq(~divisor[-1]),
+                dividing.eq(divisor[-1]),
             ]
             with m.If(~divisor[-1]):
-                m.d.sync += [divisor.eq(Cat(Const(0, 1), divisor)), exponent.eq(exponent + 1)]
+                m.d.sync += divisor.eq(Cat(Const(0, 1), divisor))
+                m.d.sync += exponent.eq(exponent + 1)
         with m.If(dividing):
-            m.d.sync += [remainder.eq(following), quotient.eq(Cat(~following[-1], quotient)), left.eq(left - 1),
-                         dividing.eq(left != 1)]
+            m.d.sync += [
+                remainder.eq(following),
+                quotient.eq(Cat(~following[-1], quotient)),
+                left.eq(left - 1),
+                dividing.eq(left != 1),
+            ]
         with m.If(rounding):
             # A quotient of 1 exactly is one place up, and its digits are of no use.
-            m.d.sync += [self.o.eq(Cat(Mux(whole, 0, fraction), exponent + whole)), self.done.eq(1)]
+            m.d.sync += self.o.eq(Cat(Mux(whole, 0, fraction), exponent + whole))
+            m.d.sync += self.done.eq(1)
         with m.If(self.start):
-            m.d.sync += [divisor.eq(self.n), exponent.eq(126 - (COUNT_BITS - 1)), self.done.eq(0),
-                         scaling.eq(1), dividing.eq(0), rounding.eq(0)]
+            m.d.sync += [
+                divisor.eq(self.n),
+                exponent.eq(126 - (COUNT_BITS - 1)),
+                self.done.eq(0),
+                scaling.eq(1),
+                dividing.eq(0),
+                rounding.eq(0),
+            ]
         return m

@@ -64,11 +64,17 @@ class RunningSums(wiring.Component):
         x, y = Signal(Operand, reset_less=True), Signal(Operand, reset_less=True)
         control = Signal(self.contexts_log2 + 1, reset_less=True)
         copy = Signal(reset_less=True)
-        m.d.sync += [x.eq(self.x), y.eq(self.y), control.eq(Cat(self.first, self.context)), copy.eq(self.copy)]
+        m.d.sync += [
+            x.eq(self.x),
+            y.eq(self.y),
+            control.eq(Cat(self.first, self.context)),
+            copy.eq(self.copy),
+        ]
 
         exponent, kind = classify(m, 0, x, y, copy)
         sign, zero = Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += [sign.eq(x.sign ^ y.sign), zero.eq(x.zero | y.zero)]
+        m.d.sync += sign.eq(x.sign ^ y.sign)
+        m.d.sync += zero.eq(x.zero | y.zero)
         (product, _), = multiply(m, [x], [y], zero, int(self.lut_product))
 
         stage = self._peak_stage
@@ -91,7 +97,12 @@ class RunningSums(wiring.Component):
         read, write = store.read_port(domain="comb"), store.write_port()
         following = Signal(width, name=f"{name}_following")
         late = delay(m, f"control_{name}", control, stage)
-        m.d.comb += [read.addr.eq(late[1:]), write.addr.eq(late[1:]), write.en.eq(1), write.data.eq(following)]
+        m.d.comb += [
+            read.addr.eq(late[1:]),
+            write.addr.eq(late[1:]),
+            write.en.eq(1),
+            write.data.eq(following),
+        ]
         return read.data, following, late[0]
 
     def _align(self, m: Module, control: Value, exponent: Value, kind: Value):
@@ -109,8 +120,15 @@ class RunningSums(wiring.Component):
         old, new = Signal(EXPONENT_BITS, reset_less=True), Signal(EXPONENT_BITS, reset_less=True)
         took, kept = Signal(reset_less=True), Signal(reset_less=True, init=1)
         kinds = Signal(3, reset_less=True)
-        m.d.sync += [top.eq(largest), not_top.eq(~largest), old.eq(running), new.eq(exponent), took.eq(take),
-                     kept.eq(~take), kinds.eq(all_kinds)]
+        m.d.sync += [
+            top.eq(largest),
+            not_top.eq(~largest),
+            old.eq(running),
+            new.eq(exponent),
+            took.eq(take),
+            kept.eq(~take),
+            kinds.eq(all_kinds),
+        ]
 
         distance = named(m, "distance", add(not_top, Mux(took, old, new), Const(0, 1), EXPONENT_BITS))
         shift = Signal(6, reset_less=True)
@@ -118,9 +136,12 @@ class RunningSums(wiring.Component):
         twin = Signal(5, reset_less=True, init=31)
         gap = Signal(EXPONENT_BITS, reset_less=True)
         # Bit 5, not complemented: shifted out.
-        m.d.sync += [shift.eq(Cat(distance[:5], ~distance[5:].all())), twin.eq(distance[:5]), gap.eq(distance)]
+        m.d.sync += shift.eq(Cat(distance[:5], ~distance[5:].all()))
+        m.d.sync += twin.eq(distance[:5])
+        m.d.sync += gap.eq(distance)
         with m.If(took):
-            m.d.sync += [shift.eq(31), twin.eq(31)]
+            m.d.sync += shift.eq(31)
+            m.d.sync += twin.eq(31)
         with m.If(kept):
             m.d.sync += gap.eq(-1)
         return top, shift, twin, gap, kinds
@@ -132,9 +153,12 @@ class RunningSums(wiring.Component):
         near = shift_level(m, "near_fine", product, ~Cat(shift[0], shift[3]), ~Cat(twin[0], twin[3]), (1, 8))
         near = shift_level(m, "near", near, ~Cat(shift[1], shift[4]), ~Cat(twin[1], twin[4]), (2, 16))
         nearer, negative, far = Signal(PRODUCT_BITS, reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += [nearer.eq(near), negative.eq(sign), far.eq(~shift[2])]
+        m.d.sync += nearer.eq(near)
+        m.d.sync += negative.eq(sign)
+        m.d.sync += far.eq(~shift[2])
         with m.If(shift[5]):
-            m.d.sync += [nearer.eq(0), negative.eq(0)]
+            m.d.sync += nearer.eq(0)
+            m.d.sync += negative.eq(0)
         magnitude = Mux(far, nearer[4:], nearer)[:PRODUCT_BITS]
         return Cat(Mux(negative, ~magnitude, magnitude)[:PRODUCT_BITS], negative), negative
 
@@ -144,7 +168,12 @@ class RunningSums(wiring.Component):
         fine_twin, coarse_twin = Signal(4, reset_less=True, init=15), Signal(2, reset_less=True, init=3)
         # A first beat shifts out all that its context holds, and what comes in then is not the sign but 0.
         places = named(m, "places", Mux(gap[6:].all() & ~first, ~gap[4:6], 3))
-        m.d.sync += [fine.eq(gap[:4]), fine_twin.eq(gap[:4]), coarse.eq(places), coarse_twin.eq(places)]
+        m.d.sync += [
+            fine.eq(gap[:4]),
+            fine_twin.eq(gap[:4]),
+            coarse.eq(places),
+            coarse_twin.eq(places),
+        ]
         running, following, begins = self._state(m, "sum", self._sum_stage, control, width)
         fill = named(m, "fill", running[-1] & ~begins)
         near = shift_level(m, "sum_near_fine", running.as_signed(),

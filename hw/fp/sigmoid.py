@@ -76,20 +76,19 @@ class Sigmoid(wiring.Component):
         there = Signal(STAGES)
         phase = Signal(range(INTERVAL))
         turn = Signal()
-        m.d.comb += [
-            turn.eq(((phase == INTERVAL - 1) & ~(there[-1] & self.o.valid & ~self.o.ready)) | ~there.any()),
-            self.i.ready.eq(~held),
-        ]
-        m.d.sync += [
-            self.o.valid.eq((turn & there[-1]) | (self.o.valid & ~self.o.ready)),
-            self.busy.eq((self.i.valid & self.i.ready) | held | there.any() | self.o.valid),
-        ]
+        m.d.comb += turn.eq(((phase == INTERVAL - 1) & ~(there[-1] & self.o.valid & ~self.o.ready)) | ~there.any())
+        m.d.comb += self.i.ready.eq(~held)
+        m.d.sync += self.o.valid.eq((turn & there[-1]) | (self.o.valid & ~self.o.ready))
+        m.d.sync += self.busy.eq((self.i.valid & self.i.ready) | held | there.any() | self.o.valid)
         with m.If(turn):
-            m.d.sync += [phase.eq(0), there.eq(Cat(held, there)), held.eq(0)]
+            m.d.sync += phase.eq(0)
+            m.d.sync += there.eq(Cat(held, there))
+            m.d.sync += held.eq(0)
         with m.Elif(phase != INTERVAL - 1):
             m.d.sync += phase.eq(phase + 1)
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [word.eq(self.i.payload), held.eq(1)]
+            m.d.sync += word.eq(self.i.payload)
+            m.d.sync += held.eq(1)
 
         n, scaled, along = self._scale(m, turn, word)
         power, n, along = self._power(m, turn, phase, n, scaled, along)
@@ -123,11 +122,16 @@ class Sigmoid(wiring.Component):
         m.d.comb += following.eq(product + digit)
         with m.If(turn):
             m.d.sync += [
-                mantissa.eq(Mux(~right[8] & (right[6] | right[7]), 0, Cat(x.mant, ~x.zero))), product.eq(0),
-                shift.eq(right[:6]), large.eq(right[8]), count.eq(24 // DIGIT_BITS),
+                mantissa.eq(Mux(~right[8] & (right[6] | right[7]), 0, Cat(x.mant, ~x.zero))),
+                product.eq(0),
+                shift.eq(right[:6]),
+                large.eq(right[8]),
+                count.eq(24 // DIGIT_BITS),
             ]
         with m.Elif(count != 0):
-            m.d.sync += [mantissa.eq(mantissa >> DIGIT_BITS), product.eq(following[DIGIT_BITS:]), count.eq(count - 1)]
+            m.d.sync += mantissa.eq(mantissa >> DIGIT_BITS)
+            m.d.sync += product.eq(following[DIGIT_BITS:])
+            m.d.sync += count.eq(count - 1)
         along = self._along(m, turn, 0, Cat(x.sign, is_nan(x), word.tag))
         moved: Value = product[3:]
         for at in (0, 2, 4):
@@ -141,7 +145,8 @@ class Sigmoid(wiring.Component):
         which tangent = slope - bend * step."""
         fraction, n_here = Signal(FRACTION_BITS, reset_less=True), Signal(8, reset_less=True)
         with m.If(turn):
-            m.d.sync += [fraction.eq(scaled), n_here.eq(n)]
+            m.d.sync += fraction.eq(scaled)
+            m.d.sync += n_here.eq(n)
         along = self._along(m, turn, 1, along)
         # A value is 1/2 or more: its highest bit is not stored.
         layout = data.StructLayout({"value": POWER_BITS - 1, "slope": SLOPE_BITS, "bend": BEND_BITS - 2})
@@ -150,7 +155,8 @@ class Sigmoid(wiring.Component):
             init=[{"value": value - (1 << POWER_BITS - 1), "slope": slope, "bend": bend}
                   for value, slope, bend in power_table()])
         read = table.read_port()
-        m.d.comb += [read.addr.eq(fraction[STEP_BITS:]), read.en.eq(1)]
+        m.d.comb += read.addr.eq(fraction[STEP_BITS:])
+        m.d.comb += read.en.eq(1)
         entry = read.data
         step = Signal(STEP_BITS, reset_less=True)
         m.d.sync += step.eq(fraction[:STEP_BITS] ^ (1 << STEP_BITS - 1))
@@ -160,15 +166,11 @@ class Sigmoid(wiring.Component):
         product = Signal.like(inner)
         bent = Signal(SLOPE_BITS + 2)
         second = Signal()
-        m.d.comb += [
-            second.eq(phase[2]),        # phases 4 to 7
-            bent.eq(Mux(second, product.as_signed() >> (FRACTION_BITS + BEND_BITS - SLOPE_BITS), 0)),
-        ]
-        m.d.sync += [
-            factor.eq(Mux(second, entry.slope, entry.bend) - bent),
-            inner.eq(factor.as_signed() * step.as_signed()),
-            product.eq(inner),
-        ]
+        m.d.comb += second.eq(phase[2])  # phases 4 to 7
+        m.d.comb += bent.eq(Mux(second, product.as_signed() >> (FRACTION_BITS + BEND_BITS - SLOPE_BITS), 0))
+        m.d.sync += factor.eq(Mux(second, entry.slope, entry.bend) - bent)
+        m.d.sync += inner.eq(factor.as_signed() * step.as_signed())
+        m.d.sync += product.eq(inner)
         power = Signal(POWER_BITS, reset_less=True)
         with m.If(phase == 7):
             m.d.sync += power.eq(Cat(entry.value, 1) - (product.as_signed() >> (
@@ -199,10 +201,17 @@ class Sigmoid(wiring.Component):
             # 2 r - d, or 2 r + d; the 1 that the complement lacks comes in below both.
             m.d.comb += after.eq((Cat(minus, Const(0, 1), left[:-1]) + Cat(minus, Mux(minus, ~whole, whole)))[1:])
             with m.If(turn):
-                m.d.sync += [left.eq(remainder), less_one.eq(divisor), minus.eq(subtract), bits.eq(quotient),
-                             biased.eq(exponent)]
+                m.d.sync += [
+                    left.eq(remainder),
+                    less_one.eq(divisor),
+                    minus.eq(subtract),
+                    bits.eq(quotient),
+                    biased.eq(exponent),
+                ]
             with m.Elif(phase != INTERVAL - 1):
-                m.d.sync += [left.eq(after), minus.eq(~after[-1]), bits.eq(Cat(~after[-1], bits))]
+                m.d.sync += left.eq(after)
+                m.d.sync += minus.eq(~after[-1])
+                m.d.sync += bits.eq(Cat(~after[-1], bits))
             along = self._along(m, turn, 2 + number, along)
             # The stage's last bit comes with the turn.
             remainder, subtract, divisor = after, ~after[-1], less_one
@@ -218,10 +227,8 @@ class Sigmoid(wiring.Component):
             + Cat(Mux(upper, quotient[1], quotient[0]), Const(0, 22), upper))
         zero = total[-1] | ~total[23:].any()
         with m.If(done):
-            m.d.sync += [
-                self.o.payload.word.eq(Mux(along.nan, 0x7FC00000, Mux(zero, 0, total[:31]))),
-                self.o.payload.tag.eq(along.tag),
-            ]
+            m.d.sync += self.o.payload.word.eq(Mux(along.nan, 0x7FC00000, Mux(zero, 0, total[:31])))
+            m.d.sync += self.o.payload.tag.eq(along.tag)
 
 
 def _right(value: Value, amount: Value, unit: int) -> Value:

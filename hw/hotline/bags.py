@@ -94,7 +94,8 @@ class BagReader(wiring.Component):
         self.last_but_one = Signal.like(self.last_beat)
         lengths = [1 << k for k in range(ROW_BEATS_LOG2_MAX + 1)] + [1]
         m.d.sync += [
-            self.scale.eq(self.row_beats_log2), self.row_beats.eq(Array(lengths)[self.row_beats_log2]),
+            self.scale.eq(self.row_beats_log2),
+            self.row_beats.eq(Array(lengths)[self.row_beats_log2]),
             self.last_beat.eq(Array([length - 1 for length in lengths])[self.row_beats_log2]),
             self.last_but_one.eq(Array([(length - 2) % (1 << ROW_BEATS_LOG2_MAX)
                                         for length in lengths])[self.row_beats_log2]),
@@ -103,9 +104,12 @@ class BagReader(wiring.Component):
         m.submodules.positions = self.positions = positions = JoinedPositions(self.config)
         taken = self.i.valid & self.i.ready
         m.d.comb += [
-            positions.registers.eq(self.registers), positions.indices.eq(self.indices),
-            positions.sample_beats.eq(self.sample_beats), positions.load.eq(taken),
-            positions.start.eq(self.i.payload.start), positions.samples.eq(self.i.payload.samples),
+            positions.registers.eq(self.registers),
+            positions.indices.eq(self.indices),
+            positions.sample_beats.eq(self.sample_beats),
+            positions.load.eq(taken),
+            positions.start.eq(self.i.payload.start),
+            positions.samples.eq(self.i.payload.samples),
             self.begin.eq(positions.done),
         ]
         # A whole sample is at hand that was not started; it is started; all rows of the oldest one were asked for.
@@ -148,8 +152,8 @@ class BagReader(wiring.Component):
         last = Signal(name=f"{beat.name}_last")
         with m.If(step):
             # Of the beat that comes next.
-            m.d.sync += [beat.eq(Mux(last, 0, beat + 1)),
-                         last.eq(Mux(last, self.last_beat == 0, beat == self.last_but_one))]
+            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+            m.d.sync += last.eq(Mux(last, self.last_beat == 0, beat == self.last_but_one))
         with m.Else():
             m.d.sync += last.eq(beat == self.last_beat)
         return last
@@ -167,27 +171,34 @@ class BagReader(wiring.Component):
         asks = o.valid & o.ready
         waiting = Signal(range(SAMPLES + 1))        # whole samples that nobody has started
         m.d.comb += [
-            o.valid.eq((beats_left != 0) & (room != 0)), o.payload.frame.eq(self.batch.frame),
+            o.valid.eq((beats_left != 0) & (room != 0)),
+            o.payload.frame.eq(self.batch.frame),
             self.i_beats.ready.eq(1),
-            write.en.eq(self.i_beats.valid), write.addr.eq(at), write.data.eq(self.i_beats.payload),
-            whole.eq(self.i_beats.valid & (part == last_part)), self.sample_there.eq(waiting != 0),
+            write.en.eq(self.i_beats.valid),
+            write.addr.eq(at),
+            write.data.eq(self.i_beats.payload),
+            whole.eq(self.i_beats.valid & (part == last_part)),
+            self.sample_there.eq(waiting != 0),
         ]
         over = Signal()
         place = Signal.like(o.payload.beat, reset_less=True)
         m.d.comb += o.payload.beat.eq(place)
         m.d.sync += [
-            last_part.eq(self.sample_beats - 1), over.eq(self.sample_over),
+            last_part.eq(self.sample_beats - 1),
+            over.eq(self.sample_over),
             room.eq(room + Mux(over, self.sample_beats, 0) - asks),
             waiting.eq(waiting + whole - self.sample_started),
         ]
         with m.If(self.begin):
             # Without vectors no sample is needed.
-            m.d.sync += [beats_left.eq(Mux(self.positions.some, self.positions.beats, 0)),
-                         place.eq(self.positions.first)]
+            m.d.sync += beats_left.eq(Mux(self.positions.some, self.positions.beats, 0))
+            m.d.sync += place.eq(self.positions.first)
         with m.Elif(asks):
-            m.d.sync += [beats_left.eq(beats_left - 1), place.eq(place + 1)]
+            m.d.sync += beats_left.eq(beats_left - 1)
+            m.d.sync += place.eq(place + 1)
         with m.If(self.i_beats.valid):
-            m.d.sync += [at.eq(at + 1), part.eq(Mux(whole, 0, part + 1))]
+            m.d.sync += at.eq(at + 1)
+            m.d.sync += part.eq(Mux(whole, 0, part + 1))
 
     def _start(self, m: Module):
         """Which position comes next: the first of a new vector, if there is one and room for it, else the next of
@@ -208,22 +219,30 @@ class BagReader(wiring.Component):
             fresh.eq(self.sample_there & ~span[CONTEXT_BITS] & advance),
             self.sample_started.eq(fresh & ~joined.more),
             self.active.o.ready.eq(advance & ~fresh),
-            asked.row_beats.eq(self.row_beats), asked.rewind.eq(self.begin), asked.step.eq(asked.there),
+            asked.row_beats.eq(self.row_beats),
+            asked.rewind.eq(self.begin),
+            asked.step.eq(asked.there),
             self.sample_over.eq(asked.there & closes.bit_select(asked.context, 1)),
         ]
         with m.If(advance):
-            m.d.sync += [valid.eq(fresh | self.active.o.valid), step.eq(self.active.o.payload)]
+            m.d.sync += valid.eq(fresh | self.active.o.valid)
+            m.d.sync += step.eq(self.active.o.payload)
         with m.If(fresh):
             m.d.sync += [
-                step.position.eq(position), step.at.eq(at), step.context.eq(tail), tail.eq(tail + self.row_beats),
+                step.position.eq(position),
+                step.at.eq(at),
+                step.context.eq(tail),
+                tail.eq(tail + self.row_beats),
                 position.eq(Mux(joined.more, joined.next, self.positions.begin)),
                 closes.bit_select(tail, 1).eq(~joined.more),
             ]
         with m.If(self.begin):
-            m.d.sync += [self.samples_left.eq(Mux(self.positions.some, self.batch.samples, 0)),
-                         position.eq(self.positions.begin), tail.eq(0)]
+            m.d.sync += self.samples_left.eq(Mux(self.positions.some, self.batch.samples, 0))
+            m.d.sync += position.eq(self.positions.begin)
+            m.d.sync += tail.eq(0)
         with m.Elif(self.sample_started):
-            m.d.sync += [self.samples_left.eq(self.samples_left - 1), at.eq(at + self.sample_beats)]
+            m.d.sync += self.samples_left.eq(self.samples_left - 1)
+            m.d.sync += at.eq(at + self.sample_beats)
         m.d.sync += span.eq(self._count(span, fresh, asked.there))
         return step, valid, asked.mark
 
@@ -239,16 +258,22 @@ class BagReader(wiring.Component):
         word, row = Signal(32, reset_less=True), Signal(row_layout(), reset_less=True)
         pinned, read = Signal(reset_less=True), Signal()
         m.d.comb += [
-            self.positions.position[1].eq(step.position), words.addr.eq((step.at + step.position[word_bits:])[:6]),
+            self.positions.position[1].eq(step.position),
+            words.addr.eq((step.at + step.position[word_bits:])[:6]),
             self.active.i.valid.eq(valid & about.follows & self.advance),
-            self.active.i.payload.position.eq(step.position + 1), self.active.i.payload.at.eq(step.at),
+            self.active.i.payload.position.eq(step.position + 1),
+            self.active.i.payload.at.eq(step.at),
             self.active.i.payload.context.eq(step.context),
         ]
-        m.d.comb += [ended.valid.eq(valid & ~about.follows & self.advance), ended.context.eq(step.context)]
+        m.d.comb += ended.valid.eq(valid & ~about.follows & self.advance)
+        m.d.comb += ended.context.eq(step.context)
         with m.If(self.advance):
             m.d.sync += [
-                read.eq(valid), pinned.eq(about.pinned), row.join.eq(about.join),
-                row.last.eq(~about.follows), row.context.eq(step.context),
+                read.eq(valid),
+                pinned.eq(about.pinned),
+                row.join.eq(about.join),
+                row.last.eq(~about.follows),
+                row.context.eq(step.context),
                 word.eq(words.data.word_select(step.position[:word_bits], 32)),
             ]
         # -- What the word says.
@@ -256,31 +281,42 @@ class BagReader(wiring.Component):
         number = Signal(max(config.hot_bits, config.slot_bits), reset_less=True)
         with m.If(self.advance):
             m.d.sync += [
-                held.eq(read), known.eq(row), number.eq(word),
+                held.eq(read),
+                known.eq(row),
+                number.eq(word),
                 known.kind.eq(Mux(pinned | word.all(), NO_ROW, Mux(word[HOT], HOT_ROW, COLD_ROW))),
             ]
         go = Signal()
         m.d.comb += [
-            go.eq(held & rows.i.ready & hot.i.ready & cold.i.ready), self.advance.eq(~held | go),
-            rows.i.valid.eq(go), rows.i.payload.eq(known),
-            hot.i.valid.eq(go & (known.kind == HOT_ROW)), hot.i.payload.eq(number),
-            cold.i.valid.eq(go & (known.kind == COLD_ROW)), cold.i.payload.eq(number),
-            self.o_query.valid.eq(cold.o.valid), cold.o.ready.eq(self.o_query.ready),
-            self.o_query.payload.batch.eq(self.batch.batch), self.o_query.payload.ordinal.eq(cold.o.payload),
-            self.o_rows.valid.eq(self.i_query.valid), self.i_query.ready.eq(self.o_rows.ready),
+            go.eq(held & rows.i.ready & hot.i.ready & cold.i.ready),
+            self.advance.eq(~held | go),
+            rows.i.valid.eq(go),
+            rows.i.payload.eq(known),
+            hot.i.valid.eq(go & (known.kind == HOT_ROW)),
+            hot.i.payload.eq(number),
+            cold.i.valid.eq(go & (known.kind == COLD_ROW)),
+            cold.i.payload.eq(number),
+            self.o_query.valid.eq(cold.o.valid),
+            cold.o.ready.eq(self.o_query.ready),
+            self.o_query.payload.batch.eq(self.batch.batch),
+            self.o_query.payload.ordinal.eq(cold.o.payload),
+            self.o_rows.valid.eq(self.i_query.valid),
+            self.i_query.ready.eq(self.o_rows.ready),
             self.o_rows.payload.eq(self.i_query.payload.slot),
         ]
         # -- Hot rows: shifted, then added.
         offset, shifted = Signal(config.hot_bits + ROW_BEATS_LOG2_MAX, reset_less=True), Signal()
         o, address = self.o_requests, Signal(64, reset_less=True)
         move = ~o.valid | o.ready
-        m.d.comb += [
-            hot.o.ready.eq(~shifted | move), o.payload.address.eq(address), o.payload.beats.eq(self.row_beats),
-        ]
+        m.d.comb += hot.o.ready.eq(~shifted | move)
+        m.d.comb += o.payload.address.eq(address)
+        m.d.comb += o.payload.beats.eq(self.row_beats)
         with m.If(hot.o.ready):
-            m.d.sync += [shifted.eq(hot.o.valid), offset.eq(hot.o.payload << self.scale)]
+            m.d.sync += shifted.eq(hot.o.valid)
+            m.d.sync += offset.eq(hot.o.payload << self.scale)
         with m.If(move):
-            m.d.sync += [o.valid.eq(shifted), address.eq(self.hot + Cat(Const(0, beat_log2), offset))]
+            m.d.sync += o.valid.eq(shifted)
+            m.d.sync += address.eq(self.hot + Cat(Const(0, beat_log2), offset))
         m.d.sync += self.gpu_rd.eq(o.valid & o.ready)
         return rows
 
@@ -304,29 +340,27 @@ class BagReader(wiring.Component):
         ends = self._last(m, beat, take)
         begins = Signal()
         coming = rows.o.payload
-        m.d.comb += [
-            begins.eq(waits.join == JOIN.BEGIN),
-            move.eq(waiting & ~blocked & (~there | (take & ends)) & ~(begins & self.under_way[CONTEXT_BITS])),
-            rows.o.ready.eq(~waiting | move),
-        ]
-        m.d.sync += [
-            short.eq(self.last_beat < Reducer.turnaround),
-            left.eq(self.leaves), self.under_way.eq(self._count(self.under_way, move & begins, left)),
-        ]
+        m.d.comb += begins.eq(waits.join == JOIN.BEGIN)
+        m.d.comb += move.eq(waiting & ~blocked & (~there | (take & ends)) & ~(begins & self.under_way[CONTEXT_BITS]))
+        m.d.comb += rows.o.ready.eq(~waiting | move)
+        m.d.sync += short.eq(self.last_beat < Reducer.turnaround)
+        m.d.sync += left.eq(self.leaves)
+        m.d.sync += self.under_way.eq(self._count(self.under_way, move & begins, left))
         with m.If(rows.o.ready):
-            m.d.sync += [
-                waiting.eq(rows.o.valid), waits.eq(coming),
-                blocked.eq(short & (pending.bit_select(coming.context, 1)
-                                    | (waiting & (coming.context == waits.context)))),
-            ]
+            m.d.sync += waiting.eq(rows.o.valid)
+            m.d.sync += waits.eq(coming)
+            m.d.sync += blocked.eq(short & (pending.bit_select(coming.context, 1)
+                                            | (waiting & (coming.context == waits.context))))
         with m.Else():
             m.d.sync += blocked.eq(short & pending.bit_select(waits.context, 1))
         with m.If(~there | (take & ends)):
-            m.d.sync += [there.eq(move), now.eq(waits)]
+            m.d.sync += there.eq(move)
+            m.d.sync += now.eq(waits)
         through = Signal(data.ArrayLayout(data.StructLayout({"valid": 1, "context": CONTEXT_BITS}),
                                           PASSING))
         m.d.sync += [
-            through[0].valid.eq(take & ends), through[0].context.eq(now.context),
+            through[0].valid.eq(take & ends),
+            through[0].context.eq(now.context),
             *(through[k].eq(through[k - 1]) for k in range(1, PASSING)),
         ]
         done = through[-1]
@@ -347,7 +381,9 @@ class BagReader(wiring.Component):
             reducer.i_valid.eq(take),
             reducer.i.operation.eq(Mux(left_out, JOIN.ADD, now.join)),
             reducer.i.context.eq(now.context | beat),
-            tagged.last.eq(now.last), tagged.ends.eq(ends), tagged.start.eq(now.context),
+            tagged.last.eq(now.last),
+            tagged.ends.eq(ends),
+            tagged.start.eq(now.context),
             tagged.context.eq(now.context | beat),
             self.error.eq(failed),
         ]
@@ -358,9 +394,8 @@ class BagReader(wiring.Component):
         with m.If(hot.valid & hot.payload.error):
             m.d.sync += failed.eq(1)
         counts = take & ~left_out
-        m.d.sync += [
-            self.v_add.eq(counts & (now.join == JOIN.ADD)), self.v_mul.eq(counts & (now.join == JOIN.MULTIPLY)),
-        ]
+        m.d.sync += self.v_add.eq(counts & (now.join == JOIN.ADD))
+        m.d.sync += self.v_mul.eq(counts & (now.join == JOIN.MULTIPLY))
         self.tag = tag
         return reducer
 
@@ -376,12 +411,17 @@ class BagReader(wiring.Component):
         ends = self._last(m, beat, go)
         o, payload = self.o, Signal(32 * config.words, reset_less=True)
         m.d.comb += [
-            write.en.eq(reducer.o_valid & tagged.last), write.addr.eq(tagged.context),
+            write.en.eq(reducer.o_valid & tagged.last),
+            write.addr.eq(tagged.context),
             write.data.eq(reducer.o.words.as_value()),
-            whole.row_beats.eq(self.row_beats), whole.rewind.eq(self.begin),
-            whole.mark.valid.eq(reducer.o_valid & tagged.last & tagged.ends), whole.mark.context.eq(tagged.start),
-            whole.step.eq(self.leaves), read.addr.eq(whole.context | beat),
-            go.eq(whole.there & (~o.valid | o.ready)), self.leaves.eq(go & ends),
+            whole.row_beats.eq(self.row_beats),
+            whole.rewind.eq(self.begin),
+            whole.mark.valid.eq(reducer.o_valid & tagged.last & tagged.ends),
+            whole.mark.context.eq(tagged.start),
+            whole.step.eq(self.leaves),
+            read.addr.eq(whole.context | beat),
+            go.eq(whole.there & (~o.valid | o.ready)),
+            self.leaves.eq(go & ends),
             o.payload.eq(payload),
         ]
         with m.If(go):

@@ -102,7 +102,8 @@ class LoggerBank(wiring.Component):
         newest = {d: Signal(name=f"newest_{d}") for d in range(2, 6)}
         unwritten = Signal()
         m.d.sync += [
-            same[0].eq(learned[1]), same[1].eq(same[0]),
+            same[0].eq(learned[1]),
+            same[1].eq(same[0]),
             unwritten.eq(Cat(learned[d] for d in newest).any()),
             *(newest[d].eq(learned[d] & ~Cat(learned[e] for e in range(2, d)).any()) for d in newest),
         ]
@@ -113,18 +114,23 @@ class LoggerBank(wiring.Component):
         after = Signal(words)       # the word that the access at 4 leaves
         wrong = [Signal(name=f"wrong_{n}") for n in (3, 4, 5)]
         bad = Signal(WAYS)
-        m.d.comb += [
-            read.addr.eq(i.set), read.en.eq(i.valid),
-            bad.eq(Cat(raw[way].xor() for way in range(WAYS))),
-        ]
-        m.d.sync += [raw.eq(read.data), wrong[0].eq(bad.any() & ~unwritten)]
+        m.d.comb += read.addr.eq(i.set)
+        m.d.comb += read.en.eq(i.valid)
+        m.d.comb += bad.eq(Cat(raw[way].xor() for way in range(WAYS)))
+        m.d.sync += raw.eq(read.data)
+        m.d.sync += wrong[0].eq(bad.any() & ~unwritten)
         for way in range(WAYS):
             entry = raw[way][:entry_bits] & ~Cat(Const(0, entry_bits - 1), bad[way])
             older = Mux(newest[3], word[5][way], 0) | Mux(newest[4], word[6][way], 0) | Mux(newest[5], word[7][way], 0)
             m.d.sync += word[3][way].eq(Mux(newest[2], after[way], older | Mux(unwritten, 0, entry)))
         m.d.sync += word[4].eq(Mux(same[1], after, word[3]))
-        m.d.sync += [word[5].eq(after), word[6].eq(word[5]), word[7].eq(word[6]),
-                     wrong[1].eq(wrong[0] & ~same[1]), wrong[2].eq(wrong[1])]
+        m.d.sync += [
+            word[5].eq(after),
+            word[6].eq(word[5]),
+            word[7].eq(word[6]),
+            wrong[1].eq(wrong[0] & ~same[1]),
+            wrong[2].eq(wrong[1]),
+        ]
 
         # -- The ways compared. That the access before has just put its row there is known when that is done.
         match, brings = Signal(WAYS), Signal(WAYS)
@@ -144,7 +150,8 @@ class LoggerBank(wiring.Component):
         if self.policy == STEADY:
             fresh, counted, comes = STALE, ~goes.any(), Const(1)
             lowered = [Mux(entry.rrpv == 0, 0, entry.rrpv - 1) for entry in entries]
-            m.d.comb += [goes.eq(Cat(entry.rrpv == STALE for entry in entries)), older.eq(1)]
+            m.d.comb += goes.eq(Cat(entry.rrpv == STALE for entry in entries))
+            m.d.comb += older.eq(1)
         else:
             fresh, counted, comes, lowered = STALE - 1, Const(1), due, [Const(0, 2)] * WAYS
             # The highest rrpv: its upper bit, then the lower one of those that have it.
@@ -153,38 +160,50 @@ class LoggerBank(wiring.Component):
                 most[1].eq(Cat(entry.rrpv[1] for entry in entries).any()),
                 most[0].eq(Mux(most[1], Cat(entry.rrpv.all() for entry in entries).any(),
                                Cat(entry.rrpv[0] for entry in entries).any())),
-                goes.eq(Cat(entry.rrpv == most for entry in entries)), older.eq(STALE - most),
+                goes.eq(Cat(entry.rrpv == most for entry in entries)),
+                older.eq(STALE - most),
             ]
         m.d.comb += [
-            free.eq(Cat(~entry.valid for entry in entries)), full.eq(~free.any()),
+            free.eq(Cat(~entry.valid for entry in entries)),
+            full.eq(~free.any()),
             takes.eq(Mux(full, Mux(comes, _lowest(goes), 0), _lowest(free))),
-            misses.eq(learn[4] & ~match.any()), brings.eq(Mux(misses, takes, 0)),
-            counts.eq(misses & full & counted), due.eq(count.all()), ages.eq(counts & due),
+            misses.eq(learn[4] & ~match.any()),
+            brings.eq(Mux(misses, takes, 0)),
+            counts.eq(misses & full & counted),
+            due.eq(count.all()),
+            ages.eq(counts & due),
         ]
         for way, entry in enumerate(entries):
-            m.d.comb += [
-                after[way].id.eq(Mux(brings[way], ids[4], entry.id)),
-                after[way].valid.eq(entry.valid | brings[way]),
-                after[way].rrpv.eq(Mux(brings[way], fresh, Mux(learn[4] & match[way], lowered[way],
-                                                               entry.rrpv + Mux(ages, older, 0)))),
-            ]
+            m.d.comb += after[way].id.eq(Mux(brings[way], ids[4], entry.id))
+            m.d.comb += after[way].valid.eq(entry.valid | brings[way])
+            m.d.comb += after[way].rrpv.eq(Mux(brings[way], fresh, Mux(learn[4] & match[way], lowered[way],
+                                                                       entry.rrpv + Mux(ages, older, 0))))
         with m.If(counts):
             m.d.sync += count.eq(count + 1)
 
         # -- Out, and back into the memory.
         writes, hit, way_hit = Signal(), Signal(), Signal(2, reset_less=True)
-        m.d.sync += [
-            writes.eq(learn[4]), hit.eq(match.any()),
-            way_hit.eq(Mux(match[0], 0, Mux(match[1], 1, Mux(match[2], 2, Mux(match[3], 3, 0))))),
-        ]
+        m.d.sync += writes.eq(learn[4])
+        m.d.sync += hit.eq(match.any())
+        m.d.sync += way_hit.eq(Mux(match[0], 0, Mux(match[1], 1, Mux(match[2], 2, Mux(match[3], 3, 0)))))
         to = Signal.like(i.set, reset_less=True)
         m.d.sync += to.eq(sets[4])
         with m.If(self.i_write.valid):
-            m.d.sync += [writes.eq(1), to.eq(self.i_write.set), word[5].eq(self.i_write.ways), count.eq(0)]
+            m.d.sync += [
+                writes.eq(1),
+                to.eq(self.i_write.set),
+                word[5].eq(self.i_write.ways),
+                count.eq(0),
+            ]
         m.d.comb += [
-            write.en.eq(writes), write.addr.eq(to),
+            write.en.eq(writes),
+            write.addr.eq(to),
             *(write.data[way].eq(Cat(word[5][way], word[5][way].as_value().xor())) for way in range(WAYS)),
-            o.valid.eq(valid[5]), o.hit.eq(hit), o.way.eq(way_hit), o.wrong.eq(wrong[2]), o.tag.eq(tags[5]),
+            o.valid.eq(valid[5]),
+            o.hit.eq(hit),
+            o.way.eq(way_hit),
+            o.wrong.eq(wrong[2]),
+            o.tag.eq(tags[5]),
             o.ways.eq(word[5]),
         ]
         return m

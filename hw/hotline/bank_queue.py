@@ -62,13 +62,14 @@ class BankQueue(wiring.Component):
                           for more in range(columns) for first in range(columns))
             wraps = Const((1 << columns) - (2 << c), columns).bit_select(column, 1)
             m.d.comb += self.o_select[c].eq(select)
-            m.d.sync += [
-                takes[c].eq(i.valid & Const(reached, columns * columns).bit_select(Cat(column, i.more), 1)),
-                select.eq(Cat((row + wraps)[:self.row_bits], ~i.older)),
-            ]
+            m.d.sync += takes[c].eq(i.valid & Const(reached, columns * columns).bit_select(Cat(column, i.more), 1))
+            m.d.sync += select.eq(Cat((row + wraps)[:self.row_bits], ~i.older))
         m.d.sync += [
-            comes.eq(i.valid), run.column.eq(column), run.more.eq(i.more),
-            run.tag.eq(Mux(i.older, self.i_tags.older, self.i_tags.newer)), writes.eq(takes),
+            comes.eq(i.valid),
+            run.column.eq(column),
+            run.more.eq(i.more),
+            run.tag.eq(Mux(i.older, self.i_tags.older, self.i_tags.newer)),
+            writes.eq(takes),
         ]
 
         # -- The runs, and the one under way.
@@ -77,12 +78,17 @@ class BankQueue(wiring.Component):
         put, get = runs.write_port(), runs.read_port(domain="comb")
         level = Signal(range(2 * self.depth + 1))
         now, busy, fetch, some = Signal(run_layout, reset_less=True), Signal(), Signal(), Signal()
-        m.d.comb += [put.data.eq(run), put.en.eq(comes), fetch.eq(some & (~busy | (now.more == 0)))]
+        m.d.comb += put.data.eq(run)
+        m.d.comb += put.en.eq(comes)
+        m.d.comb += fetch.eq(some & (~busy | (now.more == 0)))
         # One more, one less or none, in one carry chain.
         change = Cat(comes ^ fetch, (fetch & ~comes).replicate(len(level) - 1))
         m.d.sync += [
-            put.addr.eq(put.addr + comes), get.addr.eq(get.addr + fetch), level.eq(level + change),
-            some.eq(comes | (level[1:] != 0) | (level[0] & ~fetch)), busy.eq(fetch | (busy & (now.more != 0))),
+            put.addr.eq(put.addr + comes),
+            get.addr.eq(get.addr + fetch),
+            level.eq(level + change),
+            some.eq(comes | (level[1:] != 0) | (level[0] & ~fetch)),
+            busy.eq(fetch | (busy & (now.more != 0))),
         ]
         with m.If(fetch):
             m.d.sync += now.eq(get.data)
@@ -100,13 +106,18 @@ class BankQueue(wiring.Component):
             write, read = store.write_port(), store.read_port(domain="comb")
             place = Signal(self.payload, name=f"place_{c}", reset_less=True)
             held = Signal(range(self.depth), name=f"held_{c}")
-            m.d.comb += [write.data.eq(place), write.en.eq(writes[c]), held.eq(write.addr - read.addr)]
-            m.d.sync += [place.eq(self.i_places[c]), write.addr.eq(write.addr + writes[c]),
-                         read.addr.eq(read.addr + (busy & (now.column == c)))]
+            m.d.comb += write.data.eq(place)
+            m.d.comb += write.en.eq(writes[c])
+            m.d.comb += held.eq(write.addr - read.addr)
+            m.d.sync += place.eq(self.i_places[c])
+            m.d.sync += write.addr.eq(write.addr + writes[c])
+            m.d.sync += read.addr.eq(read.addr + (busy & (now.column == c)))
             places.append(read.data)
             near.append(held[3:].all())
         m.d.sync += [
-            self.o.valid.eq(busy), self.o.tag.eq(now.tag), self.o.place.eq(Array(places)[now.column]),
+            self.o.valid.eq(busy),
+            self.o.tag.eq(now.tag),
+            self.o.place.eq(Array(places)[now.column]),
             self.full.eq(Cat(near).any() | level[3:-1].all() | level[-1]),
         ]
         return m

@@ -50,17 +50,21 @@ class Classifier(wiring.Component):
         some, taken = Signal(), Signal()    # a beat of this sample was cold
         cold = i.payload.cold | (some & ~i.payload.first)
         m.d.comb += [
-            i.ready.eq(beats.i.ready & classes.i.ready), taken.eq(i.valid & i.ready),
-            beats.i.valid.eq(taken), classes.i.valid.eq(taken & i.payload.last), classes.i.payload.eq(cold),
-            o.valid.eq(beats.o.valid & classes.o.valid), o.payload.cold.eq(classes.o.payload),
+            i.ready.eq(beats.i.ready & classes.i.ready),
+            taken.eq(i.valid & i.ready),
+            beats.i.valid.eq(taken),
+            classes.i.valid.eq(taken & i.payload.last),
+            classes.i.payload.eq(cold),
+            o.valid.eq(beats.o.valid & classes.o.valid),
+            o.payload.cold.eq(classes.o.payload),
             beats.o.ready.eq(classes.o.valid & o.ready),
             classes.o.ready.eq(beats.o.valid & o.ready & beats.o.payload.last),
         ]
         for name in ("words", "first", "last"):
-            m.d.comb += [beats.i.payload[name].eq(i.payload[name]), o.payload[name].eq(beats.o.payload[name])]
+            m.d.comb += beats.i.payload[name].eq(i.payload[name])
+            m.d.comb += o.payload[name].eq(beats.o.payload[name])
         with m.If(taken):
             m.d.sync += some.eq(cold)
-        m.d.sync += [
-            self.popular.eq(taken & i.payload.last & ~cold), self.idle.eq(~(i.valid | beats.held)),
-        ]
+        m.d.sync += self.popular.eq(taken & i.payload.last & ~cold)
+        m.d.sync += self.idle.eq(~(i.valid | beats.held))
         return m

@@ -143,8 +143,10 @@ class HotlineCore(wiring.Component):
         connect_client(m, writes, STATUS, self._cut(m, platform, "report", self._frame.o_requests, self._frame.clean),
                        self._frame.o_data)
         m.d.comb += [
-            program.start.eq(self._frame.begin), program.arguments.eq(arguments),
-            program.written.eq(writes.done[IMAGE]), self._frame.done.eq(writes.done[STATUS]),
+            program.start.eq(self._frame.begin),
+            program.arguments.eq(arguments),
+            program.written.eq(writes.done[IMAGE]),
+            self._frame.done.eq(writes.done[STATUS]),
         ]
         # Of mini-batches nothing is told from the first that could not be written on.
         failed = Signal()
@@ -175,10 +177,15 @@ class HotlineCore(wiring.Component):
         wiring.connect(m, image.o_ask, logger.i_ask)
         wiring.connect(m, logger.o_image, image.i_image)
         m.d.comb += [
-            lookup.learn.eq(self._job.learn), lookup.begin.eq(program.begin), logger.clear.eq(program.clear),
-            image.start_save.eq(program.start_save), image.start_load.eq(program.start_load),
-            program.moved.eq(image.done), self._frames.batch.eq(self._job.batch),
-            self._frames.flush.eq(program.flush), program.flushed.eq(self._frames.flushed),
+            lookup.learn.eq(self._job.learn),
+            lookup.begin.eq(program.begin),
+            logger.clear.eq(program.clear),
+            image.start_save.eq(program.start_save),
+            image.start_load.eq(program.start_load),
+            program.moved.eq(image.done),
+            self._frames.batch.eq(self._job.batch),
+            self._frames.flush.eq(program.flush),
+            program.flushed.eq(self._frames.flushed),
         ]
 
     def _mini_batches(self, m: Module, platform) -> None:
@@ -193,12 +200,18 @@ class HotlineCore(wiring.Component):
         wiring.connect(m, self._cut(m, platform, "gathered", gather.o), dispatcher.i_gathered)
         wiring.connect(m, dispatcher.o_update, self._updater.i)
         m.d.comb += [
-            frames.free.eq(dispatcher.free), gather.sample_beats.eq(self._job.sample_beats),
-            dispatcher.job.eq(self._job), dispatcher.start.eq(self._program.train),
-            dispatcher.to.eq(arguments.mailbox), dispatcher.gradients.eq(arguments.gradients),
-            dispatcher.timeout.eq(arguments.timeout), dispatcher.finished.eq(doorbell.value),
-            dispatcher.polled.eq(doorbell.polled), dispatcher.updated.eq(self._updater.updated),
-            doorbell.waiting.eq(dispatcher.waiting), doorbell.enable.eq(~dispatcher.idle & ~self._frame.flush),
+            frames.free.eq(dispatcher.free),
+            gather.sample_beats.eq(self._job.sample_beats),
+            dispatcher.job.eq(self._job),
+            dispatcher.start.eq(self._program.train),
+            dispatcher.to.eq(arguments.mailbox),
+            dispatcher.gradients.eq(arguments.gradients),
+            dispatcher.timeout.eq(arguments.timeout),
+            dispatcher.finished.eq(doorbell.value),
+            dispatcher.polled.eq(doorbell.polled),
+            dispatcher.updated.eq(self._updater.updated),
+            doorbell.waiting.eq(dispatcher.waiting),
+            doorbell.enable.eq(~dispatcher.idle & ~self._frame.flush),
             doorbell.address.eq(arguments.result + 4 * HOTLINE.value("finished").word),
         ]
 
@@ -219,12 +232,17 @@ class HotlineCore(wiring.Component):
         connect_client(m, self._row_writes, 0, self._cut(m, platform, "row_requests", updater.o_write_requests),
                        updater.o_write_data)
         m.d.comb += [
-            gather.rows.eq(arguments.rows), gather.rows_beats.eq(arguments.rows_beats),
-            gather.landed.eq(embeddings.landed), gather.released.eq(updater.done),
-            updater.rate.eq(self._job.rate), updater.rows.eq(arguments.rows),
-            updater.written.eq(self._row_writes.done[0]), updater.not_written.eq(self._row_writes.error[0]),
+            gather.rows.eq(arguments.rows),
+            gather.rows_beats.eq(arguments.rows_beats),
+            gather.landed.eq(embeddings.landed),
+            gather.released.eq(updater.done),
+            updater.rate.eq(self._job.rate),
+            updater.rows.eq(arguments.rows),
+            updater.written.eq(self._row_writes.done[0]),
+            updater.not_written.eq(self._row_writes.error[0]),
             # However a run ends, the mini-batch whose rows are updated is brought to its end.
-            updater.hold.eq(self._frame.ending), self._frame.holds.eq(~updater.rests),
+            updater.hold.eq(self._frame.ending),
+            self._frame.holds.eq(~updater.rests),
         ]
 
     def _pooled(self, m: Module, platform) -> None:
@@ -232,7 +250,8 @@ class HotlineCore(wiring.Component):
         bags, dispatcher = self._bags, self._dispatcher
         wiring.connect(m, dispatcher.o_bags, bags.i)
         wiring.connect(m, self._cut(m, platform, "vectors", bags.o), dispatcher.i_vectors)
-        m.d.comb += [bags.hot.eq(self._frame.arguments.hot), bags.sample_beats.eq(self._job.sample_beats)]
+        m.d.comb += bags.hot.eq(self._frame.arguments.hot)
+        m.d.comb += bags.sample_beats.eq(self._job.sample_beats)
         for name, asks, beats, mine, buffer in (
             ("beats", dispatcher.o_place, dispatcher.i_beats, (bags.o_place, bags.i_beats), self._frames),
             ("rows", dispatcher.o_rows, dispatcher.i_rows, (bags.o_rows, bags.i_rows), self._embeddings),
@@ -252,18 +271,27 @@ class HotlineCore(wiring.Component):
         dispatcher, updater, bags, frame = self._dispatcher, self._updater, self._bags, self._frame
         events = frame.events
         m.d.comb += [
-            events.instructions.eq(program.finish), events.samples.eq(self._lookup.samples),
-            events.accesses.eq(logger.accesses), events.hits.eq(logger.hits), events.popular.eq(classifier.popular),
-            events.batches_popular.eq(dispatcher.popular), events.batches_gathered.eq(dispatcher.gathered),
+            events.instructions.eq(program.finish),
+            events.samples.eq(self._lookup.samples),
+            events.accesses.eq(logger.accesses),
+            events.hits.eq(logger.hits),
+            events.popular.eq(classifier.popular),
+            events.batches_popular.eq(dispatcher.popular),
+            events.batches_gathered.eq(dispatcher.gathered),
             events.batches_updated.eq(updater.done),
-            events.dma_rd.eq(gather.fresh), events.dma_wr.eq(updater.dma_wr), events.gpu_rd.eq(bags.gpu_rd),
+            events.dma_rd.eq(gather.fresh),
+            events.dma_wr.eq(updater.dma_wr),
+            events.gpu_rd.eq(bags.gpu_rd),
             # Never both: what is pooled has been updated before.
-            events.v_mul.eq(updater.v_mul | bags.v_mul), events.v_add.eq(updater.v_add | bags.v_add),
+            events.v_mul.eq(updater.v_mul | bags.v_mul),
+            events.v_add.eq(updater.v_add | bags.v_add),
             events.shared.eq(gather.shared),
             events.stall_logger.eq(program.o_beats.valid & ~program.o_beats.ready),
-            events.stall_frames.eq(self._frames.waits), events.stall_mailbox.eq(dispatcher.stall_mailbox),
+            events.stall_frames.eq(self._frames.waits),
+            events.stall_mailbox.eq(dispatcher.stall_mailbox),
             events.stall_gather.eq(dispatcher.hungry & ~gather.idle),
-            frame.progress.dealt.eq(dispatcher.dealt), frame.tell.eq(dispatcher.tell & ~frame.flush),
+            frame.progress.dealt.eq(dispatcher.dealt),
+            frame.tell.eq(dispatcher.tell & ~frame.flush),
         ]
 
     def _run(self, m: Module) -> None:
@@ -291,6 +319,9 @@ class HotlineCore(wiring.Component):
         m.d.sync += idle.eq(lookup_idle & Cat(part.idle for part in (
             self._frames, gather, self._embeddings, dispatcher, self._updater, self._bags)).all())
         m.d.comb += [
-            program.idle_lookup.eq(lookup_idle), program.idle.eq(idle), frame.over.eq(program.done), frame.at.eq(at),
+            program.idle_lookup.eq(lookup_idle),
+            program.idle.eq(idle),
+            frame.over.eq(program.done),
+            frame.at.eq(at),
             frame.quiet.eq(Cat(port.idle for port in self._ports).all()),
         ]

@@ -117,22 +117,26 @@ class Dispatcher(wiring.Component):
         beyond, newer, advanced = Signal(reset_less=True), Signal(reset_less=True), Signal()
         left = Signal(32, reset_less=True)
         m.d.sync += [
-            polled.eq(self.polled), claim.eq(self.finished),
-            judged.eq(polled), beyond.eq(claim > self.dealt), newer.eq(claim > seen),
-            self.outstanding.eq(seen != self.dealt), advanced.eq(0),
+            polled.eq(self.polled),
+            claim.eq(self.finished),
+            judged.eq(polled),
+            beyond.eq(claim > self.dealt),
+            newer.eq(claim > seen),
+            self.outstanding.eq(seen != self.dealt),
+            advanced.eq(0),
         ]
         with m.If(judged & newer & ~beyond):
-            m.d.sync += [seen.eq(claim), advanced.eq(1)]
+            m.d.sync += seen.eq(claim)
+            m.d.sync += advanced.eq(1)
         with m.If(~self.outstanding | advanced):
             m.d.sync += left.eq(self.timeout)
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         over = judged & beyond
         with m.If(~error.valid & (over | (self.outstanding & ~advanced & (left == 0)))):
-            m.d.sync += [
-                error.valid.eq(1), error.code.eq(Mux(over, HOTLINE.code("OVERRUN"), HOTLINE.code("TIMEOUT"))),
-                error.detail.eq(Mux(over, claim, seen)),
-            ]
+            m.d.sync += error.valid.eq(1)
+            m.d.sync += error.code.eq(Mux(over, HOTLINE.code("OVERRUN"), HOTLINE.code("TIMEOUT")))
+            m.d.sync += error.detail.eq(Mux(over, claim, seen))
 
     def _updates(self, m: Module) -> None:
         """The gathered mini-batch that is with the GPU, until its updates are made."""
@@ -143,13 +147,17 @@ class Dispatcher(wiring.Component):
             m.d.sync += update.valid.eq(0)
         m.d.sync += reached.eq(self.pending & (self.seen > number))
         with m.If(self.pending & reached & ~sent):
-            m.d.sync += [update.valid.eq(1), sent.eq(1)]
+            m.d.sync += update.valid.eq(1)
+            m.d.sync += sent.eq(1)
         with m.If(self.updated):
-            m.d.sync += [self.pending.eq(0), sent.eq(0)]
+            m.d.sync += self.pending.eq(0)
+            m.d.sync += sent.eq(0)
         with m.If(self.launch & (self.kind == KIND.GATHERED)):
             m.d.sync += [
-                self.pending.eq(1), number.eq(self.number - 1),
-                update.payload.batch.eq(now.batch), update.payload.rows.eq(now.rows),
+                self.pending.eq(1),
+                number.eq(self.number - 1),
+                update.payload.batch.eq(now.batch),
+                update.payload.rows.eq(now.rows),
                 update.payload.address.eq(self.gradients + Cat(Const(0, self.shift), self.gradient_at)),
             ]
 
@@ -163,26 +171,38 @@ class Dispatcher(wiring.Component):
         rows_left, last_row, asks = Signal.like(now.rows), Signal(reset_less=True), Signal()
         gone = Signal()
         m.d.comb += [
-            query.valid.eq(asks & ~place.valid), query.payload.batch.eq(now.batch), gone.eq(query.valid & query.ready),
-            self.o_rows.valid.eq(self.i_query.valid), self.o_rows.payload.eq(self.i_query.payload.slot),
+            query.valid.eq(asks & ~place.valid),
+            query.payload.batch.eq(now.batch),
+            gone.eq(query.valid & query.ready),
+            self.o_rows.valid.eq(self.i_query.valid),
+            self.o_rows.payload.eq(self.i_query.payload.slot),
             self.i_query.ready.eq(self.o_rows.ready),
         ]
         with m.If(self.launch):
             m.d.sync += [
-                place.valid.eq(1), place.payload.frame.eq(now.frame), place.payload.beat.eq(self.first_beat),
-                beats_left.eq(self.sample_beats), last_beat.eq(self.sample_beats == 1),
-                asks.eq((self.kind == KIND.GATHERED) & ~job.pooled & (now.rows != 0)), query.payload.ordinal.eq(0),
-                rows_left.eq(now.rows), last_row.eq(now.rows == 1),
+                place.valid.eq(1),
+                place.payload.frame.eq(now.frame),
+                place.payload.beat.eq(self.first_beat),
+                beats_left.eq(self.sample_beats),
+                last_beat.eq(self.sample_beats == 1),
+                asks.eq((self.kind == KIND.GATHERED) & ~job.pooled & (now.rows != 0)),
+                query.payload.ordinal.eq(0),
+                rows_left.eq(now.rows),
+                last_row.eq(now.rows == 1),
             ]
         with m.Elif(place.valid & place.ready):
             m.d.sync += [
-                place.payload.beat.eq(place.payload.beat + 1), place.valid.eq(~last_beat),
-                beats_left.eq(beats_left - 1), last_beat.eq(beats_left == 2),
+                place.payload.beat.eq(place.payload.beat + 1),
+                place.valid.eq(~last_beat),
+                beats_left.eq(beats_left - 1),
+                last_beat.eq(beats_left == 2),
             ]
         with m.Elif(gone):
             m.d.sync += [
-                query.payload.ordinal.eq(query.payload.ordinal + 1), asks.eq(~last_row),
-                rows_left.eq(rows_left - 1), last_row.eq(rows_left == 2),
+                query.payload.ordinal.eq(query.payload.ordinal + 1),
+                asks.eq(~last_row),
+                rows_left.eq(rows_left - 1),
+                last_row.eq(rows_left == 2),
             ]
 
     def _room(self, m: Module) -> None:
@@ -199,8 +219,11 @@ class Dispatcher(wiring.Component):
             self.take.eq(self.picking & room & able & ~self.start),
         ]
         m.d.sync += [
-            ahead.eq(self.number - self.seen), room.eq(ahead < self.job.mailbox_slots), empty.eq(ahead == 0),
-            self.waiting.eq(self.picking & self.outstanding), self.hungry.eq(self.picking & ~some),
+            ahead.eq(self.number - self.seen),
+            room.eq(ahead < self.job.mailbox_slots),
+            empty.eq(ahead == 0),
+            self.waiting.eq(self.picking & self.outstanding),
+            self.hungry.eq(self.picking & ~some),
             self.stall_mailbox.eq(self.picking & ~room & able),
             self.idle.eq(self.picking & ~some & ~self.start & empty & ~self.pending),
         ]
@@ -208,10 +231,13 @@ class Dispatcher(wiring.Component):
     def _written(self, m: Module, ends) -> None:
         """Counts what is dealt. ends: which requests are a mini-batch's last."""
         ended, kind = Signal(), ends.o.payload.kind
-        m.d.comb += [ended.eq(self.written & ends.o.valid & ends.o.payload.last), ends.o.ready.eq(self.written)]
+        m.d.comb += ended.eq(self.written & ends.o.valid & ends.o.payload.last)
+        m.d.comb += ends.o.ready.eq(self.written)
         m.d.sync += [
-            self.dealt.eq(self.dealt + ended), self.tell.eq(ended),
-            self.popular.eq(ended & (kind == KIND.POPULAR)), self.gathered.eq(ended & (kind == KIND.GATHERED)),
+            self.dealt.eq(self.dealt + ended),
+            self.tell.eq(ended),
+            self.popular.eq(ended & (kind == KIND.POPULAR)),
+            self.gathered.eq(ended & (kind == KIND.GATHERED)),
         ]
 
     def _out(self, m: Module) -> None:
@@ -234,47 +260,63 @@ class Dispatcher(wiring.Component):
         pooled = job.pooled & (self.kind == KIND.GATHERED)
         count, full = Signal(range(chunk)), Signal()            # beats of a request; all but one that it may have
         m.d.comb += [
-            closes.eq(final & (part[1] | (part[0] & ~self.more))), cuts.eq(full | closes),
+            closes.eq(final & (part[1] | (part[0] & ~self.more))),
+            cuts.eq(full | closes),
             able.eq((~o.valid | o.ready) & (~cuts | ((~request.valid | request.ready) & ends.i.ready))),
-            go.eq(there & able), o.payload.data.eq(beat), self.o_bags.payload.eq(now),
-            ends.i.valid.eq(go & cuts), ends.i.payload.last.eq(closes), ends.i.payload.kind.eq(self.kind),
+            go.eq(there & able),
+            o.payload.data.eq(beat),
+            self.o_bags.payload.eq(now),
+            ends.i.valid.eq(go & cuts),
+            ends.i.payload.last.eq(closes),
+            ends.i.payload.kind.eq(self.kind),
         ]
         with m.Switch(part):
             with m.Case(HEADER):
-                m.d.comb += [
-                    there.eq(sending),
-                    source.eq(Cat(self.current, self.kind, Const(0, 31), now.samples, Const(0, 16), now.rows)),
-                ]
+                m.d.comb += there.eq(sending)
+                m.d.comb += source.eq(Cat(self.current, self.kind, Const(0, 31), now.samples, Const(0, 16), now.rows))
             for number, i in ((SAMPLES, self.i_beats), (ROWS, self.i_rows), (VECTORS, self.i_vectors)):
                 with m.Case(number):
-                    m.d.comb += [there.eq(sending & i.valid), source.eq(i.payload), i.ready.eq(sending & able)]
+                    m.d.comb += there.eq(sending & i.valid)
+                    m.d.comb += source.eq(i.payload)
+                    m.d.comb += i.ready.eq(sending & able)
         with m.If(~o.valid | o.ready):
-            m.d.sync += [o.valid.eq(go), beat.eq(source)]
+            m.d.sync += o.valid.eq(go)
+            m.d.sync += beat.eq(source)
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
         with m.If(self.o_bags.ready):
             m.d.sync += self.o_bags.valid.eq(0)
-        m.d.sync += [self.free.valid.eq(0), self.free.frame.eq(now.frame)]
+        m.d.sync += self.free.valid.eq(0)
+        m.d.sync += self.free.frame.eq(now.frame)
         with m.If(~sending):
-            m.d.sync += [part.eq(HEADER), final.eq(1)]
+            m.d.sync += part.eq(HEADER)
+            m.d.sync += final.eq(1)
         with m.If(go):
             m.d.sync += [
-                count.eq(Mux(cuts, 0, count + 1)), full.eq(~cuts & (count == chunk - 2)),
-                left.eq(left - 1), final.eq(left == 2),
+                count.eq(Mux(cuts, 0, count + 1)),
+                full.eq(~cuts & (count == chunk - 2)),
+                left.eq(left - 1),
+                final.eq(left == 2),
             ]
             with m.If(cuts):
                 m.d.sync += [
-                    request.valid.eq(1), request.payload.address.eq(address), request.payload.beats.eq(count + 1),
+                    request.valid.eq(1),
+                    request.payload.address.eq(address),
+                    request.payload.beats.eq(count + 1),
                     address.eq(address + (chunk << self.shift)),
                 ]
             with m.If(final):
                 with m.Switch(part):
                     with m.Case(HEADER):
-                        m.d.sync += [part.eq(SAMPLES), left.eq(self.sample_beats), final.eq(self.sample_beats == 1)]
+                        m.d.sync += part.eq(SAMPLES)
+                        m.d.sync += left.eq(self.sample_beats)
+                        m.d.sync += final.eq(self.sample_beats == 1)
                     with m.Case(SAMPLES):
                         m.d.sync += [
-                            part.eq(Mux(pooled, VECTORS, ROWS)), left.eq(self.rest_beats),
-                            final.eq(self.rest_beats == 1), self.free.valid.eq(now.frees & ~pooled),
+                            part.eq(Mux(pooled, VECTORS, ROWS)),
+                            left.eq(self.rest_beats),
+                            final.eq(self.rest_beats == 1),
+                            self.free.valid.eq(now.frees & ~pooled),
                             self.o_bags.valid.eq(pooled),
                         ]
                     with m.Case(VECTORS):
@@ -293,19 +335,33 @@ class Dispatcher(wiring.Component):
         dividend, remainder = Signal(NUMBER_BITS, reset_less=True), Signal(9, reset_less=True)
         multiplier, slot_last = Signal(8, reset_less=True), Signal(reset_less=True)
         doubled, less = Signal(9), Signal(10)
-        m.d.comb += [doubled.eq(Cat(dividend[-1], remainder)), less.eq(doubled - job.mailbox_slots)]
+        m.d.comb += doubled.eq(Cat(dividend[-1], remainder))
+        m.d.comb += less.eq(doubled - job.mailbox_slots)
         m.d.sync += self.launch.eq(0)
         with m.FSM() as steps:
             with m.State("PICK"):
                 m.d.sync += [
-                    step.eq(0), dividend.eq(self.number), remainder.eq(0), self.current.eq(self.number),
-                    self.kind.eq(Mux(self.may_gather, KIND.GATHERED, KIND.POPULAR)), now.eq(gathered),
-                    of_beats.eq(job.sample_beats), of_vectors.eq(job.vectors), first.eq(0), beats.eq(0), rest.eq(0),
+                    step.eq(0),
+                    dividend.eq(self.number),
+                    remainder.eq(0),
+                    self.current.eq(self.number),
+                    self.kind.eq(Mux(self.may_gather, KIND.GATHERED, KIND.POPULAR)),
+                    now.eq(gathered),
+                    of_beats.eq(job.sample_beats),
+                    of_vectors.eq(job.vectors),
+                    first.eq(0),
+                    beats.eq(0),
+                    rest.eq(0),
                     self.address.eq(self.to + Cat(Const(0, self.shift), mail_at)),
                 ]
                 with m.If(~self.may_gather):
-                    m.d.sync += [now.frame.eq(popular.frame), now.samples.eq(popular.samples), now.start.eq(0),
-                                 now.rows.eq(0), now.frees.eq(1)]
+                    m.d.sync += [
+                        now.frame.eq(popular.frame),
+                        now.samples.eq(popular.samples),
+                        now.start.eq(0),
+                        now.rows.eq(0),
+                        now.frees.eq(1),
+                    ]
                 with m.If(self.start):
                     m.next = "DIVIDE"
                 with m.Elif(self.take):
@@ -313,15 +369,21 @@ class Dispatcher(wiring.Component):
                     m.next = "MULTIPLY"
             with m.State("DIVIDE"):         # the slot of the next mini-batch
                 m.d.sync += [
-                    step.eq(step + 1), dividend.eq(dividend << 1), remainder.eq(Mux(less[-1], doubled, less)),
-                    multiplier.eq(remainder), slot.eq(remainder), mail_at.eq(0), self.gradient_at.eq(0),
+                    step.eq(step + 1),
+                    dividend.eq(dividend << 1),
+                    remainder.eq(Mux(less[-1], doubled, less)),
+                    multiplier.eq(remainder),
+                    slot.eq(remainder),
+                    mail_at.eq(0),
+                    self.gradient_at.eq(0),
                 ]
                 with m.If(step == NUMBER_BITS):
                     m.d.sync += step.eq(0)
                     m.next = "PLACE"
             with m.State("PLACE"):          # and where it is
                 m.d.sync += [
-                    step.eq(step + 1), multiplier.eq(multiplier << 1),
+                    step.eq(step + 1),
+                    multiplier.eq(multiplier << 1),
                     mail_at.eq((mail_at << 1) + Mux(multiplier[-1], job.mailbox_pitch, 0)),
                     self.gradient_at.eq((self.gradient_at << 1) + Mux(multiplier[-1], job.gradients_pitch, 0)),
                 ]
@@ -329,7 +391,9 @@ class Dispatcher(wiring.Component):
                     m.next = "PICK"
             with m.State("MULTIPLY"):
                 m.d.sync += [
-                    step.eq(step + 1), of_beats.eq(of_beats << 1), of_vectors.eq(of_vectors << 1),
+                    step.eq(step + 1),
+                    of_beats.eq(of_beats << 1),
+                    of_vectors.eq(of_vectors << 1),
                     first.eq((first << 1) + Mux(of_beats[-1], now.start, 0)),
                     beats.eq((beats << 1) + Mux(of_beats[-1], now.samples, 0)),
                     rest.eq((rest << 1) + Mux(of_vectors[-1], now.samples, 0)),
@@ -339,8 +403,11 @@ class Dispatcher(wiring.Component):
                     m.next = "SHIFT"
             with m.State("SHIFT"):
                 m.d.sync += [
-                    self.rest_beats.eq(Mux(job.pooled, rest, now.rows) << job.row_beats_log2), self.launch.eq(1),
-                    self.first_beat.eq(first), self.sample_beats.eq(beats), self.sending.eq(1),
+                    self.rest_beats.eq(Mux(job.pooled, rest, now.rows) << job.row_beats_log2),
+                    self.launch.eq(1),
+                    self.first_beat.eq(first),
+                    self.sample_beats.eq(beats),
+                    self.sending.eq(1),
                     self.more.eq(now.rows != 0),
                 ]
                 m.next = "SEND"
@@ -349,9 +416,8 @@ class Dispatcher(wiring.Component):
                     m.d.sync += self.sending.eq(0)
                     m.next = "END"
             with m.State("END"):
-                m.d.sync += [
-                    slot.eq(Mux(slot_last, 0, slot + 1)), mail_at.eq(Mux(slot_last, 0, mail_at + job.mailbox_pitch)),
-                    self.gradient_at.eq(Mux(slot_last, 0, self.gradient_at + job.gradients_pitch)),
-                ]
+                m.d.sync += slot.eq(Mux(slot_last, 0, slot + 1))
+                m.d.sync += mail_at.eq(Mux(slot_last, 0, mail_at + job.mailbox_pitch))
+                m.d.sync += self.gradient_at.eq(Mux(slot_last, 0, self.gradient_at + job.gradients_pitch))
                 m.next = "PICK"
         m.d.comb += self.picking.eq(steps.ongoing("PICK"))

@@ -82,10 +82,9 @@ class EmbeddingBuffer(wiring.Component):
         # Registers of their own for what many bits depend on.
         scale = Signal.like(self.row_beats_log2, reset_less=True)
         last_beat = Signal(ROW_BEATS_LOG2_MAX, reset_less=True)     # of a row
-        m.d.sync += [
-            scale.eq(self.row_beats_log2),
-            last_beat.eq(Array([(1 << k) - 1 for k in range(ROW_BEATS_LOG2_MAX + 1)] + [0])[self.row_beats_log2]),
-        ]
+        m.d.sync += scale.eq(self.row_beats_log2)
+        m.d.sync += last_beat.eq(
+            Array([(1 << k) - 1 for k in range(ROW_BEATS_LOG2_MAX + 1)] + [0])[self.row_beats_log2])
 
         def base(slot):
             """The slot's first beat."""
@@ -111,12 +110,15 @@ class EmbeddingBuffer(wiring.Component):
         writes = Signal()
         into, words = Signal(bits, reset_less=True), Signal(32 * config.words, reset_less=True)
         m.d.sync += [
-            writes.eq(take | self.i_write.valid), self.landed.eq(take & ends),
+            writes.eq(take | self.i_write.valid),
+            self.landed.eq(take & ends),
             into.eq(base(Mux(self.i_write.valid, update.slot, landing.o.payload))
                     | Mux(self.i_write.valid, update.beat, beat)),
             words.eq(Mux(self.i_write.valid, update.words.as_value(), self.i_data.payload.data)),
         ]
-        m.d.comb += [write.en.eq(writes), write.addr.eq(into), write.data.eq(words)]
+        m.d.comb += write.en.eq(writes)
+        m.d.comb += write.addr.eq(into)
+        m.d.comb += write.data.eq(words)
 
         # -- Out: each client's row under way, beats in turns as there is room for them.
         delay = 2 + self.registers      # cycles from a turn to the beat at the client's queue
@@ -134,12 +136,15 @@ class EmbeddingBuffer(wiring.Component):
             room = Signal(range(depth + 1), name=f"room_{k}", init=depth)
             leaves = Signal(name=f"leaves_{k}")
             m.d.comb += [
-                want.eq(held & (room != 0)), final.eq(turns[k] & (at == last_beat)),
-                slots.o.ready.eq(~held | final), leaves.eq(queue.o.valid & queue.o.ready),
+                want.eq(held & (room != 0)),
+                final.eq(turns[k] & (at == last_beat)),
+                slots.o.ready.eq(~held | final),
+                leaves.eq(queue.o.valid & queue.o.ready),
             ]
             m.d.sync += room.eq(room + leaves - turns[k])
             with m.If(slots.o.ready):
-                m.d.sync += [held.eq(slots.o.valid), start.eq(base(slots.o.payload))]
+                m.d.sync += held.eq(slots.o.valid)
+                m.d.sync += start.eq(base(slots.o.payload))
             with m.If(turns[k]):
                 m.d.sync += at.eq(Mux(final, 0, at + 1))
             wants.append(want)
@@ -159,7 +164,8 @@ class EmbeddingBuffer(wiring.Component):
         for k, (queue, *_) in enumerate(queues):
             arriving = Signal(delay, name=f"arriving_{k}")
             m.d.sync += arriving.eq(Cat(turns[k], arriving[:-1]))
-            m.d.comb += [queue.i.valid.eq(arriving[-1]), queue.i.payload.eq(word)]
+            m.d.comb += queue.i.valid.eq(arriving[-1])
+            m.d.comb += queue.i.payload.eq(word)
         m.d.sync += self.idle.eq(~(
             Cat(slots.held | held | (room != depth) for _, slots, held, room in queues).any()
             | landing.held | writes | self.i_write.valid))

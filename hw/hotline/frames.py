@@ -84,20 +84,24 @@ class InputBuffer(wiring.Component):
         writes = Signal()
         target, text = Signal(place, reset_less=True), Signal(32 * config.words, reset_less=True)
         m.d.comb += [
-            self.i_write.ready.eq(1), self.i.ready.eq(~self.i_write.valid & ~unopened),
+            self.i_write.ready.eq(1),
+            self.i.ready.eq(~self.i_write.valid & ~unopened),
             take.eq(self.i.valid & self.i.ready),
-            write.en.eq(writes), write.addr.eq(Cat(target.beat, target.frame)), write.data.eq(text),
+            write.en.eq(writes),
+            write.addr.eq(Cat(target.beat, target.frame)),
+            write.data.eq(text),
         ]
         m.d.sync += writes.eq(take | self.i_write.valid)
         with m.If(self.i_write.valid):
-            m.d.sync += [target.eq(self.i_write.payload.place), text.eq(self.i_write.payload.words)]
+            m.d.sync += target.eq(self.i_write.payload.place)
+            m.d.sync += text.eq(self.i_write.payload.words)
         with m.Else():
-            m.d.sync += [target.frame.eq(frame), target.beat.eq(at), text.eq(self.i.payload.words)]
-        m.d.sync += [
-            self.waits.eq(self.i.valid & unopened),
-            self.idle.eq(~(busy | self._reads(m, store) | self.i.valid | self.i_write.valid
-                           | self.i_read[0].valid | self.i_read[1].valid)),
-        ]
+            m.d.sync += target.frame.eq(frame)
+            m.d.sync += target.beat.eq(at)
+            m.d.sync += text.eq(self.i.payload.words)
+        m.d.sync += self.waits.eq(self.i.valid & unopened)
+        m.d.sync += self.idle.eq(~(busy | self._reads(m, store) | self.i.valid | self.i_write.valid
+                                   | self.i_read[0].valid | self.i_read[1].valid))
         return m
 
     def _place_beat(self, m: Module):
@@ -124,17 +128,20 @@ class InputBuffer(wiring.Component):
         count = Signal(16)
         m.d.comb += [
             goes_on.eq(Mux(i.cold, opened[1], opened[0])),
-            opens.eq(take & ~goes_on), ends.eq(take & i.last),
+            opens.eq(take & ~goes_on),
+            ends.eq(take & i.last),
             closes.eq(ends & Mux(goes_on, Mux(i.cold, final[1], final[0]), single)),
             frame.eq(Mux(goes_on, Mux(i.cold, filled[1], filled[0]), Mux(i.cold, high, low))),
             at.eq(Mux(goes_on, Mux(i.cold, beats[1], beats[0]), 0)),
             count.eq(Mux(goes_on, Mux(i.cold, left[1], left[0]), self.batch)),
         ]
-        m.d.sync += [single.eq(self.batch == 1), pair.eq(self.batch == 2)]
+        m.d.sync += single.eq(self.batch == 1)
+        m.d.sync += pair.eq(self.batch == 2)
         handed = Signal(data.StructLayout({"cold": 1, **frame_layout(config).members}), reset_less=True)
         hands, flushing = Signal(), Signal()
         m.d.sync += [
-            flushing.eq(self.flush & ~self.i.valid), hands.eq(closes | (flushing & opened.any())),
+            flushing.eq(self.flush & ~self.i.valid),
+            hands.eq(closes | (flushing & opened.any())),
             handed.cold.eq(Mux(flushing, ~opened[0], i.cold)),
             handed.frame.eq(Mux(flushing, Mux(opened[0], filled[0], filled[1]), frame)),
             handed.samples.eq(Mux(flushing, Mux(opened[0], part[0], part[1]), self.batch)),
@@ -142,12 +149,15 @@ class InputBuffer(wiring.Component):
         for k in range(2):
             m.d.sync += part[k].eq(self.batch - left[k])
             with m.If(take & (i.cold == k)):
-                m.d.sync += [opened[k].eq(~closes), filled[k].eq(frame), beats[k].eq(at + 1)]
+                m.d.sync += opened[k].eq(~closes)
+                m.d.sync += filled[k].eq(frame)
+                m.d.sync += beats[k].eq(at + 1)
                 with m.If(ends):
-                    m.d.sync += [left[k].eq(count - 1),
-                                 final[k].eq(Mux(goes_on, left[k] == 2, pair))]
+                    m.d.sync += left[k].eq(count - 1)
+                    m.d.sync += final[k].eq(Mux(goes_on, left[k] == 2, pair))
                 with m.Elif(opens):
-                    m.d.sync += [left[k].eq(self.batch), final[k].eq(single)]
+                    m.d.sync += left[k].eq(self.batch)
+                    m.d.sync += final[k].eq(single)
         with m.If(flushing & opened[0]):
             m.d.sync += opened[0].eq(0)
         with m.Elif(flushing):
@@ -160,9 +170,12 @@ class InputBuffer(wiring.Component):
             queue = BurstQueue(frame_layout(config), depth=depth)
             m.submodules[CLASSES[k]] = queue
             m.d.comb += [
-                queue.i.valid.eq(hands & (handed.cold == k)), queue.i.payload.frame.eq(handed.frame),
+                queue.i.valid.eq(hands & (handed.cold == k)),
+                queue.i.payload.frame.eq(handed.frame),
                 queue.i.payload.samples.eq(handed.samples),
-                out.valid.eq(queue.o.valid), out.payload.eq(queue.o.payload), queue.o.ready.eq(out.ready),
+                out.valid.eq(queue.o.valid),
+                out.payload.eq(queue.o.payload),
+                queue.o.ready.eq(out.ready),
             ]
             held.append(queue.held)
         m.d.sync += self.flushed.eq(flushing & ~(opened.any() | hands | Cat(held).any()))
@@ -172,8 +185,11 @@ class InputBuffer(wiring.Component):
         lows = [free[k] & ~free[:k].any() for k in frames]
         highs = [free[k] & ~free[k + 1:].any() for k in frames]
         m.d.sync += [
-            found.eq(free.any() & ~opens), lowest.eq(Cat(lows)), highest.eq(Cat(highs)),
-            low.eq(_number(lows)), high.eq(_number(highs)),
+            found.eq(free.any() & ~opens),
+            lowest.eq(Cat(lows)),
+            highest.eq(Cat(highs)),
+            low.eq(_number(lows)),
+            high.eq(_number(highs)),
             *(free[k].eq((free[k] & ~(opens & Mux(i.cold, highest[k], lowest[k])))
                          | (self.free.valid & (self.free.frame == k))) for k in frames),
         ]
@@ -188,14 +204,15 @@ class InputBuffer(wiring.Component):
         asked = Signal(place_layout(config), reset_less=True)
         line = Signal(32 * config.words, reset_less=True)
         under_way = [Signal(2, name=f"under_way_{stage}") for stage in range(3)]    # address, array, register
-        m.d.comb += [
-            wanted.eq(Cat(port.valid for port in self.i_read) & room),
-            granted.eq(Cat(wanted[0] & ~(turn & wanted[1]), wanted[1] & ~(~turn & wanted[0]))),
-            read.addr.eq(Cat(asked.beat, asked.frame)),
-        ]
+        m.d.comb += wanted.eq(Cat(port.valid for port in self.i_read) & room)
+        m.d.comb += granted.eq(Cat(wanted[0] & ~(turn & wanted[1]), wanted[1] & ~(~turn & wanted[0])))
+        m.d.comb += read.addr.eq(Cat(asked.beat, asked.frame))
         m.d.sync += [
-            asked.eq(Mux(granted[0], self.i_read[0].payload, self.i_read[1].payload)), line.eq(read.data),
-            under_way[0].eq(granted), under_way[1].eq(under_way[0]), under_way[2].eq(under_way[1]),
+            asked.eq(Mux(granted[0], self.i_read[0].payload, self.i_read[1].payload)),
+            line.eq(read.data),
+            under_way[0].eq(granted),
+            under_way[1].eq(under_way[0]),
+            under_way[2].eq(under_way[1]),
         ]
         with m.If(granted.any()):
             m.d.sync += turn.eq(granted[0])
@@ -207,9 +224,14 @@ class InputBuffer(wiring.Component):
             done = Signal(name=f"done_{k}")
             port = self.o_read[k]
             m.d.comb += [
-                room[k].eq(~level[-1]), self.i_read[k].ready.eq(granted[k]), done.eq(port.valid & port.ready),
-                queue.i.valid.eq(under_way[2][k]), queue.i.payload.eq(line),
-                port.valid.eq(queue.o.valid), port.payload.eq(queue.o.payload), queue.o.ready.eq(port.ready),
+                room[k].eq(~level[-1]),
+                self.i_read[k].ready.eq(granted[k]),
+                done.eq(port.valid & port.ready),
+                queue.i.valid.eq(under_way[2][k]),
+                queue.i.payload.eq(line),
+                port.valid.eq(queue.o.valid),
+                port.payload.eq(queue.o.payload),
+                queue.o.ready.eq(port.ready),
             ]
             m.d.sync += level.eq(level + granted[k] - done)
             some.append(level != 0)

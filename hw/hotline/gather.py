@@ -101,11 +101,16 @@ class Gather(wiring.Component):
         wiring.connect(m, landing.o, wiring.flipped(self.o_landing))
         row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
         m.d.comb += [
-            fresh.eq(table.found & table.o.fresh), shared.eq(table.found & ~table.o.fresh),
-            self.fresh.eq(fresh), self.shared.eq(shared),
-            requests.i.valid.eq(fresh), requests.i.payload.eq(table.o.address),
-            landing.i.valid.eq(fresh), landing.i.payload.eq(table.o.slot),
-            self.o_requests.valid.eq(requests.o.valid), requests.o.ready.eq(self.o_requests.ready),
+            fresh.eq(table.found & table.o.fresh),
+            shared.eq(table.found & ~table.o.fresh),
+            self.fresh.eq(fresh),
+            self.shared.eq(shared),
+            requests.i.valid.eq(fresh),
+            requests.i.payload.eq(table.o.address),
+            landing.i.valid.eq(fresh),
+            landing.i.payload.eq(table.o.slot),
+            self.o_requests.valid.eq(requests.o.valid),
+            requests.o.ready.eq(self.o_requests.ready),
             self.o_requests.payload.address.eq(self.rows + Cat(Const(0, shift), requests.o.payload)),
             self.o_requests.payload.beats.eq(row_beats),
         ]
@@ -114,8 +119,8 @@ class Gather(wiring.Component):
         rooms = []
         for name, queue in (("requests", requests), ("landing", landing)):
             waiting, room = Signal(range(REQUESTS + 1), name=f"{name}_waiting"), Signal(name=f"{name}_room")
-            m.d.sync += [waiting.eq(waiting + fresh - (queue.o.valid & queue.o.ready)),
-                         room.eq(waiting < REQUESTS - 1)]
+            m.d.sync += waiting.eq(waiting + fresh - (queue.o.valid & queue.o.ready))
+            m.d.sync += room.eq(waiting < REQUESTS - 1)
             rooms.append(room)
         m.d.comb += table.room.eq(Cat(rooms).all())
 
@@ -126,9 +131,11 @@ class Gather(wiring.Component):
         fits, full = Signal(), Signal()     # a further sample does; the mini-batch's own rows leave too few slots
         take, drained = Signal(), Signal()
         m.d.sync += [
-            limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]), most.eq(limit - self.indices),
+            limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
+            most.eq(limit - self.indices),
             claims.eq(claims + take - shared - table.freed),
-            fits.eq(claims <= most), full.eq(table.rows > most),
+            fits.eq(claims <= most),
+            full.eq(table.rows > most),
         ]
 
         # -- Mini-batches: opened, sample by sample, closed.
@@ -143,14 +150,19 @@ class Gather(wiring.Component):
         resting = Signal()
         with m.FSM():
             with m.State("REST"):
-                m.d.comb += [self.i.ready.eq(1), begins.eq(self.i.valid), resting.eq(1)]
+                m.d.comb += self.i.ready.eq(1)
+                m.d.comb += begins.eq(self.i.valid)
+                m.d.comb += resting.eq(1)
                 with m.If(self.i.valid):
-                    m.d.sync += [frame.eq(self.i.payload.frame), left.eq(self.i.payload.samples), start.eq(0)]
+                    m.d.sync += frame.eq(self.i.payload.frame)
+                    m.d.sync += left.eq(self.i.payload.samples)
+                    m.d.sync += start.eq(0)
                     m.next = "OPEN"
             with m.State("OPEN"):
                 with m.If(in_flight != config.batches):
                     m.d.comb += opens.eq(1)
-                    m.d.sync += [samples.eq(0), more.eq(0)]
+                    m.d.sync += samples.eq(0)
+                    m.d.sync += more.eq(0)
                     m.next = "SAMPLE"
             with m.State("SAMPLE"):
                 with m.If(fits):
@@ -161,25 +173,35 @@ class Gather(wiring.Component):
                     m.next = "CLOSE"
             with m.State("SCAN"):
                 with m.If(sample_ends):
-                    m.d.sync += [left.eq(left - 1), samples.eq(samples + 1), more.eq(1)]
+                    m.d.sync += left.eq(left - 1)
+                    m.d.sync += samples.eq(samples + 1)
+                    m.d.sync += more.eq(1)
                     m.next = "SAMPLE"
                     with m.If(left == 1):
                         m.next = "CLOSE"
             with m.State("CLOSE"):
                 with m.If(drained):
                     m.d.comb += closes.eq(1)
-                    m.d.sync += [number.eq(number + 1), start.eq(start + samples)]
+                    m.d.sync += number.eq(number + 1)
+                    m.d.sync += start.eq(start + samples)
                     m.next = "REST"
                     with m.If(left != 0):
                         m.next = "OPEN"
         record = closed.i.payload
         m.d.comb += [
-            table.open.eq(opens), table.batch.eq(number), closed.i.valid.eq(closes),
-            record.gathered.frame.eq(frame), record.gathered.start.eq(start), record.gathered.samples.eq(samples),
-            record.gathered.batch.eq(number), record.gathered.rows.eq(table.rows),
-            record.gathered.frees.eq(left == 0), record.news.eq(news),
+            table.open.eq(opens),
+            table.batch.eq(number),
+            closed.i.valid.eq(closes),
+            record.gathered.frame.eq(frame),
+            record.gathered.start.eq(start),
+            record.gathered.samples.eq(samples),
+            record.gathered.batch.eq(number),
+            record.gathered.rows.eq(table.rows),
+            record.gathered.frees.eq(left == 0),
+            record.news.eq(news),
         ]
-        m.d.sync += [in_flight.eq(in_flight + opens - self.released), news.eq(Mux(opens, 0, news + fresh))]
+        m.d.sync += in_flight.eq(in_flight + opens - self.released)
+        m.d.sync += news.eq(Mux(opens, 0, news + fresh))
 
         self._reads(m, begins)
         words = self._scan(m, sample_begins, sample_ends, take)
@@ -188,22 +210,23 @@ class Gather(wiring.Component):
         pending = Signal(range(WORDS_UNDER_WAY + 1))
         patched, patching = self._patch(m, table, words.queue, frame)
         m.d.comb += words.room.eq(~pending[-1])
-        m.d.sync += [pending.eq(pending + take - patched), drained.eq((pending == 0) & ~take & ~patching)]
+        m.d.sync += pending.eq(pending + take - patched)
+        m.d.sync += drained.eq((pending == 0) & ~take & ~patching)
 
         # -- Out: rows land in order, so a mini-batch is complete when as many have as are new in it.
         arrived = Signal(range(2 * config.row_slots))
         enough, hands_out = Signal(), Signal()
         out = Signal(gathered_layout(config), reset_less=True)
-        m.d.comb += [
-            hands_out.eq(enough & ~self.o.valid), closed.o.ready.eq(hands_out), self.o.payload.eq(out),
-        ]
-        m.d.sync += [
-            enough.eq(closed.o.valid & ~hands_out & (arrived >= closed.o.payload.news)),
-            arrived.eq(arrived + self.landed - Mux(hands_out, closed.o.payload.news, 0)),
-            self.idle.eq(resting & ~self.i.valid & (in_flight == 0) & table.idle & ~requests.held & ~landing.held),
-        ]
+        m.d.comb += hands_out.eq(enough & ~self.o.valid)
+        m.d.comb += closed.o.ready.eq(hands_out)
+        m.d.comb += self.o.payload.eq(out)
+        m.d.sync += enough.eq(closed.o.valid & ~hands_out & (arrived >= closed.o.payload.news))
+        m.d.sync += arrived.eq(arrived + self.landed - Mux(hands_out, closed.o.payload.news, 0))
+        m.d.sync += self.idle.eq(
+            resting & ~self.i.valid & (in_flight == 0) & table.idle & ~requests.held & ~landing.held)
         with m.If(hands_out):
-            m.d.sync += [self.o.valid.eq(1), out.eq(closed.o.payload.gathered)]
+            m.d.sync += self.o.valid.eq(1)
+            m.d.sync += out.eq(closed.o.payload.gathered)
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         return m
@@ -213,14 +236,22 @@ class Gather(wiring.Component):
         asking = Signal()
         at = Signal(place_layout(self.config), reset_less=True)
         beat, left = Signal.like(self.sample_beats, reset_less=True), Signal(16, reset_less=True)
-        m.d.comb += [self.o_place.valid.eq(asking), self.o_place.payload.eq(at)]
+        m.d.comb += self.o_place.valid.eq(asking)
+        m.d.comb += self.o_place.payload.eq(at)
         with m.If(begins):
-            m.d.sync += [asking.eq(1), at.frame.eq(self.i.payload.frame), at.beat.eq(0), beat.eq(1),
-                         left.eq(self.i.payload.samples)]
+            m.d.sync += [
+                asking.eq(1),
+                at.frame.eq(self.i.payload.frame),
+                at.beat.eq(0),
+                beat.eq(1),
+                left.eq(self.i.payload.samples),
+            ]
         with m.Elif(asking & self.o_place.ready):
-            m.d.sync += [at.beat.eq(at.beat + 1), beat.eq(beat + 1)]
+            m.d.sync += at.beat.eq(at.beat + 1)
+            m.d.sync += beat.eq(beat + 1)
             with m.If(beat == self.sample_beats):
-                m.d.sync += [beat.eq(1), left.eq(left - 1)]
+                m.d.sync += beat.eq(1)
+                m.d.sync += left.eq(left - 1)
                 with m.If(left == 1):
                     m.d.sync += asking.eq(0)
 
@@ -259,20 +290,27 @@ class Gather(wiring.Component):
             *(found.queue.i.payload.words[k].eq(word) for k, word in enumerate(words)),
         ]
         with m.If(~picked | take):
-            m.d.sync += [picked.eq(held & ~none_left), pick.eq(lowest), rest.eq(rest & ~lowest)]
+            m.d.sync += picked.eq(held & ~none_left)
+            m.d.sync += pick.eq(lowest)
+            m.d.sync += rest.eq(rest & ~lowest)
         with m.If(take):
             m.d.sync += begun.eq(1)
         with m.If(finishes):
-            m.d.sync += [held.eq(0), begun.eq(0), place_in_frame.eq(place_in_frame + 1)]
+            m.d.sync += held.eq(0)
+            m.d.sync += begun.eq(0)
+            m.d.sync += place_in_frame.eq(place_in_frame + 1)
         with m.If(load):
             m.d.sync += [
-                held.eq(1), loads.eq(loads - 1), beat.eq(beat + 1),
+                held.eq(1),
+                loads.eq(loads - 1),
+                beat.eq(beat + 1),
                 rest.eq(Cat(~self.i_beats.payload[32 * k + HOT] & lanes[k] for k in range(count))),
             ]
         with m.If((loads != 0) & (~held | finishes)):
             m.d.sync += [word.eq(self.i_beats.payload[32 * k:32 * k + 32]) for k, word in enumerate(words)]
         with m.If(sample_begins):
-            m.d.sync += [loads.eq(self.sample_beats), beat.eq(0)]
+            m.d.sync += loads.eq(self.sample_beats)
+            m.d.sync += beat.eq(0)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += place_in_frame.eq(0)
         chosen = Const(0, 32)
@@ -280,7 +318,9 @@ class Gather(wiring.Component):
             chosen = chosen | Mux(pick[k], word, 0)
         # `beat` is that of the beat behind the one in the register.
         m.d.sync += [
-            found.valid.eq(take), found.last.eq(none_left), found.index.eq(chosen),
+            found.valid.eq(take),
+            found.last.eq(none_left),
+            found.index.eq(chosen),
             found.lane.eq(Cat(Cat(pick[k] for k in range(count) if k >> bit & 1).any() for bit in range(index_bits))),
             found.beat.eq(beat - 1),
         ]
@@ -300,8 +340,12 @@ class Gather(wiring.Component):
         first_read, base_read = firsts.read_port(domain="comb"), bases.read_port(domain="comb")
         for store, field, read in ((firsts, register.first, first_read), (bases, register.base, base_read)):
             write = store.write_port()
-            m.d.comb += [write.en.eq(register.valid), write.addr.eq(register.position), write.data.eq(field),
-                         read.addr.eq(position)]
+            m.d.comb += [
+                write.en.eq(register.valid),
+                write.addr.eq(register.position),
+                write.data.eq(field),
+                read.addr.eq(position),
+            ]
         mark_layout = data.StructLayout({"lane": len(words.lane), "last": 1})
         valids = [Signal(name=f"valid_{k}") for k in range(4)]
         marks = [Signal(mark_layout, name=f"mark_{k}", reset_less=True) for k in range(4)]
@@ -314,12 +358,19 @@ class Gather(wiring.Component):
         outside = Signal(reset_less=True)
         m.d.sync += [
             Cat(valids).eq(Cat(words.valid, valids[:-1])),
-            marks[0].lane.eq(words.lane), marks[0].last.eq(words.last),
+            marks[0].lane.eq(words.lane),
+            marks[0].last.eq(words.last),
             *(after.eq(mark) for mark, after in zip(marks, marks[1:])),
-            first.eq(first_read.data), base.eq(base_read.data), index.eq(words.index),
-            rows[0].eq(first + index), offset.eq(index << self.row_beats_log2), base_1.eq(base),
-            rows[1].eq(rows[0]), address.eq(base_1 + offset),
-            rows[2].eq(rows[1]), address_1.eq(address),
+            first.eq(first_read.data),
+            base.eq(base_read.data),
+            index.eq(words.index),
+            rows[0].eq(first + index),
+            offset.eq(index << self.row_beats_log2),
+            base_1.eq(base),
+            rows[1].eq(rows[0]),
+            address.eq(base_1 + offset),
+            rows[2].eq(rows[1]),
+            address_1.eq(address),
             Cat(last_address, short).eq(self.rows_beats - Cat(Const(1, 1) << self.row_beats_log2)),
             outside.eq(short | (address > last_address)),
         ]
@@ -327,7 +378,8 @@ class Gather(wiring.Component):
             m.d.sync += self.error.eq(1)
         m.d.comb += [
             lookups.i.valid.eq(valids[3] & ~outside & ~self.error),
-            lookups.i.payload.row.eq(rows[2]), lookups.i.payload.address.eq(address_1),
+            lookups.i.payload.row.eq(rows[2]),
+            lookups.i.payload.address.eq(address_1),
             lookups.i.payload.tag.eq(marks[3]),
         ]
         return lookups
@@ -342,16 +394,21 @@ class Gather(wiring.Component):
         beat = Signal.like(queue.o.payload.beat, reset_less=True)
         answer = answers.o.payload
         m.d.comb += [
-            answers.i.valid.eq(table.found), answers.i.payload.ordinal.eq(table.o.ordinal),
+            answers.i.valid.eq(table.found),
+            answers.i.payload.ordinal.eq(table.o.ordinal),
             Cat(answers.i.payload.lane, answers.i.payload.last).eq(table.o.tag),
-            patched.eq(answers.o.valid & held & ~whole), answers.o.ready.eq(held & ~whole),
+            patched.eq(answers.o.valid & held & ~whole),
+            answers.o.ready.eq(held & ~whole),
             leaves.eq(whole & self.o_write.ready),
             queue.o.ready.eq(~held | leaves),
-            self.o_write.valid.eq(whole), self.o_write.payload.place.frame.eq(frame),
+            self.o_write.valid.eq(whole),
+            self.o_write.payload.place.frame.eq(frame),
             self.o_write.payload.place.beat.eq(beat),
         ]
         with m.If(~held | leaves):
-            m.d.sync += [held.eq(queue.o.valid), whole.eq(0), beat.eq(queue.o.payload.beat)]
+            m.d.sync += held.eq(queue.o.valid)
+            m.d.sync += whole.eq(0)
+            m.d.sync += beat.eq(queue.o.payload.beat)
         with m.If(patched & answer.last):
             m.d.sync += whole.eq(1)
         for k in range(config.words):

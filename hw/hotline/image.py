@@ -68,10 +68,13 @@ class ImageMover(wiring.Component):
             written.eq(self.o_image.valid & self.o_image.ready),
             self.i_beats.ready.eq(loading & more & ((left == 0) | ((left == 1) & self.o_image.ready))),
             fills.eq(self.i_beats.valid & self.i_beats.ready),
-            Cat(image.bank, image.set).eq(number), image.ways.eq(beat[0]),
+            Cat(image.bank, image.set).eq(number),
+            image.ways.eq(beat[0]),
         ]
         with m.If(fills):
-            m.d.sync += [left.eq(parts), came.eq(came + parts), more.eq(came != (1 << bits) - parts)]
+            m.d.sync += left.eq(parts)
+            m.d.sync += came.eq(came + parts)
+            m.d.sync += more.eq(came != (1 << bits) - parts)
             m.d.sync += [part.eq(self.i_beats.payload[32 * WAYS * k:][:32 * WAYS]) for k, part in enumerate(beat)]
         with m.Elif(written):
             m.d.sync += left.eq(left - 1)
@@ -83,9 +86,11 @@ class ImageMover(wiring.Component):
         asked, put, sent = Signal(), Signal(), Signal()
         ask = self.o_ask.payload
         m.d.comb += [
-            self.o_ask.valid.eq(asks), asked.eq(asks & self.o_ask.ready),
+            self.o_ask.valid.eq(asks),
+            asked.eq(asks & self.o_ask.ready),
             Cat(ask.bank, ask.set).eq(number),
-            self.o_beats.valid.eq(whole), self.o_beats.payload.eq(Cat(gathered)),
+            self.o_beats.valid.eq(whole),
+            self.o_beats.payload.eq(Cat(gathered)),
             sent.eq(whole & self.o_beats.ready),
             self.i_image.ready.eq(~whole | self.o_beats.ready),
             put.eq(self.i_image.valid & self.i_image.ready),
@@ -98,17 +103,18 @@ class ImageMover(wiring.Component):
             m.d.sync += asks.eq(0)
 
         # -- From start to done. All sets came: the count is 0 again.
-        m.d.comb += [
-            moves.eq(written | asked),
-            ends.eq((loading & written & number.all()) | (saving & sent & ~asks & (came == 0))),
-        ]
+        m.d.comb += moves.eq(written | asked)
+        m.d.comb += ends.eq((loading & written & number.all()) | (saving & sent & ~asks & (came == 0)))
         m.d.sync += self.done.eq(ends)
         with m.If(moves):
             m.d.sync += number.eq(number + 1)
         with m.If(ends):
-            m.d.sync += [saving.eq(0), loading.eq(0)]
+            m.d.sync += saving.eq(0)
+            m.d.sync += loading.eq(0)
         with m.If(self.start_save):
-            m.d.sync += [saving.eq(1), asks.eq(1)]
+            m.d.sync += saving.eq(1)
+            m.d.sync += asks.eq(1)
         with m.If(self.start_load):
-            m.d.sync += [loading.eq(1), more.eq(1)]
+            m.d.sync += loading.eq(1)
+            m.d.sync += more.eq(1)
         return m

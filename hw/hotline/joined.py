@@ -60,35 +60,60 @@ class JoinedPositions(wiring.Component):
         exists, joins, follows = Signal(), Signal(), Signal(reset_less=True)
         some, begin = Signal(reset_less=True), Signal(POSITION_BITS, reset_less=True)
         m.d.comb += [
-            write.en.eq(self.registers.valid), write.addr.eq(self.registers.position),
-            write.data.join.eq(self.registers.join), write.data.pinned.eq(self.registers.pinned),
-            read.addr.eq(position), exists.eq(position < self.indices), joins.eq(read.data.join != JOIN.BEGIN),
-            into.en.eq(looks), into.addr.eq(position),
-            into.data.join.eq(read.data.join), into.data.pinned.eq(read.data.pinned),
-            into.data.follows.eq(follows), into.data.more.eq(some), into.data.next.eq(begin),
-            self.some.eq(some), self.begin.eq(begin),
+            write.en.eq(self.registers.valid),
+            write.addr.eq(self.registers.position),
+            write.data.join.eq(self.registers.join),
+            write.data.pinned.eq(self.registers.pinned),
+            read.addr.eq(position),
+            exists.eq(position < self.indices),
+            joins.eq(read.data.join != JOIN.BEGIN),
+            into.en.eq(looks),
+            into.addr.eq(position),
+            into.data.join.eq(read.data.join),
+            into.data.pinned.eq(read.data.pinned),
+            into.data.follows.eq(follows),
+            into.data.more.eq(some),
+            into.data.next.eq(begin),
+            self.some.eq(some),
+            self.begin.eq(begin),
         ]
         m.d.sync += self.done.eq(looks & (position == 0))
         with m.If(looks):
-            m.d.sync += [position.eq(position - 1), follows.eq(exists & joins)]
+            m.d.sync += position.eq(position - 1)
+            m.d.sync += follows.eq(exists & joins)
             with m.If(exists & ~joins):
-                m.d.sync += [some.eq(1), begin.eq(position)]
+                m.d.sync += some.eq(1)
+                m.d.sync += begin.eq(position)
             with m.If(position == 0):
                 m.d.sync += looks.eq(0)
         with m.If(self.load):
-            m.d.sync += [looks.eq(1), position.eq(positions - 1), follows.eq(0), some.eq(0)]
+            m.d.sync += [
+                looks.eq(1),
+                position.eq(positions - 1),
+                follows.eq(0),
+                some.eq(0),
+            ]
         for k in range(READERS):
             port = found.read_port(domain="comb")
-            m.d.comb += [port.addr.eq(self.position[k]), self.joined[k].eq(port.data)]
+            m.d.comb += port.addr.eq(self.position[k])
+            m.d.comb += self.joined[k].eq(port.data)
 
         times, start, samples = Signal(4), *(Signal(PLACE_BITS, name=name, reset_less=True)
                                              for name in ("shifted_start", "shifted_samples"))
-        m.d.sync += [times.eq(times >> 1), start.eq(start << 1), samples.eq(samples << 1)]
+        m.d.sync += times.eq(times >> 1)
+        m.d.sync += start.eq(start << 1)
+        m.d.sync += samples.eq(samples << 1)
         with m.If(times[0]):
-            m.d.sync += [self.first.eq(self.first + start), self.beats.eq(self.beats + samples)]
+            m.d.sync += self.first.eq(self.first + start)
+            m.d.sync += self.beats.eq(self.beats + samples)
         with m.If(self.load):
-            m.d.sync += [times.eq(self.sample_beats), start.eq(self.start), samples.eq(self.samples),
-                         self.first.eq(0), self.beats.eq(0)]
+            m.d.sync += [
+                times.eq(self.sample_beats),
+                start.eq(self.start),
+                samples.eq(self.samples),
+                self.first.eq(0),
+                self.beats.eq(0),
+            ]
         return m
 
 
@@ -115,15 +140,15 @@ class InOrder(wiring.Component):
         m = Module()
         marked = Signal(CONTEXTS)
         here, behind = self.context, Signal(CONTEXT_BITS)
-        m.d.sync += [
-            marked.eq((marked & ~Mux(self.step, 1 << here, 0)) | Mux(self.mark.valid, 1 << self.mark.context, 0)),
-            # A row as long as all contexts is behind itself.
-            self.there.eq(Mux(self.step, marked.bit_select(behind, 1) & ~self.row_beats[CONTEXT_BITS],
-                              marked.bit_select(here, 1))),
-            behind.eq(Mux(self.step, behind, here) + self.row_beats),
-        ]
+        m.d.sync += marked.eq(
+            (marked & ~Mux(self.step, 1 << here, 0)) | Mux(self.mark.valid, 1 << self.mark.context, 0))
+        # A row as long as all contexts is behind itself.
+        m.d.sync += self.there.eq(Mux(self.step, marked.bit_select(behind, 1) & ~self.row_beats[CONTEXT_BITS],
+                                      marked.bit_select(here, 1)))
+        m.d.sync += behind.eq(Mux(self.step, behind, here) + self.row_beats)
         with m.If(self.step):
             m.d.sync += here.eq(behind)
         with m.If(self.rewind):
-            m.d.sync += [here.eq(0), behind.eq(self.row_beats)]
+            m.d.sync += here.eq(0)
+            m.d.sync += behind.eq(self.row_beats)
         return m

@@ -70,7 +70,9 @@ class LaneAnswers(wiring.Component):
             write, read = store.write_port(), store.read_port(domain="comb")
             i = self.i[bank]
             m.d.comb += [
-                write.en.eq(i.valid), write.addr.eq(i.wave), write.data.eq(Cat(i.hit, i.way)),
+                write.en.eq(i.valid),
+                write.addr.eq(i.wave),
+                write.data.eq(Cat(i.hit, i.way)),
                 read.addr.eq(self.wave),
             ]
             found.append(read.data)
@@ -135,14 +137,12 @@ class Logger(wiring.Component):
         empty, room = Signal(init=1), Signal(init=1)
         clearing = Signal()
         leaves, left = Signal(), Signal()       # the second a cycle later, for o.ready comes late
-        m.d.comb += [
-            self.i.ready.eq(room),
-            after.eq(inside + (self.i.valid & room) - left),
-        ]
+        m.d.comb += self.i.ready.eq(room)
+        m.d.comb += after.eq(inside + (self.i.valid & room) - left)
         m.d.sync += left.eq(leaves)
-        m.d.sync += [
-            inside.eq(after), empty.eq(after == 0), room.eq((after != config.waves) & ~clearing & ~self.clear),
-        ]
+        m.d.sync += inside.eq(after)
+        m.d.sync += empty.eq(after == 0)
+        m.d.sync += room.eq((after != config.waves) & ~clearing & ~self.clear)
 
         scheduler, numbers = self._waves(m, platform, slot_bits)
         ask, write, loading = self._images_in(m, empty, clearing)
@@ -168,7 +168,9 @@ class Logger(wiring.Component):
             come = Signal(name=f"come_{n}")
             wave = Signal(config.lanes, name=f"valid_{n}", reset_less=True)
             learns = Signal(name=f"learn_{n}", reset_less=True)
-            m.d.sync += [come.eq(comes[-1]), wave.eq(valids[-1]), learns.eq(learn[-1])]
+            m.d.sync += come.eq(comes[-1])
+            m.d.sync += wave.eq(valids[-1])
+            m.d.sync += learns.eq(learn[-1])
             comes.append(come)
             valids.append(wave)
             learn.append(learns)
@@ -176,10 +178,16 @@ class Logger(wiring.Component):
         tail, turn = Signal(slot_bits), Signal(slot_bits)      # slots: to be filled, to be sent
         waiting, level = Signal(), Signal(range(config.waves + 1))
         sent = Signal()
-        m.d.comb += [scheduler.i.valid.eq(waiting), sent.eq(waiting & scheduler.i.ready)]
+        m.d.comb += scheduler.i.valid.eq(waiting)
+        m.d.comb += sent.eq(waiting & scheduler.i.ready)
         after = Signal.like(level)
         m.d.comb += after.eq(level + comes[-1] - sent)
-        m.d.sync += [level.eq(after), waiting.eq(after != 0), tail.eq(tail + comes[-1]), turn.eq(turn + sent)]
+        m.d.sync += [
+            level.eq(after),
+            waiting.eq(after != 0),
+            tail.eq(tail + comes[-1]),
+            turn.eq(turn + sent),
+        ]
 
         numbers = []
         o = scheduler.i.payload
@@ -187,7 +195,10 @@ class Logger(wiring.Component):
         m.submodules.learns = learns
         write, read = learns.write_port(), learns.read_port(domain="comb")
         m.d.comb += [
-            write.en.eq(comes[-1]), write.addr.eq(tail), write.data.eq(learn[-1]), read.addr.eq(turn),
+            write.en.eq(comes[-1]),
+            write.addr.eq(tail),
+            write.data.eq(learn[-1]),
+            read.addr.eq(turn),
             o.tag.eq(Cat(turn, read.data)),
         ]
         for k, lane in enumerate(lanes):
@@ -199,16 +210,17 @@ class Logger(wiring.Component):
                 store = memory.Memory(shape=1 + bits, depth=config.waves, init=[], attrs={"ram_style": "distributed"})
                 m.submodules[f"{name}_{k}"] = store
                 write, read = store.write_port(), store.read_port(domain="comb")
-                m.d.comb += [
-                    write.en.eq(comes[-1]), write.addr.eq(tail),
-                    write.data.eq(Cat(valids[-1][k], randomizer.o[:bits])),
-                ]
+                m.d.comb += write.en.eq(comes[-1])
+                m.d.comb += write.addr.eq(tail)
+                m.d.comb += write.data.eq(Cat(valids[-1][k], randomizer.o[:bits]))
                 if name == "number":
                     numbers.append(read)
                     continue
                 at = 1 + config.bank_bits
                 m.d.comb += [
-                    read.addr.eq(turn), o.lanes[k].valid.eq(read.data[0]), o.lanes[k].bank.eq(read.data[1:at]),
+                    read.addr.eq(turn),
+                    o.lanes[k].valid.eq(read.data[0]),
+                    o.lanes[k].bank.eq(read.data[1:at]),
                     o.lanes[k].payload.eq(read.data[at:]),
                 ]
         return scheduler, numbers
@@ -234,9 +246,11 @@ class Logger(wiring.Component):
         ]
         image = self.i_image.payload
         m.d.sync += [
-            asked.eq(after), credit.eq(after != IMAGES),
+            asked.eq(after),
+            credit.eq(after != IMAGES),
             ask.valid.eq(self.i_ask.valid & self.i_ask.ready),
-            ask.bank.eq(self.i_ask.payload.bank), ask.set.eq(self.i_ask.payload.set),
+            ask.bank.eq(self.i_ask.payload.bank),
+            ask.set.eq(self.i_ask.payload.set),
             write.banks.eq(Cat(sweeps | (takes & (image.bank == bank)) for bank in range(config.banks))),
             write.set.eq(Mux(sweeps, swept, image.set)),
             *(write.ways[way].eq(Mux(sweeps, 0, image.ways[way][:way_layout().size])) for way in range(WAYS)),
@@ -263,7 +277,8 @@ class Logger(wiring.Component):
                 bank.i.id.eq(access.payload[config.set_bits:]),
                 bank.i.tag.eq(Cat(access.lane, access.tag[:slot_bits])),
                 bank.i_write.valid.eq(write.banks[number]),
-                bank.i_write.set.eq(write.set), bank.i_write.ways.eq(write.ways),
+                bank.i_write.set.eq(write.set),
+                bank.i_write.ways.eq(write.ways),
             ]
             answers.append(bank.o)
         return answers
@@ -282,7 +297,8 @@ class Logger(wiring.Component):
                 m.d.comb += [
                     lane.i[bank].valid.eq(answer.valid & (answer.tag[:lane_bits] == k)),
                     lane.i[bank].wave.eq(answer.tag[lane_bits:]),
-                    lane.i[bank].hit.eq(answer.hit), lane.i[bank].way.eq(answer.way),
+                    lane.i[bank].hit.eq(answer.hit),
+                    lane.i[bank].way.eq(answer.way),
                 ]
 
         # -- A wave is answered when the scheduler has none of it left and no bank shows an answer to it: banks answer
@@ -295,12 +311,10 @@ class Logger(wiring.Component):
             told.append(stage)
         some, there, move, done = Signal(), Signal(), Signal(), Signal()
         at = Signal(slot_bits, reset_less=True)
-        m.d.comb += [
-            move.eq(~self.o.valid | self.o.ready),
-            done.eq(some & (~there | move)
-                    & ~Cat(answer.valid & (answer.tag[lane_bits:] == head) for answer in banks).any()),
-            leaves.eq(there & move),
-        ]
+        m.d.comb += move.eq(~self.o.valid | self.o.ready)
+        m.d.comb += done.eq(some & (~there | move)
+                            & ~Cat(answer.valid & (answer.tag[lane_bits:] == head) for answer in banks).any())
+        m.d.comb += leaves.eq(there & move)
         # Whether a wave is done shows late: it only chooses, and the sums stand beside.
         m.d.sync += some.eq(told[-1] | (due[1:] != 0) | (due[0] & ~done))
         with m.If(told[-1] != done):
@@ -308,7 +322,8 @@ class Logger(wiring.Component):
         with m.If(done):
             m.d.sync += head.eq(head + 1)
         with m.If(~there | move):
-            m.d.sync += [there.eq(done), at.eq(head)]
+            m.d.sync += there.eq(done)
+            m.d.sync += at.eq(head)
 
         # -- Its answers.
         valids, hits = [], []
@@ -319,11 +334,16 @@ class Logger(wiring.Component):
             had, hit = Signal(name=f"had_{k}", reset_less=True), Signal(name=f"hit_{k}", reset_less=True)
             told_number = Signal(config.hot_bits, name=f"told_{k}", reset_less=True)
             m.d.comb += [
-                read.addr.eq(at), lane.wave.eq(at), lane.bank.eq(number[:config.bank_bits]),
-                self.o.payload.lanes[k].hit.eq(hit), self.o.payload.lanes[k].number.eq(told_number),
+                read.addr.eq(at),
+                lane.wave.eq(at),
+                lane.bank.eq(number[:config.bank_bits]),
+                self.o.payload.lanes[k].hit.eq(hit),
+                self.o.payload.lanes[k].number.eq(told_number),
             ]
             with m.If(move):
-                m.d.sync += [had.eq(valid), hit.eq(valid & lane.o.hit), told_number.eq(Cat(number, lane.o.way))]
+                m.d.sync += had.eq(valid)
+                m.d.sync += hit.eq(valid & lane.o.hit)
+                m.d.sync += told_number.eq(Cat(number, lane.o.way))
             valids.append(had)
             hits.append(hit)
         _count(m, "accesses", valids, left, self.accesses)
@@ -345,10 +365,13 @@ class Logger(wiring.Component):
         out = images.o.payload
         m.d.comb += [
             images.i.valid.eq(stages[-1].valid),
-            images.i.payload.bank.eq(stages[-1].bank), images.i.payload.set.eq(stages[-1].set),
+            images.i.payload.bank.eq(stages[-1].bank),
+            images.i.payload.set.eq(stages[-1].set),
             images.i.payload.ways.eq(ways),
-            self.o_image.valid.eq(images.o.valid), images.o.ready.eq(self.o_image.ready),
-            self.o_image.payload.bank.eq(out.bank), self.o_image.payload.set.eq(out.set),
+            self.o_image.valid.eq(images.o.valid),
+            images.o.ready.eq(self.o_image.ready),
+            self.o_image.payload.bank.eq(out.bank),
+            self.o_image.payload.set.eq(out.set),
             *(self.o_image.payload.ways[way].eq(out.ways[way].as_value()) for way in range(WAYS)),
         ]
         return images.held

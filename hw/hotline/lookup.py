@@ -94,17 +94,22 @@ class LookupArray(wiring.Component):
         number = Mux(self.i.payload.first, 0, following)
         ready = Signal(init=1)
         m.d.comb += [
-            self.i.ready.eq(ready), valid[0].eq(self.i.valid & ready),
-            first[0].eq(self.i.payload.first), last[0].eq(self.i.payload.last),
+            self.i.ready.eq(ready),
+            valid[0].eq(self.i.valid & ready),
+            first[0].eq(self.i.payload.first),
+            last[0].eq(self.i.payload.last),
             *(text[0][w].eq(self.i.payload.words[w]) for w in words),
         ]
         m.d.sync += at.eq(number)
         with m.If(valid[0]):
             m.d.sync += following.eq(number + 1)
         for stage in range(1, 5):
-            m.d.sync += [valid[stage].eq(valid[stage - 1]), first[stage].eq(first[stage - 1]),
-                         last[stage].eq(last[stage - 1]),
-                         *(text[stage][w].eq(text[stage - 1][w]) for w in words)]
+            m.d.sync += [
+                valid[stage].eq(valid[stage - 1]),
+                first[stage].eq(first[stage - 1]),
+                last[stage].eq(last[stage - 1]),
+                *(text[stage][w].eq(text[stage - 1][w]) for w in words),
+            ]
 
         # -- Stage 2: the positions' registers. Stage 3: compared and added, a carry chain each.
         asked = Signal(config.words, reset_less=True)
@@ -128,9 +133,11 @@ class LookupArray(wiring.Component):
         rows_4 = Signal(lanes, reset_less=True)
         push, sample = Signal(), Signal(32)
         m.d.sync += [
-            fault.eq(valid[3] & bad.any()), asks.eq(asked.any()),
+            fault.eq(valid[3] & bad.any()),
+            asks.eq(asked.any()),
             worst.eq(Cat(bad[w] & ~bad[:w].any() for w in words)),
-            *(rows_4[w].valid.eq(asked[w]) for w in words), *(rows_4[w].row.eq(row[w]) for w in words),
+            *(rows_4[w].valid.eq(asked[w]) for w in words),
+            *(rows_4[w].row.eq(row[w]) for w in words),
             stopped.eq(stopped | fault),
         ]
         m.d.comb += push.eq(valid[4] & ~fault & ~stopped)
@@ -140,11 +147,14 @@ class LookupArray(wiring.Component):
             m.d.sync += sample.eq(sample + 1)
         at_4 = Signal.like(at, name="at_4", reset_less=True)
         at_2, at_3 = (Signal.like(at, name=f"at_{stage}", reset_less=True) for stage in (2, 3))
-        m.d.sync += [at_2.eq(at), at_3.eq(at_2), at_4.eq(at_3)]
+        m.d.sync += at_2.eq(at)
+        m.d.sync += at_3.eq(at_2)
+        m.d.sync += at_4.eq(at_3)
         error = self.error
         with m.If(fault & ~stopped):
             m.d.sync += [
-                error.valid.eq(1), error.sample.eq(sample),
+                error.valid.eq(1),
+                error.sample.eq(sample),
                 error.position.eq(Cat(*(Cat(worst[w] for w in words if w >> bit & 1).any()
                                         for bit in range((config.words - 1).bit_length())), at_4)),
                 error.value.eq(_choose(worst, text[4])),
@@ -155,31 +165,33 @@ class LookupArray(wiring.Component):
         m.submodules.rows = rows = BurstQueue(lanes, depth=ROWS_DEPTH)
         behind = waiting.i.payload
         m.d.comb += [
-            waiting.i.valid.eq(push), behind.first.eq(first[4]), behind.last.eq(last[4]), behind.asks.eq(asks),
+            waiting.i.valid.eq(push),
+            behind.first.eq(first[4]),
+            behind.last.eq(last[4]),
+            behind.asks.eq(asks),
             behind.asked.eq(Cat(rows_4[w].valid for w in words)),
             *(behind.words[w].eq(text[4][w]) for w in words),
-            rows.i.valid.eq(push & asks), rows.i.payload.eq(rows_4),
+            rows.i.valid.eq(push & asks),
+            rows.i.payload.eq(rows_4),
         ]
 
         # -- Waves, and answers to the beats they are made of.
         put = Signal()
         head = waiting.o.payload
         answers, answered = self._waves(m, rows, put & head.asks)
-        m.d.comb += [
-            put.eq(waiting.o.valid & (~head.asks | answered) & (~self.o.valid | self.o.ready)),
-            waiting.o.ready.eq(put),
-        ]
+        m.d.comb += put.eq(waiting.o.valid & (~head.asks | answered) & (~self.o.valid | self.o.ready))
+        m.d.comb += waiting.o.ready.eq(put)
         out = self.o.payload
         hit, number = Cat(answer.hit for answer in answers), [answer.number for answer in answers]
         with m.If(put):
             m.d.sync += [
-                out.first.eq(head.first), out.last.eq(head.last), out.cold.eq((head.asked & ~hit).any()),
+                out.first.eq(head.first),
+                out.last.eq(head.last),
+                out.cold.eq((head.asked & ~hit).any()),
                 *(out.words[w].eq(Mux(head.asked[w] & hit[w], 1 << HOT | number[w], head.words[w])) for w in words),
             ]
-        m.d.sync += [
-            self.o.valid.eq((put & ~self.learn) | (self.o.valid & ~self.o.ready)),
-            self.samples.eq(put & head.last),
-        ]
+        m.d.sync += self.o.valid.eq((put & ~self.learn) | (self.o.valid & ~self.o.ready))
+        m.d.sync += self.samples.eq(put & head.last)
 
         # -- Room for what the stages hold when a queue fills up.
         levels = []
@@ -188,10 +200,8 @@ class LookupArray(wiring.Component):
             level = Signal(range(size + 2), name=f"level_{name}")
             m.d.sync += level.eq(level + more - less)
             levels.append(level <= size - MARGIN)
-        m.d.sync += [
-            ready.eq(levels[0] & levels[1]),
-            self.idle.eq(~(Cat(valid).any() | waiting.held | self.o.valid)),
-        ]
+        m.d.sync += ready.eq(levels[0] & levels[1])
+        m.d.sync += self.idle.eq(~(Cat(valid).any() | waiting.held | self.o.valid))
         return m
 
     def _register(self, m: Module, word: int, at):
@@ -212,10 +222,15 @@ class LookupArray(wiring.Component):
         m.submodules[f"register_{word}"] = store
         write, read = store.write_port(), store.read_port(domain="comb")
         m.d.comb += [
-            write.en.eq(here), write.addr.eq(place), write.data.first.eq(given.first), write.data.rows.eq(given.rows),
-            write.data.pinned.eq(given.pinned), read.addr.eq(number),
+            write.en.eq(here),
+            write.addr.eq(place),
+            write.data.first.eq(given.first),
+            write.data.rows.eq(given.rows),
+            write.data.pinned.eq(given.pinned),
+            read.addr.eq(number),
         ]
-        m.d.sync += [entry.eq(read.data), written.eq(known.bit_select(number, 1))]
+        m.d.sync += entry.eq(read.data)
+        m.d.sync += written.eq(known.bit_select(number, 1))
         for k in range(depth):
             with m.If(here & (place == k)):
                 m.d.sync += known[k].eq(1)
@@ -230,7 +245,9 @@ class LookupArray(wiring.Component):
         parts = config.beats_of_wave
         if parts == 1:
             m.d.comb += [
-                wave.valid.eq(rows.o.valid), rows.o.ready.eq(wave.ready), wave.payload.lanes.eq(rows.o.payload),
+                wave.valid.eq(rows.o.valid),
+                rows.o.ready.eq(wave.ready),
+                wave.payload.lanes.eq(rows.o.payload),
                 answer.ready.eq(taken),
             ]
             return list(answer.payload.lanes), answer.valid
@@ -241,19 +258,23 @@ class LookupArray(wiring.Component):
         part = Mux(wave.valid, 0, filled)
         full = Signal()
         m.d.comb += [
-            load.eq(rows.o.valid & (~wave.valid | wave.ready)), rows.o.ready.eq(~wave.valid | wave.ready),
+            load.eq(rows.o.valid & (~wave.valid | wave.ready)),
+            rows.o.ready.eq(~wave.valid | wave.ready),
             full.eq(~wave.valid & (filled == parts - 1)),
-            sizes.i.valid.eq(wave.valid & wave.ready), sizes.i.payload.eq(filled),
+            sizes.i.valid.eq(wave.valid & wave.ready),
+            sizes.i.payload.eq(filled),
         ]
         # `filled` counts the beats of the wave that is being made, less one once it is offered.
         with m.If(load):
-            m.d.sync += [wave.valid.eq(full), filled.eq(part + ~full)]
+            m.d.sync += wave.valid.eq(full)
+            m.d.sync += filled.eq(part + ~full)
         with m.Elif(~wave.valid):
             m.d.sync += wave.valid.eq(filled != 0)
             with m.If(filled != 0):
                 m.d.sync += filled.eq(filled - 1)
         with m.Elif(wave.ready):
-            m.d.sync += [wave.valid.eq(0), filled.eq(0)]
+            m.d.sync += wave.valid.eq(0)
+            m.d.sync += filled.eq(0)
         for k in range(parts):
             for w in range(config.words):
                 lane = Signal(wave.payload.lanes[0].shape(), name=f"lane_{k}_{w}", reset_less=True)
@@ -264,9 +285,9 @@ class LookupArray(wiring.Component):
                     m.d.sync += lane.valid.eq(0)
 
         turn, ends = Signal(range(parts)), Signal()
-        m.d.comb += [
-            ends.eq(turn == sizes.o.payload), answer.ready.eq(taken & ends), sizes.o.ready.eq(taken & ends),
-        ]
+        m.d.comb += ends.eq(turn == sizes.o.payload)
+        m.d.comb += answer.ready.eq(taken & ends)
+        m.d.comb += sizes.o.ready.eq(taken & ends)
         with m.If(taken):
             m.d.sync += turn.eq(Mux(ends, 0, turn + 1))
         chosen = []

@@ -142,8 +142,10 @@ class Program(wiring.Component):
         first, rows = Signal(41, reset_less=True), Signal(32, reset_less=True)
         last = Signal(41, reset_less=True)      # number of the table's last row
         m.d.sync += [
-            self.slots.eq(slots[item.row_beats_log2[:3]]), first.eq(Cat(item.first_low, item.first_high)),
-            rows.eq(item.table_rows - 1), last.eq(first + rows),
+            self.slots.eq(slots[item.row_beats_log2[:3]]),
+            first.eq(Cat(item.first_low, item.first_high)),
+            rows.eq(item.table_rows - 1),
+            last.eq(first + rows),
         ]
         # The first position of a pooled sample has to begin a vector.
         self.joined = Signal(config.positions)
@@ -158,10 +160,8 @@ class Program(wiring.Component):
         decoder = Decoder(m, HOTLINE, item, more, words=(0, 9))
         self.kind, late = decoder.kind, Signal(2, reset_less=True)
         self.refused = decoder.refused | late.any()
-        m.d.sync += [
-            late[0].eq(self.kind[S_WR] & (last >> bits != 0)),
-            late[1].eq(self.kind[TRAIN] & (item.indices > self.slots)),
-        ]
+        m.d.sync += late[0].eq(self.kind[S_WR] & (last >> bits != 0))
+        m.d.sync += late[1].eq(self.kind[TRAIN] & (item.indices > self.slots))
 
     def _sums(self, m: Module) -> None:
         item, arguments, config = self.item, self.arguments, self.config
@@ -192,9 +192,11 @@ class Program(wiring.Component):
         item, job, registers = self.item, self.job, self.registers
         m.d.comb += [
             *(job[name].eq(item[name]) for name in job_layout().members if name not in ("learn", "vectors")),
-            job.learn.eq(self.kind[LEARN]), job.vectors.eq(self.vectors),
+            job.learn.eq(self.kind[LEARN]),
+            job.vectors.eq(self.vectors),
             *(registers[name].eq(item[name]) for name in ("position", "base", "pinned", "join")),
-            registers.valid.eq(self.writes_register), registers.rows.eq(item.table_rows),
+            registers.valid.eq(self.writes_register),
+            registers.rows.eq(item.table_rows),
             registers.first.eq(Cat(item.first_low, item.first_high)),
         ]
         with m.If(self.writes_register):
@@ -214,13 +216,22 @@ class Program(wiring.Component):
 
         pulses = (self.writes_register, self.clear, self.start_save, self.start_load, self.begin, self.train,
                   self.finish, reader.begin, writer.begin)
-        m.d.sync += [*(pulse.eq(0) for pulse in pulses), wait.eq(0), calm.eq(0)]
+        m.d.sync += [
+            *(pulse.eq(0) for pulse in pulses),
+            wait.eq(0),
+            calm.eq(0),
+        ]
         with m.If(self.moved):
             m.d.sync += moved.eq(1)
         with m.FSM():
             instructions.states(then="ALLOWED", over="IDLE")
             with m.State("ALLOWED"):
-                m.d.sync += [wait.eq(wait + 1), self.vectors.eq(0), counted.eq(0), scan.eq(self.joined)]
+                m.d.sync += [
+                    wait.eq(wait + 1),
+                    self.vectors.eq(0),
+                    counted.eq(0),
+                    scan.eq(self.joined),
+                ]
                 m.d.sync += check.eq(Mux(kind[TRAIN], Check.FRAME, Mux(
                     kind[LEARN], Check.INPUTS, Mux(kind[LOAD], Check.SOURCE, Check.OUT))))
                 with m.If(wait == 3):
@@ -233,7 +244,8 @@ class Program(wiring.Component):
                     with m.Else():
                         m.next = "SUM"
             with m.State("COUNT"):
-                m.d.sync += [counted.eq(counted + 1), scan.eq(scan >> 1)]
+                m.d.sync += counted.eq(counted + 1)
+                m.d.sync += scan.eq(scan >> 1)
                 with m.If(counted == item.indices):
                     m.next = "SUM"
                 with m.Else():
@@ -248,9 +260,14 @@ class Program(wiring.Component):
                 self._compare(m)
             with m.State("BEGIN"):
                 m.d.sync += [
-                    reader.begin.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD]), writer.begin.eq(kind[SAVE]), moved.eq(0),
-                    self.writes_register.eq(kind[S_WR]), self.clear.eq(kind[CLEAR]),
-                    self.start_save.eq(kind[SAVE]), self.start_load.eq(kind[LOAD]), self.train.eq(kind[TRAIN]),
+                    reader.begin.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD]),
+                    writer.begin.eq(kind[SAVE]),
+                    moved.eq(0),
+                    self.writes_register.eq(kind[S_WR]),
+                    self.clear.eq(kind[CLEAR]),
+                    self.start_save.eq(kind[SAVE]),
+                    self.start_load.eq(kind[LOAD]),
+                    self.train.eq(kind[TRAIN]),
                     self.begin.eq(kind[LEARN] | kind[TRAIN]),
                 ]
                 m.next = "PAUSE"
@@ -271,9 +288,11 @@ class Program(wiring.Component):
                     with m.Else():
                         m.next = "STEP"
             with m.State("FLUSH"):
-                m.d.sync += [quiet.eq(self.flushed & self.idle), calm.eq(Mux(quiet, Cat(1, calm), 0))]
+                m.d.sync += quiet.eq(self.flushed & self.idle)
+                m.d.sync += calm.eq(Mux(quiet, Cat(1, calm), 0))
                 with m.If(calm.all()):
-                    m.d.sync += [self.flush.eq(0), quiet.eq(0)]
+                    m.d.sync += self.flush.eq(0)
+                    m.d.sync += quiet.eq(0)
                     m.next = "STEP"
             with m.State("STEP"):
                 m.d.sync += self.finish.eq(1)

@@ -64,22 +64,27 @@ class ReducerLane(wiring.Component):
                 shape=32, depth=self.contexts, init=[], attrs={"ram_style": "distributed"})
             read, write = vectors.read_port(domain="comb"), vectors.write_port()
             m.d.comb += [
-                read.addr.eq(self.context), before.eq(read.data),
-                write.addr.eq(self.write_context), write.data.eq(self.o), write.en.eq(self.write),
+                read.addr.eq(self.context),
+                before.eq(read.data),
+                write.addr.eq(self.write_context),
+                write.data.eq(self.o),
+                write.en.eq(self.write),
             ]
 
         updates, joins = self.operation == UPDATE, self.operation == JOIN.ADD
         x, factor, addend = (Signal(32, name=name, reset_less=True) for name in ("operand", "factor", "addend"))
         plain = Signal(reset_less=True)     # x is added as it is, not as a product
         m.d.sync += [
-            x.eq(self.x), factor.eq(Mux(updates, self.rate, before)),
+            x.eq(self.x),
+            factor.eq(Mux(updates, self.rate, before)),
             # A product, and the row that begins a vector, go through the adder too: minus zero changes neither.
             addend.eq(Mux(updates, self.y, Mux(joins, before, MINUS_ZERO))),
             plain.eq(~self.operation[1]),
         ]
         late = delay(m, "late", Cat(x, addend), multiply.latency)
         m.d.comb += [
-            multiply.x.eq(factor), multiply.y.eq(x),
+            multiply.x.eq(factor),
+            multiply.y.eq(x),
             add.x.eq(late[32:]),
             add.y.eq(Mux(delay(m, "late_plain", plain, multiply.latency), late[:32], multiply.o)),
             self.o.eq(add.o),
@@ -134,17 +139,25 @@ class Reducer(wiring.Component):
         valid = Signal(self.latency)
         rate = Signal(32, reset_less=True)
         m.d.sync += [
-            beat.eq(i), rate.eq(self.rate), valid.eq(Cat(self.i_valid, valid[:-1])),
-            self.v_mul.eq(self.i_valid & operation[1]), self.v_add.eq(self.i_valid & operation[0]),
+            beat.eq(i),
+            rate.eq(self.rate),
+            valid.eq(Cat(self.i_valid, valid[:-1])),
+            self.v_mul.eq(self.i_valid & operation[1]),
+            self.v_add.eq(self.i_valid & operation[0]),
         ]
         behind = delay(m, "behind", Cat(beat.context, beat.operation != UPDATE), ReducerLane.latency)
         for k in range(self.words):
             lane = ReducerLane(contexts=self.contexts)
             place(m, platform, f"lane{k}", lane)
             m.d.comb += [
-                lane.x.eq(beat.x[k]), lane.y.eq(beat.y[k]), lane.rate.eq(rate), lane.operation.eq(beat.operation),
-                lane.context.eq(beat.context), lane.write.eq(valid[-1] & behind[-1]),
-                lane.write_context.eq(behind[:-1]), self.o.words[k].eq(lane.o),
+                lane.x.eq(beat.x[k]),
+                lane.y.eq(beat.y[k]),
+                lane.rate.eq(rate),
+                lane.operation.eq(beat.operation),
+                lane.context.eq(beat.context),
+                lane.write.eq(valid[-1] & behind[-1]),
+                lane.write_context.eq(behind[:-1]),
+                self.o.words[k].eq(lane.o),
             ]
         m.d.comb += self.o_valid.eq(valid[-1])
         if self.tag_bits:

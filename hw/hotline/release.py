@@ -102,28 +102,34 @@ class ReleaseStage(wiring.Component):
         done = [Signal(banks, name=f"done_{k}", init=-1) for k in range(2)]
         enough = [Cat(lack[-1] for lack in each) for each in lacks]
         advance, load = Signal(), Signal()
-        m.d.comb += [
-            advance.eq(~older | (lacks[0][-1][-1] & ~self.hold)),
-            load.eq(self.i.valid & (advance | ~newer)),
-            self.i.ready.eq(advance | ~newer),
-        ]
+        m.d.comb += advance.eq(~older | (lacks[0][-1][-1] & ~self.hold))
+        m.d.comb += load.eq(self.i.valid & (advance | ~newer))
+        m.d.comb += self.i.ready.eq(advance | ~newer)
         goes = [Signal(banks, name=f"goes_{k}") for k in range(2)]
         stopped = self.hold.replicate(banks)
-        m.d.comb += [
-            goes[0].eq(enough[0] & ~done[0] & ~stopped),
-            goes[1].eq(enough[1] & done[0] & ~done[1] & ~stopped),
-        ]
-        m.d.sync += [newer.eq(load | (newer & ~advance)), done[1].eq(done[1] | goes[1])]
+        m.d.comb += goes[0].eq(enough[0] & ~done[0] & ~stopped)
+        m.d.comb += goes[1].eq(enough[1] & done[0] & ~done[1] & ~stopped)
+        m.d.sync += newer.eq(load | (newer & ~advance))
+        m.d.sync += done[1].eq(done[1] | goes[1])
         part = self.i.payload
         with m.If(advance):
-            m.d.sync += [older.eq(newer), done[0].eq(done[1] | goes[1]), done[1].eq(-1), tags[0].eq(tags[1]),
-                         last[0].eq(last[1]), *(runs[0][b].eq(runs[1][b]) for b in range(banks))]
+            m.d.sync += [
+                older.eq(newer),
+                done[0].eq(done[1] | goes[1]),
+                done[1].eq(-1),
+                tags[0].eq(tags[1]),
+                last[0].eq(last[1]),
+                *(runs[0][b].eq(runs[1][b]) for b in range(banks)),
+            ]
         with m.Else():
             m.d.sync += done[0].eq(done[0] | goes[0])
         with m.If(load):
-            m.d.sync += [tags[1].eq(part.tag), last[1].eq(part.last),
-                         *(done[1][b].eq(~part.runs[b].some) for b in range(banks)),
-                         *(runs[1][b].eq(Cat(part.runs[b].start, part.runs[b].more)) for b in range(banks))]
+            m.d.sync += [
+                tags[1].eq(part.tag),
+                last[1].eq(part.last),
+                *(done[1][b].eq(~part.runs[b].some) for b in range(banks)),
+                *(runs[1][b].eq(Cat(part.runs[b].start, part.runs[b].more)) for b in range(banks)),
+            ]
 
         # -- Accesses that wait, bank by bank, and who returns a credit.
         returns, some = Signal(banks), Signal(banks)
@@ -131,18 +137,22 @@ class ReleaseStage(wiring.Component):
             waits = Signal(range(self.queue + 1), name=f"waits_{b}")
             more = Signal((self.columns - 1).bit_length(), name=f"more_{b}")
             start = Signal((self.lanes - 1).bit_length(), name=f"start_{b}")
-            m.d.comb += [
-                Cat(start, more).eq(Mux(goes[0][b], runs[0][b], runs[1][b])),
-                some[b].eq(waits != 0), returns[b].eq(some[b] & ~goes[0][b] & ~goes[1][b]),
-            ]
+            m.d.comb += Cat(start, more).eq(Mux(goes[0][b], runs[0][b], runs[1][b]))
+            m.d.comb += some[b].eq(waits != 0)
+            m.d.comb += returns[b].eq(some[b] & ~goes[0][b] & ~goes[1][b])
             m.d.sync += [
                 waits.eq(waits + Mux(goes[0][b] | goes[1][b], more, Cat(some[b].replicate(len(waits))))),
-                self.o[b].valid.eq(goes[0][b] | goes[1][b]), self.o[b].older.eq(goes[0][b]),
-                self.o[b].start.eq(start), self.o[b].more.eq(more),
+                self.o[b].valid.eq(goes[0][b] | goes[1][b]),
+                self.o[b].older.eq(goes[0][b]),
+                self.o[b].start.eq(start),
+                self.o[b].more.eq(more),
             ]
         m.d.sync += [
-            self.o_tags.older.eq(tags[0]), self.o_tags.newer.eq(tags[1]), self.advance.eq(advance),
-            self.load.eq(load & part.first), self.ended.eq(older & advance & last[0]),
+            self.o_tags.older.eq(tags[0]),
+            self.o_tags.newer.eq(tags[1]),
+            self.advance.eq(advance),
+            self.load.eq(load & part.first),
+            self.ended.eq(older & advance & last[0]),
         ]
         self._credits(m, returns, lacks, advance, load)
         return m
@@ -180,5 +190,5 @@ class ReleaseStage(wiring.Component):
             newest = Mux(load, self.i.payload.runs[b].cost, lacks[1][b])
             first, second = _three(newest, rows[0], rows[1], 1)
             third, fourth = _three(first, second, Mux(load, known, 0), 1)
-            m.d.sync += [lacks[0][b].eq(reduced(f"lack_{b}", Mux(advance, lacks[1][b], lacks[0][b]))),
-                         lacks[1][b].eq(third + fourth)]
+            m.d.sync += lacks[0][b].eq(reduced(f"lack_{b}", Mux(advance, lacks[1][b], lacks[0][b])))
+            m.d.sync += lacks[1][b].eq(third + fourth)

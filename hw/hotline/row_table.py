@@ -150,11 +150,18 @@ class RowTable(wiring.Component):
         next_address, next_mark = Signal(32, reset_less=True), Signal.like(i.tag, reset_less=True)
         known = Signal(head_wait + 1)   # cycles since its bucket is asked for, head unchanged
         head_moves = Signal()
-        m.d.comb += [self.i.ready.eq(~next_held | start_lookup), heads_a.eq(next_bucket)]
+        m.d.comb += self.i.ready.eq(~next_held | start_lookup)
+        m.d.comb += heads_a.eq(next_bucket)
         m.d.sync += known.eq(Cat(next_held, known[:-1]))
         with m.If(self.i.ready):
-            m.d.sync += [next_held.eq(self.i.valid), next_bucket.eq(bucket), next_tag.eq(tag),
-                         next_address.eq(i.address), next_mark.eq(i.tag), known.eq(0)]
+            m.d.sync += [
+                next_held.eq(self.i.valid),
+                next_bucket.eq(bucket),
+                next_tag.eq(tag),
+                next_address.eq(i.address),
+                next_mark.eq(i.tag),
+                known.eq(0),
+            ]
 
         # -- One lookup or release after the other: array, its registers, compare, act.
         releases = Signal()                                         # what is under way
@@ -169,19 +176,27 @@ class RowTable(wiring.Component):
         fresh_slots = Signal(range(slots + 1))                      # given out so far, from 0 on
         was_given = Signal(reset_less=True)
         m.d.comb += [
-            start_release.eq(idle & self.i_release.valid), self.i_release.ready.eq(idle),
+            start_release.eq(idle & self.i_release.valid),
+            self.i_release.ready.eq(idle),
             start_lookup.eq(idle & ~self.i_release.valid & known[-1] & next_held & self.room),
             *(port.eq(slot) for port in (names_a, nexts_a, befores_a, holds_a)),
         ]
         m.d.sync += [
-            reading.eq(Cat(start_release | start_lookup, reading[:-1])), compare.eq(reading[-1]), act.eq(compare),
+            reading.eq(Cat(start_release | start_lookup, reading[:-1])),
+            compare.eq(reading[-1]),
+            act.eq(compare),
             was_given.eq(slot < fresh_slots),
         ]
         with m.If(start_release | start_lookup):
             m.d.sync += [
-                idle.eq(0), releases.eq(start_release), first.eq(1),
+                idle.eq(0),
+                releases.eq(start_release),
+                first.eq(1),
                 slot.eq(Mux(start_release, self.i_release.payload, head)),
-                op_bucket.eq(next_bucket), op_tag.eq(next_tag), address.eq(next_address), mark.eq(next_mark),
+                op_bucket.eq(next_bucket),
+                op_tag.eq(next_tag),
+                address.eq(next_address),
+                mark.eq(next_mark),
             ]
 
         # What the arrays say of the slot; a copy of the links for the act.
@@ -191,18 +206,22 @@ class RowTable(wiring.Component):
         link_next, link_before = Signal(link, reset_less=True), Signal(link, reset_less=True)
         was = Signal.like(hold, reset_less=True)
         first_slot, headed = Signal(s, reset_less=True), Signal(reset_less=True)
-        m.d.comb += [
-            lives.eq(was_given & (hold.life != 0)), matches.eq(lives & (name.bucket == op_bucket)),
-            same_tag.eq(name.tag == op_tag),
-        ]
+        m.d.comb += lives.eq(was_given & (hold.life != 0))
+        m.d.comb += matches.eq(lives & (name.bucket == op_bucket))
+        m.d.comb += same_tag.eq(name.tag == op_tag)
         with m.If(compare):
             m.d.sync += [
-                found.eq(matches & same_tag), here.eq(hold.batch == self.batch), last_holder.eq(hold.life == 1),
-                passes.eq(matches & ~same_tag & following.there), was.eq(hold),
-                link_next.eq(following), link_before.eq(before),
+                found.eq(matches & same_tag),
+                here.eq(hold.batch == self.batch),
+                last_holder.eq(hold.life == 1),
+                passes.eq(matches & ~same_tag & following.there),
+                was.eq(hold),
+                link_next.eq(following),
+                link_before.eq(before),
             ]
             with m.If(first):
-                m.d.sync += [first_slot.eq(slot), headed.eq(matches)]
+                m.d.sync += first_slot.eq(slot)
+                m.d.sync += headed.eq(matches)
             with m.If(releases):
                 m.d.sync += op_bucket.eq(name.bucket)
 
@@ -222,22 +241,33 @@ class RowTable(wiring.Component):
         with m.If(act):
             m.d.sync += idle.eq(~goes_on)
         with m.If(goes_on):
-            m.d.sync += [slot.eq(link_next.slot), reading[0].eq(1), first.eq(0)]
+            m.d.sync += slot.eq(link_next.slot)
+            m.d.sync += reading[0].eq(1)
+            m.d.sync += first.eq(0)
         target = Signal(s)
         number = self.rows[:s]
         # A row that comes goes before the head; its own links and the head's, which is written a cycle later.
         later, later_at, later_slot = Signal(), Signal(s, reset_less=True), Signal(s, reset_less=True)
-        m.d.sync += [later.eq(comes & headed), later_at.eq(first_slot), later_slot.eq(new_slot)]
+        m.d.sync += later.eq(comes & headed)
+        m.d.sync += later_at.eq(first_slot)
+        m.d.sync += later_slot.eq(new_slot)
         m.d.comb += [
             target.eq(Mux(comes, new_slot, slot)),
-            names_w.en.eq(comes), names_w.addr.eq(new_slot), names_w.data.bucket.eq(op_bucket),
+            names_w.en.eq(comes),
+            names_w.addr.eq(new_slot),
+            names_w.data.bucket.eq(op_bucket),
             names_w.data.tag.eq(op_tag),
-            addresses_w.en.eq(comes), addresses_w.addr.eq(new_slot), addresses_w.data.eq(address),
-            holds_w.en.eq(comes | shares | (act & releases)), holds_w.addr.eq(target),
+            addresses_w.en.eq(comes),
+            addresses_w.addr.eq(new_slot),
+            addresses_w.data.eq(address),
+            holds_w.en.eq(comes | shares | (act & releases)),
+            holds_w.addr.eq(target),
             holds_w.data.life.eq(Mux(comes, 1, Mux(releases, was.life - 1, was.life + 1))),
             holds_w.data.batch.eq(Mux(releases, was.batch, self.batch)),
             holds_w.data.ordinal.eq(Mux(releases, was.ordinal, number)),
-            lists_w.en.eq(comes | shares), lists_w.addr.eq(Cat(number, self.batch)), lists_w.data.eq(target),
+            lists_w.en.eq(comes | shares),
+            lists_w.addr.eq(Cat(number, self.batch)),
+            lists_w.data.eq(target),
             nexts_w.en.eq(comes | (goes & link_before.there)),
             nexts_w.addr.eq(Mux(comes, new_slot, link_before.slot)),
             nexts_w.data.there.eq(Mux(comes, headed, link_next.there)),
@@ -247,7 +277,8 @@ class RowTable(wiring.Component):
             befores_w.data.there.eq(~comes & (later | link_before.there)),
             befores_w.data.slot.eq(Mux(later, later_slot, link_before.slot)),
             head_moves.eq(comes | (goes & ~link_before.there & link_next.there)),
-            heads_w.en.eq(head_moves), heads_w.addr.eq(op_bucket),
+            heads_w.en.eq(head_moves),
+            heads_w.addr.eq(op_bucket),
             heads_w.data.eq(Mux(comes, new_slot, link_next.slot)),
         ]
         with m.If(head_moves & (op_bucket == next_bucket)):
@@ -257,17 +288,28 @@ class RowTable(wiring.Component):
         with m.If(self.open):
             m.d.sync += self.rows.eq(0)
         m.d.sync += [
-            self.found.eq(answers), self.freed.eq(goes),
-            self.o.ordinal.eq(Mux(found & here, was.ordinal, number)), self.o.fresh.eq(~found),
-            self.o.slot.eq(target), self.o.address.eq(address), self.o.tag.eq(mark),
+            self.found.eq(answers),
+            self.freed.eq(goes),
+            self.o.ordinal.eq(Mux(found & here, was.ordinal, number)),
+            self.o.fresh.eq(~found),
+            self.o.slot.eq(target),
+            self.o.address.eq(address),
+            self.o.tag.eq(mark),
         ]
 
         # -- Free slots: those that came back, then those never given out.
         m.d.sync += [
-            in_use.eq(in_use + comes - goes), lonely.eq(in_use == 1), stacked.eq(depth != 0),
+            in_use.eq(in_use + comes - goes),
+            lonely.eq(in_use == 1),
+            stacked.eq(depth != 0),
             self.idle.eq(idle & ~next_held & ~self.i.valid & ~self.i_release.valid & (in_use == 0)),
         ]
-        m.d.comb += [free_a.eq((depth - 1)[:s]), free_w.addr.eq(depth[:s]), free_w.data.eq(slot), free_w.en.eq(goes)]
+        m.d.comb += [
+            free_a.eq((depth - 1)[:s]),
+            free_w.addr.eq(depth[:s]),
+            free_w.data.eq(slot),
+            free_w.en.eq(goes),
+        ]
         with m.If(comes):
             with m.If(stacked):
                 m.d.sync += depth.eq(depth - 1)
@@ -276,7 +318,8 @@ class RowTable(wiring.Component):
         with m.If(goes):
             m.d.sync += depth.eq(depth + 1)
             with m.If(lonely):
-                m.d.sync += [depth.eq(0), fresh_slots.eq(0)]
+                m.d.sync += depth.eq(0)
+                m.d.sync += fresh_slots.eq(0)
 
         self._queries(m, lists_a, queried_slot, list_wait, addresses_a, queried_address, address_wait)
         return m
@@ -293,23 +336,27 @@ class RowTable(wiring.Component):
             asked, granted = Signal(name=f"asked_{k}"), Signal(name=f"granted_{k}")
             room = Signal(range(QUERIES + 1), name=f"room_{k}", init=QUERIES)
             leaves = Signal(name=f"leaves_{k}")
-            m.d.comb += [self.i_query[k].ready.eq(~asked | granted), leaves.eq(queue.o.valid & queue.o.ready)]
+            m.d.comb += self.i_query[k].ready.eq(~asked | granted)
+            m.d.comb += leaves.eq(queue.o.valid & queue.o.ready)
             m.d.sync += room.eq(room + leaves - granted)
             with m.If(self.i_query[k].ready):
-                m.d.sync += [asked.eq(self.i_query[k].valid), ask.eq(self.i_query[k].payload)]
+                m.d.sync += asked.eq(self.i_query[k].valid)
+                m.d.sync += ask.eq(self.i_query[k].payload)
             asks.append((ask, asked & (room != 0), granted))
         last = Signal(QUERY_CLIENTS)
         grants = round_robin([wants for _, wants, _ in asks], last)
         place = Signal(query_layout(config), reset_less=True)
         turn = Signal(QUERY_CLIENTS)
-        m.d.comb += [turn.eq(Cat(grants)), Cat(granted for *_, granted in asks).eq(turn)]
+        m.d.comb += turn.eq(Cat(grants))
+        m.d.comb += Cat(granted for *_, granted in asks).eq(turn)
         with m.If(turn.any()):
             m.d.sync += last.eq(turn)
         word = Const(0, len(place.as_value()))
         for (ask, _, _), grant in zip(asks, grants, strict=True):
             word = word | Mux(grant, ask.as_value(), 0)
         m.d.sync += place.eq(word)
-        m.d.comb += [lists_a.eq(Cat(place.ordinal, place.batch)), addresses_a.eq(slot)]
+        m.d.comb += lists_a.eq(Cat(place.ordinal, place.batch))
+        m.d.comb += addresses_a.eq(slot)
         # Turns and slots go beside the memories.
         turns = turn
         for k in range(1 + list_wait + 1 + address_wait + 1):
@@ -322,5 +369,6 @@ class RowTable(wiring.Component):
             m.d.sync += kept.eq(beside)
             beside = kept
         for k, queue in enumerate(queues):
-            m.d.comb += [queue.i.valid.eq(turns[k]), queue.i.payload.slot.eq(beside),
-                         queue.i.payload.address.eq(address)]
+            m.d.comb += queue.i.valid.eq(turns[k])
+            m.d.comb += queue.i.payload.slot.eq(beside)
+            m.d.comb += queue.i.payload.address.eq(address)

@@ -39,9 +39,15 @@ class _LaneWindow(wiring.Component):
         m.submodules.waves = waves = BurstQueue(self.i.shape(), depth=self.depth)
         advance, load = Signal(), Signal()
         older, newer = (Signal(self.i.shape(), name=name, reset_less=True) for name in ("first", "second"))
-        m.d.comb += [waves.i.valid.eq(self.i_valid), waves.i.payload.eq(self.i), waves.o.ready.eq(load),
-                     self.older.eq(older), self.newer.eq(newer)]
-        m.d.sync += [advance.eq(self.advance), load.eq(self.load)]
+        m.d.comb += [
+            waves.i.valid.eq(self.i_valid),
+            waves.i.payload.eq(self.i),
+            waves.o.ready.eq(load),
+            self.older.eq(older),
+            self.newer.eq(newer),
+        ]
+        m.d.sync += advance.eq(self.advance)
+        m.d.sync += load.eq(self.load)
         with m.If(advance):
             m.d.sync += older.eq(newer)
         with m.If(load):
@@ -138,14 +144,18 @@ class BankScheduler(wiring.Component):
         m.submodules.waves = waves = BurstQueue(runs_layout(lanes=lanes, banks=banks, tag=tag), depth=self.waves_ahead)
         takes, leaves = Signal(), Signal()
         m.d.comb += [
-            takes.eq(self.i.valid & self.i.ready), sorter.i_valid.eq(takes), sorter.i.eq(self.i.payload),
-            waves.i.valid.eq(sorter.runs_valid), waves.i.payload.eq(sorter.runs),
+            takes.eq(self.i.valid & self.i.ready),
+            sorter.i_valid.eq(takes),
+            sorter.i.eq(self.i.payload),
+            waves.i.valid.eq(sorter.runs_valid),
+            waves.i.payload.eq(sorter.runs),
             leaves.eq(waves.o.valid & waves.o.ready),
         ]
         # Room that becomes free is seen a cycle late, which spares the counters a long path.
         ahead, left = Signal(range(self.waves_ahead + 2)), Signal()
-        m.d.sync += [left.eq(leaves), ahead.eq(ahead + takes - left),
-                     self.i.ready.eq(ahead + takes - left < self.waves_ahead)]
+        m.d.sync += left.eq(leaves)
+        m.d.sync += ahead.eq(ahead + takes - left)
+        m.d.sync += self.i.ready.eq(ahead + takes - left < self.waves_ahead)
 
         # -- Parts of waves, and what they cost.
         splitter = RunSplitter(lanes=lanes, banks=banks, tag=tag, columns=columns, cost_bits=self.cost_bits)
@@ -160,12 +170,15 @@ class BankScheduler(wiring.Component):
         wiring.connect(m, parts.o, release.i)
         enters, goes = Signal(), Signal()
         m.d.comb += [
-            parts.i.valid.eq(splitter.o_valid), parts.i.payload.eq(splitter.o),
-            enters.eq(waves.o.valid & splitter.room), goes.eq(parts.o.valid & parts.o.ready),
+            parts.i.valid.eq(splitter.o_valid),
+            parts.i.payload.eq(splitter.o),
+            enters.eq(waves.o.valid & splitter.room),
+            goes.eq(parts.o.valid & parts.o.ready),
         ]
         behind, gone = Signal(range(self.parts_ahead + 2)), Signal()
-        m.d.sync += [gone.eq(goes), behind.eq(behind + enters - gone),
-                     splitter.room.eq(behind + enters - gone < self.parts_ahead)]
+        m.d.sync += gone.eq(goes)
+        m.d.sync += behind.eq(behind + enters - gone)
+        m.d.sync += splitter.room.eq(behind + enters - gone < self.parts_ahead)
 
         # -- The accesses of the two waves in the release stage, column by column.
         group = min(8, lanes)
@@ -175,7 +188,9 @@ class BankScheduler(wiring.Component):
             window = _LaneWindow(lanes=group, width=width, depth=depth)
             place(m, platform, f"window_{g}", window)
             m.d.comb += [
-                window.i_valid.eq(sorter.o_valid), window.advance.eq(release.advance), window.load.eq(release.load),
+                window.i_valid.eq(sorter.o_valid),
+                window.advance.eq(release.advance),
+                window.load.eq(release.load),
                 *(window.i[k].eq(sorter.o[g + k].as_value()) for k in range(group)),
             ]
             older += [window.older[k] for k in range(group)]
@@ -194,10 +209,12 @@ class BankScheduler(wiring.Component):
             queue = BankQueue(lanes=lanes, columns=columns, payload=width, tag=tag, depth=self.depth)
             place(m, platform, f"queue_{b}", queue)
             m.d.comb += [
-                queue.i.eq(release.o[b]), queue.i_tags.eq(release.o_tags),
+                queue.i.eq(release.o[b]),
+                queue.i_tags.eq(release.o_tags),
                 *(crossings[c].select[b].eq(queue.o_select[c]) for c in range(columns)),
                 *(queue.i_places[c].eq(crossings[c].o[b]) for c in range(columns)),
-                self.o[b].valid.eq(queue.o.valid), self.o[b].tag.eq(queue.o.tag),
+                self.o[b].valid.eq(queue.o.valid),
+                self.o[b].tag.eq(queue.o.tag),
                 Cat(self.o[b].lane, self.o[b].payload).eq(queue.o.place),
             ]
             full.append(queue.full)

@@ -100,17 +100,19 @@ class BankSorter(wiring.Component):
             for low, high in stage:
                 swap = Signal(name=f"swap{number}_{low}")
                 m.d.comb += swap.eq(places[high][:bits] < places[low][:bits])
-                m.d.sync += [after[low].eq(Mux(swap, places[high], places[low])),
-                             after[high].eq(Mux(swap, places[low], places[high]))]
+                m.d.sync += after[low].eq(Mux(swap, places[high], places[low]))
+                m.d.sync += after[high].eq(Mux(swap, places[low], places[high]))
                 idle -= {low, high}
             for p in idle:
                 m.d.sync += after[p].eq(places[p])
             places = after
         going = Signal(self.runs_latency)   # bit k: a wave came k + 1 cycles ago
         m.d.sync += going.eq(Cat(self.i_valid, going))
-        m.d.comb += [self.o_valid.eq(going[self.latency - 1]), self.runs_valid.eq(going[-1])]
+        m.d.comb += self.o_valid.eq(going[self.latency - 1])
+        m.d.comb += self.runs_valid.eq(going[-1])
         for p, place in enumerate(places):
-            m.d.comb += [self.o[p].lane.eq(place[:lane_bits]), self.o[p].payload.eq(place[bits:])]
+            m.d.comb += self.o[p].lane.eq(place[:lane_bits])
+            m.d.comb += self.o[p].payload.eq(place[bits:])
 
         # -- The end of each bank's run: where the sorted places stop having a bank up to this one.
         upto = []
@@ -146,6 +148,9 @@ class BankSorter(wiring.Component):
                                          kept[len(found) + 1:])
             m.d.comb += self.runs.ends[b].eq(Mux(full, self.lanes, Cat(*reversed(found))))
         tags = Array([register(f"tag_{k}", self.tag) for k in range(self.runs_latency)])
-        m.d.sync += [tags[0].eq(self.i.tag), *(tags[k].eq(tags[k - 1]) for k in range(1, self.runs_latency))]
+        m.d.sync += [
+            tags[0].eq(self.i.tag),
+            *(tags[k].eq(tags[k - 1]) for k in range(1, self.runs_latency)),
+        ]
         m.d.comb += self.runs.tag.eq(tags[self.runs_latency - 1])
         return m

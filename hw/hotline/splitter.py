@@ -65,19 +65,21 @@ class RunSplitter(wiring.Component):
         # -- Which part of the wave at hand leaves.
         wave = self.i.payload
         part, final, leaves = Signal(max(1, part_bits)), Signal(), Signal()
-        m.d.comb += [
-            final.eq(~wave.heavy | (part == parts - 1)), leaves.eq(self.i.valid & self.room),
-            self.i.ready.eq(self.room & final),
-        ]
+        m.d.comb += final.eq(~wave.heavy | (part == parts - 1))
+        m.d.comb += leaves.eq(self.i.valid & self.room)
+        m.d.comb += self.i.ready.eq(self.room & final)
         with m.If(leaves):
             m.d.sync += part.eq(Mux(final, 0, part + 1))
         # What accompanies the runs: valid, first, last, tag.
         going = Signal(self.latency)
         beside = Array([register(f"beside_{k}", 2 + self.tag) for k in range(self.latency)])
-        m.d.sync += [going.eq(Cat(leaves, going)), beside[0].eq(Cat(part == 0, final, wave.tag)),
-                     *(beside[k].eq(beside[k - 1]) for k in range(1, self.latency))]
-        m.d.comb += [self.o_valid.eq(going[-1]),
-                     Cat(self.o.first, self.o.last, self.o.tag).eq(beside[self.latency - 1])]
+        m.d.sync += [
+            going.eq(Cat(leaves, going)),
+            beside[0].eq(Cat(part == 0, final, wave.tag)),
+            *(beside[k].eq(beside[k - 1]) for k in range(1, self.latency)),
+        ]
+        m.d.comb += self.o_valid.eq(going[-1])
+        m.d.comb += Cat(self.o.first, self.o.last, self.o.tag).eq(beside[self.latency - 1])
 
         # -- Lengths of whole runs, then of the part's.
         now = register("now", max(1, part_bits))
@@ -86,18 +88,17 @@ class RunSplitter(wiring.Component):
         for b in range(self.banks):
             begin = wave.ends[b - 1] if b else Const(0, lane_bits + 1)
             length, start = register(f"length_{b}", lane_bits + 1), register(f"start_{b}", lane_bits)
-            m.d.sync += [length.eq(wave.ends[b] - begin), start.eq(begin)]
+            m.d.sync += length.eq(wave.ends[b] - begin)
+            m.d.sync += start.eq(begin)
             whole, rest = length[column_bits:], length[:column_bits]
             some, more = register(f"some_{b}", 1), register(f"more_{b}", column_bits)
             first = register(f"first_{b}", lane_bits)
             full, tail = Signal(name=f"full_{b}"), Signal(name=f"tail_{b}")
-            m.d.comb += [full.eq(whole > now if parts > 1 else whole.any()),
-                         tail.eq((whole == now if parts > 1 else ~whole.any()) & rest.any())]
-            m.d.sync += [
-                some.eq(full | tail),
-                more.eq(Mux(full, self.columns - 1, Mux(tail, rest - 1, 0))),
-                first.eq(Cat(start[:column_bits], start[column_bits:] + now) if parts > 1 else start),
-            ]
+            m.d.comb += full.eq(whole > now if parts > 1 else whole.any())
+            m.d.comb += tail.eq((whole == now if parts > 1 else ~whole.any()) & rest.any())
+            m.d.sync += some.eq(full | tail)
+            m.d.sync += more.eq(Mux(full, self.columns - 1, Mux(tail, rest - 1, 0)))
+            m.d.sync += first.eq(Cat(start[:column_bits], start[column_bits:] + now) if parts > 1 else start)
             runs.append(Cat(some, first, more))
             costs.append(more)
 
@@ -108,7 +109,8 @@ class RunSplitter(wiring.Component):
                 width = min(self.cost_bits, column_bits + level + 1)
                 cost, run = register(f"cost{level}_{b}", width), register(f"run{level}_{b}", len(runs[b]))
                 lower = (b >> level << level) - 1
-                m.d.sync += [cost.eq(costs[b] + costs[lower] if b >> level & 1 else costs[b]), run.eq(runs[b])]
+                m.d.sync += cost.eq(costs[b] + costs[lower] if b >> level & 1 else costs[b])
+                m.d.sync += run.eq(runs[b])
                 after.append(cost)
                 runs[b] = run
             costs = after
@@ -117,7 +119,9 @@ class RunSplitter(wiring.Component):
             m.d.sync += base.eq(base + costs[-1])
         for b in range(self.banks):
             total, run = register(f"total_{b}", self.cost_bits), register(f"out_{b}", len(runs[b]))
-            m.d.sync += [total.eq(base + costs[b]), run.eq(runs[b])]
+            m.d.sync += total.eq(base + costs[b])
+            m.d.sync += run.eq(runs[b])
             out = self.o.runs[b]
-            m.d.comb += [Cat(out.some, out.start, out.more).eq(run), out.cost.eq(total)]
+            m.d.comb += Cat(out.some, out.start, out.more).eq(run)
+            m.d.comb += out.cost.eq(total)
         return m

@@ -47,8 +47,11 @@ class InputReader:
         full, bad = o_beats.valid | o_image.valid, i.payload.error
         m.d.comb += [
             i.ready.eq(moving & (~full | (o_beats.valid & o_beats.ready) | (o_image.valid & o_image.ready))),
-            take.eq(i.valid & i.ready), ends.eq(part == (sample_beats - 1)[:len(part)]),
-            o_beats.payload.words.as_value().eq(beat), o_beats.payload.first.eq(first), o_beats.payload.last.eq(last),
+            take.eq(i.valid & i.ready),
+            ends.eq(part == (sample_beats - 1)[:len(part)]),
+            o_beats.payload.words.as_value().eq(beat),
+            o_beats.payload.first.eq(first),
+            o_beats.payload.last.eq(last),
             o_image.payload.eq(beat),
         ]
         with m.If(o_beats.ready):
@@ -57,12 +60,24 @@ class InputReader:
             m.d.sync += o_image.valid.eq(0)
         with m.If(take):
             m.d.sync += [
-                beat.eq(i.payload.data), o_beats.valid.eq(~image & ~bad), o_image.valid.eq(image & ~bad),
-                self.failed.eq(bad), first.eq(part == 0), last.eq(ends), part.eq(Mux(ends, 0, part + 1)),
-                left.eq(left - 1), final.eq(left == 2), moving.eq(~final & ~bad),
+                beat.eq(i.payload.data),
+                o_beats.valid.eq(~image & ~bad),
+                o_image.valid.eq(image & ~bad),
+                self.failed.eq(bad),
+                first.eq(part == 0),
+                last.eq(ends),
+                part.eq(Mux(ends, 0, part + 1)),
+                left.eq(left - 1),
+                final.eq(left == 2),
+                moving.eq(~final & ~bad),
             ]
         with m.If(self.begin):
-            m.d.sync += [left.eq(self.span), final.eq(self.span == 1), part.eq(0), moving.eq(1)]
+            m.d.sync += [
+                left.eq(self.span),
+                final.eq(self.span == 1),
+                part.eq(0),
+                moving.eq(1),
+            ]
         self.passed = ~moving & ~full
 
 
@@ -86,14 +101,20 @@ class ImageWriter:
         to_ask, to_come = Signal(range(chunks + 1)), Signal(range(chunks + 1))
         m.d.comb += [
             o_requests.valid.eq(to_ask != 0),
-            o_requests.payload.address.eq(address), o_requests.payload.beats.eq(chunk),
-            o_data.valid.eq(i.valid), o_data.payload.data.eq(i.payload), i.ready.eq(o_data.ready),
+            o_requests.payload.address.eq(address),
+            o_requests.payload.beats.eq(chunk),
+            o_data.valid.eq(i.valid),
+            o_data.payload.data.eq(i.payload),
+            i.ready.eq(o_data.ready),
         ]
         with m.If(self.begin):
-            m.d.sync += [address.eq(base + Cat(Const(0, shift), out)), to_ask.eq(chunks), to_come.eq(chunks)]
+            m.d.sync += address.eq(base + Cat(Const(0, shift), out))
+            m.d.sync += to_ask.eq(chunks)
+            m.d.sync += to_come.eq(chunks)
         with m.Else():
             with m.If(o_requests.valid & o_requests.ready):
-                m.d.sync += [address.eq(address + (chunk << shift)), to_ask.eq(to_ask - 1)]
+                m.d.sync += address.eq(address + (chunk << shift))
+                m.d.sync += to_ask.eq(to_ask - 1)
             with m.If(written):
                 m.d.sync += to_come.eq(to_come - 1)
         self.done = to_come == 0

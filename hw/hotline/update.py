@@ -99,11 +99,9 @@ class Updater(wiring.Component):
         logs = range(ROW_BEATS_LOG2_MAX + 1)
         row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
         last_beat = Signal(ROW_BEATS_LOG2_MAX, reset_less=True)
-        m.d.sync += [
-            scale.eq(self.row_beats_log2),
-            row_beats.eq(Array([*(1 << k for k in logs), 0])[self.row_beats_log2]),
-            last_beat.eq(Array([*((1 << k) - 1 for k in logs), 0])[self.row_beats_log2]),
-        ]
+        m.d.sync += scale.eq(self.row_beats_log2)
+        m.d.sync += row_beats.eq(Array([*(1 << k for k in logs), 0])[self.row_beats_log2])
+        m.d.sync += last_beat.eq(Array([*((1 << k) - 1 for k in logs), 0])[self.row_beats_log2])
         ask_in_pieces(m, self.o_requests, start=begin, address=batch.address, span=batch.rows << scale,
                       beat_bytes=config.beat_bytes)
         answers = self._list(m, batch, begin | again)
@@ -115,17 +113,17 @@ class Updater(wiring.Component):
             self.o_read.payload.eq(answers.o.payload.slot),
             self.o_read.valid.eq(answers.o.valid & ~releasing & under_way.i.ready),
             forward.eq(self.o_read.valid & self.o_read.ready),
-            under_way.i.payload.eq(answers.o.payload), under_way.i.valid.eq(forward),
-            self.o_release.payload.eq(answers.o.payload.slot), self.o_release.valid.eq(answers.o.valid & releasing),
+            under_way.i.payload.eq(answers.o.payload),
+            under_way.i.valid.eq(forward),
+            self.o_release.payload.eq(answers.o.payload.slot),
+            self.o_release.valid.eq(answers.o.valid & releasing),
             answers.o.ready.eq(Mux(releasing, self.o_release.ready, forward)),
             released.eq(self.o_release.valid & self.o_release.ready),
         ]
         take, ends = self._update(m, updating, under_way, last_beat)
         asks = self._write(m, writing, under_way, row_beats)
-        m.d.comb += [
-            under_way.o.ready.eq(Mux(writing, asks, ends)),
-            self.i_rows.ready.eq(Mux(writing, self.o_write_data.ready, take)),
-        ]
+        m.d.comb += under_way.o.ready.eq(Mux(writing, asks, ends))
+        m.d.comb += self.i_rows.ready.eq(Mux(writing, self.o_write_data.ready, take))
 
         # -- Rows that this time through the list still has to bring to an end, and writes that failed.
         left, final = Signal.like(batch.rows, reset_less=True), Signal()
@@ -140,34 +138,43 @@ class Updater(wiring.Component):
         first_bad = Signal.like(ordinal, reset_less=True)
         m.d.sync += self.dma_wr.eq(self.written & ~self.not_written)
         with m.If(again):
-            m.d.sync += [ordinal.eq(0), bad.eq(0)]
+            m.d.sync += ordinal.eq(0)
+            m.d.sync += bad.eq(0)
         with m.Elif(self.written):
             m.d.sync += ordinal.eq(ordinal + 1)
             with m.If(self.not_written & ~bad):
-                m.d.sync += [bad.eq(1), first_bad.eq(ordinal)]
+                m.d.sync += bad.eq(1)
+                m.d.sync += first_bad.eq(ordinal)
 
         # -- The mini-batch.
         refused = self.refused
         with m.If(load):
             m.d.sync += batch.eq(self.i.payload)
-        m.d.sync += [self.updated.eq(0), self.done.eq(0), self.idle.eq(0)]
+        m.d.sync += self.updated.eq(0)
+        m.d.sync += self.done.eq(0)
+        m.d.sync += self.idle.eq(0)
         with m.FSM() as steps:
             with m.State("IDLE"):
-                m.d.comb += [self.i.ready.eq(~self.hold & ~refused.valid), load.eq(self.i.valid & self.i.ready)]
-                m.d.sync += [self.idle.eq(~self.i.valid), second.eq(0)]
+                m.d.comb += self.i.ready.eq(~self.hold & ~refused.valid)
+                m.d.comb += load.eq(self.i.valid & self.i.ready)
+                m.d.sync += self.idle.eq(~self.i.valid)
+                m.d.sync += second.eq(0)
                 with m.If(load):
                     m.next = "BEGIN"
             with m.State("BEGIN"):
                 # A row's length may have come with the mini-batch: what follows from it is there in the next cycle.
                 m.d.comb += begin.eq(1)
                 with m.If(batch.rows == 0):
-                    m.d.sync += [self.updated.eq(1), self.done.eq(1)]
+                    m.d.sync += self.updated.eq(1)
+                    m.d.sync += self.done.eq(1)
                     m.next = "IDLE"
                 with m.Else():
                     m.next = "UPDATE"
             with m.State("UPDATE"):
                 with m.If(ends & (left == 1)):
-                    m.d.sync += [self.updated.eq(1), updating.eq(0), writing.eq(1)]
+                    m.d.sync += self.updated.eq(1)
+                    m.d.sync += updating.eq(0)
+                    m.d.sync += writing.eq(1)
                     m.next = "TURN"
             with m.State("TURN"):       # the queues are empty
                 m.d.comb += again.eq(1)
@@ -176,17 +183,25 @@ class Updater(wiring.Component):
                 with m.If(final):
                     with m.If(~bad):
                         m.d.comb += again.eq(1)
-                        m.d.sync += [writing.eq(0), releasing.eq(1)]
+                        m.d.sync += writing.eq(0)
+                        m.d.sync += releasing.eq(1)
                         m.next = "RELEASE"
                     with m.Elif(second):
-                        m.d.sync += [refused.valid.eq(1), refused.twice.eq(1), refused.ordinal.eq(first_bad)]
+                        m.d.sync += refused.valid.eq(1)
+                        m.d.sync += refused.twice.eq(1)
+                        m.d.sync += refused.ordinal.eq(first_bad)
                         m.next = "STUCK"
                     with m.Else():
                         m.d.sync += second.eq(1)
                         m.next = "TURN"
             with m.State("RELEASE"):
                 with m.If(final):
-                    m.d.sync += [releasing.eq(0), updating.eq(1), self.done.eq(1), refused.valid.eq(second)]
+                    m.d.sync += [
+                        releasing.eq(0),
+                        updating.eq(1),
+                        self.done.eq(1),
+                        refused.valid.eq(second),
+                    ]
                     m.next = "IDLE"
             with m.State("STUCK"):
                 pass
@@ -202,18 +217,26 @@ class Updater(wiring.Component):
         gradients, rows = self.i_gradients, self.i_rows
         m.d.comb += [
             able.eq(updating & ~failed & ~gradients.payload.error),
-            gradients.ready.eq(able & rows.valid), take.eq(able & rows.valid & gradients.valid),
-            reducer.i_valid.eq(take), reducer.rate.eq(self.rate), reducer.i.operation.eq(UPDATE),
-            reducer.i.x.eq(gradients.payload.data), reducer.i.y.eq(rows.payload),
-            self.v_mul.eq(reducer.v_mul), self.v_add.eq(reducer.v_add), self.error.eq(failed),
+            gradients.ready.eq(able & rows.valid),
+            take.eq(able & rows.valid & gradients.valid),
+            reducer.i_valid.eq(take),
+            reducer.rate.eq(self.rate),
+            reducer.i.operation.eq(UPDATE),
+            reducer.i.x.eq(gradients.payload.data),
+            reducer.i.y.eq(rows.payload),
+            self.v_mul.eq(reducer.v_mul),
+            self.v_add.eq(reducer.v_add),
+            self.error.eq(failed),
         ]
         with m.If(gradients.valid & gradients.payload.error):
             m.d.sync += failed.eq(1)
         beat, ends = Signal(ROW_BEATS_LOG2_MAX), Signal()
         m.d.comb += [
             ends.eq(reducer.o_valid & (beat == last_beat)),
-            self.o_write.valid.eq(reducer.o_valid), self.o_write.payload.slot.eq(under_way.o.payload.slot),
-            self.o_write.payload.beat.eq(beat), self.o_write.payload.words.eq(reducer.o.words),
+            self.o_write.valid.eq(reducer.o_valid),
+            self.o_write.payload.slot.eq(under_way.o.payload.slot),
+            self.o_write.payload.beat.eq(beat),
+            self.o_write.payload.words.eq(reducer.o.words),
         ]
         with m.If(reducer.o_valid):
             m.d.sync += beat.eq(Mux(beat == last_beat, 0, beat + 1))
@@ -227,9 +250,12 @@ class Updater(wiring.Component):
         asked, leaves = Signal(), Signal()
         o = self.o_query
         m.d.comb += [
-            o.valid.eq((left != 0) & (room != 0)), asked.eq(o.valid & o.ready), o.payload.batch.eq(batch.batch),
+            o.valid.eq((left != 0) & (room != 0)),
+            asked.eq(o.valid & o.ready),
+            o.payload.batch.eq(batch.batch),
             leaves.eq(answers.o.valid & answers.o.ready),
-            answers.i.valid.eq(self.i_query.valid), answers.i.payload.eq(self.i_query.payload),
+            answers.i.valid.eq(self.i_query.valid),
+            answers.i.payload.eq(self.i_query.payload),
             # There is room for every answer that was asked for.
             self.i_query.ready.eq(1),
         ]
@@ -237,9 +263,11 @@ class Updater(wiring.Component):
         m.d.comb += o.payload.ordinal.eq(ordinal)
         m.d.sync += room.eq(room + leaves - asked)
         with m.If(begin):
-            m.d.sync += [left.eq(batch.rows), ordinal.eq(0)]
+            m.d.sync += left.eq(batch.rows)
+            m.d.sync += ordinal.eq(0)
         with m.Elif(asked):
-            m.d.sync += [left.eq(left - 1), ordinal.eq(ordinal + 1)]
+            m.d.sync += left.eq(left - 1)
+            m.d.sync += ordinal.eq(ordinal + 1)
         return answers
 
     def _write(self, m: Module, writing: Signal, under_way: BurstQueue, row_beats: Signal) -> Signal:
@@ -250,12 +278,12 @@ class Updater(wiring.Component):
         asks = Signal()
         m.d.comb += [
             asks.eq(~o.valid | o.ready),
-            o.payload.address.eq(address), o.payload.beats.eq(row_beats),
-            self.o_write_data.valid.eq(writing & rows.valid), self.o_write_data.payload.data.eq(rows.payload),
+            o.payload.address.eq(address),
+            o.payload.beats.eq(row_beats),
+            self.o_write_data.valid.eq(writing & rows.valid),
+            self.o_write_data.payload.data.eq(rows.payload),
         ]
         with m.If(asks):
-            m.d.sync += [
-                o.valid.eq(writing & under_way.o.valid),
-                address.eq(self.rows + Cat(Const(0, beat_log2), under_way.o.payload.address)),
-            ]
+            m.d.sync += o.valid.eq(writing & under_way.o.valid)
+            m.d.sync += address.eq(self.rows + Cat(Const(0, beat_log2), under_way.o.payload.address))
         return asks

@@ -55,18 +55,24 @@ class BoundedSum:
                 for name, term in terms.items():
                     with m.Case(name):
                         m.d.sync += [
-                            times.eq(term.multiplicand), carry.eq(term.more), bits.eq(term.multiplier),
+                            times.eq(term.multiplicand),
+                            carry.eq(term.more),
+                            bits.eq(term.multiplier),
                             shifts.eq(term.doubles),
                         ]
                         if term.base is not None:
-                            m.d.sync += [total.eq(term.base), over.eq(0)]
+                            m.d.sync += total.eq(term.base)
+                            m.d.sync += over.eq(0)
         with m.Elif(bits != 0):
             m.d.sync += bits.eq(bits >> 1)
             with m.If(shifts):
-                m.d.sync += [times.eq(times << 1), lost.eq(lost | times[31])]
+                m.d.sync += times.eq(times << 1)
+                m.d.sync += lost.eq(lost | times[31])
             with m.If(bits[0]):
-                m.d.sync += [total.eq(total[:32] + times + carry), over.eq(over | total[32] | lost)]
+                m.d.sync += total.eq(total[:32] + times + carry)
+                m.d.sync += over.eq(over | total[32] | lost)
         m.d.comb += self.summed.eq(bits == 0)
         beyond, passed = Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += [beyond.eq(total[:32] > limit), passed.eq(over | total[32])]
+        m.d.sync += beyond.eq(total[:32] > limit)
+        m.d.sync += passed.eq(over | total[32])
         m.d.comb += self.outside.eq(beyond | passed)

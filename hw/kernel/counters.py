@@ -61,13 +61,18 @@ class CounterFile(wiring.Component):
         # The residue of this turn, then its total with it.
         picked, place = Signal(residue_bits), Signal(range(self.period))
         clearing = Signal()
-        m.d.sync += [picked.eq(Array(residues)[turn]), place.eq(turn), clearing.eq(self.clear)]
+        m.d.sync += picked.eq(Array(residues)[turn])
+        m.d.sync += place.eq(turn)
+        m.d.sync += clearing.eq(self.clear)
         store = memory.Memory(shape=TOTAL_BITS, depth=self.period, init=[])
         m.submodules.store = store
         write, read = store.write_port(), store.read_port(domain="comb")
         m.d.comb += [
-            read.addr.eq(place), write.addr.eq(place), write.en.eq(1),
+            read.addr.eq(place),
+            write.addr.eq(place),
+            write.en.eq(1),
             write.data.eq(Mux(clearing, 0, read.data + picked)),
         ]
-        m.d.sync += [self.number.eq(place), self.total.eq(write.data)]
+        m.d.sync += self.number.eq(place)
+        m.d.sync += self.total.eq(write.data)
         return m

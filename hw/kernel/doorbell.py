@@ -50,18 +50,25 @@ class Doorbell(wiring.Component):
         m = Module()
         request, answer = self.o_requests, self.i
         asked, pause = Signal(), Signal(range(GLANCE_CYCLES))
-        m.d.comb += [request.payload.address.eq(self.address), request.payload.beats.eq(1), answer.ready.eq(1)]
-        m.d.sync += [self.polled.eq(0), self.failed.eq(0)]
+        m.d.comb += request.payload.address.eq(self.address)
+        m.d.comb += request.payload.beats.eq(1)
+        m.d.comb += answer.ready.eq(1)
+        m.d.sync += self.polled.eq(0)
+        m.d.sync += self.failed.eq(0)
         with m.If(asked):
             with m.If(request.ready):
                 m.d.sync += request.valid.eq(0)
             with m.If(answer.valid):
                 m.d.sync += [
-                    asked.eq(0), self.polled.eq(~answer.payload.error), self.failed.eq(answer.payload.error),
-                    self.value.eq(answer.payload.data), pause.eq(GLANCE_CYCLES - 1),
+                    asked.eq(0),
+                    self.polled.eq(~answer.payload.error),
+                    self.failed.eq(answer.payload.error),
+                    self.value.eq(answer.payload.data),
+                    pause.eq(GLANCE_CYCLES - 1),
                 ]
         with m.Elif((pause != 0) & ~(self.waiting & (pause < GLANCE_CYCLES - POLL_CYCLES))):
             m.d.sync += pause.eq(pause - 1)
         with m.Elif(self.enable):
-            m.d.sync += [asked.eq(1), request.valid.eq(1)]
+            m.d.sync += asked.eq(1)
+            m.d.sync += request.valid.eq(1)
         return m

@@ -87,17 +87,28 @@ class Frame(wiring.Component):
         for name in ("over", "fault", "at", "quiet"):
             m.d.comb += getattr(run, name).eq(getattr(self, name))
         if self.finishes:
-            m.d.comb += [run.holds.eq(self.holds), self.ending.eq(run.ending)]
+            m.d.comb += run.holds.eq(self.holds)
+            m.d.comb += self.ending.eq(run.ending)
         for name in self.increments:
             m.d.comb += counters.events[name].eq(run.running if name == CYCLES else self.events[name])
         m.d.comb += [
-            self.interrupt.eq(control.interrupt), self.arguments.eq(control.arguments),
-            control.status.eq(run.status), control.done.eq(run.ends), counters.clear.eq(run.clear),
-            run.start.eq(control.start), run.abort.eq(control.abort),
-            run.telling.eq(reporter.busy | reporter.tell), run.reported.eq(reporter.finished),
-            reporter.base.eq(control.arguments.result), reporter.header.eq(run.header.as_value()),
-            reporter.number.eq(counters.number), reporter.total.eq(counters.total), reporter.finish.eq(run.report),
-            reporter.progress.eq(self.progress), reporter.tell.eq(self.tell), reporter.done.eq(self.done),
+            self.interrupt.eq(control.interrupt),
+            self.arguments.eq(control.arguments),
+            control.status.eq(run.status),
+            control.done.eq(run.ends),
+            counters.clear.eq(run.clear),
+            run.start.eq(control.start),
+            run.abort.eq(control.abort),
+            run.telling.eq(reporter.busy | reporter.tell),
+            run.reported.eq(reporter.finished),
+            reporter.base.eq(control.arguments.result),
+            reporter.header.eq(run.header.as_value()),
+            reporter.number.eq(counters.number),
+            reporter.total.eq(counters.total),
+            reporter.finish.eq(run.report),
+            reporter.progress.eq(self.progress),
+            reporter.tell.eq(self.tell),
+            reporter.done.eq(self.done),
         ]
         return m
 

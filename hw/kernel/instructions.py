@@ -35,7 +35,8 @@ class Instructions:
                       beat_bytes=bits // 8)
         self.following = Signal(32, name="following", reset_less=True)      # the next instruction's number
         self.last, self.more = Signal(name="last", reset_less=True), Signal(name="more")
-        m.d.sync += [self.following.eq(unit.number + 1), self.last.eq(self.following == unit.arguments.program_count)]
+        m.d.sync += self.following.eq(unit.number + 1)
+        m.d.sync += self.last.eq(self.following == unit.arguments.program_count)
 
     def states(self, *, then: str, over: str) -> None:
         """IDLE and NEXT. then: the state behind them, when an instruction is there; over: when none is left; if that is
@@ -44,8 +45,12 @@ class Instructions:
         fetched = Signal(range(max(2, self.beats)))
         with m.State("IDLE"):
             with m.If(unit.start):
-                m.d.sync += [unit.number.eq(0), self.more.eq(unit.arguments.program_count != 0), fetched.eq(0),
-                             unit.done.eq(0)]
+                m.d.sync += [
+                    unit.number.eq(0),
+                    self.more.eq(unit.arguments.program_count != 0),
+                    fetched.eq(0),
+                    unit.done.eq(0),
+                ]
                 m.next = "NEXT"
         with m.State("NEXT"):
             with m.If(~self.more):
@@ -55,10 +60,8 @@ class Instructions:
             with m.Elif(unit.i.valid):
                 beat = unit.i.payload.data
                 m.d.comb += unit.i.ready.eq(1)
-                m.d.sync += [
-                    item.eq(Cat(item.as_value()[len(beat):], beat) if self.beats > 1 else beat),
-                    fetched.eq(fetched + 1),
-                ]
+                m.d.sync += item.eq(Cat(item.as_value()[len(beat):], beat) if self.beats > 1 else beat)
+                m.d.sync += fetched.eq(fetched + 1)
                 with m.If(unit.i.payload.error):
                     self.refuse("READ_ERROR", PROGRAM)
                 with m.Elif(fetched == self.beats - 1):
@@ -67,12 +70,17 @@ class Instructions:
 
     def step(self) -> None:
         """In a state of the unit: the instruction is done with, the next one may come."""
-        self.m.d.sync += [self.unit.number.eq(self.following), self.more.eq(~self.last)]
+        self.m.d.sync += self.unit.number.eq(self.following)
+        self.m.d.sync += self.more.eq(~self.last)
         self.m.next = "NEXT"
 
     def refuse(self, code: str, detail) -> None:
         """In a state of the unit: the program ends with `code`, here."""
         error = self.unit.error
-        self.m.d.sync += [error.valid.eq(1), error.code.eq(self.kernel.code(code)), error.detail.eq(detail),
-                          error.instruction.eq(self.unit.number)]
+        self.m.d.sync += [
+            error.valid.eq(1),
+            error.code.eq(self.kernel.code(code)),
+            error.detail.eq(detail),
+            error.instruction.eq(self.unit.number),
+        ]
         self.m.next = self.failed

@@ -22,12 +22,16 @@ def ask_in_pieces(m: Module, o, *, start: Value, address: ValueLike, span: Value
     with m.If(o.ready):
         m.d.sync += o.valid.eq(0)
     with m.If(start):
-        m.d.sync += [Cat(rest, pieces).eq(span), following.eq(address), asking.eq(1)]
+        m.d.sync += Cat(rest, pieces).eq(span)
+        m.d.sync += following.eq(address)
+        m.d.sync += asking.eq(1)
     with m.Elif(asking & (~o.valid | o.ready)):
         m.d.sync += [
-            o.valid.eq(whole | (rest != 0)), o.payload.address.eq(following),
+            o.valid.eq(whole | (rest != 0)),
+            o.payload.address.eq(following),
             o.payload.beats.eq(Mux(whole, Const(1 << PIECE_LOG2, 16), rest)),
             following.eq(following + (beat_bytes << PIECE_LOG2)),
-            pieces.eq(pieces - 1), asking.eq(whole),
+            pieces.eq(pieces - 1),
+            asking.eq(whole),
         ]
     return asking

@@ -91,18 +91,24 @@ class Reporter(wiring.Component):
         with m.If(push & self.o_data.ready):
             m.d.sync += push.eq(0)
         with m.If(taking):
-            m.d.sync += [beat.eq(Cat(beat.as_value()[64:], pair)), filled.eq(Mux(filled == pairs - 1, 0, filled + 1))]
+            m.d.sync += beat.eq(Cat(beat.as_value()[64:], pair))
+            m.d.sync += filled.eq(Mux(filled == pairs - 1, 0, filled + 1))
             with m.If(filled == pairs - 1):
                 m.d.sync += push.eq(1)
 
         heads = Array(Cat(self.header[2 * k], self.header[2 * k + 1]) for k in range(HEADER_WORDS // 2))
         with m.FSM() as steps:
             with m.State("IDLE"):
-                m.d.sync += [filled.eq(0), at.eq(0)]
+                m.d.sync += filled.eq(0)
+                m.d.sync += at.eq(0)
                 # What the run has still to tell goes first, so that the block is the last word.
                 with m.If(tell):
-                    m.d.sync += [address.eq(self.base + 4 * self._progress[0].word),
-                                 beat.as_value().eq(Cat(self.progress.as_value())), tell.eq(self.tell), push.eq(1)]
+                    m.d.sync += [
+                        address.eq(self.base + 4 * self._progress[0].word),
+                        beat.as_value().eq(Cat(self.progress.as_value())),
+                        tell.eq(self.tell),
+                        push.eq(1),
+                    ]
                     m.next = "TELL"
                 with m.Elif(finish):
                     m.d.sync += address.eq(self.base)
@@ -116,7 +122,8 @@ class Reporter(wiring.Component):
                 with m.If(self.done):
                     m.next = "IDLE"
             with m.State("HEAD"):
-                m.d.comb += [taking.eq(1), pair.eq(heads[at])]
+                m.d.comb += taking.eq(1)
+                m.d.comb += pair.eq(heads[at])
                 m.d.sync += at.eq(at + 1)
                 with m.If(at == HEADER_WORDS // 2 - 1):
                     m.next = "ALIGN"
@@ -124,7 +131,8 @@ class Reporter(wiring.Component):
                 with m.If(self.number == self.counters - 1):
                     m.next = "TOTALS"
             with m.State("TOTALS"):
-                m.d.comb += [taking.eq(1), pair.eq(self.total)]
+                m.d.comb += taking.eq(1)
+                m.d.comb += pair.eq(self.total)
                 with m.If(self.number == self.counters - 1):
                     m.next = "FILL"
             with m.State("FILL"):
@@ -141,5 +149,6 @@ class Reporter(wiring.Component):
                 with m.If(self.done):
                     m.d.sync += finish.eq(0)
                     m.next = "IDLE"
-        m.d.comb += [self.finished.eq(ends), self.busy.eq(finish | tell | ~steps.ongoing("IDLE"))]
+        m.d.comb += self.finished.eq(ends)
+        m.d.comb += self.busy.eq(finish | tell | ~steps.ongoing("IDLE"))
         return m

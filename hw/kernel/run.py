@@ -61,7 +61,8 @@ class RunControl(wiring.Component):
             m.d.sync += aborted.eq(1)
         # Registers, set by the state before: they reach everything.
         flush, stop = self.flush, self.stop
-        m.d.sync += [flush.eq(1), stop.eq(0)]
+        m.d.sync += flush.eq(1)
+        m.d.sync += stop.eq(0)
         # What happened, a cycle before it is acted upon: the flush must not take it away.
         noted = Signal()
         waits = self.telling
@@ -69,7 +70,8 @@ class RunControl(wiring.Component):
             waits = waits | self.holds
             m.d.comb += self.ending.eq(noted)
         with m.If(self.running & ~noted & (self.fault.valid | aborted)):
-            m.d.sync += [noted.eq(1), header.state.eq(RUNNING)]
+            m.d.sync += noted.eq(1)
+            m.d.sync += header.state.eq(RUNNING)
             for name in told_layout(self.kernel).members:
                 aborts = {"code": self.kernel.code("ABORTED"), "instruction": self.at}.get(name, 0)
                 m.d.sync += header[name].eq(Mux(self.fault.valid, told[name], aborts))
@@ -77,31 +79,40 @@ class RunControl(wiring.Component):
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.status.eq(IDLE)
-                m.d.sync += [wait.eq(2 * self.period), aborted.eq(0), noted.eq(0)]
+                m.d.sync += wait.eq(2 * self.period)
+                m.d.sync += aborted.eq(0)
+                m.d.sync += noted.eq(0)
                 with m.If(self.start):
                     m.d.sync += header.as_value().eq(0)
                     m.next = "CLEAR"
             with m.State("CLEAR"):
-                m.d.comb += [self.status.eq(RUNNING), self.clear.eq(1)]
+                m.d.comb += self.status.eq(RUNNING)
+                m.d.comb += self.clear.eq(1)
                 m.d.sync += wait.eq(wait - 1)
                 with m.If(wait == 0):
                     m.d.sync += flush.eq(0)
                     m.next = "START"
             with m.State("START"):
-                m.d.comb += [self.status.eq(RUNNING), self.begin.eq(1), self.running.eq(1)]
+                m.d.comb += self.status.eq(RUNNING)
+                m.d.comb += self.begin.eq(1)
+                m.d.comb += self.running.eq(1)
                 m.d.sync += flush.eq(0)
                 m.next = "RUN"
             with m.State("RUN"):
-                m.d.comb += [self.status.eq(RUNNING), self.running.eq(1)]
+                m.d.comb += self.status.eq(RUNNING)
+                m.d.comb += self.running.eq(1)
                 m.d.sync += flush.eq(0)
                 with m.If(noted | self.over):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
                 # Progress that was begun to be told is told, what parts have to finish is finished.
-                m.d.comb += [self.status.eq(DRAINING), self.running.eq(1)]
-                m.d.sync += [wait.eq(8), flush.eq(0)]
+                m.d.comb += self.status.eq(DRAINING)
+                m.d.comb += self.running.eq(1)
+                m.d.sync += wait.eq(8)
+                m.d.sync += flush.eq(0)
                 with m.If(~waits):
-                    m.d.sync += [flush.eq(1), stop.eq(1)]
+                    m.d.sync += flush.eq(1)
+                    m.d.sync += stop.eq(1)
                     m.next = "STOP"
             with m.State("STOP"):
                 m.d.comb += self.status.eq(DRAINING)
@@ -112,7 +123,8 @@ class RunControl(wiring.Component):
                 with m.Elif(self.quiet):
                     m.next = "CLEAN"
             with m.State("CLEAN"):
-                m.d.comb += [self.status.eq(DRAINING), self.clean.eq(1)]
+                m.d.comb += self.status.eq(DRAINING)
+                m.d.comb += self.clean.eq(1)
                 m.d.sync += wait.eq(2 * self.period)
                 m.next = "TOTAL"
             with m.State("TOTAL"):

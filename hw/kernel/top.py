@@ -49,6 +49,8 @@ class VitisKernel(wiring.Component):
             outer = getattr(self, "_".join(map(str, path)))
             if path[0] == "s_axi_control" and path[-1].endswith("ready") and member.flow == Out:
                 m.d.comb += outer.eq(inner & ~held[1])
+            elif member.flow == In:
+                m.d.comb += inner.eq(outer)
             else:
-                m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
+                m.d.comb += outer.eq(inner)
         return m

@@ -44,23 +44,26 @@ class AddendPart(wiring.Component):
         m.submodules.store = store
         write, line = Signal(), Signal.like(self.write_line, reset_less=True)
         coded = Signal(WORD_BITS * self.pairs, reset_less=True)
-        m.d.sync += [write.eq(self.write), line.eq(self.write_line)]
+        m.d.sync += write.eq(self.write)
+        m.d.sync += line.eq(self.write_line)
         with m.If(self.write):
             m.d.sync += coded.eq(codewords(self.words))
         m.d.comb += [
-            store.address.eq(self.line), store.write.eq(write), store.write_address.eq(line), store.i.eq(coded),
+            store.address.eq(self.line),
+            store.write.eq(write),
+            store.write_address.eq(line),
+            store.i.eq(coded),
         ]
         corrected, uncorrectable = [], []
         for pair in range(self.pairs):
             decoder = Decoder()
             place(m, platform, f"decoder_{pair}", decoder)
-            m.d.comb += [
-                decoder.codeword.eq(store.o.word_select(pair, WORD_BITS)),
-                self.o.as_value().word_select(pair, DATA_BITS).eq(decoder.data),
-            ]
+            m.d.comb += decoder.codeword.eq(store.o.word_select(pair, WORD_BITS))
+            m.d.comb += self.o.as_value().word_select(pair, DATA_BITS).eq(decoder.data)
             corrected.append(decoder.corrected & self.needed)
             uncorrectable.append(decoder.uncorrectable & self.needed)
-        m.d.sync += [self.corrected.eq(sum(corrected)), self.uncorrectable.eq(Cat(uncorrectable).any())]
+        m.d.sync += self.corrected.eq(sum(corrected))
+        m.d.sync += self.uncorrectable.eq(Cat(uncorrectable).any())
         return m
 
 
@@ -107,7 +110,8 @@ class AddendMemory(wiring.Component):
         results, writes = Signal(addends_layout(config), reset_less=True), Signal()
         load, loads = Signal(addend_line_layout(config), reset_less=True), Signal()
         m.d.comb += self.i_load.ready.eq(~self.i_results.valid)
-        m.d.sync += [writes.eq(self.i_results.valid), loads.eq(self.i_load.valid & ~self.i_results.valid)]
+        m.d.sync += writes.eq(self.i_results.valid)
+        m.d.sync += loads.eq(self.i_load.valid & ~self.i_results.valid)
         with m.If(self.i_results.valid):
             m.d.sync += results.eq(self.i_results)
         with m.If(self.i_load.valid):
@@ -118,12 +122,15 @@ class AddendMemory(wiring.Component):
             part = AddendPart(config)
             place(m, platform, f"part_{unit}", part)
             m.d.comb += [
-                part.line.eq(self.lines[unit]), part.needed.eq(needed), self.addends[unit].eq(part.o),
+                part.line.eq(self.lines[unit]),
+                part.needed.eq(needed),
+                self.addends[unit].eq(part.o),
                 part.write.eq(loads | (writes & results.units[unit])),
                 part.write_line.eq(Mux(loads, load.line, results.line)),
                 part.words.eq(Mux(loads, load.words, results.words[unit])),
             ]
             tallies.append((part.corrected, part.uncorrectable))
         number, bad = gather(m, "flags", tallies)
-        m.d.comb += [self.corrected.eq(number), self.uncorrectable.eq(bad)]
+        m.d.comb += self.corrected.eq(number)
+        m.d.comb += self.uncorrectable.eq(bad)
         return m

@@ -116,8 +116,10 @@ class MlpCore(wiring.Component):
         wiring.connect(m, rows.o_load, self._rows.i_load)
         wiring.connect(m, parameters.o_addends, self._addends.i_load)
         m.d.comb += [
-            program.start.eq(self._frame.begin), program.arguments.eq(arguments),
-            rows.base.eq(arguments.inputs), parameters.base.eq(arguments.weights),
+            program.start.eq(self._frame.begin),
+            program.arguments.eq(arguments),
+            rows.base.eq(arguments.inputs),
+            parameters.base.eq(arguments.weights),
             self._weights.load.eq(parameters.o_weights),
         ]
         # How much of each kind is done: what the instructions of the other engines wait for.
@@ -135,22 +137,31 @@ class MlpCore(wiring.Component):
         """Slots to the memories and on to the units, results to where they go."""
         sequencer, units, results = self._sequencer, self._units, self._results
         for part in (self._rows, self._weights, units):
-            m.d.comb += [part.valid.eq(sequencer.valid), part.slot.eq(sequencer.slot)]
+            m.d.comb += part.valid.eq(sequencer.valid)
+            m.d.comb += part.slot.eq(sequencer.slot)
         m.d.comb += [
-            units.x.eq(self._rows.x), units.f.eq(self._rows.f), units.w.eq(self._weights.w),
-            results.i_tile_valid.eq(sequencer.tile_valid), results.i_tile.eq(sequencer.tile),
-            results.i_valid.eq(units.o_valid), results.i.eq(units.o),
-            self._addends.lines.eq(results.addend_lines), self._addends.read.eq(results.addend_read),
+            units.x.eq(self._rows.x),
+            units.f.eq(self._rows.f),
+            units.w.eq(self._weights.w),
+            results.i_tile_valid.eq(sequencer.tile_valid),
+            results.i_tile.eq(sequencer.tile),
+            results.i_valid.eq(units.o_valid),
+            results.i.eq(units.o),
+            self._addends.lines.eq(results.addend_lines),
+            self._addends.read.eq(results.addend_read),
             results.addends.eq(self._addends.addends),
-            self._rows.i_rows.eq(results.o_rows), self._addends.i_results.eq(results.o_addends),
+            self._rows.i_rows.eq(results.o_rows),
+            self._addends.i_results.eq(results.o_addends),
             sequencer.written.eq(results.written),
         ]
 
     def _outputs(self, m: Module) -> None:
         outlet, results, writes, frame = self._outlet, self._results, self._writes, self._frame
         m.d.comb += [
-            outlet.i_valid.eq(results.o_store_valid), outlet.i.eq(results.o_store),
-            outlet.outputs.eq(frame.arguments.outputs), outlet.reserve.eq(self._sequencer.reserve),
+            outlet.i_valid.eq(results.o_store_valid),
+            outlet.i.eq(results.o_store),
+            outlet.outputs.eq(frame.arguments.outputs),
+            outlet.reserve.eq(self._sequencer.reserve),
             self._sequencer.room.eq(outlet.room),
             frame.done.eq(writes.done[STATUS]),
         ]
@@ -178,13 +189,19 @@ class MlpCore(wiring.Component):
             self._reads.o[ROWS], self._weight_reads.o[0], self._writes.i_data[OUTPUTS])]
         memories = (self._rows, self._weights, self._addends)
         corrected, lost = Signal(8), Signal()
-        m.d.sync += [corrected.eq(sum(part.corrected for part in memories)),
-                     lost.eq(Cat(part.uncorrectable for part in memories).any())]
+        m.d.sync += corrected.eq(sum(part.corrected for part in memories))
+        m.d.sync += lost.eq(Cat(part.uncorrectable for part in memories).any())
         m.d.comb += [
-            events.instructions.eq(finished), events.rows_beats.eq(moves[0]), events.weights_beats.eq(moves[1]),
-            events.outputs_beats.eq(moves[2]), events.tiles.eq(sequencer.tile_valid), events.slots.eq(sequencer.valid),
-            events.corrected.eq(corrected), events.uncorrectable.eq(lost),
-            frame.progress.instructions_done.eq(self._finished), frame.tell.eq(finished.any() & ~frame.flush),
+            events.instructions.eq(finished),
+            events.rows_beats.eq(moves[0]),
+            events.weights_beats.eq(moves[1]),
+            events.outputs_beats.eq(moves[2]),
+            events.tiles.eq(sequencer.tile_valid),
+            events.slots.eq(sequencer.valid),
+            events.corrected.eq(corrected),
+            events.uncorrectable.eq(lost),
+            frame.progress.instructions_done.eq(self._finished),
+            frame.tell.eq(finished.any() & ~frame.flush),
         ]
         for name in STALLS:
             m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~frame.flush)
@@ -210,7 +227,6 @@ class MlpCore(wiring.Component):
         with m.Else():
             m.d.sync += calm.eq(0)
         ports = (self._reads, self._weight_reads, self._writes)
-        m.d.comb += [
-            frame.over.eq(calm.all()), frame.at.eq(self._finished),
-            frame.quiet.eq(Cat(port.idle for port in ports).all()),
-        ]
+        m.d.comb += frame.over.eq(calm.all())
+        m.d.comb += frame.at.eq(self._finished)
+        m.d.comb += frame.quiet.eq(Cat(port.idle for port in ports).all())

@@ -124,9 +124,11 @@ class Destinations(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i), tiles.i)
         tile = tiles.o.payload
         row, first, last = Signal(_bits(rows)), Signal(init=1), Signal()
-        m.d.comb += [last.eq(row == tile.end), tiles.o.ready.eq(self.go & last)]
+        m.d.comb += last.eq(row == tile.end)
+        m.d.comb += tiles.o.ready.eq(self.go & last)
         with m.If(self.go):
-            m.d.sync += [row.eq(Mux(last, 0, row + 1)), first.eq(last)]
+            m.d.sync += row.eq(Mux(last, 0, row + 1))
+            m.d.sync += first.eq(last)
 
         layout = _like(self._layout, tuple(name for name, _ in self._layout if name not in ("end", "near", "far")),
                        row=_bits(rows), last=1, exist=units)
@@ -134,7 +136,8 @@ class Destinations(wiring.Component):
         # Columns are two groups of rows: of a tile on the diagonal as many count as rows lie above.
         above = Cat(row, tile.near)
         columns, pieces = Signal(range(config.columns + 1)), Signal(range(config.pieces + 1))
-        m.d.comb += [columns.eq(config.columns), pieces.eq(config.columns // config.piece)]
+        m.d.comb += columns.eq(config.columns)
+        m.d.comb += pieces.eq(config.columns // config.piece)
         with m.If(~tile.far):
             m.d.comb += columns.eq(above)
             with m.Switch(above):
@@ -148,8 +151,11 @@ class Destinations(wiring.Component):
             *(o[name].eq(tile[name]) for name, _ in layout
               if name not in ("row", "last", "exist", "columns", "last_pieces", "take")),
             o.columns.eq(Mux(tile.triangle, columns, tile.columns)),
-            o.last_pieces.eq(Mux(tile.triangle, pieces, tile.last_pieces)), o.take.eq(first & tile.take),
-            o.row.eq(row), o.last.eq(last), o.exist.eq(exist),
+            o.last_pieces.eq(Mux(tile.triangle, pieces, tile.last_pieces)),
+            o.take.eq(first & tile.take),
+            o.row.eq(row),
+            o.last.eq(last),
+            o.exist.eq(exist),
         ]
         return valid, o
 
@@ -160,17 +166,13 @@ class Destinations(wiring.Component):
         kept = a.last_pieces
         next_line, next_bank = Signal(line_bits, reset_less=True), Signal(_bits(pieces), reset_less=True)
         line, bank = Signal(line_bits), Signal(_bits(pieces))
-        m.d.comb += [
-            line.eq(Mux(a.take, a.line, next_line)),
-            bank.eq(Mux(a.triangle & ~a.take, next_bank, a.start)),
-        ]
+        m.d.comb += line.eq(Mux(a.take, a.line, next_line))
+        m.d.comb += bank.eq(Mux(a.triangle & ~a.take, next_bank, a.start))
         beyond = _sum(bank, kept)   # below 2 * pieces
         with m.If(valid):
             # A triangle's row goes to another line only as it ends a beat.
-            m.d.sync += [
-                next_line.eq(line + Mux(~a.triangle | beyond[len(bank)], a.step, 0)),
-                next_bank.eq(beyond[:len(bank)]),
-            ]
+            m.d.sync += next_line.eq(line + Mux(~a.triangle | beyond[len(bank)], a.step, 0))
+            m.d.sync += next_bank.eq(beyond[:len(bank)])
 
         layout = _like(self._layout, (
             "rows", "partial", "memory", "last_beat", "line", "beat_lines", "bank", "fixed", "triangle",
@@ -179,20 +181,24 @@ class Destinations(wiring.Component):
         o, late = Signal(layout, name="followed", reset_less=True), Signal(name="followed_valid")
         passed = [name for name, _ in layout if name not in ("line", "start", "kept", "zero")]
         m.d.sync += [
-            late.eq(valid), *(o[name].eq(a[name]) for name in passed),
-            o.line.eq(line), o.start.eq(bank),
+            late.eq(valid),
+            *(o[name].eq(a[name]) for name in passed),
+            o.line.eq(line),
+            o.start.eq(bank),
             o.kept.eq(Cat(kept.matches(*range(k + 1, pieces + 1)) for k in range(pieces))),
         ]
         for u in range(units):
             # One behind the other, all units but the last have all their columns, and those behind it none.
             before, after = Signal(name=f"before_{u}"), Signal(name=f"after_{u}")
-            m.d.comb += [before.eq(a.latency & a.idle_units.matches(*range(units - 1 - u))),
-                         after.eq(a.latency & a.idle_units.matches(*range(units - u, units)))]
+            m.d.comb += before.eq(a.latency & a.idle_units.matches(*range(units - 1 - u)))
+            m.d.comb += after.eq(a.latency & a.idle_units.matches(*range(units - u, units)))
             m.d.sync += o.zero[u].eq(Cat(after | (~before & a.columns.matches(*range(c + 1)))
                                          for c in range(config.columns)))
             load, relu = (Signal(name=f"{name}_{u}", attrs=KEEP) for name in ("load", "relu"))
-            m.d.sync += [load.eq(valid), relu.eq(a.relu)]
-            m.d.comb += [self.load[u].eq(load), self.relu[u].eq(relu)]
+            m.d.sync += load.eq(valid)
+            m.d.sync += relu.eq(a.relu)
+            m.d.comb += self.load[u].eq(load)
+            m.d.comb += self.relu[u].eq(relu)
         m.d.comb += self.zero.eq(o.zero)
         return late, o
 
@@ -200,7 +206,8 @@ class Destinations(wiring.Component):
         """What takes the row as it is: memory, partials."""
         units = self.config.units
         m.d.sync += [
-            self.store_valid.eq(valid & b.memory), self.addends_valid.eq(valid & b.partial),
+            self.store_valid.eq(valid & b.memory),
+            self.addends_valid.eq(valid & b.partial),
             *(self.store[name].eq(b[name]) for name in (*STORED, "row", "last")),
             self.addends_line.eq(b.line),
             self.addends_units.eq(Mux(
@@ -223,23 +230,40 @@ class Destinations(wiring.Component):
         row = Mux(b.fixed, b.bank, b.row)
         with m.If(valid):
             m.d.sync += [
-                beat.eq(0), end.eq(b.last_beat), ends.eq(b.last_beat == 0), last.eq(b.last), is_rows.eq(b.rows),
-                wraps.eq(b.triangle), *(one.eq(b.latency) for one in shared), *(one.eq(b.start) for one in turns),
-                line.eq(b.line), after.eq(b.line + b.beat_lines), apart.eq(b.beat_lines),
+                beat.eq(0),
+                end.eq(b.last_beat),
+                ends.eq(b.last_beat == 0),
+                last.eq(b.last),
+                is_rows.eq(b.rows),
+                wraps.eq(b.triangle),
+                *(one.eq(b.latency) for one in shared),
+                *(one.eq(b.start) for one in turns),
+                line.eq(b.line),
+                after.eq(b.line + b.beat_lines),
+                apart.eq(b.beat_lines),
                 lanes.eq(Cat(b.exist[lane // rows] & (row == lane % rows) for lane in range(config.samples))),
                 # Banks of the last beat.
                 banks.eq(Cat(choose(b.start, [b.kept[(k - first) % pieces] for first in range(pieces)])
                              for k in range(pieces))),
             ]
         with m.Else():
-            m.d.sync += [beat.eq(beat + 1), ends.eq((beat + 1)[:len(beat)] == end), line.eq(after),
-                         after.eq(after + apart)]
+            m.d.sync += [
+                beat.eq(beat + 1),
+                ends.eq((beat + 1)[:len(beat)] == end),
+                line.eq(after),
+                after.eq(after + apart),
+            ]
         m.d.sync += busy.eq(valid | (busy & ~ends))
-        m.d.comb += [self.beat.eq(beat), self.turn.eq(Cat(turns)), self.shared.eq(Cat(shared)),
-                     done.eq(busy & ends & last)]
+        m.d.comb += [
+            self.beat.eq(beat),
+            self.turn.eq(Cat(turns)),
+            self.shared.eq(Cat(shared)),
+            done.eq(busy & ends & last),
+        ]
         m.d.sync += [
             self.rows_valid.eq(busy & is_rows & (~ends | banks.any())),
-            self.lanes.eq(lanes), self.banks.eq(Mux(ends, banks, ~0)),
+            self.lanes.eq(lanes),
+            self.banks.eq(Mux(ends, banks, ~0)),
             *(self.lines[k].eq(Mux(wraps & turn.matches(*range(k + 1, pieces)), after, line)) for k in range(pieces)),
         ]
         m.d.comb += self.written.eq(delayed(m, "done", done, 2))

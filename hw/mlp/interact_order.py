@@ -47,30 +47,48 @@ class InteractOrder(wiring.Component):
         first, begin = Signal(reset_less=True), Signal(reset_less=True)
         single = last_a & (plan.last_live == 0) & ~a[0]
         m.d.sync += [
-            group_before.eq(groups == 1), a_before.eq(left == 1),
+            group_before.eq(groups == 1),
+            a_before.eq(left == 1),
             last_row.eq(row == Mux(last_group, plan.last_rows, config.rows - 1)),
             last_b.eq((b + single)[:7] == a[1:]),
         ]
         next_a, next_row, next_group = Signal(), Signal(), Signal()
-        m.d.comb += [
-            next_a.eq(self.step & last_b), next_row.eq(next_a & last_a), next_group.eq(next_row & last_row)]
+        m.d.comb += next_a.eq(self.step & last_b)
+        m.d.comb += next_row.eq(next_a & last_a)
+        m.d.comb += next_group.eq(next_row & last_row)
         with m.If(self.load):
             m.d.sync += [
-                groups.eq(following.groups_less_one), last_group.eq(following.one_group), row.eq(0), first.eq(1)]
+                groups.eq(following.groups_less_one),
+                last_group.eq(following.one_group),
+                row.eq(0),
+                first.eq(1),
+            ]
         with m.Elif(self.step):
             m.d.sync += first.eq(0)
             with m.If(next_row):
                 m.d.sync += row.eq(Mux(last_row, 0, row + 1))
             with m.If(next_group):
-                m.d.sync += [groups.eq(groups - 1), last_group.eq(group_before)]
+                m.d.sync += groups.eq(groups - 1)
+                m.d.sync += last_group.eq(group_before)
         with m.If(self.load | next_row):
             m.d.sync += [
-                a.eq(0), b.eq(0), begin.eq(1), left.eq(Mux(self.load, following.blocks_less_one, plan.blocks_less_one)),
-                last_a.eq(Mux(self.load, following.one_block, plan.one_block))]
+                a.eq(0),
+                b.eq(0),
+                begin.eq(1),
+                left.eq(Mux(self.load, following.blocks_less_one, plan.blocks_less_one)),
+                last_a.eq(Mux(self.load, following.one_block, plan.one_block)),
+            ]
         with m.Elif(next_a):
-            m.d.sync += [a.eq(a + 1), b.eq(0), begin.eq(0), left.eq(left - 1), last_a.eq(a_before)]
+            m.d.sync += [
+                a.eq(a + 1),
+                b.eq(0),
+                begin.eq(0),
+                left.eq(left - 1),
+                last_a.eq(a_before),
+            ]
         with m.Elif(self.step):
-            m.d.sync += [b.eq(b + 1), begin.eq(0)]
+            m.d.sync += b.eq(b + 1)
+            m.d.sync += begin.eq(0)
 
         # -- The lines: of the sample's first feature, of group a, of the block's two groups; of the results.
         sample, x_line, y_line, y_next = (Signal(len(plan.line), name=name, reset_less=True)
@@ -80,16 +98,19 @@ class InteractOrder(wiring.Component):
         m.d.comb += next_sample.eq(sample + plan.apart)
         m.d.sync += y_next.eq(y_line + plan.row_beats)
         with m.If(self.load):
-            m.d.sync += [sample.eq(following.line), to.eq(following.to_line)]
+            m.d.sync += sample.eq(following.line)
+            m.d.sync += to.eq(following.to_line)
         with m.Elif(next_row):
             m.d.sync += sample.eq(next_sample)
             with m.If(next_group):
                 m.d.sync += to.eq(to + 1)
         with m.If(self.load | next_row):
             line = Mux(self.load, following.line, next_sample)
-            m.d.sync += [x_line.eq(line), y_line.eq(line)]
+            m.d.sync += x_line.eq(line)
+            m.d.sync += y_line.eq(line)
         with m.Elif(next_a):
-            m.d.sync += [x_line.eq(x_line + plan.row_beats), y_line.eq(sample)]
+            m.d.sync += x_line.eq(x_line + plan.row_beats)
+            m.d.sync += y_line.eq(sample)
         with m.Elif(self.step):
             m.d.sync += y_line.eq(y_line + (plan.row_beats << 1))
 
@@ -101,10 +122,9 @@ class InteractOrder(wiring.Component):
         zero, one = Const(0, 1), Const(1, 1)
         # 2b + 1 is at most a, unless 2b is: then a + 1, which lies elsewhere.
         clash = [(a[:bits] == Cat(second, b)[:bits]) & (a != Cat(second, b)) for second in (zero, one)]
-        m.d.sync += [
-            both.eq((a[1:] != b) | a[0]), twice.eq(clash[0] | clash[1]),
-            live.eq(Mux(last_a, plan.last_live + 1, config.rows)),
-        ]
+        m.d.sync += both.eq((a[1:] != b) | a[0])
+        m.d.sync += twice.eq(clash[0] | clash[1])
+        m.d.sync += live.eq(Mux(last_a, plan.last_live + 1, config.rows))
         for unit in range(config.units):
             beyond = below(rest_unit, unit) | ((rest_unit == unit) & (rest_row < row))
             for lane in range(config.rows):
@@ -112,11 +132,25 @@ class InteractOrder(wiring.Component):
                     ~(last_group & beyond) & ~(last_a & below(plan.last_live, lane)))
 
         m.d.comb += [
-            o.lagged.eq(first), o.final.eq(last_group & last_row & last_a & last_b),
-            o.twice.eq(twice), o.short.eq(plan.short << twice), o.apart.eq(config.rows),
-            o.x_line.eq(x_line), o.y_lines[0].eq(y_line), o.y_lines[1].eq(y_next),
-            o.x_bank.eq(a), o.y_bank.eq(Cat(zero, b)), o.y_groups.eq(Cat(one, both)),
-            o.live.eq(live), o.lanes.eq(lanes), o.line.eq(to), o.bank.eq(row), o.fills.eq(1),
-            o.columns.eq(config.columns), o.group.eq(a), o.block.eq(b), o.begin.eq(begin),
+            o.lagged.eq(first),
+            o.final.eq(last_group & last_row & last_a & last_b),
+            o.twice.eq(twice),
+            o.short.eq(plan.short << twice),
+            o.apart.eq(config.rows),
+            o.x_line.eq(x_line),
+            o.y_lines[0].eq(y_line),
+            o.y_lines[1].eq(y_next),
+            o.x_bank.eq(a),
+            o.y_bank.eq(Cat(zero, b)),
+            o.y_groups.eq(Cat(one, both)),
+            o.live.eq(live),
+            o.lanes.eq(lanes),
+            o.line.eq(to),
+            o.bank.eq(row),
+            o.fills.eq(1),
+            o.columns.eq(config.columns),
+            o.group.eq(a),
+            o.block.eq(b),
+            o.begin.eq(begin),
         ]
         return m

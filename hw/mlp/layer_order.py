@@ -73,22 +73,34 @@ class LayerOrder(wiring.Component):
         limit = Signal(units_log2)
         short = Mux(latency, last_group, last_pass)
         m.d.comb += limit.eq(Mux(short, plan.last_inner, Mux(latency, config.units - 1, config.halves - 1)))
-        m.d.sync += [
-            pass_before.eq(passes == 1), group_before.eq(groups == 1), last_inner.eq(inner == limit)]
+        m.d.sync += pass_before.eq(passes == 1)
+        m.d.sync += group_before.eq(groups == 1)
+        m.d.sync += last_inner.eq(inner == limit)
         next_group, next_pass = Signal(), Signal()
-        m.d.comb += [next_group.eq(self.step & last_inner), next_pass.eq(next_group & last_group)]
+        m.d.comb += next_group.eq(self.step & last_inner)
+        m.d.comb += next_pass.eq(next_group & last_group)
         with m.If(self.load):
             m.d.sync += [
-                passes.eq(following.passes_less_one), last_pass.eq(following.one_pass), first_pass.eq(1),
-                groups.eq(following.groups_less_one), last_group.eq(following.one_group), inner.eq(0)]
+                passes.eq(following.passes_less_one),
+                last_pass.eq(following.one_pass),
+                first_pass.eq(1),
+                groups.eq(following.groups_less_one),
+                last_group.eq(following.one_group),
+                inner.eq(0),
+            ]
         with m.Elif(self.step):
             m.d.sync += inner.eq(Mux(last_inner, 0, inner + 1))
             with m.If(next_group):
-                m.d.sync += [groups.eq(groups - 1), last_group.eq(group_before)]
+                m.d.sync += groups.eq(groups - 1)
+                m.d.sync += last_group.eq(group_before)
             with m.If(next_pass):
                 m.d.sync += [
-                    passes.eq(passes - 1), last_pass.eq(pass_before), first_pass.eq(0),
-                    groups.eq(plan.groups_less_one), last_group.eq(plan.one_group)]
+                    passes.eq(passes - 1),
+                    last_pass.eq(pass_before),
+                    first_pass.eq(0),
+                    groups.eq(plan.groups_less_one),
+                    last_group.eq(plan.one_group),
+                ]
 
         # -- The addresses.
         levels = next_group, next_pass
@@ -102,9 +114,12 @@ class LayerOrder(wiring.Component):
         turn = Signal(max(1, units_log2 - halves_log2), reset_less=True)
         turns = (1 << (units_log2 - halves_log2)) - 1
         with m.If(self.load):
-            m.d.sync += [line.eq(following.line), weight.eq(following.weight_line), turn.eq(0)]
+            m.d.sync += line.eq(following.line)
+            m.d.sync += weight.eq(following.weight_line)
+            m.d.sync += turn.eq(0)
         with m.Elif(next_pass):
-            m.d.sync += [line.eq(plan.line), turn.eq(Mux(turn == turns, 0, turn + 1))]
+            m.d.sync += line.eq(plan.line)
+            m.d.sync += turn.eq(Mux(turn == turns, 0, turn + 1))
             with m.If(latency | (turn == turns)):
                 m.d.sync += weight.eq(weight + plan.steps)
         with m.Elif(next_group):
@@ -118,13 +133,22 @@ class LayerOrder(wiring.Component):
         pieces_log2 = (config.columns // config.piece - 1).bit_length()
         m.d.comb += [
             half.eq(Mux(latency, 0, inner)),
-            o.lagged.eq(first_pass | plan.every), o.final.eq(last_pass & last_group & last_inner),
-            o.short.eq(plan.short), o.apart.eq(Mux(latency & (writes > config.rows), writes, config.rows)),
-            o.x_line.eq(line), o.weight_line.eq(weight),
-            o.live.eq(live), o.lanes.eq(lanes),
+            o.lagged.eq(first_pass | plan.every),
+            o.final.eq(last_pass & last_group & last_inner),
+            o.short.eq(plan.short),
+            o.apart.eq(Mux(latency & (writes > config.rows), writes, config.rows)),
+            o.x_line.eq(line),
+            o.weight_line.eq(weight),
+            o.live.eq(live),
+            o.lanes.eq(lanes),
             o.unit.eq(Mux(latency, inner, Cat(inner[:halves_log2], turn))),
-            o.addend_line.eq(addend), o.line.eq(to), o.start.eq(plan.start + (half << pieces_log2)),
-            o.bank.eq(plan.bank), o.out.eq(out), o.half.eq(half), o.fills.eq(latency | last_inner),
+            o.addend_line.eq(addend),
+            o.line.eq(to),
+            o.start.eq(plan.start + (half << pieces_log2)),
+            o.bank.eq(plan.bank),
+            o.out.eq(out),
+            o.half.eq(half),
+            o.fills.eq(latency | last_inner),
             o.columns.eq(Mux(last_columns, plan.tail, config.columns)),
             o.idle_units.eq(Mux(last_pass, plan.last_idle, 0)),
         ]
@@ -156,13 +180,13 @@ class LayerOrder(wiring.Component):
                                  for loop in ("of_pass", "of_group", "of_tile"))
         total = Signal(width, name=f"{name}_next")
         base, stride = Signal(width, name=f"{name}_base"), Signal(width, name=f"{name}_stride")
-        m.d.comb += [
-            base.eq(Mux(next_pass, at_pass, Mux(next_group, at_group, at))),
-            stride.eq(Mux(next_pass, by_pass, Mux(next_group, by_group, by_inner))),
-            total.eq(base + stride),
-        ]
+        m.d.comb += base.eq(Mux(next_pass, at_pass, Mux(next_group, at_group, at)))
+        m.d.comb += stride.eq(Mux(next_pass, by_pass, Mux(next_group, by_group, by_inner)))
+        m.d.comb += total.eq(base + stride)
         with m.If(self.load):
-            m.d.sync += [at_pass.eq(begin), at_group.eq(begin), at.eq(begin)]
+            m.d.sync += at_pass.eq(begin)
+            m.d.sync += at_group.eq(begin)
+            m.d.sync += at.eq(begin)
         with m.Elif(self.step):
             m.d.sync += at.eq(total)
             with m.If(next_group):

@@ -102,8 +102,10 @@ class RowLoader(wiring.Component):
         m.submodules.jobs = jobs = BurstQueue(_place_layout(config), depth=JOBS)
         m.d.comb += [
             self.i.ready.eq(requests.i.ready & jobs.i.ready),
-            requests.i.valid.eq(self.i.valid & jobs.i.ready), jobs.i.valid.eq(self.i.valid & requests.i.ready),
-            requests.base.eq(self.base), requests.hold.eq(error.valid),
+            requests.i.valid.eq(self.i.valid & jobs.i.ready),
+            jobs.i.valid.eq(self.i.valid & requests.i.ready),
+            requests.base.eq(self.base),
+            requests.hold.eq(error.valid),
             requests.i.payload.beats.eq(job.row_beats),
             *(requests.i.payload[name].eq(job[name]) for name in run_layout().members if name != "beats"),
             *(jobs.i.payload[name].eq(job[name]) for name in _place_layout(config).members),
@@ -117,7 +119,8 @@ class RowLoader(wiring.Component):
         active, last, begin, fire = Signal(), Signal(), Signal(), Signal()
         m.d.comb += jobs.o.ready.eq(~held)
         with m.If(~held):
-            m.d.sync += [new.eq(jobs.o.payload), held.eq(jobs.o.valid)]
+            m.d.sync += new.eq(jobs.o.payload)
+            m.d.sync += held.eq(jobs.o.valid)
         with m.If(begin):
             m.d.sync += held.eq(0)
         rows_log2 = (config.rows - 1).bit_length()
@@ -125,7 +128,8 @@ class RowLoader(wiring.Component):
             may.eq(held & ~begin & (self.weights_done >= new.after_weights) & (self.layers_done >= new.after_layers)),
             *(coming[name].eq(new[name]) for name in ("features_in", "row_beats", "features", "count", "number")),
             *(coming[f"one_{at}"].eq(new[name] == 1) for at, name in enumerate(COUNTED)),
-            coming.line.eq(new.line), coming.row.eq(new.feature[:rows_log2]),
+            coming.line.eq(new.line),
+            coming.row.eq(new.feature[:rows_log2]),
             coming.turn.eq(Mux(new.features_in, new.feature[rows_log2:], 0)),
             coming.by_beat.eq(Mux(new.features_in, 1, new.apart)),
             coming.by_sample.eq(Mux(new.features_in, new.apart, 0)),
@@ -135,17 +139,21 @@ class RowLoader(wiring.Component):
         m.submodules.out = out = SkidBuffer(data.StructLayout({"load": load_layout(config), "last": 1}))
         load = out.i.payload.load
         m.d.comb += [
-            fire.eq(active & self.i_data.valid & out.i.ready & ~error.valid), self.i_data.ready.eq(fire),
+            fire.eq(active & self.i_data.valid & out.i.ready & ~error.valid),
+            self.i_data.ready.eq(fire),
             out.i.valid.eq(fire & ~self.i_data.payload.error),
-            load.words.eq(self.i_data.payload.data), out.i.payload.last.eq(last),
-            self.o_load.valid.eq(out.o.valid), self.o_load.payload.eq(out.o.payload.load),
+            load.words.eq(self.i_data.payload.data),
+            out.i.payload.last.eq(last),
+            self.o_load.valid.eq(out.o.valid),
+            self.o_load.payload.eq(out.o.payload.load),
             out.o.ready.eq(self.o_load.ready),
             begin.eq(may & (~active | (fire & last))),
             self.idle.eq(~jobs.held & ~held & ~active & ~out.o.valid),
         ]
         m.d.sync += self.done.eq(out.o.valid & out.o.ready & out.o.payload.last)
         with m.If(fire & self.i_data.payload.error):
-            m.d.sync += [error.valid.eq(1), error.instruction.eq(self.number)]
+            m.d.sync += error.valid.eq(1)
+            m.d.sync += error.instruction.eq(self.number)
         with m.If(begin):
             m.d.sync += active.eq(1)
         with m.Elif(fire & last):
@@ -167,12 +175,11 @@ class RowLoader(wiring.Component):
         for at, name in enumerate(COUNTED):
             left = Signal(len(now[name]), name=f"left_{at}", reset_less=True)
             with m.If(begin):
-                m.d.sync += [left.eq(coming[name]), ends[at].eq(coming[f"one_{at}"])]
+                m.d.sync += left.eq(coming[name])
+                m.d.sync += ends[at].eq(coming[f"one_{at}"])
             with m.Elif(steps):
-                m.d.sync += [
-                    left.eq(Mux(ends[at], now[name], left - 1)),
-                    ends[at].eq(Mux(ends[at], now[f"one_{at}"], left == 2)),
-                ]
+                m.d.sync += left.eq(Mux(ends[at], now[name], left - 1))
+                m.d.sync += ends[at].eq(Mux(ends[at], now[f"one_{at}"], left == 2))
             steps = steps & ends[at]
         return ends
 
@@ -193,23 +200,42 @@ class RowLoader(wiring.Component):
         next_sample = Signal.like(line, name="next_sample")
         m.d.comb += [
             next_sample.eq(Mux(beyond, ahead, Mux(wraps, block, sample + now.by_sample))),
-            load.unit.eq(unit), load.row.eq(Mux(now.features_in, row, within)), load.line.eq(line),
+            load.unit.eq(unit),
+            load.row.eq(Mux(now.features_in, row, within)),
+            load.line.eq(line),
             load.turn.eq(turn),
         ]
         with m.If(begin):
             m.d.sync += [
-                within.eq(0), unit.eq(0), row.eq(coming.row), turn.eq(coming.turn),
-                line.eq(coming.line), group.eq(coming.line), sample.eq(coming.line), block.eq(coming.line),
+                within.eq(0),
+                unit.eq(0),
+                row.eq(coming.row),
+                turn.eq(coming.turn),
+                line.eq(coming.line),
+                group.eq(coming.line),
+                sample.eq(coming.line),
+                block.eq(coming.line),
                 ahead.eq(coming.line + coming.by_block),
             ]
         with m.Elif(fire & sample_ends):
             m.d.sync += [
-                row.eq(now.row), turn.eq(now.turn), within.eq(within + 1), unit.eq(unit + wraps),
-                line.eq(next_sample), group.eq(next_sample), sample.eq(next_sample),
+                row.eq(now.row),
+                turn.eq(now.turn),
+                within.eq(within + 1),
+                unit.eq(unit + wraps),
+                line.eq(next_sample),
+                group.eq(next_sample),
+                sample.eq(next_sample),
             ]
             with m.If(beyond):
-                m.d.sync += [block.eq(ahead), ahead.eq(ahead + now.by_block)]
+                m.d.sync += block.eq(ahead)
+                m.d.sync += ahead.eq(ahead + now.by_block)
         with m.Elif(fire & row_ends):
-            m.d.sync += [row.eq(row + 1), turn.eq(turn + turns), line.eq(next_group), group.eq(next_group)]
+            m.d.sync += [
+                row.eq(row + 1),
+                turn.eq(turn + turns),
+                line.eq(next_group),
+                group.eq(next_group),
+            ]
         with m.Elif(fire):
             m.d.sync += line.eq(line + now.by_beat)

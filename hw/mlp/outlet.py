@@ -90,12 +90,17 @@ class Outlet(wiring.Component):
         m.d.comb += [
             closes.eq(self.i_valid & i.last & (i.fills | i.latency)),
             shares.eq(self.i_valid & i.last & (i.half != 0) & ~i.latency),
-            tiles.i.valid.eq(closing), tiles.i.payload.eq(closed),
+            tiles.i.valid.eq(closing),
+            tiles.i.payload.eq(closed),
         ]
         m.d.sync += [
             closing.eq(closes),
-            closed.address.eq(i.out), closed.stride.eq(i.stride), closed.latency.eq(i.latency),
-            closed.sigmoid.eq(i.sigmoid), closed.unit.eq(Mux(i.latency, i.unit, 0)), closed.outs.eq(i.outs),
+            closed.address.eq(i.out),
+            closed.stride.eq(i.stride),
+            closed.latency.eq(i.latency),
+            closed.sigmoid.eq(i.sigmoid),
+            closed.unit.eq(Mux(i.latency, i.unit, 0)),
+            closed.outs.eq(i.outs),
             # Units are a multiple of the halves: the last unit's half is what idle units leave of the last one.
             closed.half.eq(Mux(i.latency, ~idle_units, i.half)),
             closed.columns.eq(i.columns - 1),
@@ -112,19 +117,21 @@ class Outlet(wiring.Component):
         waiting, ready, load = Signal(), Signal(), Signal()
         first = tiles.o.payload
         each = Mux(first.latency, first.outs, 1)
-        m.d.comb += [ready.eq(waiting & (following.unit == 0)), tiles.o.ready.eq(~waiting | load)]
+        m.d.comb += ready.eq(waiting & (following.unit == 0))
+        m.d.comb += tiles.o.ready.eq(~waiting | load)
         with m.If(~waiting | load):
             m.d.sync += [
-                waiting.eq(tiles.o.valid), following.eq(first), following.outs.eq(each),
+                waiting.eq(tiles.o.valid),
+                following.eq(first),
+                following.outs.eq(each),
                 # Runs have to fit into the port's queue.
                 run.eq((first.stride == each) & (samples <= config.output_beats)),
                 total.eq(Mux(first.latency, first.count[:(config.rows).bit_length()] * first.outs, first.count)),
             ]
         with m.Elif(following.unit != 0):
-            m.d.sync += [
-                following.unit.eq(following.unit - 1),
-                following.address.eq(following.address + Cat(Const(0, config.rows.bit_length() - 1), following.stride)),
-            ]
+            m.d.sync += following.unit.eq(following.unit - 1)
+            m.d.sync += following.address.eq(
+                following.address + Cat(Const(0, config.rows.bit_length() - 1), following.stride))
 
         # -- The tile under way, beat by beat: all of a sample's, sample by sample.
         tile, held = Signal(tile_layout, reset_less=True), Signal()
@@ -148,18 +155,31 @@ class Outlet(wiring.Component):
         ]
         with m.If(go):
             m.d.sync += [
-                left.eq(left - 1), final.eq(left == 2), asks.eq(sample_ends & ~whole),
+                left.eq(left - 1),
+                final.eq(left == 2),
+                asks.eq(sample_ends & ~whole),
                 part.eq(Mux(sample_ends, 0, part + 1)),
             ]
             with m.If(sample_ends):
-                m.d.sync += [tile.address.eq(tile.address + tile.stride), row.eq(row + 1)]
+                m.d.sync += tile.address.eq(tile.address + tile.stride)
+                m.d.sync += row.eq(row + 1)
                 with m.If(row == config.rows - 1):
                     m.d.sync += unit.eq(unit + 1)
             with m.If(final):
-                m.d.sync += [held.eq(0), outgoing.eq(outgoing + 1)]
+                m.d.sync += held.eq(0)
+                m.d.sync += outgoing.eq(outgoing + 1)
         with m.If(load):
-            m.d.sync += [held.eq(1), tile.eq(following), whole.eq(run), left.eq(total), final.eq(total == 1),
-                         asks.eq(1), row.eq(0), unit.eq(0), part.eq(0)]
+            m.d.sync += [
+                held.eq(1),
+                tile.eq(following),
+                whole.eq(run),
+                left.eq(total),
+                final.eq(total == 1),
+                asks.eq(1),
+                row.eq(0),
+                unit.eq(0),
+                part.eq(0),
+            ]
 
         # -- Its beat out of the stores: half h from the unit that has it.
         beat_layout = data.StructLayout({
@@ -172,7 +192,10 @@ class Outlet(wiring.Component):
             m.d.sync += there.eq(go)
         with m.If(go):
             m.d.sync += [
-                beat.group.eq(outgoing), beat.row.eq(row), beat.sigmoid.eq(tile.sigmoid), beat.final.eq(final),
+                beat.group.eq(outgoing),
+                beat.row.eq(row),
+                beat.sigmoid.eq(tile.sigmoid),
+                beat.final.eq(final),
                 beat.counts.eq(Cat(Const(1, 1), *(top >= half for half in range(1, config.halves)))),
                 beat.last.eq(Cat(Mux(sample_ends, tile.columns, config.columns - 1)[:len(tile.columns)], top)),
                 *(beat.units[half].eq(Mux(tile.latency, part * config.halves + half, unit))
@@ -191,14 +214,16 @@ class Outlet(wiring.Component):
             free.eq(~self.o_data.valid | self.o_data.ready),
             # A beat's first word waits a cycle, and no two enter in a row: whether it is the last is then known.
             sigmoid.i.valid.eq(steady & beat.sigmoid),
-            sigmoid.i.payload.word.eq(Array(words)[at]), sigmoid.i.payload.tag.eq(Cat(at, ends_here)),
+            sigmoid.i.payload.word.eq(Array(words)[at]),
+            sigmoid.i.payload.tag.eq(Cat(at, ends_here)),
             enters.eq(sigmoid.i.valid & sigmoid.i.ready),
             take.eq(there & ~beat.sigmoid & free & ~sigmoid.busy),
             move.eq(take | (enters & ends_here)),
             sigmoid.o.ready.eq(free),
             put.eq(sigmoid.o.valid & free),
         ]
-        m.d.sync += [steady.eq(there & ~move), ends_here.eq(at == beat.last)]
+        m.d.sync += steady.eq(there & ~move)
+        m.d.sync += ends_here.eq(at == beat.last)
         with m.If(enters):
             m.d.sync += at.eq(Mux(ends_here, 0, at + 1))
         index = result.tag[:index_bits]
@@ -213,7 +238,8 @@ class Outlet(wiring.Component):
             m.d.comb += self.o_data.payload.data[32 * k:32 * k + 32].eq(out)
         shift = (config.beat_bytes - 1).bit_length()
         m.d.comb += [
-            self.o_requests.valid.eq(requests.o.valid), requests.o.ready.eq(self.o_requests.ready),
+            self.o_requests.valid.eq(requests.o.valid),
+            requests.o.ready.eq(self.o_requests.ready),
             self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), requests.o.payload.address)),
             self.o_requests.payload.beats.eq(requests.o.payload.beats),
         ]
@@ -223,7 +249,10 @@ class Outlet(wiring.Component):
         left_place, shared = Signal(), Signal()
         m.d.comb += after.eq(places + left_place + shared - self.reserve)
         m.d.sync += [
-            left_place.eq(move & beat.final), shared.eq(shares), places.eq(after), self.room.eq(after != 0),
+            left_place.eq(move & beat.final),
+            shared.eq(shares),
+            places.eq(after),
+            self.room.eq(after != 0),
             self.idle.eq(~(self.i_valid | opened | closing | tiles.held | waiting | held | there | sigmoid.busy
                            | self.o_data.valid | requests.held)),
         ]
@@ -242,17 +271,17 @@ class Outlet(wiring.Component):
                                       attrs={"ram_style": "distributed" if small else "block"})
                 m.submodules[f"store_{unit}_{half}"] = store
                 write = store.write_port()
-                m.d.comb += [
-                    write.addr.eq(Cat(i.row, incoming)), write.data.eq(i.words[unit].as_value()),
-                    # In latency mode beats lie across units.
-                    write.en.eq(self.i_valid & Mux(i.latency, unit % config.halves == half, i.half == half)),
-                ]
+                m.d.comb += write.addr.eq(Cat(i.row, incoming))
+                m.d.comb += write.data.eq(i.words[unit].as_value())
+                # In latency mode beats lie across units.
+                m.d.comb += write.en.eq(self.i_valid & Mux(i.latency, unit % config.halves == half, i.half == half))
                 if small:
                     read = store.read_port(domain="comb")
                     m.d.comb += read.addr.eq(Cat(beat.row, beat.group))
                 else:
                     read = store.read_port()
-                    m.d.comb += [read.addr.eq(address), read.en.eq(fetch)]
+                    m.d.comb += read.addr.eq(address)
+                    m.d.comb += read.en.eq(fetch)
                 halves[half].append(read.data)
         words = []
         for half, units in enumerate(halves):

@@ -73,9 +73,13 @@ class ParameterLoader(wiring.Component):
         m.submodules.jobs = jobs = BurstQueue(_place_layout(), depth=JOBS)
         m.d.comb += [
             self.i.ready.eq(requests.i.ready & jobs.i.ready),
-            requests.i.valid.eq(self.i.valid & jobs.i.ready), jobs.i.valid.eq(self.i.valid & requests.i.ready),
-            requests.base.eq(self.base), requests.hold.eq(error.valid), requests.i.payload.run.eq(1),
-            requests.i.payload.source.eq(job.source), requests.i.payload.end.eq(job.end),
+            requests.i.valid.eq(self.i.valid & jobs.i.ready),
+            jobs.i.valid.eq(self.i.valid & requests.i.ready),
+            requests.base.eq(self.base),
+            requests.hold.eq(error.valid),
+            requests.i.payload.run.eq(1),
+            requests.i.payload.source.eq(job.source),
+            requests.i.payload.end.eq(job.end),
             *(jobs.i.payload[name].eq(job[name]) for name in _place_layout().members),
         ]
         wiring.connect(m, requests.o, wiring.flipped(self.o_requests))
@@ -86,13 +90,13 @@ class ParameterLoader(wiring.Component):
         active, begin = Signal(), Signal()
         m.d.comb += jobs.o.ready.eq(~held)
         with m.If(~held):
-            m.d.sync += [new.eq(jobs.o.payload), held.eq(jobs.o.valid)]
+            m.d.sync += new.eq(jobs.o.payload)
+            m.d.sync += held.eq(jobs.o.valid)
         with m.If(begin):
             m.d.sync += held.eq(0)
-        m.d.sync += [
-            may.eq(held & ~begin & (self.rows_done >= new.after_rows) & (self.layers_done >= new.after_layers)),
-            one_line.eq(new.steps == 1), one_group.eq(new.count == 1),
-        ]
+        m.d.sync += may.eq(held & ~begin & (self.rows_done >= new.after_rows) & (self.layers_done >= new.after_layers))
+        m.d.sync += one_line.eq(new.steps == 1)
+        m.d.sync += one_group.eq(new.count == 1)
 
         beat, bad = self.i_data.payload.data, self.i_data.payload.error
         going = Signal()
@@ -113,7 +117,8 @@ class ParameterLoader(wiring.Component):
         lines_left, groups_left = Signal(12, reset_less=True), Signal(20, reset_less=True)
         steps_on, next_group = Signal(), Signal()
         weights, final = self.o_weights, Signal(reset_less=True)
-        m.d.comb += [take.eq(going & ~now.addends), line_ends.eq(take & (part == parts - 1))]
+        m.d.comb += take.eq(going & ~now.addends)
+        m.d.comb += line_ends.eq(take & (part == parts - 1))
         with m.If(take):
             m.d.sync += part.eq(Mux(part == parts - 1, 0, part + 1))
             for at in range(parts):
@@ -121,7 +126,9 @@ class ParameterLoader(wiring.Component):
                     for word in range(config.words):
                         m.d.sync += weights.words[at * config.words + word].eq(beat.word_select(word, 32))
         m.d.sync += [
-            weights.valid.eq(line_ends & ~bad), weights.unit.eq(unit), weights.line.eq(line),
+            weights.valid.eq(line_ends & ~bad),
+            weights.unit.eq(unit),
+            weights.line.eq(line),
             final.eq(lines_end & groups_end),
         ]
 
@@ -132,30 +139,36 @@ class ParameterLoader(wiring.Component):
         addends = self.o_addends
         columns = 32 * config.columns
         m.d.comb += [
-            give.eq(some & addends.ready), half_ends.eq(half == config.halves - 1),
+            give.eq(some & addends.ready),
+            half_ends.eq(half == config.halves - 1),
             fetch.eq(going & now.addends & (~some | (addends.ready & half_ends & ~groups_end))),
-            addends.valid.eq(some), addends.payload.line.eq(line),
+            addends.valid.eq(some),
+            addends.payload.line.eq(line),
             addends.payload.words.eq(held_beat.word_select(half, columns) if config.halves > 1 else held_beat),
         ]
         with m.If(give):
-            m.d.sync += [some.eq(0), half.eq(Mux(half_ends | groups_end, 0, half + 1))]
+            m.d.sync += some.eq(0)
+            m.d.sync += half.eq(Mux(half_ends | groups_end, 0, half + 1))
             with m.If(~half_ends & ~groups_end):
                 m.d.sync += some.eq(1)
         with m.If(fetch):
-            m.d.sync += [held_beat.eq(beat), some.eq(~bad)]
+            m.d.sync += held_beat.eq(beat)
+            m.d.sync += some.eq(~bad)
 
         # -- Both.
         ends = Signal()
         m.d.comb += [
             self.i_data.ready.eq(take | fetch),
-            next_group.eq(give | (line_ends & lines_end)), steps_on.eq(give | line_ends),
+            next_group.eq(give | (line_ends & lines_end)),
+            steps_on.eq(give | line_ends),
             ends.eq(next_group & groups_end),
             begin.eq(may & (~active | ends)),
             self.idle.eq(~jobs.held & ~held & ~active & ~weights.valid),
         ]
         m.d.sync += self.done.eq((weights.valid & final) | (give & groups_end))
         with m.If((take | fetch) & bad):
-            m.d.sync += [error.valid.eq(1), error.instruction.eq(self.number)]
+            m.d.sync += error.valid.eq(1)
+            m.d.sync += error.instruction.eq(self.number)
         with m.If(begin):
             m.d.sync += active.eq(1)
         with m.Elif(ends):
@@ -164,19 +177,25 @@ class ParameterLoader(wiring.Component):
         one_line_now, one_group_now = Signal(reset_less=True), Signal(reset_less=True)
         with m.If(begin):
             m.d.sync += [
-                unit.eq(0), line.eq(new.line), base.eq(new.line),
-                lines_left.eq(new.steps), lines_end.eq(one_line), one_line_now.eq(one_line),
-                groups_left.eq(new.count), groups_end.eq(one_group), one_group_now.eq(one_group),
+                unit.eq(0),
+                line.eq(new.line),
+                base.eq(new.line),
+                lines_left.eq(new.steps),
+                lines_end.eq(one_line),
+                one_line_now.eq(one_line),
+                groups_left.eq(new.count),
+                groups_end.eq(one_group),
+                one_group_now.eq(one_group),
             ]
         with m.Else():
             wraps = unit == config.units - 1
             with m.If(line_ends):
-                m.d.sync += [
-                    lines_left.eq(Mux(lines_end, now.steps, lines_left - 1)),
-                    lines_end.eq(Mux(lines_end, one_line_now, lines_left == 2)),
-                ]
+                m.d.sync += lines_left.eq(Mux(lines_end, now.steps, lines_left - 1))
+                m.d.sync += lines_end.eq(Mux(lines_end, one_line_now, lines_left == 2))
             with m.If(next_group):
-                m.d.sync += [groups_left.eq(groups_left - 1), groups_end.eq(groups_left == 2), unit.eq(unit + 1)]
+                m.d.sync += groups_left.eq(groups_left - 1)
+                m.d.sync += groups_end.eq(groups_left == 2)
+                m.d.sync += unit.eq(unit + 1)
             with m.If(steps_on):
                 m.d.sync += line.eq(Mux(~now.addends & lines_end & ~wraps, base, line + 1))
             with m.If(line_ends & lines_end & wraps):

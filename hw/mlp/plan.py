@@ -86,10 +86,14 @@ class Planner(wiring.Component):
         config = self.config
         item = Signal(layer_layout(config), reset_less=True)
         held, first, second = Signal(), Signal(), Signal()
-        m.d.comb += [self.i.ready.eq(~held), self.empty.eq(~held), self.valid.eq(held & ~first & ~second)]
-        m.d.sync += [first.eq(self.i.valid & ~held), second.eq(first)]
+        m.d.comb += self.i.ready.eq(~held)
+        m.d.comb += self.empty.eq(~held)
+        m.d.comb += self.valid.eq(held & ~first & ~second)
+        m.d.sync += first.eq(self.i.valid & ~held)
+        m.d.sync += second.eq(first)
         with m.If(~held):
-            m.d.sync += [item.eq(self.i.payload), held.eq(self.i.valid)]
+            m.d.sync += item.eq(self.i.payload)
+            m.d.sync += held.eq(self.i.valid)
         with m.Elif(self.taken):
             m.d.sync += held.eq(0)
         self._plan(m, item)
@@ -108,7 +112,9 @@ class Planner(wiring.Component):
                                      for name, width in (("count", 20), ("groups", 12), ("features", 8)))
         steps = Signal(16, reset_less=True)
         m.d.comb += steps.eq(Mux(interact, item.row_beats << step_log2, item.steps))
-        m.d.sync += [samples.eq(item.count - 1), groups.eq(item.groups - 1), features.eq(item.features - 1)]
+        m.d.sync += samples.eq(item.count - 1)
+        m.d.sync += groups.eq(item.groups - 1)
+        m.d.sync += features.eq(item.features - 1)
 
         # A pass: over all samples with the groups that a beat, or in latency mode that the units take.
         group = samples >> samples_log2
@@ -136,36 +142,55 @@ class Planner(wiring.Component):
 
         shared = plan.shared
         m.d.sync += [
-            shared.latency.eq(latency), shared.addend.eq(Mux(interact, ADDEND.NONE, item.addend)),
+            shared.latency.eq(latency),
+            shared.addend.eq(Mux(interact, ADDEND.NONE, item.addend)),
             shared.relu.eq(~interact & (item.activation == RELU) & ~partial),
             shared.target.eq(Mux(interact, TARGET.ROWS, item.target)),
             shared.row_lines.eq(Mux(feature & ~interact, item.to_apart, 0)),
             shared.beat_lines.eq(Mux(feature & ~interact, 1, item.to_apart)),
-            shared.fixed.eq(interact | feature), shared.triangle.eq(interact),
+            shared.fixed.eq(interact | feature),
+            shared.triangle.eq(interact),
             shared.stride.eq(Mux(interact, 0, item.out_stride)),
-            shared.sigmoid.eq(~interact & (item.activation == SIGMOID)), shared.number.eq(item.number),
+            shared.sigmoid.eq(~interact & (item.activation == SIGMOID)),
+            shared.number.eq(item.number),
             shared.source.eq(Mux(interact, SOURCE.FEATURES, Mux(latency, SOURCE.OWN, SOURCE.SHARED))),
-            shared.steps_less_one.eq(steps - 1), shared.once.eq(steps == 1),
+            shared.steps_less_one.eq(steps - 1),
+            shared.once.eq(steps == 1),
             shared.hop.eq(Mux(interact, 1, item.apart)),
-            plan.interact.eq(interact), plan.after_rows.eq(item.after_rows), plan.after_weights.eq(item.after_weights),
+            plan.interact.eq(interact),
+            plan.after_rows.eq(item.after_rows),
+            plan.after_weights.eq(item.after_weights),
             plan.lag.eq(item.lag[:LAG_BITS] | item.lag[LAG_BITS:].any().replicate(LAG_BITS)),
             plan.short.eq(steps[:SHORT_BITS] | steps[SHORT_BITS:].any().replicate(SHORT_BITS)),
-            plan.groups_less_one.eq(group), plan.one_group.eq(group == 0), plan.rest.eq(rest),
-            plan.line.eq(item.line), plan.to_line.eq(item.to_line),
-
-            plan.passes_less_one.eq(passes), plan.one_pass.eq(passes == 0),
+            plan.groups_less_one.eq(group),
+            plan.one_group.eq(group == 0),
+            plan.rest.eq(rest),
+            plan.line.eq(item.line),
+            plan.to_line.eq(item.to_line),
+            plan.passes_less_one.eq(passes),
+            plan.one_pass.eq(passes == 0),
             plan.last_inner.eq(Mux(latency, rest[rows_log2:], groups & (config.halves - 1))),
             plan.last_idle.eq(Mux(latency, ~groups[:units_log2], 0)),
-            plan.tail.eq(item.tail), plan.start.eq(Mux(feature, item.feature >> rows_log2, 0)),
-            plan.bank.eq(Mux(feature, item.feature[:rows_log2], 0)), plan.every.eq(addend_partial),
-            plan.weight_line.eq(item.weight_line), plan.steps.eq(item.steps),
+            plan.tail.eq(item.tail),
+            plan.start.eq(Mux(feature, item.feature >> rows_log2, 0)),
+            plan.bank.eq(Mux(feature, item.feature[:rows_log2], 0)),
+            plan.every.eq(addend_partial),
+            plan.weight_line.eq(item.weight_line),
+            plan.steps.eq(item.steps),
             plan.addend_line.eq(item.addend_line),
-            plan.addend_pass.eq(addend[0]), plan.addend_group.eq(addend[1]), plan.addend_inner.eq(addend[2]),
-            plan.to_pass.eq(to[0]), plan.to_group.eq(to[1]), plan.to_inner.eq(to[2]),
-            plan.out.eq(item.out), plan.out_pass.eq(beats), plan.out_group.eq(item.out_stride << samples_log2),
-
-            plan.apart.eq(item.apart), plan.row_beats.eq(item.row_beats),
+            plan.addend_pass.eq(addend[0]),
+            plan.addend_group.eq(addend[1]),
+            plan.addend_inner.eq(addend[2]),
+            plan.to_pass.eq(to[0]),
+            plan.to_group.eq(to[1]),
+            plan.to_inner.eq(to[2]),
+            plan.out.eq(item.out),
+            plan.out_pass.eq(beats),
+            plan.out_group.eq(item.out_stride << samples_log2),
+            plan.apart.eq(item.apart),
+            plan.row_beats.eq(item.row_beats),
             plan.last_rows.eq(rest[:rows_log2] | rest[rows_log2:].any().replicate(rows_log2)),
-            plan.blocks_less_one.eq(features >> rows_log2), plan.one_block.eq(features >> rows_log2 == 0),
+            plan.blocks_less_one.eq(features >> rows_log2),
+            plan.one_block.eq(features >> rows_log2 == 0),
             plan.last_live.eq(features[:rows_log2]),
         ]

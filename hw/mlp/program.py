@@ -113,8 +113,10 @@ class Program(wiring.Component):
         out_beats = Signal(16, reset_less=True)     # of a sample
         # What is added besides the product; in registers before the sum begins.
         m.d.sync += [
-            before_last.eq(item.count - 1), row_end.eq(item.source + item.row_beats),
-            out_beats.eq((item.groups + config.halves - 1)[halves_log2:]), out_end.eq(item.out + out_beats),
+            before_last.eq(item.count - 1),
+            row_end.eq(item.source + item.row_beats),
+            out_beats.eq((item.groups + config.halves - 1)[halves_log2:]),
+            out_end.eq(item.out + out_beats),
         ]
         lines_log2 = (config.line_beats - 1).bit_length()
         terms = {
@@ -173,7 +175,8 @@ class Program(wiring.Component):
         with m.FSM():
             instructions.states(then="ALLOWED", over="DRAIN")
             with m.State("ALLOWED"):
-                m.d.sync += [wait.eq(wait + 1), self.line.eq(item.line)]
+                m.d.sync += wait.eq(wait + 1)
+                m.d.sync += self.line.eq(item.line)
                 m.d.sync += check.eq(Mux(
                     kind[LOAD_ROWS], Mux(item.features_in & (self.group != 0), Check.FEATURES, Check.ROWS),
                     Mux(kind[LOAD_WEIGHTS], Check.WEIGHTS, Mux(kind[LOAD_ADDENDS], Check.ADDENDS, Check.OUTPUTS))))
@@ -192,7 +195,8 @@ class Program(wiring.Component):
             with m.State("ADD"):
                 with m.If(sums.summed):
                     with m.If(check == Check.FEATURES):
-                        m.d.sync += [self.line.eq(sums.total), check.eq(Check.ROWS)]
+                        m.d.sync += self.line.eq(sums.total)
+                        m.d.sync += check.eq(Check.ROWS)
                         m.next = "LOAD"
                     with m.Elif(check == Check.ROWS):
                         m.d.sync += check.eq(Check.INPUTS)

@@ -54,23 +54,25 @@ class Requests(wiring.Component):
         with m.FSM():
             with m.State("TAKE"):
                 m.d.comb += self.i.ready.eq(1)
-                m.d.sync += [now.eq(new), left.eq(new.end - new.source)]
+                m.d.sync += now.eq(new)
+                m.d.sync += left.eq(new.end - new.source)
                 with m.If(self.i.valid):
                     m.next = "SIZE"
             with m.State("SIZE"):
-                m.d.sync += [
-                    size.eq(Mux(now.run, Mux(long, piece, left[:PIECE_LOG2]), now.beats)),
-                    final.eq(Mux(now.run, ~left[PIECE_LOG2 + 1:].any() & ~(left[PIECE_LOG2] & left[:PIECE_LOG2].any()),
-                                 now.less_one == 0)),
-                ]
+                m.d.sync += size.eq(Mux(now.run, Mux(long, piece, left[:PIECE_LOG2]), now.beats))
+                m.d.sync += final.eq(
+                    Mux(now.run, ~left[PIECE_LOG2 + 1:].any() & ~(left[PIECE_LOG2] & left[:PIECE_LOG2].any()),
+                        now.less_one == 0))
                 m.next = "ASK"
             with m.State("ASK"):
                 with m.If((~self.o.valid | self.o.ready) & ~self.hold):
                     m.d.sync += [
-                        self.o.valid.eq(1), o.beats.eq(size),
+                        self.o.valid.eq(1),
+                        o.beats.eq(size),
                         o.address.eq(self.base + Cat(Const(0, shift), now.source)),
                         now.source.eq(now.source + Mux(now.run, piece, now.stride)),
-                        now.less_one.eq(now.less_one - 1), left.eq(left - piece),
+                        now.less_one.eq(now.less_one - 1),
+                        left.eq(left - piece),
                     ]
                     with m.If(final):
                         m.next = "TAKE"

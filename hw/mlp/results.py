@@ -56,11 +56,17 @@ class ResultLane(wiring.Component):
         came, x, o = (Signal(32, name=name, reset_less=True) for name in ("came", "x", "held"))
         nothing = Signal()
         m.d.comb += [
-            write.addr.eq(self.to), write.data.eq(came), write.en.eq(self.write), read.addr.eq(self.at),
-            add.x.eq(x), add.y.eq(Mux(self.plain, NOTHING, self.addend)),
-            nothing.eq(self.zero | (self.relu & add.o[31])), self.o.eq(o),
+            write.addr.eq(self.to),
+            write.data.eq(came),
+            write.en.eq(self.write),
+            read.addr.eq(self.at),
+            add.x.eq(x),
+            add.y.eq(Mux(self.plain, NOTHING, self.addend)),
+            nothing.eq(self.zero | (self.relu & add.o[31])),
+            self.o.eq(o),
         ]
-        m.d.sync += [came.eq(self.i), x.eq(read.data)]
+        m.d.sync += came.eq(self.i)
+        m.d.sync += x.eq(read.data)
         with m.If(self.load):
             m.d.sync += o.eq(Mux(nothing, 0, add.o))
         return m
@@ -132,8 +138,8 @@ class Results(wiring.Component):
 
         inside, busy = Signal(range(self.tiles + 1)), Signal()
         following = (inside + self.i_tile_valid - self.written)[:len(inside)]
-        m.d.sync += [inside.eq(following), busy.eq((inside[1:] != 0) | self.i_tile_valid
-                                                   | (inside[0] & ~self.written))]
+        m.d.sync += inside.eq(following)
+        m.d.sync += busy.eq((inside[1:] != 0) | self.i_tile_valid | (inside[0] & ~self.written))
         m.d.comb += self.idle.eq(~busy)
         return m
 
@@ -160,21 +166,31 @@ class Results(wiring.Component):
         m.d.sync += [
             valid.eq(self.i_tile_valid),
             *(there[name].eq(tile[name]) for name in shared),
-            there.end.eq(tile.live - 1), there.rows.eq(to_rows),
-            there.partial.eq(tile.target == TARGET.PARTIAL), there.memory.eq(tile.target == TARGET.MEMORY),
+            there.end.eq(tile.live - 1),
+            there.rows.eq(to_rows),
+            there.partial.eq(tile.target == TARGET.PARTIAL),
+            there.memory.eq(tile.target == TARGET.MEMORY),
             there.last_beat.eq(last_beat),
             there.last_pieces.eq(Mux(
                 tile.latency, group_pieces * ((last_unit & (config.halves - 1)) + 1), group_pieces)),
             there.step.eq(Mux(tile.target == TARGET.PARTIAL, 1,
                               Mux(tile.triangle, tile.beat_lines, tile.row_lines))),
-            there.near.eq(distance[0]), there.far.eq(distance[1:].any()),
+            there.near.eq(distance[0]),
+            there.far.eq(distance[1:].any()),
             there.take.eq(tile.begin | ~tile.triangle),
-            turn.end.eq(tile.live - 1), turn.last_beat.eq(last_beat), turn.plain.eq(tile.addend == ADDEND.NONE),
-            turn.partial.eq(tile.addend == ADDEND.PARTIAL), turn.apart.eq((tile.addend == ADDEND.BIAS) & tile.latency),
+            turn.end.eq(tile.live - 1),
+            turn.last_beat.eq(last_beat),
+            turn.plain.eq(tile.addend == ADDEND.NONE),
+            turn.partial.eq(tile.addend == ADDEND.PARTIAL),
+            turn.apart.eq((tile.addend == ADDEND.BIAS) & tile.latency),
             turn.line.eq(tile.addend_line),
         ]
-        m.d.comb += [destination.valid.eq(valid), destination.payload.eq(there),
-                     turns.valid.eq(valid), turns.payload.eq(turn)]
+        m.d.comb += [
+            destination.valid.eq(valid),
+            destination.payload.eq(there),
+            turns.valid.eq(valid),
+            turns.payload.eq(turn),
+        ]
 
     def _turn(self, m: Module):
         """Rows' turns: as many cycles each as it has writes to the rows' memory; with it goes the line of addends."""
@@ -192,10 +208,13 @@ class Results(wiring.Component):
         ]
         row, first, last = Signal(_bits(config.rows)), Signal(init=1), Signal()
         line, following = Signal(len(tile.line)), Signal(len(tile.line), reset_less=True)
-        m.d.comb += [
-            last.eq(row == tile.end), self._turns.o.ready.eq(turn & last), line.eq(Mux(first, tile.line, following))]
+        m.d.comb += last.eq(row == tile.end)
+        m.d.comb += self._turns.o.ready.eq(turn & last)
+        m.d.comb += line.eq(Mux(first, tile.line, following))
         with m.If(turn):
-            m.d.sync += [row.eq(Mux(last, 0, row + 1)), first.eq(last), following.eq(line + tile.partial)]
+            m.d.sync += row.eq(Mux(last, 0, row + 1))
+            m.d.sync += first.eq(last)
+            m.d.sync += following.eq(line + tile.partial)
         m.d.sync += [
             self.addend_read.eq(turn & ~tile.plain),
             *(self.addend_lines[u].eq(line + (Mux(tile.apart, u, 0) if u else 0)) for u in range(config.units)),
@@ -213,15 +232,26 @@ class Results(wiring.Component):
             came, leave, no_addend = (
                 Signal(name=f"{name}_{u}", attrs=KEEP) for name in ("came", "leave", "no_addend"))
             to, at = (Signal(_bits(self.depth), name=f"{name}_{u}", attrs=KEEP) for name in ("to", "at"))
-            m.d.sync += [came.eq(self.i_valid), leave.eq(leaves), no_addend.eq(nothing),
-                         to.eq(to + came), at.eq(at + leave)]
+            m.d.sync += [
+                came.eq(self.i_valid),
+                leave.eq(leaves),
+                no_addend.eq(nothing),
+                to.eq(to + came),
+                at.eq(at + leave),
+            ]
             for c in range(config.columns):
                 lane = ResultLane(depth=self.depth)
                 place(m, platform, f"lane_{u}_{c}", lane)
                 m.d.comb += [
-                    lane.i.eq(self.i.words[u][c]), lane.write.eq(came), lane.to.eq(to), lane.at.eq(at),
-                    lane.addend.eq(self.addends[u][c]), lane.plain.eq(no_addend), lane.load.eq(there.load[u]),
-                    lane.zero.eq(there.zero[u][c]), lane.relu.eq(there.relu[u]),
+                    lane.i.eq(self.i.words[u][c]),
+                    lane.write.eq(came),
+                    lane.to.eq(to),
+                    lane.at.eq(at),
+                    lane.addend.eq(self.addends[u][c]),
+                    lane.plain.eq(no_addend),
+                    lane.load.eq(there.load[u]),
+                    lane.zero.eq(there.zero[u][c]),
+                    lane.relu.eq(there.relu[u]),
                 ]
                 words.append(lane.o)
         return [words[u * config.columns:(u + 1) * config.columns] for u in range(config.units)]
@@ -230,15 +260,21 @@ class Results(wiring.Component):
         config, there = self.config, self._destinations
         rows, addends, store = self.o_rows, self.o_addends, self.o_store
         m.d.comb += [
-            addends.valid.eq(there.addends_valid), addends.units.eq(there.addends_units),
-            addends.line.eq(there.addends_line), self.o_store_valid.eq(there.store_valid),
+            addends.valid.eq(there.addends_valid),
+            addends.units.eq(there.addends_units),
+            addends.line.eq(there.addends_line),
+            self.o_store_valid.eq(there.store_valid),
             *(store[name].eq(there.store[name]) for name in (*STORED, "row", "last")),
-            rows.valid.eq(there.rows_valid), rows.lanes.eq(there.lanes), rows.banks.eq(there.banks),
-            rows.lines.eq(there.lines), self.written.eq(there.written),
+            rows.valid.eq(there.rows_valid),
+            rows.lanes.eq(there.lanes),
+            rows.banks.eq(there.banks),
+            rows.lines.eq(there.lines),
+            self.written.eq(there.written),
         ]
         for u in range(config.units):
             for c in range(config.columns):
-                m.d.comb += [addends.words[u][c].eq(words[u][c]), store.words[u][c].eq(words[u][c])]
+                m.d.comb += addends.words[u][c].eq(words[u][c])
+                m.d.comb += store.words[u][c].eq(words[u][c])
 
         # A bank's piece: of the beat that all units' words make together, or of the unit's own, as often as they fit.
         pieces, piece, halves = config.pieces, config.piece, config.halves

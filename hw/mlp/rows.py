@@ -91,13 +91,12 @@ class RowLane(wiring.Component):
             for pair in range(pairs):
                 decoder = Decoder()
                 place(m, platform, f"decoder_{read}_{pair}", decoder)
-                m.d.comb += [
-                    decoder.codeword.eq(chosen.word_select(pair, WORD_BITS)),
-                    self.o[read].word_select(pair, DATA_BITS).eq(decoder.data),
-                ]
+                m.d.comb += decoder.codeword.eq(chosen.word_select(pair, WORD_BITS))
+                m.d.comb += self.o[read].word_select(pair, DATA_BITS).eq(decoder.data)
                 corrected.append(decoder.corrected & self.needed[read])
                 uncorrectable.append(decoder.uncorrectable & self.needed[read])
-        m.d.sync += [self.corrected.eq(sum(corrected)), self.uncorrectable.eq(Cat(uncorrectable).any())]
+        m.d.sync += self.corrected.eq(sum(corrected))
+        m.d.sync += self.uncorrectable.eq(Cat(uncorrectable).any())
         return m
 
 
@@ -143,8 +142,11 @@ class RowUnit(wiring.Component):
         load_line = Signal.like(self.load_line, reset_less=True)
         load_words = Signal.like(self.load_words, reset_less=True)
         m.d.sync += [
-            row_lanes.eq(self.row_lanes), row_banks.eq(self.row_banks), row_lines.eq(self.row_lines),
-            load_lanes.eq(self.load_lanes), load_line.eq(self.load_line),
+            row_lanes.eq(self.row_lanes),
+            row_banks.eq(self.row_banks),
+            row_lines.eq(self.row_lines),
+            load_lanes.eq(self.load_lanes),
+            load_line.eq(self.load_line),
         ]
         with m.If(self.row_lanes.any()):
             m.d.sync += row_words.eq(codewords(self.row_words))
@@ -156,10 +158,15 @@ class RowUnit(wiring.Component):
             lane = RowLane(config)
             place(m, platform, f"lane_{row}", lane)
             m.d.comb += [
-                lane.lines.eq(self.lines), lane.enable.eq(self.enable), lane.banks.eq(self.banks),
-                lane.row_banks.eq(Mux(row_lanes[row], row_banks, 0)), lane.row_lines.eq(row_lines),
+                lane.lines.eq(self.lines),
+                lane.enable.eq(self.enable),
+                lane.banks.eq(self.banks),
+                lane.row_banks.eq(Mux(row_lanes[row], row_banks, 0)),
+                lane.row_lines.eq(row_lines),
                 lane.row_words.eq(row_words),
-                lane.load.eq(load_lanes[row]), lane.load_line.eq(load_line), lane.load_words.eq(load_words),
+                lane.load.eq(load_lanes[row]),
+                lane.load_line.eq(load_line),
+                lane.load_words.eq(load_words),
                 lane.needed.eq(self.needed[row]),
             ]
             tallies.append((lane.corrected, lane.uncorrectable))
@@ -171,7 +178,8 @@ class RowUnit(wiring.Component):
                 column = group * config.rows + row
                 m.d.comb += self.f.as_value().word_select(column, bits).eq(y)
         number, bad = gather(m, "flags", tallies)
-        m.d.comb += [self.corrected.eq(number), self.uncorrectable.eq(bad)]
+        m.d.comb += self.corrected.eq(number)
+        m.d.comb += self.uncorrectable.eq(bad)
         return m
 
 
@@ -229,7 +237,8 @@ class RowMemory(wiring.Component):
         lane = Cat(payload.row, payload.unit)
         taken = self.i_load.valid & self.i_load.ready
         m.d.comb += self.i_load.ready.eq(~(self.i_rows.valid & self.i_rows.lanes.bit_select(lane, 1)))
-        m.d.sync += [writes.eq(self.i_rows.valid), loads.eq(Mux(taken, 1 << lane, 0))]
+        m.d.sync += writes.eq(self.i_rows.valid)
+        m.d.sync += loads.eq(Mux(taken, 1 << lane, 0))
         with m.If(self.i_rows.valid):
             m.d.sync += rows.eq(self.i_rows)
         with m.If(self.i_load.valid):
@@ -252,15 +261,23 @@ class RowMemory(wiring.Component):
             needed = delayed(m, f"needed_{unit}", Cat(
                 (self.valid & ~slot.keep).replicate(config.rows) & own, columns & slot.y_groups), LATENCY)
             m.d.comb += [
-                group.lines.eq(slot.lines), group.enable.eq(self.valid), group.banks.eq(banks), group.part.eq(part),
-                self.x[unit].eq(group.x), self.f[unit].eq(group.f),
+                group.lines.eq(slot.lines),
+                group.enable.eq(self.valid),
+                group.banks.eq(banks),
+                group.part.eq(part),
+                self.x[unit].eq(group.x),
+                self.f[unit].eq(group.f),
                 group.row_lanes.eq(Mux(writes, rows.lanes[unit * config.rows:][:config.rows], 0)),
-                group.row_banks.eq(rows.banks), group.row_lines.eq(rows.lines), group.row_words.eq(rows.words[unit]),
+                group.row_banks.eq(rows.banks),
+                group.row_lines.eq(rows.lines),
+                group.row_words.eq(rows.words[unit]),
                 group.load_lanes.eq(loads[unit * config.rows:][:config.rows]),
-                group.load_line.eq(load_line), group.load_words.eq(coded),
+                group.load_line.eq(load_line),
+                group.load_words.eq(coded),
                 *(group.needed[row].eq(Cat(needed[row], needed[config.rows:])) for row in range(config.rows)),
             ]
             tallies.append((group.corrected, group.uncorrectable))
         number, bad = gather(m, "flags", tallies)
-        m.d.comb += [self.corrected.eq(number), self.uncorrectable.eq(bad)]
+        m.d.comb += self.corrected.eq(number)
+        m.d.comb += self.uncorrectable.eq(bad)
         return m

@@ -87,17 +87,26 @@ class Sequencer(wiring.Component):
         self.order, load = Signal(order_layout(config)), Signal()
         self.first_free = Signal()
         m.d.comb += [
-            planner.i.payload.eq(self.i.payload), planner.i.valid.eq(self.i.valid), self.i.ready.eq(planner.i.ready),
+            planner.i.payload.eq(self.i.payload),
+            planner.i.valid.eq(self.i.valid),
+            self.i.ready.eq(planner.i.ready),
             self.order.eq(Mux(plan.interact, interact.o, layer.o)),
-            self.emit.eq(self.cutting & settled & self.first_free), self.new.eq(fresh),
+            self.emit.eq(self.cutting & settled & self.first_free),
+            self.new.eq(fresh),
             load.eq(planner.valid & ~self.unbegun & (~self.cutting | (self.emit & self.order.final))),
             planner.taken.eq(load),
             self.idle.eq(planner.empty & ~self.cutting & ~self.unbegun & self.empty & (self.under_way == 0)),
         ]
         for part in (layer, interact):
-            m.d.comb += [part.load.eq(load), part.next.eq(planner.plan), part.plan.eq(plan), part.step.eq(self.emit)]
+            m.d.comb += [
+                part.load.eq(load),
+                part.next.eq(planner.plan),
+                part.plan.eq(plan),
+                part.step.eq(self.emit),
+            ]
         m.d.sync += [
-            self.loaded.eq(load), settled.eq(self.cutting & ~self.emit & ~load),
+            self.loaded.eq(load),
+            settled.eq(self.cutting & ~self.emit & ~load),
             self.cutting.eq(load | (self.cutting & ~(self.emit & self.order.final))),
             self.unbegun.eq(load | (self.unbegun & ~(self.begin & self.current.new))),
             fresh.eq(load | (fresh & ~self.emit)),
@@ -111,14 +120,14 @@ class Sequencer(wiring.Component):
         first_valid, second_valid, self.valid_now = Signal(), Signal(), Signal()
         move, self.take = Signal(), Signal()
         m.d.comb += [
-            self.first_free.eq(~first_valid), move.eq(first_valid & ~second_valid),
+            self.first_free.eq(~first_valid),
+            move.eq(first_valid & ~second_valid),
             self.take.eq(second_valid & (~self.valid_now | self.end)),
             self.empty.eq(~(first_valid | second_valid | self.valid_now)),
         ]
-        m.d.sync += [
-            first_valid.eq(self.emit | (first_valid & ~move)), second_valid.eq(move | (second_valid & ~self.take)),
-            self.valid_now.eq(self.take | (self.valid_now & ~self.end)),
-        ]
+        m.d.sync += first_valid.eq(self.emit | (first_valid & ~move))
+        m.d.sync += second_valid.eq(move | (second_valid & ~self.take))
+        m.d.sync += self.valid_now.eq(self.take | (self.valid_now & ~self.end))
         with m.If(move):
             m.d.sync += second.eq(first)
         with m.If(self.take):
@@ -138,22 +147,26 @@ class Sequencer(wiring.Component):
         pads, self.padded = Signal(len(least), reset_less=True), Signal(reset_less=True)
         m.d.comb += missing.eq(least - second.order.short)
         with m.If(self.emit):
-            m.d.sync += [first.order.eq(self.order), first.new.eq(self.new), after.eq((live << 1) - self.order.live)]
+            m.d.sync += first.order.eq(self.order)
+            m.d.sync += first.new.eq(self.new)
+            m.d.sync += after.eq((live << 1) - self.order.live)
         with m.Elif(self.idle):
             m.d.sync += live.eq(0)
         with m.If(move):
             m.d.sync += least.eq(Mux(after > apart, after, apart))
         with m.If(self.take):
-            m.d.sync += [pads.eq(missing), self.padded.eq(missing[-1] | ~missing.any())]
+            m.d.sync += pads.eq(missing)
+            m.d.sync += self.padded.eq(missing[-1] | ~missing.any())
         with m.Elif(~self.padded):
-            m.d.sync += [pads.eq(pads - 1), self.padded.eq(pads == 1)]
+            m.d.sync += pads.eq(pads - 1)
+            m.d.sync += self.padded.eq(pads == 1)
 
     def _may(self, m: Module) -> None:
         """Whether the tile that is next may begin, from registers and `room`."""
         plan, current, shared = self.plan, self.current, self.shared
         rows_there, weights_there = Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += [
-            rows_there.eq(self.rows_done >= plan.after_rows), weights_there.eq(self.weights_done >= plan.after_weights)]
+        m.d.sync += rows_there.eq(self.rows_done >= plan.after_rows)
+        m.d.sync += weights_there.eq(self.weights_done >= plan.after_weights)
         # How many more may be under way: of the instruction that is cut, and of the one that is issued.
         width = signed(LAG_BITS + 1)
         coming, margin, difference = (Signal(width, name=name, reset_less=True)
@@ -162,15 +175,13 @@ class Sequencer(wiring.Component):
         subtracted = Signal(reset_less=True)
         begins_new = self.begin & current.new
         # The difference takes a cycle of its own, and what changes meanwhile is put right behind it.
-        m.d.sync += [
-            subtracted.eq(self.loaded), changed.eq(self.change), difference.eq(plan.lag - self.under_way),
-        ]
+        m.d.sync += subtracted.eq(self.loaded)
+        m.d.sync += changed.eq(self.change)
+        m.d.sync += difference.eq(plan.lag - self.under_way)
         correction = Signal(signed(3))
         m.d.comb += correction.eq(self.change + Mux(subtracted, changed, 0))
-        m.d.sync += [
-            coming.eq(Mux(subtracted, difference, coming) - correction),
-            margin.eq(Mux(begins_new, coming, margin) - self.change),
-        ]
+        m.d.sync += coming.eq(Mux(subtracted, difference, coming) - correction)
+        m.d.sync += margin.eq(Mux(begins_new, coming, margin) - self.change)
         inside = Signal()
         self.inside = inside
         self.go, may = Signal(), Signal()
@@ -179,10 +190,9 @@ class Sequencer(wiring.Component):
         full = memory & ~self.room
         # In the order in which they are told.
         waits = [current.new & ~rows_there, current.new & ~weights_there, crowded, full]
-        m.d.comb += [
-            may.eq(self.padded & ~Cat(waits).any()),
-            self.go.eq(self.valid_now & (inside | may)), self.begin.eq(self.go & ~inside),
-        ]
+        m.d.comb += may.eq(self.padded & ~Cat(waits).any())
+        m.d.comb += self.go.eq(self.valid_now & (inside | may))
+        m.d.comb += self.begin.eq(self.go & ~inside)
         with m.If(self.go):
             m.d.sync += inside.eq(~self.end)
         stopped = self.valid_now & ~inside & self.padded
@@ -210,21 +220,34 @@ class Sequencer(wiring.Component):
         x_line, weight = Signal(len(coming.x_line), reset_less=True), Signal(len(coming.weight_line), reset_less=True)
         y_lines = [Signal(len(x_line), name=f"y_line_{k}", reset_less=True) for k in range(2)]
         m.d.comb += [
-            step.eq(self.go & (again | ~order.twice)), self.end.eq(step & last),
-            next_bank.eq(step & (part == config.parts - 1)), next_beat.eq(next_bank & (bank == config.pieces - 1)),
+            step.eq(self.go & (again | ~order.twice)),
+            self.end.eq(step & last),
+            next_bank.eq(step & (part == config.parts - 1)),
+            next_beat.eq(next_bank & (bank == config.pieces - 1)),
         ]
         with m.If(self.go):
             m.d.sync += again.eq(order.twice & ~again)
         with m.If(self.take):
             m.d.sync += [
-                left.eq(coming_shared.steps_less_one), last.eq(coming_shared.once), part.eq(0), bank.eq(0),
-                x_bank.eq(coming.x_bank), y_bank.eq(coming.y_bank), x_line.eq(coming.x_line),
-                weight.eq(coming.weight_line), *(line.eq(first) for line, first in zip(y_lines, coming.y_lines))]
+                left.eq(coming_shared.steps_less_one),
+                last.eq(coming_shared.once),
+                part.eq(0),
+                bank.eq(0),
+                x_bank.eq(coming.x_bank),
+                y_bank.eq(coming.y_bank),
+                x_line.eq(coming.x_line),
+                weight.eq(coming.weight_line),
+                *(line.eq(first) for line, first in zip(y_lines, coming.y_lines)),
+            ]
         with m.Elif(step):
-            m.d.sync += [left.eq(left - 1), last.eq(left == 1), weight.eq(weight + 1)]
+            m.d.sync += left.eq(left - 1)
+            m.d.sync += last.eq(left == 1)
+            m.d.sync += weight.eq(weight + 1)
             m.d.sync += part.eq(Mux(part == config.parts - 1, 0, part + 1))
             with m.If(next_bank):
-                m.d.sync += [bank.eq(bank + 1), x_bank.eq(x_bank + 1), y_bank.eq(y_bank + 1)]
+                m.d.sync += bank.eq(bank + 1)
+                m.d.sync += x_bank.eq(x_bank + 1)
+                m.d.sync += y_bank.eq(y_bank + 1)
             with m.If(next_beat):
                 m.d.sync += [line.eq(line + shared.hop) for line in (x_line, *y_lines)]
 
@@ -232,12 +255,21 @@ class Sequencer(wiring.Component):
         blank, keep = order.twice & ~again, order.twice & again
         y_next = (y_bank + 1)[:len(y_bank)]
         m.d.sync += [
-            self.valid.eq(self.go), slot.x_bank.eq(x_bank), slot.part.eq(part),
-            slot.y_banks[0].eq(y_bank), slot.y_banks[1].eq(y_next),
-            slot.weight_line.eq(weight), slot.source.eq(shared.source), slot.unit.eq(order.unit),
-            slot.keep.eq(keep), slot.blank.eq(blank), slot.lanes.eq(order.lanes),
+            self.valid.eq(self.go),
+            slot.x_bank.eq(x_bank),
+            slot.part.eq(part),
+            slot.y_banks[0].eq(y_bank),
+            slot.y_banks[1].eq(y_next),
+            slot.weight_line.eq(weight),
+            slot.source.eq(shared.source),
+            slot.unit.eq(order.unit),
+            slot.keep.eq(keep),
+            slot.blank.eq(blank),
+            slot.lanes.eq(order.lanes),
             slot.y_groups.eq(Mux(blank, 0, order.y_groups)),
-            slot.first.eq(self.begin), slot.last.eq(self.end), slot.live.eq(order.live),
+            slot.first.eq(self.begin),
+            slot.last.eq(self.end),
+            slot.live.eq(order.live),
         ]
         for k in range(config.pieces):
             picks = [triangle & ~blank & (number == k) for number in (y_bank, y_next)]
@@ -247,7 +279,9 @@ class Sequencer(wiring.Component):
         halves_log2 = (config.halves - 1).bit_length()
         names = tile.shape().members
         m.d.sync += [
-            self.tile_valid.eq(self.end), self.done.eq(self.end & order.final), self.number.eq(shared.number),
+            self.tile_valid.eq(self.end),
+            self.done.eq(self.end & order.final),
+            self.number.eq(shared.number),
             *(tile[name].eq(source[name]) for source in (order, shared) for name in source.shape().members
               if name in names),
             tile.outs.eq(((~order.idle_units)[:len(order.idle_units)] >> halves_log2) + 1),

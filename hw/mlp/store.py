@@ -73,7 +73,8 @@ def first_sums(m: Module, name: str, flags: Sequence[tuple[Value, Value]]) -> li
     for at in range(0, len(flags), FLAGS):
         some = flags[at:at + FLAGS]
         number, bad = Signal(range(len(some) + 1), name=f"{name}_{at}"), Signal(name=f"{name}_bad_{at}")
-        m.d.sync += [number.eq(sum(one for one, _ in some)), bad.eq(Cat(one for _, one in some).any())]
+        m.d.sync += number.eq(sum(one for one, _ in some))
+        m.d.sync += bad.eq(Cat(one for _, one in some).any())
         found.append((number, bad))
     return found
 
@@ -87,7 +88,8 @@ def gather(m: Module, name: str, tallies: Sequence[tuple[Value, Value]]) -> tupl
             (a, bad_a), (b, bad_b) = tallies[at], tallies[at + 1]
             number = Signal(len(a) + 1, name=f"{name}_number_{level}_{at}")
             bad = Signal(name=f"{name}_bad_{level}_{at}")
-            m.d.sync += [number.eq(a + b), bad.eq(bad_a | bad_b)]
+            m.d.sync += number.eq(a + b)
+            m.d.sync += bad.eq(bad_a | bad_b)
             found.append((number, bad))
         tallies, level = found, level + 1
     return tallies[0]
@@ -128,7 +130,9 @@ class Store(wiring.Component):
             line = Signal(WORD_BITS, name=f"held_{word}", reset_less=True)
             m.d.sync += line.eq(read.data)
             m.d.comb += [
-                read.addr.eq(self.address), write.addr.eq(self.write_address), write.en.eq(self.write),
+                read.addr.eq(self.address),
+                write.addr.eq(self.write_address),
+                write.en.eq(self.write),
                 write.data.eq(self.i.word_select(word, WORD_BITS)),
             ]
             held.append(line)

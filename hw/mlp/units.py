@@ -89,7 +89,9 @@ class ComputeUnits(wiring.Component):
             rows_of = Signal(bits, name=f"rows_of_{u}", reset_less=True, attrs=KEEP)
             take_rows = Signal(name=f"take_rows_{u}", reset_less=True, attrs=KEEP)
             take_features = Signal(name=f"take_features_{u}", reset_less=True, attrs=KEEP)
-            m.d.sync += [rows_of.eq(Mux(own, unit, u)), take_rows.eq(fresh), take_features.eq(features)]
+            m.d.sync += rows_of.eq(Mux(own, unit, u))
+            m.d.sync += take_rows.eq(fresh)
+            m.d.sync += take_features.eq(features)
             rows = [Signal(32, name=f"rows_{u}_{i}", reset_less=True) for i in range(config.rows * config.width)]
             with m.If(take_rows):
                 m.d.sync += [word.eq(Array(x[i // config.width][i % config.width] for x in self.x)[rows_of])
@@ -102,8 +104,10 @@ class ComputeUnits(wiring.Component):
                 [Signal(name=f"{name}_{u}_{k}", reset_less=True, attrs=KEEP) for k in range(2)]
                 for name in ("take_common", "nothing"))
             m.d.sync += [
-                take_common[0].eq(shared), take_common[1].eq(take_common[0]),
-                nothing[0].eq(blank), nothing[1].eq(nothing[0]),
+                take_common[0].eq(shared),
+                take_common[1].eq(take_common[0]),
+                nothing[0].eq(blank),
+                nothing[1].eq(nothing[0]),
             ]
             x = [Signal(32, name=f"x_{u}_{i}", reset_less=True) for i in range(len(rows))]
             y = [Signal(32, name=f"y_{u}_{i}", reset_less=True) for i in range(len(line))]
@@ -112,13 +116,18 @@ class ComputeUnits(wiring.Component):
             with m.If(nothing[1]):
                 m.d.sync += [word.eq(0) for word in (*x, *y)]
             m.d.comb += [
-                array.x.eq(Cat(x)), array.y.eq(Cat(y)), Cat(array.first, array.last).eq(marks),
-                array.live_rows.eq(live), self.o.words[u].eq(array.o),
+                array.x.eq(Cat(x)),
+                array.y.eq(Cat(y)),
+                Cat(array.first, array.last).eq(marks),
+                array.live_rows.eq(live),
+                self.o.words[u].eq(array.o),
             ]
 
         row = Signal.like(self.o.row)
         first = self._arrays[0]
         with m.If(first.o_valid):
             m.d.sync += row.eq(Mux(first.o_last, 0, row + 1))
-        m.d.comb += [self.o_valid.eq(first.o_valid), self.o.last.eq(first.o_last), self.o.row.eq(row)]
+        m.d.comb += self.o_valid.eq(first.o_valid)
+        m.d.comb += self.o.last.eq(first.o_last)
+        m.d.comb += self.o.row.eq(row)
         return m

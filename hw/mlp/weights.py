@@ -47,14 +47,18 @@ class WeightPart(wiring.Component):
         # The UltraRAMs stand in a column, far from where the words come from and where they go.
         write, write_line = Signal(), Signal.like(self.write_line, reset_less=True)
         words = Signal.like(self.codewords, reset_less=True)
-        m.d.sync += [write.eq(self.write), write_line.eq(self.write_line)]
+        m.d.sync += write.eq(self.write)
+        m.d.sync += write_line.eq(self.write_line)
         with m.If(self.write):
             m.d.sync += words.eq(self.codewords)
 
         store = Store(depth=self.config.weight_lines, words=self.pairs, style="ultra")
         m.submodules.store = store
         m.d.comb += [
-            store.address.eq(line), store.write.eq(write), store.write_address.eq(write_line), store.i.eq(words),
+            store.address.eq(line),
+            store.write.eq(write),
+            store.write_address.eq(write_line),
+            store.i.eq(words),
         ]
         flags = []
         for pair in range(self.pairs):
@@ -62,11 +66,12 @@ class WeightPart(wiring.Component):
             decoder = Decoder()
             place(m, platform, f"decoder_{pair}", decoder)
             m.d.sync += held.eq(store.o.word_select(pair, WORD_BITS))
-            m.d.comb += [
-                decoder.codeword.eq(held), self.w.as_value().word_select(pair, DATA_BITS).eq(decoder.data)]
+            m.d.comb += decoder.codeword.eq(held)
+            m.d.comb += self.w.as_value().word_select(pair, DATA_BITS).eq(decoder.data)
             flags.append((decoder.corrected & self.needed, decoder.uncorrectable & self.needed))
         number, bad = gather(m, "flags", first_sums(m, "first", flags))
-        m.d.comb += [self.corrected.eq(number), self.uncorrectable.eq(bad)]
+        m.d.comb += self.corrected.eq(number)
+        m.d.comb += self.uncorrectable.eq(bad)
         return m
 
 
@@ -122,11 +127,16 @@ class WeightMemory(wiring.Component):
         for unit, part in enumerate(self._parts):
             place(m, platform, f"part_{unit}", part)
             m.d.comb += [
-                part.line.eq(slot.weight_line), part.enable.eq(self.valid), self.w[unit].eq(part.w),
-                part.write.eq(writes & (load.unit == unit)), part.write_line.eq(load.line),
-                part.codewords.eq(coded), part.needed.eq(needed[unit]),
+                part.line.eq(slot.weight_line),
+                part.enable.eq(self.valid),
+                self.w[unit].eq(part.w),
+                part.write.eq(writes & (load.unit == unit)),
+                part.write_line.eq(load.line),
+                part.codewords.eq(coded),
+                part.needed.eq(needed[unit]),
             ]
             tallies.append((part.corrected, part.uncorrectable))
         number, bad = gather(m, "flags", tallies)
-        m.d.comb += [self.corrected.eq(number), self.uncorrectable.eq(bad)]
+        m.d.comb += self.corrected.eq(number)
+        m.d.comb += self.uncorrectable.eq(bad)
         return m

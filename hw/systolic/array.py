@@ -56,9 +56,14 @@ class _Row(wiring.Component):
             cell = self._corner if c == 0 else ProcessingElement(width=width, terms_log2=self.terms_log2)
             place(m, platform, f"pe_{c}", cell)
             m.d.comb += [
-                cell.x_i.eq(left[0]), cell.first_i.eq(left[1]), cell.done_i.eq(left[2]),
-                cell.y_i.eq(y_i[c * bits:(c + 1) * bits]), y_o[c * bits:(c + 1) * bits].eq(cell.y_o),
-                cell.load.eq(self.load[c]), cell.below.eq(self.below[c]), self.o[c].eq(cell.o),
+                cell.x_i.eq(left[0]),
+                cell.first_i.eq(left[1]),
+                cell.done_i.eq(left[2]),
+                cell.y_i.eq(y_i[c * bits:(c + 1) * bits]),
+                y_o[c * bits:(c + 1) * bits].eq(cell.y_o),
+                cell.load.eq(self.load[c]),
+                cell.below.eq(self.below[c]),
+                self.o[c].eq(cell.o),
             ]
             left = (cell.x_o, cell.first_o, cell.done_o)
         return m
@@ -136,17 +141,17 @@ class SystolicArray(wiring.Component):
         for r, row in enumerate(cells):
             words = [unpack(self.x[r * width + w]).as_value() for w in range(width)]
             skewed = _delay(m, f"x_skew_{r}", Cat(*words, self.first), r)
-            m.d.comb += [
-                Cat(row.x_i, row.first_i).eq(skewed), row.done_i.eq(_delay(m, f"done_skew_{r}", ended, r)),
-                row.load.eq(Cat(load)),
-            ]
+            m.d.comb += Cat(row.x_i, row.first_i).eq(skewed)
+            m.d.comb += row.done_i.eq(_delay(m, f"done_skew_{r}", ended, r))
+            m.d.comb += row.load.eq(Cat(load))
         entering = []
         for c in range(columns):
             words = [unpack(self.y[c * width + w]).as_value() for w in range(width)]
             entering.append(_delay(m, f"y_skew_{c}", Cat(*words), c))
         m.d.comb += cells[0].y_i.eq(Cat(entering))
         for above, row in zip(cells, cells[1:]):
-            m.d.comb += [row.y_i.eq(above.y_o), above.below.eq(row.o)]
+            m.d.comb += row.y_i.eq(above.y_o)
+            m.d.comb += above.below.eq(row.o)
 
         for c in range(columns):
             late = columns - 1 - c if self.aligned else 0
@@ -174,13 +179,18 @@ class SystolicArray(wiring.Component):
         started = Signal()
         with m.If(ended):
             m.d.sync += latest.eq(live_rows)
-        m.d.sync += [started.eq(load), rows.eq(Mux(ended, live_rows, latest))]
+        m.d.sync += started.eq(load)
+        m.d.sync += rows.eq(Mux(ended, live_rows, latest))
         # The marks are registers of their own: whoever stores the words has logic behind them.
         valid, last = Signal(), Signal()
         with m.If(started):
-            m.d.sync += [leaving.eq(rows), valid.eq(1), last.eq(rows == 1)]
+            m.d.sync += leaving.eq(rows)
+            m.d.sync += valid.eq(1)
+            m.d.sync += last.eq(rows == 1)
         with m.Elif(valid):
-            m.d.sync += [leaving.eq(leaving - 1), valid.eq(~last), last.eq(leaving == 2)]
+            m.d.sync += leaving.eq(leaving - 1)
+            m.d.sync += valid.eq(~last)
+            m.d.sync += last.eq(leaving == 2)
         late = self.columns - 1 if self.aligned else 0
         marks = _delay(m, "marks", Cat(valid, last), late, reset_less=False)
         m.d.comb += Cat(self.o_valid, self.o_last).eq(marks)

@@ -59,16 +59,27 @@ class ProcessingElement(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.dot = dot = self._dot
-        m.d.comb += [dot.x.eq(self.x_i), dot.y.eq(self.y_i), dot.first.eq(self.first_i)]
+        m.d.comb += dot.x.eq(self.x_i)
+        m.d.comb += dot.y.eq(self.y_i)
+        m.d.comb += dot.first.eq(self.first_i)
 
         # The registers handed on equal the dot product's own operand registers; synthesis keeps one of each.
         x = Signal.like(self.x_o, reset_less=True)
         y = Signal.like(self.y_o, reset_less=True)
         first, done, load = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
         m.d.sync += [
-            x.eq(self.x_i), y.eq(self.y_i), first.eq(self.first_i), done.eq(self.done_i), load.eq(self.load),
+            x.eq(self.x_i),
+            y.eq(self.y_i),
+            first.eq(self.first_i),
+            done.eq(self.done_i),
+            load.eq(self.load),
         ]
-        m.d.comb += [self.x_o.eq(x), self.y_o.eq(y), self.first_o.eq(first), self.done_o.eq(done)]
+        m.d.comb += [
+            self.x_o.eq(x),
+            self.y_o.eq(y),
+            self.first_o.eq(first),
+            self.done_o.eq(done),
+        ]
 
         # The sum rests here until its whole column is there, so that the next tile can follow at once.
         held = Signal(32, reset_less=True)

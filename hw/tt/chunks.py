@@ -44,26 +44,37 @@ class ChunkRows(wiring.Component):
         m.submodules.store = store
         write, read = store.write_port(), store.read_port(domain="comb")
         tail = Signal(range(depth))
-        m.d.comb += [write.addr.eq(tail), write.data.eq(self.i), write.en.eq(self.put)]
+        m.d.comb += write.addr.eq(tail)
+        m.d.comb += write.data.eq(self.i)
+        m.d.comb += write.en.eq(self.put)
         with m.If(self.put):
-            m.d.sync += [tail.eq(tail + 1), self.count.eq(Mux(self.end, 0, self.count + 1))]
+            m.d.sync += tail.eq(tail + 1)
+            m.d.sync += self.count.eq(Mux(self.end, 0, self.count + 1))
 
         # Chunks lie one behind the other: after a chunk's last walk comes the next one's first row.
         ahead, back = Signal(range(depth)), Signal(range(depth))
         limit, left = Signal(self.pool_log2), Signal(self.pool_log2)
         ends = Signal()
-        m.d.comb += [
-            read.addr.eq(Mux(self.last & ~self.final, back, ahead)),
-            ends.eq(self.last & self.final),
-        ]
+        m.d.comb += read.addr.eq(Mux(self.last & ~self.final, back, ahead))
+        m.d.comb += ends.eq(self.last & self.final)
         with m.If(self.load | (self.step & ~ends)):
-            m.d.sync += [self.o.eq(read.data), ahead.eq(read.addr + 1)]
+            m.d.sync += self.o.eq(read.data)
+            m.d.sync += ahead.eq(read.addr + 1)
         with m.If(self.load):
-            m.d.sync += [back.eq(ahead), limit.eq(self.rows), left.eq(self.rows), self.last.eq(self.rows == 0),
-                         self.first.eq(1)]
+            m.d.sync += [
+                back.eq(ahead),
+                limit.eq(self.rows),
+                left.eq(self.rows),
+                self.last.eq(self.rows == 0),
+                self.first.eq(1),
+            ]
         with m.Elif(self.step):
             with m.If(self.last):
-                m.d.sync += [left.eq(limit), self.last.eq((limit == 0) & ~self.final), self.first.eq(1)]
+                m.d.sync += left.eq(limit)
+                m.d.sync += self.last.eq((limit == 0) & ~self.final)
+                m.d.sync += self.first.eq(1)
             with m.Else():
-                m.d.sync += [left.eq(left - 1), self.last.eq(left == 1), self.first.eq(0)]
+                m.d.sync += left.eq(left - 1)
+                m.d.sync += self.last.eq(left == 1)
+                m.d.sync += self.first.eq(0)
         return m

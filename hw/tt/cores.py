@@ -50,9 +50,9 @@ class Bank(wiring.Component):
         store = memory.Memory(shape=WORD_BITS, depth=self.depth, init=[], attrs={"ram_style": self.style})
         m.submodules.store = store
         write = store.write_port()
-        m.d.comb += [
-            write.addr.eq(self.address[0]), write.data.eq(self.codeword), write.en.eq(self.write),
-        ]
+        m.d.comb += write.addr.eq(self.address[0])
+        m.d.comb += write.data.eq(self.codeword)
+        m.d.comb += write.en.eq(self.write)
         corrected, uncorrectable = [], []
         for port in range(self.ports):
             read = store.read_port()
@@ -64,8 +64,10 @@ class Bank(wiring.Component):
             decoder = Decoder()
             place(m, platform, f"decoder_{port}", decoder)
             m.d.sync += held.eq(read.data)
-            m.d.comb += [decoder.codeword.eq(held), self.data[port].eq(decoder.data)]
+            m.d.comb += decoder.codeword.eq(held)
+            m.d.comb += self.data[port].eq(decoder.data)
             corrected.append(decoder.corrected)
             uncorrectable.append(decoder.uncorrectable)
-        m.d.comb += [self.corrected.eq(Cat(corrected)), self.uncorrectable.eq(Cat(uncorrectable))]
+        m.d.comb += self.corrected.eq(Cat(corrected))
+        m.d.comb += self.uncorrectable.eq(Cat(uncorrectable))
         return m

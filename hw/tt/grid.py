@@ -65,7 +65,9 @@ class Grid(wiring.Component):
                 operand = Signal(Operand, name=f"{name}_{at}")
                 zero = word[23:31] == 0
                 m.d.comb += [
-                    operand.mant.eq(word[:23]), operand.exp.eq(word[23:31]), operand.sign.eq(word[31]),
+                    operand.mant.eq(word[:23]),
+                    operand.exp.eq(word[23:31]),
+                    operand.sign.eq(word[31]),
                     operand.zero.eq(zero),
                     operand.special.eq((word[23:31] == 255) | (zero & word[31] & stored)),
                 ]
@@ -110,10 +112,8 @@ class Grid(wiring.Component):
                 for word in range(n):
                     at = sub * n + word
                     # Lines of the buffer are never paired and memory lines never turned: pairs need no turn.
-                    m.d.comb += [
-                        low[at].eq(y_of(y_low, cell, sub, word)),
-                        high[at].eq(Mux(self.paired, y_high[cell * n * n + at], low[at])),
-                    ]
+                    m.d.comb += low[at].eq(y_of(y_low, cell, sub, word))
+                    m.d.comb += high[at].eq(Mux(self.paired, y_high[cell * n * n + at], low[at]))
             cells_y.append((low, high))
 
         for row in range(n):

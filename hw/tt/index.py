@@ -77,13 +77,12 @@ class Divider(wiring.Component):
             next_work = Signal(self.bits, name=f"work_{bit}", reset_less=True)
             next_rest = Signal(self.divisor_bits, name=f"rest_{bit}", reset_less=True)
             next_less = Signal(self.divisor_bits, name=f"less_{bit}", reset_less=True)
-            m.d.sync += [
-                next_work.eq(Cat(fits, work[:-1])),
-                next_rest.eq(Mux(fits, difference, widened)),
-                next_less.eq(less_one),
-            ]
+            m.d.sync += next_work.eq(Cat(fits, work[:-1]))
+            m.d.sync += next_rest.eq(Mux(fits, difference, widened))
+            m.d.sync += next_less.eq(less_one)
             work, rest, less_one = next_work, next_rest, next_less
-        m.d.comb += [self.quotient.eq(work), self.remainder.eq(rest)]
+        m.d.comb += self.quotient.eq(work)
+        m.d.comb += self.remainder.eq(rest)
         return m
 
 
@@ -140,18 +139,17 @@ class IndexSplitter(wiring.Component):
             store = memory.Memory(shape=layout.size, depth=config.tables, init=[])
             m.submodules[f"part_{number}"] = store
             write, read = store.write_port(), store.read_port(domain="comb")
-            m.d.comb += [
-                write.addr.eq(self.table),
-                write.data.eq(self.words),
-                write.en.eq(self.write & (self.part == number)),
-            ]
+            m.d.comb += write.addr.eq(self.table)
+            m.d.comb += write.data.eq(self.words)
+            m.d.comb += write.en.eq(self.write & (self.part == number))
             ports.append(read)
 
         # Sizes, then the range check.
         sizes = Signal(split, reset_less=True)
         asked = Signal(lookup_layout(config), reset_less=True)
         m.d.comb += ports[0].addr.eq(self.i.table)
-        m.d.sync += [sizes.eq(ports[0].data), asked.eq(self.i)]
+        m.d.sync += sizes.eq(ports[0].data)
+        m.d.sync += asked.eq(self.i)
 
         inside = Signal()
         index = Signal(bits, reset_less=True)
@@ -172,10 +170,8 @@ class IndexSplitter(wiring.Component):
         for at, name in enumerate(("last", "middle", "second")):
             divider = Divider(bits=bits, divisor_bits=mode_bits)
             place(m, platform, f"divide_{name}", divider)
-            m.d.comb += [
-                divider.dividend.eq(dividend),
-                divider.less_one.eq(_delay(m, f"size_{name}", less_one[at], at * bits)),
-            ]
+            m.d.comb += divider.dividend.eq(dividend)
+            m.d.comb += divider.less_one.eq(_delay(m, f"size_{name}", less_one[at], at * bits))
             dividend = divider.quotient
             indices.append(_delay(m, f"index_{name}", divider.remainder, (2 - at) * bits))
         indices.append(dividend[:mode_bits])
@@ -193,8 +189,9 @@ class IndexSplitter(wiring.Component):
             width = len(bases[name])
             offset = Signal(width, name=f"{name}_offset", reset_less=True)
             base = Signal(width, name=f"{name}_base", reset_less=True)
-            m.d.sync += [offset.eq(value * bases[f"{name}_stride"]), base.eq(bases[name]),
-                         sliced[name].eq(base + offset)]
+            m.d.sync += offset.eq(value * bases[f"{name}_stride"])
+            m.d.sync += base.eq(bases[name])
+            m.d.sync += sliced[name].eq(base + offset)
         late = _delay(m, "late", flags, 2)
         m.d.sync += [
             sliced.first_index.eq(_delay(m, "late_first", held[3], 1)),
@@ -207,5 +204,6 @@ class IndexSplitter(wiring.Component):
 
         valid = Signal(self.latency)
         m.d.sync += valid.eq(Cat(self.i_valid, valid[:-1]))
-        m.d.comb += [self.o.eq(sliced), self.o_valid.eq(valid[-1])]
+        m.d.comb += self.o.eq(sliced)
+        m.d.comb += self.o_valid.eq(valid[-1])
         return m

@@ -39,8 +39,11 @@ class WordBank(wiring.Component):
         held = Signal(32, reset_less=True)
         m.d.sync += held.eq(read.data)
         m.d.comb += [
-            write.addr.eq(self.write_address), write.data.eq(self.word), write.en.eq(self.write),
-            read.addr.eq(self.address), self.data.eq(held),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.word),
+            write.en.eq(self.write),
+            read.addr.eq(self.address),
+            self.data.eq(held),
         ]
         return m
 
@@ -86,7 +89,8 @@ class Intermediate(wiring.Component):
 
         write, write_address = Signal(), Signal(range(depth))
         address = Signal(range(depth))
-        m.d.sync += [write.eq(self.write), write_address.eq(physical(self.middle, self.write_address))]
+        m.d.sync += write.eq(self.write)
+        m.d.sync += write_address.eq(physical(self.middle, self.write_address))
         m.d.comb += address.eq(physical(self.ring, self.address))
 
         def result(row, cell, sub):
@@ -109,7 +113,9 @@ class Intermediate(wiring.Component):
                     held = Signal(32, name=f"word_{cell}_{sub}_{word}", reset_less=True)
                     m.d.sync += held.eq(Mux(self.middle, middle, Mux(self.swap, turned, plain)))
                     m.d.comb += [
-                        bank.write.eq(write), bank.write_address.eq(write_address), bank.word.eq(held),
+                        bank.write.eq(write),
+                        bank.write_address.eq(write_address),
+                        bank.word.eq(held),
                         bank.address.eq(address),
                         self.line[(cell * n + sub) * n + word].eq(bank.data),
                     ]

@@ -118,23 +118,26 @@ class OutputOrder(wiring.Component):
         half = n // 2
         whole = arrived.valid & ~arrived.turned
         pair = arrived.valid & arrived.turned & second
-        m.d.sync += [
-            pushed.eq(whole | pair | flush),
-            begins.eq(Mux(pair, second_begins, whole & arrived.begin)),
-            flush.eq(pair),
-        ]
+        m.d.sync += pushed.eq(whole | pair | flush)
+        m.d.sync += begins.eq(Mux(pair, second_begins, whole & arrived.begin))
+        m.d.sync += flush.eq(pair)
         with m.If(whole | pair):
-            m.d.sync += [error.eq(arrived.error), keep.eq(arrived.keep), beats.eq(arrived.beats)]
+            m.d.sync += error.eq(arrived.error)
+            m.d.sync += keep.eq(arrived.keep)
+            m.d.sync += beats.eq(arrived.beats)
         with m.If(whole):
             m.d.sync += beat.eq(words)
         for row in range(half):
             with m.If(pair):
-                m.d.sync += [beat[2 * row].eq(kept[row]), beat[2 * row + 1].eq(words[row]),
-                             kept[row].eq(words[half + row])]
+                m.d.sync += beat[2 * row].eq(kept[row])
+                m.d.sync += beat[2 * row + 1].eq(words[row])
+                m.d.sync += kept[row].eq(words[half + row])
             with m.Elif(flush):
-                m.d.sync += [beat[2 * row].eq(kept[half + row]), beat[2 * row + 1].eq(kept[row])]
+                m.d.sync += beat[2 * row].eq(kept[half + row])
+                m.d.sync += beat[2 * row + 1].eq(kept[row])
         with m.If(arrived.valid & arrived.turned & ~second):
-            m.d.sync += [kept.eq(words), second_begins.eq(arrived.begin)]
+            m.d.sync += kept.eq(words)
+            m.d.sync += second_begins.eq(arrived.begin)
         with m.If(arrived.valid & arrived.turned):
             m.d.sync += second.eq(~second)
 
@@ -146,28 +149,31 @@ class OutputOrder(wiring.Component):
         number, following = Signal(10), Signal(10)
         m.d.comb += [
             number.eq(Mux(begins, 0, following)),
-            write.addr.eq(self.address), write.data.eq(self.mask), write.en.eq(self.write),
+            write.addr.eq(self.address),
+            write.data.eq(self.mask),
+            write.en.eq(self.write),
             read.addr.eq(keep + number),
         ]
         within = pushed & (number <= beats)
         dropped, queued, last = Signal(), Signal(), Signal()
         with m.If(pushed):
             m.d.sync += following.eq(number + 1)
-        m.d.sync += [
-            queued.eq(within),
-            dropped.eq(pushed & (number > beats)),
-            last.eq(number == beats),
-        ]
+        m.d.sync += queued.eq(within)
+        m.d.sync += dropped.eq(pushed & (number > beats))
+        m.d.sync += last.eq(number == beats)
         m.submodules.queue = queue = BlockQueue(vector_layout(config), depth=config.output_beats)
         late_beat, late_error = Signal(rows, reset_less=True), Signal()
-        m.d.sync += [late_beat.eq(beat), late_error.eq(error)]
+        m.d.sync += late_beat.eq(beat)
+        m.d.sync += late_error.eq(error)
         m.d.comb += [
             queue.i.payload.words.as_value().eq(late_beat.as_value()),
             queue.i.payload.keep.as_value().eq(read.data),
             queue.i.payload.last.eq(last),
             queue.i.payload.error.eq(late_error),
             queue.i.valid.eq(queued),
-            self.o.payload.eq(queue.o.payload), self.o.valid.eq(queue.o.valid), queue.o.ready.eq(self.o.ready),
+            self.o.payload.eq(queue.o.payload),
+            self.o.valid.eq(queue.o.valid),
+            queue.o.ready.eq(self.o.ready),
         ]
         left = Signal()
         m.d.sync += left.eq(self.o.valid & self.o.ready)

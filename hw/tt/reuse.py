@@ -89,10 +89,8 @@ class ReuseTable(wiring.Component):
         for i, key in enumerate(keys):
             # Three bits a LUT, and nets of their own, or the mapper makes the path longer.
             same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs={"keep": 1})
-            m.d.comb += [
-                same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3))),
-                equal[i].eq(same.all() & valid[i]),
-            ]
+            m.d.comb += same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3)))
+            m.d.comb += equal[i].eq(same.all() & valid[i])
         with m.If(self.advance):
             starts = range(0, entries, 4)
             m.d.sync += [
@@ -102,7 +100,8 @@ class ReuseTable(wiring.Component):
                 upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts)),
             ]
         with m.Elif(take):
-            m.d.sync += [matches.eq(0), fours.eq(0)]
+            m.d.sync += matches.eq(0)
+            m.d.sync += fours.eq(0)
 
         # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
         found, room, make = Signal(), Signal(), Signal()
@@ -119,63 +118,67 @@ class ReuseTable(wiring.Component):
             found_port.addr.eq(Cat(odd.any(), upper.any(), _encode(fours))),
             self.entry.eq(Mux(found, found_port.addr, head)),
             self.base.eq(Mux(found, found_port.data[:line_bits], line)),
-            write.addr.eq(head), write.data.eq(Cat(line, self.need_less_one)), write.en.eq(make),
+            write.addr.eq(head),
+            write.data.eq(Cat(line, self.need_less_one)),
+            write.en.eq(make),
         ]
 
         # Aging, in cycles that make nothing; also when a lookup is stuck among entries that are all young.
         # Whether there is need is known a cycle later, so not in the cycle after another.
         stuck, wish, age, aged = Signal(), Signal(), Signal(), Signal()
-        m.d.sync += [
-            stuck.eq(self.ask & ~self.grant),
-            wish.eq((findable > entries // 2) | (findable_lines > self.lines // 2) | (stuck & (findable != 0))),
-            aged.eq(age),
-        ]
-        m.d.comb += [age.eq(wish & ~aged & ~take), aging_port.addr.eq(oldest_found)]
+        m.d.sync += stuck.eq(self.ask & ~self.grant)
+        m.d.sync += wish.eq((findable > entries // 2) | (findable_lines > self.lines // 2) | (stuck & (findable != 0)))
+        m.d.sync += aged.eq(age)
+        m.d.comb += age.eq(wish & ~aged & ~take)
+        m.d.comb += aging_port.addr.eq(oldest_found)
         m.d.sync += self.crowded.eq(findable_lines > self.lines // 2)
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
         # waiting lookup equals, or has just joined, is in use.
         joins, leaves = Signal(entries), Signal(entries)
         drop, tail_idle, dropped, old = Signal(), Signal(), Signal(), Signal()
-        m.d.sync += [tail_idle.eq(Array(idle & ~matches & ~joins)[tail]), old.eq(held != findable), dropped.eq(drop)]
-        m.d.comb += [drop.eq(tail_idle & old & ~dropped & ~make), tail_port.addr.eq(tail)]
+        m.d.sync += tail_idle.eq(Array(idle & ~matches & ~joins)[tail])
+        m.d.sync += old.eq(held != findable)
+        m.d.sync += dropped.eq(drop)
+        m.d.comb += drop.eq(tail_idle & old & ~dropped & ~make)
+        m.d.comb += tail_port.addr.eq(tail)
 
         # What is late, whether an entry is made, only chooses between two sums. ~n is -n - 1.
         need = self.need_less_one
         tail_size, aging_size = tail_port.data[line_bits:], aging_port.data[line_bits:]
         with m.If(make):
-            m.d.sync += [head.eq(head + 1), heads.eq(heads.rotate_left(1)), line.eq(_sum(line, need, 1))]
+            m.d.sync += head.eq(head + 1)
+            m.d.sync += heads.eq(heads.rotate_left(1))
+            m.d.sync += line.eq(_sum(line, need, 1))
         with m.If(drop):
             m.d.sync += tail.eq(tail + 1)
         with m.If(age):
             m.d.sync += oldest_found.eq(oldest_found + 1)
         with m.If(make | drop):
-            m.d.sync += [
-                held.eq(Mux(make, held + 1, held - 1)),
-                free_lines.eq(Mux(make, _sum(free_lines, ~_widen(need, line_bits + 1), 0),
-                                  _sum(free_lines, tail_size, 1))),
-            ]
+            m.d.sync += held.eq(Mux(make, held + 1, held - 1))
+            m.d.sync += free_lines.eq(Mux(make, _sum(free_lines, ~_widen(need, line_bits + 1), 0),
+                                          _sum(free_lines, tail_size, 1)))
         with m.If(make | age):
-            m.d.sync += [
-                findable.eq(Mux(make, findable + 1, findable - 1)),
-                findable_lines.eq(Mux(make, _sum(findable_lines, need, 1),
-                                      _sum(findable_lines, ~_widen(aging_size, line_bits + 1), 0))),
-            ]
+            m.d.sync += findable.eq(Mux(make, findable + 1, findable - 1))
+            m.d.sync += findable_lines.eq(Mux(make, _sum(findable_lines, need, 1),
+                                              _sum(findable_lines, ~_widen(aging_size, line_bits + 1), 0)))
 
-        m.d.sync += [
-            joins.eq(Mux(take, matches | (heads & (~found).replicate(entries)), 0)),
-            leaves.eq(Cat(self.release & (self.released == i) for i in range(entries))),
-        ]
+        m.d.sync += joins.eq(Mux(take, matches | (heads & (~found).replicate(entries)), 0))
+        m.d.sync += leaves.eq(Cat(self.release & (self.released == i) for i in range(entries)))
         for i in range(entries):
             with m.If(make & heads[i]):
-                m.d.sync += [keys[i].eq(self.key), valid[i].eq(1), self.bad[i].eq(0)]
+                m.d.sync += keys[i].eq(self.key)
+                m.d.sync += valid[i].eq(1)
+                m.d.sync += self.bad[i].eq(0)
             with m.Elif(age & (oldest_found == i)):
                 m.d.sync += valid[i].eq(0)
             with m.If(self.poison & (self.poisoned == i)):
                 m.d.sync += self.bad[i].eq(1)
             with m.If(joins[i] & ~leaves[i]):
-                m.d.sync += [users[i].eq(users[i] + 1), idle[i].eq(0)]
+                m.d.sync += users[i].eq(users[i] + 1)
+                m.d.sync += idle[i].eq(0)
             with m.Elif(leaves[i] & ~joins[i]):
-                m.d.sync += [users[i].eq(users[i] - 1), idle[i].eq(users[i] == 1)]
+                m.d.sync += users[i].eq(users[i] - 1)
+                m.d.sync += idle[i].eq(users[i] == 1)
         return m
 
 

@@ -114,7 +114,8 @@ class Sequencer(wiring.Component):
         m.submodules[name] = store
         write, read = store.write_port(), store.read_port(domain="comb")
         m.d.comb += [
-            write.addr.eq(self.table), write.data.eq(self.words),
+            write.addr.eq(self.table),
+            write.data.eq(self.words),
             write.en.eq(self.write & (self.part == number)),
             read.addr.eq(table),
         ]
@@ -134,26 +135,27 @@ class Sequencer(wiring.Component):
         # -- Lookups in; a register with the descriptor; a register that asks the reuse table.
         m.submodules.queue = queue = fifo.SyncFIFO(width=slices_layout(config).size, depth=in_flight)
         incoming = data.View(slices_layout(config), queue.r_data)
-        m.d.comb += [queue.w_data.eq(self.i), queue.w_en.eq(self.i_valid)]
+        m.d.comb += queue.w_data.eq(self.i)
+        m.d.comb += queue.w_en.eq(self.i_valid)
 
         fetched, asking = Signal(slices_layout(config)), Signal(slices_layout(config))
         fetched_plan, asking_plan = Signal(products), Signal(products)
         fetched_valid, asking_valid = Signal(), Signal()
         fetch, ask, serve = Signal(), Signal(), Signal()
         crowded = Signal()
-        m.d.comb += [
-            # Each register waits until the next is empty: a lookup every other cycle, and short paths.
-            ask.eq(fetched_valid & ~asking_valid & ~crowded),
-            fetch.eq(queue.r_rdy & ~fetched_valid),
-            queue.r_en.eq(fetch),
-        ]
+        # Each register waits until the next is empty: a lookup every other cycle, and short paths.
+        m.d.comb += ask.eq(fetched_valid & ~asking_valid & ~crowded)
+        m.d.comb += fetch.eq(queue.r_rdy & ~fetched_valid)
+        m.d.comb += queue.r_en.eq(fetch)
         m.d.sync += self.taken.eq(fetch)
         plan = self._descriptor(m, "plan", 2, incoming.table)
         with m.If(fetch):
-            m.d.sync += [fetched.eq(incoming), fetched_plan.eq(plan)]
+            m.d.sync += fetched.eq(incoming)
+            m.d.sync += fetched_plan.eq(plan)
         m.d.sync += fetched_valid.eq(fetch | (fetched_valid & ~ask))
         with m.If(ask):
-            m.d.sync += [asking.eq(fetched), asking_plan.eq(fetched_plan)]
+            m.d.sync += asking.eq(fetched)
+            m.d.sync += asking_plan.eq(fetched_plan)
         m.d.sync += asking_valid.eq(ask | (asking_valid & ~serve))
 
         def key_of(slices):
@@ -224,12 +226,16 @@ class Sequencer(wiring.Component):
             m.submodules.served = queue = fifo.SyncFIFO(width=served.size, depth=1 << config.pool_log2)
             m.d.comb += [
                 comes.token.end.eq(asking.end),
-                queue.w_data.eq(comes), queue.w_en.eq(serve), first_free.eq(queue.w_rdy),
-                to_pending.eq(queue.r_rdy & (~pending_valid | begin_first)), queue.r_en.eq(to_pending),
+                queue.w_data.eq(comes),
+                queue.w_en.eq(serve),
+                first_free.eq(queue.w_rdy),
+                to_pending.eq(queue.r_rdy & (~pending_valid | begin_first)),
+                queue.r_en.eq(to_pending),
             ]
             following = data.View(served, queue.r_data)
         else:
-            m.d.comb += [first_free.eq(~pending_valid), to_pending.eq(serve)]
+            m.d.comb += first_free.eq(~pending_valid)
+            m.d.comb += to_pending.eq(serve)
             following = comes
         m.d.sync += pending_valid.eq(to_pending | (pending_valid & ~begin_first))
         with m.If(to_pending):
@@ -274,7 +280,8 @@ class Sequencer(wiring.Component):
         m.d.comb += take_middle.eq(ripe_1 & ~ready_valid)
         plan = self._descriptor(m, "plan_middle", 2, to_middle.table)
         with m.If(take_middle):
-            m.d.sync += [ready.eq(to_middle), ready_plan.eq(plan)]
+            m.d.sync += ready.eq(to_middle)
+            m.d.sync += ready_plan.eq(plan)
         m.d.sync += ready_valid.eq(take_middle | (ready_valid & ~begin_middle))
 
         ring_bits = (config.t_middle_lines - 1).bit_length()
@@ -335,21 +342,17 @@ class Sequencer(wiring.Component):
             m.d.sync += ring_free.eq((Cat(Const(1, 1), ring_free) + Cat(freed, change))[1:])
         middle_columns, middle_combine, middle_ranks = Signal(2), Signal(2), Signal(config.grid_log2)
         with m.If(begin_middle):
-            m.d.sync += [
-                middle_columns.eq(ready_plan.middle.columns_log2),
-                middle_combine.eq(ready_plan.middle.combine),
-                middle_ranks.eq(ready_plan.middle.ranks),
-            ]
+            m.d.sync += middle_columns.eq(ready_plan.middle.columns_log2)
+            m.d.sync += middle_combine.eq(ready_plan.middle.combine)
+            m.d.sync += middle_ranks.eq(ready_plan.middle.ranks)
 
         # -- Last product.
         to_last, last_room_, ripe_2, take_last = self._waiting(
             m, "to_last", token_2, middle_token, middle_done, begin_middle,
             pulses_2[-1] | (middle_done & middle_skips))
         m.d.comb += last_room.eq(last_room_)
-        m.d.sync += [
-            pulses_2.eq(Cat(middle_done & ~middle_skips, pulses_2[:-1])),
-            quiet.eq(~(middle_done & ~middle_skips) & (pulses_2[:-1] == 0)),
-        ]
+        m.d.sync += pulses_2.eq(Cat(middle_done & ~middle_skips, pulses_2[:-1]))
+        m.d.sync += quiet.eq(~(middle_done & ~middle_skips) & (pulses_2[:-1] == 0))
 
         inside, owner = Signal(), Signal(3)
         # What a row's memory errors left behind.
@@ -358,16 +361,15 @@ class Sequencer(wiring.Component):
             m.d.sync += ticket_bad.bit_select(ticket, 1).eq(0)
         with m.If(self.error & (self.error_slot.stage == MIDDLE)):
             m.d.sync += ticket_bad.bit_select(self.error_slot.ticket, 1).eq(1)
-        m.d.comb += [
-            reuse.poison.eq(self.error & (self.error_slot.stage == FIRST)),
-            reuse.poisoned.eq(self.error_slot.entry),
-        ]
+        m.d.comb += reuse.poison.eq(self.error & (self.error_slot.stage == FIRST))
+        m.d.comb += reuse.poisoned.eq(self.error_slot.entry)
 
         final, final_valid, final_plan = Signal(token_2), Signal(), Signal(last_part)
         final_bad = Signal()
         plan = self._descriptor(m, "plan_last", 3, to_last.table)
         with m.If(take_last):
-            m.d.sync += [final.eq(to_last), final_plan.eq(plan)]
+            m.d.sync += final.eq(to_last)
+            m.d.sync += final_plan.eq(plan)
         m.d.comb += final_bad.eq(final.outside | (final.buffered & Array(reuse.bad)[final.entry])
                                  | Array(ticket_bad)[final.ticket])
         begin_last, last_go = Signal(), Signal()
@@ -385,20 +387,24 @@ class Sequencer(wiring.Component):
             m.d.comb += [
                 moves.eq(final_valid & ~(final.end & gathered_valid)),
                 take_last.eq(ripe_2 & (~final_valid | moves)),
-                rows.put.eq(moves), rows.end.eq(final.end),
-                rows.i.held.eq(final.base), rows.i.running.eq(final.last), rows.i.entry.eq(final.entry),
+                rows.put.eq(moves),
+                rows.end.eq(final.end),
+                rows.i.held.eq(final.base),
+                rows.i.running.eq(final.last),
+                rows.i.entry.eq(final.entry),
             ]
-            m.d.sync += [
-                final_valid.eq(take_last | (final_valid & ~moves)),
-                gathered_valid.eq((moves & final.end) | (gathered_valid & ~begin_last)),
-            ]
+            m.d.sync += final_valid.eq(take_last | (final_valid & ~moves))
+            m.d.sync += gathered_valid.eq((moves & final.end) | (gathered_valid & ~begin_last))
             with m.If(moves):
                 m.d.sync += gathered_bad.eq((gathered_bad | final_bad) & ~final.end)
             with m.If(moves & final.end):
                 m.d.sync += [
-                    gathered.plan.eq(final_plan), gathered.rows.eq(rows.count),
-                    gathered.bad.eq(gathered_bad | final_bad), gathered.buffered.eq(final.buffered),
-                    gathered.ring.eq(final.ring), gathered.lines.eq(final.lines),
+                    gathered.plan.eq(final_plan),
+                    gathered.rows.eq(rows.count),
+                    gathered.bad.eq(gathered_bad | final_bad),
+                    gathered.buffered.eq(final.buffered),
+                    gathered.ring.eq(final.ring),
+                    gathered.lines.eq(final.lines),
                 ]
             current = Signal(chunk)
             current_plan, current_bad, released = current.plan, current.bad, rows.o.entry
@@ -410,25 +416,26 @@ class Sequencer(wiring.Component):
             m.d.comb += [
                 begin_last.eq(gathered_valid & has_credit & (~last.busy | last_ends)),
                 last.go.eq(last_go & rows.last),
-                rows.load.eq(begin_last), rows.rows.eq(gathered.rows), rows.step.eq(last_go), rows.final.eq(last.ends),
+                rows.load.eq(begin_last),
+                rows.rows.eq(gathered.rows),
+                rows.step.eq(last_go),
+                rows.final.eq(last.ends),
                 tile_done.eq(last.last & rows.last),
             ]
             self._steps(m, last.job, gathered.plan)
             with m.If(begin_last):
-                m.d.sync += [
-                    current.eq(gathered),
-                    long.eq((gathered.rows >= side_less_one) | (gathered.plan.lines >= side_less_one)
-                            | ((gathered.rows != 0) & (gathered.plan.lines != 0))),
-                ]
+                m.d.sync += current.eq(gathered)
+                m.d.sync += long.eq((gathered.rows >= side_less_one) | (gathered.plan.lines >= side_less_one)
+                                    | ((gathered.rows != 0) & (gathered.plan.lines != 0)))
             with m.If(last_go & tile_done):
-                m.d.sync += [rest.eq(side_less_one), calm.eq(0)]
+                m.d.sync += rest.eq(side_less_one)
+                m.d.sync += calm.eq(0)
             with m.Elif(rest != 0):
-                m.d.sync += [rest.eq(rest - 1), calm.eq(rest == 1)]
+                m.d.sync += rest.eq(rest - 1)
+                m.d.sync += calm.eq(rest == 1)
             wants_last = last.busy & (calm | long)
-            m.d.sync += [
-                credits.eq(credits - begin_last + self.returned),
-                has_credit.eq(credits != 0),
-            ]
+            m.d.sync += credits.eq(credits - begin_last + self.returned)
+            m.d.sync += has_credit.eq(credits != 0)
         else:
             current, current_plan, current_bad = Signal(token_2), Signal(last_part), Signal()
             released = current.entry
@@ -443,24 +450,24 @@ class Sequencer(wiring.Component):
             m.d.sync += final_valid.eq(take_last | (final_valid & ~begin_last))
             self._steps(m, last.job, final_plan)
             with m.If(begin_last):
-                m.d.sync += [current.eq(final), current_plan.eq(final_plan), current_bad.eq(final_bad)]
+                m.d.sync += current.eq(final)
+                m.d.sync += current_plan.eq(final_plan)
+                m.d.sync += current_bad.eq(final_bad)
             # The second beat of a pair of tiles takes the cycle after them, unless a pair of tiles follows.
             waits = Signal()
             m.d.sync += waits.eq(last_ends & current_plan.turned & final_valid & ~final_plan.turned)
             wants_last = last.busy & has_credit & ~waits
             # A tile reserves its beat with its first slot; the flag lags, so one beat stays in reserve.
             takes = last_go & ~inside
-            m.d.sync += [
-                credits.eq(credits - takes + self.returned),
-                has_credit.eq(credits > 1),
-            ]
+            m.d.sync += credits.eq(credits - takes + self.returned)
+            m.d.sync += has_credit.eq(credits > 1)
         # A row is done with its lines when the last slot that reads them is decided.
         row_ends = Signal()
-        m.d.comb += [
-            row_ends.eq(last_go & last.ends),
-            reuse.release.eq(row_ends & current.buffered), reuse.released.eq(released),
-        ]
-        m.d.sync += [freed.eq(row_ends & current.ring), freed_lines.eq(current.lines)]
+        m.d.comb += row_ends.eq(last_go & last.ends)
+        m.d.comb += reuse.release.eq(row_ends & current.buffered)
+        m.d.comb += reuse.released.eq(released)
+        m.d.sync += freed.eq(row_ends & current.ring)
+        m.d.sync += freed_lines.eq(current.lines)
 
         # -- Who gets the slot: a tile is never interrupted; at its end the earliest product goes first, so
         # that work for the last one, which can start every cycle, never runs out.
@@ -475,51 +482,72 @@ class Sequencer(wiring.Component):
         ]
         granted = Cat(first.go, middle.go, last_go)
         with m.If(granted.any()):
-            m.d.sync += [
-                inside.eq(~(granted & Cat(first.last, middle.last, tile_done)).any()),
-                owner.eq(granted),
-            ]
+            m.d.sync += inside.eq(~(granted & Cat(first.last, middle.last, tile_done)).any())
+            m.d.sync += owner.eq(granted)
 
         # -- The slot.
         slot = Signal(slot_layout(config))
         bits = config.grid_log2
         all_rows = Const((1 << bits) - 1, bits)
-        m.d.sync += [self.o_valid.eq(granted.any()), self.o.eq(slot)]
+        m.d.sync += self.o_valid.eq(granted.any())
+        m.d.sync += self.o.eq(slot)
         with m.Switch(granted):
             with m.Case(1 << FIRST):
                 m.d.comb += [
-                    slot.x.eq(first.held), slot.y.eq(first.running), slot.paired.eq(first_paired),
+                    slot.x.eq(first.held),
+                    slot.y.eq(first.running),
+                    slot.paired.eq(first_paired),
                     slot.rows.eq(Mux(first_wide, all_rows >> 1, all_rows)),
-                    slot.first.eq(first.first), slot.last.eq(first.last),
-                    slot.write.eq(first_write), slot.swap.eq(first_swap), slot.entry.eq(first_token.entry),
+                    slot.first.eq(first.first),
+                    slot.last.eq(first.last),
+                    slot.write.eq(first_write),
+                    slot.swap.eq(first_swap),
+                    slot.entry.eq(first_token.entry),
                     slot.combine.eq(first_wide),
                 ]
             with m.Case(1 << MIDDLE):
                 m.d.comb += [
-                    slot.stage.eq(MIDDLE), slot.x.eq(middle.running), slot.y.eq(middle.held), slot.lines.eq(1),
-                    slot.first.eq(middle.first), slot.last.eq(middle.last),
-                    slot.write.eq(middle_write), slot.ring.eq(0), slot.ticket.eq(middle_token.ticket),
-                    slot.columns_log2.eq(middle_columns), slot.combine.eq(middle_combine),
+                    slot.stage.eq(MIDDLE),
+                    slot.x.eq(middle.running),
+                    slot.y.eq(middle.held),
+                    slot.lines.eq(1),
+                    slot.first.eq(middle.first),
+                    slot.last.eq(middle.last),
+                    slot.write.eq(middle_write),
+                    slot.ring.eq(0),
+                    slot.ticket.eq(middle_token.ticket),
+                    slot.columns_log2.eq(middle_columns),
+                    slot.combine.eq(middle_combine),
                 ]
                 self._roles(m, slot, middle_columns, middle_ranks, middle)
             with m.Case(1 << LAST):
                 m.d.comb += [
-                    slot.stage.eq(LAST), slot.lines.eq(current.buffered), slot.ring.eq(current.ring),
-                    slot.turned.eq(current_plan.turned), slot.columns_log2.eq(current_plan.columns_log2),
-                    slot.combine.eq(current_plan.combine), slot.bad.eq(current_bad),
+                    slot.stage.eq(LAST),
+                    slot.lines.eq(current.buffered),
+                    slot.ring.eq(current.ring),
+                    slot.turned.eq(current_plan.turned),
+                    slot.columns_log2.eq(current_plan.columns_log2),
+                    slot.combine.eq(current_plan.combine),
+                    slot.bad.eq(current_bad),
                     slot.beats.eq(current_plan.beats),
                 ]
                 if config.pool_log2:
                     m.d.comb += [
-                        slot.x.eq(last.running + rows.o.running), slot.y.eq(last.held + rows.o.held),
-                        slot.first.eq(last.first & rows.first), slot.last.eq(tile_done),
-                        slot.begin.eq(last.begin & rows.first), slot.ends.eq(last.ends & rows.last),
+                        slot.x.eq(last.running + rows.o.running),
+                        slot.y.eq(last.held + rows.o.held),
+                        slot.first.eq(last.first & rows.first),
+                        slot.last.eq(tile_done),
+                        slot.begin.eq(last.begin & rows.first),
+                        slot.ends.eq(last.ends & rows.last),
                         slot.tail.eq(current_plan.tail),
                     ]
                 else:
                     m.d.comb += [
-                        slot.x.eq(last.running), slot.y.eq(last.held),
-                        slot.first.eq(last.first), slot.last.eq(last.last), slot.begin.eq(last.begin),
+                        slot.x.eq(last.running),
+                        slot.y.eq(last.held),
+                        slot.first.eq(last.first),
+                        slot.last.eq(last.last),
+                        slot.begin.eq(last.begin),
                         slot.keep.eq(current_plan.keep),
                     ]
                 self._roles(m, slot, current_plan.columns_log2, current_plan.ranks, last)
@@ -538,10 +566,17 @@ class Sequencer(wiring.Component):
         # From `begun` on, and of those the ripe ones; what is asked of the numbers comes from registers.
         count, ripe = (Signal(range(depth + 1), name=f"{kind}_{name}") for kind in ("count", "ripe"))
         room, some = Signal(name=f"room_{name}", init=1), Signal(name=f"some_{name}")
-        m.d.comb += [write.data.eq(token), write.addr.eq(tail), write.en.eq(done), read.addr.eq(head)]
+        m.d.comb += [
+            write.data.eq(token),
+            write.addr.eq(tail),
+            write.en.eq(done),
+            read.addr.eq(head),
+        ]
         m.d.sync += [
-            tail.eq(tail + done), head.eq(head + take),
-            count.eq(count + begun - take), ripe.eq(ripe + ripens - take),
+            tail.eq(tail + done),
+            head.eq(head + take),
+            count.eq(count + begun - take),
+            ripe.eq(ripe + ripens - take),
             room.eq(Mux(room, ~((count == depth - 1) & begun & ~take), take)),
             some.eq(ripens | (some & ~((ripe == 1) & take))),
         ]
@@ -551,9 +586,12 @@ class Sequencer(wiring.Component):
         """Fills a job's loops from a descriptor's step."""
         by_row, by_rank = self._turning(plan.columns_log2, plan.ranks)
         m.d.comb += [
-            job.tiles.eq(plan.tiles), job.blocks.eq(plan.blocks), job.groups.eq(plan.groups),
+            job.tiles.eq(plan.tiles),
+            job.blocks.eq(plan.blocks),
+            job.groups.eq(plan.groups),
             job.lines.eq(plan.lines),
-            job.row_turns.eq(by_row), job.rank_turns.eq(by_rank),
+            job.row_turns.eq(by_row),
+            job.rank_turns.eq(by_rank),
         ]
 
     def _columns(self, columns_log2):
@@ -572,10 +610,8 @@ class Sequencer(wiring.Component):
 
     def _roles(self, m: Module, slot, columns_log2, ranks, machine):
         columns = self._columns(columns_log2)
-        m.d.comb += [
-            slot.columns.eq(Cat(columns)),
-            slot.rows.eq(Cat(~is_column & ~rank for is_column, rank in zip(columns, ranks, strict=True))),
-        ]
+        m.d.comb += slot.columns.eq(Cat(columns))
+        m.d.comb += slot.rows.eq(Cat(~is_column & ~rank for is_column, rank in zip(columns, ranks, strict=True)))
         if self.config.grid_log2 == 1:
             m.d.comb += slot.turn.eq(Mux(ranks, machine.rank_turn, machine.row_turn))
             return

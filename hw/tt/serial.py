@@ -64,31 +64,44 @@ class SerialTTUnit(wiring.Component):
 
         load = self.i_load.payload
         for part in (front, operands):
-            m.d.comb += [part.load.eq(load), part.load_valid.eq(self.i_load.valid)]
+            m.d.comb += part.load.eq(load)
+            m.d.comb += part.load_valid.eq(self.i_load.valid)
         m.d.comb += [
             self.i_load.ready.eq(1),
-            control.job.eq(front.job), control.job_valid.eq(front.job_valid & output.free),
-            front.take.eq(control.take), output.take.eq(control.take), output.job.eq(front.job),
+            control.job.eq(front.job),
+            control.job_valid.eq(front.job_valid & output.free),
+            front.take.eq(control.take),
+            output.take.eq(control.take),
+            output.job.eq(front.job),
             control.tile_done.eq(drain.done),
-
-            operands.a_line.eq(control.a_line), operands.c_line.eq(control.c_line),
+            operands.a_line.eq(control.a_line),
+            operands.c_line.eq(control.c_line),
             operands.issue.eq(control.issue),
-            intermediate.read_half.eq(~control.product[0]), intermediate.read_line.eq(control.b_line),
-            intermediate.turn.eq(control.b_turn), intermediate.stride_log2.eq(control.step.stride_log2),
-
-            intermediate.first.eq(operands.a), intermediate.from_first.eq(control.product == 0),
-            array.x.eq(intermediate.o), array.y.eq(operands.c),
-            array.first.eq(operands.first), array.last.eq(operands.last),
+            intermediate.read_half.eq(~control.product[0]),
+            intermediate.read_line.eq(control.b_line),
+            intermediate.turn.eq(control.b_turn),
+            intermediate.stride_log2.eq(control.step.stride_log2),
+            intermediate.first.eq(operands.a),
+            intermediate.from_first.eq(control.product == 0),
+            array.x.eq(intermediate.o),
+            array.y.eq(operands.c),
+            array.first.eq(operands.first),
+            array.last.eq(operands.last),
             array.live_rows.eq(control.live_rows),
-
-            drain.words.eq(array.o), drain.word_valid.eq(array.o_valid), drain.word_last.eq(array.o_last),
-            drain.n_log2.eq(control.step.n_log2), drain.start.eq(control.start),
-            drain.line_word.eq(control.line_word), drain.straight.eq(control.last_product),
-
+            drain.words.eq(array.o),
+            drain.word_valid.eq(array.o_valid),
+            drain.word_last.eq(array.o_last),
+            drain.n_log2.eq(control.step.n_log2),
+            drain.start.eq(control.start),
+            drain.line_word.eq(control.line_word),
+            drain.straight.eq(control.last_product),
             intermediate.write.eq(drain.write & ~control.last_product.replicate(config.columns)),
             intermediate.write_half.eq(control.product[0]),
-            intermediate.write_line.eq(drain.line), intermediate.words.eq(drain.o),
+            intermediate.write_line.eq(drain.line),
+            intermediate.words.eq(drain.o),
             output.write.eq(drain.write & control.last_product.replicate(config.columns)),
-            output.write_line.eq(drain.line), output.words.eq(drain.o), output.filled.eq(control.finish),
+            output.write_line.eq(drain.line),
+            output.words.eq(drain.o),
+            output.filled.eq(control.finish),
         ]
         return m

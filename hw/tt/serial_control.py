@@ -47,23 +47,30 @@ class Front(wiring.Component):
         m.d.comb += [
             self.i_lookups.ready.eq(room != 0),
             taken.eq(self.i_lookups.valid & self.i_lookups.ready),
-            splitter.i.eq(self.i_lookups.payload), splitter.i_valid.eq(taken),
-            queue.w_data.eq(splitter.o), queue.w_en.eq(splitter.o_valid),
+            splitter.i.eq(self.i_lookups.payload),
+            splitter.i_valid.eq(taken),
+            queue.w_data.eq(splitter.o),
+            queue.w_en.eq(splitter.o_valid),
             queue.r_en.eq(self.take),
         ]
         m.d.sync += room.eq(room - taken + self.take)
 
         to_table = self.load_valid & (self.load.target == Target.TABLE)
         m.d.comb += [
-            splitter.write.eq(to_table & (self.load.part != 2)), splitter.part.eq(self.load.part),
-            splitter.table.eq(self.load.address), splitter.words.eq(self.load.data),
-            write.en.eq(to_table & (self.load.part == 2)), write.addr.eq(self.load.address),
+            splitter.write.eq(to_table & (self.load.part != 2)),
+            splitter.part.eq(self.load.part),
+            splitter.table.eq(self.load.address),
+            splitter.words.eq(self.load.data),
+            write.en.eq(to_table & (self.load.part == 2)),
+            write.addr.eq(self.load.address),
             write.data.eq(self.load.data),
         ]
         head = slices(queue.r_data)
         m.d.comb += [
             read.addr.eq(head.table),
-            self.job.slices.eq(head), self.job.plan.eq(read.data), self.job_valid.eq(queue.r_rdy),
+            self.job.slices.eq(head),
+            self.job.plan.eq(read.data),
+            self.job_valid.eq(queue.r_rdy),
         ]
         return m
 
@@ -100,32 +107,33 @@ class Control(wiring.Component):
         beat = Signal(shape_layout(config)["steps"].shape.elem_shape["less_one"].shape)
         row_tile, column_tile = Signal(tile_bits(config)), Signal(tile_bits(config))
         last_row_tile, last_column_tile, last_beat = Signal(), Signal(), Signal()
-        m.d.comb += [
-            self.last_product.eq(self.product == job.plan.products),
-            last_beat.eq(beat == step.less_one),
-        ]
+        m.d.comb += self.last_product.eq(self.product == job.plan.products)
+        m.d.comb += last_beat.eq(beat == step.less_one)
         # A tile takes so long that all it needs at its end can be worked out a cycle late, in registers.
-        m.d.sync += [
-            last_row_tile.eq(row_tile == tiles_less_one(step.m_log2, rows_log2, len(row_tile))),
-            last_column_tile.eq(column_tile == tiles_less_one(step.n_log2, columns_log2, len(row_tile))),
-            self.live_rows.eq(Mux(step.m_log2 >= rows_log2, config.rows, 1 << step.m_log2[:3])),
-        ]
+        m.d.sync += last_row_tile.eq(row_tile == tiles_less_one(step.m_log2, rows_log2, len(row_tile)))
+        m.d.sync += last_column_tile.eq(column_tile == tiles_less_one(step.n_log2, columns_log2, len(row_tile)))
+        m.d.sync += self.live_rows.eq(Mux(step.m_log2 >= rows_log2, config.rows, 1 << step.m_log2[:3]))
 
         # A tile's address of the left operand in A memory, to come back to for each of its column tiles.
         a_line, a_back = Signal(line_bits, name="a_line_now"), Signal(line_bits)
         c_line = Signal(line_bits, name="c_line_now")
         tile_word, row_word = Signal(word_bits(config)), Signal(word_bits(config))
-        m.d.comb += [self.a_line.eq(a_line), self.c_line.eq(c_line), self.line_word.eq(tile_word)]
+        m.d.comb += self.a_line.eq(a_line)
+        m.d.comb += self.c_line.eq(c_line)
+        m.d.comb += self.line_word.eq(tile_word)
         m.d.comb += self.issue.eq(Cat(issuing, issuing & last_beat))
         m.d.sync += self.start.eq(0)
 
         with m.If(issuing):
             m.d.sync += [
-                beat.eq(beat + 1), a_line.eq(a_line + 1), c_line.eq(c_line + 1),
+                beat.eq(beat + 1),
+                a_line.eq(a_line + 1),
+                c_line.eq(c_line + 1),
                 self.b_turn.eq(self.b_turn + 1),
             ]
             with m.If(last_beat):
-                m.d.sync += [issuing.eq(0), beat.eq(0)]
+                m.d.sync += issuing.eq(0)
+                m.d.sync += beat.eq(0)
 
         following = Signal(2)           # the product that comes next, and its C slice and size
         c_slice = Signal(line_bits)
@@ -145,34 +153,61 @@ class Control(wiring.Component):
         done = Signal()
         m.d.comb += done.eq(running & self.tile_done)
         with m.If(done):
-            m.d.sync += [issuing.eq(1), self.start.eq(1)]
+            m.d.sync += issuing.eq(1)
+            m.d.sync += self.start.eq(1)
             with m.If(~last_column_tile):
                 m.d.sync += [
-                    column_tile.eq(column_tile + 1), a_line.eq(a_back), self.b_turn.eq(self.b_line),
+                    column_tile.eq(column_tile + 1),
+                    a_line.eq(a_back),
+                    self.b_turn.eq(self.b_line),
                     tile_word.eq(tile_word + config.columns),
                 ]
             with m.Elif(~last_row_tile):
                 m.d.sync += [
-                    column_tile.eq(0), row_tile.eq(row_tile + 1), a_back.eq(a_line), c_line.eq(here),
-                    tile_word.eq(next_row), row_word.eq(next_row),
-                    self.b_line.eq(next_b_line), self.b_turn.eq(next_b_line),
+                    column_tile.eq(0),
+                    row_tile.eq(row_tile + 1),
+                    a_back.eq(a_line),
+                    c_line.eq(here),
+                    tile_word.eq(next_row),
+                    row_word.eq(next_row),
+                    self.b_line.eq(next_b_line),
+                    self.b_turn.eq(next_b_line),
                 ]
             with m.Elif(~self.last_product):
                 m.d.sync += [
-                    column_tile.eq(0), row_tile.eq(0), self.product.eq(following), c_line.eq(c_slice),
-                    step.eq(next_step), tile_word.eq(0), row_word.eq(0), self.b_line.eq(0), self.b_turn.eq(0),
+                    column_tile.eq(0),
+                    row_tile.eq(0),
+                    self.product.eq(following),
+                    c_line.eq(c_slice),
+                    step.eq(next_step),
+                    tile_word.eq(0),
+                    row_word.eq(0),
+                    self.b_line.eq(0),
+                    self.b_turn.eq(0),
                 ]
             with m.Else():
                 m.d.comb += self.finish.eq(1)
-                m.d.sync += [running.eq(0), issuing.eq(0), self.start.eq(0)]
+                m.d.sync += running.eq(0)
+                m.d.sync += issuing.eq(0)
+                m.d.sync += self.start.eq(0)
 
         with m.If((~running | self.finish) & self.job_valid):
             m.d.comb += self.take.eq(1)
             m.d.sync += [
-                job.eq(self.job), running.eq(1), issuing.eq(1), self.start.eq(1), self.product.eq(0),
-                step.eq(self.job.plan.steps[0]), column_tile.eq(0), row_tile.eq(0),
-                tile_word.eq(0), row_word.eq(0), self.b_line.eq(0), self.b_turn.eq(0),
-                a_line.eq(self.job.slices.first), a_back.eq(self.job.slices.first),
+                job.eq(self.job),
+                running.eq(1),
+                issuing.eq(1),
+                self.start.eq(1),
+                self.product.eq(0),
+                step.eq(self.job.plan.steps[0]),
+                column_tile.eq(0),
+                row_tile.eq(0),
+                tile_word.eq(0),
+                row_word.eq(0),
+                self.b_line.eq(0),
+                self.b_turn.eq(0),
+                a_line.eq(self.job.slices.first),
+                a_back.eq(self.job.slices.first),
                 c_line.eq(Mux(self.job.plan.products == 0, self.job.slices.last, self.job.slices.second)),
             ]
         return m

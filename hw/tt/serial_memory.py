@@ -50,19 +50,20 @@ class Operands(wiring.Component):
             write, read = store.write_port(), store.read_port()
             held = Signal(words * 32, name=f"{name}_held", reset_less=True)
             m.d.comb += [
-                write.addr.eq(self.load.address), write.data.eq(self.load.data),
+                write.addr.eq(self.load.address),
+                write.data.eq(self.load.data),
                 write.en.eq(self.load_valid & (self.load.target == target)),
-                read.addr.eq(line), out.eq(held),
+                read.addr.eq(line),
+                out.eq(held),
             ]
             m.d.sync += held.eq(read.data)
 
         within = Signal()               # the beat before was one of this tile's
         marks = Signal(4)
-        m.d.sync += [
-            within.eq(self.issue[0] & ~self.issue[1]),
-            marks.eq(Cat(self.issue[0] & ~within, self.issue[1], marks[:2])),
-        ]
-        m.d.comb += [self.first.eq(marks[2]), self.last.eq(marks[3])]
+        m.d.sync += within.eq(self.issue[0] & ~self.issue[1])
+        m.d.sync += marks.eq(Cat(self.issue[0] & ~within, self.issue[1], marks[:2]))
+        m.d.comb += self.first.eq(marks[2])
+        m.d.comb += self.last.eq(marks[3])
         return m
 
 
@@ -109,7 +110,8 @@ class Intermediate(wiring.Component):
                 below.eq(bank - self.turn),
                 read.addr.eq(Cat(self.read_line | (below & mask), self.read_half)),
                 write.addr.eq(Cat(self.write_line, self.write_half)),
-                write.data.eq(self.words[bank]), write.en.eq(self.write[bank]),
+                write.data.eq(self.words[bank]),
+                write.en.eq(self.write[bank]),
             ]
             banks.append(read.data)
 
@@ -162,10 +164,8 @@ class Drain(wiring.Component):
         lines = [waiting(f"column_{c}", self.words[c], columns - 1 - c) for c in range(columns)]
         # The width stands ready, one bit a choice, long before a row comes.
         fits, live = Signal(len(widths)), Signal(columns)
-        m.d.sync += [
-            fits.eq(Cat(self.n_log2 == j if j < columns_log2 else self.n_log2 >= j for j, _ in widths)),
-            live.eq(Cat(Const(1, 1), *(self.n_log2 > j for j in range(columns_log2) for _ in range(1 << j)))),
-        ]
+        m.d.sync += fits.eq(Cat(self.n_log2 == j if j < columns_log2 else self.n_log2 >= j for j, _ in widths))
+        m.d.sync += live.eq(Cat(Const(1, 1), *(self.n_log2 > j for j in range(columns_log2) for _ in range(1 << j))))
         aligned = []
         for c in range(columns):
             word = 0
@@ -193,10 +193,9 @@ class Drain(wiring.Component):
         with m.If(self.start):
             m.d.sync += ahead.eq(self.line_word)
         with m.Elif(started | valid):
-            m.d.sync += [
-                ahead.eq(ahead + (1 << self.n_log2)), line.eq(line_ahead),
-                turn.eq(ahead[:columns_log2] + Mux(self.straight, 0, line_ahead[:columns_log2])),
-            ]
+            m.d.sync += ahead.eq(ahead + (1 << self.n_log2))
+            m.d.sync += line.eq(line_ahead)
+            m.d.sync += turn.eq(ahead[:columns_log2] + Mux(self.straight, 0, line_ahead[:columns_log2]))
         # Bank b takes column b - turn.
         m.d.comb += [
             self.line.eq(line),
@@ -239,26 +238,22 @@ class Output(wiring.Component):
             m.d.sync += taking.eq(~taking)
             for half in range(2):
                 with m.If(taking == half):
-                    m.d.sync += [
-                        abouts[half].table.eq(self.job.slices.table),
-                        abouts[half].outside.eq(self.job.slices.outside),
-                        abouts[half].dim_log2.eq(self.job.plan.dim_log2),
-                    ]
-        m.d.comb += [
-            write.addr.eq(Cat(self.write_line[:line_bits], filling)), write.en.eq(self.write),
-            write.data.eq(self.words),
-        ]
+                    m.d.sync += abouts[half].table.eq(self.job.slices.table)
+                    m.d.sync += abouts[half].outside.eq(self.job.slices.outside)
+                    m.d.sync += abouts[half].dim_log2.eq(self.job.plan.dim_log2)
+        m.d.comb += write.addr.eq(Cat(self.write_line[:line_bits], filling))
+        m.d.comb += write.en.eq(self.write)
+        m.d.comb += write.data.eq(self.words)
         with m.If(self.filled):
-            m.d.sync += [full.bit_select(filling, 1).eq(1), filling.eq(~filling)]
+            m.d.sync += full.bit_select(filling, 1).eq(1)
+            m.d.sync += filling.eq(~filling)
 
         line = Signal(max(line_bits, 1))
         now = Signal(about)
         last = Signal()
-        m.d.comb += [
-            now.eq(Mux(leaving, abouts[1], abouts[0])),
-            read.addr.eq(Cat(line[:line_bits], leaving)),
-            last.eq(line == tiles_less_one(now.dim_log2, columns_log2, len(line))),
-        ]
+        m.d.comb += now.eq(Mux(leaving, abouts[1], abouts[0]))
+        m.d.comb += read.addr.eq(Cat(line[:line_bits], leaving))
+        m.d.comb += last.eq(line == tiles_less_one(now.dim_log2, columns_log2, len(line)))
         short = Signal(config.columns)      # which words of a beat a vector has
         with m.Switch(now.dim_log2):
             for j in range(columns_log2):
@@ -273,9 +268,13 @@ class Output(wiring.Component):
                 payload = self.o.payload
                 m.d.sync += [
                     *(payload.data[c].eq(Mux(short[c], read.data[c], 0)) for c in range(config.columns)),
-                    payload.last.eq(last), payload.outside.eq(now.outside), payload.table.eq(now.table),
+                    payload.last.eq(last),
+                    payload.outside.eq(now.outside),
+                    payload.table.eq(now.table),
                     line.eq(line + 1),
                 ]
                 with m.If(last):
-                    m.d.sync += [line.eq(0), full.bit_select(leaving, 1).eq(0), leaving.eq(~leaving)]
+                    m.d.sync += line.eq(0)
+                    m.d.sync += full.bit_select(leaving, 1).eq(0)
+                    m.d.sync += leaving.eq(~leaving)
         return m

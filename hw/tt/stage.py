@@ -30,10 +30,12 @@ class _Counter:
         self.m = m
 
     def load(self, limit):
-        self.m.d.sync += [self.value.eq(limit), self.last.eq(limit == 0)]
+        self.m.d.sync += self.value.eq(limit)
+        self.m.d.sync += self.last.eq(limit == 0)
 
     def step(self):
-        self.m.d.sync += [self.value.eq(self.value - 1), self.last.eq(self.value == 1)]
+        self.m.d.sync += self.value.eq(self.value - 1)
+        self.m.d.sync += self.last.eq(self.value == 1)
 
 
 class LoopMachine(wiring.Component):
@@ -100,19 +102,16 @@ class LoopMachine(wiring.Component):
         m.d.comb += onward.eq(self.held + 1)
 
         with m.If(self.go):
-            m.d.sync += [
-                self.begin.eq(0),
-                self.first.eq(tile_end),
-                self.running.eq(Mux(block_end, limits.running, self.running + 1)),
-            ]
+            m.d.sync += self.begin.eq(0)
+            m.d.sync += self.first.eq(tile_end)
+            m.d.sync += self.running.eq(Mux(block_end, limits.running, self.running + 1))
             # Rank turns are the fastest loop.
             with m.If(line_end):
-                m.d.sync += [self.rank_turn.eq(0), turn_last.eq(limits.rank_turns == 0)]
+                m.d.sync += self.rank_turn.eq(0)
+                m.d.sync += turn_last.eq(limits.rank_turns == 0)
             with m.Else():
-                m.d.sync += [
-                    self.rank_turn.eq(self.rank_turn + 1),
-                    turn_last.eq(self.rank_turn + 1 == limits.rank_turns),
-                ]
+                m.d.sync += self.rank_turn.eq(self.rank_turn + 1)
+                m.d.sync += turn_last.eq(self.rank_turn + 1 == limits.rank_turns)
             with m.If(tile_end):
                 lines.load(limits.lines)
                 tiles.step()
@@ -127,17 +126,22 @@ class LoopMachine(wiring.Component):
             with m.Elif(block_end):
                 groups.step()
             with m.If(all_end):
-                m.d.sync += [self.row_turn.eq(0), row_last.eq(limits.row_turns == 0)]
+                m.d.sync += self.row_turn.eq(0)
+                m.d.sync += row_last.eq(limits.row_turns == 0)
             with m.Elif(group_end):
-                m.d.sync += [self.row_turn.eq(self.row_turn + 1),
-                             row_last.eq(self.row_turn + 1 == limits.row_turns)]
+                m.d.sync += self.row_turn.eq(self.row_turn + 1)
+                m.d.sync += row_last.eq(self.row_turn + 1 == limits.row_turns)
             # The held pointer: on, back to the group, on to the next group, back to the row turn's first.
             with m.If(all_end):
-                m.d.sync += [self.held.eq(onward), group_start.eq(onward), row_start.eq(onward)]
+                m.d.sync += self.held.eq(onward)
+                m.d.sync += group_start.eq(onward)
+                m.d.sync += row_start.eq(onward)
             with m.Elif(group_end):
-                m.d.sync += [self.held.eq(row_start), group_start.eq(row_start)]
+                m.d.sync += self.held.eq(row_start)
+                m.d.sync += group_start.eq(row_start)
             with m.Elif(block_end):
-                m.d.sync += [self.held.eq(onward), group_start.eq(onward)]
+                m.d.sync += self.held.eq(onward)
+                m.d.sync += group_start.eq(onward)
             with m.Elif(tile_end):
                 m.d.sync += self.held.eq(group_start)
             with m.Elif(line_end):

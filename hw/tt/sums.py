@@ -109,19 +109,22 @@ class SumMemory(wiring.Component):
         columns_log2, combined = Signal(2), Signal()
         columns_now = Signal(2)
         number, tile_number = Signal(beat_bits), Signal(beat_bits)
-        m.d.comb += [
-            columns_now.eq(Mux(self.valid, self.columns_log2, columns_log2)),
-            tile_number.eq(Mux(self.begin, 0, number)),
-        ]
+        m.d.comb += columns_now.eq(Mux(self.valid, self.columns_log2, columns_log2))
+        m.d.comb += tile_number.eq(Mux(self.begin, 0, number))
         tail = Signal(len(self.tail))
         turned, ends, error = Signal(), Signal(), Signal()
         base, beats = Signal(beat_bits), Signal(beat_bits)
         with m.If(self.valid):
             m.d.sync += [
-                columns_log2.eq(self.columns_log2), combined.eq(self.combine != 0),
-                turned.eq(self.turned), ends.eq(self.ends), error.eq(self.error),
-                base.eq(tile_number), number.eq(tile_number + 1),
-                beats.eq(self.beats), tail.eq(self.tail),
+                columns_log2.eq(self.columns_log2),
+                combined.eq(self.combine != 0),
+                turned.eq(self.turned),
+                ends.eq(self.ends),
+                error.eq(self.error),
+                base.eq(tile_number),
+                number.eq(tile_number + 1),
+                beats.eq(self.beats),
+                tail.eq(self.tail),
             ]
         subs = [Signal(bits, name=f"sub_{cell}") for cell in range(n)]
         step = Signal(bits)
@@ -140,13 +143,16 @@ class SumMemory(wiring.Component):
         late_base, late_beats, late_tail = Signal(beat_bits), Signal(beat_bits), Signal(len(tail))
         late_error = Signal()
         for group in range(n):
-            m.d.sync += [
-                cells[group].eq(self._cell(columns_log2, step, group)),
-                places[group].eq(self._beat(columns_log2, combined, step, group)),
-            ]
+            m.d.sync += cells[group].eq(self._cell(columns_log2, step, group))
+            m.d.sync += places[group].eq(self._beat(columns_log2, combined, step, group))
         m.d.sync += [
-            active.eq(steps.any()), closes.eq(steps[-1] & ends), late_turned.eq(turned),
-            late_base.eq(base), late_beats.eq(beats), late_tail.eq(tail), late_error.eq(error),
+            active.eq(steps.any()),
+            closes.eq(steps[-1] & ends),
+            late_turned.eq(turned),
+            late_base.eq(base),
+            late_beats.eq(beats),
+            late_tail.eq(tail),
+            late_error.eq(error),
         ]
 
         # -- Second: a group a bank. Where a row spans two tiles their beats alternate.
@@ -161,14 +167,18 @@ class SumMemory(wiring.Component):
                                   Cat(places[group], late_base)))
             write_enable = Signal(name=f"write_{group}")
             write_at = Signal(vector_bits + beat_bits, name=f"write_at_{group}", reset_less=True)
-            m.d.sync += [write_enable.eq(active & (at <= late_beats)), write_at.eq(Cat(at[:beat_bits], vector))]
+            m.d.sync += write_enable.eq(active & (at <= late_beats))
+            m.d.sync += write_at.eq(Cat(at[:beat_bits], vector))
             bank = memory.Memory(shape=32 * n, depth=config.vectors * config.vector_beats, init=[],
                                  attrs={"ram_style": "block"})
             m.submodules[f"bank_{group}"] = bank
             write, read = bank.write_port(), bank.read_port()
             m.d.comb += [
-                write.addr.eq(write_at), write.data.eq(words.as_value()), write.en.eq(write_enable),
-                read.addr.eq(Cat(self.beat, self.vector)), read.en.eq(self.fetch),
+                write.addr.eq(write_at),
+                write.data.eq(words.as_value()),
+                write.en.eq(write_enable),
+                read.addr.eq(Cat(self.beat, self.vector)),
+                read.en.eq(self.fetch),
                 Cat(self.words[group * n + x] for x in range(n)).eq(read.data),
             ]
 
@@ -178,10 +188,18 @@ class SumMemory(wiring.Component):
         done = Signal(about_layout(config))
         with m.If(closes):
             m.d.sync += vector.eq(vector + 1)
-        m.d.sync += [close.eq(closes), done.beats.eq(late_beats), done.tail.eq(late_tail), done.error.eq(late_error)]
+        m.d.sync += [
+            close.eq(closes),
+            done.beats.eq(late_beats),
+            done.tail.eq(late_tail),
+            done.error.eq(late_error),
+        ]
         m.d.comb += [
-            whole.w_data.eq(done), whole.w_en.eq(close),
-            self.about.eq(whole.r_data), self.ready.eq(whole.r_rdy), whole.r_en.eq(self.pop),
+            whole.w_data.eq(done),
+            whole.w_en.eq(close),
+            self.about.eq(whole.r_data),
+            self.ready.eq(whole.r_rdy),
+            whole.r_en.eq(self.pop),
         ]
         return m
 
@@ -226,13 +244,14 @@ class SumStream(wiring.Component):
         start, refill = Signal(), Signal()
         following, following_valid = Signal(), Signal()         # the next vector's lane
         m.d.comb += [
-            order.w_data.eq(self.lane), order.w_en.eq(self.push),
-            refill.eq(order.r_rdy & (~following_valid | start)), order.r_en.eq(refill),
+            order.w_data.eq(self.lane),
+            order.w_en.eq(self.push),
+            refill.eq(order.r_rdy & (~following_valid | start)),
+            order.r_en.eq(refill),
         ]
-        m.d.sync += [
-            count.eq(count + self.push - refill), self.room.eq(count < depth - 4),
-            following_valid.eq(refill | (following_valid & ~start)),
-        ]
+        m.d.sync += count.eq(count + self.push - refill)
+        m.d.sync += self.room.eq(count < depth - 4)
+        m.d.sync += following_valid.eq(refill | (following_valid & ~start))
         with m.If(refill):
             m.d.sync += following.eq(order.r_data)
 
@@ -245,18 +264,27 @@ class SumStream(wiring.Component):
             about_layout(config), Mux(following, self.about[1].as_value(), self.about[0].as_value()))
         ready = self.ready[0] if config.lanes == 1 else Mux(following, self.ready[1], self.ready[0])
         m.d.comb += [
-            free_2.eq(~self.o.valid | self.o.ready), free_1.eq(~valid | free_2),
-            step.eq(busy & free_1), self.fetch.eq(step),
+            free_2.eq(~self.o.valid | self.o.ready),
+            free_1.eq(~valid | free_2),
+            step.eq(busy & free_1),
+            self.fetch.eq(step),
             start.eq(following_valid & ready & (~busy | (step & last))),
         ]
         m.d.sync += busy.eq(start | (busy & ~(step & last)))
         with m.If(start):
-            m.d.sync += [self.beat.eq(0), left.eq(about.beats), last.eq(about.beats == 0), tail.eq(about.tail),
-                         error.eq(about.error)]
+            m.d.sync += [
+                self.beat.eq(0),
+                left.eq(about.beats),
+                last.eq(about.beats == 0),
+                tail.eq(about.tail),
+                error.eq(about.error),
+            ]
             if config.lanes == 2:
                 m.d.sync += lane.eq(following)
         with m.Elif(step):
-            m.d.sync += [self.beat.eq(self.beat + 1), left.eq(left - 1), last.eq(left == 1)]
+            m.d.sync += self.beat.eq(self.beat + 1)
+            m.d.sync += left.eq(left - 1)
+            m.d.sync += last.eq(left == 1)
         for at in lanes:
             mine = (lane == at) if config.lanes == 2 else 1
             m.d.comb += self.pop[at].eq(start & (following == at if config.lanes == 2 else 1))
@@ -270,13 +298,16 @@ class SumStream(wiring.Component):
         m.d.sync += valid.eq(step | (valid & ~free_2))
         with m.If(step):
             m.d.sync += [
-                now_lane.eq(lane), now_last.eq(last), now_error.eq(last & error),
+                now_lane.eq(lane),
+                now_last.eq(last),
+                now_error.eq(last & error),
                 blank.eq(Cat(Const(0, 1), *(last & (tail < at) for at in range(1, config.beat_words)))),
             ]
         words = Signal(data.ArrayLayout(32, config.beat_words), reset_less=True)
         m.d.sync += self.o.valid.eq(valid | (self.o.valid & ~self.o.ready))
         with m.If(free_2):
-            m.d.sync += [self.o.payload.last.eq(now_last), self.o.payload.error.eq(now_error)]
+            m.d.sync += self.o.payload.last.eq(now_last)
+            m.d.sync += self.o.payload.error.eq(now_error)
             for at in range(config.beat_words):
                 word = self.words[0][at] if config.lanes == 1 else Mux(now_lane, self.words[1][at], self.words[0][at])
                 m.d.sync += words[at].eq(word)

@@ -98,8 +98,11 @@ class TTUnit(wiring.Component):
         lane_ready = Array([count != config.in_flight for count in waiting])[turn_in]
         m.d.comb += [
             accept.eq(self.i_lookups.valid & self.i_lookups.ready),
-            split.i_valid.eq(accept), split.i.eq(self.i_lookups.payload),
-            split.write.eq(table_write), split.part.eq(beat.part), split.table.eq(beat.address),
+            split.i_valid.eq(accept),
+            split.i.eq(self.i_lookups.payload),
+            split.write.eq(table_write),
+            split.part.eq(beat.part),
+            split.table.eq(beat.address),
             split.words.eq(beat.data),
         ]
         if config.pool_log2:
@@ -107,8 +110,10 @@ class TTUnit(wiring.Component):
             place(m, platform, "sums", sums)
             m.d.comb += [
                 self.i_lookups.ready.eq(lane_ready & sums.room),
-                sums.push.eq(accept & self.i_lookups.payload.begin), sums.lane.eq(turn_in),
-                self.o_vectors.payload.eq(sums.o.payload), self.o_vectors.valid.eq(sums.o.valid),
+                sums.push.eq(accept & self.i_lookups.payload.begin),
+                sums.lane.eq(turn_in),
+                self.o_vectors.payload.eq(sums.o.payload),
+                self.o_vectors.valid.eq(sums.o.valid),
                 sums.o.ready.eq(self.o_vectors.ready),
             ]
         else:
@@ -117,7 +122,8 @@ class TTUnit(wiring.Component):
         if config.lanes == 2 and config.pool_log2:
             m.d.comb += turn_out.eq(self._deal(m, accept, turn_in, waiting, split.latency))
         elif config.lanes == 2:
-            m.d.sync += [turn_in.eq(turn_in ^ accept), turn_out.eq(turn_out ^ split.o_valid)]
+            m.d.sync += turn_in.eq(turn_in ^ accept)
+            m.d.sync += turn_out.eq(turn_out ^ split.o_valid)
 
         # -- Lanes.
         grids = [Grid(config) for _ in lanes]
@@ -130,8 +136,10 @@ class TTUnit(wiring.Component):
             m.d.comb += [
                 sequencer.i_valid.eq(split.o_valid & (turn_out == lane)),
                 sequencer.i.eq(split.o),
-                sequencer.write.eq(table_write), sequencer.part.eq(beat.part),
-                sequencer.table.eq(beat.address), sequencer.words.eq(beat.data),
+                sequencer.write.eq(table_write),
+                sequencer.part.eq(beat.part),
+                sequencer.table.eq(beat.address),
+                sequencer.words.eq(beat.data),
             ]
             comes = accept & (turn_in == lane)
             with m.If(comes ^ sequencer.taken):
@@ -142,7 +150,8 @@ class TTUnit(wiring.Component):
             self._events["reused"].append(sequencer.reused)
             self._events["slots"].append(sequencer.o_valid)
         # A load takes the place of a slot of lane 0.
-        m.d.comb += [load.ready.eq(sequencers[0].open), sequencers[0].hold.eq(load.valid)]
+        m.d.comb += load.ready.eq(sequencers[0].open)
+        m.d.comb += sequencers[0].hold.eq(load.valid)
 
         lines = self._cores(m, platform, slots)
         for lane in lanes:
@@ -152,8 +161,8 @@ class TTUnit(wiring.Component):
         outside = split.o_valid & split.o.outside
         for name, events in [("lookups", [accept]), ("outside", [outside]), *self._events.items()]:
             total = Signal(range(len(events) + 1), name=f"{name}_now")
-            m.d.sync += [total.eq(sum(events, start=0)),
-                         self.counters[name].eq(self.counters[name] + total)]
+            m.d.sync += total.eq(sum(events, start=0))
+            m.d.sync += self.counters[name].eq(self.counters[name] + total)
         return m
 
     def _deal(self, m: Module, accept, turn, waiting, latency: int):
@@ -164,7 +173,8 @@ class TTUnit(wiring.Component):
         # Between chunks the choice is looked over every cycle.
         inside, before = Signal(), Signal(init=1)
         with m.If(accept):
-            m.d.sync += [inside.eq(~self.i_lookups.payload.end), before.eq(turn)]
+            m.d.sync += inside.eq(~self.i_lookups.payload.end)
+            m.d.sync += before.eq(turn)
         with m.If(Mux(accept, self.i_lookups.payload.end, ~inside)):
             m.d.sync += turn.eq(Mux(waiting[0] == waiting[1], ~Mux(accept, turn, before), waiting[1] < waiting[0]))
         lane = turn
@@ -180,7 +190,8 @@ class TTUnit(wiring.Component):
         for at in range(length):
             held_valid = Signal(name=f"{name}_valid_{at}")
             held = Signal(slot_layout(self.config), name=f"{name}_{at}", reset_less=True)
-            m.d.sync += [held_valid.eq(stages[-1][0]), held.eq(stages[-1][1])]
+            m.d.sync += held_valid.eq(stages[-1][0])
+            m.d.sync += held.eq(stages[-1][1])
             stages.append((held_valid, held))
         return stages
 
@@ -206,8 +217,11 @@ class TTUnit(wiring.Component):
                 exponent,
                 word[31] & ~((exponent == 0) & mantissa.any())))
         m.d.sync += [
-            write_x.eq(taken & (beat.target == Target.X)), write_y.eq(taken & (beat.target == Target.Y)),
-            flip.eq(beat.flip), line.eq(beat.address), part.eq(beat.part),
+            write_x.eq(taken & (beat.target == Target.X)),
+            write_y.eq(taken & (beat.target == Target.Y)),
+            flip.eq(beat.flip),
+            line.eq(beat.address),
+            part.eq(beat.part),
         ]
         codewords = [Signal(WORD_BITS, name=f"codeword_{at}") for at in range(n * n // 2)]
         write_x_now, write_y_now = Signal(n), Signal(data.ArrayLayout(n, 2))
@@ -218,11 +232,9 @@ class TTUnit(wiring.Component):
             m.d.sync += codeword.eq(Cat(pair ^ flipped, encode(pair)))
         for quarter in range(n):
             here = part[:bits] == quarter
-            m.d.sync += [
-                write_x_now[quarter].eq(write_x & here),
-                write_y_now[0][quarter].eq(write_y & here & ~line[0]),
-                write_y_now[1][quarter].eq(write_y & here & line[0]),
-            ]
+            m.d.sync += write_x_now[quarter].eq(write_x & here)
+            m.d.sync += write_y_now[0][quarter].eq(write_y & here & ~line[0])
+            m.d.sync += write_y_now[1][quarter].eq(write_y & here & line[0])
         m.d.sync += line_now.eq(line)
         writing = write_x | write_y
 
@@ -236,7 +248,8 @@ class TTUnit(wiring.Component):
             line_y = Mux(slot.paired, slot.y[:config.y_bits - 1], slot.y[1:config.y_bits])
             if lane == 0:
                 lines_x, line_y = Mux(writing, line, lines_x), Mux(writing, line[1:], line_y)
-            m.d.sync += [x_address[lane].eq(lines_x), y_address[lane].eq(line_y)]
+            m.d.sync += x_address[lane].eq(lines_x)
+            m.d.sync += y_address[lane].eq(line_y)
 
         def memory(name, depth, style, address, write):
             """n**3 / 2 banks: per lane the line and whether it was corrected or cannot be."""
@@ -248,7 +261,8 @@ class TTUnit(wiring.Component):
                 bank = Bank(depth=depth, ports=config.lanes, style=style)
                 place(m, platform, f"{name}_bank_{at}", bank)
                 quarter, codeword = divmod(at, n * n // 2)
-                m.d.comb += [bank.write.eq(write[quarter]), bank.codeword.eq(codewords[codeword])]
+                m.d.comb += bank.write.eq(write[quarter])
+                m.d.comb += bank.codeword.eq(codewords[codeword])
                 for lane in lanes:
                     m.d.comb += [
                         bank.address[lane].eq(address[lane]),
@@ -279,17 +293,16 @@ class TTUnit(wiring.Component):
 
         # T is read so that its line arrives with the cores'.
         _, early = slots[FETCH_CYCLES - 2 - WordBank.latency]
-        m.d.comb += [buffer.ring.eq(early.ring), buffer.address.eq(early.y)]
+        m.d.comb += buffer.ring.eq(early.ring)
+        m.d.comb += buffer.address.eq(early.y)
 
         # Lines that have arrived; one more register before the grid.
         valid, slot = slots[FETCH_CYCLES - 2]
         (x, x_fixed, x_bad), (even, even_fixed, even_bad), (odd, odd_fixed, odd_bad) = lines
         pick_odd = ~slot.paired & slot.y[0]
-        m.d.sync += [
-            grid.x.eq(x),
-            grid.y_low.eq(Mux(slot.lines, buffer.line, Mux(pick_odd, odd, even))),
-            grid.y_high.eq(odd),
-        ]
+        m.d.sync += grid.x.eq(x)
+        m.d.sync += grid.y_low.eq(Mux(slot.lines, buffer.line, Mux(pick_odd, odd, even)))
+        m.d.sync += grid.y_high.eq(odd)
         # Of an X line only the operand's own quarters count.
         _, before = slots[FETCH_CYCLES - 3]
         quarters = Signal(n, name=f"quarters_{lane}")
@@ -309,11 +322,16 @@ class TTUnit(wiring.Component):
         # In the grid.
         valid, slot = slots[FETCH_CYCLES - 1]
         m.d.comb += [
-            grid.rows.eq(slot.rows), grid.place.eq(self._quarter(slot)), grid.columns.eq(slot.columns),
-            grid.turn.eq(slot.turn), grid.paired.eq(slot.paired), grid.stored.eq(~slot.lines),
+            grid.rows.eq(slot.rows),
+            grid.place.eq(self._quarter(slot)),
+            grid.columns.eq(slot.columns),
+            grid.turn.eq(slot.turn),
+            grid.paired.eq(slot.paired),
+            grid.stored.eq(~slot.lines),
             grid.first.eq(slot.first),
             grid.combine.eq(slot.combine),
-            sequencer.error.eq(valid & wrong), sequencer.error_slot.eq(slot),
+            sequencer.error.eq(valid & wrong),
+            sequencer.error_slot.eq(slot),
         ]
         # An error in any slot of a vector's last product marks the vector.
         marked, mark = Signal(), Signal()
@@ -335,11 +353,15 @@ class TTUnit(wiring.Component):
         m.d.comb += [
             now.buffer.eq(valid & slot.last & (slot.stage != LAST)),
             now.middle.eq(slot.stage == MIDDLE),
-            now.swap.eq(slot.swap), now.write.eq(slot.write),
+            now.swap.eq(slot.swap),
+            now.write.eq(slot.write),
             now.out.eq(valid & slot.last & (slot.stage == LAST)),
-            now.begin.eq(slot.begin | begun), now.turned.eq(slot.turned),
-            now.columns_log2.eq(slot.columns_log2), now.combine.eq(slot.combine),
-            now.error.eq(mark), now.beats.eq(slot.beats),
+            now.begin.eq(slot.begin | begun),
+            now.turned.eq(slot.turned),
+            now.columns_log2.eq(slot.columns_log2),
+            now.combine.eq(slot.combine),
+            now.error.eq(mark),
+            now.beats.eq(slot.beats),
             *(now[name].eq(slot[name]) for name in of_vector),
         ]
         for at in range(grid.latency):
@@ -347,18 +369,31 @@ class TTUnit(wiring.Component):
             m.d.sync += later.eq(now)
             now = later
         m.d.comb += [
-            buffer.z.eq(grid.z), buffer.write.eq(now.buffer), buffer.middle.eq(now.middle),
-            buffer.swap.eq(now.swap), buffer.write_address.eq(now.write),
-            order.z.eq(grid.z), order.valid.eq(now.out), order.begin.eq(now.begin), order.turned.eq(now.turned),
-            order.columns_log2.eq(now.columns_log2), order.combine.eq(now.combine),
-            order.error.eq(now.error), order.beats.eq(now.beats),
+            buffer.z.eq(grid.z),
+            buffer.write.eq(now.buffer),
+            buffer.middle.eq(now.middle),
+            buffer.swap.eq(now.swap),
+            buffer.write_address.eq(now.write),
+            order.z.eq(grid.z),
+            order.valid.eq(now.out),
+            order.begin.eq(now.begin),
+            order.turned.eq(now.turned),
+            order.columns_log2.eq(now.columns_log2),
+            order.combine.eq(now.combine),
+            order.error.eq(now.error),
+            order.beats.eq(now.beats),
             *(getattr(order, name).eq(now[name]) for name in of_vector),
         ]
         if config.pool_log2:
             m.d.comb += [
-                sums.about[lane].eq(order.about), sums.ready[lane].eq(order.ready), order.pop.eq(sums.pop[lane]),
-                order.fetch.eq(sums.fetch), order.vector.eq(sums.vector[lane]), order.beat.eq(sums.beat),
-                sums.words[lane].eq(order.words), sequencer.returned.eq(sums.popped[lane]),
+                sums.about[lane].eq(order.about),
+                sums.ready[lane].eq(order.ready),
+                order.pop.eq(sums.pop[lane]),
+                order.fetch.eq(sums.fetch),
+                order.vector.eq(sums.vector[lane]),
+                order.beat.eq(sums.beat),
+                sums.words[lane].eq(order.words),
+                sequencer.returned.eq(sums.popped[lane]),
             ]
             return
         out = self.o_vectors[lane]
@@ -367,5 +402,7 @@ class TTUnit(wiring.Component):
             order.write.eq(self._load.valid & self._load.ready & (self._load.payload.target == Target.KEEP)),
             order.address.eq(self._load.payload.address),
             order.mask.eq(self._load.payload.data),
-            out.payload.eq(order.o.payload), out.valid.eq(order.o.valid), order.o.ready.eq(out.ready),
+            out.payload.eq(order.o.payload),
+            out.valid.eq(order.o.valid),
+            order.o.ready.eq(out.ready),
         ]
