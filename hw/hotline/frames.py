@@ -99,8 +99,9 @@ class InputBuffer(wiring.Component):
             m.d.sync += target.frame.eq(frame)
             m.d.sync += target.beat.eq(at)
             m.d.sync += text.eq(self.i.payload.words)
+        reading = self._reads(m, store)
         m.d.sync += self.waits.eq(self.i.valid & unopened)
-        m.d.sync += self.idle.eq(~(busy | self._reads(m, store) | self.i.valid | self.i_write.valid
+        m.d.sync += self.idle.eq(~(busy | reading | self.i.valid | self.i_write.valid
                                    | self.i_read[0].valid | self.i_read[1].valid))
         return m
 
