@@ -80,7 +80,7 @@ def words_of(values):
 
 @cocotb.test()
 async def smoke(dut):
-    """XRT's sequence: all words from 0x10 on, ap_start, poll CTRL until done."""
+    """XRT's sequence: every word from 0x10 on, gaps included, ap_start, CTRL polled until done."""
     bench = await _begin(dut)
     assert bench.arguments() == {argument.name: 0 for argument in EMB.arguments}, "arguments are 0 after reset"
     values = {a.name: rng(a.name).getrandbits(a.bits) for a in EMB.arguments}
@@ -125,7 +125,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Address before data, data before address, answers that are fetched late."""
+    """Address before data, data before address, answers fetched late, reads and writes at once."""
     for label in range(6):
         bench = await _begin(dut, rng(f"pauses{label}"))
         draw = rng(f"values{label}")
@@ -149,6 +149,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
+    """Response, start pulse and rates of reads and writes cycle by cycle."""
     bench = await _begin(dut)
     for offset, value in ((CTRL, 1 << START), (0x10, 5)):
         # Shown at once, taken at the first edge; the response after the second.
@@ -183,7 +184,9 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("starts")
 async def starts_and_restarts(dut):
+    """Starts during a run, with the low byte left out, auto_restart and its end."""
     bench = await _begin(dut)
     control = bench.control
     # A start during a run is that run's; the next needs a new one.
@@ -219,6 +222,7 @@ async def starts_and_restarts(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("clear_on_read")
 async def done_is_never_lost(dut):
     """`done` in every cycle of a read of CTRL: whoever reads next sees it, and sees it once."""
     bench = await _begin(dut)
@@ -237,7 +241,9 @@ async def done_is_never_lost(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("interrupts")
 async def interrupts(dut):
+    """Every combination of GIE and IER; ISR toggles."""
     bench = await _begin(dut)
     control = bench.control
     for gie in (0, 1):
@@ -266,7 +272,9 @@ async def interrupts(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("side_registers")
 async def abort_and_status(dut):
+    """abort is one pulse, status is read only, neither is reached by the driver's own writes."""
     bench = await _begin(dut)
     control = bench.control
     for value in (0, 3, 0xFFFFFFFF):
@@ -291,6 +299,7 @@ async def abort_and_status(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
+    """A reset in the middle of a write and of a run: all is 0 and idle."""
     bench = await _begin(dut)
     await bench.control.load([0xFFFFFFFF] * ((LAST - 0x10) // 4))
     for offset in (GIE, IER):
@@ -332,6 +341,7 @@ def test_control(number):
 
 
 def test_illegal_config_wrong():
+    """Kernels without abort or with too many arguments are refused with a sentence."""
     with pytest.raises(ValueError, match="there is no 'abort'; there are state, status"):
         ControlSlave(kernel=kernel(registers=(Register("state", "read", ""), Register("status", "read", ""))))
     many = tuple(Argument(f"a{k}", "pointer", "m00", "") for k in range(350))

@@ -12,6 +12,8 @@ from verif.bench import reset, start
 from verif.bench.axi import DECERR, OKAY, SLVERR, AxiMemory, AxiRule, CardMemory
 from verif.bench.runner import simulate
 
+UNIT = None     # the bench's own memory
+
 STEP = 8
 EVERY = (1 << STEP) - 1
 

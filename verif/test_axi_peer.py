@@ -20,6 +20,8 @@ from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, Source, bursty, sometimes
 from verif.test_axi_writer import CLIENTS
 
+UNIT = None     # several units against another library
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it uses names that cocotb 2 keeps for a while
     from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiRamRead, AxiRamWrite, AxiReadBus, AxiWriteBus
@@ -128,18 +130,24 @@ async def control(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
+@pytest.mark.testpoint("second_opinion", unit="axi/reader")
 def test_reader_against_another_memory(number):
+    """The same requests against the memory model of an independent library."""
     simulate(Reader(beat_bytes=64, outstanding=128), "verif.test_axi_peer", name="axi_reader_64", tests=1,
              only=r"\.reader$", seed=number)
 
 
 @pytest.mark.parametrize("number", seeds())
+@pytest.mark.testpoint("second_opinion", unit="axi/writer")
 def test_writer_against_another_memory(number):
+    """The same requests against the memory model of an independent library."""
     simulate(WritePort(beat_bytes=64, clients=CLIENTS), "verif.test_axi_peer", name="axi_writer_64", tests=1,
              only=r"\.writer$", seed=number)
 
 
 @pytest.mark.parametrize("number", seeds())
+@pytest.mark.testpoint("second_opinion", unit="axi/control")
 def test_control_against_another_master(number):
+    """An independent library's AXI4-Lite master writes, reads back and starts."""
     simulate(ControlSlave(kernel=EMB), "verif.test_axi_peer", name="axi_control", tests=1, only=r"\.control$",
              seed=number)

@@ -80,6 +80,7 @@ def _each(shape, label):
 
 @cocotb.test()
 async def smoke(dut):
+    """Five clients get one request each."""
     bench = await _begin(dut)
     for k in bench.clients:
         bench.ask(k, 5 * k, 1 + k)
@@ -89,6 +90,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Requests of five clients at once, each client's beats in order and equal to memory."""
     bench = await _begin(dut, latency=17)
     for _ in range(160):
         count = bench.random.choice((1, 1, 2, 4, bench.random.randint(1, 100)))
@@ -98,6 +100,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """Three kinds of pauses of clients against three of the bus."""
     shapes = (None, lambda name: sometimes(0.5, rng(name)), lambda name: bursty(rng(name)))
     for number, (a, b) in enumerate((a, b) for a in shapes for b in shapes):
         stalls = {name: b(f"{name}{number}") for name in ("ar", "r")} if b else None
@@ -111,6 +114,7 @@ async def backpressure_both_sides(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("isolation")
 async def no_client_waits_for_another(dut):
     """Clients that take nothing: their queues fill, rready never falls, and the others get all that they want."""
     bench = await _begin(dut, latency=10, beats=lambda k: never(4000) if k in (0, 2) else None)
@@ -142,6 +146,7 @@ async def no_client_waits_for_another(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("fairness")
 async def turns_are_fair(dut):
     """Clients that ask all the time get equal turns, and a newcomer does not wait for a long request's end."""
     bench = await _begin(dut, latency=2)
@@ -166,6 +171,7 @@ async def turns_are_fair(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
+    """Latencies as stated; a long run and requests of four beats keep the port busy."""
     bench = await _begin(dut, latency=40)
     bench.ask(0, 0, bench.beats - 1)
     await bench.finish()
@@ -192,8 +198,10 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("pages")
 async def pages_are_never_crossed(dut):
-    """Every length against every offset around a page's end; bursts end at multiples of a quarter of the queue."""
+    """Every length against every offset around a page's end: bursts end at pages and at multiples of a
+    quarter of the queue."""
     bench = await _begin(dut)
     page = 4096 // bench.bytes
     for client in (0, 1):
@@ -211,8 +219,10 @@ async def pages_are_never_crossed(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("addresses")
 async def every_bit_of_an_address(dut):
-    """Buffers in all 64 bits, one of them just before the end of all addresses; in one burst and in many."""
+    """Buffers whose addresses have every bit once 0 and once 1, one of them just before the end of all addresses; in
+    one burst and in many."""
     for base in BASES:
         bench = await _begin(dut, base=base)
         page = 4096 // bench.bytes
@@ -224,8 +234,10 @@ async def every_bit_of_an_address(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("errors")
 async def errors_mark_their_beat(dut):
-    """SLVERR, DECERR and a wrong rlast on every beat of a request in turn; the other clients see none of it."""
+    """SLVERR, DECERR and a wrong rlast on every beat of a request in turn mark that beat of that client; the other
+    clients see none of it."""
     bench = await _begin(dut)
     number = 0
     for response in (SLVERR, DECERR, None):
@@ -247,7 +259,9 @@ async def errors_mark_their_beat(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("stop")
 async def stop_at_any_cycle(dut):
+    """A stop in each of 64 cycles: quiet, empty, and with all its room afterwards."""
     tried = 0
     for cycle in range(64):
         random = rng(f"stop{cycle}")
@@ -292,7 +306,8 @@ async def stop_at_any_cycle(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """In front of the first beat, inside bursts, with queues that hold something, with rests of requests."""
+    """A reset in front of the first beat, inside bursts, with beats in the queues and rests of requests
+    leaves nothing behind."""
     for number in range(24):
         random = rng(f"reset{number}")
         stalls = {name: bursty(random) for name in ("ar", "r")} if number % 3 else None
@@ -316,7 +331,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Queues that fill to the last beat and stay so, the longest request, a beat that nobody asked for."""
+    """Queues that fill to the last beat and stay so, thousands of beats in one request, a beat that nobody
+    asked for."""
     bench = await _begin(dut, beats=lambda k: never(300))
     for k, depth in enumerate(CLIENTS):
         for _ in range(3):
@@ -355,6 +371,7 @@ def test_read_port(beat_bytes, number):
 
 
 def test_illegal_config_wrong():
+    """Clients, depths and widths that cannot be are refused with a sentence."""
     with pytest.raises(ValueError, match="clients must be 1 to 8 queue depths, not 9"):
         ReadPort(beat_bytes=64, clients=(64,) * 9, outstanding=16)
     with pytest.raises(ValueError, match="a client's queue must be a power of two from 1 to 4096 beats deep, not 12"):

@@ -132,6 +132,7 @@ def fewest(first, count, beats_a_block):
 
 @cocotb.test()
 async def smoke(dut):
+    """Three beats of a buffer whose address needs more than 32 bits arrive with one burst."""
     bench = await _begin(dut)
     bench.ask(5, 3)
     await bench.finish()
@@ -141,6 +142,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Runs of 1 to 80 beats anywhere in memory: data, order and marks equal to the memory's content."""
     bench = await _begin(dut, latency=17)
     for _ in range(150):
         count = bench.random.choice((1, 1, 2, 4, 8, bench.random.randint(1, 80)))
@@ -150,7 +152,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Idle gaps before requests, addresses held up, beats held up by the memory and by the consumer."""
+    """Three kinds of pauses of requests and beats against three of the address and data channels: idle gaps before
+    requests, addresses held up, beats held up by the memory and by the consumer."""
     shapes = (None, lambda name: sometimes(0.5, rng(name)), lambda name: bursty(rng(name)))
     for number, (a, b) in enumerate((a, b) for a in shapes for b in shapes):
         stalls = {name: b(f"{name}{number}") for name in ("ar", "r")} if b else None
@@ -165,6 +168,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
+    """Three cycles to the address, one from the bus; a one-beat burst a cycle with 100 cycles of latency; long runs
+    without a gap."""
     bench = await _begin(dut, latency=1)
     # An address every cycle: one-beat requests on different pages.
     for k in range(200):
@@ -191,8 +196,9 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("pages")
 async def pages_are_never_crossed(dut):
-    """Every length against every offset around a page's end; the bursts are the fewest that there can be."""
+    """Thirteen lengths against seven offsets around a page's end: the bursts are the fewest that stay inside pages."""
     bench = await _begin(dut)
     block = min(4096 // bench.bytes, 256)
     page = 4096 // bench.bytes
@@ -212,8 +218,9 @@ async def pages_are_never_crossed(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("addresses")
 async def every_bit_of_an_address(dut):
-    """Buffers in all 64 bits, one of them just before the end of all addresses."""
+    """Buffers whose addresses have every bit once 0 and once 1, one of them just before the end of all addresses."""
     for base in BASES:
         bench = await _begin(dut, base=base)
         page = 4096 // bench.bytes
@@ -224,8 +231,10 @@ async def every_bit_of_an_address(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("errors")
 async def errors_mark_their_beat(dut):
-    """SLVERR and DECERR on every beat of a request in turn, and rlast where it does not belong or missing."""
+    """SLVERR and DECERR on every beat of a request in turn, and rlast where it does not belong or missing, mark that
+    beat and no other."""
     bench = await _begin(dut)
     number = 0
     for response in (SLVERR, DECERR, None):
@@ -253,8 +262,10 @@ async def errors_mark_their_beat(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("stop")
 async def stop_at_any_cycle(dut):
-    """Wherever a stop falls, the bus comes to rest with every burst answered, and the engine starts anew."""
+    """A stop in each of 64 cycles under random stalls: the bus comes to rest with every burst answered, and the engine
+    starts anew."""
     tried = 0
     for cycle in range(0, 64):
         random = rng(f"stop{cycle}")
@@ -292,9 +303,10 @@ async def stop_at_any_cycle(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("stop_inside_a_long_request")
 async def stop_inside_a_long_request(dut):
-    """What a request of 65,535 beats has not handed to the bus is dropped at once, and so is all that is asked for
-    until the engine is idle."""
+    """A request of 65,535 beats: what it has not handed to the bus is dropped at once, with at most two bursts more,
+    and so is all that is asked for until the engine is idle."""
     for cycle in (4, 7, 12, 19):
         bench = await _begin(dut, stalls={"ar": sometimes(0.2, rng(f"long{cycle}"))})
         for _ in range(3):
@@ -315,7 +327,8 @@ async def stop_inside_a_long_request(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """In front of the first beat, inside bursts, behind them: what was under way is forgotten, its place too."""
+    """24 resets in front of the first beat, inside bursts and behind them: what was under way is forgotten,
+    its place too."""
     for number in range(24):
         random = rng(f"reset{number}")
         stalls = {name: bursty(random) for name in ("ar", "r")} if number % 3 else None
@@ -336,7 +349,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """A consumer that is closed for long, a memory that is slow to start, the longest request."""
+    """A consumer that is closed for long, a memory that is slow to start, 65,535 beats from a block's last one on, a
+    beat that nobody asked for."""
     bench = await _begin(dut, beats=never(60))
     Monitor(dut, "o")
     for k in range(12):
@@ -387,6 +401,7 @@ def test_reader(beat_bytes, number):
 
 @pytest.mark.parametrize("beat_bytes, outstanding", [(4, 2), (32, 64)])
 @pytest.mark.parametrize("number", seeds())
+@pytest.mark.testpoint("random_match_golden")
 def test_other_widths(number, beat_bytes, outstanding):
     """What does not count on many bursts in flight holds for every width, and with hardly any."""
     simulate(Reader(beat_bytes=beat_bytes, outstanding=outstanding), "verif.test_axi_reader",
@@ -395,6 +410,7 @@ def test_other_widths(number, beat_bytes, outstanding):
 
 
 def test_illegal_config_wrong():
+    """Widths and depths that cannot be are refused with a sentence."""
     with pytest.raises(ValueError, match="beat_bytes must be one of 4, 8, 16, 32, 64 .* not 48"):
         Reader(beat_bytes=48, outstanding=16)
     with pytest.raises(ValueError, match="outstanding must be a power of two from 2 to 1024, not 3"):

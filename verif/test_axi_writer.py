@@ -132,6 +132,7 @@ def _apart(bench, random, *, most=None):
 
 @cocotb.test()
 async def smoke(dut):
+    """Three beats are written with one burst and reported."""
     bench = await _begin(dut)
     bench.put(0, 5, 3)
     await bench.finish()
@@ -141,6 +142,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Requests of three clients at once; memory holds them and is untouched elsewhere."""
     bench = await _begin(dut, latency=17)
     random = rng("requests")
     for _ in range(200):
@@ -150,6 +152,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """Three kinds of pauses of requests and data against three of the three channels."""
     shapes = (None, lambda name: sometimes(0.4, rng(name)), lambda name: bursty(rng(name)))
     for number, (a, b) in enumerate((a, b) for a in shapes for b in shapes):
         stalls = {name: b(f"{name}{number}") for name in ("aw", "w", "b")} if b else None
@@ -164,6 +167,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
+    """Requests of one and of four beats at a beat a cycle, also with 30 cycles to a response; latencies as stated."""
     for length in (1, 4):
         bench = await _begin(dut, latency=20)
         count = 256 // length
@@ -201,7 +205,9 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("pages")
 async def pages_are_never_crossed(dut):
+    """Seven lengths against seven offsets around a page's end: the fewest bursts that stay inside."""
     bench = await _begin(dut)
     block, page = min(4096 // bench.bytes, 256), 4096 // bench.bytes
     want = []
@@ -216,8 +222,9 @@ async def pages_are_never_crossed(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("addresses")
 async def every_bit_of_an_address(dut):
-    """Buffers in all 64 bits, one of them just before the end of all addresses."""
+    """Buffers whose addresses have every bit once 0 and once 1, one of them just before the end of all addresses."""
     for base in BASES:
         bench = await _begin(dut, base=base)
         page = 4096 // bench.bytes
@@ -228,8 +235,10 @@ async def every_bit_of_an_address(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("whole_requests")
 async def requests_wait_for_their_data_alone(dut):
-    """A request without its last beat shows nothing on the bus and holds up no other client."""
+    """A request without its last beat shows nothing on the bus and holds up no other client; data may come
+    before it."""
     bench = await _begin(dut)
     bench.requests[0].put({"address": bench.buffer.address, "beats": 8})
     for _ in range(7):
@@ -256,6 +265,7 @@ async def requests_wait_for_their_data_alone(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("fairness")
 async def turns_are_fair(dut):
     """Three clients that always have something to write get a third of the requests each."""
     bench = await _begin(dut)
@@ -270,8 +280,10 @@ async def turns_are_fair(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("errors")
 async def errors_reach_their_request(dut):
-    """SLVERR and DECERR on every burst in turn, first or last of its request; the others are told they are done."""
+    """SLVERR and DECERR on every burst in turn, first or last of its request, reach the request that it belongs to;
+    the others are told they are done, and failed addresses stay as they were."""
     bench = await _begin(dut, latency=5)
     page = 4096 // bench.bytes
     burst = 0
@@ -299,8 +311,10 @@ async def errors_reach_their_request(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("stop")
 async def stop_at_any_cycle(dut):
-    """Wherever a stop falls, granted requests are whole in memory, the others have not touched it."""
+    """A stop in each of 64 cycles: granted requests are whole in memory, the others have not touched it, and the port
+    works again."""
     tried = 0
     for cycle in range(64):
         random = rng(f"stop{cycle}")
@@ -355,7 +369,8 @@ async def stop_at_any_cycle(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """In front of the first burst, inside bursts, behind them, with answers and errors to come."""
+    """A reset in front of the first burst, inside bursts and behind them, with answers and errors to come, leaves
+    nothing behind."""
     for number in range(24):
         random = rng(f"reset{number}")
         stalls = {name: bursty(random) for name in ("aw", "w", "b")} if number % 3 else None
@@ -377,7 +392,7 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Queues filled to the last beat, and answers that nobody waits for."""
+    """Requests that fill a client's queue to the last beat, and answers that nobody waits for."""
     bench = await _begin(dut)
     for _ in range(4):
         for client, depth in enumerate(CLIENTS):
@@ -409,6 +424,7 @@ def test_write_port(beat_bytes, number):
 
 
 def test_illegal_config_wrong():
+    """Clients, depths and widths that cannot be are refused with a sentence."""
     with pytest.raises(ValueError, match="clients must be 1 to 8 queue depths, not 0"):
         WritePort(beat_bytes=64, clients=())
     with pytest.raises(ValueError, match="a client's queue must be a power of two from 2 to 4096 beats deep, not 24"):

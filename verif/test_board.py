@@ -1,6 +1,7 @@
 """A whole board: programs of the EMB core over the serial line, bit by bit, against the oracle.
 
-What a person with the board does: fill the memory, write the arguments, start, poll, read the results.
+What a person with the board does: fill the memory, write the arguments, start, poll, read the results. A board's
+timing is that of its parts: the link's and the memory's are measured in their own benches.
 """
 
 import os
@@ -22,6 +23,8 @@ from hw.isa import EMB
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.board import PERIOD_NS, SerialHost
 from verif.bench.runner import seeds, simulate
+
+UNIT = "board/top"
 
 PRESET = "tiny"
 DIVISOR, MEMORY_BYTES = 4, 1 << 15
@@ -190,7 +193,8 @@ async def _begin(dut, **options):
 
 @cocotb.test()
 async def smoke(dut):
-    """Tables are loaded and a batch over three memories is pooled, all over the line; lamps show it."""
+    """Tables are loaded and a batch over three memories is pooled, all over the serial line; the lamps show frames,
+    reads, writes and the interrupt."""
     driver = await _begin(dut)
     seen = set()
 
@@ -213,7 +217,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Batch after batch at another phase of the bits, with pauses: outputs, counters and memory are the oracle's."""
+    """Batch after batch over three memories, at other bit times and phases of the bits and with pauses: outputs,
+    counters and card memory are the oracle's."""
     driver = await _begin(dut, skew=0.02, pauses=rng("pauses"))
     for _ in range(LONG or 1):
         await driver.run(driver.work.batch())
@@ -236,8 +241,10 @@ async def backpressure_both_sides(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("outside_of_the_memory")
 async def outside_of_the_memory(dut):
-    """Buffers behind the memory's end: the core ends with the cause, the next run is right."""
+    """Buffers behind the memory's end, to the highest address bit, end the run with READ_ERROR or WRITE_ERROR; the
+    next run is right."""
     driver = await _begin(dut)
     cases = (({"ring": MEMORY_BYTES}, "READ_ERROR"), ({"outputs": 1 << 40}, "WRITE_ERROR"),
              ({"program": 1 << 63}, "READ_ERROR"))
@@ -254,7 +261,8 @@ async def outside_of_the_memory(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """The host's reset and the button at any time of a run; tables in the tensor-train unit stay."""
+    """The host's reset and the button at any time of a run: the core is idle, tables in the tensor-train unit stay,
+    the next run is right."""
     driver = await _begin(dut)
     draw = rng("when")
     for kind in ("register", "button") * (LONG or 1):
@@ -289,6 +297,7 @@ def test_board(number):
     (None, None, {"memory_bytes": 1000}, "memory_bytes must be a power of two from 1024 to 1048576, not 1000"),
 ])
 def test_illegal_config_wrong(core, preset, changes, message):
+    """Cores that are no kernel, presets without them and settings that cannot be are refused with a sentence."""
     with pytest.raises(ValueError, match=message):
         board(core, preset, **{**SETTINGS, **changes})
 

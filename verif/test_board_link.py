@@ -42,6 +42,7 @@ async def _refused(host, content, status, **options):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("registers")
 async def smoke(dut):
     """A word is written and read; the board says what it is. The bytes are those of the page, one by one."""
     host = await _begin(dut)
@@ -58,7 +59,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Runs of words of all lengths anywhere in the memory, against an array."""
+    """Runs of 1 to 256 words anywhere in the memory, against an array."""
     host = await _begin(dut)
     draw = rng("runs")
     memory = [draw.getrandbits(32) for _ in range(WORDS)]
@@ -76,7 +77,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """A host that is slower and one that is faster than the board, pauses between bytes up to the gap."""
+    """Hosts with bits 3 % longer and shorter, pauses between bytes up to the gap that ends a frame."""
     draw = rng("pauses")
     for skew in (-0.03, 0.03, 0.0):
         host = await _begin(dut, skew=skew, pauses=draw)
@@ -94,8 +95,10 @@ async def backpressure_both_sides(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="board/top")
 async def latency_and_rate_as_documented(dut):
-    """Bytes of a reply follow each other without a gap but where a word ends; the whole frame takes what it says."""
+    """Bytes of a reply follow each other without a gap but where a word ends; the whole frame takes its bits' time and
+    no more than the bus's cycles besides."""
     host = await _begin(dut)
     words = list(range(32))
     await host.write(0, words)
@@ -122,8 +125,10 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("reset_midstream", unit="board/top")
 async def reset_midstream(dut):
-    """The button at any time of a frame, of its reply, of a word on the bus: the next frame is as after power-up."""
+    """The button at 25 moments of a frame, of its reply and of a word on the bus: the next frame is as after
+    power-up."""
     host = await _begin(dut)
     draw = rng("when")
     words = [draw.getrandbits(32) for _ in range(8)]
@@ -145,6 +150,7 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("corner_values", unit="board/top")
 async def corner_values(dut):
     """The longest frame, the first and last word, all ones and zeros, every byte value."""
     host = await _begin(dut)
@@ -157,6 +163,8 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("out_of_range")
+@pytest.mark.testpoint("corner_values", unit="board/top")
 async def out_of_range(dut):
     """Behind the memory, where a core would be, unknown registers, runs over the end: BUS; what is inside is done."""
     host = await _begin(dut)
@@ -171,8 +179,10 @@ async def out_of_range(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("malformed_frames")
 async def malformed_frames(dut):
-    """Every refusal, and nothing of a refused frame is carried out."""
+    """Unknown commands, wrong counts, odd addresses, turned bits, every length that is too short, missing stop bits, a
+    break: the status that names it, nothing carried out, the next frame taken."""
     host = await _begin(dut)
     draw = rng("flips")
     await host.write(0, [11, 12])
@@ -199,8 +209,10 @@ async def malformed_frames(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("impatient_host")
 async def impatient_host(dut):
-    """Two frames without waiting for the reply: the second is refused, nothing of it is done, and the next is taken."""
+    """A frame or a single byte that is sent before the reply is over is refused behind it, nothing of it is done, and
+    the next frame is taken."""
     host = await _begin(dut)
     await host.write(0, [1, 2, 3])
     await host.send(frames.read_request(0, 3) + frames.write_request(0, [9]))
@@ -220,6 +232,7 @@ async def impatient_host(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("glitches")
 async def glitches(dut):
     """Starts shorter than half a bit, a line that is low for long: no byte, or none that is taken for sound."""
     host = await _begin(dut)
@@ -233,6 +246,7 @@ async def glitches(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("registers")
 async def lamps_and_reset_register(dut):
     """Lamps show frames, refusals and resets; the register resets for its cycles and reads 0 after them."""
     host = await _begin(dut)
@@ -259,6 +273,7 @@ def test_link(number):
 
 
 def test_illegal_config_wrong():
+    """Divisors and gaps that cannot be are refused with a sentence."""
     for divisor in (3, 0, 1 << 16, 4.5):
         with pytest.raises(ValueError, match="divisor must be from 4 to 65535 cycles a bit, not"):
             Receiver(divisor=divisor)
@@ -268,8 +283,9 @@ def test_illegal_config_wrong():
         Link(gap_cycles=0)
 
 
+@pytest.mark.testpoint("check")
 def test_the_crc_is_the_one_that_the_page_names():
-    """Two hands: Python's binascii and Amaranth's catalogue."""
+    """The check bytes are those of two other libraries' CRC: Python's binascii and Amaranth's catalogue."""
     from amaranth.lib.crc import catalog
 
     content = bytes(seed(f"{k}") & 0xFF for k in range(64))

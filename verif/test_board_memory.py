@@ -103,7 +103,8 @@ async def _mixed(dut, pattern, rounds):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Runs of any length and alignment, strobes, all three at once, without pauses."""
+    """Both ports and the host at once, without pauses, with runs of any length, alignment and strobes, against an
+    array of bytes."""
     await _mixed(dut, None, 60)
 
 
@@ -114,12 +115,14 @@ async def backpressure_both_sides(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
 async def backpressure_in_bursts(dut):
     """The same with pauses that come in bursts."""
     await _mixed(dut, bursty, 30)
 
 
 @cocotb.test()
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="board/top")
 async def latency_and_rate_as_documented(dut):
     """A beat every 2 cycles on one port, one a cycle on both, a written beat a cycle; 2 cycles to the first."""
     masters, host = await _begin(dut)
@@ -157,7 +160,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset at any cycle of bursts of both ports: what was written stays, the next bursts are sound."""
+    """A reset at 15 moments of bursts of both ports: what was written stays, the next bursts are sound."""
     draw = rng("when")
     masters, host = await _begin(dut)
     content = await _fill(masters, draw)
@@ -187,8 +190,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("out_of_range")
 async def out_of_range(dut):
-    """Addresses behind the end, in every bit up to the highest: DECERR and nothing changes; inside is carried out."""
+    """Addresses behind the end in every seventh bit up to 63, bursts over the end: DECERR, nothing changes outside;
+    what is inside is carried out."""
     masters, host = await _begin(dut)
     content = await _fill(masters, rng("content"))
     for at in (SIZE, 3 * SIZE, *(1 << bit for bit in range(13, 64, 7)), (1 << 64) - 64):
@@ -206,6 +211,7 @@ async def out_of_range(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("other_bursts")
 async def other_bursts(dut):
     """FIXED and WRAP bursts and narrow beats are answered SLVERR and change nothing."""
     masters, host = await _begin(dut)
@@ -229,5 +235,6 @@ def test_memory(number):
     ({"beat_bytes": 64, "size_bytes": 64}, "size_bytes must be a power of two from 128 to 268435456, not 64"),
 ])
 def test_illegal_config_wrong(options, message):
+    """Widths and sizes that cannot be are refused with a sentence."""
     with pytest.raises(ValueError, match=message):
         BoardMemory(**options)

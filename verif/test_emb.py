@@ -25,6 +25,8 @@ from verif.bench.memory import BASE
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import bursty, sometimes
 
+UNIT = "emb/core"
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it uses names that cocotb 2 keeps for a while
     from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
@@ -235,8 +237,10 @@ async def backpressure_both_sides(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("random_match_golden", "second_opinion")
 async def second_opinion(dut):
-    """The same on cocotbext-axi's memories and control master, which pause at random."""
+    """The same loads and batches on cocotbext-axi's memories and control master, which pause at random, with guard
+    bytes around the buffers."""
     await _begin(dut)
     work = Work("peer")
     rams = []
@@ -306,6 +310,7 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("errors")
 async def abort_and_errors(dut):
     """An abort, a failing row and a failing output end the run with their cause, quiet buses and no stray byte."""
     await _begin(dut)
@@ -359,11 +364,14 @@ def test_emb(number):
     ({"writes_in_flight": 0}, "writes_in_flight must be a power of two from 2 to .*, not 0"),
 ])
 def test_illegal_config_wrong(changes, message):
+    """Sizes that do not go together are refused with a sentence."""
     with pytest.raises(ValueError, match=message):
         replace(load(PRESET).cores["emb"], **changes)
 
 
+@pytest.mark.testpoint("illegal_config_wrong")
 def test_illegal_unit_wrong():
+    """A tensor-train unit without pooling is refused with a sentence."""
     core = load(PRESET).cores["emb"]
     with pytest.raises(ValueError, match="tt.pool_log2 must be at least 1"):
         replace(core, tt=replace(core.tt, pool_log2=0))

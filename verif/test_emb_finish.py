@@ -176,7 +176,7 @@ def corners(random):
 
 @cocotb.test()
 async def smoke(dut):
-    """A bag of each kind: nothing, one tier, all of them."""
+    """A bag of each kind in each mode: of nothing, of one tier, of several vectors of one, of all tiers."""
     random = np.random.default_rng(1)
     bench = await Bench.begin(dut)
     bags = [bag(random, chunks=0, dram=False, ssd=False, mode=mode, count=0) for mode in (SUM, MEAN, MAXIMUM)]
@@ -190,6 +190,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Hundreds of bags of any make-up, mode, length and factor: requests, words and the pulses of bags and
+    instructions."""
     random = np.random.default_rng(seed("bags"))
     bench = await Bench.begin(dut)
     bags = [bag(random) for _ in range(250)]
@@ -201,7 +203,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Tiers that pause, requests that are taken late, writes that are answered late: the writer's queue holds."""
+    """Tiers and steps that pause, requests taken late, writes answered late; the queue behind fills to its last beat
+    and no further."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     bench = await Bench.begin(dut, tiers=lambda: bursty(pauses), writer=lambda: sometimes(0.2, pauses), answer=150)
     bags = [bag(random) for _ in range(150)]
@@ -220,7 +223,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Bags of all lengths in a row: their beats leave without a gap; the first one after the documented latency."""
+    """Bags of one, four and sixteen beats in a row, and bags of four vectors: no gap between beats; the first one
+    after the documented latency."""
     random = np.random.default_rng(seed("rate"))
     for beats, total in ((1, 60), (4, 40), (16, 8)):
         bench = await Bench.begin(dut, answer=0)
@@ -249,7 +253,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset in the middle of bags drops them; what comes behind it is whole and has all the room."""
+    """A reset with bags under way and beats unwritten; bags behind it are whole, are counted anew and find
+    all the room."""
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, answer=500)
     bench.feed([bag(random, beats=16, chunks=3) for _ in range(10)])
@@ -265,7 +270,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Zeros of both signs, subnormals, infinities and NaNs in vectors and weights; counts at the table's end."""
+    """Zeros of both signs, subnormals, infinities and NaNs in vectors and weights; counts at the ends of the table and
+    of the range."""
     random = np.random.default_rng(seed("corners"))
     bench = await Bench.begin(dut)
     bags = [bag(random, beats=int(random.integers(1, 4)), values=corners(random)) for _ in range(150)]
@@ -277,8 +283,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("faults")
 async def faults(dut):
-    """Marked vectors and vectors of a wrong length are told with their place, and everything else is right."""
+    """Marked vectors of each tier, vectors that are too short and too long: told once with instruction and bag, all
+    other bags right, none hangs."""
     random = np.random.default_rng(seed("faults"))
     bench = await Bench.begin(dut)
     bags = [bag(random, beats=3, chunks=2, dram=True, ssd=True, weighted=False) for _ in range(12)]
@@ -337,7 +345,9 @@ class Inverse(wiring.Component):
         return m
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", "corner_values")
 def test_reciprocal_of_every_count(tmp_path):
+    """The reciprocal of every count of a mean, there in exactly its cycle."""
     run = Runner(Inverse(), "reciprocal")
     counts = np.arange(1, (1 << 16) + 1, dtype=np.uint32)
     want = fp32.bits(fp32.div(np.float32(1), counts.astype(np.float32)))
@@ -354,6 +364,7 @@ def test_reciprocal_of_every_count(tmp_path):
 
 
 def test_illegal_config_wrong():
+    """A queue that could not hold a bag while another is written is refused with a sentence."""
     config = load("tiny").cores["emb"]
     with pytest.raises(ValueError, match="output_beats must be at least 2 times row_beats_max = 16, not 16"):
         type(config)(**{**config.__dict__, "output_beats": 16})

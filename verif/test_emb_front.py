@@ -47,7 +47,7 @@ WIDTH = ("smoke", "random_match_golden", "latency_and_rate_as_documented", "cycl
 
 @cocotb.test()
 async def smoke(dut):
-    """One bag over all three memories, in chunks of two rows."""
+    """One bag over all three memories, in chunks of two rows, comes out row by row as written down by hand."""
     unit = await fresh(dut)
     plan = Plan(unit, rng("smoke"))
     plan.load([3], extra=2)
@@ -66,6 +66,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Random programs of loads, fills and bags of every mode: each row, lookup, step, copy and load beat as golden."""
     unit = await fresh(dut)
     for number in range(6):
         plan = Plan(unit, rng(f"random {number}"), ring_beats=1 << rng(f"ring {number}").randint(8, 20))
@@ -75,6 +76,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """The same with pauses of every port on both sides; streams keep their rules and nothing is lost."""
     unit = await fresh(dut)
     for gaps in ("some", "bursts", "some", "bursts"):
         plan = Plan(unit, rng(f"pressure {gaps}"))
@@ -84,7 +86,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Bags of no, one and very many indices; regions that end with a beat, or one word after; all of one memory."""
+    """Bags of none, one and the most indices there may be; regions that end with a beat, or one word after;
+    all of one memory."""
     unit = await fresh(dut)
     words = unit.words
     plan = Plan(unit, rng("corners"))
@@ -142,6 +145,7 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 async def cycles_as_golden(dut):
     """Every registered output, cycle by cycle, and every word taken, under any pattern of data and room."""
     unit = await fresh(dut)
@@ -271,7 +275,9 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("corner_values")
 async def empty_program(dut):
+    """A program without an instruction is carried out."""
     unit = await fresh(dut)
     plan = Plan(unit, rng("empty"))
     plan.region([1])
@@ -279,6 +285,7 @@ async def empty_program(dut):
 
 
 def test_illegal_config_wrong():
+    """Depths and sizes that cannot be are refused with a sentence."""
     good = config(4)
     with pytest.raises(ValueError, match="dram_queue must be at least 32, .*, not 16"):
         Front(replace(good, dram_queue=16)).elaborate(None)

@@ -29,6 +29,8 @@ from verif.emb_front import (
     fresh,
 )
 
+UNIT = "emb/front"
+
 # Many more cases of each.
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 
@@ -44,6 +46,7 @@ async def _refused(dut, unit, plan, **how) -> tuple[Bench, dict[str, int]]:
 
 
 @cocotb.test()
+@pytest.mark.testpoint("malformed_programs")
 async def malformed_programs(dut):
     """Every field out of its range, and every buffer passed by one beat: refused as golden.emb says, at its place."""
     unit = await fresh(dut)
@@ -137,6 +140,7 @@ def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int
 
 
 @cocotb.test()
+@pytest.mark.testpoint("bad_indices")
 async def bad_indices(dut):
     """Each fault that an index, a pair or a length can have, at any place: told as golden.emb and emb_tokens say,
     and nothing of it or behind it is dealt out."""
@@ -217,8 +221,9 @@ async def bad_indices(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("read_errors")
 async def read_errors(dut):
-    """A beat of each client answered with an error: READ_ERROR, at the word that needed it, and nothing behind."""
+    """An error on any beat of each client: READ_ERROR, at the word that needed it, and nothing behind."""
     unit = await fresh(dut)
     r = rng("reads")
     words = unit.words
@@ -273,6 +278,7 @@ async def read_errors(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("loads_that_break")
 async def loads_that_break(dut):
     """After a load that an error or a reset broke off no table counts as loaded; after a whole one they do."""
     unit = await fresh(dut)

@@ -168,6 +168,7 @@ def _settle(inputs):
 
 @cocotb.test()
 async def smoke(dut):
+    """Rows of card memory and one of the ring, at its place in the ring."""
     start(dut)
     inputs = Inputs(30, [row(100 + n, last=1, mark=n) for n in range(3)], [0, 0, 0],
                     [row(2 * RING + 5, 2, ssd=1, last=1)], [0], filled=2 * RING + 7)
@@ -178,7 +179,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Rows, cycles and waiting equal to the golden model's; the position's wrap at 2**30 is passed on the way."""
+    """Rows of both tiers that land bit by bit, room that comes and goes: order, cycles and waiting equal to the golden
+    model's; the position's wrap at 2**30 is passed on the way."""
     start(dut)
     random = np.random.default_rng(seed("rows"))
     for first in (0, MODULUS - 200, 12345):
@@ -229,6 +231,7 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("random_match_golden")
 async def room_of_results(dut):
     """Last rows wait for their own queue's room and hold the other tier's up in nothing; copies have their own."""
     start(dut)
@@ -276,6 +279,7 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("host_faults")
 async def host_faults(dut):
     """A row that never lands ends in timed_out after `timeout` cycles, one in time does not; a ring filled beyond
     its size is told when it is polled. Both stay."""
@@ -325,6 +329,7 @@ def test_tier_arbiter(number):
 
 
 def test_illegal_config_wrong():
+    """Sizes that cannot be built are refused with a sentence."""
     for change, sentence in (
         ({"row_beats_max": 3}, "row_beats_max must be a power of two, not 3"),
         ({"partial_beats": 4},

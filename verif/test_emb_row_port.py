@@ -22,6 +22,8 @@ from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Source, bursty, sometimes
 
+UNIT = "emb/rows"
+
 WORDS, LONGEST, WINDOW, SETS = 16, 32, 1024, 256
 BEAT = 4 * WORDS
 LATENCY = 100
@@ -105,6 +107,7 @@ async def port(dut, beats, **kwargs):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 async def rate(dut):
     """Random rows of 64 B to 2 KB, a latency of 100 cycles: at least 95 % of the port's beats, from the first row
     taken to the last beat out but the first one's latency; rows lie anywhere, across pages too."""
@@ -125,6 +128,7 @@ async def rate(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides", "error_responses")
 async def stalls_and_faults(dut):
     """SLVERR and DECERR anywhere, stalls on both channels: beats in order, an error in each row that had one, also
     when it is found again, and in no other."""
@@ -159,6 +163,7 @@ async def stalls_and_faults(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("random_match_golden")
 async def real_log(dut):
     """Lookups of a real log: found row for row as the golden window says, and read once in memory."""
     log = np.load(os.environ["LOOKUPS"])

@@ -208,6 +208,7 @@ async def fresh(dut, **kwargs):
 
 @cocotb.test()
 async def smoke(dut):
+    """A row, a repeated one and one of the ring: found or fetched, beats and tags right."""
     rows = [row(3, 2), row(8), row(3, 2, first=0), row(3, 2, ring=1, tier=1)]
     run = await (await fresh(dut)).feed(rows)
     found = check(run, rows, sources(rows))
@@ -216,7 +217,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """All kinds of rows; hot ones, rare ones, the ring round many times and the table cleared on the way."""
+    """Rows of all kinds, hot and rare: every request and beat equal to the golden window's; the ring goes round many
+    times, and the table is cleared on the way."""
     random = np.random.default_rng(seed("rows"))
     shares = []
     for universe in (6, 40, 400):
@@ -231,7 +233,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Rows offered in bursts, requests taken in bursts, data with gaps: the same rows are found, beats in order."""
+    """Rows offered in bursts, requests taken in bursts, data with gaps: the same rows are found, beats in order. The
+    output cannot be held back."""
     random = np.random.default_rng(seed("pauses"))
     for trial in range(3):
         rows = mixture(random, 400, universe=60)
@@ -245,7 +248,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Every cycle on an ideal memory as the golden model says: rows taken, requests, beats out."""
+    """Every row taken, request and beat on an ideal memory, in the cycle that the golden model says."""
     c = config()
     random = np.random.default_rng(seed("cycles"))
     rates = {}
@@ -294,7 +297,8 @@ def _first(name, what, got, want):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset in any state drops all rows and the window; the next run is as good as the first."""
+    """A reset in any state, also while the table is cleared, drops all rows and the window; the next run is as good as
+    the first."""
     random = np.random.default_rng(seed("reset"))
     start(dut)
     for _ in range(6):
@@ -309,7 +313,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Rows one after the other that are equal, that share a set, that differ in size alone; the last offset."""
+    """Rows one after the other that are equal, that share a set, that differ in size alone; evictions in neighbouring
+    cycles; the last offset."""
     longest, sets = config()["row_beats_max"], config()["window_sets"]
     top = (1 << 32) - 1
     cases = [
@@ -331,6 +336,7 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("forgets_on_request")
 async def flush_window(dut):
     """After a flush nothing is found that was fetched before it, also when the flush clears the table."""
     for lap in range(5):
@@ -352,8 +358,10 @@ async def flush_window(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("error_responses")
 async def error_beats(dut):
-    """An error on any beat shows in its bag's tag from there on, and again whenever the row is found; no other."""
+    """SLVERR or DECERR on any beat shows in its bag's tag from there on, and again whenever the row is found; in no
+    other tag."""
     random = np.random.default_rng(seed("errors"))
     tried = 0
     for _ in range(4):
@@ -385,6 +393,7 @@ def test_row_fetch_shipped(number):
 
 
 def test_illegal_config_wrong():
+    """Sizes that cannot be built are refused with a sentence."""
     for change, sentence in (
         ({"window_beats": 32},
          r"window_beats must be a power of two of at least 64 \(16 rows of row_beats_max\), not 32"),

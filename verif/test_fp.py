@@ -23,6 +23,12 @@ from verif.bench import rng, start
 from verif.bench.runner import seeds, simulate
 from verif.fp_vectors import DotLane, Lanes, Runner
 
+UNIT = ("fp/add", "fp/compare", "fp/compare: Maximum", "fp/divide", "fp/multiply")
+WAIVED = {
+    "backpressure_both_sides":
+        "The unit takes a pair of operands in every cycle and never waits; there is nothing to hold back.",
+}
+
 UNITS = {
     "multiply": (Multiply, fp32.mul),
     "add": (Add, fp32.add),
@@ -95,18 +101,23 @@ async def _through_units(dut, x, y, reset=range(0)):
 
 
 @cocotb.test(skip="FP_BENCH" not in os.environ or os.environ["FP_BENCH"] != "units")
+@pytest.mark.testpoint("smoke")
 async def units_smoke(dut):
+    """Three pairs of small integers."""
     await _through_units(dut, fp32.bits([3, 1, -7]), fp32.bits([4, 3, 2]))
 
 
 @cocotb.test(skip="FP_BENCH" not in os.environ or os.environ["FP_BENCH"] != "units")
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 async def units_latency_and_rate(dut):
-    """A new pair in every cycle, no two results in a row alike."""
+    """A new pair in every cycle, no two results in a row alike; each result is read in exactly the cycle that
+    `latency` names."""
     x = fp32.bits(np.arange(1, 201) * 1.5)
     await _through_units(dut, x, fp32.bits(np.arange(201, 1, -1) * (-1.0) ** np.arange(200)))
 
 
 @cocotb.test(skip="FP_BENCH" not in os.environ or os.environ["FP_BENCH"] != "units")
+@pytest.mark.testpoint("reset_midstream")
 async def units_reset_midstream(dut):
     """A reset neither changes nor delays what is on its way, as the contract says."""
     random = np.random.default_rng(rng("reset").getrandbits(32))
@@ -153,23 +164,30 @@ def _dot_case(random, pause, tiles=60):
 
 
 @cocotb.test(skip="FP_BENCH" not in os.environ or os.environ["FP_BENCH"] != "dot")
+@pytest.mark.testpoint("smoke", unit="fp/dot")
 async def dot_smoke(dut):
+    """Two beats of small integers, each group alone and both joined."""
     x, y = np.array([1, 2, 3, 4], np.float32), np.array([5, 6, 7, -8], np.float32)
     want = {0: [int(fp32.bits(np.float32(v))) for v in (17, -11)], 1: [int(fp32.bits(np.float32(6))), 0]}
     await _through_dot(dut, [(1, 0, x, y), (1, 1, x, y)], want)
 
 
 @cocotb.test(skip="FP_BENCH" not in os.environ or os.environ["FP_BENCH"] != "dot")
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="fp/dot")
 async def dot_latency_and_rate(dut):
+    """Sums of one to four beats back to back, each read in exactly the cycle that the property names."""
     await _through_dot(dut, *_dot_case(np.random.default_rng(rng("rate").getrandbits(32)), pause=0))
 
 
 @cocotb.test(skip="FP_BENCH" not in os.environ or os.environ["FP_BENCH"] != "dot")
+@pytest.mark.testpoint("backpressure_both_sides", unit="fp/dot")
 async def dot_garbage_between_tiles(dut):
+    """The unit takes a beat in every cycle and has no handshake: garbage beats between sums do no harm."""
     await _through_dot(dut, *_dot_case(np.random.default_rng(rng("pause").getrandbits(32)), pause=5))
 
 
 @cocotb.test(skip="FP_BENCH" not in os.environ or os.environ["FP_BENCH"] != "dot")
+@pytest.mark.testpoint("reset_midstream", unit="fp/dot")
 async def dot_reset_midstream(dut):
     """A reset in the middle of tiles: sums go on, as the contract says."""
     beats, want = _dot_case(np.random.default_rng(rng("reset").getrandbits(32)), pause=2)
@@ -233,7 +251,11 @@ def _pairs(random, count):
 
 
 @pytest.mark.parametrize("name", UNITS)
+@pytest.mark.testpoint("random_match_golden", "corner_values")
 def test_vectors(name, tmp_path):
+    """Pairs of any bits, near exponents, near cancellation, near overflow and near underflow, and all pairs of 42
+    corners: zeros, subnormals, the edges of the range, ones, powers of two, infinities, NaNs. Above ten million pairs
+    in a regression."""
     unit, golden = UNITS[name]
     lanes, count = 4, 10_485_760 if REGRESS else 131_072
     run = Runner(Lanes(unit, lanes), name)
@@ -264,6 +286,7 @@ def test_vectors(name, tmp_path):
 @pytest.mark.parametrize("name,registers", [
     ("multiply", ()), ("multiply", ("partial", "rounded")), ("add", ("aligned", "by4")),
     ("divide", ("digit5", "digit15", "result")), ("maximum", ("result",)), ("compare", ())])
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_fewer_registers(name, registers, tmp_path):
     """Any choice of registers computes the same, `latency` cycles later."""
     unit, golden = UNITS[name]
@@ -314,7 +337,12 @@ SHAPES = {
 
 @pytest.mark.parametrize("number", seeds()[:1] if REGRESS else seeds())
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.testpoint("random_match_golden", "corner_values", "padding", unit="fp/dot")
 def test_dot_vectors(name, number, tmp_path):
+    """Seven shapes, every way of combining, one to four beats: any bits, near and wide exponents, near cancellation,
+    near overflow, near underflow; all pairs of corners as a first product, alone and among others, and corners in any
+    number of operands; padding operands against numbers, infinities and NaNs in any place of a sum. Above ten million
+    sums in a regression."""
     (width, subs, terms_log2, lut_products), share = SHAPES[name]
     run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, lut_products=lut_products), name)
     total = int((10_485_760 if REGRESS else 60_000) * share)
@@ -382,14 +410,18 @@ def test_dot_vectors(name, number, tmp_path):
     (dict(width=2, terms_log2=6, lut_products=3), "lut_products is 3, must be 0 to 2 for 2 terms a beat"),
     (dict(width=1, terms_log2=6, lut_products=1), "lut_products is 1, must be 0 to 0 for 1 terms a beat"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong", unit="fp/dot")
 def test_illegal_dot_wrong(parameters, sentence):
+    """Widths, groups, numbers of terms and multipliers outside their ranges are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         FusedDot(**parameters)
     assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize("name", UNITS)
+@pytest.mark.testpoint("illegal_config_wrong")
 def test_illegal_registers_wrong(name):
+    """Unknown and repeated names of registers are refused with a sentence."""
     unit, _ = UNITS[name]
     with pytest.raises(ValueError) as caught:
         unit(registers=("operands", "nowhere"))

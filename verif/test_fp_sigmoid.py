@@ -44,8 +44,10 @@ class Steady(wiring.Component):
         return m
 
 
+@pytest.mark.testpoint("random_match_golden", "latency_and_rate_as_documented")
 def test_vectors(tmp_path):
-    """Words of all sizes, one behind the other: as golden, a word in INTERVAL cycles."""
+    """Words of all sizes, one behind the other: as golden, a word in INTERVAL cycles. Tens of thousands, millions in a
+    regression."""
     run = Runner(Steady(), "sigmoid")
     for number in seeds():
         random = np.random.default_rng(number)
@@ -128,12 +130,14 @@ def words_of(random, count):
 
 @cocotb.test()
 async def smoke(dut):
+    """Four small numbers."""
     bench = await Bench.begin(dut)
     await bench.run(fp32.bits(np.array([0, 1, -1, 3.5], np.float32)))
 
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Words of all sizes with pauses: every output in every cycle is the golden model's."""
     random, pauses = np.random.default_rng(seed("words")), rng("words")
     bench = await Bench.begin(dut, source=lambda: bursty(pauses, 30))
     await bench.run(words_of(random, 300))
@@ -141,7 +145,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Results that are taken late or long not at all, words that come now and then."""
+    """Words that come now and then, results taken late or for long not at all; stopped, the unit holds a word in each
+    stage and takes no more."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     for source, sink in ((always, lambda: sometimes(0.08, pauses)), (lambda: sometimes(0.1, pauses), always),
                          (lambda: bursty(pauses, 40), lambda: bursty(pauses, 40)), (always, lambda: never(200))):
@@ -157,6 +162,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
+    """A word in nine cycles, the first after exactly its latency, one that comes in between at each place of
+    the turn."""
     random = np.random.default_rng(seed("rate"))
     bench = await Bench.begin(dut)
     await bench.run(words_of(random, 40))
@@ -175,6 +182,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
+    """A reset with words in every stage and one that waits at the output: nothing of them comes out."""
     random = np.random.default_rng(seed("reset"))
     for cycles in (3, 25, 60, 90):
         bench = await Bench.begin(dut, sink=lambda: never(70))
@@ -185,6 +193,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
+    """Both signs of zeros, subnormals, powers of two, the neighbours of the last result that is not 0 or 1,
+    infinities, NaNs."""
     bench = await Bench.begin(dut)
     await bench.run(CORNERS)
 
@@ -195,6 +205,7 @@ def test_sigmoid(number):
 
 
 def test_illegal_config_wrong():
+    """A tag of a negative or broken number of bits is refused with a sentence."""
     for bits in (-1, 2.0, None):
         with pytest.raises(ValueError) as caught:
             Sigmoid(tag_bits=bits)

@@ -188,7 +188,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Any bags, rows of any length, any mixture of hot rows, cold rows and none."""
+    """Any bags, rows of every length, any mixture of hot rows, cold rows, pinned ones and none: every beat in order
+    and all counts as the model's."""
     draw = np.random.default_rng(seed("bags"))
     for log2 in lengths():
         bench = await Bench.begin(dut, log2, delay=int(draw.integers(1, 40)))
@@ -203,7 +204,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Each stream slow by itself, then all."""
+    """Each of nine streams slow by itself, then all."""
     draw, pauses = np.random.default_rng(seed("slow")), rng("pauses")
     names = ("i_beats", "i_query", "i_rows", "i_hot", "o_place", "o_query", "o_rows", "o_requests", "o")
     for slow in [*((name,) for name in names), names]:
@@ -215,7 +216,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle: bags of one row, and bags of several of many samples; a bag alone waits for itself."""
+    """A beat a cycle with bags of one row and, of several samples, with bags of several; rows of a bag alone at the
+    documented distance."""
     draw = np.random.default_rng(seed("rate"))
     for log2, joins, count in ((0, [B] * 8, 32), (0, [B, A, A, A, B, A, A, A], 32), (1, [B, A, A, A], 40),
                                (2, [B] + [A] * 4, 20), (3, [B, A, M], 12)):
@@ -238,7 +240,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset at any time: nothing of the mini-batch is left."""
+    """A reset in any phase of a mini-batch: nothing of it is left, the next one is right."""
     draw = np.random.default_rng(seed("reset"))
     for cycles in (1, 10, 30, 60, 100, 150, 200):
         bench = await Bench.begin(dut, 1)
@@ -281,6 +283,7 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("faults")
 async def faults(dut):
     """A hot row that cannot be trusted: no vector with it leaves, nor any behind it; the error stays until a reset."""
     draw = np.random.default_rng(seed("faults"))
@@ -312,6 +315,7 @@ def test_bags(name, number):
              env={"HOTRAIL_SHAPE": name})
 
 
+@pytest.mark.testpoint("smoke")
 def test_golden_pools():
     """Vectors by hand: hot, cold, NONE and pinned rows, sums and products."""
     assert bags([Position(A), Position(B), Position(A), Position(M), Position(B)]) == [[1, 2, 3], [4]]
@@ -328,6 +332,7 @@ def test_golden_pools():
     (dict(batches=3), "batches must be one of 2, 4, not 3"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Too few positions, and a number of mini-batches that is not offered, are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

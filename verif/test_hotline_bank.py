@@ -14,6 +14,12 @@ from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
 
+WAIVED = {
+    "backpressure_both_sides":
+        "An access is taken in every cycle and answered a fixed number of cycles later; there is nothing to "
+        "hold back.",
+}
+
 SHAPES = {
     "tiny": dict(sets=64, policy="steady", insert_log2=2, tag_bits=7),
     "srrip": dict(sets=64, policy="srrip", insert_log2=0, tag_bits=7),
@@ -139,7 +145,7 @@ def traffic(random, count, *, sets=3, ids=9, learn=0.8, busy=0.9):
 
 @cocotb.test()
 async def smoke(dut):
-    """A row is learned, found, and not found elsewhere."""
+    """A row is learned, found, and not found under another identifier or in another set."""
     bench = await Bench.begin(dut)
     for access in ((3, 77, False), (3, 77, True), (3, 77, False), (3, 78, False), (4, 77, False)):
         await bench.step(access)
@@ -150,7 +156,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Few sets and many, few rows and many, in a row and with gaps; then every set."""
+    """By all three policies: accesses to one to twelve sets, few rows and many, in a row and with gaps, learning and
+    looking: every answer, and at the end every set, as the model's."""
     random = np.random.default_rng(seed("traffic"))
     bench = await Bench.begin(dut)
     for sets, ids, learn, busy in ((1, 6, 1, 1), (1, 9, 0.7, 0.8), (2, 8, 0.9, 1), (3, 14, 0.8, 0.9), (5, 9, 0.9, 0.6),
@@ -182,7 +189,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """Accesses on their way leave nothing, the memory stays, and the count begins anew."""
+    """Accesses that had not reached the memory leave nothing, sets stay, the count begins anew."""
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut)
     for _ in range(12):
@@ -198,8 +205,9 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """An empty set has no row 0; first and last sets and rows; counters at their ends; a row that a loaded image
-    holds twice; writes between accesses, as close as is allowed; a write begins the count anew."""
+    """Row 0 against empty sets, first and last sets and identifiers, counters at both ends, every combination of them
+    before a miss that is the last to count; images with empty ways between and with a row twice; writes between
+    accesses, as close as is allowed, each of which begins the count anew."""
     bench = await Bench.begin(dut)
     last = (1 << 14) - 1
     for number in (0, SETS - 1):
@@ -260,8 +268,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("flipped_bits")
 async def flipped_bits(dut):
-    """Each bit of a way in turn: told at every look until an access that learns writes the set; the way is empty."""
+    """Each bit of each way in turn: told at every look until an access that learns writes the set; the way counts as
+    empty, others stay."""
     random = np.random.default_rng(seed("flips"))
     bench = await Bench.begin(dut)
     for bit in range(18):
@@ -307,6 +317,8 @@ def test_bank(shape, number):
     (dict(tag_bits=0), "tag_bits must be 1 or more, not 0"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Sets that are no power of two, other policies, negative logarithms, a sampling srrip and tags of no bits are
+    refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         LoggerBank(**(SHAPES["tiny"] | change))
     assert str(caught.value) == sentence

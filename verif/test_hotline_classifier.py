@@ -81,13 +81,14 @@ class Bench:
 
 @cocotb.test()
 async def smoke(dut):
+    """Three samples of two beats."""
     bench = await Bench.begin(dut)
     await bench.run(np.random.default_rng(1), [2, 2, 2], share=0.3)
 
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Samples of all lengths, mixed."""
+    """Samples of all lengths, few and many of them cold: every beat, its mark, and the counts."""
     random = np.random.default_rng(seed("samples"))
     bench = await Bench.begin(dut)
     for share in (0.05, 0.2, 0.7):
@@ -96,6 +97,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """Beats that pause, beats taken late, both, and nothing taken for long."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     for source, sink in ((bursty(pauses), bursty(pauses)), (sometimes(0.2, pauses), always()),
                          (always(), sometimes(0.2, pauses)), (always(), never(100))):
@@ -107,7 +109,7 @@ async def backpressure_both_sides(dut):
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """Two cycles from a sample's last beat to its first, a beat a cycle whatever the length, pulses a cycle after the
-    last beat; a sample is held back until it is whole."""
+    last beat, never idle with a beat inside; a sample that is not whole stays."""
     random = np.random.default_rng(seed("rate"))
     for size in range(1, 9):
         bench = await Bench.begin(dut)
@@ -149,7 +151,7 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """The only cold beat is the first, a middle one or the last; samples of one beat; the longest, one behind the
+    """The only cold beat in each place of samples of each length; samples of one beat and the longest, one behind the
     other; all cold, none cold."""
     random = np.random.default_rng(seed("corners"))
     bench = await Bench.begin(dut)
@@ -184,6 +186,7 @@ def test_classifier(name, number):
     (dict(lanes=12), "lanes must be a power of two from 4 to 64, not 12"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """A width of beats that there is not, and lanes that are no power of two, are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

@@ -33,7 +33,9 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Any job, mini-batches of both kinds, parts of frames; several jobs in a run."""
+    """Any job, several in a run, mini-batches of both kinds, parts of frames: every beat of the mailbox, each update
+    and each freed frame as golden; none is dealt before it is written, written over before it is finished, or gathered
+    before the updates of the one before."""
     start(dut)
     kinds = [0, 0]
     for number in range(6):
@@ -52,7 +54,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Every stream slow by itself and all together; a GPU that is late, a write port that answers late."""
+    """Every stream slow by itself and all together, with a late GPU, late updates and late write responses."""
     start(dut)
     names = (*STREAMS_IN[2:], *STREAMS_OUT)
     for number, slow in enumerate([(name,) for name in names] + [names, ()]):
@@ -68,7 +70,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle from header to last row; the cycles before and between."""
+    """A beat a cycle from header to last row but for the first reads; the cycles to the header and between
+    mini-batches."""
     start(dut)
     for kind, pooled in ((POPULAR, 0), (GATHERED, 0), (GATHERED, 1)):
         bench = await Bench.fresh(dut, rng("rate"), pace=Pace(gpu=1, poll=1, update=1), sample_beats=4, batch=8,
@@ -91,6 +94,7 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("gathered_goes_first")
 async def gathered_goes_first(dut):
     """With both there the gathered one goes; popular ones pass it only while updates are to be made; a mailbox that
     is full holds up both, and says so."""
@@ -150,6 +154,7 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("timeout_and_overrun")
 async def timeout_and_overrun(dut):
     """A GPU that finishes nothing, one that stops, one that is late by a poll but in time; one that claims too much;
     one whose word goes back."""
@@ -221,6 +226,7 @@ def test_hotline_dispatch(number, name, tests):
     (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Sizes that the dispatcher cannot count on are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(CONFIGS["tiny"], **change)
     assert str(caught.value) == sentence

@@ -23,8 +23,8 @@ class Deep(EmbeddingBuffer):
 
 
 SHAPES = {"tiny": EmbeddingBuffer(TINY), "wide": EmbeddingBuffer(WIDE), "deep": Deep(TINY)}
-UNIT = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
-CONFIG, LATENCY = UNIT.config, UNIT.latency
+SHAPE = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
+CONFIG, LATENCY = SHAPE.config, SHAPE.latency
 
 
 class Bench:
@@ -146,7 +146,7 @@ def lengths():
 
 @cocotb.test()
 async def smoke(dut):
-    """A row lands, is read by both, written over and read again."""
+    """A row lands, both clients read it, a beat of it is written over, it is read again."""
     draw = rng("smoke")
     bench = await Bench.begin(dut)
     bench.land(3, draw)
@@ -161,7 +161,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Everything at once, with rows of every length that the memory holds four of."""
+    """Landings, writes and reads of both clients at once, with rows of every length that the memory holds four of:
+    every beat as the model's, in order."""
     wrote = landed = 0
     for log2 in lengths():
         draw = rng(f"traffic {log2}")
@@ -174,7 +175,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Slow data, slow clients, one after the other; a client that takes nothing does not hold the other up."""
+    """Data that come late, clients that take late, each alone and together; a client that takes nothing does not hold
+    the other up."""
     pauses = rng("pauses")
     rare, common = (lambda: sometimes(0.15, pauses)), (lambda: bursty(pauses))
     for data, outs in ((rare, (always, always)), (common, (rare, always)), (always, (common, rare)),
@@ -201,8 +203,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle in, a beat a cycle out to one client or half each to two, `latency` from a slot to its beat; a
-    row that was written over or has landed in the cycle before is read."""
+    """A beat a cycle in; a beat a cycle to one client, every other cycle to each of two; `latency` from a slot to its
+    first beat; writes and landings of the cycle before a slot is taken are read; updates go before landings."""
     for log2 in (0, 2):
         draw = rng(f"rate {log2}")
         bench = await Bench.begin(dut, log2)
@@ -245,7 +247,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset with rows landing and being read: all room is back; what had landed is still there."""
+    """A reset with rows landing and being read: the queues are empty, all room is back, rows that had landed
+    are still there."""
     draw, pauses = rng("reset"), rng("pauses")
     for _ in range(3):
         bench = await Bench.begin(dut, 1, lambda: sometimes(0.3, pauses), (lambda: sometimes(0.2, pauses), always))
@@ -267,7 +270,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """First and last slot at every length, first and last beat, words of ones; as many slots ahead as there is room."""
+    """First and last slot and beat at every length, words of ones, as many slots ahead of their rows as the
+    queue holds."""
     ones = [0xFFFFFFFF] * CONFIG.words
     for log2 in lengths():
         bench = await Bench.begin(dut, log2)
@@ -295,9 +299,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("faults")
 async def faults(dut):
-    """A beat that cannot be trusted: nothing lands behind it, the error stays, reads and writes go on; a reset clears
-    it."""
+    """A beat that cannot be trusted does not land, nor does anything behind it; the error stays until a reset, reads
+    and writes go on."""
     draw = rng("faults")
     for at in range(2):
         bench = await Bench.begin(dut)
@@ -331,6 +336,8 @@ def test_embeddings(name, number):
     (dict(row_slots=20), "row_slots must be a power of two from 16 to 262144, not 20"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """A memory with fewer beats than slots, and a number of slots that is no power of two, are refused with a
+    sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

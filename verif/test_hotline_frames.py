@@ -224,8 +224,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Samples of any length and class in mini-batches of any size, some of their beats rewritten, one run after the
-    other."""
+    """Samples of any length and class in mini-batches of any size, beats rewritten, one run after the other: every
+    output in every cycle as the model's, every mini-batch what the samples make, every beat as it was written."""
     random = np.random.default_rng(seed("samples"))
     bench = await Bench.begin(dut, rewrites=0.3)
     for share in (0.1, 0.5, 0.9, 0.5):
@@ -253,8 +253,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle in; three cycles from a mini-batch's last beat to its frame; five from a read to its beat, a beat
-    a cycle, shared in turns; a frame every other cycle; two cycles from a free frame to its beat."""
+    """A beat a cycle in; three cycles from a mini-batch's last beat to its frame, five from a read to its beat, a beat
+    a cycle, in turns for two clients; a frame every other cycle; two cycles from a freed frame to its first beat."""
     # As many mini-batches as there are frames, whole frames each: no gap, and all are there three cycles later.
     beats = 4
     batch = CONFIG.frame_beats // beats
@@ -301,8 +301,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """One sample in all; one class alone; mini-batches of one sample and of a whole frame, the last one short by one
-    and long by one; both classes always in turns; the frames of each class from its end."""
+    """One sample in all, one class alone, mini-batches of one sample and of a whole frame, the last one short or long
+    by one, no sample at all; both classes always in turns; the frames of each class from its own end."""
     for cold in ([0], [1], [0] * 20, [1] * 20, [0, 1] * 12, [1, 0] * 12):
         for beats, batch in ((1, 1), (1, CONFIG.frame_beats), (8, CONFIG.frame_beats // 8)):
             bench = await Bench.begin(dut)
@@ -321,8 +321,9 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("one_free_frame_serves_either_class")
 async def one_free_frame_serves_either_class(dut):
-    """All frames but one are kept: popular samples and others go through the last one by turns."""
+    """With all frames but one in use, popular samples and others go through the last one by turns."""
     bench = await Bench.begin(dut, frees=lambda: never(10**9))
     kept = CONFIG.frames - 1
     await bench.run([k % 2 for k in range(kept)], 1, 1, until=60)
@@ -347,6 +348,7 @@ def test_frames(name, number):
     (dict(frame_beats=24), "frame_beats must be a power of two from 16 to 32768, not 24"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Too few and too many frames, and a size that is no power of two, are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

@@ -306,6 +306,7 @@ class Bench:
 
 @cocotb.test()
 async def smoke(dut):
+    """Three frames of samples: mini-batches, ordinals, requests, rows that land, queries, releases."""
     random = np.random.default_rng(1)
     bench = await Bench.begin(dut, job(random, 3, beats=2, log2=1, indices=10))
     await bench.run()
@@ -313,7 +314,9 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Samples, tables, rows of all lengths; many rows shared, many different; mini-batches that are cut."""
+    """Tables, samples and rows of all lengths, many rows shared and many different, mini-batches that are
+    cut: what comes out is the model's, every row has all updates of the mini-batches before when it is dealt,
+    and each is read once."""
     random = np.random.default_rng(seed("jobs"))
     cut = shared = 0
     for pool, cold in ((5, 0.3), (40, 0.1), (40, 0.5), (500, 0.8), (200, 1.0), (12, 0.7)):
@@ -327,8 +330,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Every stream slow by itself, then all; rows that land late; a GPU that takes long, so that slots and
-    mini-batches run out: contents are the same."""
+    """Every stream slow by itself and all together, streams that stand for long, rows that land late, a GPU that takes
+    long, so that slots and mini-batches run out: the same contents."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     rare, common = (lambda: sometimes(0.07, pauses)), (lambda: bursty(pauses))
     for slow in ({"places": rare}, {"beats": rare}, {"writes": rare}, {"requests": rare}, {"landings": rare},
@@ -342,7 +345,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle without cold words, five cycles a cold word behind one another."""
+    """A beat a cycle and three cycles between samples without cold words; five cycles a cold word behind one
+    another."""
     random = np.random.default_rng(seed("rate"))
     # Samples of four beats without a cold word: 4 beats and 3 cycles from sample to sample.
     work = job(random, 1, beats=4, indices=POSITIONS, cold=0.0, samples=64)
@@ -364,7 +368,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset anywhere; then the same frames, with rows that memories of before still hold."""
+    """A reset anywhere, then the same frames, with rows that memories of before still hold: every row is read
+    again."""
     random = np.random.default_rng(seed("reset"))
     for _ in range(5):
         work = job(random, 4, pool=20, cold=0.5)
@@ -376,8 +381,9 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """A sample alone; one index; as many indices as slots; all positions pinned but one; payload words that look cold;
-    the last row that the buffer holds; rows of 64 beats."""
+    """A sample alone, one index and as many as slots, samples of one beat and of eight, the last row of a buffer,
+    offsets up to 32 bits, rows of 64 beats, payload words that look cold, all positions pinned but one, samples that
+    just fit once the ones before are gone."""
     random = np.random.default_rng(seed("corners"))
     for beats, indices, log2 in ((1, 1, 0), (1, WORDS, 6), (4, POSITIONS, 1), (8, 1, 3), (4, WORDS + 1, 0),
                                  (2, CONFIG.row_slots, 0)):
@@ -414,6 +420,7 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("faults")
 async def rows_outside_the_buffer(dut):
     """A row that begins or ends behind the buffer, or so far that its offset does not fit 32 bits, is never asked for;
     an error is told, mini-batches before it come out, its own does not."""
@@ -463,6 +470,7 @@ def test_gather(name, number):
     (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Sizes that are not allowed are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

@@ -114,6 +114,7 @@ class Bench:
 
 @cocotb.test()
 async def smoke(dut):
+    """An image in, and the same out."""
     bench = await Bench.begin(dut)
     await bench.load(draw("smoke"))
     await bench.save(2)
@@ -121,7 +122,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Several images in and out; a load and a save in any order."""
+    """Several images, loads and saves in any order: every set in its place and in the image's order, done
+    once for each."""
     bench = await Bench.begin(dut)
     for turn in range(4):
         if turn % 3 < 2:
@@ -133,6 +135,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """Beats, sets to write, sets asked for and their answers that pause, each by itself and all together."""
     pauses = rng("pauses")
     rare, common = (lambda: sometimes(0.3, pauses)), (lambda: bursty(pauses))
     for patterns in (dict(beats=rare), dict(images=rare, answers=rare), dict(asks=rare),
@@ -145,7 +148,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A set each cycle from the first to the last, and done a cycle after the last was taken."""
+    """A set each cycle from the first to the last, without a gap in both directions, and done a cycle after the last
+    was taken."""
     bench = await Bench.begin(dut)
     await bench.load(draw("rate"))
     assert np.ptp(bench.writes.at) == BANKS * SETS - 1
@@ -175,7 +179,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """All bits and none; beats that lie ready before the start, and more of them than an image has."""
+    """All bits and none; beats that are there before the start, and beats behind the image, which stay where
+    they are."""
     bench = await Bench.begin(dut)
     ones = np.full((BANKS * SETS * 4 // WORDS, WORDS), 0xFFFFFFFF, np.uint32)
     await bench.load(ones)
@@ -203,6 +208,7 @@ def test_image(name, number):
     (dict(banks=2), "banks must be a power of two from 4 to 64, not 2"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Words of a beat and banks that are not allowed are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         ImageMover(replace(TINY, **change))
     assert str(caught.value) == sentence

@@ -175,7 +175,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Waves that learn and that only look, in turn with images in and out: contents and all answers."""
+    """Waves that learn and that only look, lanes and waves without an access, in turn with sets written and read:
+    every answer, every set and the counts of hits and accesses."""
     random = np.random.default_rng(seed("random"))
     bench = await Bench.begin(dut)
     for turn in range(3):
@@ -191,7 +192,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Waves that pause, answers that are taken late, sets too."""
+    """Waves that pause, answers and sets that are taken late, or for long not at all."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     rare, common = (lambda: sometimes(0.2, pauses)), (lambda: bursty(pauses))
     for waves, answers, images in ((common, common, common), (always, rare, rare), (rare, always, always),
@@ -206,7 +207,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """What a clear and an image take; a wave each cycle as long as banks are free; room for `waves` waves."""
+    """A wave each cycle as far as the waves inside last, the cycles of a clear, a set each cycle in and out; no more
+    waves inside than there are slots."""
     bench = await Bench.begin(dut)
     await bench.quiet()
     # One access a wave: a wave each cycle, as far as the waves inside last.
@@ -251,7 +253,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset with waves, a clear or sets inside: the next ones find a logger that works, the contents stay."""
+    """A reset with waves, a clear or sets inside: the next ones find a logger that works; what the banks hold outlives
+    it, what they count does not."""
     random = np.random.default_rng(seed("reset"))
     for what in ("waves", "clear", "sets", "stays"):
         bench = await Bench.begin(dut)
@@ -282,8 +285,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """The first and last rows; all lanes to one bank, to one set and to one row; waves without an access; the way of
-    each entry; waves and a clear that come at once."""
+    """The first and the last rows; all lanes to one bank, one set, one row; waves without an access; the way of each
+    entry; a clear in the midst of waves takes effect between those taken before it and those taken after it."""
     random = np.random.default_rng(seed("corners"))
     bench = await Bench.begin(dut)
     every = np.ones(LANES, bool)
@@ -336,9 +339,10 @@ def wave_beat(wave):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("faults")
 async def flipped_bits(dut):
-    """A bit of the memory turned over: the bank is told, at a look, at an access that learns and in an image; the
-    lowest one of two in one cycle; it stays."""
+    """A bit of the memory turned over: the bank is told at a look, at an access that learns and in an image that is
+    read, the lowest of two in one cycle, and stays; not where the set was written anew."""
     every = np.ones(LANES, bool)
     for banks, how in (([BANKS - 1], "look"), ([2, 1], "learn"), ([0], "image"), ([3], "load")):
         bench = await Bench.begin(dut)
@@ -390,6 +394,7 @@ def test_logger(name, number):
     (dict(sets=8), "sets must be a power of two from 16 to 65536, not 8"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Banks, waves and sets that are not allowed are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         Logger(replace(TINY, **change))
     assert str(caught.value) == sentence

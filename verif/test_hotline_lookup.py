@@ -203,7 +203,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Samples of any length, one kind after the other, and registers that change between."""
+    """Samples of any length one kind after the other, registers that change between: what every wave asks for, every
+    translated beat, every count."""
     random = np.random.default_rng(seed("samples"))
     bench = await Bench.begin(dut, answers=bursty(rng("answers")))
     registers = {}
@@ -219,7 +220,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Samples that pause, waves taken late, answers that come late, beats taken late, each by itself and together."""
+    """Samples that pause, waves and beats taken late, answers that come late, each by itself and all together; a
+    logger that takes nothing for long."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     rare, common = (lambda: sometimes(0.15, pauses)), (lambda: bursty(pauses))
     for patterns in ((common, common, common, common), (rare, always, always, always), (always, rare, always, always),
@@ -237,7 +239,9 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Cycles from beat to wave and from answer to beat; a beat a cycle; full waves; waves that wait for nothing."""
+    """Cycles from a beat to its wave and from an answer to its beat; a beat a cycle in and out; full waves at
+    full rate, none for payload, and none that waits for a beat that is not there; how many beats wait before
+    the samples do."""
     random = np.random.default_rng(seed("rate"))
     plain = {position: Register(first=position, rows=1 << 15) for position in range(CONFIG.positions)}
     index_beats = min(2, CONFIG.positions // WORDS)
@@ -291,7 +295,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset with beats in every stage: nothing is left of them, nor of the registers."""
+    """A reset with beats in every stage: nothing is left of them, and no register outlives it."""
     random, pauses = np.random.default_rng(seed("reset")), rng("reset")
     for after in (3, 5, 9, 20, 60):
         bench = await Bench.begin(dut, answers=sometimes(0.3, pauses), out=sometimes(0.5, pauses))
@@ -346,9 +350,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("index_out_of_range")
 async def index_out_of_range(dut):
-    """An index that is just too large, much too large, or in a position without a register: the first is told with its
-    sample, position and value, and nothing that comes later goes out."""
+    """An index just too large, much too large, or in a position without a register: the first is told with its sample,
+    position and value; nothing that comes later goes out, and all that came before does."""
     random, pauses = np.random.default_rng(seed("faults")), rng("faults")
     for turn in range(10):
         bench = await Bench.begin(dut, samples=bursty(pauses), answers=bursty(pauses))
@@ -393,6 +398,8 @@ def test_lookup(name, number):
     (dict(positions=24), "positions must be a power of two from 8 to 64, not 24"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Too few lanes and positions for the words of a beat, and what is no power of two, are refused with a
+    sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

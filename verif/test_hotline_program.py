@@ -56,7 +56,9 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Random programs of allowed instructions; unused fields are noise."""
+    """Random programs of allowed instructions, unused fields noise: registers, jobs, every beat with its
+    marks, images both ways and the order of begin, flush and end as golden, with parts that look idle for
+    some cycles while they are not."""
     start(dut)
     for number in range(4):
         r = rng(f"random {number}")
@@ -81,7 +83,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Cycles of each kind of instruction; a beat a cycle."""
+    """The cycles of each kind of instruction, by the bits of its multipliers; a beat a cycle."""
     start(dut)
     r = rng("rate")
     bench = await Bench.fresh(dut, r, busy=0)
@@ -131,8 +133,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Programs of none; the most samples of a beat and of eight; a run of more than one request; all positions
-    joined; programs one behind the other without a reset."""
+    """Programs of none; the most samples of a beat and of eight; inputs of 2**32 - 1 beats and around what a request
+    can say; all positions joined and one of them not; programs one behind the other without a reset."""
     start(dut)
     r = rng("corners")
     bench = await Bench.fresh(dut, r, busy=0)
@@ -208,8 +210,10 @@ def _refusals(r: random.Random, config: HotlineConfig) -> list[tuple[str, dict[s
 
 
 @cocotb.test()
+@pytest.mark.testpoint("malformed_programs")
 async def malformed_programs(dut):
-    """Every value that is not allowed is refused at its place, with everything before it carried out."""
+    """Every value that is not allowed and each reserved bit is refused at its place, with all before it carried out
+    and nothing set going."""
     start(dut)
     r = rng("malformed")
     config = CONFIGS[os.environ["HOTLINE"]]
@@ -236,6 +240,7 @@ async def malformed_programs(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("bounds")
 async def bounds(dut):
     """Each buffer and pitch kept and passed by a beat, and sums beyond 32 bits that would wrap into it."""
     start(dut)
@@ -293,9 +298,10 @@ async def bounds(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("read_errors")
 async def read_errors(dut):
-    """An error on any beat of the program or of samples and images: told with its instruction, what came before it is
-    handed on and nothing behind it."""
+    """An error on any beat of the program, of samples and of an image is told with its instruction; what came before
+    it is handed on, nothing behind it, and a start without a reset does nothing."""
     start(dut)
     config = CONFIGS[os.environ["HOTLINE"]]
     beats = 16 // config.words
@@ -345,7 +351,8 @@ def test_hotline_program(number, name, tests):
     (dict(words=16, lanes=16, positions=8), "positions must be at least 16, the words of a beat, not 8"),
 ])
 def test_illegal_config_wrong(change, sentence):
-    """What the program counts on: instructions are whole beats, there is an address register for every word."""
+    """Words and positions that do not fit are refused with a sentence: instructions are whole beats, there is an
+    address register for every word."""
     with pytest.raises(ValueError) as caught:
         replace(CONFIGS["tiny"], **change)
     assert str(caught.value) == sentence

@@ -16,6 +16,8 @@ from hw.hotline.randomizer import Randomizer
 from verif.bench import reset, seed, start
 from verif.bench.runner import seeds, simulate
 
+WAIVED = {"backpressure_both_sides": "There is no handshake: a number goes in and one comes out in every cycle."}
+
 BITS = int(os.environ.get("DOMAIN_BITS", "31"))
 # Tiny, hotline_fpga and hotline; an odd width, the least and the most.
 WIDTHS = (20, 23, 31, 34, 40)
@@ -38,12 +40,14 @@ async def through(dut, numbers):
 
 @cocotb.test()
 async def smoke(dut):
+    """A few numbers."""
     start(dut)
     await through(dut, np.arange(4))
 
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Numbers of all widths that presets have, an odd one, the least and the most, a number each cycle."""
     start(dut)
     await through(dut, np.random.default_rng(seed()).integers(0, 1 << BITS, 2000))
 
@@ -107,10 +111,13 @@ def prove(folder: Path, bits: int) -> list[bool]:
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.testpoint("random_match_golden")
 def test_bijection_proved(bits, tmp_path):
+    """A SAT proof for each width that no two numbers become one."""
     assert prove(tmp_path, bits) == [True, True]
 
 
+@pytest.mark.testpoint("random_match_golden")
 def test_proof_can_fail(tmp_path, monkeypatch):
     """Registers whose top bit is bit 0 again: the proof finds two numbers that become one."""
     monkeypatch.setattr(randomizer, "Cat", lambda *parts: Cat(Cat(*parts)[:-1], Cat(*parts)[0]))
@@ -118,6 +125,7 @@ def test_proof_can_fail(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("bits", range(20, 41))
+@pytest.mark.testpoint("random_match_golden")
 def test_model_one_to_one(bits):
     """The model's inverse undoes it at every width, also for a whole range of neighbours."""
     random = np.random.default_rng(bits)
@@ -127,6 +135,7 @@ def test_model_one_to_one(bits):
 
 
 @pytest.mark.parametrize("bits,bank_bits,set_bits", [(23, 3, 6), (31, 4, 13), (34, 6, 14)])
+@pytest.mark.testpoint("random_match_golden")
 def test_neighbours_spread(bits, bank_bits, set_bits):
     """Rows that lie side by side or a constant distance apart fill banks, sets, and both together, as if they were
     drawn: the chi-square of the counts stays within what 1 of 10**6 draws passes, and does not fall short either."""
@@ -148,6 +157,7 @@ def test_neighbours_spread(bits, bank_bits, set_bits):
 
 
 @pytest.mark.parametrize("bits", (20, 23, 31))
+@pytest.mark.testpoint("random_match_golden")
 def test_a_piece_fills_every_set_once(bits):
     """Rows that share their identifier lie in different sets, and keep it; pieces are scattered differently."""
     sets = 1 << bits - 14
@@ -159,12 +169,15 @@ def test_a_piece_fills_every_set_once(bits):
 
 @pytest.mark.parametrize("bits", [19, 41, 31.0])
 def test_illegal_config_wrong(bits):
+    """Widths out of range are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         Randomizer(bits)
     assert str(caught.value) == f"domain_bits must be a whole number from 20 to 40, not {bits}"
 
 
+@pytest.mark.testpoint("illegal_config_wrong")
 def test_model_refuses():
+    """The model refuses widths and numbers out of range."""
     with pytest.raises(ValueError, match="domain_bits must be a whole number from 20 to 40, not 19"):
         permute([1], 19)
     with pytest.raises(ValueError, match="numbers of rows must be from 0 to 1048575, not 3 to 1048576"):

@@ -216,6 +216,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Mini-batches of rows that come often and seldom, in many buckets and in few: every ordinal, slot and answer to a
+    query as the model's, and a pulse for each slot that becomes free."""
     random = rng("mixed")
     for one_bucket in (0.0, 0.3, 1.0):
         bench = await Bench.begin(dut, label=f"mixed {one_bucket}")
@@ -224,7 +226,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Lookups, releases, queries and their answers that pause, each by itself and all together."""
+    """Lookups, releases, room, queries and their answers that pause, each by itself and all together."""
     random, pauses = rng("pauses"), rng("patterns")
     rare, common = (lambda: sometimes(0.1, pauses)), (lambda: bursty(pauses))
     for asks, gives, room, queries, answers in ((common,) * 5, (always, rare, always, always, always),
@@ -237,7 +239,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A lookup in five cycles, each further row of its list four more; a release in five; a query a cycle in all."""
+    """Five cycles a lookup and a release, four more for each further row of a list; a query a cycle in all; one cycle
+    more for each further register of an array."""
     bench = await Bench.begin(dut, gives=lambda: never(10_000))
     lonely = [k for k in range(8)]      # rows whose buckets differ
     await bench.batch(lonely + lonely)
@@ -352,6 +355,7 @@ def test_row_table(name, number):
     (dict(batches=3), "batches must be one of 2, 4, not 3"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Sizes that are not allowed are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

@@ -131,6 +131,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Random waves, dense and sparse: every output in every cycle as the model's, each bank in the order of (wave,
+    lane), released as promised, never more waiting than there are places."""
     random = np.random.default_rng(seed("waves"))
     bench = await Bench.begin(dut)
     await bench.run(waves(random, 600) + waves(random, 150, density=0.4))
@@ -138,8 +140,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Waves that come late; and banks that are slower than what comes: one hot, until its queue is full and all
-    releases stop, and all accesses to one bank, waves of which are cut into parts."""
+    """Waves that come late; a bank that gets half of all accesses, or all of them, waves of which are cut into parts,
+    until its queue is full and all releases stop: it works without gaps and sets the pace."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     for flow in (lambda: sometimes(0.3, pauses), lambda: bursty(pauses)):
         bench = await Bench.begin(dut, flow)
@@ -204,7 +206,8 @@ async def reset_midstream(dut):
 @cocotb.test()
 async def corner_values(dut):
     """Empty waves in a row and between others; the first and the last lane and bank alone; all lanes at the first and
-    at the last bank; runs of exactly as many as there are columns and one more; payloads of all ones."""
+    at the last bank; runs of exactly as many as there are columns and one more; accesses that all lie in one column;
+    payloads of all ones."""
     random = np.random.default_rng(seed("corners"))
     top = (1 << PAYLOAD) - 1
     none = [None] * LANES
@@ -242,6 +245,7 @@ def hot_waves(random, count, bank, most, *, alike=False):
 
 
 @cocotb.test(skip=os.environ.get("SCHEDULER") != "long")
+@pytest.mark.testpoint("queues_full")
 async def queues_full(dut):
     """A bank's queue of runs is full while no column is, and a column while the runs are not; both stop all releases
     in the cycle that the model says, at the first and at the last bank, and nothing is lost."""
@@ -275,7 +279,10 @@ def test_scheduler(name, number):
     (dict(payload=0), "payload must be at least 1 bit, not 0"),
     (dict(tag=0), "tag must be at least 1 bit, not 0"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong", unit="hotline/sorter")
 def test_illegal_config_wrong(change, sentence):
+    """Sizes that are no powers of two or out of range, and fields without bits, are refused with a sentence, for the
+    sorter too: the scheduler alone builds it."""
     with pytest.raises(ValueError) as caught:
         BankScheduler(**{**dict(lanes=8, banks=8, queue=32, payload=4, tag=1), **change})
     assert str(caught.value) == sentence

@@ -13,6 +13,11 @@ from verif.bench import reset, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
+WAIVED = {
+    "backpressure_both_sides":
+        "A wave is taken in every cycle and nothing holds it up; gaps are in latency_and_rate_as_documented.",
+}
+
 TAG, PAYLOAD = 3, 11
 SHAPES = {"tiny": (8, 8, 8), "wide": (32, 4, 8), "few": (4, 32, 2)}     # lanes, banks, columns
 LANES, BANKS, COLUMNS = SHAPES[os.environ.get("SORTER", "tiny")]
@@ -72,6 +77,7 @@ class Bench:
 
 @cocotb.test()
 async def smoke(dut):
+    """Two waves with a gap between them."""
     random = np.random.default_rng(1)
     bench = await Bench.begin(dut)
     await bench.run([wave(random), None, wave(random)])
@@ -79,6 +85,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """A thousand waves of any density: order, ends of the banks' runs, heavy ones."""
     random = np.random.default_rng(seed("waves"))
     bench = await Bench.begin(dut)
     await bench.run([wave(random, density=random.random()) for _ in range(1000)])
@@ -95,6 +102,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
+    """After a reset with waves in every stage none comes out."""
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut)
     await bench.run([wave(random) for _ in range(20)], drain=False)
@@ -135,6 +143,7 @@ def test_sorter(name, number):
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.testpoint("network")
 def test_network_sorts_all_zeros_and_ones(lanes):
     """The 0-1 principle: a network that sorts every word of bits sorts everything."""
     words = np.arange(1 << lanes, dtype=np.int64)

@@ -212,8 +212,10 @@ async def smoke(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 async def random_match_golden(dut):
-    """Mini-batches of any size, rows of any length, any words and numbers of near exponents, one after the other."""
+    """Mini-batches of any size one after the other, rows of any length, any words and numbers of near exponents: every
+    request, every row in the embedding buffer and in memory, every release, all counts as the model's."""
     draw = np.random.default_rng(seed("random"))
     for log2 in lengths():
         bench = await Bench.begin(dut, log2, rate=int(draw.integers(1 << 32)), list_delay=int(draw.integers(1, 12)))
@@ -226,7 +228,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Every stream slow by itself, then all."""
+    """Each of nine streams slow by itself, all slow together, a port that takes nothing for long."""
     draw, pauses = np.random.default_rng(seed("slow")), rng("pauses")
     names = ("i_query", "i_gradients", "i_rows", "o_query", "o_requests", "o_read", "o_write_requests", "o_write_data",
              "o_release")
@@ -255,7 +257,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset at any time: nothing of the mini-batch is left."""
+    """A reset in any phase of a mini-batch: nothing of it is left, the next one is right."""
     draw = np.random.default_rng(seed("reset"))
     for cycles in (1, 2, 12, 25, 40, 60, 90, 120):
         bench = await Bench.begin(dut, 1, port_delay=50)
@@ -292,6 +294,7 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("faults")
 async def faults(dut):
     """A beat of gradients that cannot be trusted: it and those behind it are not taken, nothing is written to memory or
     released, the error stays; a reset clears it."""
@@ -314,9 +317,11 @@ async def faults(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("refused_writes")
 async def refused_writes(dut):
-    """A row that cannot be written: all rows of the mini-batch are written once more, then all is there and `refused`
-    says so; if one cannot be written that time either, it is named, nothing is released, and the others are there."""
+    """Rows whose write is answered with an error, one, several, all: all rows of the mini-batch are written once more,
+    then all is there and `refused` says so; if one cannot be written that time either, the first of them is named,
+    nothing is released, and the others are there."""
     draw = np.random.default_rng(seed("refused"))
     count = 12
     for log2 in lengths()[:3]:
@@ -350,8 +355,10 @@ async def refused_writes(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("hold")
 async def hold(dut):
-    """While it is high no mini-batch is taken, one that was is brought to its end, and then the unit rests."""
+    """While it is high, in any phase, no further mini-batch is taken, the one under way is brought to its end, and
+    then the unit rests."""
     draw = np.random.default_rng(seed("hold"))
     for cycles in (0, 1, 2, 5, 20, 60):
         bench = await Bench.begin(dut, 1)
@@ -375,6 +382,7 @@ async def hold(dut):
 
 
 @cocotb.test(skip=os.environ.get("HOTRAIL_SHAPE") != "many")
+@pytest.mark.testpoint("corner_values")
 async def requests(dut):
     """Gradients of more beats than a request may have, and of exactly as many: what is asked for, not what follows."""
     for log2, count in ((6, 512), (6, 513), (6, 1024), (6, 1023), (0, 1)):
@@ -397,6 +405,7 @@ def test_update(name, number):
              tests=3 if only else 9, seed=number, only=only, env={"HOTRAIL_SHAPE": name})
 
 
+@pytest.mark.testpoint("smoke")
 def test_golden_updates():
     """Two rows of two beats by hand."""
     buffer = EmbeddingBuffer(beats=8, words=2, row_beats_log2=1)
@@ -415,6 +424,7 @@ def test_golden_updates():
     (dict(output_beats=8), "output_beats must be a power of two from 16 to 1024, not 8"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """A port's queue that is too short is refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(TINY, **change)
     assert str(caught.value) == sentence

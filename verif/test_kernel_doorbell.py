@@ -85,6 +85,7 @@ class Bench:
 
 @cocotb.test()
 async def smoke(dut):
+    """A word is read, read again and told."""
     start(dut)
     bench = await Bench.fresh(dut)
     for word in (5, 6):
@@ -100,6 +101,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Values, waits and errors by chance: every look is told once, with its value."""
     start(dut)
     r = rng("random")
     bench = await Bench.fresh(dut, delay=iter(lambda: r.choice([1, 2, 5, 100]), None))
@@ -115,6 +117,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """A port that takes requests late and answers late: one look at a time, the request stands."""
     start(dut)
     r = rng("pressure")
     for ready in (sometimes(0.02, r), bursty(r, 200)):
@@ -128,6 +131,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
+    """Cycles between looks while somebody waits and while nobody does, and to what is told."""
     start(dut)
     shown = {}
     for waiting, cycles in ((0, GLANCE_CYCLES + 1), (1, POLL_CYCLES + 2)):
@@ -153,6 +157,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
+    """A reset at any cycle of a look: the value is 0 and the next look begins at once."""
     start(dut)
     r = rng("reset")
     for _ in range(30):
@@ -168,6 +173,7 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
+    """All bits set, words beside it in the beat ignored, the highest addresses."""
     start(dut)
     bench = await Bench.fresh(dut)
     dut.address.value = (1 << 64) - 64
@@ -180,7 +186,9 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("read_errors")
 async def read_errors(dut):
+    """A look that fails is told as failed and not as polled, and the next one is as any other."""
     start(dut)
     bench = await Bench.fresh(dut)
     bench.waiting = 1
@@ -205,6 +213,7 @@ def test_kernel_doorbell(number, beat_bytes, bits):
     (dict(bits=0), "bits must be from 1 to 32, not 0"), (dict(bits=33), "bits must be from 1 to 32, not 33"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Beats that no port has and words of no bits or too many are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         Doorbell(**{"beat_bytes": 32, "bits": 32} | change)
     assert str(caught.value) == sentence

@@ -10,6 +10,12 @@ from verif.bench import reset, rng, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Sink, bursty
 
+WAIVED = {
+    "latency_and_rate_as_documented":
+        "The block's length follows from the totals. It is written once a run, in some hundred cycles, and nothing but "
+        "the end of the run waits for it.",
+}
+
 COUNTERS = 8
 BASE = 0x40_0000_1000
 
@@ -82,6 +88,7 @@ async def _block(dut, bench):
 
 @cocotb.test()
 async def smoke(dut):
+    """The block is the header and every total, low words first, the rest of its last beat zero."""
     bench = await _Bench.begin(dut)
     await _block(dut, bench)
     beats = len(bench.beats.beats)
@@ -93,8 +100,10 @@ async def smoke(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
 async def random_match_golden(dut):
-    """Progress and block in random order of asking, behind a port that pauses."""
+    """Progress and block in random order of asking, behind a port that takes requests when it likes: progress words
+    reach their address with what was to be told."""
     bench = await _Bench.begin(dut, bursty(rng()))
     for _ in range(8):
         released, done = rng().getrandbits(30), len(bench.requests.beats)
@@ -109,7 +118,9 @@ async def random_match_golden(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("random_match_golden")
 async def progress_goes_before_the_block(dut):
+    """Progress that is to be told when the run ends is written before the block."""
     bench = await _Bench.begin(dut)
     dut.progress.value = 77
     dut.tell.value = 1
@@ -122,6 +133,7 @@ async def progress_goes_before_the_block(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
+    """A reset in the block forgets it; the next is whole."""
     bench = await _Bench.begin(dut)
     await bench.pulse("finish")
     await ClockCycles(dut.clk, rng().randrange(1, 12))
@@ -136,7 +148,9 @@ async def reset_midstream(dut):
 
 @pytest.mark.parametrize("words", [4, 8, 16])
 @pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.testpoint("corner_values")
 def test_report(words, seed):
+    """Beats of 4, 8 and 16 words; totals and words of 64 and 32 random bits."""
     simulate(Reporter(words=words, counters=COUNTERS, kernel=EMB), "verif.test_kernel_report",
              name=f"kernel_report_{words}", tests=4, seed=seed)
 
@@ -146,5 +160,6 @@ def test_report(words, seed):
     ({"words": 4, "counters": 6}, "counters must be a power of two of at least 2, not 6"),
 ])
 def test_illegal_config_wrong(parameters, sentence):
+    """Impossible sizes are refused with a sentence."""
     with pytest.raises(ValueError, match=sentence):
         Reporter(**parameters, kernel=EMB)

@@ -118,7 +118,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Everything in every cycle, on few lines and on all."""
+    """Reads and writes of every kind in every cycle, on few lines so that they meet and on all, equal to the golden
+    model; a read before a write has settled gives the old line."""
     random = np.random.default_rng(seed("traffic"))
     bench = await Bench.begin(dut, random)
     await traffic(bench, random, 1000, within=3)
@@ -141,7 +142,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Lines to addends; what is written or loaded is seen `write_latency` later, not before."""
+    """Addends come when the contract says; what is written or loaded is seen `write_latency` later, not before."""
     random = np.random.default_rng(seed("latency"))
     bench = await Bench.begin(dut)
     for way in ("results", "load"):
@@ -195,8 +196,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("flipped_bits")
 async def flipped_bits(dut):
-    """One flip is put right and counted where the lines are needed, two are told there; none elsewhere."""
+    """One flip is put right and counted where the lines are needed, two are told there, neither elsewhere; what is
+    written again is whole."""
     random = np.random.default_rng(seed("flips"))
     bench = await Bench.begin(dut, random)
     for _ in range(12):
@@ -214,6 +217,7 @@ async def flipped_bits(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("flipped_bits")
 async def every_word_is_watched(dut):
     """A flip in every codeword of a line: all count, or none."""
     random = np.random.default_rng(seed("watched"))
@@ -235,5 +239,6 @@ def test_addends(number, shape):
 
 
 def test_illegal_config_wrong():
+    """What the memories are made of refuses a style or a width that it cannot have, with a sentence."""
     with pytest.raises(ValueError, match="codewords takes pairs of 32-bit words, not 32 bits"):
         codewords(AddendMemory(TINY).addends[0][0])

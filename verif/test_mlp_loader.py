@@ -87,7 +87,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Random loads, rows and features, with waits for the other engines; every output in every cycle."""
+    """Random loads of rows and features of any shape, with waits for the other engines: every output in every cycle as
+    golden, which counts places by the formulas."""
     await random_loads(dut, Bench)
 
 
@@ -99,7 +100,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle over instructions behind a port of 100 cycles' latency, and behind a wait its data at once."""
+    """A beat a cycle over instructions behind a port of 100 cycles' latency, none lost between those of 3 beats; a
+    load that waited has its data at once."""
     unit = await Bench.begin(dut)
     r = rng("rate")
     for beats, apart in ((1, 0), (3, 0), (8, 0), (16, 1)):
@@ -123,13 +125,14 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """Whatever is inside, a reset forgets it."""
+    """A reset at any cycle forgets all that is inside."""
     await reset_loads(dut, Bench)
 
 
 @cocotb.test()
 async def corner_values(dut):
-    """The longest rows, the most features, pieces of a long run, rows at one place, counts near 2**32."""
+    """The longest rows, the most features, rows at one place, runs of more beats than a request has, counts
+    near 2**32."""
     unit = await Bench.begin(dut)
     r = rng("corners")
     top = (1 << 32) - 1
@@ -162,8 +165,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("read_errors")
 async def read_errors(dut):
-    """An error on any beat: told with its instruction, what came before is loaded, nothing behind it."""
+    """An error on any beat is told with its instruction; what came before is loaded, nothing behind it is taken or
+    asked for."""
     unit = await Bench.begin(dut)
     tried = 0
     for number in range(30):
@@ -198,7 +203,7 @@ def test_mlp_loader(number, name, tests):
 
 
 def test_illegal_config_wrong():
-    """What the places are counted by: powers of two throughout."""
+    """Sizes that places cannot be counted by are refused with a sentence: all are powers of two."""
     with pytest.raises(ValueError, match="row_lines must be a power of two from 64 to 4096, not 200"):
         RowLoader(replace(CONFIGS["tiny"], row_lines=200))
     with pytest.raises(ValueError, match="units must be one of 2, 4, not 3"):

@@ -222,6 +222,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Layers of any size, mode, stride and tail: every output in every cycle as the model's, and every beat once in
+    its place."""
     random = np.random.default_rng(seed("layers"))
     bench = await Bench.begin(dut)
     tiles, memory = several(random, 1500)
@@ -231,7 +233,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Rows and reservations that pause, requests and beats that are taken late, each by itself and all together."""
+    """Rows and reservations that pause, a port slow to take requests, beats or both; a port that takes nothing: as
+    many tiles as there is room for, none more."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     rare, common = (lambda: sometimes(0.15, pauses)), (lambda: bursty(pauses))
     for flow, requests, data, distance in ((common, common, common, 5), (always, rare, always, 40),
@@ -249,7 +252,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle across tiles, in runs and alone; with the sigmoid a word in nine cycles."""
+    """Seven cycles from a tile's last row to its first beat; a beat a cycle across all tiles that are staged, in runs
+    and sample by sample; a word through the sigmoid in nine cycles."""
     random = np.random.default_rng(seed("rate"))
     samples, halves = CONFIG.samples, CONFIG.halves
     # A tile that shares its place with the one before still has to find one free.
@@ -286,7 +290,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset with tiles half in, beats waiting and words in the sigmoid: all room is back, nothing is left."""
+    """A reset with tiles half in, beats waiting and words in the sigmoid: nothing is left and all room is back."""
     random, pauses = np.random.default_rng(seed("reset")), rng("reset")
     for sigmoid in (False, True):
         bench = await Bench.begin(dut, data=lambda: sometimes(0.2, pauses))
@@ -300,8 +304,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """One sample, all lanes less one, one column and all, one group and one too many for whole beats; the last places
-    that 32 bits name; special words with and without the sigmoid, and plain beats right behind it."""
+    """Counts of samples and groups at and beside whole tiles and beats, one column and all; the last places that 32
+    bits name; special words with and without the sigmoid, and plain beats right behind it."""
     random = np.random.default_rng(seed("corners"))
     bench = await Bench.begin(dut)
     tiles, memory = [], {}
@@ -335,6 +339,7 @@ def test_outlet(name, number):
      "units must be at least 4, the column groups of a beat, not 2"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Too few beats or tiles, and units that do not fill a beat, are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         replace(CONFIGS["tiny"], **change)
     assert str(caught.value) == sentence

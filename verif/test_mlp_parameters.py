@@ -96,7 +96,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Random loads with waits for the other engines; every output in every cycle."""
+    """Random loads with waits for the other engines, lines of one to four beats, beats of one to four lines: every
+    output in every cycle as golden."""
     await random_loads(dut, Bench)
 
 
@@ -136,13 +137,13 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """Whatever is inside, a reset forgets it."""
+    """A reset at any cycle forgets all that is inside."""
     await reset_loads(dut, Bench)
 
 
 @cocotb.test()
 async def corner_values(dut):
-    """The most lines of a group, the most groups that a bench can wait for, counts near 2**32."""
+    """The most lines of a group, thousands of groups and of addends, a buffer's end at 2**32, counts near 2**32."""
     unit = await Bench.begin(dut)
     r = rng("corners")
     top = (1 << 32) - 1
@@ -161,8 +162,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("read_errors")
 async def read_errors(dut):
-    """An error on any beat: told with its instruction, what came before is loaded, nothing behind it."""
+    """An error on any beat is told with its instruction; what came before is loaded, nothing behind it is taken or
+    asked for."""
     unit = await Bench.begin(dut)
     for number in range(40):
         r = rng(f"errors {number}")
@@ -195,7 +198,8 @@ def test_mlp_parameters(number, name, tests):
 
 
 def test_illegal_config_wrong():
-    """A line of weights is whole beats, a beat of addends whole lines."""
+    """Sizes without whole beats of a line are refused with a sentence: a line of weights is whole beats, a beat of
+    addends whole lines."""
     with pytest.raises(ValueError, match="width must be at least 2, so that a line of weights is a beat or more"):
         ParameterLoader(replace(CONFIGS["tiny"], width=1))
     with pytest.raises(ValueError, match="addend_lines must be a power of two from 32 to 4096, not 48"):

@@ -34,7 +34,7 @@ from verif.mlp_program import (
 
 @cocotb.test()
 async def smoke(dut):
-    """One instruction of each kind: what the engines are told, written down by hand."""
+    """One instruction of each kind: what the three engines are told, written down by hand."""
     unit = await fresh(dut)
     items = [
         {"opcode": KINDS["LOAD_ROWS"], "features_in": 1, "count": 3, "source": 100, "stride": 2, "row_beats": 2,
@@ -61,7 +61,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Random programs of allowed instructions up to the ends of their buffers; every output in every cycle."""
+    """Random programs of allowed instructions up to the ends of their buffers, unused fields noise: every output in
+    every cycle as golden."""
     unit = await fresh(dut)
     count = 0
     for number in range(4):
@@ -78,7 +79,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """The same with pauses of requests, data and the engines; queues fill and hold up all."""
+    """The same with pauses of requests, data and engines; a full queue holds up all, and nothing is lost."""
     unit = await fresh(dut)
     for number in range(4):
         r = rng(f"pressure {number}")
@@ -102,7 +103,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Cycles from an instruction to the next, for every kind."""
+    """The cycles of each kind of instruction, by the bits of its multipliers."""
     unit = await fresh(dut)
     r = rng("rate")
     beats = 16 // unit.words
@@ -140,6 +141,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
+    """After a reset at any cycle the next program comes out right."""
     unit = await fresh(dut)
     for number in range(10):
         r = rng(f"reset {number}")
@@ -154,7 +156,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Programs of none and of very many instructions; programs one behind the other without a reset."""
+    """Programs of none, of 2**32 - 1 and around a request's most instructions; programs one behind the other
+    without a reset."""
     unit = await fresh(dut)
     r = rng("corners")
     bench = Bench(dut, unit, [], feed=Feed(r), arguments={})
@@ -214,8 +217,10 @@ def _refusals(r: random.Random, unit: MlpConfig) -> list[tuple[str, dict[str, An
 
 
 @cocotb.test()
+@pytest.mark.testpoint("malformed_programs")
 async def malformed_programs(dut):
-    """Every value that is not allowed is refused at its place, with everything before it handed on."""
+    """Every value that is not allowed, each reserved bit and every wait for too much is refused at its place, with all
+    before it handed on."""
     unit = await fresh(dut)
     r = rng("malformed")
     cases = _refusals(r, unit)
@@ -247,8 +252,9 @@ async def malformed_programs(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("bounds")
 async def bounds(dut):
-    """Each buffer passed by one beat and just not, and sums that 32 bits would wrap into it."""
+    """Each buffer kept and passed by a beat, and sums beyond 32 bits that would wrap into it."""
     unit = await fresh(dut)
     tried = {False: 0, True: 0}
     for number in range(220):
@@ -294,8 +300,10 @@ async def bounds(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("read_errors")
 async def read_errors(dut):
-    """An error on any beat of the program: told with its instruction; what came before is handed on."""
+    """An error on any beat is told with its instruction; what came before is handed on, and a start without a reset
+    does nothing."""
     unit = await fresh(dut)
     beats = 16 // unit.words
     for number in range(20):
@@ -328,7 +336,8 @@ def test_mlp_program(number, name, tests):
 
 
 def test_illegal_config_wrong():
-    """What a program counts on: instructions are whole beats, a beat whole lines of addends."""
+    """Words and rows that do not fit are refused with a sentence: instructions are whole beats, a beat whole
+    lines of addends."""
     with pytest.raises(ValueError, match="words must be one of 8, 16, not 4"):
         Program(replace(CONFIGS["tiny"], words=4))
     with pytest.raises(ValueError, match="rows must be at most 4, half the words of a beat, not 8"):

@@ -189,7 +189,7 @@ async def play(dut, tiles, **arguments):
 
 @cocotb.test()
 async def smoke(dut):
-    """A tile to each target in each mode with each addend, and a sample's interaction, one at a time."""
+    """A tile to each target in each mode with each addend, and a sample's interaction, each on its own."""
     random = np.random.default_rng(1)
     tiles = [layer(random, target=target, latency=latency, addend=addend)
              for target in range(4) for latency in range(2) for addend in range(3)]
@@ -199,7 +199,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Tiles of all kinds back to back, as close as the sequencer puts them."""
+    """Tiles of all kinds as close as the sequencer puts them, on four shapes of core: every write's place, words and
+    cycle, every read of addends, the tiles' pulses, idle."""
     random = np.random.default_rng(seed("tiles"))
     tiles = mixture(random, 150)
     longer = [int(random.integers(1, 6 * ROWS)) if random.random() < 0.3 else 0 for _ in tiles]
@@ -207,6 +208,7 @@ async def random_match_golden(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("random_match_golden")
 async def triangles(dut):
     """Interactions of all numbers of features: every length of a row, each way that it may straddle beats."""
     random = np.random.default_rng(seed("triangles"))
@@ -214,13 +216,16 @@ async def triangles(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
 async def pauses_anywhere(dut):
+    """There is no backpressure: pauses between tiles instead, and anything on inputs that do not count."""
     random = np.random.default_rng(seed("pauses"))
     tiles = mixture(random, 80)
     await play(dut, tiles, pauses=[int(random.integers(0, 60)) if random.random() < 0.4 else 0 for _ in tiles])
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
 async def queue_at_its_fullest(dut):
     """As many rows as may wait do wait: many rows of several writes, then what takes as few slots as it may."""
     random = np.random.default_rng(seed("fullest"))
@@ -237,7 +242,8 @@ async def queue_at_its_fullest(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Single rows: the documented latencies, whatever golden says. Full tiles: a row a cycle to each target."""
+    """Single rows leave in the documented cycles to each target in each mode, whatever golden says. Full tiles: a row
+    a cycle to each target."""
     random = np.random.default_rng(seed("rate"))
     for target in range(4):
         for latency in range(2):
@@ -270,7 +276,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Special words in dots and addends, ReLU of all of them; lines that go round at the memories' ends."""
+    """Special words in dots and addends, with and without ReLU, to every target; lines that go round at the
+    memories' ends."""
     random = np.random.default_rng(seed("corners"))
     special = np.array([s | w for s in (0, 1 << 31) for w in (
         0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001)], np.uint32)
@@ -288,5 +295,6 @@ def test_results(shape, number):
 
 
 def test_illegal_config_wrong():
+    """Fewer units than column groups make a beat are refused with a sentence."""
     with pytest.raises(ValueError, match="units must be at least 4, the column groups of a beat, not 2"):
         MlpConfig(units=2, rows=2, width=4, words=16, lut_products=0, **MEMORIES)

@@ -159,7 +159,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Everything in every cycle, on few lines and on all."""
+    """Reads and writes of every kind in every cycle, on few lines so that they meet and on all, equal to the golden
+    model; a read before a write has settled gives the old line."""
     random = np.random.default_rng(seed("traffic"))
     bench = await Bench.begin(dut, random)
     await traffic(bench, random, 1000, lines=4)
@@ -187,7 +188,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Slot to operands; a write is seen by the slots `write_latency` later, not by one before."""
+    """Operands come when the contract says; a write is seen by the slots `write_latency` later, not by one before."""
     random = np.random.default_rng(seed("latency"))
     bench = await Bench.begin(dut)
     fixed = {"lines": [9] * CONFIG.pieces, "x_bank": 0, "part": 0}
@@ -251,8 +252,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("flipped_bits")
 async def flipped_bits(dut):
-    """One flip is put right and counted where the slot needs the word, two are told there; none elsewhere."""
+    """One flip is put right and counted where the slot needs the word, two are told there, neither elsewhere; what is
+    written again is whole."""
     random = np.random.default_rng(seed("flips"))
     bench = await Bench.begin(dut, random)
     pairs, lines = CONFIG.piece // 2, 4
@@ -272,6 +275,7 @@ async def flipped_bits(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("flipped_bits")
 async def every_word_is_watched(dut):
     """All rows read at once with a flip in each: the count is that of the decoders, as rows and as columns."""
     random = np.random.default_rng(seed("watched"))
@@ -303,6 +307,7 @@ def test_rows(number, shape):
 
 
 def test_illegal_config_wrong():
+    """What the memories are made of refuses a style or a width that it cannot have, with a sentence."""
     with pytest.raises(ValueError, match="style must be 'ultra' or 'block', not 'registers'"):
         Store(depth=64, words=1, style="registers")
     with pytest.raises(ValueError, match="codewords takes pairs of 32-bit words, not 32 bits"):

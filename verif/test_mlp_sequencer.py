@@ -194,7 +194,7 @@ def shape_of_unit():
 
 @cocotb.test()
 async def smoke(dut):
-    """A layer to each target in each mode, and an interaction."""
+    """A layer to each target in each mode and an interaction: every slot, every tile record, every cycle."""
     bench = Bench(dut, random=rng("smoke"))
     await bench.begin()
     r = rng("smoke items")
@@ -206,7 +206,9 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Instructions of any kind back to back, their waits mostly over in time."""
+    """Layers and interactions of any mode, addend, target and size back to back, their waits mostly over in
+    time, on four shapes of core: every output in every cycle against golden, and the arrays' own rule for the
+    distance of tiles."""
     r = rng("random")
     bench = Bench(dut, random=r, loads=0.3, delay=lambda: r.randint(20, 40))
     await bench.begin()
@@ -223,7 +225,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Instructions that come late, loads that are late, results that are late, rarely room: each is waited for."""
+    """Instructions, loads and results that are late and room that is rare: every kind of wait comes about, is told and
+    ends in its cycle."""
     r = rng("waits")
     bench = Bench(dut, random=r, offer=bursty(r, 100), room=sometimes(0.15, r), loads=0.05,
                   delay=lambda: r.choice([3, 20, 80]))
@@ -237,7 +240,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """The first slot after 9 cycles; then one every cycle, across tiles and instructions; `written` counts at once."""
+    """The first slot after 9 cycles, then a slot every cycle across tiles and instructions; tiles of one step at their
+    least distance; two cycles from a result to the tile that waits for it, `written` counting at once."""
     r = rng("rate")
     bench = Bench(dut, random=r)
     await bench.begin()
@@ -270,7 +274,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset at any time drops everything, and what comes behind it is whole."""
+    """A reset in any phase drops instructions and tiles; what comes behind it is whole and counts from the
+    beginning."""
     r = rng("reset")
     bench = Bench(dut, random=r, loads=0.2)
     await bench.begin()
@@ -284,8 +289,10 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("reset_between_the_slots_of_a_step")
 async def reset_between_the_slots_of_a_step(dut):
-    """A reset after the first of two slots of a step, and after the second: what comes behind it begins anew."""
+    """A reset after the first and after the second slot of a step of two: what comes behind, interactions included,
+    begins anew and is whole."""
     r = rng("halves")
     bench = Bench(dut, random=r)
     await bench.begin()
@@ -309,7 +316,8 @@ async def reset_between_the_slots_of_a_step(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Least and greatest values, counts around whole groups of samples, groups around whole beats and units."""
+    """One step, one sample, one group, longest dot product, counts and groups around whole groups and beats, features
+    around whole groups, banks that clash, fields at their greatest."""
     r = rng("corners")
     bench = Bench(dut, random=r, delay=lambda: 25)
     await bench.begin()
@@ -346,6 +354,7 @@ async def corner_values(dut):
 
 
 def test_illegal_config_wrong():
+    """Sizes that do not go together are refused with a sentence."""
     with pytest.raises(ValueError, match="rows must be at most 4, half the words of a beat, not 8"):
         Sequencer(MlpConfig(**{**SIZES["tiny"], "rows": 8}, **REST))
     with pytest.raises(ValueError, match="units must be at least 4, the column groups of a beat, not 2"):

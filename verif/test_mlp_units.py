@@ -167,7 +167,7 @@ class Bench:
 
 @cocotb.test()
 async def smoke(dut):
-    """One tile of each source."""
+    """One tile with shared weights, one with shared rows, one with features."""
     bench = await Bench.begin(dut)
     for source in (SHARED, OWN, FEATURES):
         tiles = [Tile(bench.config, bench.random, 3, bench.config.rows, source, pick=normal, unit=1)]
@@ -176,12 +176,15 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Tiles of all sources, lengths and live rows in random mixtures without a gap, blank slots among them, any bit
+    patterns, on units of three shapes."""
     bench = await Bench.begin(dut)
     tiles = sequence(bench.config, bench.random, 40, blanks=0.1)
     bench.check(tiles, await bench.run(tiles))
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
 async def pauses_anywhere(dut):
     """Cycles without a slot between tiles and within them, with anything on all other inputs."""
     bench = await Bench.begin(dut)
@@ -192,7 +195,8 @@ async def pauses_anywhere(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Full tiles of as few slots as rows, then tiles of all kinds: each row in the cycle that golden says."""
+    """Tiles of as few slots as rows leave every `rows` cycles; with any lengths and live rows each row leaves in the
+    cycle that golden says."""
     bench = await Bench.begin(dut)
     config = bench.config
     tiles = [Tile(config, bench.random, config.rows, config.rows, k % 3) for k in range(12)]
@@ -222,7 +226,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Every special value against every other, those that blank slots and kept rows read included."""
+    """Every special value against every other, those that blank slots and kept rows read included; tiles of nothing
+    but blank slots."""
     bench = await Bench.begin(dut)
 
     def special(random, size):
@@ -238,6 +243,7 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("random_match_golden", "corner_values")
 async def rows_kept(dut):
     """Rows kept over several slots and over cycles without one; behind a blank slot and behind others."""
     bench = await Bench.begin(dut)
@@ -268,6 +274,7 @@ def test_mlp_units(name, number):
 
 
 def test_illegal_config_wrong():
+    """More products made of LUTs than a cell has is refused with a sentence."""
     with pytest.raises(ValueError) as error:
         ComputeUnits(MlpConfig(units=2, rows=2, width=2, words=8, lut_products=3, **MEMORIES))
     assert str(error.value) == "lut_products must be at most 2 at width 2, not 3"

@@ -39,21 +39,25 @@ async def _pass(dut, count, source_pattern=None, sink_pattern=None):
 
 @cocotb.test()
 async def smoke(dut):
+    """One beat."""
     await _pass(dut, 1)
 
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """300 beats with random pauses on both sides come out as they went in."""
     await _pass(dut, 300, sometimes(0.5, rng("i")), sometimes(0.5, rng("o")))
 
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """300 beats with pauses that come in bursts on both sides: none is lost, doubled or changed while it waits."""
     await _pass(dut, 300, bursty(rng("i")), bursty(rng("o")))
 
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
+    """A beat a cycle, each one cycle later."""
     source, sink = await _pass(dut, 100)
     assert [b - a for a, b in zip(source.taken_at, sink.at)] == [1] * 100
     assert sink.at[-1] - sink.at[0] == 99
@@ -61,6 +65,7 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
+    """A reset with both registers full: nothing comes out, and the next beats are whole."""
     start(dut)
     await reset(dut)
     source = Source(dut, "i")
@@ -77,7 +82,7 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    # A sink that is closed at first fills both registers: the second beat must wait in the spare one.
+    """A sink that is closed at first fills both registers: the second beat waits in the spare one."""
     source, sink = await _pass(dut, 8, None, never(10))
     assert source.taken_at[:2] == [1, 2] and source.taken_at[2] > 10
 
@@ -88,5 +93,6 @@ def test_skid_buffer(number):
 
 
 def test_illegal_config_wrong():
+    """What is no shape is refused with a sentence."""
     with pytest.raises(TypeError, match="Object 'eight' cannot be converted to an Amaranth shape"):
         SkidBuffer("eight")

@@ -12,6 +12,8 @@ from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
+UNIT = "systolic/array"
+
 SPECIAL = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF,
                     0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001], np.uint32)
 
@@ -120,6 +122,7 @@ def _sequence(shape, random, count, longest=40):
 
 @cocotb.test()
 async def smoke(dut):
+    """One beat of ones against a ramp gives the ramp times the width."""
     shape, _ = await _begin(dut)
     ones = np.full((shape.rows, shape.width), fp32.bits(np.float32(1)), np.uint32)
     ramp = fp32.bits(np.tile(np.arange(shape.columns, dtype=np.float32), (shape.width, 1)))
@@ -131,14 +134,16 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Tiles of random length and liveness back to back, any bit patterns, on arrays of six shapes up to 16 x 32."""
     shape, random = await _begin(dut)
     tiles = _sequence(shape, random, 12)
     _check(tiles, await _run(dut, shape, tiles))
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
 async def pauses_between_tiles(dut):
-    """Garbage between tiles, as long or as short as it may be, disturbs nothing."""
+    """Garbage in the idle cycles between tiles, from none to many, disturbs nothing."""
     shape, random = await _begin(dut)
     tiles = _sequence(shape, random, 10, longest=4)
     _check(tiles, await _run(dut, shape, tiles, [int(random.integers(0, 30)) for _ in tiles]))
@@ -146,7 +151,8 @@ async def pauses_between_tiles(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Full tiles of as few beats as there are rows: no bubble, every cell works in every cycle."""
+    """Tiles of as few beats as rows leave every `rows` cycles, each tile's first and last word in the predicted cycle:
+    no bubble, every cell works in every cycle."""
     shape, random = await _begin(dut)
     tiles = [Tile(shape, random, shape.rows, shape.rows, normal) for _ in range(9)]
     results = await _run(dut, shape, tiles)
@@ -187,7 +193,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Every special value against every other, in tiles of one beat and of many."""
+    """Zeros of both signs, subnormals, the smallest and largest numbers, infinities and NaNs against each other, in
+    tiles of one beat and of many."""
     shape, random = await _begin(dut)
 
     def special(random, size):
@@ -219,12 +226,15 @@ def test_systolic(rows, columns, width, aligned, number):
 
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize(("width", "lut_products"), [(2, 2), (4, 1)])
+@pytest.mark.testpoint("random_match_golden")
 def test_products_made_of_luts(width, lut_products, number):
-    """In the first column alone, with the same results in the same cycles."""
+    """Two arrays with products made of LUTs in the first column alone: the same results in the same cycles."""
     _simulate(2, 3, width, True, number, lut_products)
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_golden_latency_is_the_cells():
+    """The golden model's latency of a cell is the cell's."""
     for width in (1, 2, 4, 8):
         for lut_products in {0, width - width % 2}:
             cell = ProcessingElement(width=width, terms_log2=10, lut_products=lut_products)
@@ -243,6 +253,7 @@ def test_golden_latency_is_the_cells():
      "lut_products is 3, must be 0 to 2 for 2 terms a beat"),
 ])
 def test_illegal_config_wrong(parameters, sentence):
+    """Impossible sizes are refused with a sentence."""
     with pytest.raises(ValueError) as error:
         SystolicArray(**parameters)
     assert str(error.value) == sentence

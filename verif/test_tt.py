@@ -21,6 +21,8 @@ from verif.bench.runner import seeds, simulate
 from verif.bench.stream import bursty, never, sometimes
 from verif.bench.tt import Bench, limits_of
 
+UNIT = "tt/unit"
+
 CONFIGS = {
     "tiny": lambda: load("tiny").cores["tt"],
     "two_lanes": lambda: replace(load("tiny").cores["tt"], lanes=2, reuse_entries=4),
@@ -148,7 +150,7 @@ def _lookups(random, tables, count, runs=0.5):
 
 @cocotb.test()
 async def smoke(dut):
-    """One table of ones: every row is the product of the ranks."""
+    """One table, its cores all ones: every element is the product of the ranks."""
     config = _config()
     bench = await Bench.begin(dut, config)
     side = config.side
@@ -163,7 +165,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Many tables of all kinds of shapes, lookups of different tables back to back."""
+    """Tables of 2, 3 and 4 cores and many shapes resident at once, their lookups back to back: values, marks, counters
+    and the cycle of every vector."""
     config = _config()
     random = np.random.default_rng(seed("tables"))
     bench = await Bench.begin(dut, config)
@@ -183,7 +186,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Pauses of the source and of each lane's consumer, from none to long; still every cycle is predicted."""
+    """Sparse and bursting sources, slow, bursting and long blocked consumers; the cycle model follows all of them."""
     config = _config()
     random = np.random.default_rng(seed("tables"))
     shapes = COLUMNS[config.grid_log2][: config.tables]
@@ -242,7 +245,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset at any moment drops lookups and results; cores stay, and what follows is right."""
+    """Resets at random moments, in every stage of a lookup; cores stay, the next lookups and their cycles are
+    right."""
     config = _config()
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, config, watch=False)
@@ -267,7 +271,7 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Zeros, subnormals, huge and tiny numbers, infinities and NaNs in cores; rows past their table."""
+    """Zeros, subnormals, extreme numbers, infinities and NaNs in the cores, beside padding; rows past the table."""
     config = _config()
     random = np.random.default_rng(seed("corners"))
     bench = await Bench.begin(dut, config)
@@ -290,8 +294,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("memory_errors")
 async def memory_errors(dut):
-    """One flipped bit is put right and counted; two mark the vectors that read them, reused ones too, no others."""
+    """One flipped bit of a codeword is corrected and counted; two mark exactly the vectors that read it, through a
+    reused first product too."""
     config = _config()
     random = np.random.default_rng(seed("errors"))
     side = config.side
@@ -332,8 +338,10 @@ async def memory_errors(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("reuse")
 async def reuse_is_counted(dut):
-    """Lookups that share the leading indices compute the first product once a lane; far ones again."""
+    """Lookups with equal leading indices compute the first product once a lane, far ones again; the counters
+    say so."""
     config = _config()
     random = np.random.default_rng(seed("reuse"))
     bench = await Bench.begin(dut, config)
@@ -350,6 +358,7 @@ async def reuse_is_counted(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("load_while_looking_up")
 async def load_while_looking_up(dut):
     """A table is loaded while another is read: neither disturbs the other."""
     config = _config()
@@ -387,7 +396,9 @@ def test_tt_full_size(number):
     _simulate("smartssd", 9, number)
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_golden_latency_is_the_grids():
+    """The golden model's latency of a grid is the grid's."""
     for grid_log2, name in ((1, "tiny"), (2, "smartssd")):
         assert grid_latency(grid_log2) == Grid(CONFIGS[name]()).latency
 
@@ -410,7 +421,10 @@ GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_line
     ({"pool_log2": 3, "reuse_entries": 32}, "output_beats must be at least 128, eight vectors of dim_max = 64, not 16"),
     ({"rank_max": True}, "rank_max must be a whole number from 1 to 256, not True"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong", unit="tt/unit: pooled")
 def test_illegal_config_wrong(wrong, sentence):
+    """Impossible sizes are refused with a sentence, with pooling those too that could lock a chunk out of its
+    buffer."""
     with pytest.raises(ValueError) as caught:
         TTConfig(**GOOD | wrong)
     assert str(caught.value) == sentence
@@ -424,7 +438,9 @@ def test_illegal_config_wrong(wrong, sentence):
     (((2, 100, 2), (2, 2, 2), (2, 2)), "the cores need 100 lines of Y memory, 64 of 64 are free"),
     (((256, 2, 2), (2, 2, 2), (2, 2)), "the cores need 129 lines of X memory, 64 of 64 are free"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong")
 def test_table_too_large_wrong(table, sentence):
+    """Tables that do not fit are refused with a sentence."""
     made = Table(np.random.default_rng(1), *table)
     with pytest.raises(ValueError) as caught:
         Loader(limits_of(TTConfig(**GOOD))).add(made.cores)

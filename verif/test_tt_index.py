@@ -172,6 +172,7 @@ class Bench:
 
 @cocotb.test()
 async def smoke(dut):
+    """One lookup, whose slices come out."""
     bench = await Bench.begin(dut, "smoke")
     await bench.step((0, 0, 1, 1))
     await bench.rest()
@@ -180,7 +181,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Tables of any mode sizes, lookups of all tables mixed, gaps between them; rows past the table are row 0."""
+    """Lookups of tables of any mode sizes, inside and past them, where a row counts as row 0, with gaps: slices and
+    marks in their cycle, and nothing in any other."""
     bench = await Bench.begin(dut, "split")
     for _ in range(600):
         await bench.step(bench.draw() if bench.random.random() < 0.7 else None)
@@ -203,7 +205,7 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A lookup every cycle, each after as many cycles as documented; then each alone."""
+    """A lookup every cycle, each after 3 * index_bits + 5 cycles; then each alone."""
     bench = await Bench.begin(dut, "rate")
     assert bench.latency == IndexSplitter(bench.config).latency
     for _ in range(200):
@@ -236,7 +238,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Each mode of the greatest size, beside ones of size 1; as many rows as there are row numbers; a single row."""
+    """Each mode of the greatest size beside ones of size 1, as many rows as row numbers, a single row, the rows around
+    a table's end, parts that are not the splitter's."""
     bench = await Bench.begin(dut, "corners")
     config = bench.config
     most, all_rows = 1 << config.mode_bits, 1 << config.index_bits
@@ -258,7 +261,9 @@ async def corner_values(dut):
 
 
 @pytest.mark.parametrize(("bits", "divisor_bits"), [(6, 4), (7, 7)])
+@pytest.mark.testpoint("random_match_golden")
 def test_divider(bits, divisor_bits):
+    """The divider for every dividend and divisor."""
     simulate(Divider(bits=bits, divisor_bits=divisor_bits), "verif.test_tt_index", name=f"divider_{bits}",
              tests=1, only="divider_exhaustive", env={"DIVIDER": f"{bits} {divisor_bits}"})
 
@@ -271,6 +276,7 @@ def test_splitter(number, shape):
 
 
 def test_illegal_config_wrong():
+    """Sizes that do not go together are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         Divider(bits=4, divisor_bits=5)
     assert str(caught.value) == "divisor_bits must be at most bits = 4, not 5"

@@ -20,6 +20,8 @@ from verif.bench.stream import bursty, never, sometimes
 from verif.bench.tt import PooledBench, limits_of
 from verif.test_tt import COLUMNS, Recorded, Table
 
+UNIT = "tt/unit: pooled"
+
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 CONFIGS = {
     "tiny": lambda: replace(load("tiny").cores["emb"].tt, output_beats=256),
@@ -143,7 +145,7 @@ def _check_timing(config, layouts, chunks, bench, found, pauses=None, ready=None
 
 @cocotb.test()
 async def smoke(dut):
-    """One table of ones: every element is the product of the ranks times the rows of the chunk."""
+    """One table, its cores all ones: every element is the product of the ranks times the rows of the chunk."""
     config = _config()
     bench = await PooledBench.begin(dut, config)
     side = config.side
@@ -162,7 +164,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Many tables of all kinds of shapes, chunks of all sizes back to back: values, counters, every cycle."""
+    """Tables of 2, 3 and 4 cores and all shapes that are taken, chunks of 1 to 8 rows back to back, rows that come
+    back: values, marks, counters, the lane of every chunk and the cycle of every sum."""
     config = _config()
     random = np.random.default_rng(seed("tables"))
     bench = await PooledBench.begin(dut, config)
@@ -186,7 +189,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Pauses of the source, inside chunks too, and of the consumer, from none to long; every cycle is predicted."""
+    """Pauses of the source between and inside chunks, slow, bursting and long blocked consumers; the cycle model
+    follows all of them."""
     config = _config()
     random = np.random.default_rng(seed("tables"))
     tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)))
@@ -215,7 +219,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """Full chunks, nothing reused: a slot is empty only where the consumer's beats or the lookups are the limit."""
+    """Full chunks of 1, 2, 4 and 8 rows, nothing reused: a slot is empty only where the consumer's beats or the
+    lookups are the limit; a lone row's latency."""
     config = _config()
     random = np.random.default_rng(seed("rate"))
     bench = await PooledBench.begin(dut, config)
@@ -252,7 +257,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset at any moment, inside chunks too, drops rows and sums; cores stay, and what follows is right."""
+    """A reset at any moment, inside chunks too, drops rows and sums; cores stay, the next sums and their
+    cycles are right."""
     config = _config()
     random = np.random.default_rng(seed("reset"))
     bench = await PooledBench.begin(dut, config, watch=False)
@@ -277,7 +283,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Zeros, subnormals, huge and tiny numbers, infinities and NaNs in cores; rows past their table in a chunk."""
+    """Zeros, subnormals, extreme numbers, infinities and NaNs in the cores, beside padding; chunks with a row
+    past the table."""
     config = _config()
     random = np.random.default_rng(seed("corners"))
     bench = await PooledBench.begin(dut, config)
@@ -302,8 +309,10 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("memory_errors")
 async def memory_errors(dut):
-    """One flipped bit is put right; two mark the sums with a row that reads them, a reused one too, no others."""
+    """One flipped bit is corrected; two mark exactly the sums that have a row which reads it, through a reused first
+    product too."""
     config = _config()
     random = np.random.default_rng(seed("errors"))
     side = config.side
@@ -343,8 +352,10 @@ async def memory_errors(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("full_chunks_fill_the_buffers")
 async def full_chunks_fill_the_buffers(dut):
-    """Chunks of as many rows as the table may have, reuse of old first products between: T never locks up."""
+    """Chunks of as many rows as a table may have, first products of as many lines as are allowed, hot rows between:
+    nothing locks up."""
     config = _config()
     random = np.random.default_rng(seed("full"))
     bench = await PooledBench.begin(dut, config)
@@ -374,6 +385,7 @@ async def full_chunks_fill_the_buffers(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("load_while_looking_up")
 async def load_while_looking_up(dut):
     """A table is loaded while another is read: neither disturbs the other."""
     config = _config()
@@ -411,7 +423,9 @@ def test_tt_pooled_full_size(number):
     _simulate("smartssd", number)
 
 
+@pytest.mark.testpoint("illegal_config_wrong")
 def test_chunk_rows():
+    """The rows that a chunk may have, by the size of a table's first products."""
     config = CONFIGS["smartssd"]()
     loader = Loader(limits_of(config))
 
@@ -433,7 +447,9 @@ def test_chunk_rows():
     (((2, 2, 2), (16, 8, 4), (8, 64)), "the first product takes 128 lines of the intermediate buffer, "
                                         "a unit that adds up rows has 64 a row"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong")
 def test_table_wrong(shape, sentence):
+    """Tables with holes in a vector or first products too large for chunks are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         Loader(limits_of(CONFIGS["smartssd"]())).add(Table(np.random.default_rng(1), *shape).cores)
     assert str(caught.value) == sentence

@@ -167,7 +167,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Products of few and many keys, of few and many lines, that stay for short and for long; some are marked."""
+    """Products of 2 to 40 keys and of one to all lines, that stay for 1 to 60 cycles, some marked, on three shapes:
+    every output in every cycle against golden.tt.reuse.ReuseTable, and no line in use is written."""
     for number, keys in enumerate((2, 4, 12, 40)):
         for largest in (1, 3, None):
             bench = await Bench.begin(dut, f"random{number}{largest}", poison=0.1)
@@ -178,7 +179,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Lookups that come late and are served late: an entry that one of them found grows old meanwhile, and stays."""
+    """Lookups that come late and are served late: what one of them found grows old and is the oldest
+    meanwhile, and stays."""
     total = 0
     for number, keys in enumerate((1, 2, 3, 5, 9)):
         r = rng(f"patterns{number}")
@@ -204,7 +206,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset in any state, whatever stands at the inputs, forgets everything: nothing is found, all is free."""
+    """40 resets of one and two cycles in any state, with garbage at the inputs: everything is forgotten, nothing is
+    found, all lines are free."""
     bench = await Bench.begin(dut, "reset", poison=0.05)
     for number in range(40):
         bench.stay = lambda: bench.random.choice((1, 5, 80))
@@ -219,8 +222,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Every entry found, all its users at once, all lines in one product, more lines than are to be found, all bits
-    of a key."""
+    """Every bit of a key, every entry, as many users of one product as there can be, a product of all lines, just
+    crowded and just not."""
     bench = await Bench.begin(dut, "corners")
     bits, entries, lines = bench.sizes["key_bits"], bench.entries, bench.lines
     # Each bit of a key counts.
@@ -257,6 +260,7 @@ def test_reuse_table(number, shape):
 
 
 def test_illegal_config_wrong():
+    """Sizes that cannot be are refused with a sentence."""
     for changed, sentence in (({"entries": 12}, "entries must be a power of two of at least 4, not 12"),
                               ({"entries": 2}, "entries must be a power of two of at least 4, not 2"),
                               ({"lines": 48}, "lines must be a power of two of at least 2, not 48"),

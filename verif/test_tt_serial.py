@@ -101,6 +101,7 @@ def _show(beat):
 
 @cocotb.test()
 async def smoke(dut):
+    """Three lookups of one table, the same row twice."""
     bench = await Bench.begin(dut)
     bench.ask([(0, 0), (0, 17), (0, 0)])
     await bench.finish()
@@ -108,6 +109,8 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
+    """Random lookups of tables of many shapes, any bit patterns in the cores: every D in 16..512 and R in 4..32 on the
+    paper's array, 2 to 4 cores on a small one."""
     bench = await Bench.begin(dut, draw=mixed)
     bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 150))
     await bench.finish()
@@ -115,6 +118,7 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
+    """Lookups in bursts, a consumer that is ready in one cycle of twenty."""
     bench = await Bench.begin(dut, pattern=bursty(rng("i"), 400), consumer=sometimes(0.05, rng("o")))
     Monitor(dut, "i_lookups")
     bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 60))
@@ -140,6 +144,7 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
 async def queue_fills_while_the_consumer_sleeps(dut):
     """Two vectors are kept, the lookups behind them wait, and nothing is lost when the consumer wakes."""
     bench = await Bench.begin(dut, consumer=never(6000))
@@ -152,7 +157,9 @@ async def queue_fills_while_the_consumer_sleeps(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("rows_outside_the_table")
 async def rows_outside_are_marked(dut):
+    """A row number past the table is marked, computed as row 0, and changes nothing else."""
     bench = await Bench.begin(dut)
     top = (1 << bench.config.index_bits) - 1
     lookups = []
@@ -165,7 +172,8 @@ async def rows_outside_are_marked(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset at any moment drops what is under way; the tables stay."""
+    """Resets at random moments drop what is under way; the tables stay, the lookups after them are right, and
+    on time."""
     bench = await Bench.begin(dut)
     random = np.random.default_rng(seed("lookups"))
     for _ in range(12):
@@ -186,7 +194,7 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Cores made of special values alone."""
+    """Cores of zeros, subnormals, extremes, infinities and NaNs alone."""
     bench = await Bench.begin(dut, draw=lambda random, size: random.choice(SPECIAL, size))
     bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 60))
     await bench.finish()
@@ -201,6 +209,7 @@ async def corner_values(dut):
     ({"mode_bits": 11}, "index_bits must be at least mode_bits = 11, not 10"),
 ])
 def test_illegal_config_wrong(change, sentence):
+    """Impossible configurations are refused with a sentence."""
     with pytest.raises(ValueError) as error:
         replace(SMALL, **change)
     assert str(error.value) == sentence
@@ -214,7 +223,9 @@ def test_illegal_config_wrong(change, sentence):
     ((65, 2), (4, 4), (1, 4, 1), "table 0: I1 is 65, mode_bits = 6 ends at 64"),
     ((60, 60), (4, 4), (1, 4, 1), "table 0 has 3600 rows, index_bits = 10 ends at 1024"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong")
 def test_table_that_does_not_fit_wrong(modes, columns, ranks, sentence):
+    """Tables that are too large, or of shapes that the unit cannot hold, are refused with a sentence."""
     config = replace(SMALL, a_lines=256)
     with pytest.raises(ValueError) as error:
         serial.place([serial.cores(np.random.default_rng(1), modes, columns, ranks)], config)

@@ -17,6 +17,8 @@ from verif.bench.stream import bursty, sometimes
 from verif.bench.xrt import CTRL, FIRST, GIE, IDLE, IER, ISR, START, Card, KernelXml
 from verif.vitis_runs import RUNS
 
+UNIT = "kernel/top"
+
 # The last page below a multiple of 2**32, with bits of all places above it.
 HIGH = 0xA5C3_96E1_FFFF_F000
 
@@ -36,8 +38,11 @@ async def _polled(card, run):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("latency_and_rate_as_documented", "corner_values")
 async def smoke(dut):
-    """Polling: words from 0x10 on, ap_start, CTRL until done; the next run follows at once. Interrupts stay off."""
+    """Power-up with garbage on all inputs, an access with the edge that ends the reset, which must not be lost; then
+    polling: words from 0x10 on, ap_start, CTRL until done; the next run follows at once. Interrupts stay off. The top
+    is wires but for the reset."""
     card, runs = await _begin(dut, "smoke")
     # The driver's first access may come with the edge that ends the reset.
     await card.control.write(FIRST, 0x600D_F00D)
@@ -54,8 +59,10 @@ async def smoke(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("interrupts")
 async def interrupts(dut):
-    """Interrupt mode: GIE, IER; the interrupt, ISR read and written back, done; then polling again."""
+    """Interrupt mode: GIE, IER; the interrupt, ISR read and written back, done; off again, it stays low, and
+    polling works."""
     card, runs = await _begin(dut, "interrupts")
     await card.allow_interrupts()
     for _ in range(3):
@@ -86,6 +93,7 @@ async def backpressure_both_sides(dut, how):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("corner_values")
 async def high_addresses(dut):
     """Every bit of an address matters: buffers with high bits in use, the largest across a multiple of 2**32."""
     card, runs = await _begin(dut, "high", base=HIGH)
@@ -124,5 +132,6 @@ class NoKernel(wiring.Component):
 
 
 def test_illegal_config_wrong():
+    """What describes no kernel is refused with a sentence."""
     with pytest.raises(TypeError, match="NoKernel describes no kernel: it has no attribute `kernel`"):
         VitisKernel(NoKernel())

@@ -20,6 +20,8 @@ from hw.isa import EMB
 from tests import emb_tables as make
 from tests.faulty import CHANNELS, FILL, PORTS, UNTOUCHED, FaultyBench, benches_of, count_of, side_by_side
 
+UNIT = "emb/core"
+
 # A drive and a host with short times, so that a run is bound by the core.
 QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
     "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
@@ -150,7 +152,9 @@ def standing(benches):
 # Function
 
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+@pytest.mark.testpoint("random_match_golden")
 def test_random_batches(benches, memory):
+    """Random batches of all modes over all memories, with the row cache, bit for bit with the oracle."""
     bench = benches(memory)
     fills = 0
     for _ in range(count_of(8)):
@@ -160,14 +164,18 @@ def test_random_batches(benches, memory):
     assert fills and not bench.card.violations()
 
 
+@pytest.mark.testpoint("corner_values")
 def test_the_same_twice(bench, standing):
+    """The same run twice takes the same cycles, but for the host's clock."""
     run, _ = standing
     first, again = bench.same(run), bench.same(run)
     # The ring's pages lie where the last run left them, so nothing but the host's clock may differ.
     assert abs(first - again) <= QUICK.cycles(QUICK.host.poll_us)
 
 
+@pytest.mark.testpoint("corner_values")
 def test_nothing_to_do(bench, standing):
+    """A program of no instruction at all ends well and writes nothing."""
     run, _ = standing
     bench.start(Run(run.words, run.inputs, run.outputs_beats, run.pages[:0], run.transfers[:0], count=0))
     told, outputs = bench.finish(run)
@@ -204,7 +212,9 @@ def test_cards_side_by_side():
 
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
+@pytest.mark.testpoint("backpressure_both_sides")
 def test_stalls(bench, standing, channel, share):
+    """Random stalls on every channel of both ports."""
     bench.stalls(standing[0], channel, share)
 
 
@@ -305,8 +315,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, standing, name):
-    """Code and place are those of the oracle, and what is before the place is right or untouched."""
+    """Every field wrong: code and place are those of the oracle, and what is before the place is right or
+    untouched."""
     good, _ = standing
     run = Run(good.words.copy(), good.inputs.copy(), good.outputs_beats, good.pages, good.transfers)
     WRONG[name](run, bench)
@@ -341,11 +353,14 @@ def test_wrong_load(bench, standing):
 # Errors of the bus
 
 @pytest.mark.parametrize("port, way", PORTS)
+@pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):
+    """An error response on any beat of either port ends the run with cause and place."""
     for _ in bench.error_responses(standing[0], port, way, 24, progress=1):
         pass
 
 
+@pytest.mark.testpoint("corner_values")
 def test_rows_that_were_never_written(bench, standing):
     """ECC answers with an error, which the core tells, and the card names the address."""
     run, _ = standing
@@ -361,7 +376,9 @@ def test_rows_that_were_never_written(bench, standing):
 
 # The drive and the host
 
+@pytest.mark.testpoint("errors")
 def test_lost_pages(bench, standing):
+    """A page that never lands ends the run with TIMEOUT; the place named lies on that page."""
     run, _ = standing
     for lost in range(min(len(run.pages), count_of(6))):
         bench.card.set_faults(Faults(lost=(lost,)))
@@ -375,7 +392,9 @@ def test_lost_pages(bench, standing):
         tried["lost pages"] += 1
 
 
+@pytest.mark.testpoint("errors")
 def test_dead_host(bench, standing):
+    """A host that stops filling the ring ends the run with TIMEOUT."""
     run, _ = standing
     for landed in range(min(len(run.pages), count_of(6))):
         bench.card.set_faults(Faults(host_dies_after=landed))
@@ -387,7 +406,9 @@ def test_dead_host(bench, standing):
         tried["dead hosts"] += 1
 
 
+@pytest.mark.testpoint("errors")
 def test_overflow(bench, standing):
+    """A doorbell that claims more than the ring holds ends the run with RING_OVERFLOW."""
     run, _ = standing
     for after in range(1, min(len(run.pages), count_of(4))):
         bench.card.set_faults(Faults(doorbell_ahead=bench.ring_beats + 16, doorbell_after=after))
@@ -405,7 +426,9 @@ def test_overflow(bench, standing):
 
 # Abort and reset
 
+@pytest.mark.testpoint("errors")
 def test_abort_at_any_cycle(bench, standing):
+    """An abort at any cycle ends the run with that cause."""
     bench.aborts(*standing, 40)
 
 
@@ -421,7 +444,9 @@ def test_abort_while_waiting_for_the_drive(bench, standing):
     tried["aborts"] += 1
 
 
+@pytest.mark.testpoint("reset_midstream")
 def test_reset_at_any_cycle(bench, standing):
+    """A reset at any cycle; the next run is right."""
     bench.resets(*standing, 40)
 
 

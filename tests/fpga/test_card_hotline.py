@@ -24,6 +24,8 @@ from tests import hotline_logs as make
 from tests.faulty import CHANNELS, UNTOUCHED, count_of
 from tests.hotline_bench import RUNS, Bench, Run, fixtures, run_of, tried
 
+UNIT = "hotline/core"
+
 TINY = make.TINY
 CYCLES_A_SAMPLE = 150   # of the real log, at the most
 LATENCY = 62        # cycles, at the most, of a wave through lookup and logger
@@ -41,8 +43,10 @@ def test_standing_runs_use_it_all(bench):
 
 
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+@pytest.mark.testpoint("random_match_golden")
 def test_random_logs(benches, memory):
-    """Tables, positions, bags, payloads, mini-batches and GPUs of all kinds; pooled and not."""
+    """Tables, positions, bags, payloads, mini-batches and GPUs of all kinds, pooled and not: bit for bit with
+    the oracle."""
     bench = benches(memory)
     for _ in range(count_of(12)):
         log, how = make.wild(bench.draw)
@@ -51,13 +55,17 @@ def test_random_logs(benches, memory):
     assert not bench.card.violations()
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_the_same_twice(bench, standing):
+    """The cycles are the same twice."""
     run, cycles = standing
     assert bench.same(run) == bench.same(run) == cycles
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_the_rate_of_learning(bench):
-    """A beat of samples is a wave, however many indices it has; `waves` of them pass the logger at a time."""
+    """Samples are learned as fast as waves pass the logger: a beat of samples is a wave, however many indices it has;
+    `waves` of them pass the logger at a time."""
     rates = []
     for bag in (0, 5):
         cycles = []
@@ -69,6 +77,7 @@ def test_the_rate_of_learning(bench):
     assert max(rates) < LATENCY / TINY.waves and abs(rates[0] - rates[1]) < 0.05, rates
 
 
+@pytest.mark.testpoint("never_stale")
 def test_rows_are_updated_while_they_are_prefetched(bench):
     """Mini-batches of the same few cold rows, a slow GPU: rows of the next are there before their gradients are."""
     log = make.log(22, 120, rows=(9, 12, 5), none=0, pinned=())
@@ -80,39 +89,50 @@ def test_rows_are_updated_while_they_are_prefetched(bench):
     assert told["dma_rd"] < told["dma_wr"]
 
 
+@pytest.mark.testpoint("corner_values")
 def test_all_cold(bench):
+    """Nothing is learned: every mini-batch is gathered."""
     log = make.log(23, 90, none=0.05)
     run = run_of(log, Train(5, 2, -0.5), 0)
     bench.same(run)
     assert set(bench.gpu.kinds) == {GATHERED} and bench.result.counters["hits"] == 0
 
 
+@pytest.mark.testpoint("corner_values")
 def test_all_hot(bench):
+    """Every row is learned: every mini-batch is popular."""
     log = make.log(24, 150, rows=(60, 70, 20))
     run = run_of(log, Train(10, 3, -0.5), 1.0)
     bench.same(run)
     assert set(bench.gpu.kinds) == {POPULAR}
 
 
+@pytest.mark.testpoint("corner_values")
 def test_samples_without_an_index(bench):
+    """Samples whose positions are all NONE are popular."""
     log = make.log(25, 33, none=1.0)
     bench.same(run_of(log, Train(10, 3, -0.5), 0.5))
     assert set(bench.gpu.kinds) == {POPULAR}
 
 
+@pytest.mark.testpoint("corner_values")
 def test_mini_batches_of_a_sample_and_of_a_whole_frame(bench):
+    """The smallest mini-batches and the largest."""
     log = make.log(26, 40)
     for batch in (1, TINY.frame_beats // log.layout.sample_beats):
         bench.same(run_of(log, Train(batch, 1, -0.5), 0.4))
 
 
+@pytest.mark.testpoint("corner_values")
 def test_a_frame_whose_rows_do_not_fit_is_dealt_in_parts(bench):
+    """A frame with more cold rows than there are slots becomes several mini-batches."""
     log = make.log(27, 90, rows=(2000, 2000, 20), exponent=0.1, none=0)
     run = run_of(log, Train(16, 3, -0.5), 0)
     bench.same(run)
     assert len(bench.gpu.kinds) > -(-90 // 16)
 
 
+@pytest.mark.testpoint("corner_values")
 def test_learning_that_stops_early(bench):
     """Learned from a few samples, from none, and aborted while it learns: what is hot is then whatever the logger
     holds, and dealing is right with it."""
@@ -152,7 +172,9 @@ def image_of(bench, log):
     return image[1:-1].reshape(config.sets, config.banks, 4).swapaxes(0, 1)
 
 
+@pytest.mark.testpoint("reset_midstream")
 def test_the_logger_keeps_its_rows_from_run_to_run_and_images_are_loaded(bench):
+    """The logger keeps its rows from run to run; an image that is loaded puts those of an earlier run back."""
     log, other = make.log(29, 300), make.log(30, 300)
     layout, how = log.layout, Train(8, 3, -0.25)
     bench.same(run_of(log, how, 1.0))
@@ -168,6 +190,7 @@ def test_the_logger_keeps_its_rows_from_run_to_run_and_images_are_loaded(bench):
     assert (bench.core.image == image).all() and POPULAR in bench.gpu.kinds
 
 
+@pytest.mark.testpoint("random_match_golden")
 def test_two_logs_in_a_program(bench):
     """Learn, deal, learn more, deal again: mini-batches are numbered on, rows go on from what they are."""
     log, how = make.log(31, 120), Train(7, 3, -0.25)
@@ -179,7 +202,9 @@ def test_two_logs_in_a_program(bench):
     assert len(bench.gpu.kinds) > 2 * 120 // 7
 
 
+@pytest.mark.testpoint("smoke")
 def test_programs_that_end_early(bench, standing):
+    """The first instructions of a program, as many as one likes, are a program that ends well."""
     run, _ = standing
     for count in range(len(run.words)):
         short = run.copy(count=count)
@@ -189,6 +214,7 @@ def test_programs_that_end_early(bench, standing):
     bench.mend(run)
 
 
+@pytest.mark.testpoint("random_match_golden")
 def test_the_user_call():
     """fpga.hotline on the simulated card: every row is trained, hot or cold, as plain NumPy would."""
     from tests.fpga.test_hotline import RATE, Watched, order_of, plain
@@ -210,6 +236,7 @@ def test_the_user_call():
                     np.testing.assert_allclose(hotline.values(table.name), values, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.testpoint("random_match_golden")
 def test_a_real_log_through_learning_and_dealing(bench, monkeypatch):
     """Users, animes, types and bags of genres; the embedding buffer, the mailbox and the logger are all too small."""
     folder = os.environ.get("HOTRAIL_DATA")
@@ -251,7 +278,9 @@ def test_cards_side_by_side():
 
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
+@pytest.mark.testpoint("backpressure_both_sides")
 def test_stalls(bench, standing, channel, share):
+    """Random stalls on every channel of both ports."""
     bench.stalls(standing[0], channel, share)
 
 
@@ -287,8 +316,10 @@ STALLS = {
 
 
 @pytest.mark.parametrize("name", STALLS)
+@pytest.mark.testpoint("stalls_counted")
 def test_what_a_stall_is_counted_as(bench, name):
-    """A slow part makes its own counter grow and leaves the others as they are."""
+    """Each stall counter grows by what it is there for and the others do not: banks that are asked too often, no free
+    frame, a slow GPU, slow reads of cold rows."""
     assert set(STALLS) == {value.name for value in HOTLINE.counters if value.name.startswith("stall_")}
     calm, quiet, hindered, faults, least, others = STALLS[name]
     told = []
@@ -304,6 +335,7 @@ def test_what_a_stall_is_counted_as(bench, name):
     assert all(grown[other] <= 0 for other in grown if other not in others), told
 
 
+@pytest.mark.testpoint("stalls_counted")
 def test_slow_reads_of_hot_rows_are_not_counted_as_gathering(bench):
     """Nothing is gathered: however slow reads are, none of the counters behind the logger moves (but for the first
     cycle of a run, in which no part says yet that it is idle)."""
@@ -316,7 +348,9 @@ def test_slow_reads_of_hot_rows_are_not_counted_as_gathering(bench):
     assert (told["stall_frames"], told["stall_mailbox"]) == (0, 0) and told["stall_gather"] <= 1, told
 
 
+@pytest.mark.testpoint("backpressure_both_sides")
 def test_random_logs_with_stalls(benches):
+    """Logs of all kinds while every channel stalls."""
     bench = benches(seed=6)
     for seed in range(count_of(6)):
         bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.6)))
@@ -337,6 +371,7 @@ def test_random_logs_with_stalls(benches):
     ({"frames": 1}, "frames must be a whole number from 2 to 16, not 1"),
 ])
 def test_illegal_config_wrong(values, sentence):
+    """Sizes that do not go together are refused with a sentence."""
     if sentence is None:
         assert replace(TINY, **values).domain_bits == 36
         return

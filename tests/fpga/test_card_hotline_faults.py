@@ -18,6 +18,8 @@ from tests.hotline_bench import PORTS, RUNS, Bench, fixtures, run_of, tried
 from tests.hotline_broken import BrokenCore, broken
 from tests.spoilt import Spoiler, every, shorter
 
+UNIT = "hotline/core"
+
 TINY = make.TINY
 benches, bench, standing = fixtures()
 
@@ -78,8 +80,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, name):
-    """Code and place are those of the oracle."""
+    """Every field wrong, at its end or past it: code and place are those of the oracle."""
     run = RUNS["rows"].copy()
     WRONG[name](run)
     where = ("code", "instruction", "detail")
@@ -90,6 +93,7 @@ def test_wrong_programs(bench, name):
     bench.mend(RUNS["rows"])
 
 
+@pytest.mark.testpoint("corner_values")
 def test_an_index_too_large_while_dealing(bench):
     """Behind the samples that are learned."""
     for sample in (70, 100, 129):
@@ -102,7 +106,9 @@ def test_an_index_too_large_while_dealing(bench):
     bench.mend(RUNS["rows"])
 
 
+@pytest.mark.testpoint("corner_values")
 def test_pooled_programs_that_are_wrong(bench):
+    """A pitch too small, hot rows cut short and positions joined wrongly are refused."""
     for change in (put("TRAIN", "mailbox_pitch", lambda pitch: pitch - 1), shorter("hot"),
                    lambda run: put("S_WR", "join", 1)(Shown(run))):
         run = RUNS["pooled"].copy()
@@ -119,7 +125,9 @@ class Shown:
         self.words = run.words[:1]
 
 
+@pytest.mark.testpoint("corner_values")
 def test_rows_outside_their_buffer(bench):
+    """A row that begins or ends behind its buffer ends the run with BOUNDS."""
     run = RUNS["rows"]
     bench.same(run)
     places = np.unique(np.concatenate([batch.places for batch in bench.result.batches]))
@@ -132,6 +140,7 @@ def test_rows_outside_their_buffer(bench):
     bench.mend(run)
 
 
+@pytest.mark.testpoint("corner_values")
 def test_garbage(bench):
     """Instructions of random bits end as the oracle says."""
     for _ in range(count_of(20)):
@@ -148,6 +157,7 @@ def test_garbage(bench):
 # The GPU
 
 @pytest.mark.parametrize("taken", [0, 1, 5])
+@pytest.mark.testpoint("errors")
 def test_a_gpu_that_stops(bench, standing, taken):
     """TIMEOUT, with how many it had finished."""
     run = standing[0].copy(most=taken, timeout=2000)
@@ -161,7 +171,9 @@ def test_a_gpu_that_stops(bench, standing, taken):
 
 @pytest.mark.parametrize("ahead", [1, 2, HUGE])
 @pytest.mark.parametrize("taken", [0, 4])
+@pytest.mark.testpoint("errors")
 def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
+    """OVERRUN, with what it claimed to have finished."""
     run = standing[0].copy(most=taken)
     bench.start(run)
     bench.serve(run)
@@ -184,6 +196,7 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
     bench.mend(standing[0])
 
 
+@pytest.mark.testpoint("backpressure_both_sides")
 def test_a_gpu_of_any_speed(bench, standing):
     """What is dealt does not depend on it, only the order of the classes."""
     run, _ = standing
@@ -198,6 +211,7 @@ def test_a_gpu_of_any_speed(bench, standing):
 # Errors of the bus
 
 @pytest.mark.parametrize("port, way", PORTS)
+@pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):
     """On any beat; a read's is told with what was read, a write's with what was written."""
     run, _ = standing
@@ -213,6 +227,7 @@ def test_error_responses(bench, standing, port, way):
 
 @pytest.mark.parametrize("arena, detail", [("inputs", 1), ("rows", 4), ("gradients", 3), ("hot", 5)])
 @pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.testpoint("errors")
 def test_memory_that_was_never_written(bench, arena, detail, share):
     """ECC answers with an error, which the core tells with its place, and the card names the address."""
     run = RUNS["pooled"]
@@ -234,24 +249,30 @@ def test_memory_that_was_never_written(bench, arena, detail, share):
 
 # Abort and reset
 
+@pytest.mark.testpoint("errors")
 def test_abort_at_any_cycle(bench, standing):
     """While it learns, deals, gathers, updates and waits for the GPU."""
     bench.aborts(*standing, 16)
 
 
+@pytest.mark.testpoint("errors")
 def test_abort_with_stalls(bench, standing):
+    """An abort while every channel stalls."""
     run, cycles = standing
     for seed in range(count_of(8)):
         bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.7)))
         bench.abort(run, bench.draw.integers(1, 2 * cycles))
 
 
+@pytest.mark.testpoint("reset_midstream")
 def test_reset_at_any_cycle(bench, standing):
-    """In either phase; the next run is right."""
+    """Reset at any cycle of either phase: the next run is right."""
     bench.resets(*standing, 16)
 
 
+@pytest.mark.testpoint("errors")
 def test_faults_with_the_ddr4_memory(benches):
+    """A few faults of each kind with the times of DDR4 memory."""
     benches("ddr4", seed=5).some_of_each(RUNS["rows"])
 
 
@@ -271,6 +292,7 @@ def worn():
     bench.card.close()
 
 
+@pytest.mark.testpoint("errors")
 def test_wrong_parity_in_the_logger(worn):
     """The run ends with the bank, in either phase; a log that does not come there is none the worse."""
     log = make.log(41, 160, rows=(300, 200, 20), pinned=())

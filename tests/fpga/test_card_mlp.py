@@ -25,6 +25,8 @@ from tests.mlp_programs import TO_MEMORY, Mix, Run, any_program
 from tests.mlp_sizes import TINY, batch, joined, plain
 from tests.spoilt import Spoiler, every, longer, shorter
 
+UNIT = "mlp/core"
+
 COUNTED = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
 STALLED = ("stall_rows", "stall_weights", "stall_lag", "stall_write", "stall_program")
 PLACE = ("code", "instruction", "detail")
@@ -137,8 +139,10 @@ def test_standing_batches_use_it_all():
 
 
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+@pytest.mark.testpoint("random_match_golden")
 def test_random_programs(benches, memory):
-    """Every field of every instruction, regions that wrap, results over results; operands all in place in time."""
+    """Every field of every instruction, regions that wrap, results over results, operands all in place in time: bit
+    for bit with the oracle."""
     bench = benches(memory)
     for _ in range(count_of(30)):
         bench.same(any_program(bench.config, bench.draw))
@@ -146,7 +150,9 @@ def test_random_programs(benches, memory):
 
 
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+@pytest.mark.testpoint("random_match_golden")
 def test_random_networks(benches, memory):
+    """Networks as compiled, bit for bit with the oracle."""
     bench = benches(memory)
     for number in range(count_of(3)):
         draw = bench.draw
@@ -179,20 +185,26 @@ def test_random_programs_of_other_shapes(shape):
             bench.same(any_program(bench.config, bench.draw))
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_the_same_twice(bench, standing):
+    """The cycles are the same every time."""
     run, cycles = standing
     assert bench.same(run) == bench.same(run) == cycles
 
 
+@pytest.mark.testpoint("corner_values")
 def test_nothing_to_do(bench, mixed):
+    """A program of no instruction at all ends well and writes nothing."""
     bench.start(Run(mixed.words, mixed.inputs, mixed.weights, mixed.outputs_beats, count=0))
     told, outputs = bench.finish(mixed)
     assert told["code"] == told["instructions"] == told["instructions_done"] == 0 and (outputs == UNTOUCHED).all()
     bench.mend(mixed)
 
 
+@pytest.mark.testpoint("smoke")
 def test_programs_that_end_early(bench, mixed):
-    """The first instructions of a program are a program: what they bring and write is there, and no more."""
+    """The first instructions of a program, as many as one likes, are a program: what they bring and write is there,
+    and no more."""
     for count in np.unique(np.linspace(1, len(mixed.words) - 1, count_of(8)).astype(int)):
         run = mixed.copy()
         run.count = int(count)
@@ -211,11 +223,15 @@ def test_cards_side_by_side():
 
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
+@pytest.mark.testpoint("backpressure_both_sides")
 def test_stalls(bench, standing, channel, share):
+    """Random stalls on every channel of both ports."""
     bench.stalls(standing[0], channel, share)
 
 
+@pytest.mark.testpoint("backpressure_both_sides")
 def test_random_programs_with_stalls(benches):
+    """Programs of all kinds while every channel stalls."""
     bench = benches(seed=6)
     for seed in range(count_of(10)):
         bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.6)))
@@ -276,8 +292,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, mixed, name):
-    """Code and place are those of the oracle, and what is written is right or untouched."""
+    """Every field wrong, at its end or past it: code and place are those of the oracle, and what is written is right
+    or untouched."""
     run = mixed.copy()
     WRONG[name](run)
     told, result = bench.refused(run, PLACE)
@@ -286,6 +304,7 @@ def test_wrong_programs(bench, mixed, name):
     bench.mend(mixed)
 
 
+@pytest.mark.testpoint("corner_values")
 def test_garbage(bench, mixed):
     """Instructions of random bits end as the oracle says, which is never well."""
     for _ in range(count_of(20)):
@@ -302,6 +321,7 @@ def test_garbage(bench, mixed):
 # Errors of the bus
 
 @pytest.mark.parametrize("port, way", PORTS)
+@pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):
     """On any beat; a read's is told with what was read."""
     run, _ = standing
@@ -313,6 +333,7 @@ def test_error_responses(bench, standing, port, way):
 
 
 @pytest.mark.parametrize("arena, detail", [("inputs", 1), ("weights", 2)])
+@pytest.mark.testpoint("corner_values")
 def test_memory_that_was_never_written(bench, mixed, arena, detail):
     """ECC answers with an error, which the core tells with its place, and the card names the address."""
     bench.same(mixed)
@@ -342,10 +363,13 @@ def test_memory_that_was_never_written(bench, mixed, arena, detail):
 
 # Abort and reset
 
+@pytest.mark.testpoint("errors")
 def test_abort_at_any_cycle(bench, standing):
+    """An abort at any cycle ends the run with that cause."""
     bench.aborts(*standing, 30)
 
 
+@pytest.mark.testpoint("errors")
 def test_abort_with_stalls(bench, standing):
     """Transfers that take long are waited for, and end whole."""
     run, cycles = standing
@@ -354,10 +378,13 @@ def test_abort_with_stalls(bench, standing):
         bench.abort(run, bench.draw.integers(1, 2 * cycles))
 
 
+@pytest.mark.testpoint("reset_midstream")
 def test_reset_at_any_cycle(bench, standing):
+    """Reset at any cycle: the next run is right."""
     bench.resets(*standing, 30)
 
 
+@pytest.mark.testpoint("errors")
 def test_faults_with_the_ddr4_memory(benches):
     """The same kinds of faults with times that vary: a few of each."""
     bench = benches("ddr4", seed=5)
@@ -407,6 +434,7 @@ def on_line(config, draw, which, line):
 
 
 @pytest.mark.parametrize("which", ["rows", "weights", "addends"])
+@pytest.mark.testpoint("errors")
 def test_single_errors_are_corrected(worn, which):
     """The results are right and every codeword that was put right is counted."""
     for _ in range(count_of(6)):
@@ -417,6 +445,7 @@ def test_single_errors_are_corrected(worn, which):
 
 
 @pytest.mark.parametrize("detail, which", [(0, "rows"), (1, "weights"), (2, "addends")])
+@pytest.mark.testpoint("errors")
 def test_double_errors_end_the_run(worn, detail, which):
     """The run ends with the memory and the instruction that read it; the next one is right."""
     for _ in range(count_of(6)):
@@ -438,5 +467,6 @@ def test_double_errors_end_the_run(worn, detail, which):
     ({"row_lines": 100}, "row_lines must be a power of two from 64 to 4096, not 100"),
 ])
 def test_illegal_config_wrong(values, sentence):
+    """Sizes that do not go together are refused with a sentence."""
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         replace(TINY, **values)

@@ -70,7 +70,9 @@ def test_a_bitstream_comes_out(small):
     assert not list((folder / "out").glob("*.part"))
 
 
+@pytest.mark.testpoint("all_of_it_is_placed", unit="board/top")
 def test_everything_that_was_mapped_was_placed(small):
+    """Every multiplier, memory and flip-flop that was mapped is in what nextpnr placed."""
     layout, _, _ = small
     for kind in FAMILY:
         mapped = sum(count.get(kind, 0) for count in layout.parts.values())
@@ -255,6 +257,7 @@ def test_command_wrong(arguments, message):
 
 
 @pytest.mark.regress
+@pytest.mark.testpoint("all_of_it_is_placed", unit="board/top")
 def test_the_emb_core(tmp_path):
     """The whole core is in what was placed: all its multipliers, memories and flip-flops, under its name."""
     layout = ecp5.make(EcpBoard.load(NAME), "emb", "tiny")

@@ -16,6 +16,8 @@ from gen.config import load
 from gen.cores import CORES
 from verif.bench import runner
 
+UNIT = "kernel/top"
+
 MODULE = "verif.test_vitis_top"
 KERNELS = [name for name in load("tiny").cores if CORES[name].is_kernel]
 TESTS = 6
@@ -39,7 +41,9 @@ def simulate(core, folder, *, texts=None, xml=None, **options):
 
 @pytest.mark.parametrize("number", runner.seeds())
 @pytest.mark.parametrize("core", KERNELS)
+@pytest.mark.testpoint("smoke", "random_match_golden")
 def test_packaged_top(core, number, tmp_path):
+    """Programs of every core, over all its buffers and memories, bit for bit with the oracle, in each bench."""
     values = simulate(core, tmp_path, tests=TESTS, seed=number).values
     assert all(values["bursts"][port]["ar"] for port in ("m00_axi", "m01_axi")), "both ports are read from"
     assert values["written_beats"]["m00_axi"]
@@ -121,19 +125,23 @@ def refused(folder, says, **options):
 
 
 @pytest.mark.parametrize("name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.regress) for name in MORE)])
+@pytest.mark.testpoint("mistakes_are_seen")
 def test_mistakes_are_seen(name, tmp_path):
+    """Tops with swapped, truncated, stuck or open pins are refused with their cause."""
     number, mistake = list(MISTAKES | MORE).index(name) + 1, (MISTAKES | MORE)[name]
     refused(tmp_path, mistake.says, texts=broken(), plusargs=[f"+mistake={number}"], only=rf"\.{mistake.test}\b.*")
 
 
+@pytest.mark.testpoint("mistakes_are_seen")
 def test_without_a_mistake(tmp_path):
     """The model that the mistakes are in is otherwise sound."""
     simulate(BROKEN, tmp_path, tests=1, texts=broken(), only=r"\.high_addresses$")
 
 
 @pytest.mark.parametrize("wrong", ["an offset", "two names"])
+@pytest.mark.testpoint("mistakes_are_seen")
 def test_a_wrong_kernel_xml_is_seen(wrong, tmp_path):
-    """The benches know the arguments from kernel.xml alone."""
+    """A wrong kernel.xml is refused with its cause: the benches know the arguments from it alone."""
     kernel, _, _ = packaged(BROKEN)
     xml = kernel_xml(kernel)
     first, second = [argument for argument in kernel.arguments if argument.pointer][:2]

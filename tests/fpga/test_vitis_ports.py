@@ -11,6 +11,8 @@ from gen import verilator
 from gen.config import load
 from gen.cores import CORES
 
+UNIT = "kernel/top"
+
 KERNELS = [name for name in load("tiny").cores if CORES[name].is_kernel]
 CORE = "mlp"
 TOP = f"hotrail_{CORE}.v"
@@ -35,7 +37,9 @@ def packaged(core):
 
 
 @pytest.mark.parametrize("core", KERNELS)
+@pytest.mark.testpoint("ports_and_clock")
 def test_sound_kernels(core):
+    """The port set, widths and directions, one clock everywhere, plain registers, by Yosys."""
     assert check_ports(*packaged(core)) == []
 
 
@@ -63,7 +67,9 @@ TOPS = {
 
 
 @pytest.mark.parametrize("name", TOPS)
+@pytest.mark.testpoint("ports_and_clock")
 def test_a_wrong_top_is_told(name):
+    """A top with a wrong port, clock or register is told."""
     (old, new), said = TOPS[name]
     kernel, texts = packaged(CORE)
     assert texts[TOP].count(old) == 1
@@ -94,7 +100,9 @@ PARTS = {
 
 
 @pytest.mark.parametrize("name", PARTS)
+@pytest.mark.testpoint("ports_and_clock")
 def test_a_wrong_part_is_told(name):
+    """A part with a wrong clock or register is told."""
     (old, new), said = PARTS[name]
     kernel, texts = packaged(CORE)
     assert GOOD.count(old) == 1 and check_ports(kernel, texts | {PART: GOOD}) == []

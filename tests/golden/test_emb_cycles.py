@@ -97,8 +97,10 @@ def placed(random, name, devices, rows=300, columns=(2, 2, 4), modes=(5, 5, 12),
                        rank=random.permutation(rows))
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="emb/core")
 def test_rows_of_card_memory(config):
-    """One bag, many bags, bags longer than the queues, rows of one beat to the longest; all modes."""
+    """The cycles of whole runs behind ideal memory are the cycle model's: one bag, many bags, bags longer than the
+    queues, rows of one beat to the longest; all modes."""
     random = np.random.default_rng(1)
     tables = [make.only(random, f"t{dim}", DRAM, 300, dim) for dim in (3, 16, 4 * config.row_beats_max)]
     with EmbeddingBags(tables, card="sim", preset=config, memory="ideal") as bags:

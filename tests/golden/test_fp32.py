@@ -39,7 +39,9 @@ def soft_words(operation, x, y):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.testpoint("random_match_golden", unit=("fp/add", "fp/divide", "fp/multiply"))
 def test_equals_softfloat_outside_the_subnormal_range(name):
+    """The oracle equals Berkeley SoftFloat; below the smallest normal number it flushes to zero."""
     x, y = (fp32.bits(fp32.flush(v)) for v in pairs(1, COUNT))
     got = fp32.bits(getattr(fp32, name)(x, y))
     want = soft_words(OPERATIONS[name], x, y)
@@ -86,7 +88,9 @@ def test_flush_keeps_everything_else():
     assert fp32.bits(fp32.flush(word)).tolist() == want
 
 
+@pytest.mark.testpoint("random_match_golden", unit=("fp/compare", "fp/compare: Maximum"))
 def test_maximum_and_compare_equal_numpy():
+    """The oracle's maximum and comparison are NumPy's, with the canonical NaN and signed zeros in order."""
     x, y = (fp32.flush(v) for v in pairs(3, 50_000))
     nan = np.isnan(x) | np.isnan(y)
     got = fp32.maximum(x, y)
@@ -152,6 +156,7 @@ def sequential(x, y):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("terms,beat", [(2, 1), (4, 4), (8, 2), (16, 16), (64, 1), (64, 4), (64, 16)])
+@pytest.mark.testpoint("accuracy", unit="fp/dot")
 def test_dot_is_at_least_as_accurate_as_sequential_float32(distribution, terms, beat):
     """Errors relative to sum |x y|, root mean square and largest."""
     x, y = distribution(np.random.default_rng(5), (4000, terms))
@@ -171,6 +176,7 @@ def test_dot_is_at_least_as_accurate_as_sequential_float32(distribution, terms, 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("terms,beat", [(1, 1), (4, 4), (16, 4), (64, 1), (64, 16)])
+@pytest.mark.testpoint("accuracy", unit="fp/dot")
 def test_dot_stays_within_its_bound_of_float64(distribution, terms, beat):
     """|error| <= (terms + beats) 2^-29 max |x y| + 2^-24 |exact|: one place lost by each aligned product and
     by each move of the accumulator, then one rounding."""
@@ -185,7 +191,9 @@ def test_dot_stays_within_its_bound_of_float64(distribution, terms, beat):
     assert inside.sum() > 1000 and (error <= bound)[inside].all()
 
 
+@pytest.mark.testpoint("accuracy", unit="fp/dot")
 def test_dot_of_integers_is_exact():
+    """Sums of products of small integers are exact at every width of a beat."""
     rng = np.random.default_rng(7)
     x, y = (rng.integers(-64, 65, (2000, 64)).astype(np.float32) for _ in range(2))
     for beat in (1, 2, 4, 8, 16, 64):
@@ -211,7 +219,9 @@ def test_dot_pads_with_zeros():
     ([2.0**100, -(2.0**100)], [2.0**100, 2.0**100], 0),
     ([-(2.0**-100), 0], [2.0**-100, 0], 0x80000000),
 ])
+@pytest.mark.testpoint("corner_values", unit="fp/dot")
 def test_dot_of_corners(x, y, want):
+    """Sums of zeros, infinities, NaNs and the largest numbers, worked out by hand."""
     for beat in (1, 2):
         assert fp32.bits(fp32.dot(np.array(x, np.float32), np.array(y, np.float32), beat)) == want
 

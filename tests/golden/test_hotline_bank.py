@@ -52,6 +52,7 @@ class Spelled:
 
 @pytest.mark.parametrize("policy, insert_log2", [("srrip", 0), *(
     (policy, number) for policy in ("sampled", "steady") for number in (0, 2, 5))])
+@pytest.mark.testpoint("random_match_golden", unit="hotline/bank")
 def test_against_the_rules_spelled_out(policy, insert_log2):
     """A log with looks between, through `run` in pieces and through `Bank` one by one."""
     random = np.random.default_rng(insert_log2)

@@ -116,8 +116,10 @@ def test_one_of_each(bench, config):
         bench.compare(draw(random, config, 1 + number % 3))
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="mlp/core")
 def test_programs(bench, config):
-    """Loads, layers and interactions of any kind that run side by side, with all kinds of waits."""
+    """The cycles of whole runs behind ideal memory are the cycle model's: loads, layers and interactions of any kind
+    that run side by side, with all kinds of waits."""
     random = np.random.default_rng(2)
     for number in (10, 25, 50):
         bench.compare(draw(random, config, number))

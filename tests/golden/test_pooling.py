@@ -14,8 +14,10 @@ def _sequential(rows, weights):
 
 @pytest.mark.parametrize("count", [1, 2, 10, 120, 5_000, 40_000])
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.testpoint("accuracy", unit="pooling")
 def test_sums_are_at_least_as_accurate_as_sequential_float32(count, weighted):
-    """Of the largest error over many words, in units of the sum of magnitudes."""
+    """Sums within a stated bound of float64 and no worse than sequential float32, by the largest error over many words
+    in units of the sum of magnitudes."""
     random = np.random.default_rng([count, weighted])
     rows = random.standard_normal((count, 64)).astype(np.float32)
     weights = random.standard_normal(count).astype(np.float32) if weighted else np.ones(count, np.float32)
@@ -28,7 +30,9 @@ def test_sums_are_at_least_as_accurate_as_sequential_float32(count, weighted):
     assert (ours <= 2.0**-24 + count * 2.0**-28 * np.abs(rows * weights[:, None]).max(0) / scale).all()
 
 
+@pytest.mark.testpoint("accuracy", unit="pooling")
 def test_integers_are_exact():
+    """Sums, maxima and weighted sums of small integers are exact."""
     random = np.random.default_rng(1)
     rows = random.integers(-40, 40, (3_000, 8)).astype(np.float32)
     assert (pooling.pool(rows) == rows.sum(0)).all()

@@ -14,7 +14,9 @@ def test_single_flips_can_be_told_apart(columns):
     assert len(set(columns)) == 72 and 0 not in columns
 
 
+@pytest.mark.testpoint("corner_values", unit="secded")
 def test_double_flips_never_look_like_single_ones(columns):
+    """No two columns of the matrix add up to a third, or to none."""
     assert all(column.bit_count() % 2 == 1 for column in columns)
     pairs = {a ^ b for i, a in enumerate(columns) for b in columns[:i]}
     assert pairs.isdisjoint(columns) and 0 not in pairs

@@ -34,7 +34,9 @@ def _dense_row(cores, index):
 
 
 @pytest.mark.parametrize("grid_log2, columns, rank", CASES)
+@pytest.mark.testpoint("random_match_golden", unit="tt/unit")
 def test_lane_turns_images_into_rows(grid_log2, columns, rank):
+    """The image of a table, as the unit reads it, gives the table's rows and its cores back."""
     rng = np.random.default_rng(7)
     modes = (3, 2, 4, 2)[: len(columns)]
     ranks = (1, *(max(1, rank - k) for k in range(len(columns) - 1)), 1)
@@ -47,7 +49,9 @@ def test_lane_turns_images_into_rows(grid_log2, columns, rank):
         assert np.array_equal(core, again)
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="tt/unit")
 def test_wide_ranks_fill_every_issue_slot():
+    """At ranks of 16 and 32 every multiplier works in every slot."""
     for columns in [(2, 2, 4), (2, 4, 4), (4, 4, 4), (4, 4, 8), (4, 8, 8), (8, 8, 8)]:
         for rank in (16, 32):
             layout = plan((9, 9, 9), columns, (1, rank, rank, 1))
@@ -61,13 +65,17 @@ def test_wide_ranks_fill_every_issue_slot():
     (((2, 0), (4, 4), (1, 2, 1)), "row mode 0 must be at least 1"),
     (((2, 2), (4, 64), (1, 2, 1)), "column modes (4, 64) have no order on this unit: the last may be at most 32"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong", unit="tt/unit")
 def test_bad_shape_wrong(arguments, sentence):
+    """Shapes that no layout has are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         plan(*arguments)
     assert str(caught.value) == sentence
 
 
+@pytest.mark.testpoint("illegal_config_wrong", unit="tt/unit")
 def test_wrong_cores_wrong():
+    """Cores that do not chain are refused with a sentence that names the core."""
     layout = plan((2, 2), (4, 4), (1, 2, 1))
     cores = [np.zeros((1, 2, 4, 2), np.float32), np.zeros((2, 2, 3, 1), np.float32)]
     with pytest.raises(ValueError) as caught:

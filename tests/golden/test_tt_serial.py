@@ -44,7 +44,9 @@ def test_no_rows():
     assert serial.rows(_cores((3, 2), (2, 4), (1, 2, 1)), []).shape == (0, 8)
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="tt/serial")
 def test_cycles_by_hand():
+    """The cycles of two tables on the paper's array, counted by hand."""
     # SCRec's array, D = 64, R = 4: a 4 x 4 by 4 x 16 product, then a 16 x 4 by 4 x 4 one.
     plan = serial.plan((9, 9, 9), (4, 4, 4), (1, 4, 4, 1))
     assert [(p.m, p.k, p.n) for p in plan.products] == [(4, 4, 16), (16, 4, 4)]
@@ -81,7 +83,9 @@ def test_image_holds_every_core_once():
     ((4, 6), (1, 4, 1), "J2 is 6; the serial unit's reshaping takes powers of two only"),
     ((4, 4), (1, 33, 1), "rank 33 is above 32, the most that the serial unit takes"),
 ])
+@pytest.mark.testpoint("illegal_config_wrong", unit="tt/serial")
 def test_wrong_shapes(columns, ranks, sentence):
+    """Shapes that do not chain are refused with a sentence."""
     with pytest.raises(ValueError) as error:
         serial.plan((2, 2), columns, ranks)
     assert str(error.value) == sentence
