@@ -161,7 +161,7 @@ def table(units: dict[str, Unit]) -> str:
     rows = ["| unit | testpoint | tests |", "|---|---|---|"]
     for name, unit in sorted(units.items()):
         for point in unit.points:
-            tests = [f"`{test.file}::{test.name}`" for test in unit.tests.get(point, [])]
+            tests = [f"`{test.file}::{test.name}`" for test in unit.tests.get(point, ())]
             rows.append(f"| {name} | {point} | {' '.join(tests) or 'waived: ' + unit.waived[point]} |")
     return "\n".join(rows) + "\n"
 
@@ -175,10 +175,12 @@ def page(units: dict[str, Unit], text: str) -> str:
 def main(names: list[str]) -> None:
     units = collect()
     for name in names:
+        if name not in units:
+            raise SystemExit(f"no test belongs to {name!r}; the units are {', '.join(sorted(units))}")
         print(name)
         for point in units[name].points:
             print(f"  {point}" + (f": waived. {units[name].waived[point]}" if point in units[name].waived else ""))
-            for test in units[name].tests.get(point, []):
+            for test in units[name].tests.get(point, ()):
                 print(f"    {test.file}::{test.name}: {test.about}")
     if not names:
         PAGE.write_text(page(units, PAGE.read_text()))
