@@ -49,3 +49,17 @@ def data_folder():
     if not folder:
         pytest.skip("HOTRAIL_DATA is not set: it names the folder with the larger logs")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def real_log(data_folder):
+    """Reads one of the larger logs as arrays; a test whose log is not there is skipped."""
+    from gen.logs import Trace, open_log
+
+    def read(name):
+        path = data_folder / f"{name}.npz"
+        if not path.exists():
+            pytest.skip(f"needs {path.name} in the folder that HOTRAIL_DATA names")
+        return Trace.of(open_log(path))
+
+    return read

@@ -32,8 +32,7 @@ def logs() -> Iterator[tuple[str, str, np.ndarray, np.ndarray, int]]:
     """(id, what, indices, offsets of the samples, rows); logs that are not there are left out."""
     for name, log in all_logs():
         for table in TABLES[name]:
-            indices = log.table(table)
-            offsets = log.offsets.get(table, np.arange(len(indices) + 1))
+            indices, offsets = log.bags(table)
             yield f"{name}.{table}", f"{name}, {table}", indices, offsets, log.rows[table]
 
 

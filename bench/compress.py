@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data import path_of
+from bench.data import held
 from bench.framework import LeftOut, Row, at_least, bench, figure
 from bench.hotline_auc import auc
 from gen.profile import Heat
-from gen.trace import movielens, read
+from gen.tools import data_path
 
 SEEDS = 3
 DIM, RANK, BATCH, HELD_OUT = 16, 16, 512, 0.1
@@ -69,17 +69,12 @@ class Samples:
 
 def logs() -> Iterator[tuple[str, Samples]]:
     """(name, samples): anime ratings of 8 and more, MovieLens-100K ratings of 4 and more."""
-    path = path_of("anime_420k.npz")
-    log = movielens()
+    path = data_path("anime_420k.npz")
     for name, trace, tables, label in (
-            ("anime", path and read(path), ("user", "anime", "type", "genre"), lambda t: t.values["label"]),
-            ("movielens", log, ("user_id", "item_id"), lambda t: t.values["rating"] >= 4)):
+            ("anime", path and held(path), ("user", "anime", "type", "genre"), lambda t: t.values["label"]),
+            ("movielens", held("movielens"), ("user_id", "item_id"), lambda t: t.values["rating"] >= 4)):
         if trace:
-            bags = tuple((np.asarray(trace.indices[table], np.int64) if table in trace.offsets else
-                          np.asarray(trace.table(table), np.int64),
-                          np.asarray(trace.offsets[table], np.int64) if table in trace.offsets else
-                          np.arange(len(trace.table(table)) + 1)) for table in tables)
-            yield name, Samples(tuple(trace.rows[table] for table in tables), bags,
+            yield name, Samples(tuple(trace.rows[table] for table in tables), tuple(map(trace.bags, tables)),
                                 np.asarray(label(trace)).astype(np.float32))
 
 

@@ -1,27 +1,33 @@
 """The click logs that figures are drawn from: MovieLens, and those of the folder that HOTRAIL_DATA names."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gen.trace import Trace, movielens, read
+from bench.framework import LeftOut
+from gen.logs import Trace, open_log
+from gen.tools import data_path
 
-__all__ = ["CALIBRATION", "path_of", "logs"]
+__all__ = ["CALIBRATION", "held", "logs", "needed"]
 
 LOGS = ("anime_420k", "msweb", "openbandit_60k")
 CALIBRATION = "criteo_kaggle_calibration.json"
 
 
-def path_of(file: str) -> Path | None:
-    """The path of a file in the folder, if it is there."""
-    folder = os.environ.get("HOTRAIL_DATA")
-    path = Path(folder or "") / file
-    return path if folder and path.exists() else None
+def needed(file: str) -> Path:
+    """The path of a file in the folder. Raises LeftOut: it is not there"""
+    if (path := data_path(file)) is None:
+        raise LeftOut(f"needs {file} in the folder that HOTRAIL_DATA names")
+    return path
+
+
+def held(path: str | Path) -> Trace:
+    """A log as arrays."""
+    return Trace.of(open_log(path))
 
 
 def logs() -> Iterator[tuple[str, Trace]]:
     """(name, log); those of the folder are left out where they are not there."""
-    yield "movielens", movielens()
+    yield "movielens", held("movielens")
     for file in LOGS:
-        if path := path_of(f"{file}.npz"):
-            yield file.split("_")[0], read(path)
+        if path := data_path(f"{file}.npz"):
+            yield file.split("_")[0], held(path)

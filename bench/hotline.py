@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data import CALIBRATION, logs, path_of
+from bench.data import CALIBRATION, logs
 from bench.framework import Row, at_least, at_most, bench, figure
 from bench.peers import POLICIES, filled, written
-from gen.criteo import BLOCK, ClickLog
-from gen.trace import Trace
+from gen.logs import Trace
+from gen.logs.criteo import BLOCK, ClickLog
+from gen.tools import data_path
 from golden.hotline.bank import ID_BITS, STEADY, WAYS, oracle, run
 from golden.hotline.randomizer import permute
 
@@ -133,8 +134,8 @@ def coverage() -> Iterator[Row]:
 def in_samples(log: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """(row number, sample) of every access, sample by sample, tables one behind the other; and all their rows."""
     rows, samples, first = [], [], 0
-    for name, indices in log.indices.items():
-        offsets = log.offsets.get(name, np.arange(len(indices) + 1))
+    for name in log.indices:
+        indices, offsets = log.bags(name)
         rows.append(indices + first)
         samples.append(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)))
         first += log.rows[name]
@@ -261,7 +262,7 @@ def rows() -> Iterator[Row]:
     """The logger's choice of hot rows beside the oracle's and other caches', and the samples that it makes popular."""
     yield from coverage()
     yield from real_logs()
-    if calibration := path_of(CALIBRATION):
+    if calibration := data_path(CALIBRATION):
         criteo = Criteo(calibration)
         yield from criteo.sizes()
         yield from criteo.learning()

@@ -6,10 +6,9 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data import path_of
+from bench.data import held, needed
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from gen.hotline import Layout, Position, Table, indices_of
-from gen.trace import read
 from golden.hotline import bank, randomizer
 from golden.hotline.order import deal, merge
 
@@ -57,14 +56,12 @@ def dealt(layout: Layout, indices: NDArray, learned: int, batch: int) -> tuple[l
 @bench("hotline_auc")
 def rows() -> Iterator[Row]:
     """AUC of a DLRM trained on a real log in its own order and in that in which the Hotline core deals it."""
-    path = path_of("anime_420k.npz")
-    if path is None:
-        raise LeftOut("needs anime_420k.npz in the folder that HOTRAIL_DATA names")
+    path = needed("anime_420k.npz")
     if find_spec("torch") is None:
         raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     from fpga.torch_dlrm import TorchDlrm, predict, tables_of, train
 
-    trace = read(path)
+    trace = held(path)
     indices, positions = indices_of(trace, PLACES)
     sizes = [trace.rows[name] for name in PLACES]
     tables = [Table(name, np.zeros((count, 1), np.float32)) for name, count in zip(PLACES, sizes, strict=True)]

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data import CALIBRATION, path_of
-from bench.framework import LeftOut, Row, at_least, bench, figure
+from bench.data import CALIBRATION, needed
+from bench.framework import Row, at_least, bench, figure
 from fpga.card import open as open_card
 from fpga.runs import Runs
 from gen.compile import encode
 from gen.config import load
-from gen.criteo import ClickLog
+from gen.logs.criteo import ClickLog
 from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 
@@ -33,10 +33,7 @@ def _program(config, rows: NDArray[np.int64], pinned: NDArray[np.bool_], count: 
 @bench("hotline_rate")
 def rates() -> Iterator[Row]:
     """Indices that the core takes a cycle, of Criteo Kaggle's shape, all looked up or small tables pinned."""
-    calibration = path_of(CALIBRATION)
-    if calibration is None:
-        raise LeftOut(f"needs {CALIBRATION} in the folder that HOTRAIL_DATA names")
-    config, log = load(PRESET).cores["hotline"], ClickLog(calibration)
+    config, log = load(PRESET).cores["hotline"], ClickLog(needed(CALIBRATION))
     rows = np.array(log.rows, np.int64)
     ranks = next(iter(log.ranks(2 * SAMPLES)))
     indices = np.stack([log.row(table, ranks[:, table]) for table in range(len(rows))], axis=1)

@@ -15,8 +15,8 @@ from bench.twin import Twin
 from fpga.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from gen import shapes
 from gen.config import load
+from gen.logs import Trace
 from gen.reorder import by_frequency
-from gen.trace import Trace
 
 BATCH = 4096
 BATCHES = 2
@@ -42,8 +42,9 @@ def carry(bags: EmbeddingBags, log: Trace, batch: int, batches: int) -> dict[str
     twin, total = Twin(bags), dict.fromkeys(("cycles", "bags", "indices", "dram_rows", "tt_rows", "ssd_rows"), 0)
     for start in range(0, batch * batches, batch):
         requests = []
-        for number, (name, indices) in enumerate(log.indices.items()):
-            offsets = log.offsets.get(name, np.arange(len(indices) + 1))[start:start + batch + 1]
+        for number, name in enumerate(log.indices):
+            indices, offsets = log.bags(name)
+            offsets = offsets[start:start + batch + 1]
             mode = ("sum", "mean", "max")[(start // batch + number) % 3]
             requests.append(bags.request(name, indices[offsets[0]:offsets[-1]], offsets - offsets[0], None, mode, True))
         twin.batch(requests)

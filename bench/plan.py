@@ -15,8 +15,8 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from bench.data import CALIBRATION, path_of
-from bench.framework import LeftOut, Row, at_most, bench, figure
+from bench.data import CALIBRATION, needed
+from bench.framework import Row, at_most, bench, figure
 from fpga.costs import measure
 from gen.network import Model
 from gen.planner.assume import model_of
@@ -178,9 +178,7 @@ def peers(id: str, what: str, problem: Problem, limit: float) -> Iterator[Row]:
 @bench("plan")
 def plan() -> Iterator[Row]:
     """Placements of 856, 788 and 26 tables on 8 cards with proven gaps, beside the program as written and a peer."""
-    calibration, *statistics = (path_of(file) for file in (CALIBRATION, *(STATISTICS.format(year) for year in TABLES)))
-    if not calibration or not all(statistics):
-        raise LeftOut("needs the statistics of the folder that HOTRAIL_DATA names")
+    calibration, *statistics = (needed(file) for file in (CALIBRATION, *(STATISTICS.format(year) for year in TABLES)))
     item = Item("t", np.array([0, 1]), 1, 4, 1.0, 1.0, 1.0, 1.0, np.zeros(1, np.int64), np.zeros(1))
     tiny = Problem((item,), 1, 4, 0, 4)
     solve(tiny, gap=0.0), torchrec(tiny, 1)     # compiles the loops

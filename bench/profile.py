@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars
 
-from bench.data import CALIBRATION, path_of
-from bench.framework import LeftOut, Row, at_least, bench, figure
-from gen.criteo import ClickLog
+from bench.data import CALIBRATION, needed
+from bench.framework import Row, at_least, bench, figure
 from gen.logs import open_log
+from gen.logs.criteo import ClickLog, drawn
 from gen.profiling import profile, together
-from gen.profiling.criteo import criteo, drawn
+from gen.profiling.criteo import criteo
 from golden.hotline.randomizer import permute
 
 SAMPLES, FEW = 1 << 20, 2000
@@ -136,9 +136,7 @@ def raced(works: list[Callable[[Path], int]], few: Path, path: Path) -> list[tup
 @bench("profile")
 def rows() -> Iterator[Row]:
     """A log's ids counted: samples a second and memory, beside polars; the calibrated Criteo log; a billion ids."""
-    calibration = path_of(CALIBRATION)
-    if calibration is None:
-        raise LeftOut("HOTRAIL_DATA does not name a folder with the Criteo calibration")
+    calibration = needed(CALIBRATION)
     log = ClickLog(calibration, seed=1)
     with TemporaryDirectory() as folder:
         few, files = written(Path(folder), log, FEW), written(Path(folder), log, SAMPLES)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data import CALIBRATION, path_of
-from bench.framework import LeftOut, Row, at_least, bench
-from gen.criteo import ClickLog
+from bench.data import CALIBRATION, needed
+from bench.framework import Row, at_least, bench
+from gen.logs.criteo import ClickLog
 from gen.recommender import TableSpec
 from gen.remap import DRAM, SSD, TT, Remap, numbered
 
@@ -23,10 +23,7 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 @bench("remap")
 def rows() -> Iterator[Row]:
     """Indices remapped a second, 26 tables and 33.8 M rows of Criteo Kaggle's shape, for each policy of ids."""
-    path = path_of(CALIBRATION)
-    if path is None:
-        raise LeftOut(f"needs {CALIBRATION} in the folder that HOTRAIL_DATA names")
-    log = ClickLog(path, seed=7)
+    log = ClickLog(needed(CALIBRATION), seed=7)
     rows_of = np.concatenate(list(log.blocks(SAMPLES)))
     for name, policy, about in (
             ("index", "index", "ids are rows"), ("modulo", "modulo", "hashes of 32 bits, their remainder"),

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.data import path_of
+from bench.data import held
 from bench.framework import Row, at_least, bench, figure
 from bench.session import run
 from gen import reorder
 from gen.config import load
 from gen.shapes import row_modes
-from gen.trace import movielens, read
+from gen.tools import data_path
 from golden import tt
 
 BATCH = 4096
@@ -63,11 +63,11 @@ def streams() -> Iterator[tuple[str, str, np.ndarray, int]]:
     """(id, what, indices, rows) of the streams; logs that are not there are left out."""
     yield ("zipf", f"Zipf {ZIPF_EXPONENT}, {ZIPF_ROWS:,} rows",
            zipf(ZIPF_ROWS, ZIPF_LOOKUPS, ZIPF_EXPONENT, seed=11), ZIPF_ROWS)
-    log = movielens()
+    log = held("movielens")
     yield "real", "MovieLens-100K items", log.table("item_id"), log.rows["item_id"]
     for file, table in LOGS:
-        if path := path_of(f"{file}.npz"):
-            log = read(path)
+        if path := data_path(f"{file}.npz"):
+            log = held(path)
             yield f"real.{file}", f"{file}, table {table}", log.table(table), log.rows[table]
 
 

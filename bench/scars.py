@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.data import CALIBRATION, logs, path_of
+from bench.data import CALIBRATION, logs
 from bench.framework import Row, at_most, bench, figure
-from gen.criteo import ClickLog
+from gen.logs import Trace
+from gen.logs.criteo import ClickLog
 from gen.profile import Heat
 from gen.profiling.criteo import criteo
 from gen.scars import Device, Traffic, binary_search, optimum
-from gen.trace import Trace
+from gen.tools import data_path
 
 BATCHES = (256, 4096)
 DRAWN = 32                              # batches of Criteo's shape
@@ -31,20 +32,16 @@ LOG_ACTIVATIONS, LOG_OVERHEAD = 64, 1000
 LOG_SHARE, LOG_SAMPLES = 0.25, 128      # the real logs' memory: a share of the rows, and so many samples
 
 
-def samples_of(log: Trace) -> int:
-    return min(len(log.offsets.get(table, indices)) - (table in log.offsets) for table, indices in log.indices.items())
-
-
 def traffic_of(log: Trace) -> Traffic:
     """By the counts of all the log."""
-    return Traffic.of([Heat.of(np.bincount(indices)) for indices in log.indices.values()], samples_of(log))
+    return Traffic.of([Heat.of(np.bincount(indices)) for indices in log.indices.values()], log.samples)
 
 
 def unique(log: Trace, batch: int, order: np.ndarray, cached: dict[str, np.ndarray] | None = None) -> float:
     """Different rows that a whole batch of the samples in this order asks for besides the cached (True), the mean."""
     count, total = len(order) // batch, 0
-    for table, indices in log.indices.items():
-        offsets = log.offsets.get(table, np.arange(len(indices) + 1))
+    for table in log.indices:
+        indices, offsets = log.bags(table)
         number = np.full(len(order), -1)                                # of the batch that a sample is in
         number[order[:count * batch]] = np.repeat(np.arange(count), batch)
         owner = np.repeat(number, np.diff(offsets[:len(order) + 1]))
@@ -56,7 +53,7 @@ def unique(log: Trace, batch: int, order: np.ndarray, cached: dict[str, np.ndarr
 def hottest(log: Trace, rows: int) -> dict[str, np.ndarray]:
     """Of each table, whether a row is among the `rows` likeliest of all."""
     counts = {table: np.bincount(indices, minlength=log.rows[table]) for table, indices in log.indices.items()}
-    chance = np.concatenate([-np.expm1(each.sum() / samples_of(log) * np.log1p(-each / each.sum()))
+    chance = np.concatenate([-np.expm1(each.sum() / log.samples * np.log1p(-each / each.sum()))
                              for each in counts.values()])
     kept = np.zeros(chance.size, bool)
     kept[np.argsort(-chance, kind="stable")[:rows]] = True
@@ -71,7 +68,7 @@ def exhaustive(traffic: Traffic, device: Device) -> float:
 def on_logs() -> Iterator[Row]:
     """Formulas beside real logs."""
     for name, log in logs():
-        traffic, samples = traffic_of(log), samples_of(log)
+        traffic, samples = traffic_of(log), log.samples
         shuffled = np.random.default_rng(5).permutation(samples)
         for batch in BATCHES:
             wanted = traffic.unique(batch)
@@ -106,7 +103,7 @@ def drawn(log: ClickLog, batch: int) -> float:
 def rows() -> Iterator[Row]:
     """SCARS' formulas against real and drawn logs, and the memory that they share out."""
     yield from on_logs()
-    path = path_of(CALIBRATION)
+    path = data_path(CALIBRATION)
     if path is None:
         return
     profile = criteo(path)

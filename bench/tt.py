@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from bench import serial
+from bench.data import held
 from bench.framework import Row, at_least, bench, figure
 from bench.session import Session, run
 from gen.config import load
 from gen.shapes import column_modes, fastest_column_modes, macs, row_modes
-from gen.tools import build_folder
-from gen.trace import movielens
 from golden import tt
 from golden.tt.rows import shape_of
 
@@ -101,8 +100,8 @@ def _rates(config: Any, name: str, what: str, needed: int, cycles: float) -> Ite
 
 def _real(config: Any) -> Iterator[Row]:
     """10,000 lookups in the order of a real log."""
-    log = movielens(build_folder() / "data")
-    indices = log.table("item_id")[:REAL_LOOKUPS].astype(np.int64)
+    log = held("movielens")
+    indices = log.table("item_id")[:REAL_LOOKUPS]
     cores = _cores(np.random.default_rng(6), row_modes(log.rows["item_id"]), (4, 4, 4), 4)
     done = run(config, [cores], np.zeros(len(indices), int), indices)
     check(config, cores, indices, done)

@@ -4,7 +4,7 @@ The first samples of the log are learned from, those behind them are dealt to a 
 same samples again with no row hot, so that every mini-batch has to be gathered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from fpga.dlrm import Dlrm
 from fpga.gpu import GATHERED, POPULAR, Floats, Times
 from fpga.hotline import Hotline, Layout, Table, Train, indices_of
-from gen.trace import Trace, movielens, read
+from gen.logs import Trace, open_log
+from gen.logs.bounds import few
+from gen.logs.features import dense_features, dense_names
 
 __all__ = ["Dealing", "Options", "Run", "lines", "run"]
 
-LABELS = ("label", "rating")
+LABELS = ("label", "click", "clicked", "is_click", "target", "rating")
 BATCH = 64
 RATE = 0.05
 SLOTS = 4
@@ -31,11 +33,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What may be asked: another log, its column that is learned, how much of it is learned from (a share) and trained
-    on (samples), the samples of a mini-batch (none: what a frame holds, BATCH at the most), columns of the tables, and
-    what the GPU takes for a sample, in cycles of the core."""
+    """What may be asked: another log, its format and tables (none: all), its column that is learned, how much of it is
+    learned from (a share) and trained on (samples), the samples of a mini-batch (none: what a frame holds, BATCH at the
+    most), columns of the tables, and what the GPU takes for a sample, in cycles of the core."""
 
-    log: Path | None = None
+    logs: Sequence[str | Path] = ("movielens",)
+    format: str | None = None
+    tables: Sequence[str] = ()
     label: str | None = None
     learn: float = 0.05
     samples: int = 2000
@@ -99,12 +103,12 @@ class Dealing:
         return without.finished[-1] / with_hot.finished[-1]
 
 
-def run(options: Options, *, config: Any, cache: Path | None = None, card: Callable[[], Any] = lambda: "sim",
+def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim",
         say: Say = lambda text: None) -> Dealing:
     """Deals a log.
 
-    Parameters  options: what is asked; config: of the core; cache: folder for MovieLens; card: gives an open card for
-                each of the two runs, or "sim"; say: takes lines of progress
+    Parameters  options: what is asked; config: of the core; card: gives an open card for each of the two runs, or
+                "sim"; say: takes lines of progress
     Raises      ValueError: a log or sizes that do not fit, as a sentence; RunError, CardError: of the run
     """
     if not 0 < options.learn < 1:
@@ -112,18 +116,20 @@ def run(options: Options, *, config: Any, cache: Path | None = None, card: Calla
     for name in ("samples", "columns", "gpu_cycles"):
         if getattr(options, name) < 1:
             raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
-    trace = movielens(cache) if options.log is None else read(options.log)
-    trace, places, cut = _places(trace, config.positions)
+    log = open_log(options.logs, options.format, options.tables or None)
+    trace, places, cut = _places(Trace.of(log, head=True), config.positions)
     indices, positions = indices_of(trace, places)
-    payload = _payload(trace, options.label, len(indices))
+    payload, unused = _payload(trace, options.label)
     learned = max(1, round(options.learn * len(indices)))
     most = max(1, config.frame_beats // -(-(len(positions) + payload.shape[1]) // config.words))
     batch = min(BATCH, most) if options.batch is None else options.batch
     trained = slice(learned, learned + options.samples)
     if len(indices) <= learned:
         raise ValueError(f"{trace.source} has {len(indices)} samples: none is left behind those to learn from")
-    say(f"log        {trace.source}: {len(indices):,} samples, {len(positions)} indices each"
+    say(f"log        {trace.source}: {len(indices):,} samples{trace.note}, {len(positions)} indices each"
         + (f"; {cut:,} indices of long bags left out" if cut else ""))
+    for line in (*log.report(), *([f"not used   {few(unused)}"] if unused else [])):
+        say(line)
     random = np.random.default_rng(SEED)
     tables = [Table(name, (random.standard_normal((trace.rows[name], options.columns)) / 8).astype(np.float32))
               for name in places]
@@ -182,7 +188,7 @@ def _places(trace: Trace, positions: int) -> tuple[Trace, dict[str, int], int]:
     room = (positions - len(single)) // len(bags) if bags else 0
     if len(single) > positions or (bags and not room):
         raise ValueError(f"{trace.source} has {len(single)} tables of one index and {len(bags)} of bags: the core has "
-                         f"{positions} positions for them")
+                         f"{positions} positions for them: take some of the tables, or a larger preset")
     places, indices, offsets, cut = dict.fromkeys(single, 1), dict(trace.indices), dict(trace.offsets), 0
     for name in bags:
         lengths = np.diff(trace.offsets[name])
@@ -195,19 +201,24 @@ def _places(trace: Trace, positions: int) -> tuple[Trace, dict[str, int], int]:
     return replace(trace, indices=indices, offsets=offsets), places, cut
 
 
-def _payload(trace: Trace, label: str | None, count: int) -> NDArray[np.uint32]:
-    """Words that a sample carries: its dense features, or a 1 where it has none, and what is learned, 0 or 1."""
-    columns = {name: value for name, value in trace.values.items() if value.shape == (count,)}
+def _payload(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], list[str]]:
+    """Words that a sample carries: its dense features, or a 1 where it has none, and what is learned, 0 or 1; and the
+    values that are not among them."""
+    columns = {name: value for name, value in trace.values.items() if value.ndim == 1}
     name = label or next((name for name in LABELS if name in columns), None)
     if name is None or name not in columns:
-        what = f"no column {label!r}" if label else "neither a label nor a rating"
+        what = f"no column {label!r}" if label else "none of " + ", ".join(LABELS)
         raise ValueError(f"{trace.source} has {what}; its columns are {', '.join(columns) or 'none'}: --label says "
                          f"which one is learned")
     value = np.asarray(columns[name], np.float64)
     if not np.isin(value, (0, 1)).all():
-        value = value > value.mean()    # liked more than usual
-    dense = trace.values.get("dense", np.ones((count, 1)))
-    return np.concatenate([dense, value[:, None]], axis=1).astype(np.float32).view(np.uint32)
+        value = (value > np.nanmean(value)).astype(np.float64)  # liked more than usual
+    dense = dense_features(trace.values)
+    if dense is None:
+        dense = np.ones((len(value), 1), np.float32)
+    used = {name, *dense_names(trace.values)}
+    return (np.concatenate([dense, value[:, None]], axis=1).astype(np.float32).view(np.uint32),
+            [name for name in trace.values if name not in used])
 
 
 def lines(dealing: Dealing) -> list[str]:

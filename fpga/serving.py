@@ -22,6 +22,7 @@ from gen.bundle import Bundle
 from gen.compile import Bags
 from gen.device import Device
 from gen.logs import Chunk, Log
+from gen.logs.features import dense_features
 from gen.oracle import EmbOracle, MlpOracle, first_difference
 from gen.plan import Plan
 from gen.recommender import TableSpec
@@ -271,23 +272,17 @@ def batches(log: Log, samples: int, batch: int) -> Iterator[Chunk]:
 
 
 def dense_of(chunk: Chunk, inputs: int) -> tuple[NDArray[np.float32], str]:
-    """The dense features of a chunk, and what was assumed: its array `dense`; else Criteo's I01, I02, .. as
-    log(1 + x), nothing and negative ones 0, as Meta's DLRM takes them; else zeros.
+    """The dense features of a chunk, zeros where it has none, and a note that says so.
 
     Raises      ValueError: another number than the network's inputs
     """
-    counts = sorted(name for name in chunk.values if len(name) == 3 and name[0] == "I" and name[1:].isdigit())
-    if "dense" in chunk.values:
-        found, note = np.asarray(chunk.values["dense"], np.float32).reshape(chunk.samples, -1), ""
-    elif counts:
-        plain = np.stack([np.nan_to_num(np.asarray(chunk.values[name], np.float64)) for name in counts], axis=1)
-        found, note = np.log1p(np.maximum(plain, 0)).astype(np.float32), ""
-    else:
-        found = np.zeros((chunk.samples, inputs), np.float32)
-        note = f"the log has no dense features: the network's {inputs} are zeros"
+    found = dense_features(chunk.values)
+    if found is None:
+        return (np.zeros((chunk.samples, inputs), np.float32),
+                f"the log has no dense features: the network's {inputs} are zeros")
     if found.shape[1] != inputs:
         raise ValueError(f"the log has {found.shape[1]} dense features, the network takes {inputs}")
-    return found, note
+    return found, ""
 
 
 def _squares(spec: TableSpec, chunk: Chunk, vocabulary: NDArray[np.uint64] | None, weights: Weights,

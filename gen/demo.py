@@ -16,7 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from gen import learn, reorder, shapes
-from gen.trace import Trace, movielens, read
+from gen.logs import Pieces, Trace, open_log
+from gen.logs.lines import texts
+from gen.logs.movielens import NAME, titles
 from golden.tt import serial
 from golden.tt.cycles import Timing, cycles
 from golden.tt.decompose import decompose, dense, fitting, relative_error
@@ -50,7 +52,8 @@ Simulate = Callable[[Sequence[Sequence[np.ndarray]], np.ndarray, np.ndarray], Si
 class Options:
     """What the demo may be asked: another log, its fields, how much of it, the shape of the train."""
 
-    log: Path | None = None
+    logs: Sequence[str | Path] = ("movielens",)
+    format: str | None = None
     user: str = "user_id"
     item: str = "item_id"
     value: str = "rating"
@@ -129,34 +132,34 @@ class Demo:
                    and run.first_products == run.wanted_first_products for run in self.runs)
 
 
-def opened(options: Options, cache: Path) -> tuple[Trace, list[np.ndarray]]:
-    """The log, with the columns that are asked for, and cores of the shape that the item table will have, all zeros:
-    what can be refused before anything is learned.
+def opened(options: Options) -> tuple[Pieces, Trace, list[np.ndarray]]:
+    """The log, the columns that are asked for, and cores of the shape that the item table will have, all zeros: what
+    can be refused before anything is learned.
 
     Raises ValueError, one sentence, for a log that cannot be read or options that do not fit it.
     """
-    trace = movielens(cache) if options.log is None else read(
-        options.log, None if options.log.suffix == ".npz" else (options.user, options.item))
+    log = open_log(options.logs, options.format, (options.user, options.item))
+    trace = Trace.of(log, numbered=True, head=True)
     rows = int(_columns(trace, options)[1].max()) + 1
     row_modes, column_modes, inner = fitting(rows, options.columns, shapes.row_modes(rows),
                                              shapes.column_modes(options.columns), options.rank)
     ranks = (1, *inner, 1)
-    return trace, [np.zeros(shape, np.float32) for shape in zip(ranks, row_modes, column_modes, ranks[1:])]
+    return log, trace, [np.zeros(shape, np.float32) for shape in zip(ranks, row_modes, column_modes, ranks[1:])]
 
 
-def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
-        say: Callable[[str], None] = print) -> Demo:
-    """Runs the whole demo, telling its steps to `say`. `config` is that of the unit that `simulate` runs,
-    `cache` keeps the fetched log.
+def run(options: Options, simulate: Simulate, *, config: Any, say: Callable[[str], None] = print) -> Demo:
+    """Runs the whole demo, telling its steps to `say`. `config` is that of the unit that `simulate` runs.
 
     Raises ValueError, one sentence, for a log that cannot be read or options that do not fit it.
     """
     started = time.perf_counter()
-    trace, _ = opened(options, cache)
+    log, trace, _ = opened(options)
     users, items, values = _columns(trace, options)
     ratings = learn.split(users, items, values, seed=SEED)
     n_users, n_items = ratings.shape
-    say(f"log        {trace.source}: {items.size:,} ratings of {n_items:,} items by {n_users:,} users")
+    say(f"log        {trace.source}: {items.size:,} ratings of {n_items:,} items by {n_users:,} users{trace.note}")
+    for line in log.report():
+        say(line)
 
     model = learn.dense(ratings, columns=options.columns, sweeps=SWEEPS, seed=SEED)
     blank = np.zeros_like(model.items)
@@ -183,8 +186,7 @@ def run(options: Options, simulate: Simulate, *, config: Any, cache: Path,
         say(describe(runs[-1]))
         if which == 1 and not sample.size:
             sample = done.vectors[:SHOWN]
-    names = trace.names.get(options.item, trace.ids.get(options.item))
-    sample_items = [str(i) if names is None else str(names[i]) for i in items[:SHOWN]]
+    sample_items = _names(log, trace, options, items[:SHOWN])
     row_modes, column_modes, _ = shape_of(tables[0])
     return Demo(trace.source, n_users, n_items, items.size, row_modes, column_modes, options.rank, fits, runs,
                 np.sort(np.bincount(items))[::-1], sample, sample_items, build_seconds,
@@ -241,6 +243,16 @@ def describe(run_: Run) -> str:
             f"           {run_.rows_per_cycle:.3f} rows a cycle, {run_.utilisation:.1%} of MAC slots, "
             f"{run_.first_products:,} first products computed\n"
             f"           {bits}, {model}")
+
+
+def _names(log: Pieces, trace: Trace, options: Options, items: np.ndarray) -> list[str]:
+    """What people call these items: the titles of movies, what a text log has, else the ids."""
+    if log.source == NAME:
+        named = titles()
+        return [named[item] for item in items]
+    ids = trace.ids[options.item][items].tolist()
+    called = texts(log, options.item)
+    return [called.get(each, str(each)) for each in ids]
 
 
 def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

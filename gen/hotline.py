@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.compile import encode
-from gen.trace import Trace
+from gen.logs import Trace
 from golden.hotline import randomizer, reducer
 from golden.hotline.bank import ID_BITS, VALID, WAYS
 from golden.hotline.train import HOT_BIT, NONE
@@ -285,10 +285,7 @@ def indices_of(trace: Trace, places: Mapping[str, int]) -> tuple[NDArray[np.int6
     indices in order, added up, and none where it has fewer. Raises ValueError: a bag that is longer."""
     columns, positions = [], []
     for name, wide in places.items():
-        index = trace.table(name)
-        offsets = trace.offsets.get(name)
-        if offsets is None:
-            offsets = np.arange(len(index) + 1)
+        index, offsets = trace.bags(name)
         lengths = np.diff(offsets)
         if len(lengths) and lengths.max() > wide:
             raise ValueError(f"{trace.source}: sample {int(np.argmax(lengths > wide))} has {lengths.max()} indices of "

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["build_folder", "call", "environment", "needed", "verilator", "versions", "yosys"]
+__all__ = ["build_folder", "call", "data_path", "environment", "needed", "verilator", "versions", "yosys"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -22,6 +22,13 @@ def build_folder() -> Path:
     if chosen := os.environ.get("HOTRAIL_BUILD"):
         return Path(chosen).resolve()
     return (_ROOT if (_ROOT / "pyproject.toml").exists() else Path.cwd()) / "build"
+
+
+def data_path(file: str) -> Path | None:
+    """A file of the folder that HOTRAIL_DATA names, where it is there."""
+    folder = os.environ.get("HOTRAIL_DATA")
+    path = Path(folder or "") / file
+    return path if folder and path.exists() else None
 
 
 # Leads a group of processes and ends it, itself included, when its standard input does: that is when the process that

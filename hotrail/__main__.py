@@ -10,6 +10,7 @@ from gen.staging import together
 from gen.tools import build_folder
 from hotrail import inventory, packaging, planning, serving, sharing
 from hotrail.boundary import Bounded
+from hotrail.planning import FORMAT
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -127,8 +128,8 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 
 
 @main.command()
-@click.option("--log", type=click.Path(path_type=Path),
-              help="Your log: .npz, .csv, .tsv or .inter [MovieLens-100K].")
+@click.option("--log", multiple=True, help="Your click log, of any format; files or a folder [MovieLens-100K].")
+@FORMAT
 @click.option("--user", default="user_id", show_default=True, help="Field of the log that says who.")
 @click.option("--item", default="item_id", show_default=True, help="Field whose embeddings are learned.")
 @click.option("--value", default="rating", show_default=True, help="Field that says how much it was liked.")
@@ -137,8 +138,8 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 @click.option("--rank", default=4, show_default=True, help="Rank of the tensor train.")
 @click.option("--preset", default="smartssd", show_default=True, help="The preset whose TT unit runs.")
 @click.pass_context
-def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str, lookups: int, columns: int, rank: int,
-         preset: str) -> None:
+def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, item: str, value: str, lookups: int,
+         columns: int, rank: int, preset: str) -> None:
     """A real log through plan, cards and TT unit.
 
     First through plan, bundle and simulated cards; then a table of it is learned, and looked up through the RTL of the
@@ -152,16 +153,16 @@ def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str,
     config = chosen.cores.get("tt")
     if config is None:
         raise click.ClickException(f"the preset {preset} has no [tt]; the demo needs one")
-    options = flow.Options(log, user, item, value, lookups, columns, rank)
-    folder, cache = build_folder() / "demo", build_folder() / "data"
+    named = log or flow.Options.logs
+    options = flow.Options(named, kind, user, item, value, lookups, columns, rank)
+    folder = build_folder() / "demo"
     # All that can be refused, before plan, cards and learning take their time.
-    session.check(config, 2 * [flow.opened(options, cache)[1]])
-    named = "movielens" if log is None else str(log)
-    ctx.invoke(planning.plan, log=named, model=None if log else Path("movielens"), preset="tiny", cards=3, dim=16,
-               out=folder / "plan")
+    session.check(config, 2 * [flow.opened(options)[2]])
+    ctx.invoke(planning.plan, log=named, kind=kind, model=None if log else Path("movielens"), preset="tiny", cards=3,
+               dim=16, out=folder / "plan")
     ctx.invoke(serving.compile_plan, plan=folder / "plan", out=folder / "bundle")
-    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, samples=8192)
-    done = flow.run(options, session.simulator(config, chosen.name), config=config, cache=cache, say=say)
+    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, kind=kind, samples=8192)
+    done = flow.run(options, session.simulator(config, chosen.name), config=config, say=say)
     with together(folder) as half:
         page = report.write(done, half)
     say(f"report     {folder / page.name} and demo.png beside it")
@@ -169,8 +170,10 @@ def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str,
 
 
 @main.command()
-@click.argument("log", required=False, type=click.Path(path_type=Path))
-@click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, else rating].")
+@click.argument("log", nargs=-1)
+@FORMAT
+@click.option("--table", multiple=True, help="A table to look up; may be given several times [all].")
+@click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, click, .., rating].")
 @click.option("--learn", default=0.05, show_default=True, help="Share of the log that is learned from.")
 @click.option("--samples", default=2000, show_default=True, help="Samples behind those that are trained on.")
 @click.option("--batch", type=int, help="Samples of a mini-batch [what a frame holds, at most 64].")
@@ -178,11 +181,11 @@ def demo(ctx: click.Context, log: Path | None, user: str, item: str, value: str,
 @click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core that the GPU takes a sample.")
 @click.option("--preset", default="tiny", show_default=True, help="The preset whose Hotline core runs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
-def hotline(log: Path | None, label: str | None, learn: float, samples: int, batch: int | None, columns: int,
-            gpu_cycles: int, preset: str, out: Path | None) -> None:
+def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: str | None, learn: float,
+            samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
     """Deals LOG to a GPU beside the simulated card.
 
-    LOG is .npz, .csv, .tsv or .inter; default: MovieLens-100K.
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
     """
     from fpga import dealing as flow
     from hotrail import dealing as report
@@ -191,10 +194,10 @@ def hotline(log: Path | None, label: str | None, learn: float, samples: int, bat
     config = chosen.cores.get("hotline")
     if config is None:
         raise click.ClickException(f"the preset {preset} has no [hotline]")
-    options = flow.Options(log, label, learn, samples, batch, columns, gpu_cycles)
+    options = flow.Options(log or flow.Options.logs, kind, table, label, learn, samples, batch, columns, gpu_cycles)
     folder = out or build_folder() / "hotline"
     with together(folder) as half:
-        done = flow.run(options, config=config, cache=build_folder() / "data", say=say)
+        done = flow.run(options, config=config, say=say)
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))
     say(f"report     {folder / page.name} and hotline.png beside it")

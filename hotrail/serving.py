@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from hotrail.planning import FORMAT
+
 __all__ = ["COMMANDS"]
 
 
@@ -36,14 +38,16 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.argument("log")
+@click.argument("log", nargs=-1, required=True)
+@FORMAT
 @click.option("--samples", type=click.IntRange(1), default=256, show_default=True, help="Samples of the log to run.")
 @click.option("--batch", type=click.IntRange(1), help="Samples at once [the plan's].")
 @click.option("--weights", type=click.Path(path_type=Path),
               help="The .npz that was compiled, for the distance from the dense rows.")
 @click.option("--memory", type=click.Choice(("ddr4", "ideal")), default="ddr4", show_default=True,
               help="Card memory with the device's timing, or with a fixed latency.")
-def run(bundle: Path, log: str, samples: int, batch: int | None, weights: Path | None, memory: str) -> None:
+def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batch: int | None, weights: Path | None,
+        memory: str) -> None:
     """Runs LOG on the simulated cards of BUNDLE.
 
     Every word is held against the oracle, every card against the plan.
@@ -55,10 +59,12 @@ def run(bundle: Path, log: str, samples: int, batch: int | None, weights: Path |
 
     opened = Bundle(bundle)
     known, note = opened.parameters(weights)
-    read = open_log(log, tables=tuple(opened.tables))
+    read = open_log(log, kind, tuple(opened.tables))
     done = flow.serve(opened, read, samples, batch=batch, weights=known, say=say, memory=memory)
     _show(opened, done)
-    for line in (*done.notes, *read.problems.lines(), *([note] if note else [])):
+    for line in read.report():
+        say(line)
+    for line in (*done.notes, *([note] if note else [])):
         say(f"note: {line}")
     say(flow.summary(done))
     if done.different:

@@ -9,6 +9,7 @@ import numpy as np
 from gen.scars import Device, Split, Traffic, optimum
 from gen.staging import together
 from gen.tools import build_folder
+from hotrail.planning import FORMAT
 
 __all__ = ["COMMANDS"]
 
@@ -16,7 +17,8 @@ HEAD = ("memory", "rows cached", "of those asked for", "batch", "words a sample"
 
 
 @click.command()
-@click.argument("log")
+@click.argument("log", nargs=-1, required=True)
+@FORMAT
 @click.option("--memory", type=click.IntRange(1), multiple=True, default=(16, 64, 256, 1024), show_default=True,
               help="MB of the device for cached rows and activations; may be given several times.")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row.")
@@ -29,12 +31,13 @@ HEAD = ("memory", "rows cached", "of those asked for", "batch", "words a sample"
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for scars.png [build/scars].")
-def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhead: int, smallest: int,
-          largest: int | None, sample: float, out: Path | None) -> None:
+def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: int, activations: int, overhead: int,
+          smallest: int, largest: int | None, sample: float, out: Path | None) -> None:
     """Shares a GPU's memory out to batch and cached rows.
 
     The best split of a training device's memory by SCARS' formulas, proven.
-    LOG is a click log (npz, Criteo, Avazu, Parquet, text), a saved profile, a calibration, mels2021 or mels2022.
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
+    mels2021 or mels2022.
     """
     from gen.profiling import flow
     from hotrail import plan_report
@@ -42,7 +45,7 @@ def scars(log: str, memory: tuple[int, ...], dim: int, activations: int, overhea
 
     devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest) for each in sorted(set(memory))}
     with plan_report.progress() as progress:
-        profile = flow.profile_of(flow.Options([log], sample=sample), say=say, progress=progress)
+        profile = flow.profile_of(flow.Options(log, format=kind, sample=sample), say=say, progress=progress)
     traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
     splits = {each: optimum(traffic, device) for each, device in devices.items()}
     picture = (out or build_folder() / "scars") / "scars.png"

@@ -1,7 +1,6 @@
 """The row port: row fetch behind its read engine on an AXI4 memory, with latency, stalls and faults; real logs."""
 
 import os
-from pathlib import Path
 
 import cocotb
 import numpy as np
@@ -11,7 +10,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
-from gen.trace import movielens, read
+from gen.logs import Trace, open_log
+from gen.tools import data_path
 from golden import emb_rows as golden
 from hw.axi.bus import AXI4
 from hw.axi.reader import Reader
@@ -186,13 +186,10 @@ def test_row_port(number):
 
 
 def logs():
-    yield "movielens", lambda: movielens().table("item_id"), 4
-    if folder := os.environ.get("HOTRAIL_DATA"):
-        for file, table in (("anime_420k", "anime"), ("anime_420k", "genre"), ("msweb", None)):
-            def some(file=file, table=table):
-                trace = read(Path(folder) / f"{file}.npz")
-                return trace.table(table or next(iter(trace.indices)))
-            yield f"{file}-{table or 'all'}", some, 4
+    yield "movielens", lambda: Trace.of(open_log("movielens")).table("item_id"), 4
+    for file, table in (("anime_420k", "anime"), ("anime_420k", "genre"), ("msweb", "vroot")):
+        if path := data_path(f"{file}.npz"):
+            yield f"{file}-{table}", lambda path=path, table=table: Trace.of(open_log(path)).table(table), 4
 
 
 @pytest.mark.parametrize("load,beats", [pytest.param(load, beats, id=name) for name, load, beats in logs()])

@@ -1,18 +1,14 @@
-"""Arrays as a log: of a program's own making, or a Trace."""
+"""Arrays of a program's own making as a log."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.logs.log import Chunk, Piece, Pieces
 
-if TYPE_CHECKING:
-    from gen.trace import Trace
-
-__all__ = ["ArrayPiece", "of_arrays", "of_trace"]
+__all__ = ["ArrayPiece", "of_arrays"]
 
 
 @dataclass
@@ -78,8 +74,3 @@ def of_arrays(ids: Mapping[str, ArrayLike], offsets: Mapping[str, ArrayLike] | N
     cuts = [samples * part // parts for part in range(parts + 1)]
     return Pieces(source, [ArrayPiece(source, tuple(tables), bytes=size // parts, ids=tables, offsets=bags,
                                       values=others, start=begin, stop=end) for begin, end in zip(cuts, cuts[1:])])
-
-
-def of_trace(trace: "Trace", *, parts: int = 1) -> Pieces:
-    """A Trace as a log; the ids are its indices."""
-    return of_arrays(trace.indices, trace.offsets, trace.values, source=trace.source, parts=parts)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BAG", "COLUMNS", "HELD", "WORDS", "archive", "few", "fill", "readable", "samples_at_once", "stretches",
-           "together", "twice", "unpacked"]
+__all__ = ["BAG", "COLUMNS", "HELD", "WHOLE", "WORDS", "archive", "few", "fill", "readable", "samples_at_once",
+           "stretches", "together", "twice", "unpacked"]
 
 #: Fields of a line, columns, arrays of an archive, tables.
 COLUMNS = 1 << 14
@@ -23,6 +23,8 @@ WORDS = 1 << 23
 BAG = 1 << 22
 #: Bytes of an array that has to be held whole where the others are streamed.
 HELD = 1 << 28
+#: Bytes of ids and values of a log that is held whole.
+WHOLE = 1 << 30
 #: A packed file may unpack to so many times its bytes, or to so many bytes where that is more.
 RATIO, UNPACKED = 1000, 1 << 28
 #: Bytes of an archive's directory.

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gen.logs import lines, mels, npz, parquet, stream, text
-from gen.logs.arrays import of_arrays
 from gen.logs.bounds import COLUMNS, readable
 from gen.logs.log import Piece, Pieces, Progress
+from gen.logs.movielens import movielens
 
 __all__ = ["FORMATS", "format_of", "open_log"]
 
@@ -21,9 +21,9 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
     """A click log of one file or several, read in a stream.
 
     Parameters  paths: a file, a folder of files, or files in order; or movielens, MovieLens-100K, which is fetched and
-                kept; format: one of FORMATS, by default what ending and
-                first line say; tables: those wanted, by default all (of a text with header: fields marked :token,
-                else those ending in _id; of Parquet: whole numbers and lists of them); missing: the id that an empty
+                kept; format: one of FORMATS, by default what ending and first line say; tables: those wanted, by
+                default all (of a text with header: fields marked :token, else those ending in _id; of Parquet: whole
+                numbers and lists of them); missing: the id that an empty
                 field of a text with header or of Parquet stands for, where by default it is a fault (Criteo, Avazu:
                 always 0); broken: share of a piece's samples that may be broken, ten are always endured; 0: none;
                 progress: told the bytes read and all of them
@@ -47,8 +47,10 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         if not -1 << 63 <= missing < 1 << 64:
             raise ValueError(f"missing must be an id from -2**63 to 2**64 - 1, not {missing}")
         missing %= 1 << 64
-    if str(paths) == MOVIELENS and not Path(MOVIELENS).exists():
-        return _movielens(wanted)
+    if named == [Path(MOVIELENS)] and not named[0].exists():
+        found = movielens(wanted)
+        found.progress = progress
+        return found
     pieces: list[Piece] = []
     for file in files:
         if not file.is_file():
@@ -56,14 +58,6 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         with readable(file):
             pieces += _pieces(file, format or format_of(file), wanted, missing, broken)
     return Pieces(", ".join(map(str, named)), pieces, progress=progress)
-
-
-def _movielens(tables: tuple[str, ...] | None) -> Pieces:
-    from gen.trace import movielens  # which reads text by the readers of this package
-
-    trace = movielens()
-    return of_arrays({name: trace.table(name) for name in tables or trace.indices}, values=trace.values,
-                     source=trace.source)
 
 
 def _logs_in(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from gen.logs import parse, stream
 from gen.logs.bounds import COLUMNS, few, twice
 
 __all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "SEPARATORS", "Header", "Layout", "avazu", "criteo", "first_line", "header",
-           "is_number", "split", "with_header"]
+           "is_number", "sample", "split", "with_header"]
 
 #: Endings of files with a header line, and what stands between the fields.
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".txt": "\t"}
@@ -74,10 +74,15 @@ class Header:
     kinds: tuple[str, ...]
     bytes: int
 
-    def chosen(self, fields: Iterable[str] | None, source: str) -> tuple[str, ...]:
-        """The fields that are tables: those asked for, else those marked as tokens, else those ending in _id."""
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The fields that are tables where none are named: those marked as tokens, else those ending in _id."""
         marked = tuple(name for name, kind in zip(self.names, self.kinds) if kind == "token")
-        chosen = tuple(fields) if fields is not None else marked or tuple(n for n in self.names if n.endswith("_id"))
+        return marked or tuple(name for name in self.names if name.endswith("_id"))
+
+    def chosen(self, fields: Iterable[str] | None, source: str) -> tuple[str, ...]:
+        """The fields that are tables: those asked for, else `tables`."""
+        chosen = self.tables if fields is None else tuple(fields)
         if not chosen:
             raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices; "
                              f"there are {few(self.names)}")
@@ -124,14 +129,14 @@ def first_line(path: Path) -> bytes:
 
 
 def with_header(path: Path, separator: str, tables: Iterable[str] | None = None, missing: int | None = None) -> Layout:
-    """Of a text whose first line names its fields. Tables: see Header.chosen. Values: fields marked :float, and where
-    no tables are asked for those without a mark whose first lines are numbers; text in them is no number."""
+    """Of a text whose first line names its fields. Tables: see Header.chosen. Values: fields marked :float, and
+    others without a mark whose first lines are numbers; text in them is no number."""
     found = header(first_line(path), separator, str(path))
-    chosen = set(found.chosen(tables, str(path)))
+    chosen, ids = set(found.chosen(tables, str(path))), set(found.tables)
     kinds = [parse.AUTO if name in chosen else parse.NUMBER if kind == "float" else
-             parse.LOOSE if tables is None and not kind else parse.SKIP
+             parse.LOOSE if not kind and name not in ids else parse.SKIP
              for name, kind in zip(found.names, found.kinds)]
-    for cells in _sample(path, separator) if parse.LOOSE in kinds else ():
+    for cells in sample(path, separator) if parse.LOOSE in kinds else ():
         if len(cells) == len(kinds):
             kinds = [parse.SKIP if kind == parse.LOOSE and not is_number(cell) else kind
                      for kind, cell in zip(kinds, cells)]
@@ -168,7 +173,7 @@ def is_number(cell: str) -> bool:
         return False
 
 
-def _sample(path: Path, separator: str) -> list[list[str]]:
+def sample(path: Path, separator: str) -> list[list[str]]:
     """The fields of the first lines past the header."""
     for block, _ in stream.blocks(path):
         lines = block[:SAMPLE].tobytes().decode(errors="replace").split("\n")[1:-1]

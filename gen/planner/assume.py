@@ -1,11 +1,10 @@
 """The model that a log seems to be of, where none is given."""
 
+from gen.logs.trace import are_rows
 from gen.profile import Profile
 from gen.recommender import Recommender, TableSpec
 
 __all__ = ["model_of"]
-
-SPARSE = 4      # ids up to so many times those accessed are rows themselves
 
 
 def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple[str, ...]]:
@@ -18,12 +17,12 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
     for name, table in profile.tables.items():
         rows, ids = max(table.rows, 1), "index"
         if table.ids is not None and len(table.ids):
-            last = int(table.ids[-1]) + 1
-            if profile.sampled < 1 or last > SPARSE * len(table.ids) + 1024:
+            largest = int(table.ids[-1])
+            if profile.sampled < 1 or not are_rows(largest, len(table.ids)):
                 rows, ids = len(table.ids) + 1, "vocabulary"
                 known.append(name)
             else:
-                rows = max(rows, last)
+                rows = max(rows, largest + 1)
         tables[name] = TableSpec(name, rows, dim, ids)
     notes = [f"no model was given: {len(tables)} tables with the rows that the log has, of {dim} words, without a "
              f"network, in batches of {batch:,} samples"]

@@ -64,8 +64,7 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
 
 def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
              progress: Callable[[int, int], None]) -> Profile:
-    logs = options.logs[0] if len(options.logs) == 1 else options.logs
-    log = open_log(logs, options.format, None if model is None else tuple(model.tables), progress=progress)
+    log = open_log(options.logs, options.format, None if model is None else tuple(model.tables), progress=progress)
     row_bytes = {name: 4 * (model.tables[name].dim if model else options.dim) for name in log.tables}
     with ExitStack() as stack:
         count, again = stream.profile, together

@@ -9,6 +9,7 @@ from gen.logs.bounds import archive, readable
 from gen.profile import HEADER, Profile
 from gen.profiling.criteo import criteo
 from gen.profiling.mels import mels
+from gen.tools import data_path
 
 __all__ = ["statistics_of"]
 
@@ -25,11 +26,11 @@ def statistics_of(log: str | Path) -> Profile | None:
     """
     path = Path(log)
     if (set_ := MELS.fullmatch(str(log))) and not path.exists():
-        folder = os.environ.get("HOTRAIL_DATA")
-        path = Path(folder or "") / STATISTICS.format(set_[1])
-        if not folder or not path.exists():
+        if (found := data_path(STATISTICS.format(set_[1]))) is None:
+            folder = os.environ.get("HOTRAIL_DATA")
             raise ValueError(f"{log}: its statistics, {STATISTICS.format(set_[1])}, are looked for in the folder that "
                              f"HOTRAIL_DATA names" + (f", {folder}, and are not there" if folder else ""))
+        path = found
     with readable(path):
         if path.name.startswith("locality_stats") and path.suffix == ".txt":
             return mels(_short(path))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bench import scars
+from gen.logs import Trace
 from gen.scars import Device, Traffic
-from gen.trace import Trace
 
 # Four samples: a user each, and bags of genres.
 LOG = Trace("a log", {"user": np.array([0, 1, 0, 2]), "genre": np.array([3, 3, 1, 0, 3])}, {"user": 3, "genre": 4},
@@ -13,7 +13,7 @@ LOG = Trace("a log", {"user": np.array([0, 1, 0, 2]), "genre": np.array([3, 3, 1
 
 
 def test_samples_and_traffic():
-    assert scars.samples_of(LOG) == 4
+    assert LOG.samples == 4
     traffic = scars.traffic_of(LOG)
     assert traffic.lookups == 2.25 and traffic.touched == 6
     assert traffic.chance[0] == pytest.approx(1 - 0.4**1.25), "genre 3, three of five lookups"
@@ -62,7 +62,7 @@ def test_the_rows_of_a_log(monkeypatch):
     random = np.random.default_rng(2)
     log = Trace("a log", {"item": random.zipf(1.4, 3000) % 200}, {"item": 200})
     monkeypatch.setattr(scars, "logs", lambda: [("log", log)])
-    monkeypatch.setattr(scars, "path_of", lambda _: None)
+    monkeypatch.setattr(scars, "data_path", lambda _: None)
     monkeypatch.setattr(scars, "BATCHES", (64,))
     found = {row.id: row for row in scars.rows()}
     assert set(found) == {f"scars.{row}" for row in ("unique.log.64", "unique.log.64.error", "unique.log.64.order",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench import cache
-from gen.trace import Trace
+from gen.logs import Trace
 from tests import emb_tables as make
 
 

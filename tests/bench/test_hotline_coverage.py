@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bench import hotline as figures
-from gen.trace import Trace
+from gen.logs import Trace
 from golden.hotline.bank import WAYS, oracle
 
 

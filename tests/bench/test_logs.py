@@ -5,7 +5,7 @@ import pytest
 
 from bench import logs
 from fpga.embedding import DRAM, SSD, TT, EmbeddingBags
-from gen.trace import Trace
+from gen.logs import Trace
 from golden.emb import Emb
 from tests import emb_tables as make
 from tests.emb_card import OracleCard

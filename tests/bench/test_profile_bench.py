@@ -5,7 +5,7 @@ import json
 import pytest
 
 import bench.profile as figures
-from gen.criteo import ClickLog
+from gen.logs.criteo import ClickLog
 
 
 @pytest.fixture

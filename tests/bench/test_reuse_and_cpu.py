@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from bench import cpu, reuse
+from bench.data import held
 from gen.config import load
+from gen.logs import Trace
 from gen.shapes import row_modes
-from gen.trace import Trace
 from golden.tt.decompose import dense
 from golden.tt.reuse import first_products, leading_keys
 from golden.tt.rows import split
@@ -47,13 +48,14 @@ def test_logs_that_are_not_there_are_left_out(monkeypatch, tmp_path):
     monkeypatch.delenv("HOTRAIL_DATA", raising=False)
     monkeypatch.setattr(reuse, "ZIPF_LOOKUPS", 100)
     log = Trace("a log", {"item_id": np.array([3, 1, 0])}, {"item_id": 4})
-    monkeypatch.setattr(reuse, "movielens", lambda: log)
+    monkeypatch.setattr(reuse, "held", lambda path: log)
     found = list(reuse.streams())
     assert [name for name, *_ in found] == ["zipf", "real"]
     assert found[0][2].size == 100 and found[0][2].max() < found[0][3]
     assert found[1][2:] == (log.indices["item_id"], 4)
     monkeypatch.setenv("HOTRAIL_DATA", str(tmp_path))
     np.savez(tmp_path / "msweb.npz", ind_vroot=np.array([5, 2]), off_vroot=np.array([0, 2]))
+    monkeypatch.setattr(reuse, "held", lambda path: log if path == "movielens" else held(path))
     assert [name for name, *_ in reuse.streams()] == ["zipf", "real", "real.msweb"]
 
 

@@ -5,7 +5,6 @@ mini-batches are compared as they are taken, mailbox and rows at the end. Every 
 rules of the bus, reads of memory that was never written, guard bytes around each buffer.
 """
 
-import os
 import re
 from dataclasses import replace
 
@@ -17,7 +16,6 @@ from fpga.gpu import GATHERED, POPULAR, Times
 from fpga.hotline import Hotline
 from gen.compile import encode
 from gen.hotline import Layout, Table, Train, indices_of
-from gen.trace import read
 from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 from tests import hotline_logs as make
@@ -237,12 +235,9 @@ def test_the_user_call():
 
 
 @pytest.mark.testpoint("random_match_golden")
-def test_a_real_log_through_learning_and_dealing(bench, monkeypatch):
+def test_a_real_log_through_learning_and_dealing(bench, monkeypatch, real_log):
     """Users, animes, types and bags of genres; the embedding buffer, the mailbox and the logger are all too small."""
-    folder = os.environ.get("HOTRAIL_DATA")
-    if not folder or not os.path.exists(os.path.join(folder, "anime_420k.npz")):
-        pytest.skip("needs anime_420k.npz in the folder that HOTRAIL_DATA names")
-    trace = read(os.path.join(folder, "anime_420k.npz"))
+    trace = real_log("anime_420k")
     places = {"user": 1, "anime": 1, "type": 1, "genre": 13}
     indices, positions = indices_of(trace, places)
     chosen = np.random.default_rng(1).permutation(len(indices))[:count_of(2500)]

@@ -8,6 +8,7 @@ import pytest
 from fpga import dealing
 from fpga.dealing import Options
 from fpga.gpu import GATHERED, POPULAR
+from gen.logs import Trace, open_log
 from hotrail import dealing as report
 from tests import hotline_logs as make
 from tests.hotline_card import OracleCard
@@ -31,7 +32,7 @@ def a_log(folder, **changes):
 
 def run(path, config=make.TINY, **changes):
     said = []
-    options = Options(**{"log": path, "learn": 0.5, "samples": 200} | changes)
+    options = Options(**{"logs": [path], "learn": 0.5, "samples": 200} | changes)
     found = dealing.run(options, config=config, card=lambda: OracleCard(make.core(config)), say=said.append)
     return found, said
 
@@ -100,9 +101,11 @@ def test_cuts_a_rating_at_its_mean(tmp_path):
     rating = np.arange(COUNT) % 5 + 1.0
     columns = dict(label=None, dense=None, ind_tag=None, off_tag=None)
     path = a_log(tmp_path, rating=rating, score=1 - rating / 5, **columns)
-    trace = dealing.read(path)
+    trace = Trace.of(open_log(path))
     for label, wanted in ((None, rating > 3), ("score", rating < 3)):
-        payload = dealing._payload(trace, label, COUNT).view(np.float32)
+        payload, unused = dealing._payload(trace, label)
+        assert unused == ["score" if label is None else "rating"]
+        payload = payload.view(np.float32)
         assert (payload == np.stack([np.ones(COUNT), wanted], axis=1)).all()
 
 
@@ -113,10 +116,12 @@ def test_cuts_a_rating_at_its_mean(tmp_path):
     (dict(gpu_cycles=0), {}, "gpu_cycles must be at least 1, not 0"),
     (dict(batch=40), {}, "batch must be 1 to 16 samples of 2 beats, not 40"),
     (dict(label="liked"), {}, "has no column 'liked'; its columns are label: --label says which one is learned"),
-    ({}, dict(label=None), "has neither a label nor a rating; its columns are none: --label says which one is learned"),
+    ({}, dict(label=None), "has none of label, click, clicked, is_click, target, rating; its columns are none: "
+     "--label says which one is learned"),
     (dict(learn=0.9999), {}, "has 600 samples: none is left behind those to learn from"),
     ({}, {f"idx_t{number}": np.zeros(COUNT, int) for number in range(14)},
-     "has 16 tables of one index and 1 of bags: the core has 16 positions for them"),
+     "has 16 tables of one index and 1 of bags: the core has 16 positions for them: take some of the tables, or a "
+     "larger preset"),
 ])
 def test_mistakes_are_sentences(tmp_path, changes, log, sentence):
     path = a_log(tmp_path, **log)

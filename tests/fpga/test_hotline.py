@@ -6,7 +6,7 @@ import pytest
 import fpga.hotline
 from fpga.gpu import Batch, Embeddings, Gpu
 from fpga.hotline import GATHERED, Hotline, Layout, Position, RunError, Table, Times, Train, indices_of
-from gen.trace import Trace
+from gen.logs import Trace
 from tests import hotline_logs as make
 from tests.hotline_card import OracleCard
 

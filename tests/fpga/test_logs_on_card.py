@@ -15,7 +15,7 @@ from bench.twin import Twin
 from fpga.card import Device
 from fpga.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from gen import learn, reorder, shapes
-from gen.trace import movielens, read
+from gen.logs import Trace, open_log
 from tests import emb_tables as make
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +43,8 @@ def placed(random, name, indices, rows):
 
 
 @pytest.mark.parametrize("file", ["anime_420k", "msweb", "openbandit_60k"])
-def test_a_real_log(file):
-    folder = os.environ.get("HOTRAIL_DATA")
-    if not folder or not (Path(folder) / f"{file}.npz").exists():
-        pytest.skip(f"needs {file}.npz in the folder that HOTRAIL_DATA names")
-    log = read(Path(folder) / f"{file}.npz")
+def test_a_real_log(file, real_log):
+    log = real_log(file)
     random = np.random.default_rng(1)
     tables = [placed(random, name, indices, log.rows[name]) for name, indices in log.indices.items()]
     total = {"dram_rows": 0, "tt_rows": 0, "ssd_rows": 0, "bags": 0, "cache_fills": 0}
@@ -55,9 +52,10 @@ def test_a_real_log(file):
         twin = Twin(bags)
         for start in range(0, SAMPLES, BATCH):
             requests = []
-            for number, (name, indices) in enumerate(log.indices.items()):
+            for number, name in enumerate(log.indices):
                 mode = ("sum", "mean", "max")[(start // BATCH + number) % 3]
-                offsets = log.offsets.get(name, np.arange(len(indices) + 1))[start:start + BATCH + 1]
+                indices, offsets = log.bags(name)
+                offsets = offsets[start:start + BATCH + 1]
                 part = indices[offsets[0]:offsets[-1]]
                 weights = random.random(len(part), np.float32) if mode == "sum" and number % 2 else None
                 requests.append(bags.request(name, part, offsets - offsets[0], weights, mode, True))
@@ -70,7 +68,7 @@ def test_a_real_log(file):
 def test_the_demos_table():
     """The item table of the demo, trained as a tensor train on MovieLens; bags are the users' histories."""
     try:
-        log = movielens()
+        log = Trace.of(open_log("movielens"))
     except ValueError as error:
         pytest.skip(str(error))
     items, users = log.table("item_id"), log.table("user_id")

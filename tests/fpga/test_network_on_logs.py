@@ -1,7 +1,6 @@
 """A small recommendation model trained on a real log, then asked for predictions on the simulated card: the same bits
 as the oracle's, and the same AUC as float64."""
 
-import os
 import re
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 import fpga.network
 from fpga.network import Layer, MlpNetwork, Network
 from gen.config import load
-from gen.trace import read
 from golden import fp32
 from tests import mlp_sizes as make
 from tests.mlp_card import OracleCard
@@ -92,12 +90,9 @@ def auc(score, label):
 
 
 @pytest.fixture(scope="module")
-def trained():
+def trained(real_log):
     """(model, dense, vectors, labels) of samples that were not trained on."""
-    folder = os.environ.get("HOTRAIL_DATA")
-    if not folder or not (Path(folder) / "anime_420k.npz").exists():
-        pytest.skip("needs anime_420k.npz in the folder that HOTRAIL_DATA names")
-    log = read(Path(folder) / "anime_420k.npz")
+    log = real_log("anime_420k")
     random = np.random.default_rng(5)
     chosen = random.permutation(len(log.table("user")))[:TRAINED + ASKED]
     names = ["user", "anime", "type"]

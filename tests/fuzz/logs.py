@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gen import trace
 from gen.logs import FORMATS as KINDS
-from gen.logs import open_log
+from gen.logs import Trace, open_log
 from tests.fuzz.campaign import Format, Trial, damaged
 
 __all__ = ["FORMATS", "npy", "torch_file", "zipped"]
@@ -330,8 +329,8 @@ def _maker(kind: str) -> Format:
             (None, kind))
         tables = ["kind"] if kind == "parquet" and ids is None and not random.randrange(4) else None
         samples = random.choice((3, 65536))
-        if ids is None and kind in ("npz", "text") and not random.randrange(6):
-            return Trial(str(path), lambda: trace.read(path) if path.suffix in (".npz", ".csv", ".tsv") else None)
+        if ids is None and not random.randrange(6):
+            return Trial(str(path), lambda: Trace.of(open_log(path, said)))
         if ids is None:
             return Trial(str(path), lambda: _read(path, tables, said, samples))
         return Trial(str(path), lambda: _whole_log(path, said, samples), lambda found: found == ids)

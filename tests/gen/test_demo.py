@@ -41,8 +41,8 @@ def golden(tables, table_ids, indices):
 
 def run(folder, simulate=golden, **changes):
     said: list[str] = []
-    options = demo.Options(**(SMALL | {"log": a_log(folder), "lookups": 50} | changes))
-    return demo.run(options, simulate, config=CONFIG, cache=folder, say=said.append), said
+    options = demo.Options(**(SMALL | {"logs": [a_log(folder)], "lookups": 50} | changes))
+    return demo.run(options, simulate, config=CONFIG, say=said.append), said
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gen import trace
 from gen.logs import bounds, lines, open_log, stream
 from tests.fuzz.logs import npy, tensor, torch_file, zipped
 
@@ -99,7 +98,7 @@ def test_a_column_may_be_called_anything(tmp_path):
 
 # Archives of arrays.
 
-def test_an_array_that_nobody_needs_is_not_read(tmp_path, monkeypatch):
+def test_an_array_that_nobody_needs_is_not_read(tmp_path):
     """256 MB by columns, in a quarter of a megabyte of the file."""
     path, notes = tmp_path / "a.npz", npy([2, 1 << 24], data=bytes(1 << 28), order=True)
     path.write_bytes(zipped({"idx_a.npy": INDICES, "notes.npy": notes}, True))
@@ -108,9 +107,6 @@ def test_an_array_that_nobody_needs_is_not_read(tmp_path, monkeypatch):
             f"log = open_log({str(path)!r})\nassert log.unread == ('notes',)\n"
             "assert sum(chunk.samples for chunk in log.chunks()) == 3\n")
     assert peak(code) < 64
-    monkeypatch.setattr(trace, "HELD", 1 << 28)
-    with pytest.raises(ValueError, match=r"a\.npz holds arrays of 268,435,480 bytes; a trace is held whole, with at"):
-        trace.read(path)
 
 
 @pytest.mark.parametrize(("member", "told"), [

@@ -5,8 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gen import trace
-from gen.logs import open_log, text
+from gen.logs import Trace, lines, open_log, text
 from gen.recommender import TableSpec
 from gen.remap import Remap
 from tests.fuzz.logs import torch_file
@@ -98,12 +97,13 @@ def test_the_id_of_a_missing_field_is_an_id(tmp_path):
         open_log(tmp_path / "a.tsv", missing=1 << 64)
 
 
-def test_traces_tell_ids_apart_as_logs_do(tmp_path):
+def test_arrays_of_a_log_number_ids_that_are_no_rows(tmp_path):
     (tmp_path / "a.tsv").write_text("x_id\n18446744073709551615\n7\n007\n9223372036854775808\n")
-    found = trace.read(tmp_path / "a.tsv")
-    assert found.indices["x_id"].tolist() == [2, 0, 0, 1]
+    found = Trace.of(open_log(tmp_path / "a.tsv"))
+    assert found.indices["x_id"].tolist() == [2, 0, 0, 1] and found.rows == {"x_id": 3}
     assert found.ids["x_id"].tolist() == [7, 1 << 63, (1 << 64) - 1]
     (tmp_path / "a.tsv").write_text("x_id\nb\n7\n007\na\n18446744073709551615\n-1\n")
-    found = trace.read(tmp_path / "a.tsv")
-    assert [found.ids["x_id"][index] for index in found.indices["x_id"]] == [
-        "b", "7", "7", "a", "18446744073709551615", "18446744073709551615"]
+    log = open_log(tmp_path / "a.tsv")
+    found, called = Trace.of(log), lines.texts(log, "x_id")
+    assert [called[int(found.ids["x_id"][index])] for index in found.indices["x_id"]] == [
+        "b", "007", "007", "a", "-1", "-1"]     # the last text that names an id

@@ -5,8 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from gen.logs import PIECE, Problems, of_arrays, of_trace
-from gen.trace import Trace
+from gen.logs import PIECE, Problems, of_arrays
 
 
 def gathered(log, samples):
@@ -40,11 +39,6 @@ def test_arrays(parts, samples):
     # Parts have the same samples under the same numbers, wherever they are read.
     alone = [gathered(part, samples)[0] for part in pickle.loads(pickle.dumps(log.parts()))]
     assert sum(alone, []) == numbers and len(alone) == parts
-
-
-def test_trace_as_log():
-    trace = Trace("t", {"a": np.array([4, 5, 6])}, {"a": 9}, {"a": np.array([0, 0, 3])})
-    assert gathered(of_trace(trace), 8) == ([0, 1], {"a": [4, 5, 6]}, {"a": [0, 3]})
 
 
 def test_progress_ends_with_all():

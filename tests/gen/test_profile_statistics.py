@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.criteo import BLOCK, ClickLog
+from gen.logs.criteo import BLOCK, ClickLog, drawn
 from gen.profile import Heat
-from gen.profiling.criteo import criteo, drawn
+from gen.profiling.criteo import criteo
 from gen.profiling.mels import PUBLISHED, mels, read_locality
 
 DATA = Path(os.environ.get("HOTRAIL_DATA", "no folder"))
@@ -132,7 +132,7 @@ def test_expected_is_what_is_drawn(small):
 def test_drawn_log_streams(small, monkeypatch):
     """In chunks and in pieces the samples of the ClickLog itself."""
     source = ClickLog(small, seed=5, correlated=())
-    monkeypatch.setattr("gen.profiling.criteo.PART", BLOCK // 2)
+    monkeypatch.setattr("gen.logs.criteo.PART", BLOCK // 2)
     told = []
     log = drawn(source, BLOCK + 100, progress=lambda done, of: told.append((done, of)))
     assert len(log.parts()) == 3 and log.tables == ("A", "B")

@@ -8,20 +8,21 @@ rows are; without that far fewer samples would consist of common rows alone.
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.trace import Trace
+from gen.logs.log import Chunk, Piece, Pieces, Progress
 
-__all__ = ["CORRELATED", "ClickLog", "Table"]
+__all__ = ["CORRELATED", "ClickLog", "Table", "drawn"]
 
 #: Tables of Criteo Kaggle whose rare rows come together.
 CORRELATED = (("C03", "C04", "C12", "C16", "C21"), ("C07", "C11", "C13"))
 BLOCK = 1 << 16     # samples that are drawn at once; a part of what a seed means
+PART = 64 * BLOCK   # samples of a piece
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class ClickLog:
         try:
             content: Any = json.loads(Path(calibration).read_text(encoding="utf-8"))
             found = content["tables"].items()
+            self.samples = content.get("n_samples")     # of the log that was counted
             self.tables = [Table.through(name, each["rows"], each["knots_rank"], next(
                 each[key] for key in each if key.startswith("knots_count"))) for name, each in found]
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -150,12 +152,6 @@ class ClickLog:
                 ranks[:, table] = self.row(table, ranks[:, table])
             yield ranks
 
-    def trace(self, samples: int, start: int = 0) -> Trace:
-        """Samples start, start + 1, ... at once."""
-        indices = np.concatenate(list(self.blocks(samples, start)))
-        return Trace(self.source, {table.name: indices[:, number].copy() for number, table in enumerate(self.tables)},
-                     {table.name: table.rows for table in self.tables})
-
     def hottest(self, rows: int) -> NDArray[np.int64]:
         """How many ranks of each table are among the `rows` rows accessed most, of all tables together."""
         edges = [np.unique(np.concatenate([np.arange(min(table.rows, 2048)), np.geomspace(
@@ -177,3 +173,29 @@ def _coprime(random: np.random.Generator, rows: int) -> int:
         step = int(random.integers(rows // 3, rows))
         if math.gcd(step, rows) == 1:
             return step
+
+
+@dataclass
+class Drawn(Piece):
+    """`samples` samples from `start` on, drawn block by block."""
+
+    log: ClickLog = field(kw_only=True)
+    samples: int = field(kw_only=True)
+    start: int = field(default=0, kw_only=True)
+
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
+        number = self.first
+        for block in self.log.blocks(self.samples, self.start):
+            for part in (block[cut:cut + samples] for cut in range(0, len(block), samples)):
+                self.done = (number + len(part) - self.first) * self.bytes // self.samples
+                yield Chunk(number, len(part), dict(zip(self.tables, part.T.astype(np.uint64))))
+                number += len(part)
+
+
+def drawn(log: ClickLog, samples: int, *, progress: Progress | None = None) -> Pieces:
+    """A log of the first `samples` samples that are drawn from a calibration; it is never held whole."""
+    source = f"{Path(log.source).name}, {samples:,} samples drawn with seed {log.seed}"
+    names = tuple(table.name for table in log.tables)
+    cuts = [*range(0, samples, PART), samples]
+    return Pieces(source, [Drawn(source, names, bytes=(stop - start) * 8 * len(names), log=log, samples=stop - start,
+                                 start=start) for start, stop in zip(cuts, cuts[1:])], progress=progress)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.criteo import BLOCK, CORRELATED, ClickLog, Table
+from gen.logs.criteo import BLOCK, CORRELATED, ClickLog, Table
 
 KAGGLE = Path(os.environ.get("HOTRAIL_DATA", "")) / "criteo_kaggle_calibration.json"
 needs_kaggle = pytest.mark.skipif("HOTRAIL_DATA" not in os.environ or not KAGGLE.exists(),
@@ -52,8 +52,6 @@ def test_a_seed_is_a_log(small):
     assert (whole >= 0).all() and (whole < log.rows).all() and not whole[:, 2].any()
     assert np.array_equal(np.concatenate(list(ClickLog(small, seed=3, correlated=()).blocks(50, BLOCK - 20))),
                           whole[BLOCK - 20:BLOCK + 30])
-    trace = log.trace(40, 7)
-    assert np.array_equal(trace.table("A"), whole[7:47, 0]) and trace.rows == {"A": 5000, "B": 4, "C": 1}
     assert not np.array_equal(next(ClickLog(small, seed=4, correlated=()).blocks(1000))[:, 0], whole[:1000, 0])
     assert list(log.blocks(0)) == []
 
