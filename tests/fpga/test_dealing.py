@@ -8,9 +8,10 @@ import pytest
 from fpga import dealing
 from fpga.dealing import Options
 from fpga.gpu import GATHERED, POPULAR
-from gen.logs import Trace, open_log
+from gen.logs import Trace, open_log, text
 from hotrail import dealing as report
 from tests import hotline_logs as make
+from tests import log_files
 from tests.hotline_card import OracleCard
 
 COUNT = 600
@@ -95,6 +96,36 @@ def test_cuts_bags_that_are_too_long(tmp_path):
     found, said = run(path, samples=20, batch=2)
     assert found.cut == 6 * COUNT and "3,600 indices of long bags left out" in said[0]
     assert found.accesses.sum() == 16 * (COUNT - 300)
+
+
+@pytest.mark.parametrize("name", log_files.NAMES)
+def test_deals_every_table_of_every_format(tmp_path, name):
+    """Tables, what is learned, dense features, and what is said of the rest."""
+    path = log_files.written(tmp_path, name)
+    if name == "a.pt":
+        with pytest.raises(ValueError, match="has none of label, .*; its columns are none: --label says"):
+            run(path)
+        return
+    found, said = run(path, replace(make.TINY, positions=64), samples=20, batch=4)
+    kind = name.removesuffix(".gz").removesuffix(".zst")
+    tables = {"train.txt": text.CRITEO_TABLES, "train.csv": text.AVAZU_TABLES}.get(kind, ("user_id", "item_id"))
+    bags = ("tag",) if kind in ("a.npz", "a.parquet") else ()
+    assert tuple(found.tables) == (*tables, *bags) and found.samples == 20
+    indices = len(tables) + len(bags) * int(np.diff(log_files.OFFSETS).max())
+    assert said[0] == f"log        {path}: 60 samples, {indices} indices each"
+    assert [line for line in said if line.startswith("not ")] == ["not used   hour"] * (kind == "train.csv")
+
+
+def test_some_tables_of_a_log(tmp_path):
+    found, said = run(a_log(tmp_path), tables=("tag", "user"), samples=20, batch=2)
+    assert list(found.tables) == ["user", "tag"] and "not read   item" in said
+
+
+def test_dense_features_of_criteo(tmp_path):
+    payload, unused = dealing._payload(Trace.of(open_log(log_files.written(tmp_path, "train.txt"))), None)
+    wanted = np.concatenate([np.repeat(np.log1p(np.arange(log_files.COUNT))[:, None], 13, 1),
+                             log_files.LABEL[:, None]], axis=1)
+    assert not unused and np.array_equal(payload.view(np.float32), wanted.astype(np.float32))
 
 
 def test_cuts_a_rating_at_its_mean(tmp_path):

@@ -12,6 +12,7 @@ from gen.config import load
 from golden.tt import cycles, plan
 from golden.tt.rows import rows, shape_of
 from hotrail import report
+from tests import log_files
 
 CONFIG = load("smartssd").cores["tt"]
 SIZES = {name: getattr(CONFIG, name) for name in ("lanes", "index_bits", "t_lines", "t_middle_lines",
@@ -131,6 +132,26 @@ def test_picture_is_the_same_bytes_again(small):
     report.draw(found, folder / "a.png")
     report.draw(found, folder / "b.png")
     assert (folder / "a.png").read_bytes() == (folder / "b.png").read_bytes()
+
+
+@pytest.mark.parametrize("name", [name for name in log_files.NAMES if name != "a.pt"])
+def test_every_format_is_opened(tmp_path, name):
+    fields = {"train.txt": ("C01", "C02"), "train.csv": ("site_id", "C14")}.get(
+        name.removesuffix(".gz").removesuffix(".zst"), ("user_id", "item_id"))
+    options = demo.Options([log_files.written(tmp_path, name)], None, *fields,
+                           "click" if "site_id" in fields else "label", columns=16, rank=2)
+    _, trace, cores = demo.opened(options)
+    items, rows = np.unique(log_files.ITEM, return_inverse=True)
+    assert np.array_equal(trace.table(fields[1]), rows) and np.array_equal(trace.ids[fields[1]], items)
+    assert tuple(trace.indices) == fields and np.prod([core.shape[1] for core in cores]) >= len(items)
+
+
+def test_items_are_called_as_in_the_log(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("user_id,item_id,rating\n1,B000,5\n2,A99,3\n1,A99,4\n")
+    log, trace, _ = demo.opened(demo.Options([path], columns=16, rank=2))
+    assert demo._names(log, trace, demo.Options([path]), trace.table("item_id")) == ["B000", "A99", "A99"]
+    assert trace.values["rating"].tolist() == [5, 3, 4]
 
 
 @pytest.mark.parametrize(("changes", "message"), [
