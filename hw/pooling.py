@@ -35,8 +35,11 @@ class PoolingLane(wiring.Component):
     """One word of a pooling unit: running sums that, for a maximum, a larger word replaces.
 
     Parameters  as of PoolingUnit
-    Members     word: a row's, a cycle ahead of what goes with it: weight: unpacked; context, first, maximum: of its
-                beat; valid: there is one; o: word
+    Members     word    In  of a row, a cycle ahead of what goes with it
+                weight  In  unpacked
+                context, first, maximum  In  of the word's beat
+                valid   In  there is a word
+                o       Out  word
     Timing      `latency` cycles from word to o, a beat a cycle
     Numerics    a maximum starts its sum anew with every word above those so far, as a product with 1.0, and passes the
                 others over; a NaN counts as positive, which puts it above infinity
@@ -111,7 +114,8 @@ class PoolingUnit(wiring.Component):
     Parameters  words: of a beat, 1..64; contexts_log2: 2^contexts_log2 beats of vectors are under way at a time, 1..8;
                 tag_bits: what goes with a beat; terms_log2: a sum has at most 2^terms_log2 rows, 0..16;
                 lut_products: words that multiply with one DSP and LUTs instead of two DSPs, 0..words
-    Members     i_valid, i: beats, see `pooling_layout`; o_valid, o: pooled beats, see `pooled_layout`
+    Members     i_valid, i  In  beats, see `pooling_layout`
+                o_valid, o  Out  pooled beats, see `pooled_layout`
     Shapes      rows of (D,), a beat of `words` words in a context of its own -> (D,), a beat at `last`
     Timing      o is `latency` cycles behind the beat with `last`; one beat a cycle, whatever its context: the same
                 may come back to back

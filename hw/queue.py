@@ -11,7 +11,8 @@ class BlockQueue(wiring.Component):
     """Holds up to depth + 1 payloads; the memory's own output register is the head.
 
     Parameters  shape: the payload's; depth: a power of two
-    Members     i: In(stream), o: Out(stream); count: Out, payloads held, the head included
+    Members     i  In(stream)
+                o  Out(stream)
     Timing      latency 2 cycles, one payload a cycle
     Handshake   i.ready comes from registers; o.ready reaches only the memory's read enable and the pointers
     Reset       drops what it holds

@@ -47,10 +47,11 @@ class Decoder(wiring.Component):
 
     data = codeword[:64] with a single flipped bit put right.      Source: Hsiao 1970
 
-    Members     codeword: In(72) data in bits 63..0, check bits in 71..64; data: Out(64);
-                corrected: Out(1) one bit of the codeword, data or check, was flipped;
-                uncorrectable: Out(1) two flips, or more that look like no single one: data is
-                handed on as it was read
+    Members     codeword       In(72)  data in bits 63..0, check bits in 71..64
+                data           Out(64)
+                corrected      Out(1)  one bit of the codeword, data or check, was flipped
+                uncorrectable  Out(1)  two flips, or more that look like no single one: data is handed on as it was
+                    read
     Timing      latency 2 cycles, one word a cycle; four LUT levels before either register; 149 LUT
     Handshake   none: it follows a memory's read port, and whoever asked for the word qualifies the flags
     Numerics    three or more flips may pass for a single one, as with any code of this distance

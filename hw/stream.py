@@ -13,7 +13,8 @@ class SkidBuffer(wiring.Component):
     o = i, one beat later.                             Source: two-register buffer, common practice
 
     Parameters  shape: the payload's shape
-    Members     i: In(stream); o: Out(stream)
+    Members     i  In(stream)
+                o  Out(stream)
     Shapes      one beat in, one beat out
     Timing      latency 1 cycle; one beat a cycle
     Handshake   o.valid, o.payload and i.ready come from registers

@@ -28,9 +28,13 @@ class Splitter(wiring.Component):
     block's say how many more blocks it enters, those below where it ends.        Source: AXI4 (IHI 0022) A3.4.1
 
     Parameters  beat_bytes: 4 to 64; tag_bits: of what a request carries to its bursts
-    Members     i: In(stream) {address, beats, tag}; room: In, a burst may be handed out; emit: Out, a burst is
-                handed out this cycle and `burst` describes it; o: Out(stream) {addr, len}, for the address channel;
-                held: Out, a request or burst is inside; drop: In, forgets what is not handed out and takes all
+    Members     i      In(stream)  {address, beats, tag}
+                room   In  a burst may be handed out
+                emit   Out  `burst` is handed out this cycle
+                o      Out(stream)  {addr, len}, for the address channel
+                held   Out  a request or burst is inside
+                drop   In  forgets what is not handed out and takes all
+                burst  Out  of burst_layout
     Timing      latency 3 cycles from i to o; one burst a cycle, so one short request a cycle
     Handshake   i.ready, o.valid and o.payload come from registers
     Reset       drops what it holds
@@ -122,9 +126,14 @@ class BurstTracker(wiring.Component):
     """Tells of every beat that comes back where it stands in its burst and request, and what is wrong with it.
 
     Parameters  outstanding: bursts to remember; tag_bits: of a burst's tag
-    Members     i: In(stream), bursts as they are handed out; beat: In, a beat is taken this cycle; rlast: In, what
-                the slave says of it; known: Out, there is a burst for it; last: Out, it is the request's last;
-                wrong: Out, rlast is not where the burst ends; tag: Out, of the burst; held: Out, beats are missing
+    Members     i      In(stream)  bursts as they are handed out
+                beat   In  a beat is taken this cycle
+                rlast  In  what the slave says of it
+                known  Out  there is a burst for it
+                last   Out  it is the request's last
+                wrong  Out  rlast is not where the burst ends
+                tag    Out  of the burst
+                held   Out  beats are missing
     Timing      a burst is known two cycles after it was handed in, at the earliest when its first beat can come
     Reset       forgets all bursts
     Tests       verif/test_axi_reader.py

@@ -21,8 +21,13 @@ class ControlSlave(wiring.Component):
     """What the driver sees of a kernel: start, done, idle, interrupts, arguments, abort and status.
 
     Parameters  kernel: a hw.isa.Kernel whose registers are `abort` and `status`
-    Members     bus: In(AXI4Lite); start: Out, a pulse; done: In, a pulse when the run is over; arguments: Out, all
-                of them; abort: Out, a pulse; status: In; interrupt: Out, a level
+    Members     bus        In(AXI4Lite)
+                start      Out  a pulse
+                done       In  a pulse when the run is over
+                arguments  Out  all of them
+                abort      Out  a pulse
+                status     In  state of the run, for the host to read
+                interrupt  Out  a level
     Timing      a write every 2 cycles, a read every 4; `start` comes 2 cycles after the write was taken
     Handshake   ap_ctrl_hs. CTRL (0x00): ap_start is set by writing 1 and cleared by `done`, ap_done and ap_ready are
                 set by `done` and cleared by reading CTRL, ap_idle is set while nothing runs; with auto_restart

@@ -30,8 +30,11 @@ class ReadPort(wiring.Component):
 
     Parameters  beat_bytes: 4 to 64; clients: depth of each client's queue in beats, powers of two (1 is a register,
                 for who asks now and then); outstanding: bursts in flight, a power of two from 2 to 1024
-    Members     i_requests[k]: In(stream) {address, beats}; o[k]: Out(stream) {data, error, last}; bus: Out(AXI4
-                without the write channels); stop: In; idle: Out, nothing is under way on the bus or inside
+    Members     i_requests[k]  In(stream)  {address, beats}
+                o[k]           Out(stream)  {data, error, last}
+                bus            Out(AXI4 without the write channels)
+                stop           In
+                idle           Out  nothing is under way on the bus or inside
     Shapes      a request of n beats is n beats of o[k], the last one marked
     Timing      3 cycles from a request to its address, 3 from the bus to o[k], 2 to a register; a burst in 4 cycles,
                 so that bursts of 4 beats keep the port busy (a burst of a client whose queue has no room for two

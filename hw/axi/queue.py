@@ -13,7 +13,9 @@ class BurstQueue(wiring.Component):
     """Holds up to depth + 1 payloads, in LUT memory or in block memory, and says whether it holds any.
 
     Parameters  shape: the payload's; depth: a power of two
-    Members     i: In(stream), o: Out(stream); held: Out, something is inside
+    Members     i     In(stream)
+                o     Out(stream)
+                held  Out  something is inside
     Timing      latency 2 cycles, one payload a cycle
     Handshake   i.ready and o.valid come from registers
     Reset       drops what it holds

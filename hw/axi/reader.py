@@ -22,8 +22,11 @@ class Reader(wiring.Component):
     o = memory[address, address + beats * beat_bytes)                    Source: AXI4 (ARM IHI 0022)
 
     Parameters  beat_bytes: 4 to 64; outstanding: bursts in flight, a power of two from 2 to 1024
-    Members     i_requests: In(stream) {address, beats}; o: Out(stream) {data, error, last}; bus: Out(AXI4 without the
-                write channels); stop: In; idle: Out, nothing is under way on the bus, inside or at o
+    Members     i_requests  In(stream)  {address, beats}
+                o           Out(stream)  {data, error, last}
+                bus         Out(AXI4 without the write channels)
+                stop        In
+                idle        Out  nothing is under way on the bus, inside or at o
     Shapes      a request of n beats is n beats of o, the last one marked
     Timing      3 cycles from a request to its address, 1 from the bus to o; one address a cycle, one beat a cycle: a
                 memory of latency L is kept busy by outstanding >= L bursts of one beat. `idle` is a cycle late

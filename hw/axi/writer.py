@@ -30,11 +30,13 @@ class WritePort(wiring.Component):
 
     Parameters  beat_bytes: 4 to 64; clients: depth of each client's data queue in beats, powers of two; outstanding:
                 bursts that wait for their response, a power of two from 2 to 1024
-    Members     i_requests[k]: In(stream) {address, beats}, beats at most the queue's depth; i_data[k]: In(stream)
-                {data}, before or after its request; done[k]: Out, a pulse for each request, in order, when the slave
-                has answered all its bursts; error[k]: Out, with done: one of them was answered SLVERR or DECERR;
-                bus: Out(AXI4 without the read channels); stop: In; idle: Out, nothing is under way on the bus or
-                granted
+    Members     i_requests[k]  In(stream)  {address, beats}, beats at most the queue's depth
+                i_data[k]      In(stream)  {data}, before or after its request
+                done[k]        Out  a pulse for each request, in order, when the slave has answered all its bursts
+                error[k]       Out  with `done`: one of its bursts was answered SLVERR or DECERR
+                bus            Out(AXI4 without the read channels)
+                stop           In
+                idle           Out  nothing is under way on the bus or granted
     Timing      4 cycles from the last beat of a request to its address, 2 more to its first beat on the bus; one
                 request and one beat a cycle, whatever the requests' lengths. `idle` is a cycle late
     Handshake   a request is granted when its client's queue holds all its beats, in turns among those for whom that

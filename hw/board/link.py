@@ -41,8 +41,11 @@ class Link(wiring.Component):
     Source: own; the CRC as Python's binascii.crc_hqx(bytes, 0xFFFF)
 
     Parameters  gap_cycles: from one byte to the next that end a frame, many times those of a byte
-    Members     i: In(stream), received bytes; o: Out(stream), bytes to send; bus: Out(AXI4-Lite), a word at a time;
-                busy: Out, a frame is under way; refused: Out, the last reply was not OK
+    Members     i        In(stream)  received bytes
+                o        Out(stream)  bytes to send
+                bus      Out(AXI4-Lite)  a word at a time
+                busy     Out  a frame is under way
+                refused  Out  the last reply was not OK
     Timing      3 cycles a word beside the bus
     Handshake   the host waits for the reply before it sends the next frame; what comes earlier is dropped and refused
                 behind that reply. AXI4-Lite: an address and its data are offered together; only one access is under

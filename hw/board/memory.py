@@ -17,7 +17,8 @@ class BoardMemory(wiring.Component):
     """Answers a core's two masters and a host out of one block memory that begins at address 0.
 
     Parameters  beat_bytes: of the core's ports; size_bytes: of the memory, a power of two
-    Members     m00_axi, m01_axi: In(AXI4); host: In(AXI4-Lite), words
+    Members     m00_axi, m01_axi  In(AXI4)
+                host              In(AXI4-Lite)  words
     Timing      one beat read and one beat written a cycle, the host's words before the ports', the ports in turn; a
                 port reads a beat every 2 cycles at most and writes one a cycle. 2 cycles from a taken read address to
                 its beat

@@ -24,7 +24,8 @@ class BoardRegisters(wiring.Component):
     ports of the memory, not the memory's contents; reads 1 while that lasts.
 
     Parameters  memory_bytes: what the register says
-    Members     bus: In(AXI4-Lite), addresses as the host's; reset: Out
+    Members     bus    In(AXI4-Lite)  addresses as the host's
+                reset  Out
     Timing      a word every 2 cycles; reset begins the cycle after the write and lasts HELD_CYCLES
     Reset       ends a reset that lasts
     Golden      the list above          Tests  verif/test_board.py
@@ -79,8 +80,9 @@ class HostMap(wiring.Component):
     registers', which answer DECERR where they have none.
 
     Parameters  control: whether there is a control slave; without one its addresses are the registers' too
-    Members     bus: In(AXI4-Lite), from a master that has one access under way and keeps its address until it is
-                answered; memory, control, registers: Out(AXI4-Lite)
+    Members     bus  In(AXI4-Lite)  from a master that has one access under way and keeps its address until it is
+                    answered
+                memory, control, registers  Out(AXI4-Lite)
     Timing      wires
     Golden      the addresses above          Tests  verif/test_board.py
     """

@@ -43,8 +43,10 @@ class Board(wiring.Component):
 
     Parameters  core: a component with the members of hw.kernel.frame.kernel_ports, or None for a board without one;
                 config: BoardConfig
-    Members     rx: In, tx: Out, serial line; button: In, resets everything while it is high; lamps: Out(8), LAMPS from
-                bit 0 on
+    Members     rx      In  serial line
+                tx      Out  serial line
+                button  In  resets everything while it is high
+                lamps   Out(8)  LAMPS from bit 0 on
     Timing      that of its parts; HOLD_CYCLES from configuration or the button to the first cycle
     Reset       the button and power-up: everything but the contents of memories. The host's reset: the core and its
                 ports of the memory

@@ -27,7 +27,8 @@ class Receiver(wiring.Component):
     Source: common practice of 8N1, each bit sampled once in its middle
 
     Parameters  divisor: cycles of a bit
-    Members     rx: In, the pin, asynchronous, high when idle; o: Out(stream), always ready
+    Members     rx  In  the pin, asynchronous, high when idle
+                o   Out(stream)  always ready
     Timing      the byte is there about divisor / 2 + 3 cycles after its stop bit began; a byte each 10 bits
     Handshake   o is valid for a cycle: a line cannot wait
     Numerics    a start bit shorter than half a bit is none; after a missing stop bit the line has to be high again
@@ -84,7 +85,8 @@ class Transmitter(wiring.Component):
     """Puts bytes on a serial line.
 
     Parameters  divisor: cycles of a bit
-    Members     i: In(stream), bytes; tx: Out, the pin, from a register, high when idle
+    Members     i   In(stream)  bytes
+                tx  Out  the pin, from a register, high when idle
     Timing      the start bit begins the cycle after the byte was taken; a byte each 10 bits, without a gap
     Handshake   i.ready comes from registers
     Reset       the line goes high at once

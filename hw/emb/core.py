@@ -40,9 +40,11 @@ class EmbCore(wiring.Component):
     Source: SCRec §III.D (remapped indices), §III.E, Fig. 7a; SCARS §II.A (coalescing)
 
     Parameters  config: EmbConfig
-    Members     s_axi_control: In(AXI4-Lite), ap_ctrl_hs and the arguments of hw.isa.EMB; m00_axi: Out(AXI4), program,
-                lengths, indices, weights, load images, doorbell; results, cache fills, result block; m01_axi:
-                Out(AXI4), rows, reads only; interrupt: Out
+    Members     s_axi_control  In(AXI4-Lite)  ap_ctrl_hs and the arguments of hw.isa.EMB
+                m00_axi        Out(AXI4)  program, lengths, indices, weights, load images, doorbell; results, cache
+                    fills, result block
+                m01_axi        Out(AXI4)  rows, reads only
+                interrupt      Out
     Shapes      a program of instructions (hw.isa) over arenas in card memory -> a vector of whole beats a bag
     Timing      per cycle at most: one index in, one beat of rows (m01), one row of a tensor train at D = 64, R = 4,
                 one beat of results; the tiers run side by side, the slowest sets the pace

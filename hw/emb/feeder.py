@@ -60,13 +60,18 @@ class Feeder(wiring.Component):
     and leaves some over, is found before its bag begins.
 
     Parameters  beat_bytes: of the streams; row_beats_max, tables: of the core; index_bits: of a train's row
-    Members     i_jobs: In(stream of hw.emb.tokens.job_layout); i_lengths, i_indices, i_weights: In(stream of
-                hw.axi.bus.read_layout), whole beats, what follows an instruction's last word in its beat is
-                dropped; ring_beats, ring_mask: In, a power of two if any job has a ring, and one less; step: In, while
-                no bag is under way: takes the words of `i_indices` that word_now: Out shows, as they come; open: In,
-                tokens can be taken; o_valid, o: Out, hw.emb.tokens.token_layout; error: Out, of
-                hw.emb.tokens.error_layout; stall: Out, there is room for a token and work, but a length, an index
-                or a weight has not come
+    Members     i_jobs      In(stream of hw.emb.tokens.job_layout)
+                i_lengths, i_indices, i_weights  In(stream of hw.axi.bus.read_layout)  whole beats; what follows an
+                    instruction's last word in its beat is dropped
+                ring_beats  In  of the ring, a power of two if any job has a ring
+                ring_mask   In  ring_beats - 1
+                step        In  takes `word_now`, while no bag is under way
+                word_now    Out  the next word of `i_indices`
+                open        In  tokens can be taken
+                o_valid     Out  there is a token
+                o           Out  hw.emb.tokens.token_layout
+                error       Out  of hw.emb.tokens.error_layout
+                stall       Out  there is room for a token and work, but a length, an index or a weight has not come
     Shapes      n indices or one empty bag -> max(n, 1) tokens
     Timing      one token a cycle, over bags and instructions, but a cycle more from one instruction to the next
                 where no bag has more than an index, so that lengths cannot get ahead; 6 cycles from the cycle that

@@ -63,11 +63,14 @@ class Finish(wiring.Component):
     maximum.                                                           Source: SCRec §III.E, post-pooling
 
     Parameters  config: EmbConfig
-    Members     i_steps: In(stream) what a bag takes next, see `step_layout`; i_tt, i_dram, i_ssd: In(stream) the
-                vectors, whole ones, each as the steps ask for it; outputs: In, the outputs' address in bytes;
-                o_requests, o_data: Out(stream), a request and its beats for each bag; written: In, a pulse as a
-                request has been written; done: Out, a pulse a bag written; instruction_done: Out, with the done of an
-                instruction's last bag; fault_valid, fault: Out, see `fault_layout`, a pulse, at most one a cycle
+    Members     i_steps             In(stream)  what a bag takes next, see `step_layout`
+                i_tt, i_dram, i_ssd  In(stream)  whole vectors, each as the steps ask for it
+                outputs             In  the outputs' address in bytes
+                o_requests, o_data  Out(stream)  a request and its beats for each bag
+                written             In  a pulse as a request has been written
+                done                Out  a pulse per bag that is written
+                instruction_done    Out  with the done of an instruction's last bag
+                fault_valid, fault  Out  a pulse and its `fault_layout`, at most one per cycle
     Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words
     Timing      a beat of a vector a cycle, none lost between vectors, steps or bags; but a mean of KNOWN or more
                 indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is

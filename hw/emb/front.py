@@ -31,16 +31,25 @@ class Front(wiring.Component):
     Source: SCRec §III.D and §III.E, Fig. 7a (the front of the EMB core)
 
     Parameters  config: EmbConfig; ssd_queue, dram_queue, tt_queue and bag_queue at least 32
-    Members     start: In, a pulse; arguments: In, of hw.layouts; o_requests, i: one each for program, lengths,
-                indices and weights, to and from a ReadPort; o_dram, o_ssd, o_lookups, o_steps: see hw.emb.tiers;
-                o_load: Out(stream), the tensor-train unit's load; o_copies: Out(stream of
-                hw.axi.bus.request_layout), the writes of a FILL, in the order of its rows in o_ssd; bags_done,
-                row_done: In, pulses: the bags of an instruction, a row of a FILL are in memory; flush_window,
-                flush_tt: Out, pulses between instructions: rows in card memory, tables have changed; released,
-                finished: Out, progress; finish: Out, a pulse an instruction; done: Out, all are, until the next
-                start; error: Out, the first error, until reset; stall: Out {dram, ssd, tt, write, feeder}, who holds
-                up the bags in this cycle; row: Out {dram, tt, ssd, bag, index, beats}, what was dealt out in this
-                cycle and how long a row is, less one
+    Members     start               In  a pulse
+                arguments           In  of hw.layouts
+                o_requests[k]       Out(stream)  to a ReadPort: of program, lengths, indices and weights
+                i[k]                In(stream)  what comes back of it
+                o_dram, o_ssd, o_lookups, o_steps  Out(stream)  see hw.emb.tiers
+                o_load              Out(stream)  the tensor-train unit's load
+                o_copies            Out(stream of hw.axi.bus.request_layout)  the writes of a FILL, in the order of its
+                    rows in o_ssd
+                bags_done           In  a pulse: the bags of an instruction are in memory
+                row_done            In  a pulse: a row of a FILL is in memory
+                flush_window        Out  a pulse between instructions: rows in card memory have changed
+                flush_tt            Out  a pulse between instructions: tables have changed
+                released, finished  Out  progress
+                finish              Out  a pulse per instruction
+                done                Out  all instructions are done, until the next start
+                error               Out  the first error, until reset
+                stall               Out  {dram, ssd, tt, write, feeder}, who holds up the bags in this cycle
+                row                 Out  {dram, tt, ssd, bag, index, beats}, what was dealt out in this cycle and how
+                    long a row is, less one
     Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers. Where the first piece of a program's lengths or
                 indices has fewer than 16 words, the next comes 16 cycles after it (hw.emb.regions)
     Reset       drops everything but which tables are loaded

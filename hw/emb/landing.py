@@ -22,16 +22,22 @@ class TierArbiter(wiring.Component):
 
     Parameters  row_beats_max: a power of two; partial_beats: of each tier's queue of vectors; copy_beats: of the
                 queue of copies (powers of two, at least twice row_beats_max)
-    Members     i_dram, i_ssd: In, o: Out(streams of hw.emb.rows.row_layout); an SSD row's offset is its ring
-                position in, and its place in the ring out;
-                dram_returned, ssd_returned: In, a beat has left that queue; copy_written: In, a copied row has left
-                the queue of copies (all that are under way have the same length, as those of one instruction do);
-                ring_beats: In(32), of the ring, a power of two or 0; filled, released: In(30), ring positions up to
-                which rows have landed (exclusive) and have been given back, modulo 2**30; polled: In, `filled` has
-                just been read; timeout: In(32), cycles that a row may be waited for;
-                waiting: Out, a row has not landed; position: Out(30), its first beat's; timed_out: Out, it waited
-                too long; overflow: Out, when polled, more was filled than the ring holds. Both stay until a reset;
-                full: Out {dram, ssd, copy}, a row could go but for the room of its result
+    Members     i_dram        In(stream)
+                i_ssd         In(stream)  an SSD row's offset is its ring position
+                o             Out(stream of hw.emb.rows.row_layout)  an SSD row's offset is its place in the ring
+                dram_returned, ssd_returned  In  a beat has left that queue
+                copy_written  In  a copied row has left the queue of copies (all that are under way have the same
+                    length, as those of one instruction do)
+                ring_beats    In(32)  of the ring, a power of two or 0
+                filled        In(30)  ring position up to which rows have landed (exclusive), modulo 2**30
+                released      In(30)  ring position up to which rows have been given back, modulo 2**30
+                polled        In  `filled` has just been read
+                timeout       In(32)  cycles that a row may be waited for
+                waiting       Out  a row has not landed
+                position      Out(30)  the first beat of the row that is waited for
+                timed_out     Out  a row waited too long, until a reset
+                overflow      Out  when polled, more was filled than the ring holds; until a reset
+                full          Out  {dram, ssd, copy}, a row could go but for the room of its result
     Timing      a row of card memory every cycle, one of the SSD every other cycle; latency 1 and 3 cycles.
                 `waiting` begins 2 cycles after the row arrived; the row may go 2 cycles after `filled` has come far
                 enough. timed_out `timeout` + 1 cycles after `waiting`, overflow 2 cycles after `polled`

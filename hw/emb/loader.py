@@ -25,12 +25,18 @@ class Loader(wiring.Component):
     off, by an error or by a reset, leaves no table loaded: it may have written over any of them.
 
     Parameters  config: TTConfig
-    Members     start: In, a pulse while `busy` is low; less_one: In, load beats less one, until the end; busy: Out;
-                i: In(stream of hw.axi.bus.read_layout), the image: in turn a block of 16 headers and 16 load beats;
-                word: In, the next word of its beat, step: Out, takes it: the feeder's multiplexer does this
-                for both; o_load: Out(stream), the unit's load; error: Out {valid, code, index, detail},
-                READ_ERROR or BAD_INSTRUCTION with the load beat, valid until reset; table, loaded: In, Out, whether
-                a table is loaded, a cycle later
+    Members     start     In  a pulse while `busy` is low
+                less_one  In  load beats less one, until the end
+                busy      Out
+                i         In(stream of hw.axi.bus.read_layout)  the image: in turn a block of 16 headers and 16 load
+                    beats
+                word      In  the next word of the image's beat
+                step      Out  takes `word`: the feeder's multiplexer does this for both
+                o_load    Out(stream)  the unit's load
+                error     Out  {valid, code, index, detail}, READ_ERROR or BAD_INSTRUCTION with the load beat, valid
+                    until reset
+                table     In  whose `loaded` comes a cycle later
+                loaded    Out  whether that table is loaded
     Timing      16 cycles for a block of headers, two a load beat; ready `tables` cycles after a broken load
     Handshake   i.ready follows o_load.ready while load beats pass
     Reset       ends the load; what is loaded stays loaded, as in the unit, unless a load was under way

@@ -15,7 +15,10 @@ class Outlet(wiring.Component):
     """Holds payloads that come out of a pipeline which cannot wait.
 
     Parameters  shape: the payload's; depth: a power of two, at least 32
-    Members     push, i: In, a payload to hold; o: Out(stream); open: Out, room for OPEN_SLACK more payloads
+    Members     push  In  `i` is to be held
+                i     In  a payload
+                o     Out(stream)
+                open  Out  room for OPEN_SLACK more payloads
     Timing      latency 2 cycles, one payload a cycle; `open` tells of a push two cycles later
     Handshake   o.valid, o.payload and open come from registers
     Reset       drops what it holds

@@ -51,14 +51,25 @@ class Program(wiring.Component):
 
     Parameters  beat_bytes: of the ports; row_beats_max, tables, index_bits: of the core; chunk_rows: most rows of a
                 chunk
-    Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; i: In(stream of
-                hw.axi.bus.read_layout), instructions; o_regions: Out(stream of hw.emb.regions.region_layout);
-                o_jobs: Out(stream of hw.emb.tokens.job_layout); load_start, load_less_one: Out, load_busy: In, the
-                loader; table: Out, loaded: In, a cycle later; ring_mask: Out, ring_beats - 1; number_now: Out, the
-                instruction that is looked at; bags_done, row_done: In, pulses: the bags of an instruction, a row of
-                a FILL are in memory; flush_window, flush_tt: Out, pulses: rows in card memory, tables have changed;
-                released, finished: Out, progress; finish: Out, a pulse, an instruction has finished; done: Out, all
-                have, until reset or `start`; error: Out, of hw.emb.tokens.error_layout
+    Members     start               In  a pulse
+                arguments           In  of hw.layouts, from `start` on
+                i                   In(stream of hw.axi.bus.read_layout)  instructions
+                o_regions           Out(stream of hw.emb.regions.region_layout)
+                o_jobs              Out(stream of hw.emb.tokens.job_layout)
+                load_start, load_less_one  Out  to the loader
+                load_busy           In  of the loader
+                table               Out  the table of the instruction that is looked at
+                loaded              In  whether it is loaded, a cycle later
+                ring_mask           Out  ring_beats - 1
+                number_now          Out  the instruction that is looked at
+                bags_done           In  a pulse: the bags of an instruction are in memory
+                row_done            In  a pulse: a row of a FILL is in memory
+                flush_window        Out  a pulse: rows in card memory have changed
+                flush_tt            Out  a pulse: tables have changed
+                released, finished  Out  progress
+                finish              Out  a pulse: an instruction has finished
+                done                Out  all have finished, until reset or `start`
+                error               Out  of hw.emb.tokens.error_layout
     Timing      about 20 cycles an instruction, while those before are carried out
     Handshake   streams from registers
     Reset       drops everything; progress is zero again with `start`

@@ -22,9 +22,9 @@ class Regions(wiring.Component):
     """Turns regions into requests of at most `piece_beats`, each client's in order, the clients in turn.
 
     Parameters  beat_bytes: of the port; piece_beats: a power of two. Pieces end at its multiples
-    Members     i: In(stream of region_layout), taken when the client's region before has been asked for;
-                program, inputs: In, byte addresses of the two arenas, multiples of a beat; o_requests: Out, a stream
-                of hw.axi.bus.request_layout for each client
+    Members     i                In(stream of region_layout)  taken when the client's region before has been asked for
+                program, inputs  In  byte addresses of the two arenas, multiples of a beat
+                o_requests[k]    Out(stream of hw.axi.bus.request_layout)  of each client
     Timing      a piece every 4 cycles, one client's every 16; a region of no beats asks for nothing
     Handshake   a client whose queue is full does not hold the others up
     Reset       forgets all regions

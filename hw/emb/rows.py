@@ -52,14 +52,19 @@ class RowFetch(wiring.Component):
 
     Parameters  words: FP32 words of a beat; row_beats_max, window_beats, window_sets, lap_bits: see RowWindow;
                 delivery_rows: a power of two, rows under way; it bounds what is in flight, as does window_beats / 4
-    Members     i: In(stream of row_layout); rows, ring: In, byte addresses of the two arenas, multiples of a beat;
-                o_requests: Out(stream of request_layout), i_data: In(stream of read_layout), of a reader that
-                answers in order (i_data.ready is constant 1: the space is taken before the request);
-                o_valid, o: Out, a beat of pooled_layout; copy_valid, o_copy: Out, {data, error}, a beat of a row to
-                copy. Nobody may hold either back: who sends rows in has made room;
-                flush_window: In, forgets all rows, for when memory was written (only while idle); idle: Out,
-                no row under way; events: Out, to count, one bit each: a row of either tier was looked up,
-                one was found, a beat was fetched, a beat of either tier left
+    Members     i             In(stream of row_layout)
+                rows, ring    In  byte addresses of the two arenas, multiples of a beat
+                o_requests    Out(stream of request_layout)
+                i_data        In(stream of read_layout)  of a reader that answers in order; i_data.ready is constant 1:
+                    the space is taken before the request
+                o_valid       Out  `o` cannot be held back: whoever sends rows in has made room
+                o             Out  a beat of pooled_layout
+                copy_valid    Out  `o_copy` cannot be held back either
+                o_copy        Out  {data, error}, a beat of a row to copy
+                flush_window  In  forgets all rows, for when memory was written (only while idle)
+                idle          Out  no row under way
+                events        Out  to count, one bit each: a row of either tier was looked up, one was found, a beat
+                    was fetched, a beat of either tier left
     Shapes      a row of b beats -> b beats in a row's order, no gaps while data is there
     Timing      a row a cycle into the window, its request 4 cycles after it was taken; a beat a cycle out, 1 cycle
                 after it is read from the ring, which is 1 cycle after it arrived or later; 5 cycles from a found

@@ -29,12 +29,16 @@ class Tiers(wiring.Component):
     Parameters  row_beats_max, tables: of the core; lookups, steps: shapes of the tensor-train unit's lookups
                 {table, index, begin, end} and of the steps of hw.emb.finish; dram_queue, ssd_queue, tt_queue,
                 step_queue: depths, powers of two, at least 32
-    Members     i_valid, i: In, tokens of hw.emb.tokens, only while `open` was high OPEN_SLACK cycles ago or less;
-                o_dram, o_ssd: Out(stream of hw.emb.rows.row_layout), rows in their bags' order, an SSD row's
-                offset its ring position; o_lookups: Out(stream); o_steps: Out(stream), what makes up each bag: a
-                step a chunk, and one for the bag's end unless a chunk ends with it; o_fills: Out(stream) of
-                fill_layout, where the rows to copy go; open: Out, all queues have room;
-                full: Out {dram, ssd, tt, steps, fills}, who has not
+    Members     i_valid        In  only while `open` was high OPEN_SLACK cycles ago or less
+                i              In  a token of hw.emb.tokens
+                o_dram, o_ssd  Out(stream of hw.emb.rows.row_layout)  rows in their bags' order, an SSD row's offset
+                    its ring position
+                o_lookups      Out(stream)  of the tensor-train unit
+                o_steps        Out(stream)  what makes up each bag: a step per chunk, and one for the bag's end unless
+                    a chunk ends with it
+                o_fills        Out(stream of fill_layout)  where the rows to copy go
+                open           Out  all queues have room
+                full           Out  {dram, ssd, tt, steps, fills}, which queue has no room
     Timing      one token a cycle in any mix; a row leaves its queue 3 cycles after the token that made it known
                 as the last or not; a bag's end is known a cycle after its last token
     Handshake   outputs are streams from registers

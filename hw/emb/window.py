@@ -37,11 +37,18 @@ class RowWindow(wiring.Component):
     Parameters  row_beats_max: longest row, in beats; beats: of the ring, at least 16 such rows; sets: of two rows in
                 the table; lap_bits: the table is cleared whenever the ring has gone round 2**lap_bits - 1 times
                 (all powers of two, but lap_bits)
-    Members     hold: In, no rows from the next cycle on; ready: Out, a row can be taken; valid: In, it is taken
-                (only while ready); offset: In(32), beats: In, less one, identify it; shared: In, it may be found, and
-                found again; o_valid, hit, position, mark: Out, its place, and whether it enters a new quarter;
-                reached: In, the marked row has been served, and so have all before it; flush: In, forget all rows
-                (only when no row is under way)
+    Members     hold      In  no rows from the next cycle on
+                ready     Out  a row can be taken
+                valid     In  it is taken (only while ready)
+                offset    In(32)  of the row in its memory
+                beats     In  of the row, less one; both identify it
+                shared    In  it may be found, and found again
+                o_valid   Out
+                hit       Out  the row is in the window
+                position  Out  its place
+                mark      Out  the place enters a new quarter
+                reached   In  the marked row has been served, and so have all before it
+                flush     In  forget all rows (only when no row is under way)
     Timing      a row a cycle; its place shows 2 cycles later. `sets` + 1 cycles of pause after a reset and at a
                 clear; in the last quarter before a clear a row every fourth cycle, so that none is under way then
     Numerics    none; the table's tag is exact

@@ -9,7 +9,8 @@ class Add(Unit):
     o = x + y.                                       Source: textbook single-path adder, guard-round-sticky
 
     Parameters  registers: which of CUTS hold a register, all by default
-    Members     x, y: words; o: word
+    Members     x, y  In  words
+                o     Out  word
     Shapes      one sum a cycle
     Timing      `latency` cycles, one for each register; a sum every cycle. With all registers at most 6 LUT
                 levels and one carry chain between two

@@ -29,9 +29,11 @@ class FusedDot(wiring.Component):
                 log2(width * subs)..16;
                 lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs,
                 none for a single term
-    Members     x, y: Operand of every term, index s * width + w; first: this beat begins a new sum;
-                combine: 0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest
-                of them and the others give +0; o: binary32 words
+    Members     x, y     In  Operand of every term, index s * width + w
+                first    In  this beat begins a new sum
+                combine  In  0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest of them
+                    and the others give +0
+                o        Out  binary32 words
     Shapes      x (subs * width,), y (subs * width,) a beat -> o (subs,)
     Timing      `latency` cycles from the beat that brings the last term to o; a beat every cycle; no stall:
                 what is presented after the last term does not disturb a result, `first` starts anew

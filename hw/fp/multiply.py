@@ -9,7 +9,8 @@ class Multiply(Unit):
     o = x * y.                                      Source: 24 x 24 = 24 x 17 + 24 x 7, UG579 cascades
 
     Parameters  registers: which of CUTS hold a register, all by default
-    Members     x, y: words; o: word
+    Members     x, y  In  words
+                o     Out  word
     Shapes      one product a cycle
     Timing      `latency` cycles, one for each register; a product every cycle. With all registers at most 6
                 LUT levels and one carry chain between two

@@ -27,8 +27,10 @@ class Reciprocal(wiring.Component):
 
     o = 1 / n.                                       Source: non-restoring division, radix 2
 
-    Members     start: In, a pulse, with n: In(17), 1 to 2^16; o: Out(32), stands until the next start; done: Out, o is
-                the word of the last n
+    Members     start  In  a pulse
+                n      In(17)  1 to 2^16, taken at `start`
+                o      Out(32)  stands until the next start
+                done   Out  o is the word of the last n
     Timing      done falls with the cycle behind `start` and rises 28 + (16 - floor(log2 n)) cycles behind it
     Handshake   a start while done is low begins anew
     Numerics    golden.fp32.div(1, n). Bit-exact

@@ -15,8 +15,11 @@ class RunningSums(wiring.Component):
 
     Parameters  contexts_log2: 2^contexts_log2 sums are under way at a time, 1..8; terms_log2: a sum has at most
                 2^terms_log2 products, 0..16; lut_product: multiply with one DSP and LUTs instead of two DSPs
-    Members     x, y: Operand; context: the sum that the beat belongs to; first: that sum starts anew with it; copy:
-                if the sum is this beat's product alone and that is -0, it stays so; o: binary32 word
+    Members     x, y     In  Operand
+                context  In  the sum that the beat belongs to
+                first    In  that sum starts anew with it
+                copy     In  if the sum is this beat's product alone and that is -0, it stays so
+                o        Out  binary32 word
     Shapes      x, y a beat -> o, the sum so far of the beat's context
     Timing      `latency` cycles from a beat to o; a beat every cycle, the same context as often as one likes
     Handshake   none. Every beat counts: one of padding without `first` leaves its context as it is

@@ -42,8 +42,9 @@ class Sigmoid(wiring.Component):
                                         Source: table and second-degree polynomial for 2^-f; non-restoring division
 
     Parameters  tag_bits: of what comes along with a word
-    Members     i: In(stream) {word, tag}; o: Out(stream) {word, tag}, in the same order; busy: Out, a word is inside,
-                or was in the cycle before
+    Members     i     In(stream)  {word, tag}
+                o     Out(stream)  {word, tag}, in the same order
+                busy  Out  a word is inside, or was in the cycle before
     Timing      a word every INTERVAL cycles; STAGES * INTERVAL + 2 cycles from i to o, if none is before it, at most
                 INTERVAL more otherwise
     Handshake   i.ready, o.valid and o.payload come from registers; a word that is not taken from o stops all others

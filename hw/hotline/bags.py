@@ -41,14 +41,25 @@ class BagReader(wiring.Component):
     multiplied with it, element by element, in order.      Source: Hotline thesis, §6.7 (reducer), fig. 6.10
 
     Parameters  config: HotlineConfig
-    Members     registers: In, see `register_layout`; indices, sample_beats, row_beats_log2: In; hot: In, address of the
-                hot rows in bytes: they stand while busy; i: In(stream gathered); o: Out(stream), beats of vectors;
-                o_place: Out(stream of place_layout), i_beats: In(stream of a beat): the input buffer; o_query:
-                Out(stream of query_layout), i_query: In(stream of queried_layout): the row table; o_rows: Out(stream
-                of slots), i_rows: In(stream of a beat): the embedding buffer; o_requests: Out(stream), i_hot:
-                In(stream): a client of a ReadPort; busy: Out, from the cycle after i is taken until the last vector
-                has left; v_mul, v_add: Out, a beat was multiplied, added; gpu_rd: Out, a hot row is asked for;
-                error: Out; idle: Out, the inverse of busy
+    Members     registers   In  see `register_layout`
+                indices, sample_beats, row_beats_log2  In  of the job, they stand while busy
+                hot         In  address of the hot rows in bytes, stands while busy
+                i           In(stream of gathered_layout)
+                o           Out(stream)  beats of vectors
+                o_place     Out(stream of place_layout)  to the input buffer
+                i_beats     In(stream of a beat)  from the input buffer
+                o_query     Out(stream of query_layout)  to the row table
+                i_query     In(stream of queried_layout)  from the row table
+                o_rows      Out(stream of slots)  to the embedding buffer
+                i_rows      In(stream of a beat)  from the embedding buffer
+                o_requests  Out(stream)  to a client of a ReadPort
+                i_hot       In(stream)  what comes back of it
+                busy        Out  from the cycle after i is taken until the last vector has left
+                v_mul       Out  a beat was multiplied
+                v_add       Out  a beat was added
+                gpu_rd      Out  a hot row is asked for
+                error       Out  a beat of a hot row had an error; until a reset
+                idle        Out  the inverse of busy
     Shapes      each sample and position that begins a vector: row_beats beats, in order. A hot row is at hot + number *
                 row_beats beats; a cold one is named by its ordinal. NONE, or a row of a pinned position, is +0 where
                 it begins a vector and left out elsewhere. Positions before the first that begins one are left out

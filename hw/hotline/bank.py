@@ -32,9 +32,10 @@ class LoggerBank(wiring.Component):
             set rise by 1                   Source: Hotline §6.2, Fig. 6.5, is srrip; others: golden.hotline.bank
 
     Parameters  sets: a power of two; policy, insert_log2: see above; tag_bits: of what an access carries along
-    Members     i: In, an access: valid, learn, set, id, tag; o: Out, its answer: valid, hit, way (0 without a hit),
-                wrong (an entry of the set had wrong parity), tag, and ways, the set's entries, which count only
-                where the access did not learn; i_write: In, valid, set and entries that are written
+    Members     i        In  an access: valid, learn, set, id, tag
+                o        Out  its answer: valid, hit, way (0 without a hit), wrong (an entry of the set had wrong
+                    parity), tag, and ways, the set's entries, which count only where the access did not learn
+                i_write  In  valid, set and entries that are written
     Shapes      a set is a memory word of 72 bits: way w at 18w, {id: 14, rrpv: 2, valid: 1, parity: 1}, even parity,
                 so that a word of zeros is an empty set
     Timing      LATENCY cycles from i to o, an access every cycle, whatever their sets

@@ -16,10 +16,13 @@ class BankQueue(wiring.Component):
     Place p of a wave is in column p % columns; each column has a memory of its own, so that a run of up to `columns`
     places is written at once. A queue of runs says in which columns the accesses lie.
     Parameters  lanes, columns: powers of two; payload, tag: bits; depth: accesses that a column holds
-    Members     i: In, a command; i_tags: In, of the two waves; o_select: Out, for each column which place of it the
-                access comes from: row of places below, the wave (1: the newer one) above; i_places: In, what was
-                selected, in the same cycle; o: Out, {valid, tag, place}; full: Out, a column, or the queue of runs, has
-                fewer than MARGIN places left
+    Members     i         In  a command
+                i_tags    In  of the two waves
+                o_select  Out  for each column which place of it the access comes from: row of places below, the wave
+                    (1: the newer one) above
+                i_places  In  what was selected, in the same cycle
+                o         Out  {valid, tag, place}
+                full      Out  a column, or the queue of runs, has fewer than MARGIN places left
     Timing      an access a cycle; four cycles from `i` to `o` if none waits, `full` four cycles after `i`
     Handshake   none: at most MARGIN further runs after `full`
     Numerics    none

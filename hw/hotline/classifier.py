@@ -17,8 +17,10 @@ class Classifier(wiring.Component):
     o.cold = any of the sample's i.cold; all else of a beat stays as it is          Source: Hotline §5.3 (classifier)
 
     Parameters  config: HotlineConfig
-    Members     i: In(stream sample); o: Out(stream sample); popular: Out, a pulse for each sample that is in and of
-                which no beat is cold; idle: Out, nothing is inside
+    Members     i        In(stream sample)
+                o        Out(stream sample)
+                popular  Out  a pulse for each sample that is in and of which no beat is cold
+                idle     Out  nothing is inside
     Timing      a beat a cycle; 2 cycles from a sample's last beat to its first. A pulse comes a cycle after the
                 last beat; `idle` rises a cycle late
     Handshake   i.ready comes from registers; o.ready does not reach it

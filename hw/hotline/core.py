@@ -39,9 +39,11 @@ class HotlineCore(wiring.Component):
     Source: Hotline ch. 5 and 6, Fig. 6.1, table 6.1; EL-Rec §V.B (rows updated while they are prefetched)
 
     Parameters  config: HotlineConfig
-    Members     s_axi_control: In(AXI4-Lite), ap_ctrl_hs and the arguments of hw.isa.HOTLINE; m00_axi: Out(AXI4),
-                program, samples, doorbell, gradients and hot rows; mini-batches, logger images, result block;
-                m01_axi: Out(AXI4), cold rows, read and written; interrupt: Out
+    Members     s_axi_control  In(AXI4-Lite)  ap_ctrl_hs and the arguments of hw.isa.HOTLINE
+                m00_axi        Out(AXI4)  program, samples, doorbell, gradients and hot rows; mini-batches, logger
+                    images, result block
+                m01_axi        Out(AXI4)  cold rows, read and written
+                interrupt      Out
     Shapes      a program of instructions (hw.isa) over samples of whole beats -> mini-batches in the mailbox
     Timing      a beat of samples a cycle, as long as fewer than `waves` of them wait for the logger's answers; looking
                 up, dealing, gathering and updating run side by side, instructions one after the other

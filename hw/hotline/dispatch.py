@@ -33,20 +33,36 @@ class Dispatcher(wiring.Component):
     vectors. `dealt` becomes k + 1 when all of that is written. Source: Hotline §6.1, §6.5 (dispatcher and scheduler)
 
     Parameters  config: HotlineConfig
-    Members     job: In, of hw.hotline.program.job_layout; start: In, a pulse before the first mini-batch of a job;
-                to, gradients: In(64), addresses of the mailbox (whose name SystemVerilog has taken) and of the
-                gradients; timeout: In(32);
-                i_popular: In(stream of frame_layout); i_gathered: In(stream of gathered_layout); o_place: Out(stream
-                of place_layout), i_beats: In(stream of a beat): the input buffer's read client; free: Out {valid,
-                frame}: all of it has been read; o_query: Out(stream of query_layout), i_query: In(stream of
-                queried_layout): the row table; o_rows: Out(stream of a slot), i_rows: In(stream of a beat): the
-                embedding buffer's read client; o_bags: Out(stream of gathered_layout), i_vectors: In(stream of a
-                beat): who pools; o_requests, o_data: Out(stream), written: In, its pulse: a client of a WritePort;
-                dealt: Out(32), tell: Out, a pulse when it has changed; finished: In(32), polled: In, a pulse: the
-                GPU's word was read; waiting: Out, for it and for nothing else; o_update: Out(stream of update_layout),
-                updated: In, a pulse: the updates have been made; popular, gathered: Out, pulses: such a mini-batch is
-                dealt; stall_mailbox: Out, a mini-batch waits for room; hungry: Out, there is none; error: Out {valid,
-                code, detail}; idle: Out, everything that was dealt is finished and nothing is inside
+    Members     job                 In  of hw.hotline.program.job_layout
+                start               In  a pulse before the first mini-batch of a job
+                to                  In(64)  address of the mailbox (whose name SystemVerilog has taken)
+                gradients           In(64)  address of the gradients
+                timeout             In(32)  cycles that the GPU may take
+                i_popular           In(stream of frame_layout)
+                i_gathered          In(stream of gathered_layout)
+                o_place             Out(stream of place_layout)  to the input buffer's read client
+                i_beats             In(stream of a beat)  from the input buffer's read client
+                free                Out  {valid, frame}: all of it has been read
+                o_query             Out(stream of query_layout)  to the row table
+                i_query             In(stream of queried_layout)  from the row table
+                o_rows              Out(stream of a slot)  to the embedding buffer's read client
+                i_rows              In(stream of a beat)  from the embedding buffer's read client
+                o_bags              Out(stream of gathered_layout)  to the unit that pools
+                i_vectors           In(stream of a beat)  from the unit that pools
+                o_requests, o_data  Out(stream)  to a client of a WritePort
+                written             In  its pulse
+                dealt               Out(32)  mini-batches that are written
+                tell                Out  a pulse when `dealt` has changed
+                finished            In(32)  mini-batches that the GPU has finished
+                polled              In  a pulse: the GPU's word was read
+                waiting             Out  for the GPU and for nothing else
+                o_update            Out(stream of update_layout)
+                updated             In  a pulse: the updates have been made
+                popular, gathered   Out  a pulse: such a mini-batch is dealt
+                stall_mailbox       Out  a mini-batch waits for room
+                hungry              Out  there is no mini-batch to write
+                error               Out  {valid, code, detail}
+                idle                Out  everything that was dealt is finished and nothing is inside
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
                 more, pooled s * vectors * row_beats more
     Timing      a beat a cycle; 10 cycles from a mini-batch to its header, 11 from its last beat to the next one's

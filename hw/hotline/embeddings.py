@@ -27,10 +27,15 @@ class EmbeddingBuffer(wiring.Component):
     memory[slot * row_beats + beat], row_beats = 1 << row_beats_log2                Source: Hotline thesis, fig. 6.1
 
     Parameters  config: HotlineConfig
-    Members     row_beats_log2: In, 0 to 6; i_landing: In(stream), the slots of the rows that will land, in order;
-                i_data: In(stream), their beats; landed: Out, a pulse for each row; i_read[k]: In(stream), slots;
-                o_read[k]: Out(stream), their rows, beat by beat; i_write: In(stream) {slot, beat, words};
-                error: Out; idle: Out, nothing is inside but rows
+    Members     row_beats_log2  In  0 to 6
+                i_landing       In(stream)  the slots of the rows that will land, in order
+                i_data          In(stream)  their beats
+                landed          Out  a pulse for each row
+                i_read[k]       In(stream)  slots
+                o_read[k]       Out(stream)  their rows, beat by beat
+                i_write         In(stream)  {slot, beat, words}
+                error           Out
+                idle            Out  nothing is inside but rows
     Shapes      a slot is row_beats beats; slots are below embedding_beats >> row_beats_log2
     Timing      a beat a cycle goes in, a beat a cycle comes out; clients that both want take turns, beat by beat.
                 `latency` cycles from i_read to the first beat. A row is read as it is after the writes of the cycles

@@ -31,13 +31,18 @@ class InputBuffer(wiring.Component):
     lowest free frame, others the highest                     Source: Hotline §5.3 (double-ended queue of mini-batches)
 
     Parameters  config: HotlineConfig
-    Members     i: In(stream sample), `cold` is the sample's class; batch: In, samples of a mini-batch, stable while not
-                idle; flush: In, a level: nothing comes any more but the beat that may wait at i; flushed: Out, with
-                `flush`: nothing is left in unfinished frames, and all have been taken from o_popular and o_cold;
-                o_popular, o_cold: Out(stream frame); i_read[2]: In(stream place); o_read[2]: Out(stream), the beats of
-                each client in order; i_write: In(stream), see `rewrite_layout`; free: In, a pulse for each frame that
-                was handed out and is not needed any more; waits: Out, in the cycle before a beat waited for a frame;
-                idle: Out, all frames are free and nothing is inside
+    Members     i                  In(stream sample)  `cold` is the sample's class
+                batch              In  samples of a mini-batch, stable while not idle
+                flush              In  a level: nothing comes any more but the beat that may wait at i
+                flushed            Out  with `flush`: nothing is left in unfinished frames, and all have been taken
+                    from o_popular and o_cold
+                o_popular, o_cold  Out(stream frame)
+                i_read[k]          In(stream place)
+                o_read[k]          Out(stream)  the beats of each client in order
+                i_write            In(stream)  see `rewrite_layout`
+                free               In  a pulse for each frame that was handed out and is not needed any more
+                waits              Out  in the cycle before a beat waited for a frame
+                idle               Out  all frames are free and nothing is inside
     Shapes      `batch` samples make a frame of batch * beats beats of a sample <= frame_beats beats
     Timing      a beat a cycle in; a new frame every other cycle at most; 3 cycles from a mini-batch's last beat to
                 o_popular or o_cold. 5 cycles from i_read to o_read, a beat a cycle for both clients together: who was

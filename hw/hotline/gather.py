@@ -29,16 +29,25 @@ class Gather(wiring.Component):
     mini-batches in flight, waits until they have given up enough; they do without this one's help.
 
     Parameters  config: HotlineConfig
-    Members     registers: In, a write of an address register; indices, sample_beats, row_beats_log2: In, of the job,
-                still while anything is inside; rows: In, the rows' address in bytes, rows_beats: In, their beats;
-                i: In(stream of frame_layout), mini-batches with cold words; o_place: Out(stream of place_layout),
-                i_beats: In(stream), their beats in order; o_write: Out(stream of rewrite_layout), beats with cold
-                words, rewritten; o_requests: Out(stream of request_layout), for each row that is not there;
-                o_landing: Out(stream of slots), where they go, in the same order; landed: In, a pulse for each that is
-                in its slot; o: Out(stream of gathered_layout); i_release: In(stream of slots), a mini-batch gives a row
-                up; released: In, a pulse when its last one is taken or later; i_query[k]: In(stream of query_layout),
-                o_query[k]: Out(stream of queried_layout); fresh, shared: Out, a pulse for each cold word whose row has
-                to be read, was there already; error: Out; idle: Out, nothing is inside and no mini-batch in flight
+    Members     registers      In  a write of an address register
+                indices, sample_beats, row_beats_log2  In  of the job, still while anything is inside
+                rows           In  the rows' address in bytes
+                rows_beats     In  their length in beats
+                i              In(stream of frame_layout)  mini-batches with cold words
+                o_place        Out(stream of place_layout)
+                i_beats        In(stream)  their beats in order
+                o_write        Out(stream of rewrite_layout)  beats with cold words, rewritten
+                o_requests     Out(stream of request_layout)  for each row that is not there
+                o_landing      Out(stream of slots)  where they go, in the same order
+                landed         In  a pulse for each that is in its slot
+                o              Out(stream of gathered_layout)
+                i_release      In(stream of slots)  a mini-batch gives a row up
+                released       In  a pulse when its last one is taken or later
+                i_query[k]     In(stream of query_layout)
+                o_query[k]     Out(stream of queried_layout)
+                fresh, shared  Out  a pulse for each cold word whose row has to be read, was there already
+                error          Out
+                idle           Out  nothing is inside and no mini-batch in flight
     Shapes      `samples` samples of `sample_beats` beats; up to `batches` mini-batches in flight, from their first
                 sample here until `released`
     Timing      a beat a cycle without cold words, else one more than it has of them; 3 cycles between samples;

@@ -17,10 +17,13 @@ class ImageMover(wiring.Component):
                                                        Source: the image that hw.isa.hotline's SAVE and LOAD move
 
     Parameters  config: HotlineConfig
-    Members     start_save, start_load: In, pulses, while nothing is under way; i_beats: In(stream), o_beats:
-                Out(stream), beats of `words` words; o_image: Out(stream image), sets to write; o_ask: Out(stream {bank,
-                set}), sets to read; i_image: In(stream image), the sets asked for, in order; done: Out, a pulse: the
-                last set was taken, or the last beat
+    Members     start_save, start_load  In  pulses, while nothing is under way
+                i_beats  In(stream)
+                o_beats  Out(stream)  beats of `words` words
+                o_image  Out(stream image)  sets to write
+                o_ask    Out(stream {bank, set})  sets to read
+                i_image  In(stream image)  the sets asked for, in order
+                done     Out  a pulse: the last set was taken, or the last beat
     Shapes      words / 4 sets a beat, banks * sets * 4 / words beats
     Timing      a set a cycle: a beat in words / 4 cycles, without a gap; done is a cycle late
     Handshake   i_beats is taken while a load is under way and the beat before is leaving; all valids come from

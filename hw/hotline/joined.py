@@ -29,10 +29,16 @@ class JoinedPositions(wiring.Component):
     first = start * sample_beats, beats = samples * sample_beats, a bit of sample_beats a cycle
 
     Parameters  config: HotlineConfig
-    Members     registers: In, see `register_layout`; indices, sample_beats: In; start, samples: In, taken in the cycle
-                of `load`; load: In, not while it looks; done: Out, a pulse; then until the next `load`: first, beats:
-                Out; some, begin: Out, there is a vector, and the position that begins the first one; joined[k]: Out,
-                of position[k]: In
+    Members     registers       In  see `register_layout`
+                indices, sample_beats  In
+                start, samples  In  taken in the cycle of `load`
+                load            In  not while it looks
+                done            Out  a pulse: what follows stands until the next `load`
+                first, beats    Out  of the search
+                some            Out  there is a vector
+                begin           Out  the position that begins the first vector
+                joined[k]       Out  of position[k]
+                position[k]     In
     Timing      `done` comes as many cycles after `load` as there are address registers; joined follows position without
                 a register
     Reset       what was found is lost, what was written stays
@@ -121,9 +127,12 @@ class InOrder(wiring.Component):
     """Contexts are marked in any order and gone on from in their own.
 
     Parameters  none
-    Members     row_beats: In, from a context to the next; rewind: In, the first one is 0 again, when none is marked;
-                mark: In {valid, context}; there: Out, the next one is marked; context: Out, the next one; step: In,
-                with `there` only: its mark goes, and on to the one behind it
+    Members     row_beats  In  from a context to the next
+                rewind     In  the first one is 0 again, when none is marked
+                mark       In  {valid, context}
+                there      Out  the next one is marked
+                context    Out  the next one
+                step       In  with `there` only: its mark goes, and on to the one behind it
     Timing      there comes 2 cycles after the mark; a context a cycle
     Reset       no marks, context 0
     Tests       verif/test_hotline_bags.py

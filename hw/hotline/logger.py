@@ -40,8 +40,9 @@ class LaneAnswers(wiring.Component):
     """What the banks answered to one lane, wave by wave.
 
     Parameters  banks, waves
-    Members     i: In, of each bank, valid: an answer to this lane comes, of wave `wave`; hit, way; wave, bank: In,
-                whose answer is asked for; o: Out, hit and way
+    Members     i           In  of each bank, valid: an answer to this lane comes, of wave `wave`; hit, way
+                wave, bank  In  whose answer is asked for
+                o           Out  hit and way
     Timing      an answer is there in the next cycle; o follows wave and bank within the cycle
     Reset       nothing is reset: only answers that came are asked for
     Tests       verif/test_hotline_logger.py
@@ -87,11 +88,15 @@ class Logger(wiring.Component):
     o.number = {bank, set, w}                           Source: Hotline §5.3, §6.2, Fig. 6.3
 
     Parameters  config: HotlineConfig
-    Members     i: In(stream access), a wave; o: Out(stream answer), the answers to each wave; clear: In, a pulse:
-                forgets all rows; i_image: In(stream image), a set to write; i_ask: In(stream {bank, set}), a set to
-                read; o_image: Out(stream image), the sets that were asked for; busy: Out, a wave, an image's set
-                or a clear is inside; error: Out, valid, bank: an entry had wrong parity; hits, accesses: Out, how
-                many lanes were hit and had an access, of a wave that was answered
+    Members     i               In(stream access)  a wave
+                o               Out(stream answer)  the answers to each wave
+                clear           In  a pulse: forgets all rows
+                i_image         In(stream image)  a set to write
+                i_ask           In(stream {bank, set})  a set to read
+                o_image         Out(stream image)  the sets that were asked for
+                busy            Out  a wave, an image's set or a clear is inside
+                error           Out  valid, bank: an entry had wrong parity
+                hits, accesses  Out  how many lanes were hit and had an access, of a wave that was answered
     Shapes      lanes without an access are never hit
     Timing      a wave each cycle, while the scheduler takes them and fewer than `waves` are inside. A clear takes
                 `sets` cycles and 3, a set of an image 1 each. busy, error, hits and accesses come from registers, some

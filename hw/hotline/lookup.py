@@ -40,10 +40,16 @@ class LookupArray(wiring.Component):
     Source: Hotline §5.3 (lookup engines)
 
     Parameters  config: HotlineConfig
-    Members     registers: In, see `register_layout`, written only while idle; indices, learn: In, stable while not
-                idle; begin: In, a pulse: samples count from 0 again; i: In(stream beat); o_waves: Out(stream access);
-                i_answers: In(stream answer), one for every wave in order; o: Out(stream sample); samples: Out, a pulse
-                for each sample whose answers are in; error: Out, see `lookup_error_layout`; idle: Out
+    Members     registers       In  see `register_layout`, written only while idle
+                indices, learn  In  stable while not idle
+                begin           In  a pulse: samples count from 0 again
+                i               In(stream beat)
+                o_waves         Out(stream access)
+                i_answers       In(stream answer)  one for every wave in order
+                o               Out(stream sample)
+                samples         Out  a pulse for each sample whose answers are in
+                error           Out  see `lookup_error_layout`
+                idle            Out
     Shapes      `beats_of_wave` beats that ask for something make a wave, in order, lane after lane. A wave goes
                 before it is full as soon as no further beat is there for it. Beats that ask for nothing make no wave
     Timing      a beat a cycle; 6 cycles from i to o_waves with one beat a wave, else 8 for a wave that is not full;

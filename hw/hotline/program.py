@@ -69,17 +69,31 @@ class Program(wiring.Component):
     Source: hw.isa; Hotline §6.1 (controller and data dispatcher); golden.hotline.program for what is checked
 
     Parameters  config: HotlineConfig
-    Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; o_requests, i: to and from the
-                program's client of a ReadPort; o_input_requests, i_inputs: the inputs' client; o_beats: Out(stream of
-                hw.hotline.records.beat_layout), samples; registers: Out, of register_layout, valid is a pulse; job:
-                Out, see job_layout, stands while an instruction is carried out; begin: Out, a pulse before the first
-                beat of a LEARN or TRAIN, train: Out, the same, of a TRAIN alone; clear, start_save, start_load: Out,
-                pulses; o_image_beats: Out, i_image_beats: In(stream of a beat), images to and from the logger;
-                o_write_requests, o_write_data: Out(stream), written: In, its pulse: a client of a WritePort; moved:
-                In, a pulse, the logger has moved an image; idle_lookup: In, lookup, logger and classifier are empty;
-                flush: Out, no more samples come, until all is done; flushed: In; idle: In, all parts are empty;
-                number: Out, the instruction that is looked at or carried out; finish: Out, a pulse, it is done; done:
-                Out, all are, until reset or the next start; error: Out, see program_error_layout
+    Members     start             In  a pulse
+                arguments         In  of hw.layouts, from `start` on
+                o_requests        Out(stream)  to and from the program's client of a ReadPort
+                i                 In(stream)  to and from the program's client of a ReadPort
+                o_input_requests  Out(stream)  the inputs' client
+                i_inputs          In(stream)  the inputs' client
+                o_beats           Out(stream of hw.hotline.records.beat_layout)  samples
+                registers         Out  of register_layout, valid is a pulse
+                job               Out  see job_layout, stands while an instruction is carried out
+                begin             Out  a pulse before the first beat of a LEARN or TRAIN
+                train             Out  the same, of a TRAIN alone
+                clear, start_save, start_load  Out  pulses
+                o_image_beats     Out(stream)
+                i_image_beats     In(stream of a beat)  images to and from the logger
+                o_write_requests, o_write_data  Out(stream)
+                written           In  its pulse: a client of a WritePort
+                moved             In  a pulse, the logger has moved an image
+                idle_lookup       In  lookup, logger and classifier are empty
+                flush             Out  no more samples come, until all is done
+                flushed           In
+                idle              In  all parts are empty
+                number            Out  the instruction that is looked at or carried out
+                finish            Out  a pulse, it is done
+                done              Out  all are, until reset or the next start
+                error             Out  see program_error_layout
     Timing      besides its beats an instruction takes 9 + CALM_CYCLES cycles, the latter those in which no part was
                 busy; 3 more for each of its sums and one for each bit of the multiplier; 3 more than the memory to its
                 first sample; TRAIN CALM_CYCLES + 3 more, and pooled ones 1 + indices. A beat of samples or of an image

@@ -32,7 +32,8 @@ class Randomizer(wiring.Component):
     the other half h                                   Source: the thesis' randomizer (fig. 6.7), Feistel's network
 
     Parameters  domain_bits: 20..40
-    Members     i: In, a number; o: Out, what becomes of the number two cycles before
+    Members     i  In  a number
+                o  Out  what becomes of the number two cycles before
     Timing      latency 2 cycles; a number a cycle. Five rounds, of one LUT each, between registers
     Handshake   none
     Numerics    a bijection: no two numbers become one. Of 2**(domain_bits - 14) numbers side by side, from a multiple

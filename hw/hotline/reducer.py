@@ -37,7 +37,10 @@ class ReducerLane(wiring.Component):
     """One word of a reducer: a multiplier, behind it an adder, and the word's share of the contexts.
 
     Parameters  contexts: as of Reducer
-    Members     x, y, rate: words; operation, context: In; write, write_context: In, with a result at o; o: word
+    Members     x, y, rate          In  words
+                operation, context  In
+                write, write_context  In  with a result at o
+                o                   Out  word
     Timing      `latency` cycles from x to o, a word a cycle; what is written is read a cycle later
     Reset       contexts survive
     """
@@ -100,8 +103,10 @@ class Reducer(wiring.Component):
 
     Parameters  words: of a beat, 1 to 64; contexts: beats of vectors that are under way at a time, a power of two from
                 2 to 64, or 1 for updates alone; tag_bits: of what goes with a beat, 0 to 64
-    Members     i_valid, i: In, see `reducing_layout`; rate: In, a word, stands while there are updates inside;
-                o_valid, o: Out, see `reduced_layout`; v_mul, v_add: Out, a beat was multiplied, added
+    Members     i_valid, i    In  see `reducing_layout`
+                rate          In  a word, stands while there are updates inside
+                o_valid, o    Out  see `reduced_layout`
+                v_mul, v_add  Out  a beat was multiplied, added
     Shapes      a beat in, a beat out; a row of n beats has n contexts
     Timing      `latency` cycles, a beat a cycle; a context may come again `turnaround` cycles later. Counts are a
                 cycle late

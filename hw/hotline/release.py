@@ -59,11 +59,13 @@ class ReleaseStage(wiring.Component):
     returns a credit. Banks always take, so what happens in the queues is known here without asking them. Credits go
     to runs in the order of (wave, bank).
     Parameters  lanes, banks, columns: powers of two; queue: places; tag, cost_bits: bits
-    Members     i: In(stream) of part_layout; hold: In, no release in this cycle, to be held back only for a time;
-                o: Out, a command for each bank; o_tags: Out, {older, newer} tags of the waves that they are of;
-                advance: Out, the newer wave becomes the older one before the next cycle's commands; load: Out, in the
-                same manner, a newer wave comes that is not a further part of the one before; ended: Out, a pulse
-                for each wave of which all runs have been released by commands up to this cycle's
+    Members     i        In(stream)  of part_layout
+                hold     In  no release in this cycle, to be held back only for a time
+                o        Out  a command for each bank
+                o_tags   Out  {older, newer} tags of the waves that they are of
+                advance  Out  the newer wave becomes the older one before the next cycle's commands
+                load     Out  in the same manner, a newer wave comes that is not a further part of the one before
+                ended    Out  a pulse for each wave of which all runs have been released by commands up to this cycle's
     Timing      o and all that goes with it is a cycle late. A credit can be used again two cycles after its return
     Handshake   i.ready from registers by one LUT
     Numerics    costs modulo 2**cost_bits

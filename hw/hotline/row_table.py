@@ -66,13 +66,18 @@ class RowTable(wiring.Component):
     then it was written when that row came.
 
     Parameters  config: HotlineConfig; array_rows: how many of an array need an output register
-    Members     i: In(stream of lookup_layout); room: In, an answer can be taken: no lookup begins without;
-                found, o: Out, a pulse and its answer, of found_layout, in order; open: In, a pulse: a mini-batch
-                begins, of number `batch`: In, while no lookup is inside and nothing of an earlier one of that number
-                is held; rows: Out, different ones in it so far; freed: Out, a pulse for each slot that becomes free;
-                i_release: In(stream of slots): a mini-batch gives the row up; i_query[k]: In(stream of query_layout),
-                o_query[k]: Out(stream of queried_layout), of any mini-batch in flight; idle: Out, no lookup or release
-                is inside and no slot in use
+    Members     i           In(stream of lookup_layout)
+                room        In  an answer can be taken: no lookup begins without
+                found, o    Out  a pulse and its answer, of found_layout, in order
+                open        In  a pulse: a mini-batch begins, while no lookup is inside and nothing of an earlier one
+                    of that number is held
+                rows        Out  different ones in it so far
+                freed       Out  a pulse for each slot that becomes free
+                i_release   In(stream of slots)  a mini-batch gives the row up
+                i_query[k]  In(stream of query_layout)
+                o_query[k]  Out(stream of queried_layout)  of any mini-batch in flight
+                idle        Out  no lookup or release is inside and no slot in use
+                batch       In  number of the mini-batch that begins
     Shapes      slots are given out from 0 on; those that came back first, the last one first; from 0 on again when all
                 have come back. Who asks takes care that there is one
     Timing      5 cycles for a lookup or a release, 4 more for each further row of the list that is passed; 2 more if a

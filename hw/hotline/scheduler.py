@@ -23,7 +23,14 @@ def issue_layout(*, lanes: int, banks: int, payload: int, tag: int) -> data.Arra
 
 
 class _LaneWindow(wiring.Component):
-    """The places of a few lanes of the two waves in the release stage, and of the waves that follow."""
+    """The places of a few lanes of the two waves in the release stage, and of the waves that follow.
+
+    Members     i_valid       In  a wave comes
+                i             In  its places
+                advance       In  the newer wave becomes the older one
+                load          In  the next wave becomes the newer one
+                older, newer  Out  the places of the two waves
+    """
 
     def __init__(self, *, lanes: int, width: int, depth: int):
         self.lanes, self.width, self.depth = lanes, width, depth
@@ -56,7 +63,12 @@ class _LaneWindow(wiring.Component):
 
 
 class _Crossing(wiring.Component):
-    """One column's places to all banks: a multiplexer for each."""
+    """One column's places to all banks: a multiplexer for each.
+
+    Members     older, newer  In  the column's places of the two waves
+                select        In  of each bank: the place, the newer wave's above
+                o             Out  the place that each bank gets
+    """
 
     def __init__(self, *, rows: int, banks: int, width: int):
         self.rows, self.banks, self.width = rows, banks, width
@@ -87,9 +99,10 @@ class BankScheduler(wiring.Component):
     Parameters  lanes: 4..64, banks: 2..64, queue: accesses that wait for their banks, besides those that banks take
                 at once; powers of two, queue >= 8; payload: bits of an access; tag: bits that all accesses of a wave
                 have in common
-    Members     i: In(stream) of wave_layout, may be without any access; o: Out of issue_layout, a pulse for each
-                access; released: Out, a pulse for each wave, in order: from its cycle on a bank that issues nothing
-                has none of that wave left
+    Members     i         In(stream)  of wave_layout, may be without any access
+                o         Out  of issue_layout, a pulse for each access
+                released  Out  a pulse for each wave, in order: from its cycle on a bank that issues nothing has none
+                    of that wave left
     Timing      `latency` cycles from a wave to its first access, if nothing is ahead. A wave a cycle while there is
                 room. With random banks as much as an ideal queue of as many places issues that is filled up every
                 cycle: with 64 lanes and banks 38 a cycle at 64 places, 60 at 512, 62 at 1024. With a hot bank, what

@@ -45,8 +45,9 @@ class BankSorter(wiring.Component):
                                                        Source: Batcher, odd-even merge sort, AFIPS 1968
     Parameters  lanes: a power of two; banks: a power of two; payload, tag: bits; columns: a bank with more accesses
                 than this makes a wave heavy
-    Members     i_valid, i: In, a wave; o_valid, o: Out, its accesses in order; runs_valid, runs: Out, {ends, heavy,
-                tag} of the wave
+    Members     i_valid, i        In  a wave
+                o_valid, o        Out  its accesses in order
+                runs_valid, runs  Out  {ends, heavy, tag} of the wave
     Timing      a wave a cycle; o is `latency` cycles behind i, runs `runs_latency` cycles
     Handshake   none; outputs come from registers, ends by one LUT
     Numerics    none

@@ -27,7 +27,9 @@ class RunSplitter(wiring.Component):
     A run of n accesses costs n - 1: its bank takes one of them at once. Part k of a wave has the accesses k * columns
     to k * columns + columns - 1 of every run.
     Parameters  lanes, banks, columns: powers of two; tag, cost_bits: bits
-    Members     i: In(stream) of runs_layout; o_valid, o: Out, a part; room: In, whether a part may leave
+    Members     i           In(stream)  of runs_layout
+                o_valid, o  Out  a part
+                room        In  whether a part may leave
     Timing      latency `latency`; a wave a cycle, a heavy one takes lanes / columns cycles
     Handshake   `room` and i.valid reach i.ready through one LUT; o comes from registers and has no ready
     Numerics    costs modulo 2**cost_bits

@@ -32,17 +32,31 @@ class Updater(wiring.Component):
     whole or not at all.                                    Source: Hotline thesis, §5.2.2, fig. 6.10, EL-Rec §V.B
 
     Parameters  config: HotlineConfig
-    Members     i: In(stream update); hold: In, none is taken; rate: In, a word; rows: In, the rows' buffer's address
-                in bytes; row_beats_log2: In, 0 to 6: all three stand while it is not idle;
-                o_query: Out(stream) {batch, ordinal}, i_query: In(stream) {slot, address}: the mini-batch's list;
-                o_requests: Out(stream), i_gradients: In(stream): a client of a ReadPort;
-                o_read: Out(stream), slots, i_rows: In(stream), beats: a client of the EmbeddingBuffer; o_write:
-                Out(stream), to it; o_write_requests, o_write_data: Out(stream), written: In, a pulse for each request
-                that is answered, not_written: In, with it, by an error: a client of a WritePort; o_release:
-                Out(stream), slots; updated: Out, a pulse when all updates are in the embedding buffer; done: Out, a
-                pulse when all are in memory and all slots are released; v_mul, v_add, dma_wr: Out, a beat multiplied,
-                added, a row written; error: Out; refused: Out, see refused_layout; rests: Out, no mini-batch is
-                inside, or one that nothing more happens to; idle: Out
+    Members     i               In(stream of update_layout)
+                hold            In  none is taken
+                rate            In  a word
+                rows            In  the rows' buffer's address in bytes
+                row_beats_log2  In  0 to 6; these three stand while it is not idle
+                o_query         Out(stream)  {batch, ordinal}
+                i_query         In(stream)  {slot, address} of the mini-batch's list
+                o_requests      Out(stream)  to a client of a ReadPort
+                i_gradients     In(stream)  what comes back of it
+                o_read          Out(stream of slots)  to a client of the EmbeddingBuffer
+                i_rows          In(stream)  what comes back of it, beat by beat
+                o_write         Out(stream)  beats to the EmbeddingBuffer
+                o_write_requests, o_write_data  Out(stream)  to a client of a WritePort
+                written         In  its pulse for each request that is answered
+                not_written     In  with `written`: by an error
+                error           Out  a gradient could not be read
+                o_release       Out(stream)  slots
+                updated         Out  a pulse when all updates are in the embedding buffer
+                done            Out  a pulse when all are in memory and all slots are released
+                v_mul           Out  a beat was multiplied
+                v_add           Out  a beat was added
+                dma_wr          Out  a row was written
+                refused         Out  see refused_layout
+                rests           Out  no mini-batch is inside, or one that nothing more happens to
+                idle            Out
     Shapes      `rows` gradients of row_beats beats each from `address` on, in the order of the list. A request to
                 memory is a row
     Timing      a beat a cycle is updated, then a beat a cycle is written, as far as list, gradients, rows and port go

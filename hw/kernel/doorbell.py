@@ -18,11 +18,15 @@ class Doorbell(wiring.Component):
     Source: hw.isa, the result block's words of kind doorbell
 
     Parameters  beat_bytes: of the port; bits: of the word that are told
-    Members     enable: In, a look may begin; waiting: In, the word is waited for; address: In(64), of the word, a
-                multiple of a beat; o_requests, i: to and from a client of a ReadPort, whose queue may be a register;
-                value: Out, the word as it was read last, 0 before the first time; polled: Out, a pulse with each new
-                value; failed: Out, a pulse: the word could not be read, `value` is not to be trusted until the next
-                pulse of `polled`
+    Members     enable      In  a look may begin
+                waiting     In  the word is waited for
+                address     In(64)  of the word, a multiple of a beat
+                o_requests  Out(stream)  to and from a client of a ReadPort, whose queue may be a register
+                i           In(stream)  to and from a client of a ReadPort, whose queue may be a register
+                value       Out  the word as it was read last, 0 before the first time
+                polled      Out  a pulse with each new value
+                failed      Out  a pulse: the word could not be read, `value` is not to be trusted until the next pulse
+                    of `polled`
     Timing      GLANCE_CYCLES + 1 cycles from an answer to the next request, POLL_CYCLES + 2 if `waiting` is high;
                 value, polled and failed the cycle after the answer; the first request the cycle after `enable`
     Handshake   o_requests from registers; i.ready is always high

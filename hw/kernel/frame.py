@@ -36,10 +36,16 @@ class Frame(wiring.Component):
 
     Parameters  kernel: has a counter `cycles`, which is counted here; words: FP32 words of a beat; increments: bits of
                 a counter's largest increment, 1 where it is not said; finishes: there are `holds` and `ending`
-    Members     bus: In(AXI4-Lite), interrupt: Out, arguments: Out: of the control slave; over, fault, at, quiet, holds:
-                In, flush, stop, clean, begin, ending: Out: of the run control; events: In, of the counter file but for
-                the cycles; progress, tell: In, o_requests, o_data: Out(stream), done: In: of the reporter, a client of
-                the write port with a queue of `block_beats`
+    Members     bus                 In(AXI4-Lite)
+                interrupt           Out
+                arguments           Out  of the control slave
+                over, fault, at, quiet, holds  In  of the run control
+                flush, stop, clean, begin, ending  Out  of the run control
+                events              In  of the counter file but for the cycles
+                progress, tell      In  of the reporter
+                o_requests, o_data  Out(stream)  of the reporter, to a client of the write port with a queue of
+                    `block_beats`
+                done                In  that client's pulse
     Timing      see hw.kernel.run; everything else is wires
     Reset       idle; only with the bus
     Golden      that of its parts          Tests  verif/test_emb.py, tests/fpga/test_card_emb.py, test_card_mlp.py

@@ -19,11 +19,17 @@ class Reporter(wiring.Component):
 
     Parameters  words: 32-bit words of a beat, 4, 8 or 16; counters: totals in a round of the counter file;
                 kernel: describes the block
-    Members     base: In, byte address of the block; header: In; number, total: In, from the counter file;
-                finish: In, a pulse that asks for the block; finished: Out, a pulse once it is written;
-                progress: In, the block's words of that kind; tell: In, a pulse that asks for them; busy: Out,
-                something is asked for and not yet written; o_requests {address, beats}, o_data: Out(stream), a
-                client of the write port; done: In, its pulse
+    Members     base           In  byte address of the block
+                header         In
+                number, total  In  from the counter file
+                finish         In  a pulse that asks for the block
+                finished       Out  a pulse once it is written
+                progress       In  the block's words of that kind
+                tell           In  a pulse that asks for them
+                busy           Out  something is asked for and not yet written
+                o_requests     Out(stream)  {address, beats}
+                o_data         Out(stream)  a client of the write port
+                done           In  its pulse
     Timing      the block takes 8 cycles for the header, up to a round until the first total comes by and a
                 cycle a total; its beats must fit the client's queue, `beats` of them
     Handshake   o_data is always taken at once if the queue has room for the block, which the core provides

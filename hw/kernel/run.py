@@ -24,13 +24,25 @@ class RunControl(wiring.Component):
 
     Parameters  kernel: states idle, running, draining, reporting; its status words end with the state; period: of
                 the counter file; finishes: parts finish something before the flush: there are `holds` and `ending`
-    Members     start, abort: In, pulses of the control slave; over: In, the core's work is done, until the flush;
-                fault: In {valid, told}: the first of a run is kept; at: In(32), the instruction that an abort names;
-                telling: In, the report has something to tell; holds: In, parts have something to finish, from the cycle
-                after ending: Out, a fault or an abort ends the run; quiet: In, all ports are idle; reported: In, a
-                pulse; flush: Out, resets the core's parts, stop: Out, of the ports, clean: Out, resets the ports;
-                clear: Out, of the counters; begin, report, ends: Out, pulses: for the parts, the reporter, the
-                slave; running: Out, cycles that count; status: Out; header: Out, the told words and the state
+    Members     start, abort  In  pulses of the control slave
+                over          In  the core's work is done, until the flush
+                fault         In  {valid, told}: the first of a run is kept
+                at            In(32)  the instruction that an abort names
+                telling       In  the report has something to tell
+                holds         In  parts have something to finish, from the cycle after `ending`; only with `finishes`
+                ending        Out  a fault or an abort ends the run; only with `finishes`
+                quiet         In  all ports are idle
+                reported      In  a pulse: the report is written
+                flush         Out  resets the core's parts
+                stop          Out  of the ports
+                clean         Out  resets the ports
+                clear         Out  of the counters
+                begin         Out  a pulse for the parts
+                report        Out  a pulse for the reporter
+                ends          Out  a pulse for the slave
+                running       Out  cycles that count
+                status        Out  state of the run
+                header        Out  the told words and the state
     Timing      twice `period` cycles from start to begin, and from the last transfer to the report
     Reset       idle
     Golden      the order of its states          Tests  verif/test_emb.py, tests/fpga/test_card_emb.py

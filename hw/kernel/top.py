@@ -17,8 +17,11 @@ class VitisKernel(wiring.Component):
     Source: UG1393, requirements of an RTL kernel
 
     Parameters  core: a component with the members of hw.kernel.frame.kernel_ports and an attribute `kernel`
-    Members     the core's, with one underscore where the core's Verilog has two: `m00_axi_awaddr`,
-                `s_axi_control_wdata`; `interrupt`; ap_rst_n: In, low while the kernel is held; the clock is `ap_clk`
+    Members     ap_rst_n         In  low while the kernel is held; the clock is `ap_clk`
+                interrupt        Out  the core's
+                s_axi_control_*  In(AXI4-Lite)  the core's, with one underscore where its Verilog has two
+                m00_axi_*        Out(AXI4)  in the same manner
+                m01_axi_*        Out(AXI4)  in the same manner
     Timing      wires; the reset reaches the core 2 cycles after `ap_rst_n`, so that its fan-out begins at a register
     Handshake   the core's; for those 2 cycles more the control slave is not ready, so that no access is lost in them
     Reset       that of the core; it holds the core from configuration on until `ap_rst_n` is high. Held for 3 cycles or

@@ -16,8 +16,11 @@ class AddendPart(wiring.Component):
     """The addends of one unit.
 
     Parameters  config: MlpConfig
-    Members     line: In; o: Out; write, write_line, words: In; needed: In, with o: its flags count; corrected,
-                uncorrectable: Out, a cycle behind o
+    Members     line    In  to read
+                o       Out  its words
+                write, write_line, words  In  a write of a line
+                needed  In  with `o`: its flags count
+                corrected, uncorrectable  Out  a cycle behind `o`
     Timing      `latency` cycles from line to o: array, output register, decoder; what is written is in the array a
                 cycle later
     """
@@ -73,9 +76,13 @@ class AddendMemory(wiring.Component):
     addends[u] = line lines[u] of unit u.
 
     Parameters  config: MlpConfig
-    Members     lines: In [units]; addends: Out [units][columns] words; read: In, with lines: they are needed;
-                i_results: In, see `addends_layout`, always taken; i_load: In(stream), see `addend_line_layout`, for
-                all units; corrected: Out, errors that were put right, of a cycle; uncorrectable: Out
+    Members     lines          In  [units]
+                addends        Out  [units][columns] words
+                read           In  with `lines`: they are needed
+                i_results      In  see `addends_layout`, always taken
+                i_load         In(stream)  see `addend_line_layout`, for all units
+                corrected      Out  errors that were put right, of a cycle
+                uncorrectable  Out
     Timing      `latency` cycles from lines to addends, a line of every unit a cycle; `flag_latency` to the flags.
                 What is written or loaded in a cycle is read `write_latency` cycles later; a read of before that gets
                 the line of before or, on the card alone, anything

@@ -36,8 +36,10 @@ class MlpCore(wiring.Component):
     Source: SCRec §III.E, Fig. 7b (units, throughput and latency mode); Meta's DLRM (the interaction)
 
     Parameters  config: MlpConfig
-    Members     s_axi_control: In(AXI4-Lite), ap_ctrl_hs and the arguments of hw.isa.MLP; m00_axi: Out(AXI4), program
-                and rows; results, result block; m01_axi: Out(AXI4), weights and addends, reads only; interrupt: Out
+    Members     s_axi_control  In(AXI4-Lite)  ap_ctrl_hs and the arguments of hw.isa.MLP
+                m00_axi        Out(AXI4)  program and rows; results, result block
+                m01_axi        Out(AXI4)  weights and addends, reads only
+                interrupt      Out
     Shapes      a program of instructions (hw.isa) over buffers in card memory -> rows of whole beats
     Timing      config.macs multiply-accumulates a cycle, one beat a cycle on every channel of a port; loads, layers and
                 stores run side by side

@@ -73,13 +73,18 @@ class Destinations(wiring.Component):
     """Says of each row of results which words count and where it goes.
 
     Parameters  config: MlpConfig
-    Members     i: In(stream) the tiles, see `destination_layout`, in the order of their rows; go: In, a row comes, of
-                a row of `last_beat` beats as many cycles before the next; with GO the cycle of `go`:
-                load, relu, zero: Out, in GO + 2, unit by unit: the row's words are there, which of them become +0;
-                store_valid, store, addends_valid, addends_units, addends_line: Out, GO + 3, a write of a whole row;
-                shared, beat, turn: Out, GO + 3, of the beat's words: of all units' words (shared) beat `beat`, or each
-                unit's own, turned by `turn` pieces, which is said to each unit and once more;
-                rows_valid, lanes, banks, lines: Out, GO + 4, its write; written: Out, GO + 5, a tile is done
+    Members     i           In(stream of destination_layout)  the tiles in the order of their rows
+                go          In  a row comes, of a row of `last_beat` beats as many cycles before the next; GO is its
+                    cycle
+                load        Out  GO + 2, per unit: the row's words are there
+                relu, zero  Out  GO + 2: which of them become +0
+                store_valid, store, addends_valid, addends_units, addends_line  Out  GO + 3, a write of a whole row
+                shared      Out  GO + 3, per unit: its words are beat `beat` of all units' words, else its own, turned
+                    by `turn`
+                beat        Out  GO + 3
+                turn        Out  GO + 3, in pieces, said to each unit and once more
+                rows_valid, lanes, banks, lines  Out  GO + 4, a write to the rows' memory
+                written     Out  GO + 5, a tile is done
     Timing      as above; a row a cycle. A triangle's piece begins where the row before ended, be it of the cycle before
     Handshake   none: a row's tile has to be in the queue when it comes; `depth` of them fit
     Reset       drops the tiles

@@ -42,8 +42,11 @@ class LayerOrder(wiring.Component):
     Addresses are kept for each of the three loops and grow by strides.
 
     Parameters  config: MlpConfig
-    Members     load: In, takes up `next`; next: In, the plan of the coming instruction; plan: In, of the one taken up;
-                step: In, to the tile behind; o: Out, of order_layout
+    Members     load  In  takes up `next`
+                next  In  the plan of the coming instruction
+                plan  In  of the one taken up
+                step  In  to the tile behind
+                o     Out  of order_layout
     Timing      o is right from the second cycle after `load` or `step` on
     Reset       none: `load` sets everything
     Golden      golden.mlp_order          Tests  verif/test_mlp_sequencer.py

@@ -64,11 +64,16 @@ class RowLoader(wiring.Component):
     s = i // (rows * units), j = s * rows + i % rows.
 
     Parameters  config: MlpConfig
-    Members     i: In(stream of rows_job_layout); weights_done, layers_done: In(32), loads and layers done in this
-                run; o_requests, i_data: to and from a client of a ReadPort; base: In(64), address of the inputs;
-                o_load: Out(stream of hw.mlp.records.load_layout); done: Out, a pulse in the cycle after a load's last
-                beat was taken; number: Out, the instruction whose beats are looked for; error: Out, see
-                load_error_layout; idle: Out, no instruction is inside
+    Members     i           In(stream of rows_job_layout)
+                weights_done, layers_done  In(32)  loads and layers done in this run
+                o_requests  Out(stream)  to and from a client of a ReadPort
+                i_data      In(stream)  to and from a client of a ReadPort
+                base        In(64)  address of the inputs
+                o_load      Out(stream of hw.mlp.records.load_layout)
+                done        Out  a pulse in the cycle after a load's last beat was taken
+                number      Out  the instruction whose beats are looked for
+                error       Out  see load_error_layout
+                idle        Out  no instruction is inside
     Shapes      a row of row_beats beats is as many beats of o_load
     Timing      a beat a cycle; from i_data to o_load a cycle. Instructions follow one another without a gap if they
                 have 3 beats or more and their waits were over 2 cycles before. Data is asked for as soon as an

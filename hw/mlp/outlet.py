@@ -28,10 +28,12 @@ class Outlet(wiring.Component):
     memory[outputs + (out + lane * stride + b) * beat_bytes] = beat b of the tile's sample in `lane`
 
     Parameters  config: MlpConfig
-    Members     i_valid, i: In, a row of results of every unit, see `store_layout`, no ready; reserve: In, a pulse for
-                each tile that will come, half by half; room: Out, for a further tile besides those; outputs: In, the
-                outputs' address in bytes; o_requests, o_data: Out(stream), to a client of a WritePort; idle: Out,
-                nothing is inside
+    Members     i_valid, i          In  a row of results of every unit, see `store_layout`, no ready
+                reserve             In  a pulse for each tile that will come, half by half
+                room                Out  for a further tile besides those
+                outputs             In  the outputs' address in bytes
+                o_requests, o_data  Out(stream)  to a client of a WritePort
+                idle                Out  nothing is inside
     Shapes      throughput mode: `half` + 1 tiles make one beat of `words` words for each lane (unit * rows + row)
                 that exists, halves behind the last one +0. Latency mode: a tile makes `outs` beats for each of its
                 rows, the lanes of `unit`; units behind the last one that counts are +0

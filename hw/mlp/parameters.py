@@ -32,12 +32,17 @@ class ParameterLoader(wiring.Component):
     Line k of column group g of weights: part g % units, line + (g // units) * steps + k. Addends: line + n, for all.
 
     Parameters  config: MlpConfig
-    Members     i: In(stream of parameters_job_layout); rows_done, layers_done: In(32), loads and layers done in this
-                run; o_requests, i_data: to and from a client of a ReadPort; base: In(64), address of the weights;
-                o_weights: Out, hw.mlp.store.weights_layout; o_addends: Out(stream of addend_line_layout);
-                done: Out, a pulse in the cycle after a load's last line was written; number: Out, the instruction
-                whose beats are looked for; error: Out, see hw.mlp.loader.load_error_layout; idle: Out, no instruction
-                is inside
+    Members     i           In(stream of parameters_job_layout)
+                rows_done, layers_done  In(32)  loads and layers done in this run
+                o_requests  Out(stream)  to and from a client of a ReadPort
+                i_data      In(stream)  to and from a client of a ReadPort
+                base        In(64)  address of the weights
+                o_weights   Out  hw.mlp.store.weights_layout
+                o_addends   Out(stream of addend_line_layout)
+                done        Out  a pulse in the cycle after a load's last line was written
+                number      Out  the instruction whose beats are looked for
+                error       Out  see hw.mlp.loader.load_error_layout
+                idle        Out  no instruction is inside
     Shapes      line_beats beats make a line of weights, a beat `halves` lines of addends
     Timing      a beat of weights a cycle, a line of addends a cycle; from i_data to o_weights and o_addends a cycle.
                 Instructions follow one another without a gap if they are weights of 3 beats or more and their waits

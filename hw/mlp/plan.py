@@ -67,7 +67,11 @@ class Planner(wiring.Component):
     """Takes an instruction and has its plan two cycles later, until it is taken.
 
     Parameters  config: MlpConfig
-    Members     i: In(stream of layer_layout); valid, plan: Out, of plan_layout; taken: In, while `valid`
+    Members     i      In(stream of layer_layout)
+                valid  Out
+                plan   Out  of plan_layout
+                taken  In  the plan goes, while `valid`
+                empty  Out  no instruction is inside
     Timing      3 cycles from i to `valid`; i.ready the cycle after `taken`
     Handshake   i.ready comes from a register
     Reset       drops what it holds

@@ -43,12 +43,17 @@ class Program(wiring.Component):
     Source: hw.isa, golden.mlp for what is checked
 
     Parameters  config: MlpConfig
-    Members     start: In, a pulse; arguments: In, of hw.layouts, from `start` on; o_requests, i: to and from a client
-                of a ReadPort; o_rows: Out(stream of hw.mlp.loader.rows_job_layout); o_parameters: Out(stream of
-                hw.mlp.parameters.parameters_job_layout); o_layers: Out(stream of hw.mlp.records.layer_layout);
-                number: Out, the instruction that is looked at; error: Out, see program_error_layout; done: Out, all
-                instructions, or all before one that is refused, have been taken from the streams, until reset or,
-                without an error, the next start
+    Members     start         In  a pulse
+                arguments     In  of hw.layouts, from `start` on
+                o_requests    Out(stream)  to and from a client of a ReadPort
+                i             In(stream)  to and from a client of a ReadPort
+                o_rows        Out(stream of hw.mlp.loader.rows_job_layout)
+                o_parameters  Out(stream of hw.mlp.parameters.parameters_job_layout)
+                o_layers      Out(stream of hw.mlp.records.layer_layout)
+                number        Out  the instruction that is looked at
+                error         Out  see program_error_layout
+                done          Out  all instructions, or all before one that is refused, have been taken from the
+                    streams, until reset or, without an error, the next start
     Timing      besides its beats an instruction takes 4 cycles without sums; LOAD_ADDENDS 8, LOAD_WEIGHTS 7 + bits of
                 steps, LAYER to memory 7 + bits of out_stride, LOAD_ROWS 9 + bits of features and of stride, and with
                 feature >= rows 2 + bits of feature // rows more: at most 58 (bits of 0: none); 2 more to its stream.

@@ -20,8 +20,10 @@ class Requests(wiring.Component):
     """Turns runs of beats and rows at a distance into requests.
 
     Parameters  beat_bytes: of the port
-    Members     i: In(stream of run_layout); base: In(64), the buffer's address in bytes; hold: In, nothing more is
-                asked for; o: Out(stream of hw.axi.bus.request_layout)
+    Members     i     In(stream of run_layout)
+                base  In(64)  the buffer's address in bytes
+                hold  In  nothing more is asked for
+                o     Out(stream of hw.axi.bus.request_layout)
     Shapes      a run is one request, or requests of 2**PIECE_LOG2 beats and the rest; else a row is one
     Timing      3 cycles from a run to its first request; runs of one request every 3 cycles, further requests every 2
     Handshake   i.ready and o from registers

@@ -30,9 +30,16 @@ class ResultLane(wiring.Component):
     """One word of a row: waits, takes its addend, is activated.
 
     Parameters  depth: words that wait
-    Members     i: In, written to `to` a cycle later if `write`; at: In, which one leaves; a cycle later addend: In, and
-                plain: In, there is none; ADDED - READ cycles behind `at`: load: In, the sum goes to `o`, zero: In, as
-                +0, relu: In, as +0 if it is negative; o: Out
+    Members     i       In
+                write   In  `i` is written in the next cycle
+                to      In  its place
+                at      In  the place that leaves
+                addend  In  a cycle behind `at`
+                plain   In  with `addend`: there is none
+                load    In  ADDED - READ cycles behind `at`: the sum goes to `o`
+                zero    In  with `load`: as +0
+                relu    In  with `load`: as +0 if it is negative
+                o       Out
     Reset       nothing to reset
     """
 
@@ -79,11 +86,15 @@ class Results(wiring.Component):
     other.                                              Source: SCRec §III.E; Meta's DLRM (the interaction)
 
     Parameters  config: MlpConfig
-    Members     i_tile_valid, i_tile: In, a tile, before its rows come, see `tile_layout`; i_valid, i: In, a row of all
-                units, see `result_layout`; addend_read, addend_lines: Out, a line of addends of each unit, whose words
-                come ADDEND_LATENCY cycles later: addends: In; o_rows, o_addends: Out, writes, see hw.mlp.store;
-                o_store_valid, o_store: Out, a row for memory, see `store_layout`; written: Out, a pulse a tile: all its
-                writes are over, so that a slot in the next cycle finds them; idle: Out, no tile is inside
+    Members     i_tile_valid, i_tile  In  a tile, before its rows come, see `tile_layout`
+                i_valid, i         In  a row of all units, see `result_layout`
+                addend_read, addend_lines  Out  a line of addends of each unit
+                addends            In  its words, ADDEND_LATENCY cycles later
+                o_rows, o_addends  Out  writes, see hw.mlp.store
+                o_store_valid, o_store  Out  a row for memory, see `store_layout`
+                written            Out  a pulse per tile: all its writes are over, so that a slot in the next cycle
+                    finds them
+                idle               Out  no tile is inside
     Shapes      rows (units, columns) -> as many writes; in latency mode to the rows' memory, a write for every `halves`
                 units that have results, one a cycle
     Timing      with r the cycle of a row's turn: addend_lines r + 1, o_addends and o_store r + STORE, o_rows r + ROWS

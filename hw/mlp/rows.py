@@ -30,10 +30,14 @@ class RowLane(wiring.Component):
     """The banks of one row of a unit.
 
     Parameters  config: MlpConfig
-    Members     lines: In, of every bank; enable: In, else the lines of before are read again; banks: In, which banks
-                are read, CHOICE - 1 cycles behind `lines`; o: Out, their pieces; row_banks, row_lines, row_words: In,
-                a write of results, as codewords; load, load_line, load_words: In, one of all banks, never in the same
-                cycle; needed: In, which reads count, with `o`; corrected, uncorrectable: Out, a cycle behind `o`
+    Members     lines   In  of every bank
+                enable  In  else the lines of before are read again
+                banks   In  which banks are read, CHOICE - 1 cycles behind `lines`
+                o       Out  their pieces
+                row_banks, row_lines, row_words  In  a write of results, as codewords
+                load, load_line, load_words  In  one of all banks, never in the same cycle
+                needed  In  which reads count, with `o`
+                corrected, uncorrectable  Out  a cycle behind `o`
     Timing      LATENCY cycles from lines to o: address, array, output register, choice of the bank, decoder
     """
 
@@ -104,10 +108,14 @@ class RowUnit(wiring.Component):
     """The rows of one unit.
 
     Parameters  config: MlpConfig
-    Members     lines, enable, banks: In, as of RowLane; part: In, with x and f; x, f: Out; row_lanes, row_banks,
-                row_lines, row_words: In, a write of results; load_lanes: In, one at most, load_line, load_words: In, a
-                load, as codewords; needed: In, the reads of each row that count, with x and f; corrected,
-                uncorrectable: Out, of those
+    Members     lines, enable, banks  In  as of RowLane
+                part        In  with x and f
+                x, f        Out
+                row_lanes, row_banks, row_lines, row_words  In  a write of results
+                load_lanes  In  one at most
+                load_line, load_words  In  a load, as codewords
+                needed      In  the reads of each row that count, with x and f
+                corrected, uncorrectable  Out  of those
     Timing      as of RowLane; a write is in the arrays two cycles later
     """
 
@@ -189,9 +197,13 @@ class RowMemory(wiring.Component):
     x[u][r] = part `part` of bank x_bank of row r of unit u at its line, f[u][m * rows + r] the same of y_banks[m].
 
     Parameters  config: MlpConfig
-    Members     valid, slot: In, see `slot_layout`; x: Out [units][rows][width] words; f: Out [units][line_words]
-                words; i_rows: In, see `rows_layout`, always taken; i_load: In(stream), see `load_layout`;
-                corrected: Out, errors that were put right, of a cycle; uncorrectable: Out
+    Members     valid, slot    In  see `slot_layout`
+                x              Out  [units][rows][width] words
+                f              Out  [units][line_words] words
+                i_rows         In  see `rows_layout`, always taken
+                i_load         In(stream)  see `load_layout`
+                corrected      Out  errors that were put right, of a cycle
+                uncorrectable  Out
     Timing      LATENCY cycles from slot to x and f, a slot a cycle; `flag_latency` to the flags. What is written or
                 loaded in a cycle is read by a slot `write_latency` cycles later. A slot of before that gets the line
                 of before, or, on the card alone, anything in the one cycle in which the array is written: who reads

@@ -24,12 +24,17 @@ class Sequencer(wiring.Component):
     Source: SCRec §III.E (the MLP core's instructions)
 
     Parameters  config: MlpConfig
-    Members     i: In(stream of layer_layout); rows_done, weights_done: In, loads that are done; written: In, a pulse,
-                a tile's results can be read by the slot of the next cycle; room: In, for another tile on its way to
-                memory; valid, slot: Out, of slot_layout; tile_valid, tile: Out, of tile_layout, with a tile's last
-                slot; reserve: Out, with the first slot of a tile for memory; done: Out, with the last slot of an
-                instruction; number: Out, of the instruction that is issued; stall: Out, why no slot went: at most one;
-                idle: Out, nothing is inside and all tiles are written
+    Members     i                 In(stream of layer_layout)
+                rows_done, weights_done  In  loads that are done
+                written           In  a pulse, a tile's results can be read by the slot of the next cycle
+                room              In  for another tile on its way to memory
+                valid, slot       Out  of slot_layout
+                tile_valid, tile  Out  of tile_layout, with a tile's last slot
+                reserve           Out  with the first slot of a tile for memory
+                done              Out  with the last slot of an instruction
+                number            Out  of the instruction that is issued
+                stall             Out  why no slot went: at most one
+                idle              Out  nothing is inside and all tiles are written
     Timing      a slot a cycle. The first slot comes 9 cycles after i. Before a tile lie as many cycles without
                 a slot as its last slot needs to be behind the last one before it: rows; in latency mode the writes of
                 its live rows; what the array needs after a tile of more live rows. From `written` to the slot that

@@ -99,7 +99,9 @@ class Store(wiring.Component):
     """Codewords side by side in memories of their own that are read and written together.
 
     Parameters  depth: lines; words: codewords of a line; style: "block" or "ultra"
-    Members     address: In; o: Out, the line's codewords; write, write_address, i: In
+    Members     address  In
+                o        Out  the line's codewords
+                write, write_address, i  In
     Timing      latency 2 cycles from address to o: array and output register; a line a cycle each way. A line that is
                 written in one cycle is read from the next on; read in the same cycle it is not defined (in simulation
                 the old one)

@@ -30,9 +30,11 @@ class ComputeUnits(wiring.Component):
     its own weights; FEATURES: its own rows and its own features.            Source: SCRec §III.E, top MLP
 
     Parameters  config: MlpConfig
-    Members     valid, slot: In, a slot (hw.mlp.records); x: In, the rows' words of every unit, w, f: In, a line of
-                weights and one of features of every unit, index column * width + k, all LATENCY cycles behind their
-                slot; o_valid, o: Out, a row of results of every unit, see `result_layout`
+    Members     valid, slot  In  a slot (hw.mlp.records)
+                x            In  the rows' words of every unit
+                w, f         In  a line of weights and one of features of every unit, index column * width + k, all
+                    LATENCY cycles behind their slot
+                o_valid, o   Out  a row of results of every unit, see `result_layout`
     Shapes      a tile is x (units, rows, K) times y (units, K, columns), K / width slots from `first` to `last`;
                 blank slots and cycles without a slot count as terms of +0
     Timing      a slot a cycle; result row r comes `latency + live + r` cycles after the slot with `last`. Tiles may

@@ -19,8 +19,12 @@ class WeightPart(wiring.Component):
     """The weights of one unit.
 
     Parameters  config: MlpConfig
-    Members     line: In; enable: In, else the line of before is read again; w: Out; write, write_line, codewords: In;
-                needed: In, with w: its flags count; corrected, uncorrectable: Out
+    Members     line    In
+                enable  In  else the line of before is read again
+                w       Out
+                write, write_line, codewords  In
+                needed  In  with `w`: its flags count
+                corrected, uncorrectable  Out
     Timing      LATENCY cycles from line to w: address, array, output register, one on the way from the UltraRAM's
                 column, decoder; what is written is in the array two cycles later
     """
@@ -81,9 +85,11 @@ class WeightMemory(wiring.Component):
     w[u] = line weight_line of part u.
 
     Parameters  config: MlpConfig
-    Members     valid, slot: In, see `slot_layout`; w: Out [units][line_words] words, each unit's own part; load: In,
-                see `weights_layout`, always taken; corrected: Out, errors that were put right, of a cycle;
-                uncorrectable: Out
+    Members     valid, slot    In  see `slot_layout`
+                w              Out  [units][line_words] words, each unit's own part
+                load           In  see `weights_layout`, always taken
+                corrected      Out  errors that were put right, of a cycle
+                uncorrectable  Out
     Timing      LATENCY cycles from slot to w, a slot a cycle; `flag_latency` to the flags. What is loaded in a cycle
                 is read by a slot `write_latency` cycles later; a slot of before that gets the line of before or, on
                 the card alone, anything. Without `valid` w means nothing

@@ -25,7 +25,15 @@ def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool 
 
 
 class _Row(wiring.Component):
-    """A row of cells: one part, so that an array of any height is written and simulated as a few rows."""
+    """A row of cells: one part, so that an array of any height is written and simulated as a few rows.
+
+    Members     x_i, first_i, done_i  In  from the left
+                y_i    In  from above
+                y_o    Out  `y_i`, a cycle later
+                load   In  a bit per column, see ProcessingElement
+                below  In  what comes up the columns
+                o      Out  what goes up the columns
+    """
 
     def __init__(self, *, columns: int, width: int, terms_log2: int, lut_products: int):
         self.columns, self.width, self.terms_log2, self.lut_products = columns, width, terms_log2, lut_products
@@ -79,9 +87,12 @@ class SystolicArray(wiring.Component):
                 aligned: delay the columns' results so that a row of results comes out whole;
                 lut_products: multipliers with one DSP and LUTs instead of two DSPs in each cell of the first
                 column, 0..width, none for a width of 1
-    Members     x: In, width words for each row, index r * width + w; y: In, width words for each column,
-                index c * width + w; first, last: In(1) around a tile's beats; live_rows: In, with `last`:
-                how many rows to drain, 1..rows; o: Out, one word a column; o_valid, o_last: Out(1)
+    Members     x                In  width words for each row, index r * width + w
+                y                In  width words for each column, index c * width + w
+                first, last      In(1)  around a tile's beats
+                live_rows        In  with `last`: how many rows to drain, 1..rows
+                o                Out  one word a column
+                o_valid, o_last  Out(1)
     Shapes      a tile is K / width beats, k-major; K padded with zeros on both sides
     Timing      a beat a cycle; result row r comes `latency + live_rows + r` cycles after the beat with
                 `last`, column c of it c cycles later still unless `aligned`, when all come with the last.

@@ -19,9 +19,12 @@ class ProcessingElement(wiring.Component):
 
     Parameters  width: terms a beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms;
                 lut_products: see FusedDot
-    Members     x_i, y_i, first_i, done_i: In, from the left, from above, from the left, from the left;
-                x_o, y_o, first_o, done_o: Out, the same one cycle later;
-                load: In(1) the held sum replaces what passes up the column; below: In(32), o: Out(32)
+    Members     x_i, first_i, done_i  In  from the left
+                y_i    In  from above
+                x_o, y_o, first_o, done_o  Out  the same one cycle later
+                load   In(1)  the held sum replaces what passes up the column
+                below  In(32)  what comes up the column
+                o      Out(32)  what goes up the column
     Timing      done_i comes `FusedDot.latency` cycles after the beat with the last term: an array delays that
                 token once for all its cells; `load` acts two cycles after it is given
     Handshake   none: beats without meaning pass by unharmed, since the next `first` clears

@@ -18,10 +18,13 @@ class ChunkRows(wiring.Component):
     Three chunks have room: one that runs, one that waits, one that gathers.
 
     Parameters  pool_log2: log2 of the rows of a chunk at most; shape: row_layout
-    Members     put, i, end: In, one more row, the chunk's last; count: Out, the rows of its chunk before it; load,
-                rows: In, the oldest chunk that waits begins, of so many rows, less one; step: In, this row has its
-                slot; final: In, the walk that is on is the chunk's last; o: Out, this slot's row; first, last: Out,
-                it is the chunk's first, last row
+    Members     put, i, end  In  one more row, the chunk's last
+                count        Out  the rows of its chunk before it
+                load, rows   In  the oldest chunk that waits begins, of so many rows, less one
+                step         In  this row has its slot
+                final        In  the walk that is on is the chunk's last
+                o            Out  this slot's row
+                first, last  Out  it is the chunk's first, last row
     Timing      a row a cycle, also from chunk to chunk; no output depends on an input of the same cycle
     Reset       drops all rows
     Golden      golden.tt.cycles          Tests  verif/test_tt_pooled.py

@@ -16,8 +16,10 @@ class Bank(wiring.Component):
     data[l] = memory[address[l]], corrected.      Source: UltraScale URAM288: 4,096 x 72, two ports
 
     Parameters  depth: words; ports: 1 or 2; style: "ultra" or "block"
-    Members     address: In, one a port; write, codeword: In, writes at port 0's address, whose read of that
-                cycle is void; data: Out, 64 bits a port; corrected, uncorrectable: Out, a bit a port
+    Members     address          In  one a port
+                write, codeword  In  writes at port 0's address, whose read of that cycle is void
+                data             Out  64 bits a port
+                corrected, uncorrectable  Out  a bit a port
     Timing      latency 4 cycles from address to data (array, output register, decoder); one read a port and
                 cycle
     Handshake   none

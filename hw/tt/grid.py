@@ -22,10 +22,11 @@ class Grid(wiring.Component):
     the skew registers of a systolic hand-over would outweigh the wires they shorten.
 
     Parameters  config: TTConfig
-    Members     x, y_low, y_high: In, lines of FP32 words (subnormals flushed, NaNs quiet); stored: In, y_low
-                comes from the cores' memory, where -0 is padding, as in x and y_high: its products are zero
-                whatever they meet; rows, place, columns, turn, paired, first, combine: In; z: Out, words
-                (row, cell, sub)
+    Members     x, y_low, y_high  In  lines of FP32 words (subnormals flushed, NaNs quiet)
+                stored            In  y_low comes from the cores' memory, where -0 is padding, as in x and y_high: its
+                    products are zero whatever they meet
+                rows, place, columns, turn, paired, first, combine  In
+                z                 Out  words (row, cell, sub)
     Timing      latency FusedDot.latency cycles from a tile's last slot to z; a slot every cycle
     Handshake   none; what comes between tiles is harmless
     Numerics    see hw.fp.dot; against golden: bit-exact

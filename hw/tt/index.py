@@ -38,7 +38,9 @@ class Divider(wiring.Component):
     dividend = quotient * (less_one + 1) + remainder.      Source: radix-2 restoring division
 
     Parameters  bits: width of the dividend; divisor_bits: width of less_one
-    Members     dividend: In; less_one: In, the divisor less one; quotient, remainder: Out
+    Members     dividend  In
+                less_one  In  the divisor less one
+                quotient, remainder  Out
     Timing      latency `bits` cycles, one division a cycle; a carry chain and one LUT level a stage
     Handshake   none: a pipeline that never stops
     Reset       keeps nothing but what is under way, which a reset does not touch
@@ -101,8 +103,9 @@ class IndexSplitter(wiring.Component):
     i = ((i_1 I_2 + i_2) I_3 + i_3) ..; address_k = base_k + i_k stride_k.      Source: SCRec §III.E, eq. 38
 
     Parameters  config: TTConfig
-    Members     i_valid, i: In, a lookup; o_valid, o: Out, its slices; write, part, table, words: In, loads
-                part 0 (sizes) or 1 (bases, strides) of a table's descriptor
+    Members     i_valid, i  In  a lookup
+                o_valid, o  Out  its slices
+                write, part, table, words  In  loads part 0 (sizes) or 1 (bases, strides) of a table's descriptor
     Timing      latency 3 * index_bits + 5 cycles, one lookup a cycle
     Handshake   none: whoever feeds it keeps account of what is under way
     Numerics    a row number past the table is marked `outside` and split as row 0

@@ -13,7 +13,9 @@ __all__ = ["Intermediate", "WordBank"]
 class WordBank(wiring.Component):
     """depth x 32 bits, a write and a read port.
 
-    Members     write, write_address, word: In; address: In; data: Out
+    Members     write, write_address, word  In
+                address  In
+                data     Out
     Timing      latency 2 cycles from address to data; a word written in one cycle is read from the next on
     Reset       contents stay
     """
@@ -57,8 +59,10 @@ class Intermediate(wiring.Component):
     Source: SCRec §III.E Alg. 1, lines 21 to 24
 
     Parameters  config: TTConfig
-    Members     z: In, results (row, cell, sub); write, middle, swap, write_address: In; ring, address: In, the
-                line to read, ring 1 holds middle products; line: Out, words (cell, sub, word)
+    Members     z              In  results (row, cell, sub)
+                write, middle, swap, write_address  In
+                ring, address  In  the line to read, ring 1 holds middle products
+                line           Out  words (cell, sub, word)
     Timing      latency 2 cycles from address to line, written lines are readable 2 cycles after `write`
     Reset       contents stay
     Golden      golden.tt.layout.written_to          Tests  verif/test_tt.py

@@ -29,9 +29,12 @@ class OutputOrder(wiring.Component):
     """Orders tiles into beats of n**3 consecutive words, in pairs where a row spans two tiles, and queues them.
 
     Parameters  config: TTConfig
-    Members     z: In, results (row, cell, sub); valid, begin, turned, columns_log2, combine, error, keep, beats:
-                In, with the result of a tile's last slot; write, address, mask: In, loads keep masks; returned:
-                Out, beats that left or were dropped this cycle; o: Out(stream)
+    Members     z         In  results (row, cell, sub)
+                valid, begin, turned, columns_log2, combine, error, keep, beats  In  with the result of a tile's last
+                    slot
+                write, address, mask  In  loads keep masks
+                returned  Out  beats that left or were dropped this cycle
+                o         Out(stream)
     Shapes      a tile of n**3 words (or half or a quarter of it, when sub-dots were combined) a beat
     Timing      latency 6 cycles from z to o; one tile a cycle
     Handshake   o comes from registers; the sequencer keeps account of room

@@ -16,11 +16,17 @@ class ReuseTable(wiring.Component):
 
     Parameters  entries, lines: powers of two; key_bits: width of what identifies a product; need_bits: width of
                 a number of lines, less one; users_log2: log2 of the lookups that can be under way
-    Members     next_key, next_need, advance: In, the lookup that asks from the next cycle on; ask: In, it is
-                waiting; key, need_less_one: In, its key and lines; grant: Out, it can be served: found (hit) or
-                allocated; hit, entry, base: Out; may_take: In, with grant serves it (not in a cycle of advance);
-                release, released: In, a lookup is done with an entry; poison, poisoned: In, marks an entry; bad: Out, a
-                bit an entry; crowded: Out, more than half of the lines are to be found, which passes
+    Members     next_key, next_need, advance  In  the lookup that asks from the next cycle on
+                ask                 In  the lookup is waiting
+                key, need_less_one  In  its key and lines
+                grant               Out  it can be served: found (hit) or allocated
+                hit                 Out  the product is found
+                entry, base         Out  where it is or goes
+                may_take            In  with `grant`: serves the lookup, not in a cycle of `advance`
+                release, released   In  a lookup is done with an entry
+                poison, poisoned    In  marks an entry
+                bad                 Out  a bit per entry: it is poisoned
+                crowded             Out  more than half of the lines are to be found, which passes
     Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
     Raises      ValueError: entries or lines is no power of two, or a product could need more lines than there are

@@ -66,14 +66,20 @@ class Sequencer(wiring.Component):
 
     Parameters  config: TTConfig; distance: least number of cycles from the slot that ends a product to the first
                 slot that reads its lines
-    Members     i: In(stream) lookups; o_valid, o: Out, issue slots; hold: In, no tile may begin this cycle; open:
-                Out, the grid is between tiles (a load may take the slot); write, part, table, words: In, loads
-                descriptor parts 2 and 3; returned: In, beats that left the output buffer this cycle; error,
-                error_slot: In, a slot whose operands could not be corrected; computed, reused: Out, pulses a
-                lookup
+    Members     i_valid            In  there is a lookup
+                i                  In  a lookup of slices_layout
+                taken              Out  the lookup goes
+                o_valid, o         Out  an issue slot of slot_layout
+                hold               In  no tile may begin this cycle
+                open               Out  the grid is between tiles (a load may take the slot)
+                write, part, table, words  In  loads descriptor parts 2 and 3
+                returned           In  beats that left the output buffer this cycle
+                error, error_slot  In  a slot whose operands could not be corrected
+                computed           Out  a pulse per lookup whose first product was computed
+                reused             Out  a pulse per lookup whose first product was found
     Timing      one slot a cycle, a lookup every other cycle; 6 cycles from i to the first slot, `distance` + 3
                 more to the last product's
-    Handshake   i.ready comes from registers
+    Handshake   `taken` comes from a register, a cycle after the lookup was read
     Reset       drops lookups, forgets first products
     Golden      golden.tt.cycles          Tests  verif/test_tt.py
     """

@@ -24,8 +24,9 @@ class SerialTTUnit(wiring.Component):
     other when the one before has been drained, as in the paper; only live rows and columns are waited for.
 
     Parameters  config: SerialConfig
-    Members     i_load: In(stream) memories and descriptors (load_layout); i_lookups: In(stream) table and row
-                number; o_vectors: Out(stream) vectors in order (vector_layout)
+    Members     i_load     In(stream)  memories and descriptors (load_layout)
+                i_lookups  In(stream)  table and row number
+                o_vectors  Out(stream)  vectors in order (vector_layout)
     Shapes      cores (R_{k-1}, I_k, J_k, R_k), 2 to 4 of them, J_k powers of two, R_k <= rank_max; a vector
                 is ceil(D / columns) beats, d ascending
     Timing      a tile of m x n live cells over k terms takes k + 2 m + n + 13 cycles, a lookup its tiles;

@@ -21,7 +21,13 @@ __all__ = ["Control", "Front"]
 
 
 class Front(wiring.Component):
-    """Splits row numbers ahead of their turn and queues what was split, with the table's shape."""
+    """Splits row numbers ahead of their turn and queues what was split, with the table's shape.
+
+    Members     i_lookups         In(stream)  table and row number
+                load_valid, load  In  a write of hw.tt.serial_config.load_layout
+                job_valid, job    Out  the oldest lookup, of job_layout
+                take              In  the job goes
+    """
 
     def __init__(self, config: SerialConfig):
         self.config = config
@@ -76,7 +82,23 @@ class Front(wiring.Component):
 
 
 class Control(wiring.Component):
-    """Walks through a lookup's products and tiles: issues a tile's beats, waits for its drain, goes on."""
+    """Walks through a lookup's products and tiles: issues a tile's beats, waits for its drain, goes on.
+
+    Members     job_valid, job  In  the next lookup, of job_layout
+                take            Out  the job goes
+                tile_done       In  the last row of the tile has left the array
+                start           Out  a pulse: a tile begins
+                finish          Out  a pulse: the lookup's last tile is done
+                issue           Out  bit 0: a beat's address is out; bit 1: it is the tile's last beat
+                a_line, c_line  Out  the beat's lines of A and C memory
+                b_line          Out  the tile's first line of the intermediate
+                b_turn          Out  b_line plus the beat
+                product         Out  number of the product under way
+                last_product    Out  it is the lookup's last
+                step            Out  its sizes
+                live_rows       Out  rows of the tile that exist
+                line_word       Out  the tile's first word in its result
+    """
 
     def __init__(self, config: SerialConfig):
         self.config = config
@@ -85,10 +107,10 @@ class Control(wiring.Component):
         super().__init__({
             "job": In(job_layout(config)), "job_valid": In(1), "take": Out(1),
             "tile_done": In(1), "start": Out(1), "finish": Out(1),
-            "issue": Out(2),                # a beat's address is out; and it is the tile's last beat
+            "issue": Out(2),
             "a_line": Out(line_bits), "c_line": Out(line_bits),
-            "b_line": Out((config.b_lines - 1).bit_length()),       # the tile's first
-            "b_turn": Out((config.columns - 1).bit_length()),       # that line plus the beat
+            "b_line": Out((config.b_lines - 1).bit_length()),
+            "b_turn": Out((config.columns - 1).bit_length()),
             "product": Out(2), "last_product": Out(1), "step": Out(shape["steps"].shape.elem_shape),
             "live_rows": Out(range(config.rows + 1)),
             "line_word": Out(word_bits(config)),

@@ -26,7 +26,14 @@ def _rotate(words: list[Value], by: Value, way: int) -> list[Value]:
 
 
 class Operands(wiring.Component):
-    """TT_AMem and TT_CMem, and the tile's marks delayed as long as they take to answer: two cycles."""
+    """TT_AMem and TT_CMem, and the tile's marks delayed as long as they take to answer: two cycles.
+
+    Members     load_valid, load  In  a write of hw.tt.serial_config.load_layout
+                issue             In  bit 0: a beat is asked for; bit 1: it is the tile's last beat
+                a_line, c_line    In  where the beat is
+                a, c              Out  the beat, two cycles later
+                first, last       Out  with the beat: it is the tile's first, last
+    """
 
     def __init__(self, config: SerialConfig):
         self.config = config
@@ -74,6 +81,18 @@ class Intermediate(wiring.Component):
     A beat wants rank k of rows r = 0.. of a tile, words r * stride + k. With stride 2^s, row r lies
     `r >> (c - s)` lines (c = log2(columns)) below the tile's first line Q, and its bank is that line plus k
     and the rest of r << s: after turning the banks by Q + k, rows stand at places that depend on s alone.
+
+    Members     read_half    In  the intermediate to read
+                read_line    In  the tile's first line Q
+                turn         In  Q + k
+                stride_log2  In  s
+                first        In  the beat of the first core
+                from_first   In  `o` is that beat
+                o            Out  the beat
+                write        In  a bit per bank
+                write_half   In  the intermediate to write
+                write_line   In
+                words        In  one per bank
     """
 
     def __init__(self, config: SerialConfig):
@@ -136,6 +155,17 @@ class Intermediate(wiring.Component):
 class Drain(wiring.Component):
     """Brings a row of results, whose columns leave the array one after the other, together and turns it to
     its banks.
+
+    Members     word_valid, word_last  In  marks of the first column's word
+                words      In  of the array, a column one cycle behind the one before
+                start      In  a pulse: a tile begins
+                line_word  In  the tile's first word in its result
+                n_log2     In  log2 of the product's columns
+                straight   In  the row is not turned: it goes to the output
+                write      Out  a bit per bank
+                line       Out  of the row
+                o          Out  the words of all banks
+                done       Out  with the tile's last row
     """
 
     def __init__(self, config: SerialConfig):
@@ -206,7 +236,17 @@ class Drain(wiring.Component):
 
 
 class Output(wiring.Component):
-    """Two vectors' worth of words: one is written while the other leaves."""
+    """Two vectors' worth of words: one is written while the other leaves.
+
+    Members     take        In  a lookup begins, only while `free`
+                job         In  the lookup
+                free        Out  there is room for a vector
+                write       In  a bit per word
+                write_line  In  of the vector that is written
+                words       In
+                filled      In  the vector is whole
+                o           Out(stream)  vectors in order, of vector_layout
+    """
 
     def __init__(self, config: SerialConfig):
         self.config = config

@@ -45,10 +45,13 @@ class LoopMachine(wiring.Component):
     running pointer walks all operands of a group's blocks and starts over at the next.
 
     Parameters  held_bits, running_bits: widths of the pointers
-    Members     load, job: In, begins a job, also in the cycle in which the last slot is granted; busy: Out, a slot
-                is wanted; go: In, the slot is granted; held, running: Out, this slot's addresses; row_turn,
-                rank_turn: Out; first, last: Out, of a tile's slots; begin, ends: Out, first and last slot of
-                the job
+    Members     load, job      In  begins a job, also in the cycle in which the last slot is granted
+                busy           Out  a slot is wanted
+                go             In  the slot is granted
+                held, running  Out  this slot's addresses
+                row_turn, rank_turn  Out
+                first, last    Out  of a tile's slots
+                begin, ends    Out  first and last slot of the job
     Timing      one slot a cycle, also from job to job; no output depends on an input of the same cycle
     Reset       drops the job
     Golden      golden.tt.cycles          Tests  verif/test_tt.py

@@ -39,10 +39,17 @@ class SumMemory(wiring.Component):
     group: two multiplexers of n to 1 a bit instead of one of n**2.
 
     Parameters  config: TTConfig, with pooling
-    Members     z: In, results (row, cell, sub); valid, begin, ends, turned, columns_log2, combine, error, beats,
-                tail: In, with the result of a tile's last slot, at most every n-th cycle; begin, ends: the vector's
-                first and last tile. about, ready: Out, the oldest whole vector; pop: In, it is done with;
-                fetch: In, reads beat `beat` of vector `vector` (a number that counts up from 0): Out, a cycle later
+    Members     z            In  results (row, cell, sub)
+                valid        In  the last slot of a tile, at most every n-th cycle, has its result in `z`
+                begin, ends  In  with `valid`: the vector's first, last tile
+                turned, columns_log2, combine, error, beats, tail  In  of the tile, with `valid`
+                about        Out  the oldest whole vector's about_layout
+                ready        Out  there is a whole vector
+                pop          In  the oldest vector is done with
+                fetch        In  reads a beat
+                vector       In  of this vector, a number that counts up from 0
+                beat         In  this beat
+                words        Out  the beat, a cycle later
     Timing      n + 3 cycles from the last tile to `ready`
     Handshake   the sequencer keeps account of room: config.vectors vectors
     Reset       drops what it holds
@@ -208,9 +215,14 @@ class SumStream(wiring.Component):
     """Reads the lanes' vectors in the order in which their chunks came, beat after beat, as one stream.
 
     Parameters  config: TTConfig, with pooling
-    Members     push, lane: In, a chunk begins on a lane; room: Out, there may be more; about, ready, pop, fetch,
-                vector, beat, words: a SumMemory each; popped: Out, a bit a lane, a vector's room is free again;
-                o: Out(stream)
+    Members     push, lane          In  a chunk begins on a lane
+                room                Out  there may be more
+                about[k], words[k]  In  of each SumMemory
+                ready               In  of the SumMemories
+                pop, fetch, beat    Out  to the SumMemories
+                vector[k]           Out  to each SumMemory
+                popped              Out  a bit a lane, a vector's room is free again
+                o                   Out(stream)
     Timing      one beat a cycle, also from vector to vector; 3 cycles from `ready` to the first beat
     Handshake   o comes from registers; o.ready reaches enables and this part's own pointers
     Reset       drops all

@@ -39,12 +39,12 @@ class TTUnit(wiring.Component):
     E(i, :) = G_1[i_1] G_2[i_2] .. G_d[i_d], d = 2, 3 or 4.      Source: SCRec §II.B eq. 2, §III.E Alg. 1
 
     Parameters  config: TTConfig
-    Members     i_lookups: In(stream) {table, index}; o_vectors: Out(stream), one a lane: lookup k leaves on lane
-                k mod lanes, in order; i_load: In(stream), cores, descriptors and keep masks (hw.tt.descriptor);
-                counters: Out
-                With config.pool_log2: lookups carry {begin, end} of a chunk of up to 8 rows of one table, as many as
-                golden.tt.chunk_rows says (more may lock up); o_vectors is one stream of sums, in chunk order
-                (hw.tt.sums.sum_layout), in beats of n**2 words
+    Members     i_lookups     In(stream)  {table, index}; with config.pool_log2 also {begin, end} of a chunk of up to 8
+                    rows of one table, as many as golden.tt.chunk_rows says (more may lock up)
+                o_vectors[k]  Out(stream)  one per lane: lookup k leaves on lane k mod lanes, in order. With
+                    config.pool_log2 one stream of sums, hw.tt.sums.sum_layout, in chunk order, in beats of n**2 words
+                i_load        In(stream)  cores, descriptors and keep masks (hw.tt.descriptor)
+                counters      Out  events since reset, by name
     Shapes      a row of D words leaves as ceil(D / n**3) beats of n**3 words, d ascending; for column modes
                 that the lane has to pad, `keep` marks the words
     Timing      a lookup takes golden.tt.layout.plan(..).slots issue slots, its first product's fewer when that
