@@ -2,29 +2,26 @@
 
 What a model is built into is the caller's: a simulator that cocotb drives (verif.bench.runner) or a shared
 library with a harness of its own (fpga.card). Models are cached under build/sim by a digest of their Verilog,
-the flags (the machine's instructions among them), the C++ sources, the tools and the system; the parts of Verilator's
-runtime that do not depend on the design are compiled once for all models of the same flags. What is taken from the
-cache is checked, and built again where it is not what was built (gen.kept).
+the flags (the machine's instructions among them), the C++ sources, the tools and the system; what models have in
+common is compiled once (gen.cpp). What is taken from the cache is checked, and built again where it is not what was
+built (gen.kept).
 """
 
 import hashlib
 import json
-import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gen import kept, powerup, verilog
-from gen.tools import build_folder, call, environment, needed, versions
+from gen import cpp, kept, powerup, verilog
+from gen.tools import build_folder, versions
 from gen.tools import verilator as find_verilator
 
 __all__ = ["CACHE", "TOP", "Built", "build", "convert", "remembered"]
@@ -34,14 +31,6 @@ CACHE = build_folder() / "sim"
 TOP = "dut"
 # Warnings are the lint's business (`make lint`); a model is built from what passed there.
 QUIET = ("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT")
-RUNTIME = (
-    "verilated",
-    "verilated_vpi",
-    "verilated_threads",
-    "verilated_random",
-    "verilated_fst_c",
-    "verilated_dpi",
-)
 
 
 @dataclass(frozen=True)
@@ -52,25 +41,6 @@ class Built:
     target: Path
     build_seconds: float
     cached: bool
-
-
-def _run(command: list[str], log: Path, cwd: Path) -> None:
-    with open(log, "a") as out:
-        out.write("$ " + shlex.join(command) + "\n")
-        out.flush()
-        code = call(command, cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT).returncode
-    if code:
-        lines = log.read_text(errors="replace").splitlines()
-        errors = [line for line in lines if "error" in line.lower() and not line.startswith("$ ")]
-        reason = next((line for line in lines if "No space left" in line), errors[0] if errors else f"code {code}")
-        end = "\n".join(lines[-40:])
-        raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...): {reason}\n{end}")
-
-
-def _jobs() -> int:
-    """Compiler processes: the machine's, shared out among pytest's workers."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return max(1, (os.cpu_count() or 1) // workers)
 
 
 @cache
@@ -133,11 +103,8 @@ def build(
     inputs = _inputs_of_parts(texts)
     flags = [
         "--cc",
-        "--exe",
         "--prefix",
         "Vtop",
-        "-o",
-        target,
         "--top-module",
         top,
         "-O3",
@@ -148,11 +115,11 @@ def build(
         "unique",
         *QUIET,
         *(["-fno-dfg-scoped", "-fno-table"] if inputs else []),
-        *(["-CFLAGS", cflags] if cflags else []),
-        *(["-LDFLAGS", ldflags] if ldflags else []),
         *arguments,
     ]
-    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), opt, versions(), sys.version]
+    options = cpp.Options(target, opt, cflags, ldflags)
+    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), astuple(options), versions(),
+               sys.version]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     with kept.locked(CACHE / "locks" / digest):
@@ -163,7 +130,7 @@ def build(
         start = time.monotonic()
         try:
             _clear(folder)
-            _make(folder, texts, sources, top, flags, visible, inputs, opt, cflags)
+            _make(folder, texts, sources, top, flags, visible, inputs, options)
             seconds = time.monotonic() - start
             _clear(folder / "obj", but=target)      # objects and precompiled headers: ten times what is linked of them
             kept.stamp(folder, [f"obj/{target}"],
@@ -186,7 +153,7 @@ def _clear(folder: Path, but: str = "runs") -> None:
 
 
 def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], top: str, flags: list[str],
-          visible: Sequence[str], inputs: list[tuple[str, str]], opt: str, cflags: str) -> None:
+          visible: Sequence[str], inputs: list[tuple[str, str]], options: cpp.Options) -> None:
     """Writes the sources of a model and compiles them."""
     source = folder / "verilog"
     source.mkdir(parents=True)
@@ -198,8 +165,8 @@ def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], to
         + "".join(f'public_flat_rw -module "{top}" -var "{port}"\n' for port in visible)
         + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs)
     )
-    units = [str(source / file) for file in sorted(sources) if file.endswith(".cpp")]
-    _compile(folder, source, flags, [*units, "ports.vlt", *sorted(texts)], opt, cflags)
+    units = [source / file for file in sorted(sources) if file.endswith(".cpp")]
+    _compile(folder, source, flags, ["ports.vlt", *sorted(texts)], units, options)
 
 
 def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -219,45 +186,9 @@ def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
     return found
 
 
-def _compile(folder: Path, source: Path, flags: list[str], files: list[str], opt: str, cflags: str) -> None:
+def _compile(folder: Path, source: Path, flags: list[str], files: list[str], sources: list[Path],
+             options: cpp.Options) -> None:
     binary, _ = find_verilator()
-    needed("make", "make")
-    log = folder / "build.log"
-    objects = folder / "obj"
-    _run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source)
-    kinds = [flag for flag in flags if flag.startswith("--trace") or flag == "--vpi"]
-    shared = hashlib.sha256(json.dumps([versions(), sys.prefix, kinds, cflags]).encode()).hexdigest()[:16]
-    runtime = CACHE / f"runtime-{shared}"
-    # The wheel's makefile fragment leaves this variable empty; without it g++ does not find the precompiled
-    # header.
-    make = [
-        "make",
-        "-C",
-        str(objects),
-        "-f",
-        "Vtop.mk",
-        f"OPT_FAST={opt}",
-        "OPT_SLOW=-O0",
-        "OPT_GLOBAL=-O2",
-        "CFG_CXXFLAGS_PCH_I=-include",
-        # In many files nearly all of the time goes into the headers, unless the code is to be optimised.
-        *(["VM_PARALLEL_BUILDS=0"] if opt == "-O0" else []),
-        f"-j{_jobs()}",
-    ]
-    with kept.locked(CACHE / "locks" / f"runtime-{shared}"):
-        if found := kept.stamped(runtime):
-            for part in found["files"]:
-                shutil.copy(runtime / part, objects / part)  # newer than its source: make takes it as it is
-        else:
-            wanted = [
-                f"{part}.o"
-                for part in RUNTIME
-                if re.search(rf"(?m)^\s+{part} \\?$", (objects / "Vtop_classes.mk").read_text())
-            ]
-            _run([*make, *wanted], log, cwd=folder)
-            shutil.rmtree(runtime, ignore_errors=True)
-            runtime.mkdir(parents=True)
-            for part in wanted:
-                shutil.copy(objects / part, runtime / part)
-            kept.stamp(runtime, wanted, {})
-    _run(make, log, cwd=folder)
+    log, objects = folder / "build.log", folder / "obj"
+    cpp.run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source)
+    cpp.compile_model(objects, sources, options, cache=CACHE, log=log)

@@ -154,7 +154,7 @@ def build(component: Any, name: str, *, opt: str = "-O2", fresh: bool = False) -
         sources=sources,
         # Several cores live in one process: none may see the other's symbols.
         cflags=" ".join(["-fPIC -fvisibility=hidden -fno-gnu-unique -fno-semantic-interposition", *_instructions()]),
-        ldflags="-shared -Wl,-Bsymbolic -Wl,--no-undefined -pthread",
+        ldflags="-shared -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,--no-undefined -pthread",
         opt=opt, fresh=fresh,
     )
     return Model(built.target, found, metadata, built.build_seconds, built.cached)

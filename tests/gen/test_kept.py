@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gen import kept, tools, verilator
+from gen import cpp, kept, tools, verilator
 
 VERILOG = {"dut.v": "module dut(input clk, output reg [3:0] q); always @(posedge clk) q <= q + 1; endmodule\n"}
 MAIN = {"main.cpp": '#include <cstdio>\n#include "Vtop.h"\nint main() { Vtop t; for (int i = 0; i < 10; i++) '
@@ -90,7 +90,7 @@ def test_what_ends_a_build_leaves_no_model(cache, monkeypatch, error):
 def test_the_first_line_says_why_a_build_failed(tmp_path, says, reason):
     (tmp_path / "error.txt").write_text(f"{says}\n")
     with pytest.raises(RuntimeError) as caught:
-        verilator._run(["sh", "-c", "cat error.txt; exit 3"], tmp_path / "log", tmp_path)
+        cpp.run(["sh", "-c", "cat error.txt; exit 3"], tmp_path / "log", tmp_path)
     first, *rest = str(caught.value).splitlines()
     assert first == f"building the simulation model failed (sh -c ...): {reason}" and rest[-1] == says.splitlines()[-1]
 
@@ -141,7 +141,7 @@ def test_tools_that_are_missing_are_named(cache, monkeypatch, tmp_path):
         with pytest.raises(RuntimeError, match=r"g\+\+ is missing, .* install it \(on Debian: apt-get install g\+\+\)"):
             build()
         with pytest.raises(RuntimeError, match="make is missing, .*apt-get install make"):
-            verilator._compile(tmp_path, tmp_path, [], [], "-O0", "")
+            cpp.compile_model(tmp_path, [], cpp.Options("sim"), cache=tmp_path, log=tmp_path / "log")
     finally:
         tools.versions.cache_clear()
 
@@ -208,7 +208,7 @@ def test_a_call_is_a_run(tmp_path):
 @pytest.mark.regress
 def test_a_real_model_heals(tmp_path, monkeypatch):
     monkeypatch.setattr(verilator, "CACHE", tmp_path)
-    for part in ("sim", "verilated.o"):
+    for part in ("sim", "libverilated.a", "common.h.gch"):
         built = build()
         assert subprocess.run([built.target], capture_output=True).stdout == b"5\n"
         file, = tmp_path.rglob(part)
