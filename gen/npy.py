@@ -1,7 +1,9 @@
 """Arrays out of .npy files that need not be sound: nothing is allocated before its bytes are known to be there."""
 
+import io
 import math
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -9,27 +11,54 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["MOST_BYTES", "mapped", "member", "shape_of"]
+__all__ = ["Form", "form", "mapped", "member", "shape_of"]
 
-MOST_BYTES = 1 << 40    # of an array
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+HEADER = 10_000         # bytes
+MOST_BYTES = 1 << 62    # of an array, where an axis of no entries counts as one
+_LENGTH = {b"\1\0": 2, b"\2\0": 4}  # bytes of the header's length, by version
+_READ = {2: npy.read_array_header_1_0, 4: npy.read_array_header_2_0}
 
 
-def _header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """(shape, whether columns come first, dtype, bytes of the entries); the file stands behind the header."""
+@dataclass(frozen=True)
+class Form:
+    """What an array's header says. by_column: whether columns come first; start: bytes before the entries."""
+
+    shape: tuple[int, ...]
+    by_column: bool
+    dtype: np.dtype
+    start: int
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def form(file: IO[bytes], where: str) -> Form:
+    """Reads a header; the file stands behind it.
+
+    Raises      ValueError: no array, one of Python objects, a shape that no array has
+    """
+    magic = file.read(8)
+    wide = _LENGTH.get(magic[6:])
+    if magic[:6] != npy.MAGIC_PREFIX or wide is None:
+        raise ValueError(f"{where} is no array: it begins with {magic!r}")
+    length = file.read(wide)
+    size = int.from_bytes(length, "little")
+    if size > HEADER:
+        raise ValueError(f"{where} has a header of {size:,} bytes; at most {HEADER:,} are read")
     try:
-        shape, by_column, dtype = _HEADERS[npy.read_magic(file)](file)
-        size = math.prod(shape) * dtype.itemsize
+        shape, by_column, dtype = _READ[wide](io.BytesIO(length + file.read(size)))
     except Exception:       # whatever Python's parser says of the header's text
         raise ValueError(f"{where} is no array: its header cannot be read") from None
-    if dtype.hasobject or dtype.itemsize == 0 or any(type(each) is not int or each < 0 for each in shape):
-        raise ValueError(f"{where} is no array of numbers")
-    if size > MOST_BYTES or max(shape, default=0) * dtype.itemsize > MOST_BYTES:
-        raise ValueError(f"{where} has the shape {shape}, which is more than can be")
-    return shape, by_column, dtype, size
+    if dtype.hasobject:
+        raise ValueError(f"{where} holds Python objects")
+    whole = len(shape) <= 32 and all(type(each) is int and each >= 0 for each in shape) and dtype.itemsize
+    if not whole or math.prod(max(each, 1) for each in shape) * dtype.itemsize > MOST_BYTES:
+        raise ValueError(f"{where} is {dtype} of shape {shape}, which is no array")
+    return Form(shape, by_column, dtype, 8 + wide + size)
 
 
-def member(archive: zipfile.ZipFile, name: str, most: int = MOST_BYTES) -> NDArray:
+def member(archive: zipfile.ZipFile, name: str, most: int) -> NDArray:
     """An array out of an npz file, of so many bytes at most.
 
     Raises      ValueError: one sentence that names file and array
@@ -37,33 +66,37 @@ def member(archive: zipfile.ZipFile, name: str, most: int = MOST_BYTES) -> NDArr
     where = f"{archive.filename}: {name.removesuffix('.npy')}"
     try:
         with archive.open(name) as file:
-            shape, by_column, dtype, size = _header(file, where)
-            told = archive.getinfo(name).file_size - file.tell()
-            if told != size:
-                raise ValueError(f"{where} has {told:,} bytes, its shape {shape} of {dtype} needs {size:,}")
-            if size > most:
-                raise ValueError(f"{where} has the shape {shape} of {dtype}, which is more than is asked for")
-            data = file.read(size)
+            found = form(file, where)
+            _check_size(found, archive.getinfo(name).file_size, where)
+            if found.bytes > most:
+                raise ValueError(f"{where} is {found.dtype} of shape {found.shape}, which is more than is asked for")
+            data = file.read(found.bytes)
     except ValueError:
         raise
     except Exception as error:      # zipfile's and zlib's are of no common class
         raise ValueError(f"{where} cannot be read: {error or type(error).__name__}") from None
-    if len(data) != size:
-        raise ValueError(f"{where} ends after {len(data):,} of {size:,} bytes")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if by_column else "C")
+    if len(data) != found.bytes:
+        raise ValueError(f"{where} ends after {len(data):,} of {found.bytes:,} bytes")
+    return np.frombuffer(data, found.dtype).reshape(found.shape, order="F" if found.by_column else "C")
+
+
+def _check_size(found: Form, size: int, where: str) -> None:
+    """Raises ValueError: a file of another size than its header asks for"""
+    if size - found.start != found.bytes:
+        raise ValueError(f"{where} is no array: it has {size - found.start:,} bytes, its shape {found.shape} of "
+                         f"{found.dtype} needs {found.bytes:,}")
 
 
 def shape_of(path: Path) -> tuple[np.dtype, tuple[int, ...]]:
     """dtype and shape of an .npy file that has all of its bytes. Raises ValueError: it is none"""
     try:
         with path.open("rb") as file:
-            shape, _, dtype, size = _header(file, str(path))
-            there = path.stat().st_size - file.tell()
+            found = form(file, str(path))
+            size = path.stat().st_size
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-    if there != size:
-        raise ValueError(f"{path} is no array: it has {there:,} bytes, its shape {shape} of {dtype} needs {size:,}")
-    return dtype, shape
+    _check_size(found, size, str(path))
+    return found.dtype, found.shape
 
 
 def mapped(path: Path) -> NDArray:

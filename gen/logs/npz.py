@@ -4,9 +4,7 @@
 sample are values.
 """
 
-import io
 import math
-import struct
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,14 +15,14 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from gen import npy
 from gen.logs import bounds
 from gen.logs.bounds import HELD, few, readable, samples_at_once, stretches, twice
 from gen.logs.log import Chunk, Piece
 
-__all__ = ["Member", "NpzPiece", "members", "opened", "piece", "tables_of", "values_of"]
+__all__ = ["Member", "NpzPiece", "members", "piece", "tables_of", "values_of"]
 
 BLOCK = 1 << 20     # entries of offsets that are looked at at once
-HEADER = 10_000     # bytes of an array's header
 ENTRY = 1 << 16     # bytes of an entry of an array of values
 
 
@@ -37,21 +35,12 @@ class Member:
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name, self.member, self._archive = name.removesuffix(".npy"), name, archive
-        self.where = archive.filename
-        info = archive.getinfo(name)
         self._file: IO[bytes] = archive.open(name)
-        header = _header(self._file, name)
-        read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
-        text = io.BytesIO(header)
-        self.shape, self._by_column, self.dtype = read[np.lib.format.read_magic(text)[0]](text)
-        if self.dtype.hasobject:
-            raise ValueError(f"{name} holds Python objects")
-        if any(n < 0 for n in self.shape) or len(self.shape) > 32 or not self.dtype.itemsize:
-            raise ValueError(f"{name} is {self.dtype} of shape {self.shape}, which is no array")
-        self.bytes = math.prod(self.shape) * self.dtype.itemsize
-        if self.bytes > info.file_size - len(header):
-            raise ValueError(f"{self.name} ends after {info.file_size - len(header):,} of {self.bytes:,} bytes")
-        self._packed = info.compress_size
+        self.form = npy.form(self._file, name)
+        self.shape, self.dtype = self.form.shape, self.form.dtype
+        stored = archive.getinfo(name).file_size - self.form.start
+        if self.form.bytes > stored:
+            raise ValueError(f"{self.name} ends after {stored:,} of {self.form.bytes:,} bytes")
         self._whole: NDArray | None = None
         self._at = 0
 
@@ -73,13 +62,14 @@ class Member:
 
     def read(self, count: int) -> NDArray:
         """The next entries. An array that is stored by columns is held whole."""
-        if self._by_column and len(self.shape) > 1:
-            if self._whole is None:
-                self._whole = self.whole(HELD)
-            self._at += count
-            return self._whole[self._at - count:self._at]
         self._at += count
-        return self._numbers(count, self.shape[1:])
+        if not self.form.by_column or len(self.shape) < 2:
+            return self._numbers(count, self.shape[1:])
+        if self._whole is None:
+            if self.form.bytes > HELD:
+                raise ValueError(f"{self.name} of {self.form.bytes:,} bytes cannot be held whole; at most {HELD:,} can")
+            self._whole = self._numbers(self.shape[-1], self.shape[-2::-1]).T
+        return self._whole[self._at - count:self._at]
 
     def _numbers(self, count: int, shape: tuple[int, ...]) -> NDArray:
         found = np.empty((count, *shape), self.dtype)
@@ -88,90 +78,22 @@ class Member:
             raise ValueError(f"{self.name} ends after {size:,} of {found.nbytes:,} bytes")
         return found
 
-    def whole(self, most: int | None = None) -> NDArray:
-        """All of it, to be written on, where nothing of it has been read.
-
-        Raises      ValueError: it has more bytes than `most`, or unpacks to far more than is stored
-        """
-        if most is not None and self.bytes > most:
-            raise ValueError(f"{self.name} of {self.bytes:,} bytes cannot be held whole; at most {most:,} can")
-        bounds.unpacked(self.name, self.bytes, self._packed)
-        if self._by_column and len(self.shape) > 1:
-            return self._numbers(self.shape[-1], self.shape[-2::-1]).T
-        return self._numbers(self.entries, self.shape[1:]) if self.shape else self._numbers(1, ()).reshape(())
-
     def ids(self, count: int) -> NDArray[np.uint64]:
         """The next entries as ids: a negative one is its two's complement."""
         return self.read(count).astype(np.uint64)
 
-    def indices(self) -> NDArray[np.int64]:
-        """All entries as row numbers.
-
-        Raises      ValueError: one below 0 or above 2**63 - 1
-        """
-        most = (1 << 63) - 1
-        found = self.whole()
-        if found.size and (found.min() < 0 or int(found.max()) > most):
-            bad = int(np.argmax(found < 0)) if found.min() < 0 else int(np.argmax(found))
-            raise ValueError(f"{self.where}: {self.name}[{bad}] is {found[bad]}; an index is 0 or more" + (
-                f" and at most {most}" if found[bad] > 0 else ""))
-        return found.astype(np.int64)
-
-
-def _header(file: IO[bytes], name: str) -> bytes:
-    """An array's bytes before its numbers, no more of them than a header has."""
-    start = file.read(8)
-    if start[:6] != b"\x93NUMPY" or start[6:] not in (b"\1\0", b"\2\0"):
-        raise ValueError(f"{name} is no array: it begins with {start!r}")
-    wide = "<H" if start[6] == 1 else "<I"
-    length = file.read(struct.calcsize(wide))
-    size = struct.unpack(wide, length)[0]
-    if size > HEADER:
-        raise ValueError(f"{name} has a header of {size:,} bytes; at most {HEADER:,} are read")
-    return start + length + file.read(size)
-
-
-class _Arrays(Mapping[str, Member]):
-    """Of an archive, by name; each is looked at when it is asked for."""
-
-    def __init__(self, archive: zipfile.ZipFile):
-        self._archive = archive
-        self._found: dict[str, Member] = {}
-        self._names = {name.removesuffix(".npy"): name for name in archive.namelist()}
-
-    def __getitem__(self, name: str) -> Member:
-        if name not in self._found:
-            self._found[name] = Member(self._archive, self._names[name])
-        return self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
 
 @contextmanager
-def opened(path: Path) -> Iterator[Mapping[str, Member]]:
-    """The arrays of an npz file by name, open for as long as the context is.
+def members(path: Path) -> Iterator[dict[str, Member]]:
+    """The arrays of a log by name, open for as long as the context is.
 
-    Raises      ValueError: no npz file; a member that is no array, when it is asked for; a file that turns out damaged
+    Raises      ValueError: no npz file, or one that turns out damaged; a member that is no array; no table in it,
+                tables that are no whole numbers, offsets that are missing or do not rise from 0 to the indices' end
     """
     with readable(path, "npz"), bounds.archive(path) as file:
         if (double := twice(name.removesuffix(".npy") for name in file.namelist())) is not None:
             raise ValueError(f"it has the array {double!r} twice")
-        yield _Arrays(file)
-
-
-@contextmanager
-def members(path: Path) -> Iterator[dict[str, Member]]:
-    """The arrays of a log.
-
-    Raises      ValueError: as `opened`; no table in it, tables that are no whole numbers, offsets that are missing or
-                do not rise from 0 to the indices' end
-    """
-    with opened(path) as arrays:
-        found = dict(arrays)
+        found = {name.removesuffix(".npy"): Member(file, name) for name in file.namelist()}
         for name, member in found.items():
             kind, _, table = name.partition("_")
             if kind in ("idx", "ind") and not member.whole_numbers:

@@ -226,7 +226,7 @@ def test_rows_of_a_trained_train_that_are_refused(profile, tmp_path, first, seco
     ("table_genre", np.zeros((43, 8)), r"w.npz: table_genre must be numbers of shape \(43, 16\), not float64 of shape"),
     ("table_genre", np.full((43, 16), np.inf), r"w.npz: table_genre must be finite float32 numbers; at \(0, 0\) st"),
     ("table_genre", np.full((43, 16), "a"), "w.npz: table_genre must be numbers of shape"),
-    ("table_genre", np.full((43, 16), None, object), "w.npz: table_genre is no array of numbers"),
+    ("table_genre", np.full((43, 16), None, object), "w.npz: table_genre holds Python objects"),
     ("tt_row_user/id", np.zeros(3), "w.npz: tt_row_user/id must be 300 whole numbers, not float64 of shape"),
     ("ids_user/id", np.arange(301), "w.npz: ids_user/id must be 1 to 300 whole numbers, .* not int64 of shape .301,"),
     ("ids_user/id", np.zeros(3), "w.npz: ids_user/id must be 1 to 300 whole numbers, .* not float64 of shape .3,"),
@@ -361,7 +361,7 @@ def test_other_versions_and_manifests_that_lie(bundle, tmp_path):
     digest = hashlib.sha256((copy / "tables/0.words.npy").read_bytes()).hexdigest()
     content["members"]["tables/0.words.npy"]["sha256"] = digest
     manifest.write_bytes(seal("bundle", 1, content))
-    with pytest.raises(ValueError, match="0.words.npy is no array"):
+    with pytest.raises(ValueError, match="0.words.npy holds Python objects"):
         Bundle(copy)
     np.save(copy / "tables/0.words.npy", np.zeros(5, np.uint32))
     digest = hashlib.sha256((copy / "tables/0.words.npy").read_bytes()).hexdigest()

@@ -111,7 +111,8 @@ def test_an_array_that_nobody_needs_is_not_read(tmp_path):
 
 @pytest.mark.parametrize(("member", "told"), [
     (npy([1 << 40]), "idx_a ends after 0 of 8,796,093,022,208 bytes"),
-    (npy([1 << 62, 1 << 62]), "idx_a ends after 0 of "),
+    (npy([1 << 62, 1 << 62]), "idx_a.npy is int64 of shape (4611686018427387904, 4611686018427387904), which is no "
+                              "array"),
     (npy([-1]), "idx_a.npy is int64 of shape (-1,), which is no array"),
     (npy([10**15], "<U0"), "idx_a.npy is <U0 of shape (1000000000000000,), which is no array"),
     (npy([3], version=2, header=b" " * 60_000), "idx_a.npy has a header of 60,000 bytes; at most 10,000 are read"),
