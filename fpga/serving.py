@@ -80,10 +80,8 @@ class Cards:
         for name, remap in self.remaps.items():
             if name not in chunk.ids:
                 raise ValueError(f"the log has no table {name!r}; it has {', '.join(chunk.ids)}")
-            offsets = chunk.offsets.get(name)
-            found[name] = Bags(name, remap(chunk.ids[name]),
-                               np.arange(chunk.samples + 1) if offsets is None else offsets,
-                               mode=self.plan.model.tables[name].mode, remapped=True)
+            found[name] = Bags(name, remap(chunk.ids[name]), chunk.edges(name), mode=self.plan.model.tables[name].mode,
+                               remapped=True)
         return found
 
     def infer(self, chunk: Chunk, dense: NDArray[np.float32] | None = None) -> Done:
@@ -260,14 +258,7 @@ def batches(log: Log, samples: int, batch: int) -> Iterator[Chunk]:
             if not samples:
                 return
             end = min(chunk.samples, start + batch, start + samples)
-            ids, offsets = {}, {}
-            for name, every in chunk.ids.items():
-                held = chunk.offsets.get(name)
-                ids[name] = every[start:end] if held is None else every[held[start]:held[end]]
-                if held is not None:
-                    offsets[name] = held[start:end + 1] - held[start]
-            yield Chunk(chunk.first + start, end - start, ids, offsets,
-                        {name: each[start:end] for name, each in chunk.values.items()})
+            yield chunk.part(start, end)
             samples -= end - start
 
 
@@ -292,7 +283,7 @@ def _squares(spec: TableSpec, chunk: Chunk, vocabulary: NDArray[np.uint64] | Non
     rows = rows_of(spec, chunk.ids[spec.name], vocabulary)
     unique, back = np.unique(rows, return_inverse=True)
     dense = weights.rows(spec, unique).astype(np.float64)[back.reshape(-1)]
-    offsets = chunk.offsets.get(spec.name, np.arange(chunk.samples + 1))
+    offsets = chunk.edges(spec.name)
     wanted = np.zeros(found.shape)
     full = np.flatnonzero(np.diff(offsets) > 0)
     if len(full):

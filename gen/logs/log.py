@@ -37,6 +37,19 @@ class Chunk:
     offsets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     values: dict[str, NDArray] = field(default_factory=dict)
 
+    def edges(self, table: str) -> NDArray[np.int64]:
+        """Offsets of a table; one id per sample is a bag of one."""
+        found = self.offsets.get(table)
+        return np.arange(self.samples + 1) if found is None else found
+
+    def part(self, start: int, stop: int) -> "Chunk":
+        """Samples start to stop of these."""
+        edges = {name: self.edges(name) for name in self.ids}
+        return Chunk(self.first + start, stop - start,
+                     {name: ids[edges[name][start]:edges[name][stop]] for name, ids in self.ids.items()},
+                     {name: each[start:stop + 1] - each[start] for name, each in self.offsets.items()},
+                     {name: each[start:stop] for name, each in self.values.items()})
+
 
 @dataclass
 class Problems:

@@ -38,7 +38,7 @@ def by_hand(bundle, chunk, name, dense):
     weights, known = SeededWeights(3), make.profile(make.log()).tables[name].ids.tolist()
     told = bundle.tables[name]
     cores = [bundle.array(f"tables/{told['number']}.core{k}.npy") for k in range(1, told["cores"] + 1)]
-    offsets = chunk.offsets.get(name, np.arange(chunk.samples + 1))
+    offsets = chunk.edges(name)
     out = np.zeros((chunk.samples, spec.dim))
     for k in range(chunk.samples):
         rows = []

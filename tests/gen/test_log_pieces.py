@@ -41,6 +41,15 @@ def test_arrays(parts, samples):
     assert sum(alone, []) == numbers and len(alone) == parts
 
 
+def test_part_of_a_chunk():
+    log = of_arrays({"a": np.arange(5), "b": np.arange(10, 17)}, {"b": [0, 2, 2, 3, 7, 7]}, {"label": np.arange(5) / 2})
+    part = next(log.chunks()).part(1, 4)
+    assert (part.first, part.samples) == (1, 3)
+    assert {name: ids.tolist() for name, ids in part.ids.items()} == {"a": [1, 2, 3], "b": [12, 13, 14, 15, 16]}
+    assert part.edges("a").tolist() == [0, 1, 2, 3] and part.edges("b").tolist() == [0, 0, 1, 5]
+    assert list(part.offsets) == ["b"] and part.values["label"].tolist() == [0.5, 1, 1.5]
+
+
 def test_progress_ends_with_all():
     seen = []
     log = of_arrays({"a": np.arange(100)}, parts=3)
