@@ -54,7 +54,7 @@ def data_folder():
 @pytest.fixture(scope="session")
 def real_log(data_folder):
     """Reads one of the larger logs as arrays; a test whose log is not there is skipped."""
-    from gen.logs import Trace, open_log
+    from gen.data.logs import Trace, open_log
 
     def read(name):
         path = data_folder / f"{name}.npz"

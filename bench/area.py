@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from bench.framework import Row, at_least, at_most, bench, figure
-from fpga.depth import MAX_CHAINS, MAX_LEVELS
-from fpga.synth import SHELL, Report, synthesise
-from fpga.vitis.shells import budgets
-from gen import config
-from gen.cores import CORES
-from gen.tools import build_folder
-from gen.verilog import convert
+from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS
+from fpga.synth.map import SHELL, Report, synthesise
+from fpga.synth.shells import budgets
+from gen.base.tools import build_folder
+from gen.rtl import config
+from gen.rtl.cores import CORES
+from gen.rtl.verilog import convert
 
 SHARE = budgets()["standard"].share  # per cent of the shell that a core may take
 

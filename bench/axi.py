@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.framework import Row, at_least, at_most, bench, figure
-from fpga.synth import MAX_CHAINS, MAX_LEVELS, synthesise
-from gen import config
-from gen.tools import build_folder
-from gen.verilog import convert
+from fpga.synth.map import MAX_CHAINS, MAX_LEVELS, synthesise
+from gen.base.tools import build_folder
+from gen.rtl import config
+from gen.rtl.verilog import convert
 from hw.axi.control import ControlSlave
 from hw.axi.port import ReadPort
 from hw.axi.reader import Reader

@@ -13,11 +13,11 @@ import numpy as np
 from bench import peers
 from bench.data import logs as all_logs
 from bench.framework import Row, at_most, bench, figure
-from gen.compile import Bags, Compiler
-from gen.config import load
-from gen.reorder import by_frequency
-from gen.tables import SSD, CardImages, Table
-from golden.rowcache import RowCache
+from gen.compiler.emb import Bags, Compiler
+from gen.compiler.tables import SSD, CardImages, Table
+from gen.data.reorder import by_frequency
+from gen.rtl.config import load
+from golden.emb.row_cache import RowCache
 
 BATCH = 4096
 DIM = 64

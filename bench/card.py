@@ -13,8 +13,8 @@ import numpy as np
 
 from bench.framework import Row, at_least, bench, figure
 from fpga.card.memory import pages, random_rows, rows
-from gen.device import Device
-from gen.tools import environment
+from gen.base.tools import environment
+from gen.model.device import Device
 
 ROOT = Path(__file__).parents[1]
 DEVICE = "smartssd"
@@ -77,11 +77,11 @@ def faults() -> Iterator[Row]:
     """Faults that the EMB core is put through on the simulated card: all end with their cause."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "faults.json"
-        command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests/fpga/test_card_emb.py"]
+        command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests/fpga/card/test_card_emb.py"]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
                              env=environment() | {"HOTRAIL_FAULTS": str(path), "PYTHONPATH": os.fspath(ROOT)})
         if run.returncode:
-            raise RuntimeError("tests/fpga/test_card_emb.py failed:\n" + run.stdout[-3000:])
+            raise RuntimeError("tests/fpga/card/test_card_emb.py failed:\n" + run.stdout[-3000:])
         tried: dict[str, int] = json.loads(path.read_text())
     for kind, count in tried.items():
         name = re.sub(r"\W+", "_", kind).lower()

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from bench.data import held
 from bench.framework import LeftOut, Row, at_least, bench, figure
 from bench.hotline_auc import auc
-from gen.profile import Heat
-from gen.tools import data_path
+from gen.base.tools import data_path
+from gen.data.profile import Heat
 
 SEEDS = 3
 DIM, RANK, BATCH, HELD_OUT = 16, 16, 512, 0.1
@@ -91,7 +91,7 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
     """(accuracy, AUC) on held-out samples, words of the tables, and what the trains' rows would take dense."""
     import torch
 
-    from fpga.torch_dlrm import TorchDlrm
+    from fpga.api.torch_dlrm import TorchDlrm
     from gen.compress.torch_bag import TieredBag, tiers
 
     torch.set_num_threads(1)

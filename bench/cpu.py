@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from bench.framework import Row, bench, figure
-from gen.shapes import column_modes, row_modes
+from gen.data.shapes import column_modes, row_modes
 from golden.tt import cycles_per_row
 from golden.tt.rows import split
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.framework import LeftOut
-from gen.logs import Trace, open_log
-from gen.tools import data_path
+from gen.base.tools import data_path
+from gen.data.logs import Trace, open_log
 
 __all__ = ["CALIBRATION", "held", "logs", "needed"]
 

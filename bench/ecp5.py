@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
-from fpga import ecp5 as flow
-from fpga.board import EcpBoard
+from fpga.synth import ecp5 as flow
+from fpga.synth.board import EcpBoard
 
 BOARD, CORE, PRESET = "ulx3s_85f", "emb", "tiny"
 UNITS = {"TRELLIS_COMB": ("lut", "LUT4"), "TRELLIS_FF": ("ff", "FF"), "DP16KD": ("ebr", "DP16KD"),

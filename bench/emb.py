@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bench.framework import Row, at_least, at_most, bench, figure
+from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from fpga.card.memory import random_rows
-from fpga.embedding import DRAM, SSD, TT, EmbeddingBags, Table
-from gen import config
-from gen.device import Device
+from gen.model.device import Device
+from gen.rtl import config
 
 PRESET = "smartssd"
 DEVICE = "smartssd"

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gen.staging import staged
-from gen.tools import build_folder
+from gen.base.staging import staged
+from gen.base.tools import build_folder
 
 __all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "registered", "run", "show"]
 

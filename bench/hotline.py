@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from bench.data import CALIBRATION, logs
 from bench.framework import Row, at_least, at_most, bench, figure
 from bench.peers import POLICIES, filled, written
-from gen.logs import Trace
-from gen.logs.criteo import BLOCK, ClickLog
-from gen.tools import data_path
+from gen.base.tools import data_path
+from gen.data.logs import Trace
+from gen.data.logs.criteo import BLOCK, ClickLog
 from golden.hotline.bank import ID_BITS, STEADY, WAYS, oracle, run
 from golden.hotline.randomizer import permute
 

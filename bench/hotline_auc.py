@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bench.data import held, needed
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
-from gen.hotline import Layout, Position, Table, indices_of
+from gen.compiler.hotline import Layout, Position, Table, indices_of
 from golden.hotline import bank, randomizer
 from golden.hotline.order import deal, merge
 
@@ -59,7 +59,7 @@ def rows() -> Iterator[Row]:
     path = needed("anime_420k.npz")
     if find_spec("torch") is None:
         raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
-    from fpga.torch_dlrm import TorchDlrm, predict, tables_of, train
+    from fpga.api.torch_dlrm import TorchDlrm, predict, tables_of, train
 
     trace = held(path)
     indices, positions = indices_of(trace, PLACES)

@@ -45,6 +45,6 @@ def issue() -> Iterator[Row]:
 
 
 def _measure(model, lanes: int, skew: float) -> dict[str, float]:
-    return run(model, "verif.bench.hotline_issue", tests=1, env={
+    return run(model, "verif.hotline.issue", tests=1, env={
         "ISSUE_CYCLES": CYCLES, "ISSUE_WARM": WARM, "ISSUE_LANES": lanes, "ISSUE_BANKS": lanes,
         "ISSUE_SKEW_PER_MILLE": round(1000 * skew)}).values

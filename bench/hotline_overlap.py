@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.framework import Row, at_least, bench, figure
-from fpga.gpu import GATHERED, Batch, Times
-from fpga.hotline import Hotline, Position, Table, Trained
-from gen.config import load
-from gen.device import Device
-from gen.hotline import Train
+from fpga.api.gpu import GATHERED, Batch, Times
+from fpga.api.hotline import Hotline, Position, Table, Trained
+from gen.compiler.hotline import Train
+from gen.model.device import Device
+from gen.rtl.config import load
 
 PRESET, DEVICE = "hotline_fpga", "smartssd"
 FLIGHTS = (1, 2, 4, 8)

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from bench.data import CALIBRATION, needed
 from bench.framework import Row, at_least, bench, figure
 from fpga.card import open as open_card
-from fpga.runs import Runs
-from gen.compile import encode
-from gen.config import load
-from gen.logs.criteo import ClickLog
+from fpga.card.runs import Runs
+from gen.compiler.emb import encode
+from gen.data.logs.criteo import ClickLog
+from gen.rtl.config import load
 from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 

@@ -12,11 +12,11 @@ import numpy as np
 from bench.data import logs
 from bench.framework import Row, bench, figure
 from bench.twin import Twin
-from fpga.embedding import DRAM, SSD, TT, EmbeddingBags, Table
-from gen import shapes
-from gen.config import load
-from gen.logs import Trace
-from gen.reorder import by_frequency
+from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
+from gen.data import shapes
+from gen.data.logs import Trace
+from gen.data.reorder import by_frequency
+from gen.rtl.config import load
 
 BATCH = 4096
 BATCHES = 2

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.framework import Row, at_least, at_most, bench, figure
+from fpga.api.network import Runner
 from fpga.card import open as open_card
-from fpga.network import Runner
-from gen import config
-from gen.device import Device
-from gen.layers import Compiler, Program, gemms
-from gen.network import Network
-from golden import fp32, matrix
-from golden.mlp_cycles import Sizes, cycles
+from gen.compiler.mlp import Compiler, Program, gemms
+from gen.model.device import Device
+from gen.model.network import Network
+from gen.rtl import config
+from golden.fp import fp32
+from golden.mlp.cycles import Sizes, cycles
+from golden.systolic import matrix
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 

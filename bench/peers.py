@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.tools import build_folder
+from gen.base.tools import build_folder
 
 __all__ = ["POLICIES", "filled", "misses", "written"]
 

@@ -17,8 +17,12 @@ from numba import njit
 
 from bench.data import CALIBRATION, needed
 from bench.framework import Row, at_most, bench, figure
-from fpga.costs import measure
-from gen.network import Model
+from fpga.card.costs import measure
+from gen.data.profile import Profile
+from gen.data.profiling.criteo import criteo
+from gen.data.profiling.mels import mels
+from gen.model.network import Model
+from gen.model.recommender import Recommender
 from gen.planner.assume import model_of
 from gen.planner.build import build
 from gen.planner.choices import Choices, loads
@@ -26,10 +30,6 @@ from gen.planner.planning import make
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.program import as_written
 from gen.planner.solve import solve
-from gen.profile import Profile
-from gen.profiling.criteo import criteo
-from gen.profiling.mels import mels
-from gen.recommender import Recommender
 
 STATISTICS, TABLES = "mels_stats/locality_stats_{}.txt", {2021: 856, 2022: 788}
 CARDS, DIM, BATCH = 8, 64, 2048

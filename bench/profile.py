@@ -17,10 +17,10 @@ import polars
 
 from bench.data import CALIBRATION, needed
 from bench.framework import Row, at_least, bench, figure
-from gen.logs import open_log
-from gen.logs.criteo import ClickLog, drawn
-from gen.profiling import profile, together
-from gen.profiling.criteo import criteo
+from gen.data.logs import open_log
+from gen.data.logs.criteo import ClickLog, drawn
+from gen.data.profiling import profile, together
+from gen.data.profiling.criteo import criteo
 from golden.hotline.randomizer import permute
 
 SAMPLES, FEW = 1 << 20, 2000

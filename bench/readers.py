@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.framework import Row, at_least, bench, figure
-from gen.logs import open_log
+from gen.data.logs import open_log
 
 LINES = 400_000
 TURNS = 3

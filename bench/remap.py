@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from bench.data import CALIBRATION, needed
 from bench.framework import Row, at_least, bench
-from gen.logs.criteo import ClickLog
-from gen.recommender import TableSpec
-from gen.remap import DRAM, SSD, TT, Remap, numbered
+from gen.data.logs.criteo import ClickLog
+from gen.data.remap import DRAM, SSD, TT, Remap, numbered
+from gen.model.recommender import TableSpec
 
 SAMPLES = 1 << 20
 BATCH = 1 << 16         # samples that are remapped at once

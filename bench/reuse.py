@@ -13,10 +13,10 @@ import numpy as np
 from bench.data import held
 from bench.framework import Row, at_least, bench, figure
 from bench.session import run
-from gen import reorder
-from gen.config import load
-from gen.shapes import row_modes
-from gen.tools import data_path
+from gen.base.tools import data_path
+from gen.data import reorder
+from gen.data.shapes import row_modes
+from gen.rtl.config import load
 from golden import tt
 
 BATCH = 4096

@@ -15,12 +15,12 @@ import numpy as np
 
 from bench.data import CALIBRATION, logs
 from bench.framework import Row, at_most, bench, figure
-from gen.logs import Trace
-from gen.logs.criteo import ClickLog
-from gen.profile import Heat
-from gen.profiling.criteo import criteo
-from gen.scars import Device, Traffic, binary_search, optimum
-from gen.tools import data_path
+from gen.base.tools import data_path
+from gen.data.logs import Trace
+from gen.data.logs.criteo import ClickLog
+from gen.data.profile import Heat
+from gen.data.profiling.criteo import criteo
+from gen.data.scars import Device, Traffic, binary_search, optimum
 
 BATCHES = (256, 4096)
 DRAWN = 32                              # batches of Criteo's shape

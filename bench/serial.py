@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from bench.framework import Row, at_least, bench, figure
-from gen.config import load
-from gen.shapes import column_modes
-from gen.tools import build_folder
-from golden import fp32
+from gen.base.tools import build_folder
+from gen.data.shapes import column_modes
+from gen.rtl.config import load
+from golden.fp import fp32
 from golden.tt import serial as golden
 from hw.tt.serial import SerialTTUnit
-from verif.bench import serial as driver
 from verif.bench.runner import simulate
+from verif.tt import serial as driver
 
 __all__ = ["Session", "cycles_per_row", "run"]
 
@@ -57,7 +57,7 @@ def run(tables: Sequence[Sequence[np.ndarray]], table_ids: Any, indices: Any, *,
         path = Path(folder) / "asked.npz"
         np.savez(path, about=json.dumps(about), table=np.asarray(table_ids, np.int64),
                  index=np.asarray(indices, np.int64), **arrays)
-        done = simulate(SerialTTUnit(config), "verif.bench.serial", name="tt_serial_paper", tests=1,
+        done = simulate(SerialTTUnit(config), "verif.tt.serial", name="tt_serial_paper", tests=1,
                         env={"HOTRAIL_SERIAL_SESSION": str(path)})
         with np.load(path.with_suffix(".out.npz"), allow_pickle=False) as out:
             vectors = np.split(out["words"].view(np.float32), np.cumsum(out["sizes"])[:-1])

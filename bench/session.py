@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gen.tools import build_folder
+from gen.base.tools import build_folder
 from golden.tt.load import Loader
 from hw.tt.unit import TTUnit
 from verif.bench.runner import simulate
-from verif.bench.tt import limits_of
+from verif.tt.bench import limits_of
 
 __all__ = ["Session", "check", "run", "simulator"]
 
@@ -68,7 +68,7 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
         path = Path(folder) / "asked.npz"
         np.savez(path, about=json.dumps(about), table=np.asarray(table_ids), index=np.asarray(indices),
                  **arrays)
-        done = simulate(TTUnit(config), "verif.bench.tt", name=name, tests=1, only="session",
+        done = simulate(TTUnit(config), "verif.tt.bench", name=name, tests=1, only="session",
                         env={"HOTRAIL_SESSION": str(path)})
         with np.load(path.with_suffix(".out.npz"), allow_pickle=False) as out:
             sizes, words = out["sizes"], out["words"].view(np.float32)

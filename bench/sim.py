@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.framework import Row, at_least, at_most, bench, figure
-from gen import config
+from gen.rtl import config
 from hw.systolic.array import SystolicArray
 from hw.tt.unit import TTUnit
 from verif.bench.runner import build, run
-from verif.bench.tt import limits_of
+from verif.tt.bench import limits_of
 
 CYCLES = 100_000
 BUILD_S = 60

@@ -9,8 +9,8 @@ from bench import serial
 from bench.data import held
 from bench.framework import Row, at_least, bench, figure
 from bench.session import Session, run
-from gen.config import load
-from gen.shapes import column_modes, fastest_column_modes, macs, row_modes
+from gen.data.shapes import column_modes, fastest_column_modes, macs, row_modes
+from gen.rtl.config import load
 from golden import tt
 from golden.tt.rows import shape_of
 
@@ -121,7 +121,7 @@ CHUNKS: dict[str, tuple[int, ...]] = {"8": (8,), "4": (4,), "mixed": (8, 1, 8, 2
 def pooled_rate(config: Any, columns: tuple[int, ...], rank: int, sizes: tuple[int, ...]) -> float:
     """Rows a cycle in steady state of chunks of `sizes`, over and over, nothing reused.
 
-    By the cycle model, which verif/test_tt_pooled.py holds to the RTL, cycle for cycle.
+    By the cycle model, which verif/tt/test_pooled.py holds to the RTL, cycle for cycle.
     """
     layout = tt.plan((64, 64, 16), columns, (1, rank, rank, 1), grid_log2=config.grid_log2)
     offsets = np.concatenate([[0], np.cumsum(np.resize(sizes, 3000 // int(np.mean(sizes))))])

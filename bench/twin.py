@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fpga.embedding import EmbeddingBags
-from gen.compile import Bags
-from gen.oracle import EmbOracle, first_difference
+from fpga.api.embedding import EmbeddingBags
+from gen.compiler.emb import Bags
+from gen.compiler.oracle import EmbOracle, first_difference
 
 # What the core counts by the word and not by time.
 COUNTED = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_rows", "tt_bytes", "ssd_rows",

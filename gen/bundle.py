@@ -1,4 +1,4 @@
-"""Bundles: all that the cards of a plan need, in one checked folder (gen.members).
+"""Bundles: all that the cards of a plan need, in one checked folder (gen.base.members).
 
     manifest.json                         what is here, card by card, and the digest of every member
     plan.json, PRESET.toml, device.toml   the plan; the preset of the cores; the device, if it is none of ours
@@ -23,18 +23,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gen import config
+from gen.base.members import MANIFEST, Folder, Writer
+from gen.base.sealed import understood
+from gen.compiler.tables import CardImages, Table
 from gen.compress.post_hoc import decompose
-from gen.device import Device
-from gen.members import MANIFEST, Folder, Writer
-from gen.network import Layer, Model, Network
-from gen.plan import FILE, PROFILE, Plan, PlanTable
-from gen.profile import Profile
-from gen.recommender import TableSpec
-from gen.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
-from gen.sealed import understood
-from gen.tables import CardImages, Rows, Table
-from gen.weights import FileWeights, SeededWeights, Weights
+from gen.data.profile import FILE as PROFILE
+from gen.data.profile import Profile
+from gen.data.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
+from gen.model.device import Device
+from gen.model.network import Layer, Model, Network
+from gen.model.recommender import TableSpec
+from gen.model.weights import FileWeights, Rows, SeededWeights, Weights
+from gen.planner.plan import FILE, Plan, PlanTable
+from gen.rtl import config
 from golden.tt.rows import shape_of
 
 __all__ = ["VERSION", "Bundle", "ground", "train_rows", "write"]

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gen import learn, reorder, shapes
-from gen.logs import Pieces, Trace, open_log
-from gen.logs.lines import texts
-from gen.logs.movielens import NAME, titles
+from gen.data import learn, reorder, shapes
+from gen.data.logs import Pieces, Trace, open_log
+from gen.data.logs.lines import texts
+from gen.data.logs.movielens import NAME, titles
 from golden.tt import serial
 from golden.tt.cycles import Timing, cycles
 from golden.tt.decompose import decompose, dense, fitting, relative_error

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from gen import config as presets
-from gen.staging import together
-from gen.tools import build_folder
+from gen.base.staging import together
+from gen.base.tools import build_folder
+from gen.rtl import config as presets
 from hotrail import inventory, packaging, planning, serving, sharing
 from hotrail.boundary import Bounded
 from hotrail.planning import FORMAT
@@ -36,8 +36,8 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
 
     With its metadata. PRESET is a name or a .toml file; default: all that come with hotrail.
     """
-    from gen.cores import CORES
-    from gen.verilog import emit
+    from gen.rtl.cores import CORES
+    from gen.rtl.verilog import emit
 
     for chosen in _presets(preset):
         for name, config in chosen.cores.items():
@@ -57,7 +57,7 @@ def lint(preset: tuple[str, ...]) -> None:
 
     Verilator, Yosys and Icarus; only waived warnings may remain.
     """
-    from fpga import lint as checks
+    from fpga.synth import lint as checks
 
     accepted = checks.waivers()
     bad = 0
@@ -87,9 +87,9 @@ def synth(preset: str, core: str | None) -> None:
 
     Exits 1 when a path is deeper than the rule.
     """
-    from fpga import synth as flow
-    from gen.cores import CORES
-    from gen.verilog import convert
+    from fpga.synth import map as flow
+    from gen.rtl.cores import CORES
+    from gen.rtl.verilog import convert
 
     met = True
     for chosen in _presets((preset,)):
@@ -187,7 +187,7 @@ def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], labe
 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
     """
-    from fpga import dealing as flow
+    from fpga.api import dealing as flow
     from hotrail import dealing as report
     from hotrail.terminal import say
     chosen = _presets((preset,))[0]
@@ -230,8 +230,8 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
 
     A bitstream by Yosys and nextpnr alone; CORE is emb, mlp, hotline, or none for the board by itself. Takes long.
     """
-    from fpga import ecp5 as flow
-    from fpga.board import EcpBoard
+    from fpga.synth import ecp5 as flow
+    from fpga.synth.board import EcpBoard
     if core == "none" and preset is not None:
         raise click.BadParameter("a board without a core has none", param_hint="'--preset'")
     layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset or "tiny", out=out, seeds=seeds,

@@ -2,7 +2,8 @@
 
 What a command raises ends here: one sentence on stderr and code 1, the traceback before it with --debug. An interrupt
 ends the command with one line and code 130 within GRACE_S, whatever code it is in: processes that it has started are
-ended, outputs that are not complete are removed (gen.staging). A reader that goes away, as `head` does, is no error.
+ended, outputs that are not complete are removed (gen.base.staging). A reader that goes away, as `head` does, is no
+error.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 
 import click
 
-from gen import staging
+from gen.base import staging
 
 __all__ = ["Bounded", "plain", "sentence"]
 

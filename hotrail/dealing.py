@@ -9,8 +9,8 @@ matplotlib.use("Agg")  # draws to files on machines without a screen
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fpga.dealing import Dealing, Run
-from fpga.gpu import GATHERED, POPULAR
+from fpga.api.dealing import Dealing, Run
+from fpga.api.gpu import GATHERED, POPULAR
 from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
 
 __all__ = ["write"]

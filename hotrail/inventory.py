@@ -15,8 +15,8 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from gen.sealed import writing
-from gen.staging import staged
+from gen.base.sealed import writing
+from gen.base.staging import staged
 
 __all__ = ["COMMANDS", "Package", "bom", "installed", "locked"]
 

@@ -43,7 +43,7 @@ def _show(gate: Any) -> None:
                f"of {told['chains_allowed']}; at the ports {told['port_levels']} and {told['port_chains']}")
     for note in gate.notes:
         click.echo(f"note: {note}")
-    from fpga.vitis.shells import budgets
+    from fpga.synth.shells import budgets
     for budget in budgets().values():
         if budget.missing:
             click.echo(f"note: {budget.about}: {budget.missing}")

@@ -13,8 +13,8 @@ import numpy as np
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gen.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, duration
-from gen.profile import Profile
+from gen.data.profile import Profile
+from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, duration
 from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
 from hotrail.terminal import console
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from gen.plan import FILE, PROFILE
-from gen.staging import together
-from gen.tools import build_folder
+from gen.base.staging import together
+from gen.base.tools import build_folder
+from gen.data.profile import FILE as PROFILE
+from gen.planner.plan import FILE
 
 __all__ = ["COMMANDS"]
 
@@ -51,7 +52,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """
-    from fpga import planning as flow
+    from fpga.api import planning as flow
     from hotrail import plan_report as report
     from hotrail.terminal import say
 
@@ -97,8 +98,8 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """
-    from gen.profiling import flow
-    from gen.recommender import Recommender
+    from gen.data.profiling import flow
+    from gen.model.recommender import Recommender
     from hotrail import plan_report, profile_report
     from hotrail.terminal import say
 

@@ -8,8 +8,8 @@ from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 from rich.table import Table
 
-from gen.profile import Profile, TableProfile
-from gen.profiling.ratio import ratios
+from gen.compress.ratio import ratios
+from gen.data.profile import Profile, TableProfile
 from hotrail.boundary import plain
 from hotrail.report import COOL, GREEN, SOFT, WARM, plt, styled
 from hotrail.terminal import console

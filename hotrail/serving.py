@@ -25,7 +25,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
     PLAN is a folder of `hotrail plan`, or its plan.json.
     """
     from gen import bundle as flow
-    from gen.weights import FileWeights, SeededWeights
+    from gen.model.weights import FileWeights, SeededWeights
     from hotrail.terminal import say
 
     made_of, counted = flow.ground(plan, profile)
@@ -52,9 +52,9 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
 
     Every word is held against the oracle, every card against the plan.
     """
-    from fpga import serving as flow
+    from fpga.api import serving as flow
     from gen.bundle import Bundle
-    from gen.logs import open_log
+    from gen.data.logs import open_log
     from hotrail.terminal import say
 
     opened = Bundle(bundle)

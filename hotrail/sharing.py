@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 import numpy as np
 
-from gen.scars import Device, Split, Traffic, optimum
-from gen.staging import together
-from gen.tools import build_folder
+from gen.base.staging import together
+from gen.base.tools import build_folder
+from gen.data.scars import Device, Split, Traffic, optimum
 from hotrail.planning import FORMAT
 
 __all__ = ["COMMANDS"]
@@ -39,7 +39,7 @@ def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """
-    from gen.profiling import flow
+    from gen.data.profiling import flow
     from hotrail import plan_report
     from hotrail.terminal import say
 

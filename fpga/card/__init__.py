@@ -24,7 +24,7 @@ from fpga.card.interface import (
     Violation,
 )
 from fpga.card.opening import open
-from gen.device import Device
+from gen.model.device import Device
 
 __all__ = [
     "Buffer",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gen import kept
-from gen.device import Device
-from gen.tools import call, versions
-from gen.verilator import CACHE
+from gen.base import kept
+from gen.base.tools import call, versions
+from gen.model.device import Device
+from gen.rtl.verilator import CACHE
 
 __all__ = ["RowRate", "library", "pages", "random_rows", "rows"]
 

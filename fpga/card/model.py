@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fpga.card.interface import CardError
-from gen import verilator
+from gen.rtl import verilator
 
 __all__ = ["Master", "Model", "Ports", "build", "ports"]
 

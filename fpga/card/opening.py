@@ -6,10 +6,10 @@ from typing import Any
 from fpga.card.interface import Card, CardError, KernelLike
 from fpga.card.model import build
 from fpga.card.sim import SimCard
-from gen import config
-from gen.cores import CORES
-from gen.device import Device
-from gen.headers import KERNELS
+from gen.model.device import Device
+from gen.rtl import config
+from gen.rtl.cores import CORES
+from gen.rtl.headers import KERNELS
 
 __all__ = ["open"]
 
@@ -34,7 +34,7 @@ def open(
     later; a real one is given the core's xclbin.
 
     Parameters  kind: "sim", the Verilated core in this process, or "xrt", a real card; device: name of a file in
-                gen/devices, a path that ends in .toml, or a Device; core: the name of a core that the preset
+                gen/model/devices, a path that ends in .toml, or a Device; core: the name of a core that the preset
                 describes, or for "sim" a component with ports m##_axi, s_axi_control, interrupt; preset: name, path,
                 or the core's configuration itself
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"

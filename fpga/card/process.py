@@ -18,7 +18,7 @@ import numpy as np
 from fpga.card.interface import Buffer, Card, CardError, Faults, KernelLike, SsdStream, Violation
 from fpga.card.model import Model
 from fpga.card.sim import SimCard
-from gen.device import Device
+from gen.model.device import Device
 
 __all__ = ["ProcessCard"]
 

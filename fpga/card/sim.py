@@ -25,7 +25,7 @@ from fpga.card.interface import (
 )
 from fpga.card.memory import DDR_COUNTERS
 from fpga.card.model import Model
-from gen.device import Device
+from gen.model.device import Device
 
 __all__ = ["SimCard"]
 

@@ -21,7 +21,7 @@ from fpga.card.buffers import BufferObject, BufferObjects
 from fpga.card.feed import ArraySource, Feed, FileSource, Source, start_position
 from fpga.card.interface import PAGE, Buffer, Card, CardError, CardHang, Faults, SsdStream, Violation
 from fpga.vitis import xclbin as xclbins
-from gen.headers import KERNELS
+from gen.rtl.headers import KERNELS
 
 __all__ = ["XrtCard"]
 

@@ -11,10 +11,10 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
-from gen import config as presets
-from gen import verilog
-from gen.cores import CORES
-from gen.headers import KERNELS
+from gen.rtl import config as presets
+from gen.rtl import verilog
+from gen.rtl.cores import CORES
+from gen.rtl.headers import KERNELS
 
 __all__ = ["CONTROL", "CONTROL_BYTES", "INTERRUPT", "Bus", "KernelArgument", "KernelRegister", "Pin",
            "RegisterField", "RtlKernel", "describe", "prepare", "preset_of"]
@@ -167,7 +167,7 @@ class RtlKernel:
 
 
 def describe(core: str, preset: str, metadata: Mapping[str, Any]) -> RtlKernel:
-    """The description of a core from the metadata of its top's Verilog (gen.verilog.convert of `Core.kernel`).
+    """The description of a core from the metadata of its top's Verilog (gen.rtl.verilog.convert of `Core.kernel`).
 
     Raises ValueError: a port that belongs to no interface of a Vitis kernel"""
     isa, ports = KERNELS[core], metadata["ports"]

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from fpga.depth import MAX_CHAINS, MAX_LEVELS
+from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS
+from fpga.synth.shells import RESOURCES, budgets, card, peers
 from fpga.vitis.description import prepare
 from fpga.vitis.gate import Gate, allowed, judge, measure
-from fpga.vitis.shells import RESOURCES, budgets, card, peers
 
 __all__ = ["PAGE", "measured", "rows", "written"]
 

@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fpga.synth.shells import Budget, card, shell_of
 from fpga.vitis import gate as gates
 from fpga.vitis.check import check
 from fpga.vitis.component_xml import component_xml
@@ -32,19 +33,18 @@ from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import check_instances, link_cfg
 from fpga.vitis.ports import check_ports
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
-from fpga.vitis.shells import Budget, card, shell_of
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import write_xo
-from gen import config as presets
-from gen import headers
-from gen.cores import CORES
-from gen.tools import build_folder
+from gen.base.tools import build_folder
+from gen.rtl import config as presets
+from gen.rtl import headers
+from gen.rtl.cores import CORES
 
 __all__ = ["MANIFEST", "Busy", "Package", "PackageError", "Say", "contents", "held", "kernels", "package", "whole"]
 
 MANIFEST = "package.json"
 LINK = "link.cfg"
-_HOSTS = {"emb": "emb_bags.cpp"}        # example hosts in fpga/host
+_HOSTS = {"emb": "emb_bags.cpp"}        # example hosts in fpga/vitis/hosts
 # What decides about the bytes of a package besides the project itself.
 _TOOLS = ("amaranth", "pyosys", "lxml")
 
@@ -136,7 +136,7 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
     if kernel.core in _HOSTS:
-        found["host.cpp"] = (Path(__file__).parents[1] / "host" / _HOSTS[kernel.core]).read_bytes()
+        found["host.cpp"] = (Path(__file__).parent / "hosts" / _HOSTS[kernel.core]).read_bytes()
     return found
 
 

@@ -1,6 +1,7 @@
 """The gate before packaging: does the kernel fit the shell, and is its logic shallow enough for the clock asked.
 
-The depth rule of this project is 6 LUT levels and 1 carry chain between registers at 300 MHz (fpga.depth). A level is
+The depth rule of this project is 6 LUT levels and 1 carry chain between registers at 300 MHz (fpga.synth.depth). A
+level is
 an equal share of the period, LUT and net: a slower clock holds more of them in proportion, rounded down, since a part
 of a level is none. At 250 MHz that is 7 levels, at 200 MHz 9; one carry chain at each.
 
@@ -11,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fpga.depth import MAX_CHAINS, MAX_LEVELS, Depth
-from fpga.synth import Report, synthesise
+from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Depth
+from fpga.synth.map import Report, synthesise
+from fpga.synth.shells import RESOURCES, budgets, card, peers, shell_of
 from fpga.vitis.description import RtlKernel
-from fpga.vitis.shells import RESOURCES, budgets, card, peers, shell_of
-from gen.tools import build_folder
+from gen.base.tools import build_folder
 
 __all__ = ["Gate", "allowed", "judge", "measure"]
 

@@ -3,8 +3,8 @@
 Source: UG1393 ([connectivity] nk and sp, [vivado] prop); the SmartSSD's one bank has the sptag `bank0`
 """
 
+from fpga.synth.shells import card
 from fpga.vitis.description import RtlKernel
-from fpga.vitis.shells import card
 
 __all__ = ["check_instances", "instance_names", "link_cfg"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fpga.vitis.description import Bus, RtlKernel
-from gen.tools import yosys
-from gen.verilog import children, interface
+from gen.base.tools import yosys
+from gen.rtl.verilog import children, interface
 
 __all__ = ["check_ports"]
 

@@ -7,9 +7,9 @@ Source: UG1393 (packaging RTL kernels, package_xo), UG1118 (ipx commands), AMD's
 
 from collections.abc import Iterable
 
+from fpga.synth.shells import card
 from fpga.vitis.buses import bus_parameters
 from fpga.vitis.description import RtlKernel
-from fpga.vitis.shells import card
 
 __all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "package_tcl"]
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fpga.synth.shells import card, shell_of
 from fpga.vitis.checks.archive import entries
 from fpga.vitis.flow import LINK, MANIFEST, Package, Say, held, whole
 from fpga.vitis.scripts import SCRIPT, SOURCES
-from fpga.vitis.shells import card, shell_of
-from gen.tools import build_folder
+from gen.base.tools import build_folder
 
 __all__ = ["PROGRAMS", "TARGETS", "Tools", "VitisError", "VitisMissing", "build", "find", "image"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lxml import etree
 
-from gen.headers import KERNELS
+from gen.rtl.headers import KERNELS
 
 __all__ = ["MODES", "NO_BITSTREAM", "Argument", "Connection", "Instance", "KernelXml", "Memory", "Xclbin",
            "XclbinError", "fits", "read", "write"]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.compress.search import RANKS, Candidate, best
-from gen.tables import Rows
+from gen.model.weights import Rows
 from golden import tt
 from golden.tt.decompose import fitting
 

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gen.shapes import factorizations, macs
+from gen.data.shapes import factorizations, macs
 from golden import tt
 from golden.tt import Limits
 from golden.tt.image import slices_of

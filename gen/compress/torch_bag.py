@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from gen.remap import DRAM, SSD, TT, by_heat
-from gen.shapes import column_modes, row_modes
+from gen.data.remap import DRAM, SSD, TT, by_heat
+from gen.data.shapes import column_modes, row_modes
 from golden.tt.decompose import dense as dense_of
 from golden.tt.decompose import largest_ranks
 from golden.tt.rows import shape_of
@@ -123,7 +123,7 @@ class TieredBag(torch.nn.Module):
         return sum(int(each.numel()) for each in (self.dense, *self.cores))
 
     def train_cores(self) -> list[NDArray[np.float32]]:
-        """The cores as golden.tt and gen.tables have them: (R, I, J, R') float32."""
+        """The cores as golden.tt and gen.compiler.tables have them: (R, I, J, R') float32."""
         return [np.ascontiguousarray(core.detach().cpu().numpy().transpose(1, 0, 2, 3), dtype=np.float32)
                 for core in self.cores]
 

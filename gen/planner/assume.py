@@ -1,8 +1,8 @@
 """The model that a log seems to be of, where none is given."""
 
-from gen.logs.trace import are_rows
-from gen.profile import Profile
-from gen.recommender import Recommender, TableSpec
+from gen.data.logs.trace import are_rows
+from gen.data.profile import Profile
+from gen.model.recommender import Recommender, TableSpec
 
 __all__ = ["model_of"]
 

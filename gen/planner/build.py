@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gen.compress import search
-from gen.costs import Costs, drive_reads, network_seconds, train_seconds
+from gen.data.profile import Heat, Profile, TableProfile
+from gen.data.remap import ROWS_AT_MOST, rows_of
+from gen.model.recommender import Recommender, TableSpec
+from gen.planner.costs import Costs, drive_reads, network_seconds, train_seconds
 from gen.planner.problem import Item, Problem
-from gen.profile import Heat, Profile, TableProfile
-from gen.recommender import Recommender, TableSpec
-from gen.remap import ROWS_AT_MOST, rows_of
 from hw.isa import LONGEST_BAG
 
 __all__ = ["STEPS", "Built", "build", "check_cards", "hot_shares"]

@@ -13,14 +13,14 @@ from dataclasses import replace
 import numpy as np
 
 from gen.compress import search
-from gen.costs import Costs
-from gen.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, duration
+from gen.data.profile import Profile
+from gen.model.recommender import Recommender
 from gen.planner.build import build
 from gen.planner.choices import cuts, loads, with_levels
+from gen.planner.costs import Costs
+from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, duration
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.solve import Infeasible, NotFound, solve
-from gen.profile import Profile
-from gen.recommender import Recommender
 
 __all__ = ["make"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from golden.emb_ports import Queue
+from golden.axi.ports import Queue
 
 __all__ = ["InputBuffer", "mini_batches"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from golden import fp32
+from golden.fp import fp32
 
 __all__ = ["ADD", "BEGIN", "MULTIPLY", "join", "step", "update"]
 

@@ -7,7 +7,7 @@ CLEAR, SAVE, LOAD     the logger's image
 
 A gathered mini-batch has the rows as all gathered ones before it leave them; so neither contents nor rows depend on
 time, only the order in which the two classes alternate does: it is given, or that in which frames fill. Words are
-decoded here by constants of this file; tests/golden/test_hotline_train.py holds them equal to hw.isa. With several
+decoded here by constants of this file; tests/golden/hotline/test_train.py holds them equal to hw.isa. With several
 faults the first in the program's order is told; the core may meet another one first, and may have dealt fewer
 mini-batches than the samples before it fill.                  Source: Hotline thesis, 5.2, 6; EL-Rec, V.B
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from golden import fp32
+from golden.fp import fp32
 from golden.hotline import bank, randomizer, reducer
 from golden.hotline.dispatch import GATHERED, POPULAR
 from golden.hotline.lookup import HOT_BIT, NONE

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from golden import fp32
+from golden.fp import fp32
 from golden.tt.layout import Layout, check_shape, plan
 
 _TERMS_AT_ONCE = 1 << 21
@@ -37,7 +37,7 @@ def split(indices, modes) -> tuple[np.ndarray, ...]:
 def rows(cores, indices, *, grid_log2: int = 2, layout: Layout | None = None) -> np.ndarray:
     """Rows `indices` of the table, (N, D) float32, as the unit computes them, bit for bit.
 
-    Every element is a chain of fused dot products (golden.fp32.dot), k ascending, so many terms a beat as the
+    Every element is a chain of fused dot products (golden.fp.fp32.dot), k ascending, so many terms a beat as the
     layout of this shape has: T_1 = G_1[i_1], T_k = T_{k-1} G_k[i_k]. A row number past the table reads row 0,
     as the unit does, which marks the vector besides.
     Raises ValueError where the cores do not chain.

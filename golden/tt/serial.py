@@ -11,7 +11,8 @@ from math import prod
 
 import numpy as np
 
-from golden import fp32, systolic
+from golden.fp import fp32
+from golden.systolic import array as systolic
 from golden.tt.rows import shape_of, split
 
 __all__ = ["Image", "Plan", "Product", "finish", "image", "plan", "rows"]

@@ -37,7 +37,7 @@ class ControlSlave(wiring.Component):
                 nobody's read 0 and ignore writes; every answer is OKAY
     Reset       ends the run, arguments are 0
     Raises      ValueError: the registers do not fit the 4 KB of a kernel, or there is no abort or status
-    Golden      the register map in hw.isa          Tests  verif/test_axi_control.py
+    Golden      the register map in hw.isa          Tests  verif/axi/test_control.py
     """
 
     def __init__(self, *, kernel: Kernel):

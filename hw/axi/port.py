@@ -48,7 +48,7 @@ class ReadPort(wiring.Component):
                 bursts, requests are taken and dropped, beats under way and in the queues are dropped; hold it
                 until `idle`. o[k].valid may fall under `stop`
     Raises      ValueError: beat_bytes, a depth or outstanding out of range
-    Golden      the memory itself          Tests  verif/test_axi_port.py
+    Golden      the memory itself          Tests  verif/axi/test_port.py
     """
 
     def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int):

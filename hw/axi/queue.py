@@ -19,7 +19,7 @@ class BurstQueue(wiring.Component):
     Timing      latency 2 cycles, one payload a cycle
     Handshake   i.ready and o.valid come from registers
     Reset       drops what it holds
-    Tests       verif/test_axi_reader.py
+    Tests       verif/axi/test_reader.py
     """
 
     def __init__(self, shape, *, depth: int):

@@ -39,7 +39,7 @@ class Reader(wiring.Component):
                 bursts, requests are taken and dropped, beats under way are taken and dropped; hold it until
                 `idle`. o.valid may fall under `stop`
     Raises      ValueError: beat_bytes or outstanding out of range
-    Golden      the memory itself          Tests  verif/test_axi_reader.py
+    Golden      the memory itself          Tests  verif/axi/test_reader.py
     """
 
     def __init__(self, *, beat_bytes: int, outstanding: int):

@@ -46,7 +46,7 @@ class WritePort(wiring.Component):
     Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: what was
                 granted is written to its end, everything else is taken and dropped; hold it until `idle`
     Raises      ValueError: beat_bytes, a depth or outstanding out of range
-    Golden      the memory itself          Tests  verif/test_axi_writer.py
+    Golden      the memory itself          Tests  verif/axi/test_writer.py
     """
 
     def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int = 32):

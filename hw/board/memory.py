@@ -30,7 +30,7 @@ class BoardMemory(wiring.Component):
                 wlast is not looked at: awlen says how many beats there are
     Reset       the ports forget their bursts; the contents stay
     Raises      ValueError: beat_bytes that no port has; a size that is no power of two of at least two beats
-    Golden      an array of bytes          Tests  verif/test_board_memory.py
+    Golden      an array of bytes          Tests  verif/board/test_memory.py
     """
 
     def __init__(self, *, beat_bytes: int, size_bytes: int):

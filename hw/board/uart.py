@@ -34,7 +34,7 @@ class Receiver(wiring.Component):
     Numerics    a start bit shorter than half a bit is none; after a missing stop bit the line has to be high again
     Reset       drops the byte under way
     Raises      ValueError: a divisor that no line can be sampled with
-    Golden      the bytes sent          Tests  verif/test_board_link.py
+    Golden      the bytes sent          Tests  verif/board/test_link.py
     """
 
     def __init__(self, *, divisor: int):
@@ -91,7 +91,7 @@ class Transmitter(wiring.Component):
     Handshake   i.ready comes from registers
     Reset       the line goes high at once
     Raises      ValueError: as Receiver
-    Golden      the bytes received          Tests  verif/test_board_link.py
+    Golden      the bytes received          Tests  verif/board/test_link.py
     """
 
     def __init__(self, *, divisor: int):

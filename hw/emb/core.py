@@ -11,13 +11,13 @@ from hw.emb.config import EmbConfig
 from hw.emb.finish import Finish, partial_layout
 from hw.emb.front import Front
 from hw.emb.landing import TierArbiter
+from hw.emb.pooling import PoolingUnit
 from hw.emb.regions import CLIENTS
 from hw.emb.rows import RowFetch
 from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.frame import Frame, kernel_ports, tell_first
 from hw.place import place
-from hw.pooling import PoolingUnit
 from hw.queue import BlockQueue
 from hw.stream import SkidBuffer
 from hw.tt.sums import sum_layout
@@ -48,13 +48,13 @@ class EmbCore(wiring.Component):
     Shapes      a program of instructions (hw.isa) over arenas in card memory -> a vector of whole beats a bag
     Timing      per cycle at most: one index in, one beat of rows (m01), one row of a tensor train at D = 64, R = 4,
                 one beat of results; the tiers run side by side, the slowest sets the pace
-    Numerics    golden.emb; bit-exact
+    Numerics    golden.emb.core.core; bit-exact
     Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
                 the outputs, and the result block names the cause and the place. The next run starts clean; tables
                 in the tensor-train unit stay
     Reset       everything but the contents of the tensor-train unit; only with the bus
     Raises      ValueError: see EmbConfig
-    Golden      golden.emb          Tests  verif/test_emb.py, tests/fpga/test_card_emb.py
+    Golden      golden.emb.core.core          Tests  verif/emb/test_core.py, tests/fpga/card/test_card_emb.py
     """
 
     kernel = EMB

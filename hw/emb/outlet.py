@@ -23,7 +23,7 @@ class Outlet(wiring.Component):
     Handshake   o.valid, o.payload and open come from registers
     Reset       drops what it holds
     Raises      ValueError: depth too small or no power of two
-    Tests       verif/test_emb_front.py
+    Tests       verif/emb/test_front.py
     """
 
     def __init__(self, shape, *, depth: int):

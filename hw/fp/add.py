@@ -19,7 +19,7 @@ class Add(Unit):
                 Against golden: bit-exact
     Reset       nothing to reset: there is no state but the pipeline
     Raises      ValueError: an unknown or repeated name in registers
-    Golden      golden.fp32.add          Tests  verif/test_fp.py
+    Golden      golden.fp.fp32.add          Tests  verif/fp/test_fp.py
     """
 
     CUTS = ("operands", "compared", "swapped", "aligned", "added", "by16", "by4", "by1", "rounded", "result")

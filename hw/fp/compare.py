@@ -20,7 +20,7 @@ class Compare(Unit):
                 Against golden: bit-exact
     Reset       nothing to reset: there is no state but the pipeline
     Raises      ValueError: an unknown or repeated name in registers
-    Golden      golden.fp32.compare      Tests  verif/test_fp.py
+    Golden      golden.fp.fp32.compare      Tests  verif/fp/test_fp.py
     """
 
     CUTS = ("operands", "compared", "result")
@@ -57,7 +57,7 @@ class Maximum(Unit):
                 Against golden: bit-exact
     Reset       nothing to reset: there is no state but the pipeline
     Raises      ValueError: an unknown or repeated name in registers
-    Golden      golden.fp32.maximum      Tests  verif/test_fp.py
+    Golden      golden.fp.fp32.maximum      Tests  verif/fp/test_fp.py
     """
 
     CUTS = ("operands", "compared", "result")

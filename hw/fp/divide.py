@@ -20,7 +20,7 @@ class Divide(Unit):
                 inf / inf are NaN. Against golden: bit-exact
     Reset       nothing to reset: there is no state but the pipeline
     Raises      ValueError: an unknown or repeated name in registers
-    Golden      golden.fp32.div          Tests  verif/test_fp.py
+    Golden      golden.fp.fp32.div          Tests  verif/fp/test_fp.py
     """
 
     CUTS = ("operands", *(f"digit{k}" for k in range(DIGITS)), "rounded", "result")

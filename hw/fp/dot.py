@@ -45,7 +45,7 @@ class FusedDot(wiring.Component):
                 `special` is padding, whose product is zero whatever it meets. Against golden: bit-exact
     Reset       nothing needs it: the first beat with `first` set clears a sum
     Raises      ValueError for a parameter outside its range
-    Golden      golden.fp32.dot          Tests  verif/test_fp.py
+    Golden      golden.fp.fp32.dot          Tests  verif/fp/test_fp.py
     """
 
     def __init__(self, *, width: int, subs: int = 1, terms_log2: int, lut_products: int = 0):

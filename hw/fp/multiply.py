@@ -18,7 +18,7 @@ class Multiply(Unit):
     Numerics    RNE, subnormals flushed (results after rounding), one NaN. Against golden: bit-exact
     Reset       nothing to reset: there is no state but the pipeline
     Raises      ValueError: an unknown or repeated name in registers
-    Golden      golden.fp32.mul          Tests  verif/test_fp.py
+    Golden      golden.fp.fp32.mul          Tests  verif/fp/test_fp.py
     """
 
     CUTS = ("operands", "partial", "product", "normalised", "rounded", "result")

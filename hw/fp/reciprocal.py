@@ -33,9 +33,9 @@ class Reciprocal(wiring.Component):
                 done   Out  o is the word of the last n
     Timing      done falls with the cycle behind `start` and rises 28 + (16 - floor(log2 n)) cycles behind it
     Handshake   a start while done is low begins anew
-    Numerics    golden.fp32.div(1, n). Bit-exact
+    Numerics    golden.fp.fp32.div(1, n). Bit-exact
     Reset       done is low
-    Golden      golden.fp32.div          Tests  verif/test_emb_finish.py
+    Golden      golden.fp.fp32.div          Tests  verif/emb/test_finish.py
     """
 
     def __init__(self):

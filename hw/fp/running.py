@@ -26,7 +26,7 @@ class RunningSums(wiring.Component):
     Numerics    as FusedDot with one term a beat; bit-exact
     Reset       nothing needs it: contexts survive, a beat with `first` clears one
     Raises      ValueError for a parameter outside its range
-    Golden      golden.fp32.dot          Tests  verif/test_pooling.py
+    Golden      golden.fp.fp32.dot          Tests  verif/emb/test_pooling.py
     """
 
     def __init__(self, *, contexts_log2: int, terms_log2: int, lut_product: bool = False):

@@ -67,10 +67,10 @@ class BagReader(wiring.Component):
                 turns, 64 beats of them. Rows of one vector alone follow every `turnaround` + row_beats cycles. Before a
                 mini-batch its positions are looked through, a cycle each
     Handshake   all valids come from registers, but o_rows.valid, which is i_query's. i_beats is always taken
-    Numerics    golden.fp32.flush of a row that begins a vector, then golden.fp32.add and mul; bit-exact
+    Numerics    golden.fp.fp32.flush of a row that begins a vector, then golden.fp.fp32.add and mul; bit-exact
     Faults      a beat of a hot row with an error is not taken, `error` stays and nothing goes on until a reset
     Reset       drops the mini-batch; registers count as not written: they have to be written before they are used
-    Golden      golden.hotline.bags          Tests  verif/test_hotline_bags.py
+    Golden      golden.hotline.bags          Tests  verif/hotline/test_bags.py
     """
 
     def __init__(self, config: HotlineConfig):

@@ -47,7 +47,7 @@ class LoggerBank(wiring.Component):
                 count anew
     Raises      ValueError: sets that are no power of two from 2 on, another policy, insert_log2 below 0, or not 0
                 with srrip, or tag_bits below 1
-    Golden      golden.hotline.bank.Bank, bit for bit       Tests  verif/test_hotline_bank.py
+    Golden      golden.hotline.bank.Bank, bit for bit       Tests  verif/hotline/test_bank.py
     """
 
     LATENCY = 5

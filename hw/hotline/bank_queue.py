@@ -27,7 +27,7 @@ class BankQueue(wiring.Component):
     Handshake   none: at most MARGIN further runs after `full`
     Numerics    none
     Reset       drops everything
-    Golden      golden.hotline.scheduler.Scheduler                      Tests  verif/test_hotline_scheduler.py
+    Golden      golden.hotline.scheduler.Scheduler                      Tests  verif/hotline/test_scheduler.py
     """
 
     MARGIN = 8

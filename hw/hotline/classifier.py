@@ -25,7 +25,7 @@ class Classifier(wiring.Component):
                 last beat; `idle` rises a cycle late
     Handshake   i.ready comes from registers; o.ready does not reach it
     Reset       drops everything
-    Golden      golden.hotline.classifier          Tests  verif/test_hotline_classifier.py
+    Golden      golden.hotline.classifier          Tests  verif/hotline/test_classifier.py
     """
 
     def __init__(self, config: HotlineConfig):

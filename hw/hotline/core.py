@@ -55,7 +55,7 @@ class HotlineCore(wiring.Component):
                 hw.hotline.update. The next run starts clean; the logger keeps its entries
     Reset       everything but what is in the logger and the tables; only with the bus
     Raises      ValueError: see HotlineConfig
-    Golden      golden.hotline.train          Tests  tests/fpga/test_card_hotline.py, test_card_hotline_faults.py
+    Golden      golden.hotline.train          Tests  tests/fpga/card/test_card_hotline.py, test_card_hotline_faults.py
     """
 
     kernel = HOTLINE

@@ -76,7 +76,7 @@ class Dispatcher(wiring.Component):
     Faults      the first of: the GPU claims more than was dealt (OVERRUN), it takes too long (TIMEOUT); what is under
                 way goes on until a reset. A word that went back counts as not changed
     Reset       drops everything; the next mini-batch is number 0
-    Golden      golden.hotline.dispatch          Tests  verif/test_hotline_dispatch.py
+    Golden      golden.hotline.dispatch          Tests  verif/hotline/test_dispatch.py
     """
 
     def __init__(self, config: HotlineConfig):

@@ -44,7 +44,7 @@ class EmbeddingBuffer(wiring.Component):
                 come from registers; i_data.ready follows i_write.valid
     Faults      a beat with an error is not taken, `error` stays and nothing lands any more until a reset
     Reset       drops what is on its way; rows stay in the memory
-    Golden      golden.hotline.embeddings.EmbeddingBuffer          Tests  verif/test_hotline_embeddings.py
+    Golden      golden.hotline.embeddings.EmbeddingBuffer          Tests  verif/hotline/test_embeddings.py
     """
 
     def __init__(self, config: HotlineConfig):

@@ -51,7 +51,7 @@ class InputBuffer(wiring.Component):
     Handshake   i_write is always taken, and keeps i out for that cycle; a read that is taken in a later cycle than a
                 write sees it. i.ready depends on i.payload.cold; o_read[k].ready reaches no ready
     Reset       drops all; contents of the memory stay, no frame has them
-    Golden      golden.hotline.frames.InputBuffer, to the cycle          Tests  verif/test_hotline_frames.py
+    Golden      golden.hotline.frames.InputBuffer, to the cycle          Tests  verif/hotline/test_frames.py
     """
 
     def __init__(self, config: HotlineConfig):

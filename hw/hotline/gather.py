@@ -59,7 +59,7 @@ class Gather(wiring.Component):
     Faults      a row that is not wholly in the rows' buffer is not asked for: `error` rises and stays, its
                 mini-batch never comes out. Earlier ones do
     Reset       forgets everything, the address registers too
-    Golden      golden.hotline.gather.gather          Tests  verif/test_hotline_gather.py
+    Golden      golden.hotline.gather.gather          Tests  verif/hotline/test_gather.py
     """
 
     def __init__(self, config: HotlineConfig):

@@ -30,7 +30,7 @@ class ImageMover(wiring.Component):
                 registers, i_beats.ready and i_image.ready also depend on the ready of the other side
     Numerics    words are moved as they are; the logger drops bits that no entry has
     Reset       drops what is under way
-    Golden      golden.hotline.image                   Tests  verif/test_hotline_image.py
+    Golden      golden.hotline.image                   Tests  verif/hotline/test_image.py
     """
 
     def __init__(self, config: HotlineConfig):

@@ -45,7 +45,7 @@ class LaneAnswers(wiring.Component):
                 o           Out  hit and way
     Timing      an answer is there in the next cycle; o follows wave and bank within the cycle
     Reset       nothing is reset: only answers that came are asked for
-    Tests       verif/test_hotline_logger.py
+    Tests       verif/hotline/test_logger.py
     """
 
     def __init__(self, *, banks: int, waves: int):
@@ -109,7 +109,7 @@ class Logger(wiring.Component):
     Faults      an entry with wrong parity counts as empty, also in an image; error names the lowest bank of the first
                 cycle that saw one, and stays until the reset
     Reset       drops all that is inside, also a clear; what the banks hold stays, their counts begin anew
-    Golden      golden.hotline.logger.Logger           Tests  verif/test_hotline_logger.py
+    Golden      golden.hotline.logger.Logger           Tests  verif/hotline/test_logger.py
     """
 
     def __init__(self, config: HotlineConfig):

@@ -61,7 +61,7 @@ class LookupArray(wiring.Component):
                 written since the reset: the error stays until the reset. Nothing of the beat with that index, nor of
                 any beat that comes later, goes out; what came before does, even if its sample is cut short by that
     Reset       drops everything; all registers count as not written
-    Golden      golden.hotline.lookup          Tests  verif/test_hotline_lookup.py
+    Golden      golden.hotline.lookup          Tests  verif/hotline/test_lookup.py
     """
 
     def __init__(self, config: HotlineConfig):

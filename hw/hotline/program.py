@@ -101,7 +101,7 @@ class Program(wiring.Component):
     Handshake   streams from registers, but for i_image_beats to o_write_data, which are wired through
     Faults      a beat of samples or of an image with an error is not passed on, and no more is; `error` then stays
     Reset       drops everything
-    Golden      golden.hotline.program.Program          Tests  verif/test_hotline_program.py
+    Golden      golden.hotline.program.Program          Tests  verif/hotline/test_program.py
     """
 
     def __init__(self, config: HotlineConfig):

@@ -40,7 +40,7 @@ class Randomizer(wiring.Component):
                 of that on, each has a place of its own: no set gets more of them than the others
     Reset       nothing: the registers need none
     Raises      ValueError: names the parameter, its value and what is allowed
-    Golden      golden.hotline.randomizer.permute          Tests  verif/test_hotline_randomizer.py
+    Golden      golden.hotline.randomizer.permute          Tests  verif/hotline/test_randomizer.py
     """
 
     LATENCY = 2

@@ -111,11 +111,11 @@ class Reducer(wiring.Component):
     Timing      `latency` cycles, a beat a cycle; a context may come again `turnaround` cycles later. Counts are a
                 cycle late
     Handshake   none: it never stalls, and whoever feeds it has room for what comes out
-    Numerics    golden.fp32.mul and add, each rounded to nearest even; subnormals count as zeros, also of a row that
+    Numerics    golden.fp.fp32.mul and add, each rounded to nearest even; subnormals count as zeros, also of a row that
                 begins a vector, and every NaN becomes the one. Against golden: bit-exact
     Reset       drops beats on their way; vectors under way are lost, so the next beat of a context has to begin it
     Raises      ValueError for a parameter outside its range
-    Golden      golden.hotline.reducer          Tests  verif/test_hotline_reducer.py
+    Golden      golden.hotline.reducer          Tests  verif/hotline/test_reducer.py
     """
 
     latency = 1 + ReducerLane.latency

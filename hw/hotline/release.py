@@ -70,7 +70,7 @@ class ReleaseStage(wiring.Component):
     Handshake   i.ready from registers by one LUT
     Numerics    costs modulo 2**cost_bits
     Reset       drops everything, all credits are back
-    Golden      golden.hotline.scheduler.Scheduler                      Tests  verif/test_hotline_scheduler.py
+    Golden      golden.hotline.scheduler.Scheduler                      Tests  verif/hotline/test_scheduler.py
     """
 
     def __init__(self, *, lanes: int, banks: int, queue: int, tag: int, columns: int, cost_bits: int):

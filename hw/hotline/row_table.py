@@ -87,7 +87,7 @@ class RowTable(wiring.Component):
     Handshake   i_release.ready, i_query.ready and all valids come from registers; i.ready follows i_release.valid and
                 room: a release goes before a lookup
     Reset       forgets all rows
-    Golden      golden.hotline.row_table.RowTable          Tests  verif/test_hotline_row_table.py
+    Golden      golden.hotline.row_table.RowTable          Tests  verif/hotline/test_row_table.py
     """
 
     def __init__(self, config: HotlineConfig, *, array_rows: int = ARRAY_ROWS):

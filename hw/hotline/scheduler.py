@@ -112,7 +112,7 @@ class BankScheduler(wiring.Component):
     Numerics    none
     Reset       drops everything
     Raises      ValueError: names the parameter, its value and what is allowed
-    Golden      golden.hotline.scheduler.Scheduler, to the cycle        Tests  verif/test_hotline_scheduler.py
+    Golden      golden.hotline.scheduler.Scheduler, to the cycle        Tests  verif/hotline/test_scheduler.py
     """
 
     def __init__(self, *, lanes: int, banks: int, queue: int, payload: int, tag: int):

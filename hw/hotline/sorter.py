@@ -52,7 +52,7 @@ class BankSorter(wiring.Component):
     Handshake   none; outputs come from registers, ends by one LUT
     Numerics    none
     Reset       drops what is inside
-    Golden      golden.hotline.scheduler.order                          Tests  verif/test_hotline_sorter.py
+    Golden      golden.hotline.scheduler.order                          Tests  verif/hotline/test_sorter.py
     """
 
     def __init__(self, *, lanes: int, banks: int, payload: int, tag: int, columns: int):

@@ -34,7 +34,7 @@ class RunSplitter(wiring.Component):
     Handshake   `room` and i.valid reach i.ready through one LUT; o comes from registers and has no ready
     Numerics    costs modulo 2**cost_bits
     Reset       drops what is inside, costs count from 0
-    Golden      golden.hotline.scheduler.Scheduler                      Tests  verif/test_hotline_scheduler.py
+    Golden      golden.hotline.scheduler.Scheduler                      Tests  verif/hotline/test_scheduler.py
     """
 
     def __init__(self, *, lanes: int, banks: int, tag: int, columns: int, cost_bits: int):

@@ -65,13 +65,13 @@ class Updater(wiring.Component):
     Handshake   valids and i.ready come from registers, but o_read.valid, which needs two registers' consent, and
                 i_gradients.ready and i_rows.ready, which wait for each other; i_rows is wired to o_write_data while
                 rows are written. i_query and o_write never wait
-    Numerics    golden.fp32.mul, then golden.fp32.add, each rounded; bit-exact
+    Numerics    golden.fp.fp32.mul, then golden.fp.fp32.add, each rounded; bit-exact
     Faults      a beat of gradients with an error is not taken, `error` stays, nothing is updated any more until a
                 reset, and nothing of the mini-batch is written. Where a row's write is answered with an error all rows
                 of the mini-batch are written once more; then, or if that fails too, `refused` stays, and no mini-batch
                 is taken any more until a reset
     Reset       drops the mini-batch
-    Golden      golden.hotline.update.Updater          Tests  verif/test_hotline_update.py
+    Golden      golden.hotline.update.Updater          Tests  verif/hotline/test_update.py
     """
 
     def __init__(self, config: HotlineConfig):

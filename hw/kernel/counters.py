@@ -23,7 +23,7 @@ class CounterFile(wiring.Component):
     Numerics    modulo 2**64
     Reset       starts the round anew; totals stay until `clear`
     Raises      ValueError: no events, or an increment of more than 16 bits
-    Golden      a sum          Tests  verif/test_kernel_counters.py
+    Golden      a sum          Tests  verif/kernel/test_counters.py
     """
 
     def __init__(self, events: dict[str, int]):

@@ -32,7 +32,7 @@ class Doorbell(wiring.Component):
     Handshake   o_requests from registers; i.ready is always high
     Reset       value is 0; an answer that is still to come has to be dropped by the port
     Raises      ValueError: beat_bytes that no port has; bits not from 1 to 32
-    Golden      a counter          Tests  verif/test_kernel_doorbell.py
+    Golden      a counter          Tests  verif/kernel/test_doorbell.py
     """
 
     def __init__(self, *, beat_bytes: int, bits: int = 32):

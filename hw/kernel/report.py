@@ -35,7 +35,7 @@ class Reporter(wiring.Component):
     Handshake   o_data is always taken at once if the queue has room for the block, which the core provides
     Reset       forgets what was asked for
     Raises      ValueError: words or counters out of range
-    Golden      hw.isa describes the words          Tests  verif/test_kernel_report.py
+    Golden      hw.isa describes the words          Tests  verif/kernel/test_report.py
     """
 
     def __init__(self, *, words: int, counters: int, kernel: Kernel):

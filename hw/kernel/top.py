@@ -27,7 +27,7 @@ class VitisKernel(wiring.Component):
     Reset       that of the core; it holds the core from configuration on until `ap_rst_n` is high. Held for 3 cycles or
                 more (Vitis: 16); all VALIDs are low from the third on
     Raises      TypeError: the core describes no kernel
-    Golden      the core's          Tests  verif/test_vitis_top.py
+    Golden      the core's          Tests  verif/kernel/test_top.py
     """
 
     verilog_clock, verilog_reset = CLOCK, ""

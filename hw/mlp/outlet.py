@@ -44,9 +44,10 @@ class Outlet(wiring.Component):
                 as one that needs a place of its own until it is in. o_requests runs ahead of o_data by up to 17
                 requests. A tile whose samples lie one behind the other is one request, else each sample is. o_data,
                 both valids and room come from registers
-    Numerics    golden.fp32.sigmoid of the words that count, if the tile says so; what does not count is +0. Bit-exact
+    Numerics    golden.fp.fp32.sigmoid of the words that count, if the tile says so; what does not count is +0.
+    Bit-exact
     Reset       drops everything
-    Golden      golden.mlp_outlet.Outlet, to the cycle          Tests  verif/test_mlp_outlet.py
+    Golden      golden.mlp.core.outlet.Outlet, to the cycle          Tests  verif/mlp/test_outlet.py
     """
 
     def __init__(self, config: MlpConfig):

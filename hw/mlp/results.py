@@ -103,9 +103,9 @@ class Results(wiring.Component):
     Handshake   none: all is taken. Of rows with several writes (at most B = units / halves) some wait: a tile takes B
                 slots a live row then and the next one's rows come as many cycles later, less the difference of live
                 rows; so fewer than (B + 1) * rows wait, whatever follows, and for those there is room
-    Numerics    golden.fp32.add(dot, addend), golden.fp32.maximum(sum, +0); bit-exact
+    Numerics    golden.fp.fp32.add(dot, addend), golden.fp.fp32.maximum(sum, +0); bit-exact
     Reset       drops the tiles inside
-    Golden      golden.mlp_results      Tests  verif/test_mlp_results.py
+    Golden      golden.mlp.core.results      Tests  verif/mlp/test_results.py
     """
 
     STORE = ADDED + 1

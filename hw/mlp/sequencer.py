@@ -42,7 +42,7 @@ class Sequencer(wiring.Component):
     Handshake   all outputs but `idle` come from registers; i.ready does; room has to count a `reserve` in the cycle
                 after it
     Reset       drops everything
-    Golden      golden.mlp_order, golden.mlp_sequencer          Tests  verif/test_mlp_sequencer.py
+    Golden      golden.mlp.core.order, golden.mlp.core.sequencer          Tests  verif/mlp/test_sequencer.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -106,7 +106,7 @@ class Store(wiring.Component):
                 written in one cycle is read from the next on; read in the same cycle it is not defined (in simulation
                 the old one)
     Reset       contents stay
-    Tests       verif/test_mlp_rows.py, verif/test_mlp_weights.py, verif/test_mlp_addends.py
+    Tests       verif/mlp/test_rows.py, verif/mlp/test_weights.py, verif/mlp/test_addends.py
     """
 
     latency = 2

@@ -99,10 +99,10 @@ class SystolicArray(wiring.Component):
                 Tiles follow each other without a gap when each has at least as many beats as the tile before
                 it has live rows and, where it has fewer itself, as many more: 2 * live before - live
     Handshake   none: whoever feeds it takes the results when they come; beats outside first..last are ignored
-    Numerics    golden.fp32.dot with beat = width; against golden: bit-exact
+    Numerics    golden.fp.fp32.dot with beat = width; against golden: bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid
     Raises      ValueError: rows or columns below 1; from FusedDot for width, terms_log2, lut_products
-    Golden      golden.systolic.tiles, .cycles        Tests  verif/test_systolic.py
+    Golden      golden.systolic.array.array.tiles, .cycles        Tests  verif/systolic/test_array.py
     """
 
     def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, aligned: bool = False,

@@ -28,10 +28,10 @@ class ProcessingElement(wiring.Component):
     Timing      done_i comes `FusedDot.latency` cycles after the beat with the last term: an array delays that
                 token once for all its cells; `load` acts two cycles after it is given
     Handshake   none: beats without meaning pass by unharmed, since the next `first` clears
-    Numerics    golden.fp32.dot with beat = width
+    Numerics    golden.fp.fp32.dot with beat = width
     Reset       nothing to clear: tokens are in order, so that what was under way is overtaken by nothing
     Raises      ValueError: from FusedDot, once the latency is asked for
-    Golden      golden.systolic.tiles         Tests  verif/test_systolic.py
+    Golden      golden.systolic.array.array.tiles         Tests  verif/systolic/test_array.py
     """
 
     def __init__(self, *, width: int, terms_log2: int, lut_products: int = 0):

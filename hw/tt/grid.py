@@ -30,7 +30,7 @@ class Grid(wiring.Component):
     Timing      latency FusedDot.latency cycles from a tile's last slot to z; a slot every cycle
     Handshake   none; what comes between tiles is harmless
     Numerics    see hw.fp.dot; against golden: bit-exact
-    Golden      golden.tt.rows          Tests  verif/test_tt.py
+    Golden      golden.tt.rows          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):

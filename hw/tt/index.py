@@ -44,7 +44,7 @@ class Divider(wiring.Component):
     Timing      latency `bits` cycles, one division a cycle; a carry chain and one LUT level a stage
     Handshake   none: a pipeline that never stops
     Reset       keeps nothing but what is under way, which a reset does not touch
-    Tests       verif/test_tt_index.py
+    Tests       verif/tt/test_index.py
     """
 
     def __init__(self, *, bits: int, divisor_bits: int):
@@ -110,7 +110,7 @@ class IndexSplitter(wiring.Component):
     Handshake   none: whoever feeds it keeps account of what is under way
     Numerics    a row number past the table is marked `outside` and split as row 0
     Reset       clears what is under way; descriptors stay
-    Golden      golden.tt.rows.split          Tests  verif/test_tt_index.py
+    Golden      golden.tt.rows.split          Tests  verif/tt/test_index.py
     """
 
     def __init__(self, config: TTConfig):

@@ -65,7 +65,7 @@ class Intermediate(wiring.Component):
                 line           Out  words (cell, sub, word)
     Timing      latency 2 cycles from address to line, written lines are readable 2 cycles after `write`
     Reset       contents stay
-    Golden      golden.tt.layout.written_to          Tests  verif/test_tt.py
+    Golden      golden.tt.layout.written_to          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):

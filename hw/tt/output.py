@@ -39,7 +39,7 @@ class OutputOrder(wiring.Component):
     Timing      latency 6 cycles from z to o; one tile a cycle
     Handshake   o comes from registers; the sequencer keeps account of room
     Reset       drops what is queued
-    Golden      golden.tt.layout.Layout          Tests  verif/test_tt.py
+    Golden      golden.tt.layout.Layout          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):

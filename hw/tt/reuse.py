@@ -30,7 +30,7 @@ class ReuseTable(wiring.Component):
     Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
     Raises      ValueError: entries or lines is no power of two, or a product could need more lines than there are
-    Golden      golden.tt.reuse.ReuseTable; golden.tt.cycles within the unit          Tests  verif/test_tt_reuse.py
+    Golden      golden.tt.reuse.ReuseTable; golden.tt.cycles within the unit          Tests  verif/tt/test_reuse.py
     """
 
     def __init__(self, *, entries: int, lines: int, key_bits: int, need_bits: int, users_log2: int):

@@ -81,7 +81,7 @@ class Sequencer(wiring.Component):
                 more to the last product's
     Handshake   `taken` comes from a register, a cycle after the lookup was read
     Reset       drops lookups, forgets first products
-    Golden      golden.tt.cycles          Tests  verif/test_tt.py
+    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig, *, distance: int):

@@ -53,7 +53,7 @@ class SumMemory(wiring.Component):
     Timing      n + 3 cycles from the last tile to `ready`
     Handshake   the sequencer keeps account of room: config.vectors vectors
     Reset       drops what it holds
-    Golden      golden.tt.layout.Layout          Tests  verif/test_tt_pooled.py
+    Golden      golden.tt.layout.Layout          Tests  verif/tt/test_pooled.py
     """
 
     def __init__(self, config: TTConfig):
@@ -226,7 +226,7 @@ class SumStream(wiring.Component):
     Timing      one beat a cycle, also from vector to vector; 3 cycles from `ready` to the first beat
     Handshake   o comes from registers; o.ready reaches enables and this part's own pointers
     Reset       drops all
-    Tests       verif/test_tt_pooled.py
+    Tests       verif/tt/test_pooled.py
     """
 
     def __init__(self, config: TTConfig):

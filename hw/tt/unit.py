@@ -60,7 +60,8 @@ class TTUnit(wiring.Component):
                 anew while lookups of it are under way is undefined; reset or drain first, since first products
                 of the old cores may be reused
     Raises      ValueError: see TTConfig
-    Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/test_tt.py, verif/test_tt_pooled.py
+    Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/tt/test_unit.py,
+    verif/tt/test_pooled.py
     """
 
     def __init__(self, config: TTConfig):

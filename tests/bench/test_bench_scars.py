@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bench import scars
-from gen.logs import Trace
-from gen.scars import Device, Traffic
+from gen.data.logs import Trace
+from gen.data.scars import Device, Traffic
 
 # Four samples: a user each, and bags of genres.
 LOG = Trace("a log", {"user": np.array([0, 1, 0, 2]), "genre": np.array([3, 3, 1, 0, 3])}, {"user": 3, "genre": 4},

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bench import cache
-from gen.logs import Trace
-from tests import emb_tables as make
+from gen.data.logs import Trace
+from tests.support import emb_tables as make
 
 
 def test_batches_and_first_lookups():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bench import hotline as figures
-from gen.logs import Trace
+from gen.data.logs import Trace
 from golden.hotline.bank import WAYS, oracle
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from bench import hotline_auc, hotline_overlap
 from bench.framework import LeftOut
-from gen.hotline import Train
+from gen.compiler.hotline import Train
 from golden.hotline.train import Memory
-from tests import hotline_logs as make
+from tests.support import hotline_logs as make
 
 
 def test_the_order_is_that_of_the_core(monkeypatch):

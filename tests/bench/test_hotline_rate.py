@@ -6,7 +6,7 @@ import pytest
 
 from bench import hotline_rate
 from bench.framework import LeftOut
-from fpga.runs import Runs
+from fpga.card.runs import Runs
 
 TABLES = ("C01", "C02", "C03", "C04", "C07", "C11", "C12", "C13", "C16", "C21")
 SAMPLES = 60

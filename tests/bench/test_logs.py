@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from bench import logs
-from fpga.embedding import DRAM, SSD, TT, EmbeddingBags
-from gen.logs import Trace
-from golden.emb import Emb
-from tests import emb_tables as make
-from tests.emb_card import OracleCard
+from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags
+from gen.data.logs import Trace
+from golden.emb.core import Emb
+from tests.support import emb_tables as make
+from tests.support.emb_card import OracleCard
 
 
 def rig():

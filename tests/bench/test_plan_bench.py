@@ -5,7 +5,7 @@ from bench.plan import peak, serial, torchrec
 from gen.planner.choices import loads
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.solve import Infeasible, solve
-from tests.planner_problems import brute, drawn, seconds, split
+from tests.support.planner_problems import brute, drawn, seconds, split
 
 
 def alone(problem):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import bench.profile as figures
-from gen.logs.criteo import ClickLog
+from gen.data.logs.criteo import ClickLog
 
 
 @pytest.fixture

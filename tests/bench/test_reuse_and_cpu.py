@@ -5,9 +5,9 @@ import pytest
 
 from bench import cpu, reuse
 from bench.data import held
-from gen.config import load
-from gen.logs import Trace
-from gen.shapes import row_modes
+from gen.data.logs import Trace
+from gen.data.shapes import row_modes
+from gen.rtl.config import load
 from golden.tt.decompose import dense
 from golden.tt.reuse import first_products, leading_keys
 from golden.tt.rows import split

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench import session
-from gen.config import load
+from gen.rtl.config import load
 from golden import tt
 
 CONFIG = load("tiny").cores["tt"]

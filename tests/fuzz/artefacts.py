@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from fpga.board import EcpBoard
-from gen import config
+from fpga.synth.board import EcpBoard
+from gen.base.sealed import KEYS, seal
 from gen.bundle import Bundle, write
-from gen.device import Device
-from gen.network import Model
-from gen.onnx_graph import read_onnx
-from gen.plan import Plan
-from gen.profile import DIGEST, HEADER, Profile, _sha256
-from gen.recommender import Recommender
-from gen.sealed import KEYS, seal
-from gen.weights import FileWeights
-from tests import bundles
+from gen.data.profile import DIGEST, HEADER, Profile, _sha256
+from gen.model.device import Device
+from gen.model.network import Model
+from gen.model.onnx import read_onnx
+from gen.model.recommender import Recommender
+from gen.model.weights import FileWeights
+from gen.planner.plan import Plan
+from gen.rtl import config
 from tests.fuzz.campaign import Format, Trial, damaged
+from tests.support import bundles
 
 __all__ = ["FORMATS"]
 
@@ -439,8 +439,8 @@ def _spoil(random: Random, graph: Any) -> None:
 
 
 _GEN: Sequence[tuple[str, Path, Callable[[Path], object]]] = (
-    ("preset", ROOT / "gen/presets", config.load), ("device", ROOT / "gen/devices", _device),
-    ("model", ROOT / "gen/models", _model), ("recommender", ROOT / "gen/recommenders", Recommender.load),
-    ("board", ROOT / "fpga/boards", EcpBoard.load))
+    ("preset", ROOT / "gen/rtl/presets", config.load), ("device", ROOT / "gen/model/devices", _device),
+    ("model", ROOT / "gen/model/networks", _model), ("recommender", ROOT / "gen/model/recommenders", Recommender.load),
+    ("board", ROOT / "fpga/synth/boards", EcpBoard.load))
 FORMATS = (*(_toml_format(*each) for each in _GEN), Format("plan", _a_plan), Format("profile", _a_profile),
            Format("parameters", _an_npz), Format("bundle", _a_bundle), Format("onnx", _an_onnx))

@@ -1,7 +1,7 @@
 """Malformed click logs of every format: small valid ones that are cut, flipped, spliced and lied about.
 
 Of a valid log it is known what it holds, so one in eight is left as it is and read back; of all that are read, chunks
-must be what gen.logs.Chunk promises.
+must be what gen.data.logs.Chunk promises.
 """
 
 import bz2
@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gen.logs import FORMATS as KINDS
-from gen.logs import Trace, open_log
+from gen.data.logs import FORMATS as KINDS
+from gen.data.logs import Trace, open_log
 from tests.fuzz.campaign import Format, Trial, damaged
 
 __all__ = ["FORMATS", "npy", "torch_file", "zipped"]
@@ -159,7 +159,7 @@ def _text_log(random: Random, kind: str) -> tuple[list[list[str]], str, dict[str
                  *(f"{random.getrandbits(random.choice((4, 32, 64))):x}" for _ in range(26))] for _ in range(count + 1)]
         return rows, "\t", {f"C{n:02}": [int(row[13 + n], 16) for row in rows] for n in range(1, 27)}
     if kind == "avazu":
-        from gen.logs.text import AVAZU_HEX, AVAZU_TABLES
+        from gen.data.logs.text import AVAZU_HEX, AVAZU_TABLES
         names = ["id", "click", "hour", *AVAZU_TABLES]
         rows = [[f"{random.getrandbits(32):x}" if name in AVAZU_HEX else str(random.getrandbits(60))
                  for name in names] for _ in range(count)]

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import gen.bundle
+from gen.base.members import Folder, Writer
+from gen.base.sealed import seal
 from gen.bundle import Bundle, train_rows, write
-from gen.device import Device
-from gen.members import Folder, Writer
-from gen.plan import Plan
-from gen.remap import DRAM, SSD, TT
-from gen.sealed import seal
-from gen.weights import FileWeights, SeededWeights
+from gen.data.remap import DRAM, SSD, TT
+from gen.model.device import Device
+from gen.model.weights import FileWeights, SeededWeights
+from gen.planner.plan import Plan
 from golden import tt
-from tests import bundles as make
+from tests.support import bundles as make
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +269,7 @@ def test_plans_that_are_refused(profile, tmp_path, split, changes, told):
 
 
 def test_presets_and_devices_of_ones_own_go_with_it(profile, tmp_path):
-    for source, name in (("presets/tiny", "my tiny (1).toml"), ("devices/smartssd", "mine.toml")):
+    for source, name in (("rtl/presets/tiny", "my tiny (1).toml"), ("model/devices/smartssd", "mine.toml")):
         shutil.copy(Path(gen.bundle.__file__).parent / f"{source}.toml", tmp_path / name)
     plan = make.plan(device=str(tmp_path / "mine.toml"))
     made = write(tmp_path / "b", plan, profile, SeededWeights(), preset=tmp_path / "my tiny (1).toml")
@@ -281,7 +281,7 @@ def test_presets_and_devices_of_ones_own_go_with_it(profile, tmp_path):
 
 def test_a_drive_that_is_too_small(profile, tmp_path):
     """220 rows of 64 bytes and 57 of them: 4 pages of 64 rows, and one."""
-    text = (Path(gen.bundle.__file__).parent / "devices/smartssd.toml").read_text()
+    text = (Path(gen.bundle.__file__).parent / "model/devices/smartssd.toml").read_text()
     (line,) = re.findall(r"(?m)^bytes = .*$", text[text.index("[ssd]"):])
     head, tail = text.split("[ssd]")
     for size in (5 * 4096, 5 * 4096 - 1):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from gen import demo
-from gen.config import load
+from gen.rtl.config import load
 from golden.tt import cycles, plan
 from golden.tt.rows import rows, shape_of
 from hotrail import report
-from tests import log_files
+from tests.support import log_files
 
 CONFIG = load("smartssd").cores["tt"]
 SIZES = {name: getattr(CONFIG, name) for name in ("lanes", "index_bits", "t_lines", "t_middle_lines",

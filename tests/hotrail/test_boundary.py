@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gen import staging
+from gen.base import staging
 from hotrail.__main__ import main
 from hotrail.boundary import Bounded, plain, sentence
 
@@ -264,7 +264,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 def test_what_cannot_be_is_refused_first(tmp_path, monkeypatch, arguments, text):
     log = tmp_path / "log.csv"
     log.write_text("user_id,item_id,rating:float\n" + "".join(f"{k % 7},{k % 11},{k % 5}\n" for k in range(80)))
-    for late in ("fpga.dealing.Hotline", "fpga.planning.run", "gen.learn.dense"):
+    for late in ("fpga.api.dealing.Hotline", "fpga.api.planning.run", "gen.data.learn.dense"):
         monkeypatch.setattr(late, lambda *given, **named: pytest.fail("the work has begun"))
     done = call(*(str(each).replace("{log}", str(log)) for each in arguments))
     assert done.exit_code == 1 and text.replace("{log}", str(log)) in done.output

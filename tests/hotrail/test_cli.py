@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fpga.depth import Depth
-from fpga.synth import Area, Report
-from gen.config import load, names
+from fpga.synth.depth import Depth
+from fpga.synth.map import Area, Report
+from gen.rtl.config import load, names
 from hotrail.__main__ import main
 from hw.isa import EMB, HOTLINE, MLP
 
@@ -48,7 +48,7 @@ def test_presets_have_the_kernels():
 
 
 def test_own_preset(tmp_path):
-    text = (ROOT / "gen" / "presets" / "tiny.toml").read_text()
+    text = (ROOT / "gen" / "rtl" / "presets" / "tiny.toml").read_text()
     path = tmp_path / "mine.toml"
     path.write_text(text.replace("lanes = 1", "lanes = 3"))
     done = call("verilog", path, "--out", tmp_path)
@@ -80,18 +80,18 @@ def test_lint_of_tiny():
 def test_synth_fails_on_a_deep_path(monkeypatch, levels, code):
     depth = Depth(levels, 1, ("in here", "a", "b"))
     report = Report("hotrail_tt", Area(lut=1), {"here": (Area(lut=1), 1)}, depth, depth, depth, {"here": depth})
-    monkeypatch.setattr("fpga.synth.synthesise", lambda *args, **kwargs: report)
+    monkeypatch.setattr("fpga.synth.map.synthesise", lambda *args, **kwargs: report)
     done = call("synth", "tiny")
     assert done.exit_code == code
     assert f"deepest: {levels} LUT levels" in done.output and "    in here" in done.output
 
 
 def test_hotline_deals_a_log(monkeypatch, tmp_path):
-    from tests import hotline_logs as make
-    from tests.fpga.test_dealing import a_log
-    from tests.hotline_card import OracleCard
+    from tests.fpga.api.test_dealing import a_log
+    from tests.support import hotline_logs as make
+    from tests.support.hotline_card import OracleCard
 
-    monkeypatch.setattr("fpga.hotline.open_card",
+    monkeypatch.setattr("fpga.api.hotline.open_card",
                         lambda kind, *, core, preset, **options: OracleCard(make.core(preset)))
     done = call("hotline", a_log(tmp_path), "--learn", 0.5, "--samples", 100, "--out", tmp_path / "page")
     assert done.exit_code == 0, done.output

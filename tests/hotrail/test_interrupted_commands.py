@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.tools import build_folder
+from gen.base.tools import build_folder
 
 ROOT = Path(__file__).parents[2]
 MOMENTS = 34        # of each command in `make regress`: 204 in all

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gen.device import Device
-from gen.plan import Plan
-from gen.profile import Profile
+from gen.data.profile import Profile
+from gen.model.device import Device
+from gen.planner.plan import Plan
 from hotrail.__main__ import main
 
 DATA = os.environ.get("HOTRAIL_DATA")
@@ -93,7 +93,7 @@ def test_numbers_that_cannot_be(log, option):
 
 
 def test_options_are_checked_before_the_log_is_counted(log, tmp_path, monkeypatch):
-    monkeypatch.setattr("gen.profiling.flow.open_log", lambda *_, **__: pytest.fail("read"))
+    monkeypatch.setattr("gen.data.profiling.flow.open_log", lambda *_, **__: pytest.fail("read"))
     model = tmp_path / "m.toml"
     model.write_text('network = "screc_rm3"\ndim = 64\n' + "".join(f"[tables.t{n}]\nrows = 9\n" for n in range(26)))
     for given, sentence in ((["--device", "abacus"], "abacus"), (["--preset", "hotline"], "has no [emb]"),
@@ -146,7 +146,7 @@ def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
 
 def test_a_table_larger_than_all_memories(log, tmp_path):
     model = tmp_path / "m.toml"
-    text = (Path(__file__).parents[2] / "gen" / "devices" / "smartssd.toml").read_text()
+    text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text()
     (tmp_path / "small.toml").write_text(text.replace("bytes = 3_840_000_000_000", "bytes = 10_000"))
     model.write_text("dim = 64\n[tables.user]\nrows = 100_000\nids = 'modulo'\n")
     done = run(log, "--model", model, "--device", tmp_path / "small.toml", "--out", tmp_path / "out")
@@ -157,7 +157,7 @@ def test_a_table_larger_than_all_memories(log, tmp_path):
 
 
 def test_a_device_of_ones_own_is_found_again(log, tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "gen" / "devices" / "smartssd.toml").read_text()
+    text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text()
     (tmp_path / "my card.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
     done = run(log, "--device", "my card.toml", "--cards", 1, "--quick", "--out", "out")

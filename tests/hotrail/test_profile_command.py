@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gen.profile import Profile
-from gen.profiling import flow
-from gen.profiling.ratio import ratios
+from gen.compress.ratio import ratios
+from gen.data.profile import Profile
+from gen.data.profiling import flow
 from hotrail.__main__ import main
 
 DATA = Path(os.environ.get("HOTRAIL_DATA", "no folder"))
@@ -99,7 +99,7 @@ def test_on_a_cluster(log, tmp_path, monkeypatch):
         assert (scheduler, workers) == (None, 3)
         yield Client()
 
-    monkeypatch.setattr("gen.profiling.spread.cluster", cluster)
+    monkeypatch.setattr("gen.data.profiling.spread.cluster", cluster)
     monkeypatch.setattr("distributed.as_completed", list)
     told = []
     found = flow.run(flow.Options([str(log)], together=True, workers=3), tmp_path / "one",

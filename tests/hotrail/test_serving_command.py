@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from gen.bundle import Bundle
 from hotrail.__main__ import main
-from tests import bundles as make
+from tests.support import bundles as make
 
 
 def call(*arguments):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gen.profile import Heat
-from gen.scars import Device, Traffic, optimum
+from gen.data.profile import Heat
+from gen.data.scars import Device, Traffic, optimum
 from hotrail.__main__ import main
 
 

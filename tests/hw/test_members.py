@@ -12,9 +12,9 @@ from amaranth.hdl._ir import Fragment
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gen.board import board
-from gen.config import load
-from gen.cores import CORES
+from gen.rtl.board import board
+from gen.rtl.config import load
+from gen.rtl.cores import CORES
 from hw.tt.serial_config import SerialConfig
 
 SERIAL = SerialConfig(rows=4, columns=8, a_lines=512, b_lines=32, c_lines=2048, tables=16, index_bits=10,

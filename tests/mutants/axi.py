@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant, Unit
 
-READER, PORT, WRITER = "verif/test_axi_reader.py", "verif/test_axi_port.py", "verif/test_axi_writer.py"
+READER, PORT, WRITER = "verif/axi/test_reader.py", "verif/axi/test_port.py", "verif/axi/test_writer.py"
 
 BURST = Unit("hw/axi/burst.py", (READER, WRITER), (
     Mutant("a request's end has 16 bits: 65,535 beats that do not begin with a block are too many",

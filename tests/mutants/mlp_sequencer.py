@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant, Unit
 
-SEQUENCER = Unit("hw/mlp/sequencer.py", ("verif/test_mlp_sequencer.py",), (
+SEQUENCER = Unit("hw/mlp/sequencer.py", ("verif/mlp/test_sequencer.py",), (
     Mutant("a reset leaves a tile begun", "inside = Signal()", "inside = Signal(reset_less=True)"),
     Mutant("a reset leaves the tiles under way", "self.under_way = Signal(LAG_BITS)",
            "self.under_way = Signal(LAG_BITS, reset_less=True)"),

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant, Unit
 
-INDEX = Unit("hw/tt/index.py", ("verif/test_tt_index.py",), (
+INDEX = Unit("hw/tt/index.py", ("verif/tt/test_index.py",), (
     Mutant("first mode indices from 128 on lose their top bit",
            "indices.append(dividend[:mode_bits])", "indices.append(dividend[:mode_bits - 1])"),
     Mutant("the row behind the table's last is accepted",

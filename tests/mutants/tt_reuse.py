@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant, Unit
 
-REUSE = Unit("hw/tt/reuse.py", ("verif/test_tt_reuse.py",), (
+REUSE = Unit("hw/tt/reuse.py", ("verif/tt/test_reuse.py",), (
     Mutant("the oldest entry is freed as the waiting lookup has found it", "idle & ~matches & ~joins",
            "idle & ~joins"),
     Mutant("the oldest entry is freed as a lookup has just joined it", "idle & ~matches & ~joins", "idle & ~matches"),

@@ -12,13 +12,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from unittest import mock
 
-from fpga.depth import Depth
-from fpga.synth import Area, Report
+from fpga.synth.depth import Depth
+from fpga.synth.map import Area, Report
 from fpga.vitis import flow
 from fpga.vitis.check import Finding, findings
 from tests.mutations import folder, fuzz, headers, metadata, scripts, verilog
 from tests.mutations.changes import Mutation
-from tests.vitis_kernels import prepared
+from tests.support.vitis_kernels import prepared
 
 PAGE = Path(__file__).parents[2] / "docs" / "vitis-checks.md"
 MUTATIONS: tuple[Mutation, ...] = (

@@ -13,14 +13,14 @@ from amaranth.lib.wiring import In, Out
 
 from fpga.vitis.description import describe
 from fpga.vitis.kernel_xml import kernel_xml
-from gen import verilator
-from gen.config import load
-from gen.cores import CORES
+from gen.rtl import verilator
+from gen.rtl.config import load
+from gen.rtl.cores import CORES
 from hw.kernel.doorbell import Doorbell
 from hw.tt.serial import SerialTTUnit
 from hw.tt.unit import TTUnit
 from verif.bench import runner
-from verif.test_tt_serial import SMALL
+from verif.tt.test_serial import SMALL
 
 pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (apt: iverilog)")
 # EMB and Hotline do not end a run there (40,000 cycles), and it is not known whether a register without a reset or the
@@ -42,19 +42,19 @@ def test_cores(core, bench, tmp_path):
     kernel, top = CORES[core].kernel(load("tiny").cores[core]), f"hotrail_{core}"
     path = tmp_path / "kernel.xml"
     path.write_bytes(kernel_xml(describe(core, "tiny", verilator.convert(kernel, top=top)[1])))
-    simulate(kernel, "verif.test_vitis_top", tmp_path, tests=1, only=rf"\.{bench}$", top=top,
+    simulate(kernel, "verif.kernel.test_top", tmp_path, tests=1, only=rf"\.{bench}$", top=top,
              env={"HOTRAIL_KERNEL_XML": path})
 
 
 @pytest.mark.regress
 def test_tensor_trains(tmp_path):
-    simulate(TTUnit(load("tiny").cores["tt"]), "verif.test_tt", tmp_path, tests=2, env={"TT_CONFIG": "tiny"},
+    simulate(TTUnit(load("tiny").cores["tt"]), "verif.tt.test_unit", tmp_path, tests=2, env={"TT_CONFIG": "tiny"},
              only=r"\.(smoke|reset_midstream)$")
 
 
 @pytest.mark.regress
 def test_serial_tensor_trains(tmp_path):
-    simulate(SerialTTUnit(SMALL), "verif.test_tt_serial", tmp_path, tests=2, env={"SIZE": "small"},
+    simulate(SerialTTUnit(SMALL), "verif.tt.test_serial", tmp_path, tests=2, env={"SIZE": "small"},
              only=r"\.(smoke|reset_midstream)$")
 
 
@@ -95,4 +95,4 @@ def test_an_unknown_output_is_seen(tmp_path, monkeypatch):
 
 
 def test_a_unit(tmp_path):
-    simulate(Doorbell(beat_bytes=16, bits=30), "verif.test_kernel_doorbell", tmp_path, tests=7, env={"BITS": 30})
+    simulate(Doorbell(beat_bytes=16, bits=30), "verif.kernel.test_doorbell", tmp_path, tests=7, env={"BITS": 30})

@@ -6,7 +6,7 @@ from amaranth.lib import data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.verilog import describe
+from gen.rtl.verilog import describe
 from verif.bench.pack import Layout
 
 

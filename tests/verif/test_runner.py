@@ -5,7 +5,7 @@ from amaranth import Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from gen import verilator
+from gen.rtl import verilator
 from hw.axi.control import ControlSlave
 from hw.isa import EMB
 from hw.kernel.top import VitisKernel

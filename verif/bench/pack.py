@@ -10,7 +10,7 @@ __all__ = ["Layout", "layout_of", "metadata"]
 
 @cache
 def metadata() -> dict[str, Any]:
-    """The metadata of the unit under test, as `gen.verilog` wrote it."""
+    """The metadata of the unit under test, as `gen.rtl.verilog` wrote it."""
     with open(os.environ["HOTRAIL_METADATA"]) as handle:
         return json.load(handle)
 

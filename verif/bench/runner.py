@@ -1,6 +1,7 @@
 """Builds a model of a component, runs a cocotb module on it and checks that every test ran.
 
-This file alone knows how cocotb is started. Verilator's models are built and cached by gen.verilator; Icarus, with its
+This file alone knows how cocotb is started. Verilator's models are built and cached by gen.rtl.verilator; Icarus,
+with its
 four states, reads the Verilog in seconds and runs a hundred times slower.
 """
 
@@ -20,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gen import powerup, verilator
-from gen.tools import environment
+from gen.base.tools import environment
+from gen.rtl import powerup, verilator
 
 __all__ = ["Model", "Result", "build", "build_texts", "icarus", "run", "seeds", "shapes", "simulate"]
 
@@ -30,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Model:
-    """A built simulator: `binary` to start, by `interpreter` if there is one, `metadata` as `gen.verilog` gave it, what
+    """A built simulator: `binary` to start, by `interpreter` if there is one, `metadata` as `gen.rtl.verilog` gave
+    it, what
     the build cost."""
 
     folder: Path

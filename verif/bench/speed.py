@@ -11,7 +11,7 @@ from cocotb.triggers import ClockCycles
 from golden.tt.load import Limits, Loader
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.tt import Bench
+from verif.tt.bench import Bench
 
 EVERY = 64  # cycles between two new operands
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gen.headers import KERNELS
+from gen.rtl.headers import KERNELS
 
 __all__ = ["CONTROL", "CONTROL_BYTES", "Argument", "Expected", "Register", "expected"]
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gen.tools import yosys
+from gen.base.tools import yosys
 
 __all__ = ["Gates", "gates"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fpga.vitis.checks.expected import Expected
 from fpga.vitis.checks.facts import Facts, compare
-from gen.headers import KERNELS
+from gen.rtl.headers import KERNELS
 
 __all__ = ["c_header", "python_header", "reference"]
 

@@ -19,5 +19,5 @@ def host(data: bytes, core: str) -> Iterator[str]:
     pairs = zip_longest(data.splitlines(True), wanted.splitlines(True))
     for number, (found, line) in enumerate(pairs, 1):
         if found != line:
-            yield f"{FILE}: line {number} is not that of fpga/host/{name}"
+            yield f"{FILE}: line {number} is not that of fpga/vitis/hosts/{name}"
             return

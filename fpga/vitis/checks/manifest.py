@@ -15,10 +15,10 @@ from fpga.vitis.checks.hosts import FILE as HOST
 from fpga.vitis.checks.hosts import HOSTS
 from fpga.vitis.checks.link import MOST_PORTS
 from fpga.vitis.checks.measured import measured
-from gen.config import ConfigError, build
-from gen.cores import CORES
-from gen.headers import KERNELS
-from gen.verilog import module_name
+from gen.rtl.config import ConfigError, build
+from gen.rtl.cores import CORES
+from gen.rtl.headers import KERNELS
+from gen.rtl.verilog import module_name
 
 __all__ = ["FILE", "Manifest", "heading", "inventory", "manifest"]
 

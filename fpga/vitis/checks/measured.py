@@ -4,8 +4,8 @@ anew. The figures themselves are Yosys', and nothing in a package tells them aga
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fpga.depth import MAX_CHAINS, MAX_LEVELS
-from fpga.vitis.shells import RESOURCES, budgets, shell_of
+from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS
+from fpga.synth.shells import RESOURCES, budgets, shell_of
 
 __all__ = ["measured"]
 

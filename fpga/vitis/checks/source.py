@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from gen.tools import yosys
+from gen.base.tools import yosys
 
 __all__ = ["Instance", "Module", "Port", "hierarchy", "read", "syntax"]
 

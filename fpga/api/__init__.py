@@ -1,0 +1,1 @@
+"""A card as a user calls it: embedding bags, networks, training, serving."""

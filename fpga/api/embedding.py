@@ -1,0 +1,201 @@
+"""Embedding bags on a card, called as torch.nn.EmbeddingBag is.
+
+    from fpga.embedding import EmbeddingBags, Table
+    with EmbeddingBags([Table.place("genre", values, device)]) as bags:     # the simulated card
+        vectors = bags("genre", indices, offsets, mode="mean")              # (bags, dim) float32
+
+Rows lie where the table's placement puts them: card memory, tensor train, SSD. A batch of several tables is one run
+of the core: `bags.batch([bags.request("genre", ...), bags.request("anime", ...)])`. A RunError of this core has
+instruction, bag, index and detail of the result block; and table, and `request_bag` and `request_index` within the
+request, where an instruction of bags is meant.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpga.card import Card, CardError, SsdStream
+from fpga.card import open as open_card
+from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
+from gen.compiler.emb import Bags, Compiler, Program
+from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
+from gen.rtl.config import load
+from gen.rtl.headers import KERNELS
+
+__all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
+
+KERNEL = KERNELS["emb"]
+TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
+
+
+class EmbeddingBags(OnCard):
+    """Tables on a card.
+
+    tables: names differ; or images that were made of them, with their own page_bytes and cache_rows. card: "sim" opens
+    the simulated one, "xrt" a real one, else an open card whose core is that of `preset`, which is then not closed
+    here. preset: a name or path, or the core's configuration itself. page_bytes: of the SSD. ring_bytes: where its
+    pages land, a power of two. ssd: a file on the card's drive, where the SSD's pages are written and read from [the
+    host's memory plays the drive]. cache_rows: rows of card memory, by table, that hold its hottest SSD rows.
+    timeout_cycles: of a row's landing. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for
+    fpga.card.open.
+
+    The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
+    `program` what was run. After a run that did not end well, Ctrl-C included, the images are brought and the tensor
+    trains loaded anew before the next; the row cache then begins as at first.
+    Raises      ValueError: tables that do not fit the core; CardError: a card that cannot hold them
+    """
+
+    def __init__(self, tables: Sequence[Table] | CardImages, *, card: "str | Card" = "sim", preset: Any = "smartssd",
+                 page_bytes: int = 4096, ring_bytes: int = 1 << 20, ssd: "str | Path | None" = None,
+                 cache_rows: Mapping[str, int] | None = None, timeout_cycles: int = TIMEOUT_CYCLES,
+                 limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
+        config = load(preset).cores["emb"] if isinstance(preset, str) else preset
+        self.images = tables if isinstance(tables, CardImages) else CardImages(tables, config, page_bytes,
+                                                                               dict(cache_rows or {}))
+        self._ring_bytes = ring_bytes if len(self.images.pages) else 0
+        self.compiler = Compiler(self.images, ring_beats=self._ring_bytes // (4 * self.images.words))
+        self._pages: NDArray[np.uint32] | Path = self.images.pages if ssd is None else _stored(self.images, Path(ssd))
+        self.timeout_cycles = timeout_cycles
+        self.program: Program | None = None
+        self._owned = isinstance(card, str)
+        self.card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
+        self._runs = Runs(self.card, "emb", self.images.words, limit_cycles=limit_cycles, limit_s=limit_s)
+        try:
+            with self._runs.transaction():
+                self._build()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self) -> None:
+        self._runs.write("rows", self.images.rows)
+        self._runs.room("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
+        self.compiler.warm()
+        self._run(self.compiler.load())
+
+    def __call__(self, table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
+                 per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
+                 padding_idx: int | None = None) -> NDArray[np.float32]:
+        """Vectors (bags, dim) of one table; the arguments are those of torch.nn.functional.embedding_bag."""
+        return self.batch([self.request(table, indices, offsets, per_sample_weights, mode, include_last_offset,
+                                        padding_idx)])[0]
+
+    @staticmethod
+    def request(table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
+                per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
+                padding_idx: int | None = None) -> Bags:
+        """Bags in the form that `batch` takes.
+
+        indices: (N,) with offsets (B,), the first of which is 0, or with include_last_offset (B + 1,), the last of
+        which is N; or (B, N) without offsets, N indices a bag. per_sample_weights: of the indices' shape, with sum
+        alone. Indices equal to padding_idx are left out, from the number that a mean is divided by too.
+        Raises      ValueError: one sentence that names the table
+        """
+        flat, weights = np.asarray(indices), None
+        if per_sample_weights is not None:
+            weights = np.asarray(per_sample_weights, np.float32)
+            if weights.shape != flat.shape:
+                raise ValueError(f"table {table}: per_sample_weights has shape {weights.shape}, "
+                                 f"the indices {flat.shape}")
+            weights = weights.reshape(-1)
+        if flat.ndim == 2:
+            if offsets is not None:
+                raise ValueError(f"table {table}: indices of 2 axes are bags of their own, so offsets must be None")
+            ends = np.arange(flat.shape[0] + 1, dtype=np.int64) * flat.shape[1]
+            flat = flat.reshape(-1)
+        elif flat.ndim == 1:
+            if offsets is None:
+                raise ValueError(f"table {table}: indices of 1 axis need offsets")
+            ends = np.asarray(offsets)
+            if ends.ndim != 1 or include_last_offset and not len(ends):
+                raise ValueError(f"table {table}: offsets must have 1 axis"
+                                 + (" and an entry at least with include_last_offset" if include_last_offset else "")
+                                 + f", not the shape {ends.shape}")
+            if len(ends) and (ends.dtype.kind not in "iu" or ends.min() < 0 or ends.max() > len(flat)):
+                raise ValueError(f"table {table}: offsets must be whole numbers from 0 to the {len(flat)} indices")
+            if not include_last_offset:
+                ends = np.append(ends, len(flat)) if len(ends) else np.zeros(1, np.int64)
+        else:
+            raise ValueError(f"table {table}: indices must have 1 or 2 axes, not {flat.ndim}")
+        if padding_idx is not None:
+            kept = flat != padding_idx
+            ends = np.concatenate([[0], np.cumsum(kept)])[ends]
+            flat, weights = flat[kept], weights if weights is None else weights[kept]
+        if not flat.size:
+            flat = flat.astype(np.int64)    # an empty list is float64 to NumPy
+        return Bags(table, flat, ends, weights, mode)
+
+    def batch(self, requests: Sequence[Bags]) -> list[NDArray[np.float32]]:
+        """The vectors of every request, in order, from one run of the core.
+
+        Raises      ValueError: a request that is wrong; RunError: the core's own words; CardError: the card's
+        """
+        self._know()
+        program = self.compiler.compile(requests)
+        with self._runs.transaction():
+            vectors = program.vectors(self._run(program, requests))
+            self.compiler.commit(program)
+        return vectors
+
+    def _run(self, program: Program, requests: Sequence[Bags] = ()) -> NDArray[np.uint32]:
+        """The outputs (beats, words)."""
+        self.program = program
+        if not program.count:
+            return np.zeros((0, self.images.words), np.uint32)
+        runs, words = self._runs, self.images.words
+        # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
+        result, ring = runs.clear_result(), runs.buffers["ring"]
+        runs.write("inputs", program.inputs)
+        runs.room("outputs", program.outputs_beats * words * 4)
+        self.card.stream(None if not len(program.pages) else SsdStream(
+            self._pages, self.images.page_bytes, program.transfers, ring,
+            result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
+            4 * words))
+        if runs.run(program.words, {
+                "inputs_beats": len(program.inputs), "outputs_beats": program.outputs_beats,
+                "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats,
+                "timeout": self.timeout_cycles}):
+            raise self._error(program, requests)
+        return runs.read("outputs", program.outputs_beats)
+
+    def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:
+        """What went wrong, in the words of whoever made the requests."""
+        last = self.last
+        code = next((code for code in KERNEL.codes if code.code == last["code"]), None)
+        place: dict[str, Any] = {}
+        where: list[str] = []
+        origin = program.origins[last["instruction"]] if last["instruction"] < program.count else None
+        if origin is not None and origin.request is not None:
+            place = {"table": requests[origin.request].table, "request_bag": origin.bag + last["bag"],
+                     "request_index": origin.index + last["index"]}
+            where = [f"table {place['table']}"]
+            if code is not None and "bag" in code.place:
+                where.append(f"bag {place['request_bag']}")
+                if "index" in code.place:
+                    where.append(f"index {place['request_index']} of the request")
+        return self._runs.error(where, **place)
+
+
+def _stored(images: CardImages, path: Path) -> Path:
+    """Writes the SSD's pages into a file, all of them on the drive when it returns.
+
+    Raises CardError: what is there is no file, or cannot be written"""
+    if path.exists() and not path.is_file():
+        raise CardError(f"ssd {path} is no file; pages are written into files alone, not over a whole drive")
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            with half.open("wb") as file:
+                file.write(np.ascontiguousarray(images.pages).data)
+                os.fsync(file.fileno())
+            half.replace(path)
+        except BaseException:
+            half.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise CardError(f"ssd {path}: the pages cannot be written there: {error.strerror}") from None
+    return path

@@ -1,0 +1,73 @@
+"""From a log to a plan on disk: profile, costs of the device, placement."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fpga.card.costs import measure
+from gen.data.profile import FILE as PROFILE
+from gen.data.profile import Profile
+from gen.data.profiling import flow
+from gen.model.recommender import Recommender
+from gen.planner.assume import model_of
+from gen.planner.build import check_cards
+from gen.planner.plan import Plan
+from gen.planner.planning import make
+
+__all__ = ["Options", "run"]
+
+BATCH = 2048
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the command has them. logs, format: see gen.data.profiling.flow; model: a path, None: assumed of the log."""
+
+    logs: Sequence[str]
+    format: str | None = None
+    model: Path | None = None
+    device: str = "smartssd"
+    preset: str = "smartssd"
+    cards: int = 8
+    levels: int = 3
+    rank: int = 4
+    hot_share: float | None = None
+    train_share: float | None = None
+    dim: int = 64
+    batch: int | None = None
+    sample: float = 1.0
+    gap: float = 0.01
+    seconds: float = 60.0
+    explain: bool = True
+
+
+def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
+        progress: Callable[[int, int], None] = lambda done, total: None) -> tuple[Plan, Profile]:
+    """Writes profile.npz and plan.json into `folder`, each whole or not at all; the first as soon as the log is
+    counted.
+
+    Raises      ValueError: what is missing or does not fit, in one sentence
+    """
+    model = Recommender.load(options.model) if options.model else None
+    if model is not None:
+        model = replace(model, batch=options.batch or model.batch)
+        check_cards(model, options.cards)
+    dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
+    costs = measure(options.device, options.preset, dims=dims)
+    profile = flow.run(flow.Options(options.logs, model, options.format, options.dim, options.sample), folder, say=say,
+                       progress=progress)
+    say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
+        f"{sum(table.heat.total for table in profile.tables.values()):,} accesses to "
+        f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")
+    notes: tuple[str, ...] = ()
+    if model is None:
+        model, notes = model_of(profile, options.dim, options.batch or BATCH)
+    made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
+                hot_share=options.hot_share, train_share=options.train_share, gap=options.gap,
+                seconds=options.seconds, explain=options.explain, say=lambda line: say(f"search     {line}"))
+    with (folder / PROFILE).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest)
+    made.save(folder)
+    return made, profile

@@ -1,0 +1,58 @@
+"""Measures what the planner reckons with: the memory models of the simulated card, with no core in the way."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from fpga.card import memory
+from gen.model.device import Device
+from gen.planner.costs import LINE_BYTES, Costs, row_bytes
+from gen.rtl import config
+
+__all__ = ["RING_BYTES", "measure"]
+
+RING_BYTES = 1 << 26
+ROWS, STREAM, PAGES = 6000, 500, 4000
+# Result block, program and what a batch leaves unused.
+RESERVE_BYTES = 1 << 24
+
+
+def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int], page_bytes: int = 4096,
+            ring_bytes: int = RING_BYTES) -> Costs:
+    """The costs of a device with rows of `dims` words.
+
+    Raises      ValueError: an unknown device or preset, a page size that there is not, rows that the core does not take
+    """
+    name, device = _name(device), Device.load(device)
+    lines = {-(-row_bytes(preset, dim, page_bytes) // LINE_BYTES) for dim in sorted(dims)}
+    read, write, page, first, landing = _streams(device, page_bytes, ring_bytes)
+    # The core's port takes a beat a cycle.
+    beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * config.load(preset).cores["emb"].words)
+    read, write = max(read, beat_s), max(write, beat_s)
+    rows = {count: _row(device, count * LINE_BYTES) for count in sorted(lines)}
+    return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,
+                 page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
+
+
+def _name(given: "Device | str") -> str:
+    """As whoever reads the plan finds it again: a name, or a whole path."""
+    if isinstance(given, Device):
+        return given.name
+    return str(Path(given).resolve()) if given.endswith(".toml") else given
+
+
+def _row(device: Device, row_bytes: int) -> float:
+    return 1 / memory.random_rows(device, row_bytes, count=ROWS).rows_per_s
+
+
+def _streams(device: Device, page_bytes: int, ring_bytes: int) -> tuple[float, ...]:
+    """Seconds a byte read and written one behind the other; a random page from the drive, the first one, and
+    a page's landing."""
+    places = np.arange(STREAM) * page_bytes
+    rates = [memory.rows(device, places, page_bytes, writes=np.full(STREAM, written)).rows_per_s
+             for written in (False, True)]
+    seconds = memory.pages(device, np.random.default_rng(1).integers(0, 1 << 16, PAGES), page_bytes,
+                           ring_pages=max(ring_bytes // page_bytes, 1))
+    first = memory.pages(device, np.zeros(1, np.int64), page_bytes)
+    return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first, 1 / rates[1]

@@ -1,0 +1,219 @@
+"""Runs of a core on an open card: its buffers by name, its result block, and what the host believes of the card.
+
+What the host believes of a card (which rows its caches hold, what was loaded into the core, which buffers there are,
+that no run is under way) is true between transactions. Whatever ends one before its end, an error of the core or of the
+card, a program's own or Ctrl-C, makes it unknown; then it is built anew before the next answer.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.card import Buffer, Card, CardError
+from gen.rtl.headers import KERNELS
+
+__all__ = ["LIMIT_CYCLES", "LIMIT_S", "OnCard", "RunError", "Runs"]
+
+# Of a run: three seconds of a card at 300 MHz, and half an hour of the host's clock, which simulated ones reach first.
+LIMIT_CYCLES, LIMIT_S = 1_000_000_000, 1_800.0
+CLOSED = "it is closed: its buffers were given back"
+STOP_CYCLES, STOP_S = 100_000, 0.5      # that a core may take to obey its abort register, before it is reset
+
+
+class RunError(CardError):
+    """The core ended a run with an error. code, instruction, detail: of the result block, and what else the core names
+    there; what the caller knows about the place, under the names that its own documentation gives.
+    """
+
+    def __init__(self, text: str, **place: Any):
+        super().__init__(text)
+        self.__dict__.update(place)
+
+
+class Runs:
+    """Runs of the core `kernel` on a card, which is not closed here.
+
+    words: of a beat. limit_cycles: of a run; limit_s: seconds of the host's clock that it may take. last: the result
+    block of the last run, by name, empty where that did not come to its end. buffers: by name; the core's arguments of
+    those names are taken from here. is_known: whether the card is as the host believes. has_ended: whether the core
+    itself has ended the last run, by its program's end, an error or an abort, so that all it has written is whole.
+    """
+
+    def __init__(self, card: Card, kernel: str, words: int, *, limit_cycles: int = LIMIT_CYCLES,
+                 limit_s: float = LIMIT_S):
+        self.card, self.kernel, self.words = card, KERNELS[kernel], words
+        self.limit_cycles, self.limit_s, self._began = limit_cycles, limit_s, 0.0
+        self.last: dict[str, int] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self._named: set[str] = set()       # buffers that were asked for, whether or not they came to be
+        self.is_known, self.is_open, self.has_ended = True, True, True
+        self._transactions = 0      # that were begun
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What the host believes of the card is unknown until all that happens inside has happened, no other
+        transaction among it: one that is begun inside leaves the card unknown, however both end."""
+        if not self.is_open:
+            raise CardError(CLOSED)
+        self.is_known = False
+        self._transactions = mine = self._transactions + 1
+        try:
+            yield
+        except BaseException:
+            self.is_known = False
+            raise
+        self.is_known = self._transactions == mine
+
+    def forget(self) -> None:
+        """No run is under way, no buffer is left, and the card's counters and violations begin anew. Raises CardError:
+        the runs were closed; the card's"""
+        if not self.is_open:
+            raise CardError(CLOSED)
+        self.is_known = False
+        self.card.reset()
+        for buffer in self.card.buffers():
+            if buffer.name in self._named:
+                self.card.free(buffer)
+        self.buffers = {}
+        self.card.clear()
+
+    def room(self, name: str, size: int, p2p: bool = False) -> Buffer:
+        """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back. p2p: as
+        Card.allocate. Raises CardError: somebody else's has that name; the card's"""
+        beat = 4 * self.words
+        held = self.buffers.get(name)
+        if held is None or held.bytes < size:
+            if name not in self._named and name in [buffer.name for buffer in self.card.buffers()]:
+                raise CardError(f"the card has a buffer {name!r} already, which is not of these runs")
+            self._named.add(name)
+            if held is not None:
+                self.card.free(held)
+                del self.buffers[name]
+            self.buffers[name] = self.card.allocate(max(beat, -(-size // beat) * beat), name, p2p=p2p)
+        return self.buffers[name]
+
+    def write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
+        """The buffer `name` with `data` at its begin."""
+        buffer = self.room(name, data.nbytes)
+        if data.size:
+            self.card.write(buffer, data)
+        return buffer
+
+    def clear_result(self) -> Buffer:
+        """The result block, all zeros: progress and doorbell begin there. The host looks at it during a run."""
+        empty = np.zeros(self.kernel.result_words, np.uint32)
+        self.room("result", empty.nbytes, p2p=True)
+        return self.write("result", empty)
+
+    def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int],
+            beside: Callable[[], object] | None = None) -> int:
+        """Carries a program (instructions, words) out, with `arguments` that are no buffers, and returns its code; the
+        result block must have been cleared. beside: what the host does while the core works; it returns when it has
+        nothing left to do. Whatever is raised meanwhile ends the run too.
+
+        Raises CardError: the card's; a result block that the core has not written"""
+        self.last, self.has_ended = {}, False
+        self.write("program", program)
+        pointers = {argument.name: self.buffers[argument.name] for argument in self.kernel.arguments
+                    if argument.kind == "pointer"}
+        self._began = time.monotonic()
+        try:
+            self.card.run({**pointers, "program_count": len(program), **arguments})
+            if beside is not None:
+                beside()
+            self.card.wait(self.limit_cycles, self.left_s())
+            self.has_ended = True
+        except BaseException:
+            self._end()
+            raise
+        block = self.card.read(self.buffers["result"], np.uint32)
+        self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
+                     for value in self.kernel.result}
+        # The code of a block that no core has written is OK too.
+        if self.last["code"] == self.kernel.code("OK") and self.last["instructions"] != len(program):
+            raise CardError(f"the core ended without an error, but its result block counts {self.last['instructions']} "
+                            f"of {len(program)} instructions: no core, or another than {self.kernel.name}, has run")
+        return self.last["code"]
+
+    def left_s(self) -> float:
+        """Seconds of the host's clock that the run may still take."""
+        return max(0.0, self._began + self.limit_s - time.monotonic())
+
+    def _end(self) -> None:
+        """Ends the run, with a reset where the core does not obey soon; where it does not obey that, the next one will
+        say so."""
+        try:
+            self.card.abort()
+            self.card.wait(self.limit_cycles + STOP_CYCLES, STOP_S)
+            self.has_ended = True
+        except CardError:
+            with suppress(CardError):
+                self.card.reset()
+
+    def read(self, name: str, beats: int) -> NDArray[np.uint32]:
+        """The first beats (beats, words) of a buffer."""
+        if not beats:
+            return np.zeros((0, self.words), np.uint32)
+        return self.card.read(self.buffers[name], np.uint32, beats * self.words).reshape(-1, self.words)
+
+    def error(self, where: Sequence[str] = (), **place: Any) -> RunError:
+        """The last run's error: instruction, `where` in the caller's words, and the core's own."""
+        last = self.last
+        code = next((code for code in self.kernel.codes if code.code == last["code"]), None)
+        text = f"code {last['code']}" if code is None else f"{code.name}: {code.about} ({last['detail']:#x})"
+        status = {value.name: last[value.name] for value in self.kernel.result if value.kind == "status"}
+        return RunError(", ".join([f"instruction {last['instruction']}", *where]) + f": {text}", **{**status, **place})
+
+    def close(self) -> None:
+        """Gives the buffers back; a second call does nothing."""
+        if not self.is_open:
+            return
+        if self.is_known:
+            with self.transaction():
+                for buffer in self.buffers.values():
+                    self.card.free(buffer)
+                self.buffers = {}
+        else:
+            self.forget()
+        self.is_open = False
+
+
+class OnCard(ABC):
+    """What answers questions by runs on a card: `with` closes it. _owned: the card was opened here."""
+
+    card: Card
+    _runs: Runs
+    _owned: bool
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Brings to the card what it must hold before any answer; it has no buffers of this core yet."""
+
+    def _know(self) -> None:
+        """The card is as the host believes; where that was unknown, it is built anew."""
+        if not self._runs.is_known:
+            self._runs.forget()
+            with self._runs.transaction():
+                self._build()
+
+    @property
+    def last(self) -> dict[str, int]:
+        return self._runs.last
+
+    def close(self) -> None:
+        """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
+        if self._owned:
+            self.card.close()
+        else:
+            self._runs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()

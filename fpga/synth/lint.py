@@ -1,0 +1,178 @@
+"""Second opinions on the Verilog: Verilator, Yosys and Icarus; each accepted warning is named in a file."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gen.base.tools import build_folder, environment, verilator, yosys
+from gen.rtl.config import Preset
+from gen.rtl.cores import CORES
+from gen.rtl.verilog import children, emit, interface
+
+__all__ = ["Finding", "Waiver", "WAIVERS", "check", "of_presets", "waivers"]
+
+PORTS = "ports_of_parts.v"
+WAIVERS = Path(__file__).parent / "waivers.toml"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A warning or error of a tool. `name` is its class, as Verilator calls it, or `warning`, `error`."""
+
+    tool: str
+    name: str
+    text: str
+
+
+@dataclass
+class Waiver:
+    """An accepted warning and how often it was met."""
+
+    tool: str
+    name: str
+    match: str
+    reason: str
+    met: int = field(default=0, compare=False)
+
+    def covers(self, finding: Finding) -> bool:
+        return (
+            finding.tool == self.tool
+            and finding.name == self.name
+            and re.search(self.match, finding.text) is not None
+        )
+
+
+def waivers(path: Path = WAIVERS) -> list[Waiver]:
+    """The accepted warnings. Raises ValueError for an entry without tool, name, match and reason."""
+    entries = tomllib.loads(path.read_text()).get("waiver", [])
+    wanted = {"tool", "name", "match", "reason"}
+    for number, entry in enumerate(entries, 1):
+        if set(entry) != wanted or not all(isinstance(v, str) and v.strip() for v in entry.values()):
+            raise ValueError(
+                f"{path.name}: waiver {number}: must have exactly {', '.join(sorted(wanted))}, "
+                f"each a text; it has {', '.join(sorted(entry))}"
+            )
+        if entry["name"] == "error":
+            raise ValueError(f"{path.name}: waiver {number}: an error cannot be waived")
+    return [Waiver(**entry) for entry in entries]
+
+
+def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None) -> list[Finding]:
+    """What the tools say about the Verilog and no waiver covers. Counts in `accepted` what each covered.
+
+    Every file is read with the modules that it instantiates reduced to their ports: an array of 512 equal
+    cells is checked as one cell and one array. Yosys reads everything together once more for the hierarchy.
+    Icarus is asked when it is installed (see `tools`)."""
+    texts = {Path(file).stem: Path(file).read_text() for file in sorted(files)}
+    accepted = waivers() if accepted is None else accepted
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        for name, text in texts.items():
+            (work / f"{name}.v").write_text(text)
+            parts = sorted(children(text, texts))
+            (work / PORTS).write_text("".join(interface(texts[part]) for part in parts))
+            pair = [work / f"{name}.v"] + ([work / PORTS] if parts else [])
+            found += [*_verilator(pair, name), *_icarus(pair, name)]
+        found += _yosys([work / f"{name}.v" for name in texts], top)
+    left = []
+    for finding in found:
+        waiver = next((w for w in accepted if w.covers(finding)), None)
+        if waiver is None:
+            left.append(finding)
+        else:
+            waiver.met += 1
+    return left
+
+
+def of_presets(presets: Sequence[Preset], accepted: list[Waiver]) -> Iterator[tuple[str, list[Finding]]]:
+    """Writes the Verilog of every core and checks it: (preset/core, findings), in order, a processor for each core.
+    Counts in `accepted` as `check` does."""
+    asked = [(preset.name, core, config) for preset in presets for core, config in preset.cores.items()]
+    with ProcessPoolExecutor(max(1, min(os.cpu_count() or 1, len(asked)))) as pool:
+        done = [pool.submit(_of_core, *item, accepted) for item in asked]
+        for (preset, core, _), item in zip(asked, done, strict=True):
+            left, met = item.result()
+            for waiver, count in zip(accepted, met, strict=True):
+                waiver.met += count
+            yield f"{preset}/{core}", left
+
+
+def _of_core(preset: str, core: str, config: object, accepted: list[Waiver]) -> tuple[list[Finding], list[int]]:
+    """What is found, and how often each waiver was met, in a process of its own."""
+    fresh = [Waiver(waiver.tool, waiver.name, waiver.match, waiver.reason) for waiver in accepted]
+    built = emit(CORES[core].unit(config), f"hotrail_{core}", build_folder() / preset)
+    return check(built.files, built.top, fresh), [waiver.met for waiver in fresh]
+
+
+def tools() -> dict[str, bool]:
+    """The tools that will be asked."""
+    return {"verilator": True, "yosys": True, "icarus": shutil.which("iverilog") is not None}
+
+
+def _verilator(files: list[Path], top: str) -> list[Finding]:
+    binary, _ = verilator()
+    command = [str(binary), "--lint-only", "-Wall", "--quiet", "-O0", "--top-module", top, *map(str, files)]
+    run = subprocess.run(
+        command, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    found = []
+    for line in run.stdout.splitlines():
+        if m := re.match(r"%Warning-(\w+): (.*)", line):
+            if f"/{PORTS}:" in m[2]:
+                continue  # a module without its body is of course not driven
+            found.append(Finding("verilator", m[1], _short(m[2])))
+        elif line.startswith("%Warning:"):
+            found.append(Finding("verilator", "warning", _short(line)))
+        elif line.startswith("%Error") and "Exiting due to" not in line:
+            found.append(Finding("verilator", "error", _short(line)))
+    if run.returncode and not found:
+        found.append(Finding("verilator", "error", f"ended with code {run.returncode}: {run.stdout[-300:]}"))
+    return found
+
+
+def _yosys(files: list[Path], top: str) -> list[Finding]:
+    # `check -assert` refuses several drivers, undriven wires that are used, and combinational loops.
+    script = [f"read_verilog {file.name}" for file in files]
+    script += [f"hierarchy -check -top {top}", "proc", "check -assert"]
+    try:
+        log = yosys(script, cwd=files[0].parent)
+    except RuntimeError as error:
+        return [Finding("yosys", "error", str(error))]
+    # Summaries at the end repeat each warning ("Warnings: 3 unique messages, 3 total").
+    return [
+        Finding("yosys", "warning", line.removeprefix("Warning: "))
+        for line in log.splitlines()
+        if line.startswith("Warning: ")
+    ]
+
+
+def _icarus(files: list[Path], top: str) -> list[Finding]:
+    if not tools()["icarus"]:
+        return []
+    run = subprocess.run(
+        ["iverilog", "-g2005", "-Wall", "-s", top, "-t", "null", *map(str, files)],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    found = []
+    for line in run.stdout.splitlines():
+        if line.strip():
+            kind = "warning" if "warning" in line else "error"
+            found.append(Finding("icarus", kind, _short(line)))
+    if run.returncode and not found:
+        found.append(Finding("icarus", "error", f"ended with code {run.returncode}"))
+    return found
+
+
+def _short(text: str) -> str:
+    """Without the folder that the file happened to be in."""
+    return re.sub(r"(/[^\s:]*/)([^/\s:]+\.v)", r"\2", text)

@@ -1,0 +1,280 @@
+"""Open-source synthesis of a core: what it costs and how deep its logic is, module by module.
+
+Every distinct Verilog module is mapped once by Yosys (`synth_xilinx -family xcup`) with its placed parts as
+black boxes; costs add up over the instances, and depths are composed over the boundaries bit by bit. A part by
+itself is mapped no faster than its own worst path asks for, though its parent may need more of it: where a composed
+path breaks the rule, the parts that it passes are mapped again in one piece with their parent, as a tool that
+flattens would, and the report names them. Mapped netlists are cached by their content. No timing model of the part
+is open: depth in LUT levels stands in for it.
+"""
+
+import hashlib
+import json
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fpga.synth import dsp
+from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
+from fpga.synth.shells import budgets
+from gen.base import kept
+from gen.base.tools import yosys
+from gen.rtl.verilog import children, interface
+
+__all__ = ["Area", "Report", "SHELL", "lines", "synthesise"]
+
+# What the standard SmartSSD shell leaves to the user: fpga/synth/shells.toml.
+SHELL = budgets()["standard"].resources
+# What a net costs beside a LUT, in ps: twice Yosys' default. Its LUTs have the delays of an older family, in which
+# fast pins make seven small LUTs cheaper than six; in UltraScale+ the nets decide, so the levels, which are counted.
+NET_DELAY = "scratchpad -set synth_xilinx.abc9.W 600"
+FLOW = "synth_xilinx -family xcup -flatten -noiopad -noclkbuf"
+
+# LUTs that one memory or shift-register primitive takes (UG974).
+LUT_COST = {
+    "INV": 1,
+    "SRL16E": 1,
+    "SRLC16E": 1,
+    "SRLC32E": 1,
+    "RAM16X1S": 1,
+    "RAM32X1S": 1,
+    "RAM64X1S": 1,
+    "RAM32X1D": 2,
+    "RAM64X1D": 2,
+    "RAM128X1S": 2,
+    "RAM128X1D": 4,
+    "RAM256X1S": 4,
+    "RAM256X1D": 8,
+    "RAM512X1S": 8,
+    "RAM32M": 4,
+    "RAM64M": 4,
+    "RAM32M16": 8,
+    "RAM64M8": 8,
+}
+
+
+@dataclass(frozen=True)
+class Area:
+    """Resources. `bram36` counts halves for a RAMB18, `lutram` is the part of `lut` that stores."""
+
+    lut: int = 0
+    ff: int = 0
+    dsp: int = 0
+    bram36: float = 0
+    uram: int = 0
+    carry4: int = 0
+    lutram: int = 0
+
+    def __add__(self, other: "Area") -> "Area":
+        return Area(*(a + b for a, b in zip(self.values(), other.values())))
+
+    def __mul__(self, times: int) -> "Area":
+        return Area(*(a * times for a in self.values()))
+
+    def values(self) -> tuple[Any, ...]:
+        return self.lut, self.ff, self.dsp, self.bram36, self.uram, self.carry4, self.lutram
+
+    def as_dict(self) -> dict[str, float]:
+        return dict(zip(("lut", "ff", "dsp", "bram36", "uram", "carry4", "lutram"), self.values()))
+
+
+@dataclass(frozen=True)
+class Report:
+    """`total` of the core, `modules`: name -> (own area, instances in the core), `worst` path and its module,
+    `boundary`: the deepest logic between the core's ports and its first or last register."""
+
+    core: str
+    total: Area
+    modules: dict[str, tuple[Area, int]]
+    worst: Depth
+    most_chains: Depth
+    boundary: Depth
+    depth_of: dict[str, Depth] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+# ---- mapping ----
+
+
+def _map(
+    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, pack_products: bool,
+    begins: Callable[[], None]
+) -> dict[str, Any]:
+    """The mapped netlist of one module as Yosys' JSON describes it: in one piece with the parts in `joined`, with all
+    others as black boxes. begins: is called unless it is in the cache."""
+    inside = {name, *joined}
+    own = "".join([texts[name], *(texts[part] for part in sorted(joined))])
+    parts = {part for one in inside for part in children(texts[one], texts)} - inside
+    boxes = [interface(texts[part]) for part in sorted(parts)]
+    packed = [dsp.PATTERN, dsp.MAPPING, dsp.PREPARE] if pack_products and dsp.has_product(own) else []
+    content = [own, boxes, NET_DELAY, FLOW, _yosys_version(), *packed]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    path = cache / f"{name}-{digest}.mapped"
+
+    def make() -> dict[str, Any]:
+        begins()
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            (work / "own.v").write_text(own)
+            (work / "parts.v").write_text("".join(boxes))
+            map_it = f"{FLOW} -top {name} -json mapped.json"
+            read = ["read_verilog own.v", "read_verilog -lib parts.v"]
+            if packed:
+                (work / "pattern.v").write_text(dsp.PATTERN)
+                (work / "mapping.v").write_text(dsp.MAPPING)
+                read = dsp.steps(read, name)
+            log = yosys([*read, NET_DELAY, map_it], cwd=work)
+            with suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.with_suffix(".log").write_text(log)
+            return json.loads((work / "mapped.json").read_bytes())["modules"][name]
+
+    return kept.remembered(path, make)
+
+
+def _yosys_version() -> str:
+    from importlib.metadata import version
+
+    return version("pyosys")
+
+
+def _area(cells: Mapping[str, Any]) -> Area:
+    total: dict[str, float] = defaultdict(float)
+    for cell in cells.values():
+        kind = cell["type"]
+        if kind in LUT_COST:
+            total["lut"] += LUT_COST[kind]
+            if kind != "INV":
+                total["lutram"] += LUT_COST[kind]
+        elif re.fullmatch(r"LUT[1-6]", kind):
+            total["lut"] += 1
+        elif re.match(r"FD[RSCP]E", kind):
+            total["ff"] += 1
+        elif kind.startswith("DSP48"):
+            total["dsp"] += 1
+        elif kind.startswith("RAMB36"):
+            total["bram36"] += 1
+        elif kind.startswith("RAMB18"):
+            total["bram36"] += 0.5
+        elif kind.startswith("URAM288"):
+            total["uram"] += 1
+        elif kind == "CARRY4":
+            total["carry4"] += 1
+    whole = {key: int(value) for key, value in total.items() if key != "bram36"}
+    return Area(**whole, bram36=total["bram36"])
+
+
+# ---- a core ----
+
+
+def synthesise(
+    texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth", pack_products: bool = False,
+    say: Callable[[str], None] = lambda line: None
+) -> Report:
+    """Maps the Verilog of a core and adds up area and depth.
+
+    Parameters  texts: file name -> Verilog, one module a file, as `gen.rtl.verilog.convert` gives; top: module
+                name; pack_products: put the registers and the adder of floating-point products into their DSP
+                slices, which Yosys leaves in the fabric; see fpga.synth.dsp; say: is told of each module that is
+                not in the
+                cache
+    Raises      ValueError: a combinational loop, or a cell that is not known; RuntimeError: Yosys failed
+    """
+    folder = Path(cache)
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = {file.removesuffix(".v"): text for file, text in texts.items()}
+    areas: dict[str, Area] = {}
+    boundaries: dict[str, Boundary] = {}
+    depth_of: dict[str, Depth] = {}
+    chains_of: dict[str, Depth] = {}
+    uses: dict[str, dict[str, int]] = {}
+    notes: list[str] = []
+    edge = Depth(0, 0)
+    order = _leaves_first(top, modules)
+    for number, name in enumerate(order, 1):
+        begins = partial(say, f"mapping {number} of {len(order)}: {name}")
+        joined: set[str] = set()
+        while True:
+            netlist = _map(name, modules, joined, folder, pack_products, begins)
+            try:
+                depth_of[name], chains_of[name], edge, boundaries[name], found, crossed = depths(netlist, boundaries)
+            except ValueError as error:
+                raise ValueError(f"module {name}: {error}") from None
+            if not crossed:
+                break
+            joined |= crossed
+        uses[name] = defaultdict(int)
+        for cell in netlist["cells"].values():
+            if cell["type"] in modules:
+                uses[name][cell["type"]] += 1
+        areas[name] = _area(netlist["cells"])
+        notes += [f"{name}: {note}" for note in found]
+        if joined:
+            notes.append(f"{name}: mapped in one piece with {', '.join(sorted(joined))}")
+    counts: dict[str, int] = defaultdict(int)
+    counts[top] = 1
+    for name in reversed(list(uses)):
+        for child, number in uses[name].items():
+            counts[child] += number * counts[name]
+    total = Area()
+    for name, area in areas.items():
+        total = total + area * counts[name]
+
+    def named(table: dict[str, Depth], key: Any) -> Depth:
+        name = max((n for n in table if counts[n]), key=lambda n: key(table[n]))
+        return Depth(table[name].levels, table[name].chains, (f"in {name}", *table[name].path))
+
+    return Report(
+        top,
+        total,
+        {n: (areas[n], counts[n]) for n in areas if counts[n]},
+        named(depth_of, lambda d: (d.levels, d.chains)),
+        named(chains_of, lambda d: (d.chains, d.levels)),
+        edge,
+        depth_of,
+        tuple(notes),
+    )
+
+
+def _leaves_first(top: str, modules: Mapping[str, str]) -> list[str]:
+    done: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        for child in sorted(children(modules[name], modules)):
+            visit(child)
+        done[name] = None
+
+    visit(top)
+    return list(done)
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The report as text, for the terminal."""
+    yield f"{report.core}:"
+    for key, value in report.total.as_dict().items():
+        budget = SHELL.get(key)
+        share = f"  {100 * value / budget:5.1f} % of the shell's {budget:,}" if budget else ""
+        yield f"  {key:8s} {value:>10,.10g}{share}"
+    for name, (area, count) in sorted(report.modules.items(), key=lambda item: -item[1][0].lut * item[1][1]):
+        yield (
+            f"  {count:4d} x {name}: {area.lut} LUT, {area.ff} FF, {area.dsp} DSP, {area.bram36:g} BRAM36, "
+            f"{area.uram} URAM; {report.depth_of[name].levels} levels"
+        )
+    yield (
+        f"  deepest: {report.worst.levels} LUT levels, {report.worst.chains} carry chains "
+        f"({'within' if report.worst.met else 'OVER'} {MAX_LEVELS} levels and {MAX_CHAINS} chain)"
+    )
+    yield from (f"    {step}" for step in report.worst.path)
+    if report.most_chains.chains > MAX_CHAINS:
+        yield f"  most chains: {report.most_chains.chains} with {report.most_chains.levels} levels"
+        yield from (f"    {step}" for step in report.most_chains.path)
+    yield f"  at the ports: {report.boundary.levels} levels, {report.boundary.chains} chains; " + " -> ".join(
+        report.boundary.path
+    )
+    yield from (f"  note: {note}" for note in report.notes)

@@ -1,0 +1,447 @@
+"""Batches of bags as programs of the EMB core: remapped indices, instructions, and the SSD pages to bring.
+
+Pages of the SSD land in a ring in the order in which the program first needs them; a page that is still in the
+ring is not brought again. An instruction reads rows of a stretch of the ring and releases what no later one
+needs, so requests are cut into as many instructions as the ring asks for. Rows that enter the row cache are
+copied by FILL instructions at the program's beginning; the bags then find them in card memory.
+
+Source: SCRec §III.D (remapping); the fifth paper, §4.3 (row cache). Layouts are those of hw.isa.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
+from golden.emb.row_cache import RowCache, Step
+from hw.isa import EMB, LONGEST_BAG, Kernel
+
+__all__ = ["Bags", "Compiler", "Origin", "Output", "Program", "encode"]
+
+POSITIONS = 1 << DEVICE_SHIFT
+
+
+@dataclass(frozen=True, eq=False)
+class Bags:
+    """Bags of one table: bag k pools `indices[offsets[k]:offsets[k + 1]]`, rows of the table as numbered there.
+
+    mode: sum, mean or max. weights: one an index, with sum alone. remapped: the indices are words of
+    gen.data.remap instead
+    of rows. An empty bag is +0.
+    """
+
+    table: str
+    indices: ArrayLike
+    offsets: ArrayLike
+    weights: ArrayLike | None = None
+    mode: str = "sum"
+    remapped: bool = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the vectors of one request lie: `bags` of `row_beats` beats from `first` on, `dim` words of each."""
+
+    table: str
+    first: int
+    bags: int
+    row_beats: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an instruction was made of: the request's number and its first bag and index; a LOAD or FILL has None."""
+
+    request: int | None = None
+    bag: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What a run needs beside the card's images.
+
+    words: (instructions, 16) uint32. inputs: (beats, words of a beat) uint32. pages: (n,) page numbers, the
+    k-th at ring position k * page_beats. outputs: one a request. origins: one an instruction.
+    asked: bytes of the SSD's rows that the bags ask for. brought: bytes of the pages. cached: of the rows asked
+    for, repeated ones counted, those that the row cache serves; filled: rows that enter it. steps: of the row caches,
+    by table, which are taken when the program has run: see Compiler.commit.
+    """
+
+    words: NDArray[np.uint32]
+    inputs: NDArray[np.uint32]
+    pages: NDArray[np.int64]
+    page_beats: int
+    outputs_beats: int
+    outputs: tuple[Output, ...]
+    origins: tuple[Origin, ...]
+    asked: int = 0
+    brought: int = 0
+    cached: int = 0
+    filled: int = 0
+    steps: Mapping[str, Step] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return len(self.words)
+
+    @property
+    def transfers(self) -> NDArray[np.int64]:
+        """(n, 2): page and ring position modulo 2**30, in beats, in the order to bring them."""
+        positions = np.arange(len(self.pages)) * self.page_beats % POSITIONS
+        return np.stack([self.pages, positions], axis=1)
+
+    def vectors(self, outputs: ArrayLike) -> list[NDArray[np.float32]]:
+        """The vectors (bags, dim) of every request, out of what the core has written."""
+        flat = np.ascontiguousarray(outputs).view(np.float32).reshape(-1)
+        words = self.inputs.shape[1]
+        found = []
+        for item in self.outputs:
+            width = item.row_beats * words
+            part = flat[item.first * words:][:item.bags * width].reshape(item.bags, width)
+            found.append(np.ascontiguousarray(part[:, :item.dim]))
+        return found
+
+
+def encode(instruction: str, values: Mapping[str, int], kernel: Kernel = EMB) -> NDArray[np.uint32]:
+    """The words of one instruction. Raises ValueError: a field that it does not use, or a value out of range."""
+    found = kernel.instruction(instruction)
+    words = np.zeros(kernel.words, np.uint32)
+    words[0] = found.opcode
+    used = {use.field for use in found.uses}
+    for name, value in values.items():
+        item = kernel.field(name)
+        if name not in used:
+            raise ValueError(f"{instruction} has no field {name}")
+        if not item.minimum <= value <= item.highest:
+            raise ValueError(f"{instruction}: {name} must be {item.minimum} to {item.highest}, not {value}")
+        words[item.word] |= np.uint32(int(value) << item.low)
+    return words
+
+
+class _Inputs:
+    """Puts arrays of words one behind the other, each at the begin of a beat."""
+
+    def __init__(self, words: int):
+        self.words = words
+        self.beats = 0
+        self.parts: list[NDArray[np.uint32]] = []
+
+    def add(self, array: np.ndarray) -> int:
+        at, count = self.beats, -(-len(array) // self.words)
+        padded = np.zeros(count * self.words, np.uint32)
+        padded[:len(array)] = array
+        self.parts.append(padded)
+        self.beats += count
+        return at
+
+    def image(self) -> NDArray[np.uint32]:
+        flat = np.concatenate(self.parts) if self.parts else np.zeros(0, np.uint32)
+        return flat.reshape(-1, self.words)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A request that has been checked: flat indices and offsets from 0."""
+
+    placed: Placed
+    address: NDArray[np.uint32]
+    offsets: NDArray[np.int64]
+    weights: NDArray[np.float32] | None
+    mode: str
+
+
+@dataclass(frozen=True)
+class _Item:
+    """An instruction but for its release; `first` is the first ring position that it reads, not wrapped."""
+
+    name: str
+    values: dict[str, int]
+    first: int
+    origin: Origin
+
+
+class Compiler:
+    """Compiles batches for one card; knows which rows the row cache holds. A row's sum with others is rounded
+    where it is added up, so the last bits of a vector depend on which rows are cached.
+
+    ring_beats: of the ring on the card, a power of two of at least one page where rows lie on the SSD, else 0.
+    `compile` changes nothing: a program goes with the rows that the cache holds now, and `commit` says that it has run.
+    """
+
+    def __init__(self, images: CardImages, *, ring_beats: int = 0):
+        if ring_beats < 0 or ring_beats & (ring_beats - 1) or ring_beats > POSITIONS >> 1:
+            raise ValueError(f"ring_beats must be 0 or a power of two up to 2**{DEVICE_SHIFT - 1}, not {ring_beats}")
+        if len(images.pages) and ring_beats < images.page_beats:
+            raise ValueError(f"ring_beats must be at least a page's {images.page_beats}, not {ring_beats}")
+        if len(images.pages) and images.page_beats & (images.page_beats - 1):
+            raise ValueError(f"page_bytes must be a power of two, not {images.page_bytes}")
+        self.images = images
+        self.ring_beats = ring_beats
+        self.caches = {}
+        for name, placed in images.placed.items():
+            if placed.cache_rows:
+                self.caches[name] = RowCache(placed.cache_rows, len(placed.table.ssd))
+        self.warm()
+
+    def warm(self) -> None:
+        """The card holds the images as they are, with the hottest rows in the row cache."""
+        for cache in self.caches.values():
+            cache.warm()
+
+    def load(self) -> Program:
+        """The program that loads the tensor-train tables; to be run once, before any other."""
+        inputs = _Inputs(self.images.words)
+        at = inputs.add(self.images.load.reshape(-1))
+        count = self.images.load_beats
+        words = [encode("LOAD", {"count": count, "indices": at})] if count else []
+        return Program(_stacked(words), inputs.image(), np.zeros(0, np.int64), self.images.page_beats, 0, (),
+                       (Origin(),) * len(words))
+
+    def compile(self, batch: Sequence[Bags]) -> Program:
+        """The program of a batch; the vectors come in the order of the requests.
+
+        Raises      ValueError: one sentence that names table, bag and index
+        """
+        requests = [self._checked(bags) for bags in batch]
+        steps = {}
+        for name, cache in self.caches.items():
+            ranks = [_on_ssd(request)[0] for request in requests if request.placed.table.name == name]
+            steps[name] = cache.prepare(np.concatenate([np.zeros(0, np.int64), *ranks]))
+        return self._compile(requests, steps)
+
+    def commit(self, program: Program) -> None:
+        """A program has run without an error: the row caches hold what it has filled.
+
+        Raises      ValueError: another one has been committed since it was compiled
+        """
+        for name, step in program.steps.items():
+            self.caches[name].commit(step)
+
+    def _checked(self, bags: Bags) -> _Request:
+        if bags.table not in self.images.placed:
+            raise ValueError(f"there is no table {bags.table!r}; there are {', '.join(self.images.placed)}")
+        placed = self.images.placed[bags.table]
+        where = f"table {bags.table}"
+        offsets, indices = np.asarray(bags.offsets), np.asarray(bags.indices)
+        for what, array in (("offsets", offsets), ("indices", indices)):
+            if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
+                raise ValueError(f"{where}: {what} must be whole numbers with 1 axis, not {array.dtype} of shape "
+                                 f"{array.shape}")
+        if bags.mode not in EMB.modes:
+            raise ValueError(f"{where}: mode must be one of {', '.join(EMB.modes)}, not {bags.mode!r}")
+        offsets, indices = offsets.astype(np.int64), indices.astype(np.int64)
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(indices):
+            raise ValueError(f"{where}: offsets must begin with 0 and end with the {len(indices)} indices")
+        if (np.diff(offsets) < 0).any():
+            bag = int(np.argmax(np.diff(offsets) < 0))
+            raise ValueError(f"{where}, bag {bag}: its offset {offsets[bag]} is larger than the next, "
+                             f"{offsets[bag + 1]}")
+        if (np.diff(offsets) > LONGEST_BAG).any():
+            bag = int(np.argmax(np.diff(offsets) > LONGEST_BAG))
+            raise ValueError(f"{where}, bag {bag}: it has {offsets[bag + 1] - offsets[bag]} indices; a bag has at most "
+                             f"{LONGEST_BAG}")
+        if bags.remapped:
+            held = np.array([placed.own_rows, placed.table.tt_rows, len(placed.table.ssd), 0])
+            wrong = (indices < 0) | (indices >> 32 > 0)
+            wrong |= (indices & (POSITIONS - 1)) >= held[indices >> DEVICE_SHIFT & 3]
+        else:
+            wrong = (indices < 0) | (indices >= placed.table.rows)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            bag = int(np.searchsorted(offsets, at, side="right")) - 1
+            raise ValueError(f"{where}, bag {bag}, index {at - offsets[bag]}: {indices[at]} is none of the table's "
+                             + ("remapped words" if bags.remapped else f"{placed.table.rows} rows"))
+        weights = None
+        if bags.weights is not None:
+            if bags.mode != "sum":
+                raise ValueError(f"{where}: weights go with mode sum alone, not with {bags.mode}")
+            weights = np.asarray(bags.weights, np.float32)
+            if weights.shape != indices.shape:
+                raise ValueError(f"{where}: {len(indices)} indices need as many weights, not {weights.shape}")
+        address = indices.astype(np.uint32) if bags.remapped else placed.table.placement[indices]
+        return _Request(placed, address, offsets, weights, bags.mode)
+
+    def _compile(self, requests: Sequence[_Request], steps: Mapping[str, Step]) -> Program:
+        inputs = _Inputs(self.images.words)
+        ring = _Ring(self.images, self.ring_beats)
+        items: list[_Item] = []
+        for name, step in steps.items():
+            items += self._fills(self.images.placed[name], step, ring, inputs)
+        asked = 0
+        outputs, out = [], 0
+        used = dict.fromkeys(steps, 0)
+        for number, request in enumerate(requests):
+            placed, name = request.placed, request.placed.table.name
+            lookups = len(_on_ssd(request)[0])
+            asked += lookups * placed.row_beats * self.images.words * 4
+            count = len(request.offsets) - 1
+            slots = None
+            if name in steps:       # its ranks stand there behind those of the requests before
+                slots = steps[name].slots[used[name]:used[name] + lookups]
+                used[name] += lookups
+            items += self._bags(request, number, slots, ring, inputs, out)
+            outputs.append(Output(placed.table.name, out, count, placed.row_beats, placed.table.dim))
+            out += count * placed.row_beats
+        for what, beats in (("inputs", inputs.beats), ("outputs", out)):
+            if beats >= 1 << 32:
+                raise ValueError(f"the batch needs {beats} beats of {what}; offsets have 32 bits")
+        words, keep = [], ring.end * self.images.page_beats
+        for item in reversed(items):
+            words.append(encode(item.name, {**item.values, "release": keep % POSITIONS}))
+            keep = min(keep, item.first)
+        pages = np.concatenate([np.zeros(0, np.int64), *ring.brought])
+        return Program(_stacked(words[::-1]), inputs.image(), pages, self.images.page_beats, out, tuple(outputs),
+                       tuple(item.origin for item in items), asked, len(pages) * self.images.page_bytes,
+                       sum(int(np.count_nonzero(step.slots >= 0)) for step in steps.values()),
+                       sum(len(step.filled) for step in steps.values()), steps)
+
+    def _fills(self, placed: Placed, step: Step, ring: "_Ring", inputs: _Inputs) -> Iterator["_Item"]:
+        """FILL instructions for rows that enter the cache."""
+        cuts, position = ring.plan(placed, step.filled, np.arange(len(step.filled) + 1))
+        for start, end, first, beats in cuts:
+            pairs = np.stack([position[start:end], placed.own_rows + step.filled_slots[start:end]], axis=1)
+            values = {"count": end - start, "indices": inputs.add(pairs.reshape(-1)),
+                      "dram_base": placed.dram_base, "dram_rows": placed.dram_rows, "row_beats": placed.row_beats,
+                      "ring_first": first % POSITIONS, "ring_count": beats}
+            yield _Item("FILL", values, first, Origin())
+
+    def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: _Inputs,
+              out: int) -> Iterator["_Item"]:
+        """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD."""
+        placed, address, offsets = request.placed, request.address.copy(), request.offsets
+        ranks, at = _on_ssd(request)
+        if slots is not None:
+            address[at[slots >= 0]] = placed.own_rows + slots[slots >= 0]
+            ranks, at = ranks[slots < 0], at[slots < 0]
+        try:
+            cuts, position = ring.plan(placed, ranks, np.searchsorted(at, offsets))
+        except _TooLarge as error:
+            raise ValueError(f"table {placed.table.name}, bag {error.bag}: its rows lie on {error.pages} pages of the "
+                             f"SSD, the ring holds {ring.pages}") from None
+        address[at] = position | SSD << DEVICE_SHIFT
+        has_train = placed.table.cores and len(address)
+        for start, end, first, beats in cuts:
+            part = slice(int(offsets[start]), int(offsets[end]))
+            values = {"mode": EMB.modes.index(request.mode), "count": end - start,
+                      "lengths": inputs.add(np.diff(offsets[start:end + 1])), "indices": inputs.add(address[part]),
+                      "indices_count": part.stop - part.start, "dram_base": placed.dram_base,
+                      "dram_rows": placed.dram_rows, "row_beats": placed.row_beats,
+                      "chunk_rows": 1 if request.weights is not None or request.mode == "max" else placed.chunk_rows,
+                      "out": out + start * placed.row_beats, "out_stride": placed.row_beats,
+                      "ring_first": first % POSITIONS, "ring_count": beats}
+            if has_train:
+                values |= {"tt_table": placed.tt_table, "tt_rows": placed.tt_rows}
+            if request.weights is not None:
+                values |= {"weighted": 1, "weights": inputs.add(request.weights[part].view(np.uint32))}
+            yield _Item("BAGS", values, first, Origin(number, start, part.start))
+
+
+def _on_ssd(request: _Request) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ranks of the indices that go to the SSD, and where they stand among the indices."""
+    at = np.flatnonzero(request.address >> DEVICE_SHIFT == SSD)
+    return (request.address[at] & (POSITIONS - 1)).astype(np.int64), at
+
+
+def _stacked(words: list[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    return np.stack(words) if words else np.zeros((0, EMB.words), np.uint32)
+
+
+class _TooLarge(Exception):
+    def __init__(self, bag: int, pages: int):
+        super().__init__(bag, pages)
+        self.bag, self.pages = bag, pages
+
+
+class _Ring:
+    """Which page stands where, in pages from the beginning of the run."""
+
+    def __init__(self, images: CardImages, ring_beats: int):
+        self.page_beats = images.page_beats
+        self.pages = ring_beats // images.page_beats
+        self.where = np.full(len(images.pages), -1, np.int64)
+        self.end = 0
+        self.brought: list[NDArray[np.int64]] = []
+
+    def plan(self, placed: Placed, ranks: NDArray[np.int64], offsets: NDArray[np.int64]):
+        """Cuts bags of SSD rows into instructions.
+
+        Returns a list of (first bag, end, first ring position, beats that may be read from there) and the ring
+        position of every row, modulo 2**30.
+        """
+        count = len(offsets) - 1
+        if not len(ranks):
+            return [(0, count, self.end * self.page_beats, 0)] if count else [], ranks
+        pages = placed.first_page + ranks // placed.page_rows
+        at = np.empty(len(ranks), np.int64)
+        brought = np.empty(len(ranks), np.int64)
+        cuts = np.empty((count, 3), np.int64)
+        # An instruction brings at most half a ring and reaches back at most a quarter, so that the host can fill
+        # ahead while it runs; only a bag that needs more takes the ring for itself.
+        made, end, bag = _cut(pages, np.ascontiguousarray(offsets), self.where, self.end, self.pages,
+                              max(self.pages // 2, 1), self.pages // 4, at, brought, cuts)
+        if made < 0:
+            raise _TooLarge(bag, -made)
+        self.brought.append(brought[:end - self.end])
+        self.end = end
+        starts = [0, *cuts[:made, 0].tolist()]
+        found = [(starts[k], int(cuts[k, 0]), int(cuts[k, 1]) * self.page_beats,
+                  int(cuts[k, 2] - cuts[k, 1]) * self.page_beats) for k in range(made)]
+        position = (at * self.page_beats + ranks % placed.page_rows * placed.row_beats) % POSITIONS
+        return found, position
+
+
+@njit(cache=True)
+def _cut(pages, offsets, where, end, ring, own, back, at, brought, cuts):
+    """Fills `at` (page position of each row), `brought` (new pages) and `cuts` (end bag, first, end position).
+
+    Returns the number of cuts, the position behind the last page and 0; or minus the pages needed and the bag
+    that does not fit.
+    """
+    stamp = np.full(len(where), -1, np.int64)
+    tick = made = bag = opened = 0
+    first_page = start = low = end
+    base = max(0, end - back)           # pages before it may be gone when the instruction runs
+    while bag < len(offsets) - 1:
+        mine = pages[offsets[bag]:offsets[bag + 1]]
+        need = _missing(mine, where, base, stamp, tick)
+        tick += 1
+        if end + need - start > own:
+            if bag > opened:
+                cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
+                made += 1
+                opened = bag
+                start = low = end
+                base = max(0, end - back)
+                continue
+            base = end
+            need = _missing(mine, where, base, stamp, tick)
+            tick += 1
+            if need > ring:
+                return -need, end, bag
+        for k in range(offsets[bag], offsets[bag + 1]):
+            page = pages[k]
+            if where[page] < base:
+                where[page] = end
+                brought[end - first_page] = page
+                end += 1
+            at[k] = where[page]
+            low = min(low, where[page])
+        bag += 1
+    cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
+    return made + 1, end, 0
+
+
+@njit(cache=True)
+def _missing(pages, where, base, stamp, tick):
+    """How many different pages do not stand at `base` or behind it."""
+    need = 0
+    for page in pages:
+        if where[page] < base and stamp[page] != tick:
+            stamp[page] = tick
+            need += 1
+    return need

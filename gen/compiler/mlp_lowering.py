@@ -1,0 +1,186 @@
+"""Mini-batches of a network as operations of the MLP core."""
+
+from collections.abc import Iterator
+
+from gen.compiler.mlp_schedule import LATENCY, THROUGHPUT, Load, Op, Span, Tiles
+from gen.compiler.mlp_tiling import Chunk, LayerPlan, Plan, Sizes, triangle
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+
+__all__ = ["MiniBatch"]
+
+BURST = 4       # cycles that a row takes at least if it does not follow the one before it in memory
+
+
+class MiniBatch:
+    """Samples `start` to `start + count - 1` of a batch of `in_all`. sizes: `prefer` and `mode` of them count.
+
+    modes: of layers, by name; what one mini-batch of that size finds out, others need not.
+    """
+
+    def __init__(self, plan: Plan, start: int, count: int, in_all: int, sizes: Sizes, modes: dict[str, int]):
+        self.plan, self.config = plan, plan.config
+        self.start, self.count, self.in_all = start, count, in_all
+        self.samples = -(-count // plan.config.samples)
+        self.sizes, self.modes = sizes, modes
+        self.where = f"samples {start} to {start + count - 1}"
+        self.held: dict[int, Span] = {}
+
+    def operations(self) -> Iterator[Op]:
+        """From the dense rows to the results, in order."""
+        plan, bottoms = self.plan, self.plan.layers[:len(self.plan.network.bottom)]
+        rows: Span | None = None
+        made: Span | None = None
+        for layer in bottoms[:-1]:
+            to = self._results(layer)
+            yield from self._layer(layer, rows, None, to, 0, {"target": TARGET.ROWS})
+            rows = to
+        last = bottoms[-1]
+        if plan.network.interaction == "none":
+            yield from self._layer(last, rows, None, None, 0, self._to_memory())
+            return
+        tops = plan.layers[len(bottoms):]
+        if plan.is_dot:
+            held, joined = self._features(), self._results(last)
+            own = joined.lines
+            joined.lines += plan.beats(len(triangle(self.config, plan.network.features + 1))) * self.samples
+            # As a feature first: while the same layer runs once more, for the top, the last features are written.
+            yield from self._layer(last, rows, None, held, 0, {"target": TARGET.FEATURE, "feature": 0})
+            yield from self._layer(last, rows, None, joined, 0, {"target": TARGET.ROWS})
+            yield self._interact(held, joined, own)
+            rows = joined
+        else:
+            made, chunks = self._results(last), tops[0].chunks
+            behind = chunks[0].beats * self.samples if len(chunks) == 1 else 0
+            made.lines += behind
+            yield from self._layer(last, rows, None, made, behind, {"target": TARGET.ROWS})
+            rows = None
+        for layer in tops[:-1]:
+            to = self._results(layer)
+            yield from self._layer(layer, rows, made, to, 0, {"target": TARGET.ROWS})
+            rows, made = to, None
+        yield from self._layer(tops[-1], rows, made, None, 0, self._to_memory())
+
+    def _results(self, layer: LayerPlan) -> Span:
+        """A span for a layer's results as plain rows."""
+        return Span("rows", self.plan.beats(layer.groups * self.config.columns) * self.samples, self.samples)
+
+    def _to_memory(self) -> dict[str, int]:
+        return {"target": TARGET.MEMORY, "out": self.start * self.plan.out_beats, "out_stride": self.plan.out_beats}
+
+    def _features(self) -> Span:
+        """The features of every sample, feature 0 being left for the bottom's output."""
+        plan, beats = self.plan, self.plan.sparse_beats
+        apart = -(-(plan.network.features + 1) // self.config.rows) * beats
+        held = Span("rows", self.samples * self.config.rows * apart, apart)
+        held.loads = [Load("LOAD_ROWS", held, {
+            "features_in": 1, "count": self.count, "stride": beats, "row_beats": beats,
+            "source": self.in_all * plan.dense_beats + self.start * plan.sparse_rows * beats,
+            "features": plan.network.features, "feature": 1, "apart": apart}, {"line": 0},
+            f"features, {self.where}", self.count * plan.network.features * beats)]
+        return held
+
+    def _interact(self, held: Span, joined: Span, own: int) -> Op:
+        """The pairs of features; they lie `own` lines behind the begin of `joined`."""
+        config, beats, features = self.config, self.plan.sparse_beats, self.plan.network.features + 1
+        shapes = []
+        for group in range(-(-features // config.rows)):
+            for block in range(-(-(min(features, (group + 1) * config.rows) - 1) // config.columns)):
+                # Rows and columns in the same bank are read one after the other.
+                clash = any(other < group and (group - other) % config.pieces == 0
+                            for other in (2 * block, 2 * block + 1))
+                shapes.append(max(config.rows, beats * config.words // config.width * (1 + clash)))
+        values = {"count": self.count, "row_beats": beats, "features": features, "apart": held.apart,
+                  "to_apart": joined.apart}
+        return Op("INTERACT", values, {"line": (held, 0), "to_line": (joined, own)}, f"dot products, {self.where}",
+                  [held], [joined], shapes)
+
+    def _layer(self, plan: LayerPlan, rows: Span | None, made: Span | None, to: Span | None, to_lines: int,
+               target: dict[str, int]) -> Iterator[Op]:
+        """The operations of a layer whose rows are `rows`, or loaded, part of them being in `made`.
+
+        to, to_lines: where its results go on chip. target: the fields that say so.
+        """
+        config, layer = self.config, plan.layer
+        if plan.name not in self.modes:
+            self.modes[plan.name] = self._mode(plan)
+        mode = self.modes[plan.name]
+        for first in range(0, plan.groups, plan.slice):
+            groups = min(plan.slice, plan.groups - first)
+            partials = Span("addends", -(-groups // config.units) * config.units * self.samples * config.rows)
+            for number, chunk in enumerate(plan.chunks):
+                source = rows if rows is not None else self._load(plan, chunk, made)
+                is_last = number == len(plan.chunks) - 1
+                for begin, size in plan.blocks(first, groups):
+                    ends = begin + size == plan.groups
+                    tail = layer.outputs - (plan.groups - 1) * config.columns if ends else config.columns
+                    values = {"mode": mode, "count": self.count, "apart": source.apart, "steps": chunk.steps,
+                              "groups": size, "tail": min(max(tail, 1), config.columns)}
+                    spans: dict[str, tuple[Span, int]] = {"line": (source, 0)}
+                    writes: list[Span] = []
+                    spans["weight_line"] = self._weights(plan, chunk, begin, size)
+                    at = (begin - first) * self.samples * config.rows
+                    if number:
+                        values["addend"] = ADDEND.PARTIAL
+                        spans["addend_line"] = (partials, at)
+                    elif plan.bias is not None:
+                        values["addend"] = ADDEND.BIAS
+                        spans["addend_line"] = (plan.bias, begin)
+                    if not is_last:
+                        values["target"] = TARGET.PARTIAL
+                        spans["to_line"] = (partials, at)
+                    else:
+                        values |= target | {"activation": getattr(ACTIVATION, layer.activation.upper())}
+                        beat = begin // config.halves
+                        if to is None:
+                            values["out"] += beat
+                        else:
+                            apart = 1 if target["target"] == TARGET.FEATURE else to.apart
+                            values["to_apart"] = to.apart
+                            spans["to_line"] = (to, to_lines + beat * apart)
+                            writes = [to]
+                    about = f"layer {plan.name}, {self.where}"
+                    if len(plan.chunks) > 1:
+                        about += f", part {number + 1} of {len(plan.chunks)}"
+                    if size < plan.groups:
+                        about += f", outputs {begin * config.columns} on"
+                    yield Op("LAYER", values, spans, about, [source], writes)
+
+    def _mode(self, plan: LayerPlan) -> int:
+        """The mode in which the layer takes fewer slots."""
+        if self.sizes.mode is not None:
+            return self.sizes.mode
+        slots = {}
+        for mode in (THROUGHPUT, LATENCY):
+            ops = [Op("LAYER", {"mode": mode, "count": self.count, "steps": chunk.steps,
+                                "groups": size}, {}, "", ())
+                   for chunk in plan.chunks for _, size in plan.blocks(0, plan.groups)]
+            slots[mode] = sum(Tiles(self.config, op).in_all for op in ops)
+        return min(slots, key=lambda mode: (slots[mode], mode != self.sizes.prefer))
+
+    def _weights(self, plan: LayerPlan, chunk: Chunk, begin: int, groups: int) -> tuple[Span, int]:
+        """Where the weights of some column groups are, and how far behind the begin of that."""
+        if chunk.resident is not None and begin < plan.kept:
+            return chunk.resident, begin // self.config.units * chunk.steps
+        span = self.held.get(id(chunk))
+        if span is None:
+            span = Span("weights", -(-groups // self.config.units) * chunk.steps)
+            span.loads = [self.plan.weights_load(plan, chunk, span, begin, groups)]
+            if groups == plan.groups:
+                self.held[id(chunk)] = span     # for the layer that runs twice
+        return span, 0
+
+    def _load(self, plan: LayerPlan, chunk: Chunk, made: Span | None) -> Span:
+        """The span that holds the rows of a chunk."""
+        if made is not None and not chunk.beats:
+            return made
+        is_dense = plan is self.plan.layers[0]
+        beats = self.plan.dense_beats if is_dense else self.plan.sparse_beats
+        base = 0 if is_dense else self.in_all * self.plan.dense_beats
+        span = made if made is not None and len(plan.chunks) == 1 else Span("rows", chunk.beats * self.samples,
+                                                                           self.samples)
+        span.loads = [Load("LOAD_ROWS", span, {
+            "count": self.count, "source": base + self.start * beats + chunk.first, "stride": beats,
+            "row_beats": chunk.beats, "features": 1, "apart": span.apart}, {"line": 0},
+            f"{'dense rows' if is_dense else 'features'}, {self.where}",
+            self.count * (chunk.beats if chunk.beats == beats else max(chunk.beats, BURST)))]
+        return span

@@ -1,0 +1,249 @@
+"""Tables with a placement, and their images: card memory, tensor-train load, SSD pages.
+
+A row lies in one of three places, as a remapped word {device[31:30], emb_idx[29:0]}: card memory (0), the
+tensor-train unit (1) or the SSD (2). Rows on the SSD are numbered by rank, the one looked up most first, so that
+hot rows share pages and the row cache can go by the number alone.       Source: SCRec §III.D; the fifth paper, §4.2
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, TT, numbered
+from gen.model.weights import Rows
+from golden.tt import Limits, Loader, chunk_rows
+from golden.tt.rows import shape_of
+
+__all__ = ["DEVICE_SHIFT", "DRAM", "SSD", "TT", "CardImages", "Placed", "Table"]
+
+HEADERS = 16
+BLOCK = 1 << 16     # rows that are put into an image at once
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One embedding table of `rows` rows of `dim` FP32 words.
+
+    placement: (rows,) uint32, {device, emb_idx} of each row. dram: (n, dim), the rows of device 0 by emb_idx.
+    ssd: (m, dim), those of device 2 by emb_idx, which is their rank. cores: of the tensor train whose row emb_idx
+    is a row of device 1.
+    Raises      ValueError: a placement that points past what is there, or arrays of other widths
+    """
+
+    name: str
+    dim: int
+    placement: NDArray[np.uint32]
+    dram: NDArray[np.float32] | Rows
+    ssd: NDArray[np.float32] | Rows
+    cores: tuple[np.ndarray, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dim < 1:
+            raise ValueError(f"table {self.name}: dim must be at least 1, not {self.dim}")
+        for what in ("dram", "ssd"):
+            shape = getattr(self, what).shape
+            if len(shape) != 2 or shape[1] != self.dim:
+                raise ValueError(f"table {self.name}: {what} must be (rows, {self.dim}), not {shape}")
+        if self.cores and int(np.prod(shape_of(self.cores)[1])) != self.dim:
+            raise ValueError(f"table {self.name}: the cores' rows have {int(np.prod(shape_of(self.cores)[1]))} "
+                             f"words, the table's {self.dim}")
+        device, number = self.placement >> DEVICE_SHIFT, self.placement & (ROWS_AT_MOST - 1)
+        if (device == 3).any():
+            raise ValueError(f"table {self.name}, row {int(np.argmax(device == 3))}: device 3 does not exist")
+        for place, name, there in ((DRAM, "card memory", len(self.dram)), (TT, "the tensor train", self.tt_rows),
+                                   (SSD, "the SSD", len(self.ssd))):
+            past = (device == place) & (number >= there)
+            if past.any():
+                row = int(np.argmax(past))
+                raise ValueError(f"table {self.name}, row {row}: is row {int(number[row])} of {name}, "
+                                 f"which has {there}")
+
+    @property
+    def rows(self) -> int:
+        return len(self.placement)
+
+    @property
+    def tt_rows(self) -> int:
+        return int(np.prod(shape_of(self.cores)[0])) if self.cores else 0
+
+    @classmethod
+    def place(cls, name: str, values: ArrayLike, device: ArrayLike, *, cores: Sequence[np.ndarray] = (),
+              rank: ArrayLike | None = None, tt_row: ArrayLike | None = None) -> "Table":
+        """A table out of all its rows and where each belongs.
+
+        values: (rows, dim); what stands in rows of the tensor train is not used. device: 0, 1 or 2, one a row or
+        one for all. rank: of each row, 0 the hottest (default: as numbered). tt_row: the row of the train that
+        each row is (default: the first row on device 1 is row 0, and so on).
+        """
+        dense = np.asarray(values, np.float32)
+        if dense.ndim != 2:
+            raise ValueError(f"table {name}: values must be (rows, dim), not {dense.shape}")
+        count = len(dense)
+        where = np.broadcast_to(np.asarray(device, np.int64), (count,))
+        if count and not 0 <= where.min() <= where.max() <= SSD:
+            raise ValueError(f"table {name}: device must be 0, 1 or 2, not {int(where.min())} .. {int(where.max())}")
+        order = np.arange(count) if rank is None else np.argsort(np.asarray(rank), kind="stable")
+        return cls(name, dense.shape[1], numbered(where, order, tt_row), dense[order[where[order] == DRAM]],
+                   dense[order[where[order] == SSD]], tuple(cores))
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a table lies on the card; beats unless said.
+
+    dram_rows: its own rows, then `cache_rows` slots of the row cache. first_page, page_rows: on the SSD.
+    """
+
+    table: Table
+    row_beats: int
+    dram_base: int
+    dram_rows: int
+    cache_rows: int
+    tt_table: int
+    chunk_rows: int
+    tt_rows: int
+    first_page: int
+    page_rows: int
+
+    @property
+    def own_rows(self) -> int:
+        return self.dram_rows - self.cache_rows
+
+    @property
+    def pages(self) -> int:
+        """On the SSD."""
+        return -(-len(self.table.ssd) // self.page_rows)
+
+
+@dataclass(eq=False)
+class CardImages:
+    """The images of a set of tables for one EMB core.
+
+    tables: in any order, names differ. config: the core's EmbConfig. page_bytes: of the SSD. cache_rows: slots of
+    the row cache, by table name; they begin filled with the table's hottest SSD rows. room: gives an array of zeros for
+    the image called rows or pages. stored: these two images, where they have been made before.
+    rows: (beats, words) uint32, card memory. load: (beats, words), the tensor-train load image of `load_beats`
+    load beats. pages: (pages, words of a page), the SSD. cores: those loaded, by their number in the unit.
+    Raises      ValueError: one sentence that names the table and what does not fit
+    """
+
+    tables: Sequence[Table]
+    config: object
+    page_bytes: int = 4096
+    cache_rows: Mapping[str, int] = field(default_factory=dict)
+    room: Callable[[str, tuple[int, int]], NDArray[np.uint32]] | None = None
+    stored: Mapping[str, NDArray[np.uint32]] | None = None
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.words: int = config.words                              # type: ignore[attr-defined]
+        self.row_beats_max: int = config.row_beats_max              # type: ignore[attr-defined]
+        unit = config.tt                                            # type: ignore[attr-defined]
+        names = [table.name for table in self.tables]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two tables are called {name}")
+        for name in self.cache_rows:
+            if name not in names:
+                raise ValueError(f"cache_rows names {name!r}; there are {', '.join(names) or 'no tables'}")
+        if self.page_bytes < 4 * self.words or self.page_bytes % (4 * self.words):
+            raise ValueError(f"page_bytes must be a multiple of the beat's {4 * self.words} bytes, "
+                             f"not {self.page_bytes}")
+        loader = Loader(Limits(**{item.name: getattr(unit, item.name) for item in fields(Limits)}))
+        self.cores: list[tuple[np.ndarray, ...]] = []
+        self.placed: dict[str, Placed] = {}
+        beats: list = []
+        row_beats = page_count = 0
+        for table in self.tables:
+            placed = self._place(table, row_beats, page_count)
+            if table.cores:
+                try:
+                    number, layout, load = loader.add(table.cores)
+                except ValueError as error:
+                    raise ValueError(f"table {table.name}: {error}") from None
+                beats += load
+                chunk = chunk_rows(layout, rank_max=unit.rank_max, t_lines=unit.t_lines,
+                                   t_middle_lines=unit.t_middle_lines)
+                placed = Placed(**{**placed.__dict__, "tt_table": number, "chunk_rows": chunk})
+                self.cores.append(table.cores)
+            self.placed[table.name] = placed
+            row_beats += placed.dram_rows * placed.row_beats
+            page_count += placed.pages
+        if row_beats >= 1 << 32:
+            raise ValueError(f"the tables take {row_beats} beats of card memory; offsets have 32 bits")
+        self.load_beats = len(beats)
+        self.load: NDArray[np.uint32] = self._load_image(beats)
+        shapes = {"rows": (row_beats, self.words), "pages": (page_count, self.page_bytes // 4)}
+        if self.stored is not None:
+            for name, shape in shapes.items():
+                if self.stored[name].shape != shape:
+                    raise ValueError(f"the image {name} must have the shape {shape}, not {self.stored[name].shape}")
+            images = dict(self.stored)
+        else:
+            room = self.room or (lambda name, shape: np.zeros(shape, np.uint32))
+            images = {name: room(name, shape) for name, shape in shapes.items()}
+        self.rows: NDArray[np.uint32] = images["rows"]
+        self.pages: NDArray[np.uint32] = images["pages"]
+        if self.stored is None:
+            for placed in self.placed.values():
+                self._fill_rows(placed)
+                self._fill_pages(placed)
+
+    @property
+    def page_beats(self) -> int:
+        return self.page_bytes // (4 * self.words)
+
+    def _place(self, table: Table, at: int, page: int) -> Placed:
+        b = -(-table.dim // self.words)
+        if b > self.row_beats_max:
+            raise ValueError(f"table {table.name}: rows of {table.dim} words take {b} beats, this core takes "
+                             f"{self.row_beats_max}")
+        if b > self.page_beats and len(table.ssd):
+            raise ValueError(f"table {table.name}: a row of {4 * b * self.words} bytes does not fit a page of "
+                             f"{self.page_bytes}")
+        cache = min(self.cache_rows.get(table.name, 0), len(table.ssd))
+        if cache < 0:
+            raise ValueError(f"table {table.name}: cache_rows must be 0 or more, not {cache}")
+        dram = len(table.dram) + cache
+        if max(dram, len(table.ssd)) > ROWS_AT_MOST:
+            raise ValueError(f"table {table.name}: {max(dram, len(table.ssd))} rows are more than 2**{DEVICE_SHIFT}")
+        return Placed(table, b, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))
+
+    def _fill_rows(self, placed: Placed) -> None:
+        """Rows as whole beats, +0 behind their words: the table's own, then the cache's first."""
+        table, width = placed.table, placed.row_beats * self.words
+        out = self.rows[placed.dram_base:][:placed.dram_rows * placed.row_beats].reshape(-1, width)[:, :table.dim]
+        for at, values, count in ((0, table.dram, placed.own_rows), (placed.own_rows, table.ssd, placed.cache_rows)):
+            for start in range(0, count, BLOCK):
+                end = min(count, start + BLOCK)
+                out[at + start:at + end] = _words(values[start:end])
+
+    def _fill_pages(self, placed: Placed) -> None:
+        """Rows as pages: none crosses a page's end."""
+        table, width, rows = placed.table, placed.row_beats * self.words, placed.page_rows
+        step = max(1, BLOCK // rows)
+        for start in range(0, placed.pages, step):
+            end = min(placed.pages, start + step)
+            values = table.ssd[start * rows:end * rows]
+            held = np.zeros(((end - start) * rows, width), np.uint32)
+            held[:len(values), :table.dim] = _words(values)
+            self.pages[placed.first_page + start:placed.first_page + end, :rows * width] = held.reshape(end - start, -1)
+
+    def _load_image(self, beats: Sequence) -> NDArray[np.uint32]:
+        """Groups of a block of 16 header words and up to 16 load beats."""
+        block = -(-HEADERS // self.words)
+        parts = []
+        for start in range(0, len(beats), HEADERS):
+            group = beats[start:start + HEADERS]
+            header = np.zeros(block * self.words, np.uint32)
+            header[:len(group)] = [beat.address | beat.target << 16 | beat.part << 18 for beat in group]
+            data = b"".join(beat.data.to_bytes(4 * self.words, "little") for beat in group)
+            parts += [header, np.frombuffer(data, "<u4")]
+        flat = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+        return flat.astype(np.uint32).reshape(-1, self.words)
+
+
+def _words(values: NDArray[np.float32]) -> NDArray[np.uint32]:
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)

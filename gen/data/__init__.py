@@ -1,0 +1,1 @@
+"""From a click log to a profile and to remapped indices."""

@@ -1,0 +1,198 @@
+"""A click log that is read in a stream: chunks of samples, each with the ids of every table."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.data.logs.bounds import few, readable
+
+__all__ = ["PIECE", "PIECE_BYTES", "SPARED", "Chunk", "Log", "Piece", "Pieces", "Problems", "endure"]
+
+#: Samples of a log's k-th piece are numbered from k * PIECE on: so a sample has one number, however the log is read.
+PIECE = 1 << 40
+#: About how many bytes of a file make a piece.
+PIECE_BYTES = 1 << 26
+#: Broken samples that are no reason to stop, however short the log.
+SPARED = 10
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Samples first, first + 1, ... of a log.
+
+    ids: of each table, as the log has them: uint64 (text that is no number: its hash, see the reader). offsets:
+    (n + 1,) int64 of tables whose samples have bags of ids, from 0; a table without has one id a sample. values: (n,)
+    or (n, k) of other columns, as the label and the dense features.
+    """
+
+    first: int
+    samples: int
+    ids: dict[str, NDArray[np.uint64]]
+    offsets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    values: dict[str, NDArray] = field(default_factory=dict)
+
+    def edges(self, table: str) -> NDArray[np.int64]:
+        """Offsets of a table; one id per sample is a bag of one."""
+        found = self.offsets.get(table)
+        return np.arange(self.samples + 1) if found is None else found
+
+    def part(self, start: int, stop: int) -> "Chunk":
+        """Samples start to stop of these."""
+        edges = {name: self.edges(name) for name in self.ids}
+        return Chunk(self.first + start, stop - start,
+                     {name: ids[edges[name][start]:edges[name][stop]] for name, ids in self.ids.items()},
+                     {name: each[start:stop + 1] - each[start] for name, each in self.offsets.items()},
+                     {name: each[start:stop] for name, each in self.values.items()})
+
+
+@dataclass
+class Problems:
+    """Lines that were left out: how many, of each kind, and where the first of it was."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, where: str, count: int = 1) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + count
+        self.first.setdefault(kind, where)
+
+    @classmethod
+    def of(cls, parts: "Iterable[Problems]") -> "Problems":
+        """Of pieces, in their order."""
+        found = cls()
+        for part in parts:
+            for kind, count in part.counts.items():
+                found.add(kind, part.first[kind], count)
+        return found
+
+    def take(self, other: "Problems") -> None:
+        """Becomes the other: that of a copy which was read elsewhere."""
+        self.counts, self.first = dict(other.counts), dict(other.first)
+
+    def lines(self) -> list[str]:
+        """A sentence of each kind."""
+        return [f"{count:,} x {kind}; first {self.first[kind]}" for kind, count in self.counts.items()]
+
+
+def endure(where: str, what: str, problems: Problems, good: int, bad: int, share: float) -> None:
+    """Raises      ValueError: more than this share is broken, and more than SPARED where any may be"""
+    if bad > (SPARED + share * (good + bad) if share else 0):
+        allowed = f", more than {share:.0%}" if share else ""
+        kinds = "; ".join(problems.lines())
+        raise ValueError(f"{where}: {bad:,} of {good + bad:,} {what} are broken{allowed}: {kinds}")
+
+
+class Log(Protocol):
+    """source: what people call it. tables: their names. problems: of the last reading. parts: pieces that can be read
+    on their own, in any order, in other processes, as files or stretches of a file; part k of n always has the same
+    samples under the same numbers. The numbers of a part have no gaps; those of the whole have, between parts."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def tables(self) -> tuple[str, ...]: ...
+
+    @property
+    def problems(self) -> Problems: ...
+
+    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+        """All samples in order, about so many at once."""
+        ...
+
+    def parts(self) -> "Sequence[Log]":
+        """Itself, or its pieces in order."""
+        ...
+
+
+@dataclass
+class Piece(ABC):
+    """What the pieces of all formats have: a Log that is one part, and can be sent to another process.
+
+    bytes: its size as stored; done: how many of them have been read; first: the number of its first sample; unread:
+    columns that are neither tables nor values.
+    """
+
+    source: str
+    tables: tuple[str, ...]
+    bytes: int = field(default=0, kw_only=True)
+    first: int = field(default=0, kw_only=True)
+    unread: tuple[str, ...] = field(default=(), kw_only=True)
+    done: int = field(default=0, init=False, repr=False)
+    problems: Problems = field(default_factory=Problems, init=False, repr=False)
+
+    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+        """All samples in order, about so many at once, fewer where they are wide.
+
+        Raises      ValueError: the file is damaged, too much of it is broken, or it asks for more than a log may
+        """
+        with readable(self.source):
+            yield from self._chunks(samples)
+
+    @abstractmethod
+    def _chunks(self, samples: int) -> Iterator[Chunk]:
+        """As `chunks`, whatever goes wrong."""
+
+    def parts(self) -> "tuple[Piece, ...]":
+        return (self,)
+
+
+class Pieces:
+    """A log of pieces, one behind the other.
+
+    Parameters  source: what people call it; pieces: in order; progress: told the bytes read and all of them, after
+                every chunk
+    Raises      ValueError: no piece, or pieces whose tables differ
+    """
+
+    def __init__(self, source: str, pieces: Sequence[Piece], *, progress: Progress | None = None):
+        if not pieces:
+            raise ValueError(f"{source} is a log of no files")
+        for piece in pieces[1:]:
+            if piece.tables != pieces[0].tables:
+                raise ValueError(f"{piece.source} has the tables {few(piece.tables)}; "
+                                 f"{pieces[0].source} has {few(pieces[0].tables)}")
+        self.source = source
+        self.pieces = tuple(replace(piece, first=number * PIECE) for number, piece in enumerate(pieces))
+        self.progress = progress
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return self.pieces[0].tables
+
+    @property
+    def problems(self) -> Problems:
+        return Problems.of(piece.problems for piece in self.pieces)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for piece in self.pieces for name in piece.unread))
+
+    @property
+    def bytes(self) -> int:
+        return sum(piece.bytes for piece in self.pieces)
+
+    def report(self) -> list[str]:
+        """What a user should know of the last reading: what was broken, and columns that are not read."""
+        unread = [f"not read   {few(self.unread)}"] if self.unread else []
+        return [f"broken     {line}" for line in self.problems.lines()] + unread
+
+    def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
+        total, before = self.bytes, 0
+        for piece in self.pieces:
+            for chunk in piece.chunks(samples):
+                yield chunk
+                if self.progress:
+                    self.progress(before + piece.done, total)
+            before += piece.bytes
+        if self.progress:
+            self.progress(total, total)
+
+    def parts(self) -> tuple[Piece, ...]:
+        return self.pieces

@@ -1,0 +1,92 @@
+"""From a log to a profile on disk: one pass or two, in this process or on Dask."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gen.data.logs import open_log
+from gen.data.profile import FILE, Profile
+from gen.data.profiling import spread, stream
+from gen.data.profiling.second import together
+from gen.data.profiling.sources import statistics_of
+from gen.model.recommender import Recommender
+
+__all__ = ["Options", "profile_of", "run"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """logs: files or folders of one log, or one of what gen.data.profiling.sources knows; model: whose tables and
+    rows are
+    wanted, None: those that the log has, of `dim` words; together: with the second pass; workers: of a cluster here,
+    0: none; scheduler: its address."""
+
+    logs: Sequence[str | Path]
+    model: Recommender | None = None
+    format: str | None = None
+    dim: int = 64
+    sample: float = 1.0
+    together: bool = False
+    workers: int = 0
+    scheduler: str | None = None
+
+
+def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
+        progress: Callable[[int, int], None] = lambda done, total: None) -> Profile:
+    """The profile, written as profile.npz into `folder`, whole or not at all. Raises as `profile_of` does."""
+    found = profile_of(options, say=say, progress=progress)
+    folder.mkdir(parents=True, exist_ok=True)
+    found.save(folder / FILE)
+    return found
+
+
+def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
+               progress: Callable[[int, int], None] = lambda done, total: None) -> Profile:
+    """say: told of the log's lines that are broken, and of columns and tables that are left out.
+
+    Raises      ValueError: what is missing or does not fit, in one sentence
+    """
+    model = options.model
+    found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
+    if found is None:
+        found = _counted(options, model, say, progress)
+    elif options.together or options.sample < 1:
+        raise ValueError(f"{options.logs[0]} holds counts already; --together and --sample need the log itself")
+    elif model is not None and (left := [name for name in found.tables if name not in model.tables]):
+        say(f"not read   {', '.join(left[:8])}" + (f" and {len(left) - 8} more" if len(left) > 8 else ""))
+    if model is not None:
+        found = stream.with_rows(found, {name: spec.rows for name, spec in model.tables.items()})
+        _within(found, model)
+    return found
+
+
+def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
+             progress: Callable[[int, int], None]) -> Profile:
+    log = open_log(options.logs, options.format, None if model is None else tuple(model.tables), progress=progress)
+    row_bytes = {name: 4 * (model.tables[name].dim if model else options.dim) for name in log.tables}
+    with ExitStack() as stack:
+        count, again = stream.profile, together
+        if options.workers or options.scheduler:
+            def told(done: int, of: int) -> None:
+                progress(log.bytes * done // of, log.bytes)
+
+            client = stack.enter_context(spread.cluster(options.scheduler, workers=options.workers))
+            count = partial(spread.profile, client, say=told)
+            again = partial(spread.together, client, say=told)
+        found = count(log, sample=options.sample)
+        if options.together:
+            found = again(log, found, row_bytes=row_bytes, sample=options.sample)
+    for line in log.report():
+        say(line)
+    return found
+
+
+def _within(found: Profile, model: Recommender) -> None:
+    """ValueError names a table whose ids are past its rows, where ids are rows."""
+    for name, spec in model.tables.items():
+        ids = found.tables[name].ids
+        if spec.ids == "index" and ids is not None and len(ids) and ids[-1] >= spec.rows:
+            raise ValueError(f"table {name}: the id {ids[-1]} is past the model's {spec.rows} rows; ids that are no "
+                             f"rows need ids = 'modulo' or 'vocabulary'")

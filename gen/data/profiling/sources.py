@@ -1,0 +1,54 @@
+"""A profile from what holds counts already: a saved profile, published statistics."""
+
+import os
+import re
+import zipfile
+from pathlib import Path
+
+from gen.base.tools import data_path
+from gen.data.logs.bounds import archive, readable
+from gen.data.profile import HEADER, Profile
+from gen.data.profiling.criteo import criteo
+from gen.data.profiling.mels import mels
+
+__all__ = ["statistics_of"]
+
+MELS = re.compile(r"mels(20\d\d)")
+STATISTICS_BYTES = 1 << 24
+STATISTICS = "mels_stats/locality_stats_{}.txt"     # in the folder of HOTRAIL_DATA
+
+
+def statistics_of(log: str | Path) -> Profile | None:
+    """log: a saved profile (.npz); mels2021 or mels2022, or the file of their statistics (locality_stats_*.txt); a
+    calibration (.json). None: it is none of these.
+
+    Raises      ValueError: a file of these that is damaged or not there
+    """
+    path = Path(log)
+    if (set_ := MELS.fullmatch(str(log))) and not path.exists():
+        if (found := data_path(STATISTICS.format(set_[1]))) is None:
+            folder = os.environ.get("HOTRAIL_DATA")
+            raise ValueError(f"{log}: its statistics, {STATISTICS.format(set_[1])}, are looked for in the folder that "
+                             f"HOTRAIL_DATA names" + (f", {folder}, and are not there" if folder else ""))
+        path = found
+    with readable(path):
+        if path.name.startswith("locality_stats") and path.suffix == ".txt":
+            return mels(_short(path))
+        if path.suffix == ".json":
+            return criteo(_short(path))
+        return Profile.load(path) if _is_profile(path) else None
+
+
+def _short(path: Path) -> Path:
+    """Raises ValueError: a file that is longer than statistics are"""
+    if path.is_file() and path.stat().st_size > STATISTICS_BYTES:
+        raise ValueError(f"{path} has {path.stat().st_size:,} bytes; statistics have at most {STATISTICS_BYTES:,}")
+    return path
+
+
+def _is_profile(path: Path) -> bool:
+    """Whether it is an archive that says so itself."""
+    if path.suffix != ".npz" or not zipfile.is_zipfile(path):
+        return False
+    with archive(path) as found:
+        return HEADER in found.namelist()

@@ -1,8 +1,0 @@
-"""Click logs as they come: readers that stream, in constant memory."""
-
-from gen.logs.arrays import of_arrays
-from gen.logs.log import PIECE, Chunk, Log, Pieces, Problems
-from gen.logs.opening import FORMATS, open_log
-from gen.logs.trace import Trace
-
-__all__ = ["FORMATS", "PIECE", "Chunk", "Log", "Pieces", "Problems", "Trace", "of_arrays", "open_log"]

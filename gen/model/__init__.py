@@ -1,0 +1,1 @@
+"""What a user brings beside the log: networks, recommendation models, parameters, devices."""

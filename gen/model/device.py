@@ -1,0 +1,242 @@
+"""Devices: what a card's memory, drive and host are, read from the TOML files in gen/model/devices."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import replace as _replace
+from math import ceil, floor
+from pathlib import Path
+from typing import Any
+
+from gen.rtl import config
+from gen.rtl.config import ConfigError
+
+__all__ = ["Device"]
+
+FOLDER = Path(__file__).parent / "devices"
+KINDS = {"row": 0, "bank": 1, "group": 2, "column": 3}
+LINE_BYTES = 64
+# JESD79-4, 13.3: a time that is a hair above whole clocks counts as that many.
+GUARD_CLOCKS = 0.025
+CYCLES_MOST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Span:
+    """A time as JEDEC gives it: so many nanoseconds, but at least so many clocks."""
+
+    ns: float
+    clocks: int
+
+
+def _numbers(table: Any) -> Iterator[tuple[str, float]]:
+    """The numbers of a table by name, those of its spans too."""
+    for item in fields(table):
+        value = getattr(table, item.name)
+        if isinstance(value, Span):
+            yield from ((f"{item.name}.{name}", number) for name, number in _numbers(value))
+        elif type(value) in (int, float):
+            yield item.name, value
+
+
+@dataclass(frozen=True)
+class MemoryPlace:
+    source: str
+    base: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PortTiming:
+    source: str
+    ideal_latency: int
+    front_cycles: int
+    back_cycles: int
+    bursts: int
+
+
+@dataclass(frozen=True)
+class Ddr4:
+    source: str
+    mhz: int
+    clock_ns: float
+    groups: int
+    banks: int
+    row_bits: int
+    column_bits: int
+    cl: int
+    cwl: int
+    burst_clocks: int
+    trcd: Span
+    trp: Span
+    tras: Span
+    tccd_s: Span
+    tccd_l: Span
+    trrd_s: Span
+    trrd_l: Span
+    tfaw: Span
+    twr: Span
+    twtr_s: Span
+    twtr_l: Span
+    trtp: Span
+    trfc: Span
+    trefi: Span
+
+    def clocks(self, name: str) -> int:
+        """A time in clocks: rounded up, but the refresh interval, which may not be passed, down."""
+        span: Span = getattr(self, name)
+        exact = span.ns / self.clock_ns
+        return max(span.clocks, floor(exact) if name == "trefi" else ceil(exact - GUARD_CLOCKS))
+
+
+@dataclass(frozen=True)
+class Controller:
+    source: str
+    map: str
+    maps: dict[str, tuple[str, ...]]
+    read_queue: int
+    write_queue: int
+    write_high: int
+    write_low: int
+    age_limit_clocks: int
+    close_page: bool
+
+
+@dataclass(frozen=True)
+class Drive:
+    source: str
+    bytes: int
+    read_us: float
+    channels: int
+    dies: int
+    flash_page_bytes: int
+    bus_gb_s: float
+    link_gb_s: float
+    link_efficiency: float
+    queue_depth: int
+
+
+@dataclass(frozen=True)
+class Host:
+    source: str
+    submit_us: float
+    complete_us: float
+    poll_us: float
+    doorbell_us: float
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device; `name` is its file's, every other field a table of the file. `load` reads it, `replace`
+    changes values."""
+
+    name: str
+    about: str
+    kernel_mhz: int
+    memory: MemoryPlace
+    port: PortTiming
+    ddr4: Ddr4
+    controller: Controller
+    ssd: Drive
+    host: Host
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        return config.stems(FOLDER)
+
+    @staticmethod
+    def load(device: "str | Path | Device") -> "Device":
+        """A device by its name, or from a path that ends in .toml.
+
+        Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
+        found: Device = config.described(Device, "device", device, FOLDER)
+        return found
+
+    def replace(self, table: str | None = None, **values: Any) -> "Device":
+        """A copy with values changed: of a table, or of the device itself."""
+        changed = _replace(self, **values) if table is None else _replace(
+            self, **{table: _replace(getattr(self, table), **values)})
+        changed.check()
+        return changed
+
+    def check(self) -> None:
+        """Raises ConfigError: values that do not fit each other."""
+        where = f"{self.name}.toml:"
+        for table, names in (("port", ("ideal_latency", "bursts")), ("controller", ("read_queue", "write_queue")),
+                             ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s", "link_gb_s",
+                                      "link_efficiency")),
+                             ("ddr4", ("mhz", "clock_ns", "groups", "banks"))):
+            for name in names:
+                if getattr(getattr(self, table), name) <= 0:
+                    raise ConfigError(f"{where} [{table}] {name} = {getattr(getattr(self, table), name)}: "
+                                      f"must be above 0")
+        for table in (self, *(getattr(self, item.name) for item in fields(self))):
+            for name, value in (_numbers(table) if is_dataclass(table) else ()):
+                if value < 0:
+                    raise ConfigError(f"{where} {name} = {value}: must not be negative")
+        if self.kernel_mhz <= 0:
+            raise ConfigError(f"{where} kernel_mhz = {self.kernel_mhz}: must be above 0")
+        if self.ddr4.groups * self.ddr4.banks > 64:
+            raise ConfigError(f"{where} [ddr4] groups x banks = {self.ddr4.groups * self.ddr4.banks}: at most 64")
+        if not self.controller.write_low < self.controller.write_high <= self.controller.write_queue:
+            raise ConfigError(f"{where} [controller] write_low < write_high <= write_queue must hold")
+        if self.ssd.flash_page_bytes % 4096:
+            raise ConfigError(f"{where} [ssd] flash_page_bytes = {self.ssd.flash_page_bytes}: "
+                              f"must be a multiple of 4096")
+        self.fields()
+        try:
+            longest, cycles = max(self.options().items(), key=lambda item: item[1])
+        except ArithmeticError:
+            longest, cycles = "a time", CYCLES_MOST
+        if cycles >= CYCLES_MOST:
+            raise ConfigError(f"{where} {longest} is of {CYCLES_MOST} cycles or bytes, or more")
+
+    def cycles(self, us: float) -> int:
+        """Kernel cycles of so many microseconds, rounded up."""
+        return ceil(us * self.kernel_mhz - 1e-9)
+
+    def fields(self) -> list[tuple[int, int, int, int]]:
+        """The address map in force: (kind, lowest line address bit, width, bit of the kind it begins at)."""
+        control, where = self.controller, f"{self.name}.toml: [controller]"
+        if control.map not in control.maps:
+            raise ConfigError(f"{where} map = {control.map!r}: there are {', '.join(control.maps)}")
+        wanted = {"row": self.ddr4.row_bits, "column": self.ddr4.column_bits,
+                  "bank": (self.ddr4.banks - 1).bit_length(), "group": (self.ddr4.groups - 1).bit_length()}
+        found = dict.fromkeys(wanted, 0)
+        fields, low = [], 0
+        for item in reversed(control.maps[control.map]):
+            kind = item.rstrip("0123456789")
+            digits = item.removeprefix(kind)
+            width = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 3 else 0
+            if kind not in KINDS or not width:
+                raise ConfigError(f"{where} maps.{control.map}: {item!r} is not row, bank, group or column "
+                                  f"with a number of bits")
+            fields.append((KINDS[kind], low, width, found[kind]))
+            found[kind] += width
+            low += width
+        if found != wanted:
+            raise ConfigError(f"{where} maps.{control.map}: has {found}, the memory has {wanted} bits")
+        if LINE_BYTES << low != self.memory.bytes:
+            raise ConfigError(f"{where} maps.{control.map}: addresses {LINE_BYTES << low} bytes, "
+                              f"[memory] has {self.memory.bytes}")
+        return fields
+
+    def options(self) -> dict[str, int]:
+        """What the harness takes, in cycles of the kernel's clock and clocks of the memory."""
+        d, c, s, h = self.ddr4, self.controller, self.ssd, self.host
+        page_us = 4096 / 1000  # a rate of 1 GB/s
+        return {
+            "base": self.memory.base, "size": self.memory.bytes, "latency": self.port.ideal_latency,
+            "front": self.port.front_cycles, "back": self.port.back_cycles, "bursts": self.port.bursts,
+            **{f"ddr.{name}": d.clocks(name) for name in (
+                "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr", "twtr_s", "twtr_l",
+                "trtp", "trfc", "trefi")},
+            "ddr.banks": d.banks, "ddr.groups": d.groups, "ddr.cl": d.cl, "ddr.cwl": d.cwl,
+            "ddr.bl2": d.burst_clocks, "ddr.mhz": d.mhz, "ddr.kernel_mhz": self.kernel_mhz,
+            "ddr.read_queue": c.read_queue, "ddr.write_queue": c.write_queue, "ddr.write_high": c.write_high,
+            "ddr.write_low": c.write_low, "ddr.age_limit": c.age_limit_clocks, "ddr.close_page": int(c.close_page),
+            "ssd.tr": self.cycles(s.read_us), "ssd.channels": s.channels, "ssd.dies": s.dies,
+            "ssd.flash_page": s.flash_page_bytes, "ssd.bus": self.cycles(page_us / s.bus_gb_s),
+            "ssd.link": self.cycles(page_us / (s.link_gb_s * s.link_efficiency)), "ssd.depth": s.queue_depth,
+            "ssd.submit": self.cycles(h.submit_us), "ssd.complete": self.cycles(h.complete_us),
+            "ssd.poll": max(1, self.cycles(h.poll_us)), "ssd.doorbell": self.cycles(h.doorbell_us),
+        }

@@ -1,0 +1,161 @@
+"""A recommendation model as a whole: its embedding tables, and the networks around them.
+
+A TOML file of it:
+
+    about = "26 features of Criteo Kaggle, RM3 of SCRec around them"
+    network = "screc_rm3"           # name in gen/model/networks, or a path; left out: embedding tables alone
+    dim = 64                        # words of a row, where a table does not say
+    batch = 2048                    # samples that are inferred at once
+
+    [tables.C03]                    # the log's name of it
+    rows = 10131227
+    ids = "vocabulary"              # how the log's ids become rows, see IDS
+    mode = "sum"                    # of its bags
+
+Source: SCRec Fig. 9a, table I.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gen.model.network import Model
+from gen.rtl import config
+from gen.rtl.config import ConfigError
+
+__all__ = ["IDS", "Recommender", "TableSpec"]
+
+#: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
+#: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
+#: ascending; others share the last row, which is their own where the table has one row more than there are such ids.
+IDS = ("index", "modulo", "vocabulary")
+FOLDER = Path(__file__).parent / "recommenders"
+MODES = ("sum", "mean", "max")
+SHARES = ("hot_share", "train_share")
+ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to card memory and
+    tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says. train_share: how many may read
+    rows of the train, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
+    1 is the program as SCRec has it."""
+
+    name: str
+    rows: int
+    dim: int
+    ids: str = "index"
+    mode: str = "sum"
+    hot_share: float | None = None
+    train_share: float = 0.1
+
+    @property
+    def bytes(self) -> int:
+        return 4 * self.rows * self.dim
+
+    def check(self) -> None:
+        """Raises ValueError: one sentence with the key, its value and what is allowed."""
+        for key, most in (("rows", ROWS_MOST), ("dim", DIM_MOST)):
+            if not 1 <= getattr(self, key) <= most:
+                raise ValueError(f"{key} = {getattr(self, key)}: must be a whole number of 1 to {most}")
+        for key, words in (("ids", IDS), ("mode", MODES)):
+            if getattr(self, key) not in words:
+                raise ValueError(f"{key} = {getattr(self, key)!r}: must be one of {', '.join(words)}")
+        for key in SHARES:
+            if getattr(self, key) is not None and not 0 <= getattr(self, key) <= 1:
+                raise ValueError(f"{key} = {getattr(self, key)!r}: must be a number from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """tables: by name, in the file's order. network: of the MLP cards, None for embedding tables alone. batch: samples
+    that are inferred at once (BS of SCRec)."""
+
+    name: str
+    about: str
+    tables: Mapping[str, TableSpec]
+    network: Model | None = None
+    batch: int = 2048
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Recommender":
+        """By its name in gen/model/recommenders, or from a path that ends in .toml.
+
+        Raises ConfigError: one sentence with the file, key and value that is missing, unknown or impossible."""
+        path, content = config.read("model", path, FOLDER)
+        where = f"{path.name}:"
+        for key in content:
+            if key not in ("about", "network", "dim", "batch", "tables"):
+                raise ConfigError(f"{where} {key}: unknown key; allowed are about, network, dim, batch, [tables.NAME]")
+        dim, batch = content.get("dim"), content.get("batch", 2048)
+        for key, value in (("dim", dim), ("batch", batch)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise ConfigError(f"{where} {key} = {value!r}: must be a whole number of 1 or more")
+        if not isinstance(content.get("tables"), dict) or not content["tables"]:
+            raise ConfigError(f"{where} tables: there must be a [tables.NAME] at least")
+        if "network" in content and dim is None:
+            raise ConfigError(f"{where} dim: a network needs one width of all features")
+        tables = {name: _table(where, name, each, dim) for name, each in content["tables"].items()}
+        network = None
+        if "network" in content and dim is not None:
+            try:
+                network = _network(content["network"], path.parent, dim)
+            except ValueError as error:
+                raise ConfigError(f"{where} network: {error}") from None
+            if network.features and network.features != len(tables):
+                raise ConfigError(f"{where} network = {content['network']!r} has {network.features} features, "
+                                  f"there are {len(tables)} tables")
+            for name, spec in tables.items():
+                if network.features and spec.dim != network.dim:
+                    raise ConfigError(f"{where} [tables.{name}] dim = {spec.dim}: the network's features have "
+                                      f"{network.dim} words")
+        return cls(path.stem, str(content.get("about", "")), tables, network, batch)
+
+    @classmethod
+    def of(cls, name: str, rows: Mapping[str, int], dim: int, *, batch: int = 2048) -> "Recommender":
+        """One of tables alone, all of them `dim` words wide."""
+        return cls(name, "", {table: TableSpec(table, count, dim) for table, count in rows.items()}, None, batch)
+
+
+def _network(name: Any, folder: Path, dim: int) -> Model:
+    """By its name in gen/model/networks; a path counts from the file that names it."""
+    if type(name) is not str:
+        raise ValueError(f"{name!r} is no name of a model")
+    where = folder / name if str(name).endswith(".toml") else name
+    try:
+        return Model.load(where)
+    except ValueError as error:
+        if "say dim" not in str(error):
+            raise
+        return Model.load(where, dim=dim)
+
+
+def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
+    where = f"{where} [tables.{name}]"
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where} must be a table of keys, not {content!r}")
+    allowed = ("rows", "dim", "ids", "mode", *SHARES)
+    for key in content:
+        if key not in allowed:
+            raise ConfigError(f"{where} {key}: unknown key; allowed are {', '.join(allowed)}")
+    spec = {"dim": dim, **content}
+    for key in ("rows", "dim"):
+        if type(spec.get(key)) is not int or spec[key] < 1:
+            raise ConfigError(f"{where} {key} = {spec.get(key)!r}: must be a whole number of 1 or more")
+    for key, words in (("ids", IDS), ("mode", MODES)):
+        if spec.get(key, words[0]) not in words:
+            raise ConfigError(f"{where} {key} = {spec[key]!r}: must be one of {', '.join(words)}")
+    for key in SHARES:
+        if key in spec:
+            share = spec[key]
+            if type(share) not in (int, float) or not 0 <= share <= 1:
+                raise ConfigError(f"{where} {key} = {share!r}: must be a number from 0 to 1")
+            spec[key] = float(share)
+    found = TableSpec(name, **spec)
+    try:
+        found.check()
+    except ValueError as error:
+        raise ConfigError(f"{where} {error}") from None
+    return found

@@ -1,0 +1,201 @@
+"""Where the words of a model's parameters come from: an npz file of trained ones, or random ones by a seed.
+
+An npz file has, for a table items and a network:
+
+    table_items                    (rows, dim) float, by the model's row numbers
+    core1_items, core2_items, ..   tensor-train cores (R, I, J, R'), as trained; left out: decomposed from table_items
+    tt_row_items                   (rows,) which row of the train each row is; left out: warm rows, the hottest first
+    ids_items                      (n,) ascending: row k is the k-th id; left out: of those that the profile has counted
+    bottom1_weights, bottom1_bias  (inputs, outputs) and (outputs,) of a layer; top1_weights ..
+"""
+
+import hashlib
+import math
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gen.base.npy import member
+from gen.model.network import Layer, Model, Network
+from gen.model.recommender import TableSpec
+
+__all__ = ["FileWeights", "Rows", "SeededWeights", "Weights"]
+
+
+ALWAYS_BYTES = 1 << 28      # of an array that are read, whatever the model has; more only as the model asks for it
+
+
+class Rows:
+    """Rows (count, dim) float32 that are made when they are asked for: `take` gives those of ascending numbers.
+    Without it only their number is known."""
+
+    def __init__(self, count: int, dim: int, take: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None):
+        self.shape, self._take = (count, dim), take
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice) -> NDArray[np.float32]:
+        if self._take is None:
+            raise ValueError("of these rows only the number is known")
+        return self._take(np.arange(*part.indices(len(self))))
+
+
+class Weights(Protocol):
+    """about: for a bundle's manifest, enough to find the same words again."""
+
+    about: dict[str, Any]
+
+    def rows(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(n, dim) of some rows of a table."""
+        ...
+
+    def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
+        """Trained tensor-train cores, () where there are none."""
+        ...
+
+    def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
+        """(rows,) the row of those cores that each row is, None: by heat."""
+        ...
+
+    def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
+        """Ascending ids, of which row k is the k-th; None where that is not known."""
+        ...
+
+    def network(self, model: Model) -> Network:
+        """The networks around the tables."""
+        ...
+
+
+class SeededWeights:
+    """Random words, the same for the same seed whichever rows are asked for: uniform within 1 / sqrt(rows), as Meta's
+    DLRM begins with."""
+
+    def __init__(self, seed: int = 0):
+        self.seed, self.about = seed, {"seed": seed}
+
+    def rows(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        key = np.uint64(zlib.crc32(spec.name.encode()) << 32 | self.seed & 0xFFFFFFFF)
+        out = np.empty((len(numbers), spec.dim), np.float32)
+        _uniform(key, np.ascontiguousarray(numbers, np.int64), np.float32(spec.rows**-0.5), out)
+        return out
+
+    def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
+        return ()
+
+    def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
+        return None
+
+    def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
+        return None
+
+    def network(self, model: Model) -> Network:
+        return model.network(self.seed)
+
+
+@njit(cache=True, nogil=True)
+def _uniform(key, numbers, reach, out):
+    """From -reach to reach: 24 bits of SplitMix64's function of (key, row, column)."""
+    columns = out.shape[1]
+    for k in range(len(numbers)):
+        for d in range(columns):
+            x = key + np.uint64(numbers[k] * columns + d + 1) * np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            x ^= x >> np.uint64(31)
+            out[k, d] = (np.float32(np.int64(x >> np.uint64(40))) * np.float32(2.0**-23) - np.float32(1)) * reach
+
+
+class FileWeights:
+    """Those of an npz file.
+
+    Raises      ValueError: no npz file; later: an array that is missing or has another shape than the model says
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        try:
+            digest = hashlib.sha256()
+            with self.path.open("rb") as file:
+                while part := file.read(1 << 20):
+                    digest.update(part)
+            self._file = zipfile.ZipFile(self.path)
+            self.names = {name.removesuffix(".npy") for name in self._file.namelist() if name.endswith(".npy")}
+        except OSError as error:
+            raise ValueError(f"{self.path} cannot be read: {error.strerror or 'it is no npz file'}") from None
+        except Exception:       # zipfile's, of no common class
+            raise ValueError(f"{self.path} is no npz file") from None
+        self.about = {"file": self.path.name, "sha256": digest.hexdigest()}
+        self._held: tuple[str, NDArray[np.float32]] = "", np.zeros((0, 0), np.float32)
+
+    def rows(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        name = f"table_{spec.name}"
+        if self._held[0] != name:       # one table at a time: they may be large
+            self._held = name, self._floats(name, (spec.rows, spec.dim))
+        return self._held[1][numbers]
+
+    def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
+        found: list[NDArray[np.float32]] = []
+        while (name := f"core{len(found) + 1}_{spec.name}") in self.names:
+            found.append(self._floats(name, numbers=spec.rows * spec.dim))
+        return tuple(found)
+
+    def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
+        name = f"tt_row_{spec.name}"
+        if name not in self.names:
+            return None
+        found = self._array(name, spec.rows)
+        if found.dtype.kind not in "iu" or found.shape != (spec.rows,):
+            raise ValueError(f"{self.path.name}: {name} must be {spec.rows} whole numbers, not {found.dtype} of shape "
+                             f"{found.shape}")
+        return found.astype(np.int64)
+
+    def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
+        name = f"ids_{spec.name}"
+        if name not in self.names:
+            return None
+        found = self._array(name, spec.rows)
+        if found.dtype.kind not in "iu" or found.ndim != 1 or not 1 <= len(found) <= spec.rows:
+            raise ValueError(f"{self.path.name}: {name} must be 1 to {spec.rows} whole numbers, as many as the table's "
+                             f"rows at most, not {found.dtype} of shape {found.shape}")
+        found = found.astype(np.uint64)
+        wrong = np.append(False, found[1:] <= found[:-1])
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise ValueError(f"{self.path.name}: {name} must be ascending ids of 64 bits, a negative one as its two's "
+                             f"complement, each once; at {at} stands {found[at]}")
+        return found
+
+    def network(self, model: Model) -> Network:
+        parts = {}
+        sizes = model.network()
+        for part, layers in (("bottom", sizes.bottom), ("top", sizes.top)):
+            parts[part] = [Layer(self._floats(f"{part}{k}_weights", layer.weights.shape),
+                                 self._floats(f"{part}{k}_bias", (layer.outputs,))
+                                 if f"{part}{k}_bias" in self.names else None, layer.activation)
+                           for k, layer in enumerate(layers, 1)]
+        return Network(parts["bottom"], model.interaction, model.features, model.dim, parts["top"])
+
+    def _array(self, name: str, numbers: int) -> NDArray:
+        """An array of about so many numbers."""
+        if name not in self.names:
+            raise ValueError(f"{self.path.name} has no array {name}; it has {', '.join(sorted(self.names)) or 'none'}")
+        return member(self._file, f"{name}.npy", max(ALWAYS_BYTES, 16 * numbers))
+
+    def _floats(self, name: str, shape: tuple[int, ...] | None = None, numbers: int = 0) -> NDArray[np.float32]:
+        found = self._array(name, numbers or math.prod(shape or ()))
+        if found.dtype.kind not in "fiu" or shape is not None and found.shape != shape:
+            raise ValueError(f"{self.path.name}: {name} must be numbers" + (f" of shape {shape}" if shape else "")
+                             + f", not {found.dtype} of shape {found.shape}")
+        with np.errstate(over="ignore"):
+            words = np.ascontiguousarray(found, np.float32)
+        if not np.isfinite(words).all():
+            at = tuple(int(k) for k in np.argwhere(~np.isfinite(words))[0])
+            raise ValueError(f"{self.path.name}: {name} must be finite float32 numbers; at {at} stands {found[at]}")
+        return words

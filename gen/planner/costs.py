@@ -1,0 +1,150 @@
+"""What the planner reckons with: seconds and bytes of one card, as plain numbers.       Source: SCRec table I
+
+Seconds a row or a page are what the memory models of the simulated card give (fpga.card.costs measures them);
+those of a
+tensor train are the golden model's cycles at the kernel's clock, those of the networks what the compiler predicts of
+its programs, loads of weights and samples from card memory included.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.compiler.mlp import Compiler
+from gen.compress import search
+from gen.data.profile import Heat
+from gen.model.network import Model, Network
+from gen.rtl import config as presets
+from gen.rtl.config import ConfigError
+
+__all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "row_bytes", "train_seconds"]
+
+#: Of what the memory model gives for random rows, the share that the EMB core takes at least (91.9 to 97.8 % from
+#: 64 B to 2 KB: the figures emb.dram.ddr4.* of `hotrail bench`).
+CORE_SHARE = 0.92
+LINE_BYTES = 64
+#: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
+#: the next, rows of other bags in between (golden.tt.cycles: 2.2 to 2.9).
+CHUNK_ROWS, CHUNK_CYCLES = 8, 2.5
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Of a device with the cores of a preset.
+
+    row_s: seconds a random row of card memory, by its lines of 64 bytes. read_s, write_s: seconds a byte of a stream
+    there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; drive_s: until the
+    first of a batch is there; landing_s: of card memory a page.
+    dram_bytes, ssd_bytes: of a card; ring_bytes: of card memory, where pages land.
+    """
+
+    device: str
+    preset: str
+    clock_hz: float
+    row_s: Mapping[int, float]
+    read_s: float
+    write_s: float
+    page_s: float
+    drive_s: float
+    landing_s: float
+    page_bytes: int
+    ring_bytes: int
+    dram_bytes: int
+    ssd_bytes: int
+
+    @property
+    def unit(self):
+        """The configuration of the EMB core's TT unit."""
+        return _core(self.preset, "emb").tt
+
+    @property
+    def tt_bytes(self) -> float:
+        """Of the TT unit's core memories."""
+        return float(search.capacity(self.unit))
+
+    def row_bytes(self, dim: int) -> int:
+        return row_bytes(self.preset, dim, self.page_bytes)
+
+    def dram_s(self, row_bytes: int) -> float:
+        """Seconds a random row: as the core takes them, a beat a cycle at most."""
+        beats = row_bytes // (4 * _core(self.preset, "emb").words)
+        return max(self.row_s[-(-row_bytes // LINE_BYTES)] / CORE_SHARE, beats / self.clock_hz)
+
+
+def row_bytes(preset: str, dim: int, page_bytes: int) -> int:
+    """That a row takes in card memory and on the SSD: whole beats.
+
+    Raises      ValueError: the core takes no rows as wide"""
+    core = _core(preset, "emb")
+    beat, beats = 4 * core.words, -(-dim // core.words)
+    if beats > core.row_beats_max or beats * beat > page_bytes:
+        raise ValueError(f"rows of {dim} words take {beats} beats of {beat} bytes; the EMB core of the preset "
+                         f"{preset} takes {min(core.row_beats_max, page_bytes // beat)}")
+    return beats * beat
+
+
+def _core(preset: str, name: str):
+    cores = presets.load(preset).cores
+    if name not in cores:
+        raise ConfigError(f"the preset {preset} has no [{name}], which the plan needs; it has {', '.join(cores)}")
+    return cores[name]
+
+
+def train_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
+    """Seconds a row of a tensor train in bags of `pooling` rows: the chain's cycles, or the beats in which a sum of
+    rows leaves the unit. Raises ValueError: the unit takes no train of this width and rank."""
+    words = 1 << 2 * costs.unit.grid_log2
+    leaving = max(-(-dim // words), CHUNK_CYCLES) / min(max(pooling, 1.0), CHUNK_ROWS)
+    return max(search.cycles_of(dim, rank, config=costs.unit), leaving) / costs.clock_hz
+
+
+def network_seconds(costs: Costs, model: Model, batch: int) -> tuple[float, float]:
+    """Seconds of a batch's bottom network, and of interaction and top, on one MLP core in throughput mode. A bottom
+    alone is all bottom. Raises ValueError: a network that does not fit the core."""
+    core, network = _core(costs.preset, "mlp"), model.network()
+
+    def cycles(part: Network) -> int:
+        # Sizes are chosen for a small batch: the schedule repeats, and large ones take long to choose.
+        return Compiler(part, core, batch=min(batch, 128)).compile(batch, mode="throughput").predicted
+
+    whole = cycles(network)
+    bottom = whole if not network.top else min(cycles(Network(network.bottom)), whole)
+    return bottom / costs.clock_hz, (whole - bottom) / costs.clock_hz
+
+
+def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: int, ring_pages: int) \
+        -> NDArray[np.float64]:
+    """(len(cuts),) pages that a batch is expected to bring from the drive where the rows from rank cuts[i] on lie
+    there by heat, page_rows a page: accesses that fall on a page which is still in the ring share it.
+
+    The compiler finds a page again for a quarter of the ring at least and three quarters at most
+    (gen.compiler.emb): half of
+    it is reckoned with. t accesses touch D(t) = sum over pages of 1 - (1 - q)^t different ones, q a page's share of the
+    accesses; as many accesses as fill that half are a round, and a batch is rounds one behind the other. Accesses are
+    drawn independently; in a log that repeats itself there are fewer.
+    """
+    if lookups <= 0 or not heat.total:
+        return np.zeros(len(cuts))
+    window = max(ring_pages // 2, 1)
+    share = np.minimum(page_rows * heat.accesses / heat.total, 1.0)
+    edges = np.concatenate([[0], np.cumsum(heat.rows)])
+    rounds = np.geomspace(min(lookups, 1.0), lookups, 25)
+    touched = np.empty((len(rounds), len(cuts)))
+    for at, number in enumerate(rounds):
+        with np.errstate(divide="ignore"):
+            found = -np.expm1(number * np.log1p(-share)) * heat.rows / page_rows
+        behind = np.concatenate([np.cumsum(found[::-1])[::-1], [0.0]])
+        touched[at] = np.interp(cuts, edges, behind)
+    rest = lookups * (1 - heat.cdf(cuts))
+    reads = np.empty(len(cuts))
+    for at in range(len(cuts)):
+        full = np.searchsorted(touched[:, at], window)
+        if full >= len(rounds):
+            reads[at] = touched[-1, at]
+        else:
+            number = np.interp(window, touched[:, at], rounds) if full else rounds[0]
+            reads[at] = touched[0, at] * lookups if not full else window * lookups / number
+    # A page at least where there is an access, never more than a page an access; falling with the cut.
+    return np.maximum.accumulate(np.minimum(np.maximum(reads, 1.0), rest)[::-1])[::-1]

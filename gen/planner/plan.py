@@ -1,0 +1,195 @@
+"""A plan: which card holds which rows of which table in which memory, and how long a batch takes.
+
+It is a JSON file that carries all that `hotrail compile` needs but the profile, which lies beside it and whose digest
+it names: the model, the device, the split of every table.                      Source: SCRec §III.C, eq. 3 to 37
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gen.base.sealed import made, seal, understood, unseal, writing
+from gen.base.staging import staged
+from gen.model.recommender import Recommender
+
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
+
+KIND, VERSION = "plan", 1
+FILE = "plan.json"
+#: Of a card, as the fields of PlanTable and PlanCard are called.
+MEMORIES = ("dram", "tt", "ssd")
+#: What a reader calls them, and how many of them a plan may use.
+NAMES = {"dram": "card memory", "tt": "tensor train", "ssd": "SSD"}
+LEVELS = {1: "SSD alone", 2: "card memory and SSD", 3: "card memory, tensor trains and SSD"}
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One memory's share of a table or a card. accesses, seconds: of a batch. bytes: taken there; of a tensor train
+    the share of the unit's memories that the planner charges, of capacity["tt"]: the scarcest of them counts."""
+
+    rows: int = 0
+    bytes: int = 0
+    accesses: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """One table. card: its number among the cards. The hottest dram.rows rows lie in card memory, the next tt.rows in
+    the tensor train, all others on the SSD. row_modes, column_modes, ranks (inner ones): of the train, empty without.
+    """
+
+    name: str
+    card: int
+    dram: Tier
+    tt: Tier
+    ssd: Tier
+    row_modes: tuple[int, ...] = ()
+    column_modes: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def dram_rows(self) -> int:
+        return self.dram.rows
+
+    @property
+    def tt_rows(self) -> int:
+        return self.tt.rows
+
+    @property
+    def ssd_rows(self) -> int:
+        return self.ssd.rows
+
+
+@dataclass(frozen=True)
+class PlanCard:
+    """kind: emb or mlp. Of an EMB card, what its tables take in each memory, indices and pooled vectors included; of
+    an MLP card, seconds of the bottom and the top network. binds: what it waits for: a memory, a network, or nothing.
+    full: memories of which 99 % and more are taken."""
+
+    number: int
+    kind: str
+    dram: Tier = Tier()
+    tt: Tier = Tier()
+    ssd: Tier = Tier()
+    bottom_s: float = 0.0
+    top_s: float = 0.0
+    binds: str = ""
+    full: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of an EMB card, until its pooled vectors are there: its memories work at the same time."""
+        return max(self.dram.seconds, self.tt.seconds, self.ssd.seconds, self.bottom_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A placement with all that explains it. Seconds are of a batch of `model.batch` samples.
+
+    preset: of the cores. page_bytes, ring_bytes: of the SSD and the ring in card memory where its pages land, as the
+    seconds were reckoned with. capacity: bytes of each memory of a card. tables: by name, in the model's order.
+    cards: EMB cards first. bound: no placement of this model on these cards is faster; seconds / bound - 1 is the
+    gap. levels: memories that were used (3: all). ablation: seconds and bound on fewer memories, by their number.
+    what_if: change of the cards -> seconds and bound with it. assumed: sentences, what was not given. source: what
+    was profiled; profile_sha256: of the profile's file beside the plan, empty where there is none.
+    """
+
+    model: Recommender
+    device: str
+    preset: str
+    page_bytes: int
+    ring_bytes: int
+    capacity: Mapping[str, float]
+    tables: Mapping[str, PlanTable]
+    cards: tuple[PlanCard, ...]
+    bottom_s: float
+    top_s: float
+    seconds: float
+    bound: float
+    levels: int = 3
+    ablation: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    what_if: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+    source: str = ""
+    profile_sha256: str = ""
+
+    @property
+    def batch(self) -> int:
+        return self.model.batch
+
+    @property
+    def gap(self) -> float:
+        return self.seconds / self.bound - 1 if self.bound else float("inf") if self.seconds else 0.0
+
+    @property
+    def samples_per_s(self) -> float:
+        """With one batch after the other."""
+        return self.model.batch / self.seconds if self.seconds else 0.0
+
+    @property
+    def approximated(self) -> float:
+        """The share of all accesses that read rows of a tensor train."""
+        whole = sum(getattr(table, name).accesses for table in self.tables.values() for name in MEMORIES)
+        return sum(table.tt.accesses for table in self.tables.values()) / whole if whole else 0.0
+
+    def data(self) -> bytes:
+        """Of plan.json."""
+        return seal(KIND, VERSION, _plain(asdict(self)))
+
+    def save(self, folder: "str | Path") -> Path:
+        """Writes plan.json into a folder, whole or not at all; returns its path. Raises ValueError: it cannot be"""
+        path = Path(folder) / FILE
+        with writing(path), staged(path) as half:
+            half.write_bytes(self.data())
+        return path
+
+    @classmethod
+    def load(cls, path: "str | Path") -> "Plan":
+        """A plan from its folder or its file.
+
+        Raises      ValueError: it is not there, no plan, of another version, or a byte of it has changed
+        """
+        path = Path(path)
+        if path.is_dir():
+            path = path / FILE
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        content = unseal(KIND, VERSION, data, str(path))
+        with understood(KIND, path):
+            found: Plan = made(cls, content)
+            found._check()
+            return found
+
+    def _check(self) -> None:
+        """Raises ValueError: parts that do not belong together."""
+        for name, table in self.tables.items():
+            if name not in self.model.tables or table.name != name or self.model.tables[name].name != name:
+                raise ValueError(f"its model has no table {name!r}")
+            if min(table.dram.rows, table.tt.rows, table.ssd.rows) < 0:
+                raise ValueError(f"table {name!r} has less than no rows in a memory")
+        for spec in self.model.tables.values():
+            spec.check()
+        if self.model.batch < 1:
+            raise ValueError(f"the batch is of {self.model.batch} samples")
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: NumPy's scalars become Python's, mappings and tuples plain ones."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def duration(seconds: float) -> str:
+    """As a reader takes it in: three digits and a unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:,.3g} {unit}"
+    return f"{seconds * 1e9:,.3g} ns"

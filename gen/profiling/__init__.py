@@ -1,6 +1,0 @@
-"""What a click log says of its tables: heat of rows, lengths of bags, what comes together.    Source: SCRec §III.B"""
-
-from gen.profiling.second import together
-from gen.profiling.stream import merge, profile
-
-__all__ = ["merge", "profile", "together"]

@@ -1,0 +1,1 @@
+"""From a preset to Verilog, to a Verilator model and to headers."""

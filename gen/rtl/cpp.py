@@ -1,0 +1,170 @@
+"""Compiles and links the C++ that Verilator writes for a model.
+
+Most of the time of a small model goes into what all models have in common, so that is compiled once, checked and kept
+in the cache: Verilator's runtime, and its headers, precompiled for each set of flags. The model itself is put together
+into a few compile units, as many as there are compiler processes: each costs the reading of the headers.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gen.base import kept
+from gen.base.tools import call, environment, needed, versions
+from gen.base.tools import verilator as find_verilator
+
+__all__ = ["Options", "compile_model", "run"]
+
+# One runtime serves programs and shared libraries.
+RUNTIME_FLAGS = ("-O2", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
+# Compile units are no larger than this and, of several, no smaller.
+UNIT_BYTES = (1 << 18, 6 << 20)
+HEADER = "common.h"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is compiled. target: file name of what is linked; opt: the optimisation of what runs every cycle, the
+    rest has none; cflags, ldflags: for the compiler and the linker."""
+
+    target: str
+    opt: str = "-O1"
+    cflags: str = ""
+    ldflags: str = ""
+
+
+def run(command: Sequence[str], log: Path, cwd: Path) -> None:
+    """Runs a tool; RuntimeError names the reason for which it failed and the end of its log."""
+    with open(log, "a") as out:
+        out.write("$ " + shlex.join(command) + "\n")
+        out.flush()
+        code = call(list(command), cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT).returncode
+    if code:
+        lines = log.read_text(errors="replace").splitlines()
+        errors = [line for line in lines if "error" in line.lower() and not line.startswith("$ ")]
+        reason = next((line for line in lines if "No space left" in line), errors[0] if errors else f"code {code}")
+        end = "\n".join(lines[-40:])
+        raise RuntimeError(f"building the simulation model failed ({shlex.join(command[:2])} ...): {reason}\n{end}")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A file in a folder, and the shell's line that makes it there."""
+
+    folder: Path
+    file: str
+    command: str
+
+
+def _jobs() -> int:
+    """Compiler processes: the machine's, shared out among pytest's workers."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return max(1, (os.cpu_count() or 1) // workers)
+
+
+def _make(rules: Sequence[_Rule], log: Path) -> None:
+    """Makes the files, as many at a time as the machine has processors for."""
+    lines = [f".PHONY: all {(names := ' '.join(str(number) for number in range(len(rules))))}", f"all: {names}"]
+    for number, rule in enumerate(rules):
+        line = f"cd {shlex.quote(str(rule.folder))} && {rule.command}"
+        lines += [f"{number}:", "\t" + line.replace("$", "$$")]
+    makefile = log.with_name("Makefile")
+    makefile.write_text("\n".join([*lines, ""]))
+    run(["make", "-f", str(makefile), f"-j{_jobs()}"], log, cwd=log.parent)
+
+
+def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, cache: Path, log: Path) -> None:
+    """Compiles the Vtop*.cpp that Verilator wrote to `objects` and `sources`, and links them there.
+
+    Parameters  cache: the folder that holds what models have in common; log: a file in the model's folder
+    Raises      RuntimeError: with the end of the log, or what is missing
+    """
+    needed("make", "make")
+    listed = (objects / "Vtop_classes.mk").read_text()
+    include = find_verilator()[1] / "include"
+    switches = re.findall(r"(?m)^(VM_(?:TIMING|COVERAGE|TRACE\w*)) = (\d)", listed)
+    flags = ("-I.", f"-I{include}", f"-I{include / 'vltstd'}", "-DVERILATOR=1", "-DVM_SC=0",
+             *(f"-D{name}={value}" for name, value in switches))
+    runtime = [_runtime(part, flags, cache) for name in re.findall(r"(?m)^ +(\w+) \\$", listed)
+               if (part := include / f"{name}.cpp").exists()]
+    # What runs every cycle is optimised, what runs once is not.
+    files = [*sources, *sorted(objects.glob("Vtop*.cpp"))]
+    once = [file for file in files if file.stem.endswith("__Slow") and options.opt != "-O0"]
+    often = [file for file in files if file not in once]
+    headers, units = [], []
+    for kind, opt, chosen in (("often", options.opt, often), ("once", "-O0", once)):
+        settings = (opt, *flags, *shlex.split(options.cflags))
+        header = _header(settings, cache)
+        if chosen:
+            headers.append(header)
+        for number, group in enumerate(_groups(chosen)):
+            unit = f"{kind}{number}"
+            (objects / f"{unit}.cc").write_text("".join(f'#include "{file}"\n' for file in group))
+            command = ["g++", *settings, "-include", str(header.folder / HEADER), "-c", f"{unit}.cc"]
+            units.append(_Rule(objects, f"{unit}.o", shlex.join(command)))
+    _keep([*headers, *runtime], cache, log)
+    _make(units, log)
+    libraries = ["-llz4", "-lz"] if ("VM_TRACE_FST", "1") in switches else []
+    run(["g++", "-o", options.target, *(unit.file for unit in units),
+         "-Wl,--start-group", *(str(part.folder / part.file) for part in runtime), "-Wl,--end-group",
+         *shlex.split(options.ldflags), *libraries, "-pthread"], log, cwd=objects)
+
+
+def _groups(files: Sequence[Path]) -> list[list[Path]]:
+    """Files of one compile unit each: as many groups of about equal size as compilers run, fewer where it is small."""
+    sizes = {file: file.stat().st_size for file in files}
+    total = sum(sizes.values())
+    least, most = UNIT_BYTES
+    groups: list[list[Path]] = [[] for _ in range(max(1, min(_jobs(), total // least), -(-total // most)))]
+    for file in sorted(files, key=lambda file: -sizes[file]):
+        min(groups, key=lambda group: sum(sizes[held] for held in group)).append(file)
+    return [group for group in groups if group]
+
+
+def _runtime(part: Path, flags: Sequence[str], cache: Path) -> _Rule:
+    """A part of Verilator's runtime, compiled; an archive, so that a linker may hide what it brings."""
+    library = f"lib{part.stem}.a"
+    compiled = shlex.join(["g++", *RUNTIME_FLAGS, *flags, "-c", "-o", "part.o", str(part)])
+    return _common("runtime", library, f"{compiled} && ar -rcs {library} part.o && rm part.o", cache)
+
+
+def _header(settings: Sequence[str], cache: Path) -> _Rule:
+    """The header that units with these settings include first, precompiled: g++ takes what lies beside the text."""
+    write = f"printf '#include \"verilated%s.h\"\\n' '' _dpi _vpi >{HEADER}"
+    compiled = shlex.join(["g++", *settings, "-x", "c++-header", HEADER])
+    return _common("header", f"{HEADER}.gch", f"{write} && {compiled}", cache)
+
+
+def _common(name: str, file: str, command: str, cache: Path) -> _Rule:
+    """What models have in common, in a folder of the cache that the command and the tools decide about."""
+    digest = hashlib.sha256(json.dumps([versions(), command]).encode()).hexdigest()[:16]
+    return _Rule(cache / f"{name}-{digest}", file, command)
+
+
+def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
+    """Makes what is not there or not as it was made, as many at a time as compilers run.
+
+    Processes that begin at the same time begin with different parts, so that few wait for another's."""
+    first, jobs = os.getpid() % len(parts), _jobs()
+    rotated = [*parts[first:], *parts[:first]]
+    for start in range(0, len(rotated), jobs):
+        some = sorted(rotated[start:start + jobs], key=lambda part: part.folder)
+        with ExitStack() as locks:
+            for part in some:
+                locks.enter_context(kept.locked(cache / "locks" / part.folder.name))
+            missing = [part for part in some if not kept.stamped(part.folder)]
+            for part in missing:
+                shutil.rmtree(part.folder, ignore_errors=True)
+                part.folder.mkdir(parents=True)
+            if missing:
+                _make(missing, log)
+            for part in missing:
+                kept.stamp(part.folder, [part.file], {})

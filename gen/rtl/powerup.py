@@ -1,0 +1,88 @@
+"""What a core holds before its first reset: nothing that anybody may rely on.
+
+An FPGA loads every register with its initial value at configuration, and the Verilog says so. A reset in mid-run
+gives back reset values alone, neither registers without a reset nor memories. So a simulation begins without initial
+values: unknown where it has four states (`undefined`), random where it has two (`random`). What a core needs has to
+come from its reset.
+"""
+
+import re
+from collections.abc import Mapping
+from itertools import count
+
+__all__ = ["random", "undefined"]
+
+_NAME = r"(?:\\\S+ |\w+)"
+# `_start_` is no register: Yosys sets off combinational blocks with it.
+_REGISTER = re.compile(rf"(?m)^(  reg (?:signed )?(?:\[\d+:\d+\] )?(?!_start_ )({_NAME})) ?= [^;]*;")
+_CONTENTS = re.compile(rf"(?m)^  initial begin\n    ({_NAME})\[.*\n(?:    .*\n)*  end\n")
+_MEMORY = re.compile(rf"(?m)^  reg (?:signed )?(?:\[(\d+):0\] )?({_NAME}) ?\[(\d+):0\];\n")
+
+
+# What only configuration sets, by module and name, keeps what configuration gives. The MLP core's protected memories:
+# lanes without a sample or a column read lines that were never loaded, with the others; zero is a sound codeword, and a
+# reset leaves sound ones. Loaded tables outlive resets, so none can set which they are.
+_CONFIGURED = {**dict.fromkeys(("WeightPart_", "RowLane_", "AddendPart_"), r"store_\d+"),
+               "Loader_": r"\\?tables|\\?broken"}
+
+
+def undefined(texts: Mapping[str, str]) -> dict[str, str]:
+    """The Verilog of `gen.rtl.verilog` without initial values of registers and of memories that have a write port.
+
+    A memory that nothing writes is a table and keeps its contents; so does what only configuration sets."""
+    return {file: _filled(file, _undefined(file, text), None) for file, text in texts.items()}
+
+
+def random(texts: Mapping[str, str]) -> dict[str, str]:
+    """As `undefined`, for Verilator: what begins undefined is drawn from the run's seed, every word by itself.
+
+    Verilator draws registers when a run has a seed, but only one word a memory, which it repeats; so memories that
+    have a write port draw theirs in Verilog."""
+    return {file: _filled(file, _undefined(file, text), "$urandom") for file, text in texts.items()}
+
+
+def _written(text: str, memory: str) -> bool:
+    return re.search(rf"(?m)^ +{re.escape(memory)}\[.*\] <= ", text) is not None
+
+
+def _configured(file: str, name: str) -> bool:
+    return any(file.startswith(module) and re.fullmatch(known, name.strip()) for module, known in _CONFIGURED.items())
+
+
+def _undefined(file: str, text: str) -> str:
+    text = _REGISTER.sub(lambda found: found.group() if _configured(file, found.group(2)) else f"{found.group(1)};",
+                         text)
+    return _CONTENTS.sub(lambda block: "" if _written(text, block.group(1)) else block.group(), text)
+
+
+def _filled(file: str, text: str, word: str | None) -> str:
+    """With statements that give memories their first contents: `word` for each 32 bits, or what configuration gives.
+
+    Write enables begin at random too, so what only configuration sets is not written at the first edge, before the
+    reset has been seen."""
+    numbers = count()
+    kept = set()
+
+    def filled(found: re.Match[str]) -> str:
+        top, memory, last = found.groups()
+        configured = _configured(file, memory)
+        value = "32'd0" if configured else word
+        if value is None or not _written(text, memory):
+            return found.group()
+        index, words = f"_index_{next(numbers)}", ", ".join([value] * (int(top or 0) // 32 + 1))
+        begun = ""
+        if configured and word:
+            kept.add(memory)
+            begun = f"  reg {_begun(memory)} = 1'b0;\n  always @(posedge clk) {_begun(memory)} <= 1'b1;\n"
+        return (f"{found.group()}{begun}  integer {index};\n"
+                f"  initial for ({index} = 0; {index} <= {last}; {index} = {index} + 1)\n"
+                f"    {memory}[{index}] = {{{words}}};\n")
+
+    text = _MEMORY.sub(filled, text)
+    for memory in kept:
+        text = re.sub(rf"(?m)^( +)({re.escape(memory)} ?\[.*\] <= )", rf"\1if ({_begun(memory)}) \2", text)
+    return text
+
+
+def _begun(memory: str) -> str:
+    return f"_begun_{re.sub(r'[^A-Za-z0-9]', '_', memory.strip())}"

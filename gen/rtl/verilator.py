@@ -1,0 +1,195 @@
+"""Builds Verilator models: the conversion of a component, the cache, and the compilers.
+
+What a model is built into is the caller's: a simulator that cocotb drives (verif.bench.runner) or a shared
+library with a harness of its own (fpga.card). Models are cached under build/sim by a digest of their Verilog,
+the flags (the machine's instructions among them), the C++ sources, the tools and the system; what models have in
+common is compiled once (gen.rtl.cpp). What is taken from the cache is checked, and built again where it is not what was
+built (gen.base.kept).
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gen.base import kept
+from gen.base.tools import build_folder, versions
+from gen.base.tools import verilator as find_verilator
+from gen.rtl import cpp, powerup, verilog
+
+__all__ = ["CACHE", "TOP", "Built", "build", "convert", "remembered"]
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = build_folder() / "sim"
+TOP = "dut"
+# Warnings are the lint's business (`make lint`); a model is built from what passed there.
+QUIET = ("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built model: `target` is what was asked for, `build_seconds` what it cost when it was built."""
+
+    folder: Path
+    target: Path
+    build_seconds: float
+    cached: bool
+
+
+@cache
+def _sources() -> str:
+    """A digest of everything that the conversion of a component depends on besides its parameters."""
+    digest = hashlib.sha256()
+    for file in sorted([*(ROOT / "hw").rglob("*.py"), ROOT / "gen" / "verilog.py"]):
+        digest.update(file.read_bytes())
+    digest.update(f"{version('amaranth')} {version('pyosys')}".encode())
+    return digest.hexdigest()
+
+
+def convert(component: Any, *, names: bool = False, top: str = TOP) -> tuple[dict[str, str], dict[str, Any]]:
+    """`gen.rtl.verilog.convert`, remembered for the project's own units that have a `key()`. top: the top's name.
+
+    Amaranth takes seconds for a large unit and the same one is asked for many times."""
+    kind = type(component)
+    if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
+        return verilog.convert(component, top, names=names)
+    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), top, names, _sources()])
+    texts, metadata = remembered(label, lambda: verilog.convert(component, top, names=names))
+    component._MustUse__used = True
+    return texts, metadata
+
+
+def remembered(label: str, make: Callable[[], Any]) -> Any:
+    """What `make` converts, or what it did when it was asked for by the same label before."""
+    return kept.remembered(CACHE / "conversions" / hashlib.sha256(label.encode()).hexdigest()[:24], make)
+
+
+def build(
+    texts: Mapping[str, str],
+    top: str,
+    name: str,
+    *,
+    target: str,
+    arguments: Sequence[str],
+    visible: Sequence[str] = (),
+    sources: Mapping[str, str] | None = None,
+    cflags: str = "",
+    ldflags: str = "",
+    opt: str = "-O1",
+    fresh: bool = False,
+) -> Built:
+    """A model from Verilog texts, from the cache when one with the same content was built before.
+
+    Its registers and memories begin without the initial values of the Verilog (gen.rtl.powerup): at random when a run
+    has a seed (+verilator+rand+reset+2, +verilator+seed+n; `randReset(2)` and `randSeed(n)` in C++), else zero.
+
+    Parameters  texts: Verilog by file name; top: the top module; name: for the folder's name, people read it;
+                target: file name of what is linked; arguments: for Verilator besides those that every model
+                has; visible: ports of the top that something other than the model's own class reaches;
+                sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
+                cflags, ldflags: for the C++ compiler and the linker; opt: the C++ optimisation of the
+                design's own code; fresh: build again what is in the cache, to measure how long it takes
+    Raises      RuntimeError: with the end of the tool's log, or what is missing
+    """
+    sources = sources or {}
+    texts = powerup.random(texts)
+    inputs = _inputs_of_parts(texts)
+    flags = [
+        "--cc",
+        "--prefix",
+        "Vtop",
+        "--top-module",
+        top,
+        "-O3",
+        "--no-assert",
+        "--x-assign",
+        "unique",
+        "--x-initial",
+        "unique",
+        *QUIET,
+        *(["-fno-dfg-scoped", "-fno-table"] if inputs else []),
+        *arguments,
+    ]
+    options = cpp.Options(target, opt, cflags, ldflags)
+    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), astuple(options), versions(),
+               sys.version]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
+    with kept.locked(CACHE / "locks" / digest):
+        # The name is for people: the same content may have been built under another one.
+        for held in [] if fresh else [folder, *CACHE.glob(f"*-{digest}")]:
+            if found := kept.stamped(held):
+                return Built(held, held / "obj" / target, found["build_seconds"], True)
+        start = time.monotonic()
+        try:
+            _clear(folder)
+            _make(folder, texts, sources, top, flags, visible, inputs, options)
+            seconds = time.monotonic() - start
+            _clear(folder / "obj", but=target)      # objects and precompiled headers: ten times what is linked of them
+            kept.stamp(folder, [f"obj/{target}"],
+                       {"build_seconds": seconds, "flags": flags, "opt": opt, "tools": versions()})
+        except OSError as error:
+            raise RuntimeError(f"the simulation model {name} cannot be built in {CACHE}: {error}; HOTRAIL_BUILD names "
+                               "another folder than build/") from None
+        finally:
+            if not (folder / kept.STAMP).exists():
+                shutil.rmtree(folder / "obj", ignore_errors=True)
+        return Built(folder, folder / "obj" / target, seconds, False)
+
+
+def _clear(folder: Path, but: str = "runs") -> None:
+    """Empties a folder, its stamp first, but for one thing: simulations may be running in `runs`."""
+    there = list(folder.iterdir()) if folder.exists() else []
+    for item in sorted(there, key=lambda item: item.name != kept.STAMP):
+        if item.name != but:
+            shutil.rmtree(item) if item.is_dir() else item.unlink()
+
+
+def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], top: str, flags: list[str],
+          visible: Sequence[str], inputs: list[tuple[str, str]], options: cpp.Options) -> None:
+    """Writes the sources of a model and compiles them."""
+    source = folder / "verilog"
+    source.mkdir(parents=True)
+    for file, text in {**texts, **sources}.items():
+        (source / file).write_text(text)
+    # Only what is named here can be seen from outside: a model with everything public is up to four times slower.
+    (source / "ports.vlt").write_text(
+        "`verilator_config\n"
+        + "".join(f'public_flat_rw -module "{top}" -var "{port}"\n' for port in visible)
+        + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs)
+    )
+    units = [source / file for file in sorted(sources) if file.endswith(".cpp")]
+    _compile(folder, source, flags, ["ports.vlt", *sorted(texts)], units, options)
+
+
+def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(module, input) of every part that is placed many times; its clock and reset, `clk` and `rst`, are left out.
+
+    Verilator writes equal code once for all places of a part, but only if the code is equal: it must read
+    its own inputs, not whatever neighbour drives them, and share the names of its temporaries. So these
+    inputs are declared visible and the two optimisations that number temporaries over the whole design are
+    left out; an array of 512 cells then builds and runs five times faster.
+    """
+    found = []
+    for file, text in sorted(texts.items()):
+        if verilog.NO_INLINE in text:
+            part = file.removesuffix(".v")
+            found += [(part, port) for port in re.findall(r"(?m)^\s*input (?:\[\d+:\d+\] )?(\w+);", text)
+                      if port not in ("clk", "rst")]
+    return found
+
+
+def _compile(folder: Path, source: Path, flags: list[str], files: list[str], sources: list[Path],
+             options: cpp.Options) -> None:
+    binary, _ = find_verilator()
+    log, objects = folder / "build.log", folder / "obj"
+    cpp.run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source)
+    cpp.compile_model(objects, sources, options, cache=CACHE, log=log)

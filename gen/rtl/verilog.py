@@ -1,0 +1,418 @@
+"""Turns a component into Verilog: one file a distinct module, the same bytes in every process.
+
+`emit` converts the top and, once each, every distinct part that was put in with `hw.place.place`. The text
+that Yosys writes carries no source locations, no machine paths and no counters that depend on what ran
+before.
+"""
+
+import hashlib
+import json
+import re
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from amaranth import ClockDomain, ClockSignal, Fragment, Instance, ResetSignal, Shape, Signal
+from amaranth.back import rtlil
+from amaranth.hdl import Elaboratable, UnusedElaboratable, Value, ValueCastable
+from amaranth.hdl._ir import PortDirection
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In
+
+from gen.base.staging import together
+from gen.base.tools import yosys
+
+__all__ = ["Build", "emit", "describe", "module_name"]
+
+# A Verilog identifier may be long, but file names and the tools' reports are read by people.
+NAME_LIMIT = 56
+# Of equal parts one is elaborated; Amaranth would remind of all that the others hold when they are collected.
+warnings.filterwarnings("ignore", category=UnusedElaboratable)
+NO_INLINE = "/* verilator no_inline_module */"
+# What Yosys does to Amaranth's RTLIL; the same passes as amaranth.back.verilog, plus a clean of dead wires.
+PASSES = ("proc -nomux -norom", "memory_collect")
+ATTRIBUTES = (
+    "generator",
+    "top",
+    "src",
+    "amaranth.hierarchy",
+    "amaranth.decoding",
+    "enum_base_type",
+    "enum_value_*",
+)
+
+
+@dataclass(frozen=True)
+class Build:
+    """What `emit` wrote. `files` lists the Verilog, `top` is the top module, `metadata` is also on disk."""
+
+    files: tuple[Path, ...]
+    top: str
+    metadata: dict[str, Any] = field(repr=False)
+
+    @property
+    def folder(self) -> Path:
+        return self.files[0].parent
+
+
+def module_name(key: str) -> str:
+    """A Verilog identifier for a component's key: readable, and with a digest when something had to be
+    dropped.
+
+    >>> module_name("FusedDot(width=4, subs=4)")
+    'FusedDot_width4_subs4'
+    """
+    name = re.sub(r"[^A-Za-z0-9]+", "_", re.sub(r"[=\s]", "", key)).strip("_")
+    if not name or not name[0].isalpha():
+        name = "m" + name
+    if len(name) <= NAME_LIMIT:
+        return name
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return f"{name[: NAME_LIMIT - 9]}_{digest}"
+
+
+def describe(shape: Any) -> dict[str, Any]:
+    """The layout of a payload as plain data: what the benches pack and unpack by.
+
+    A struct is {"width", "fields": [{"name", "offset", ...}]}, an array {"width", "length", "element"},
+    anything else {"width", "signed"}.
+    """
+    if isinstance(shape, type) and issubclass(shape, data.Struct | data.Union):
+        shape = data.Layout.cast(shape)
+    width = Shape.cast(shape).width
+    if isinstance(shape, data.ArrayLayout):
+        return {"width": width, "length": shape.length, "element": describe(shape.elem_shape)}
+    if isinstance(shape, data.Layout):
+        return {
+            "width": width,
+            "fields": [
+                {"name": str(name), "offset": part.offset, **describe(part.shape)} for name, part in shape
+            ],
+        }
+    if isinstance(shape, enum.EnumType):
+        return {
+            "width": width,
+            "signed": Shape.cast(shape).signed,
+            "names": {member.name: int(member.value) for member in shape},
+        }
+    return {"width": width, "signed": Shape.cast(shape).signed}
+
+
+def _ports(component: Any) -> dict[str, tuple[Value, PortDirection, Any]]:
+    """The component's ports in the order of its signature, flat, as name -> (signal, direction, shape)."""
+    ports: dict[str, tuple[Value, PortDirection, Any]] = {}
+    for path, member, value in component.signature.flatten(component):
+        raw = value.as_value() if isinstance(value, ValueCastable) else value
+        if not isinstance(
+            raw, Signal
+        ):  # a stream that is always valid or always ready holds a constant there
+            continue
+        direction = PortDirection.Input if member.flow == In else PortDirection.Output
+        ports["__".join(map(str, path))] = (raw, direction, member.shape)
+    return ports
+
+
+def _streams(component: Any) -> list[dict[str, Any]]:
+    """Every stream of a component with its prefix, direction and payload layout, nested ones included."""
+    directions = {
+        n: "in" if d is PortDirection.Input else "out" for n, (_, d, _) in _ports(component).items()
+    }
+    found: list[dict[str, Any]] = []
+
+    def walk(signature: Any, prefix: tuple[str, ...]) -> None:
+        for name, member in signature.members.items():
+            if not member.is_signature:
+                continue
+            inner = member.signature
+            while isinstance(inner, wiring.FlippedSignature):
+                inner = inner.flip()
+            for path in _dimensions(name, member.dimensions):
+                full = "__".join((*prefix, *path))
+                if isinstance(inner, stream.Signature):
+                    found.append(
+                        {
+                            "name": full,
+                            "direction": directions[f"{full}__payload"],
+                            "payload": describe(inner.members["payload"].shape),
+                            "always_valid": inner.always_valid,
+                            "always_ready": inner.always_ready,
+                        }
+                    )
+                else:
+                    walk(inner, (*prefix, *path))
+
+    walk(component.signature, ())
+    return found
+
+
+def _dimensions(name: str, dimensions: tuple[int, ...]) -> list[tuple[str, ...]]:
+    paths: list[tuple[str, ...]] = [(name,)]
+    for length in dimensions:
+        paths = [(*path, str(i)) for path in paths for i in range(length)]
+    return paths
+
+
+class _Placer:
+    """The platform that components are elaborated with: hands out instances, remembers what to convert."""
+
+    def __init__(self, names: bool) -> None:
+        self.names = names  # keep the wires that only name something, for waveforms
+        self.parts: dict[str, Any] = {}  # module name -> first component seen with that key
+        self.keys: dict[str, str] = {}  # module name -> key
+        self.uses: dict[str, dict[str, int]] = {}
+        self.current = ""
+
+    def instance(self, component: Any, reset: Any = None) -> Elaboratable:
+        key = component.key()
+        name = module_name(key)
+        ports = _ports(component)
+        known = self.keys.setdefault(name, key)
+        if known != key:
+            raise ValueError(f"two different parts would share the module name {name}: {known} and {key}")
+        if name not in self.parts:
+            self.parts[name] = component
+        else:
+            first = {n: (len(s), d) for n, (s, d, _) in _ports(self.parts[name]).items()}
+            if first != {n: (len(s), d) for n, (s, d, _) in ports.items()}:
+                raise ValueError(
+                    f"two parts with the key {key} have different ports; its key() leaves out a parameter"
+                )
+            component._MustUse__used = True  # its equal is elaborated in its stead
+        uses = self.uses.setdefault(self.current, {})
+        uses[name] = uses.get(name, 0) + 1
+        connections = {("i_" if d is PortDirection.Input else "o_") + n: s for n, (s, d, _) in ports.items()}
+        own = ResetSignal(allow_reset_less=True)
+        resets = own if reset is None else own | reset
+        return Instance(name, i_clk=ClockSignal(), i_rst=resets, **connections)
+
+
+def _clocking(component: Any) -> tuple[str, str]:
+    """Names of the ports for clock and reset; a top that takes its reset by a port of its own has none."""
+    return getattr(component, "verilog_clock", "clk"), getattr(component, "verilog_reset", "rst")
+
+
+def _rtlil(component: Any, name: str, placer: _Placer) -> str:
+    """Converts one module; its placed parts stay instances and are noted in the placer."""
+    placer.current = name
+    clock, reset = _clocking(component)
+    domain = ClockDomain("sync", reset_less=not reset)
+    # They are always there, so that a parent can connect them without looking inside.
+    ports = {clock: (domain.clk, PortDirection.Input)}
+    if reset:
+        ports[reset] = (domain.rst, PortDirection.Input)
+    ports.update({n: (s, d) for n, (s, d, _) in _ports(component).items()})
+    fragment = Fragment.get(component, placer)
+    fragment.add_domains(domain)
+    with _short_zero_contents():
+        text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
+    text = _without_zero_contents(text)
+    return text if placer.names else _without_aliases(text)
+
+
+@contextmanager
+def _short_zero_contents() -> Iterator[None]:
+    """Amaranth writes a memory's contents bit by bit, zeros too: minutes and gigabytes for the largest memories.
+
+    Of contents that are all zero the first word stands for all of them, in a cell of the same place and number, until
+    `_without_zero_contents` drops it.
+    """
+    written = rtlil.ModuleEmitter.emit_memory
+
+    def emit_memory(emitter: Any, number: int, cell: Any) -> None:
+        contents = cell.init
+        if not any(contents):
+            cell.init = contents[:1]
+        try:
+            written(emitter, number, cell)
+        finally:
+            cell.init = contents
+
+    rtlil.ModuleEmitter.emit_memory = emit_memory
+    try:
+        yield
+    finally:
+        rtlil.ModuleEmitter.emit_memory = written
+
+
+_ZERO_CONTENTS = re.compile(
+    r"(?m)^  cell \$meminit_v2 \S+\n(?:    .*\n)*?    connect \\DATA \d+'0+\n(?:    .*\n)*?  end\n"
+)
+
+
+def _without_zero_contents(text: str) -> str:
+    """Drops initial contents of memories that are all zero: Amaranth gives every memory some.
+
+    Configuration makes these memories zero anyway (an UltraRAM has no other contents); no unit relies on it but those
+    that gen.rtl.powerup names. As thousands of assignments a memory they would be most of the Verilog and most of
+    what a
+    simulator compiles.
+    """
+    return _ZERO_CONTENTS.sub("", text)
+
+
+_IDENTIFIER = re.compile(r"\\[^\s\\]+")
+
+
+def _without_aliases(text: str) -> str:
+    """Drops wires that are only another name for a signal or a field; they are two thirds of an array's text.
+
+    A wire goes when it is no port and occurs nowhere but in its declaration and the statement that connects
+    it; dropping that statement may leave its right side in the same state.
+    """
+    lines = [line for line in text.splitlines() if line and not line.isspace()]
+    out: list[str] = []
+    start = 0
+    for end, line in enumerate(lines):
+        if line == "end":  # names are local to a module
+            out += _without_aliases_in(lines[start : end + 1])
+            start = end + 1
+    return "\n".join(out + lines[start:]) + "\n"
+
+
+def _without_aliases_in(lines: list[str]) -> list[str]:
+    counts: Counter[str] = Counter()
+    sources: dict[str, tuple[int, list[str]]] = {}  # wire -> its connect's line, the names on the right
+    declared: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        found = _IDENTIFIER.findall(line)
+        counts.update(found)
+        if line.startswith("connect \\"):  # at the margin; the ports of a cell are indented
+            words = line.split(" ", 2)
+            if not words[2].startswith("["):  # a slice of the wire on the left is no alias
+                sources[words[1]] = (number, found[1:])
+        elif line.startswith("  wire ") and found and not re.search(r" (?:input|output|inout) \d+ ", line):
+            declared[found[0]] = number
+    gone: set[int] = set()
+    todo = [name for name in sources if counts[name] == 2 and name in declared]
+    while todo:
+        name = todo.pop()
+        number, inner = sources[name]
+        gone |= {number, declared[name]}
+        above = declared[name] - 1
+        while lines[above].startswith("  attribute "):
+            gone.add(above)
+            above -= 1
+        counts.subtract(inner)
+        todo += [n for n in inner if counts[n] == 2 and n in sources and n in declared]
+    return [line for number, line in enumerate(lines) if number not in gone]
+
+
+def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
+    """Verilog text by module name."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        script = []
+        for name, text in rtlils.items():
+            (work / f"{name}.il").write_text(text)
+            remove = " ".join(f"-remove {a}" for a in ATTRIBUTES)
+            script += [
+                "design -reset",
+                f"read_rtlil {name}.il",
+                *PASSES,
+                f"attrmap {remove}",
+                f"attrmap -modattr {remove}",
+                f"write_verilog -norename {name}.v",
+            ]
+        yosys(script, cwd=work)
+        out = {}
+        for name in rtlils:
+            # The banner names the tool's build; the bytes should depend on the design alone.
+            text = re.sub(r"\A/\*.*?\*/\n*", "", (work / f"{name}.v").read_text())
+            text = re.sub(r"\\\$auto\$verilog_backend\S*", "_start_", text)
+            text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+            if name in shared:
+                text, count = re.subn(rf"(?m)^(module {name}\([^;]*\);)", rf"\1 {NO_INLINE}", text)
+                if count != 1:
+                    raise RuntimeError(f"module {name} was not found in the Verilog that Yosys wrote")
+            out[name] = text
+        return out
+
+
+def children(text: str, modules: Iterable[str]) -> set[str]:
+    """The modules among `modules` that the Verilog of a file instantiates."""
+    known = set(modules)
+    return {word for word in re.findall(r"(?m)^  (\w+) \S+ +\($", text) if word in known}
+
+
+def interface(text: str) -> str:
+    """A file's first module without its body, which is all that a black box needs."""
+    head = re.match(r"(?s)module [^;]*;", text)
+    if head is None:
+        raise ValueError("the text does not begin with a module")
+    body = text[: text.index("\nendmodule")]
+    ports = re.findall(r"(?m)^  (?:input|output) [^;]*;", body)
+    return "\n".join([head.group(), *ports, "endmodule", ""])
+
+
+def plain(value: Any) -> Any:
+    """A configuration as JSON can hold it: dataclasses become dicts, tuples lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
+    """Verilog texts by file name, and the metadata, without touching the disk outside a temporary folder."""
+    placer = _Placer(names)
+    metadata_ports = {
+        n: {"direction": "in" if d is PortDirection.Input else "out", **describe(shape)}
+        for n, (s, d, shape) in _ports(component).items()
+    }
+    streams = _streams(component)
+    rtlils = {name: _rtlil(component, name, placer)}
+    while todo := [part for part in placer.parts if part not in rtlils or part == name]:
+        if name in todo:
+            raise ValueError(f"the top module may not have the name of one of its parts: {name}")
+        for part in todo:
+            rtlils[part] = _rtlil(placer.parts[part], part, placer)
+    texts = _verilog(rtlils, set(placer.parts))
+    clock, reset = _clocking(component)
+    metadata = {
+        "top": name,
+        "clock": clock,
+        "reset": reset,
+        "ports": metadata_ports,
+        "streams": streams,
+        "config": plain(getattr(component, "config", None)),
+        "modules": {
+            n: {"key": placer.keys.get(n, ""), "instances": dict(sorted(placer.uses.get(n, {}).items()))}
+            for n in sorted(rtlils)
+        },
+        "files": [f"{n}.v" for n in sorted(rtlils)],
+    }
+    return {f"{n}.v": texts[n] for n in sorted(texts)}, metadata
+
+
+def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False) -> Build:
+    """Writes `component` as Verilog with `name` as its top module.
+
+    Parameters  component: a `wiring.Component`; name: the top module's name; out_dir: created if missing;
+                names: keep the wires that only name a struct's field or an alias (for waveforms)
+    Returns     Build; beside the Verilog lies `<name>.json` with ports, streams, payload layouts and config
+    Raises      ValueError: the name is no Verilog identifier, or two parts contradict each other
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"name must be a Verilog identifier (letters, digits, underscores), not {name!r}")
+    out = Path(out_dir)
+    texts, metadata = convert(component, name, names=names)
+    note = out / f"{name}.json"
+    before = json.loads(note.read_text()).get("files", []) if note.exists() else []
+    with together(out) as half:
+        for file, text in texts.items():
+            (half / file).write_text(text)
+        (half / note.name).write_text(json.dumps(metadata, indent=1) + "\n")
+    for file in before:     # modules that an earlier configuration had and this one has not
+        if file not in texts and Path(file).name == file:
+            (out / file).unlink(missing_ok=True)
+    return Build(tuple(out / f for f in texts), name, metadata)

@@ -1,0 +1,1 @@
+"""The ports of a core, cycle by cycle."""

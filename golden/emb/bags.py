@@ -1,0 +1,137 @@
+"""Bags of any length, pooled word by word as the pooling unit does it.
+
+The same arithmetic as golden.fp.fp32, one term a beat, as loops that a compiler makes fast: logs have millions of
+rows. tests/golden/emb/test_bags.py holds the two equal.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from golden.fp import fp32
+
+__all__ = ["pool"]
+
+ONE = 0x3F800000
+_NAN, _INFINITY, _SIGN = np.int64(fp32.NAN), np.int64(fp32.INFINITY), np.int64(fp32.SIGN)
+
+
+def pool(values: ArrayLike, offsets: ArrayLike, weights: ArrayLike | None = None, *,
+         maximum: bool = False) -> NDArray[np.float32]:
+    """(B, D) float32: bag b pools rows offsets[b] .. offsets[b + 1] - 1 of `values`, in order.
+
+    values: (N, D) float32 or uint32 patterns. weights: (N,), one a row (default 1.0), not used with `maximum`.
+    Sum: golden.fp.fp32.dot over the bag's rows with one term a beat. Maximum: golden.fp.fp32.maximum from the first row
+    on; a bag of one row gives the row with its subnormals flushed. An empty bag is +0 everywhere.
+    Raises      ValueError: offsets that fall or pass the end, or a number of weights other than the rows'
+    """
+    words = np.ascontiguousarray(fp32.bits(values))
+    places = np.ascontiguousarray(offsets, dtype=np.int64)
+    if words.ndim != 2 or places.ndim != 1 or len(places) < 1:
+        raise ValueError(f"values must have 2 axes and offsets 1 with an entry at least, not {words.ndim} and "
+                         f"{places.shape}")
+    if places[0] < 0 or places[-1] > len(words) or (np.diff(places) < 0).any():
+        raise ValueError(f"offsets must rise from 0 to at most the {len(words)} rows")
+    factors = np.full(len(words), ONE, np.uint32) if weights is None else np.ascontiguousarray(fp32.bits(weights))
+    if factors.shape != (len(words),):
+        raise ValueError(f"{len(words)} rows need as many weights, not {factors.shape}")
+    out = np.zeros((len(places) - 1, words.shape[1]), np.uint32)
+    if maximum:
+        _maximum(words, places, out)
+    else:
+        _sum(words, places, factors, out)
+    return out.view(np.float32)
+
+
+@njit(cache=True)
+def _sum(words, offsets, weights, out):
+    columns = words.shape[1]
+    for bag in range(len(offsets) - 1):
+        for d in range(columns):
+            total, peak = np.int64(0), np.int64(0)
+            nan = positive = negative = False
+            for row in range(offsets[bag], offsets[bag + 1]):
+                x, y = np.int64(words[row, d]), np.int64(weights[row])
+                ex, ey = (x >> 23) & 0xFF, (y >> 23) & 0xFF
+                fx, fy = x & 0x7FFFFF, y & 0x7FFFFF
+                minus = (x ^ y) >> 31
+                if ex == 255 or ey == 255:
+                    if ((ex == 255 and fx != 0) or (ey == 255 and fy != 0)
+                            or (ex == 255 and ey == 0) or (ey == 255 and ex == 0)):
+                        nan = True
+                    elif minus:
+                        negative = True
+                    else:
+                        positive = True
+                    continue
+                if ex == 0 or ey == 0:
+                    continue
+                product = ((fx | 0x800000) * (fy | 0x800000)) >> 17
+                exponent = ex + ey
+                if exponent > peak:
+                    total >>= min(exponent - peak, np.int64(63))
+                    peak = exponent
+                else:
+                    product >>= min(peak - exponent, np.int64(63))
+                total += -product if minus else product
+            if nan or (positive and negative):
+                out[bag, d] = _NAN
+            elif positive:
+                out[bag, d] = _INFINITY
+            elif negative:
+                out[bag, d] = _INFINITY | _SIGN
+            elif total != 0:
+                out[bag, d] = _round(total, peak - 2 * 127 - 46 + 17)
+
+
+@njit(cache=True)
+def _round(total, exponent):
+    sign = np.int64(0)
+    if total < 0:
+        sign, total = _SIGN, -total
+    width, rest = np.int64(0), total
+    while rest:
+        width += 1
+        rest >>= 1
+    drop = width - 24
+    if drop > 0:
+        kept = total >> drop
+        rest = total - (kept << drop)
+        half = np.int64(1) << (drop - 1)
+        if rest > half or (rest == half and kept & 1):
+            kept += 1
+            if kept >> 24:
+                kept >>= 1
+                width += 1
+    else:
+        kept = total << -drop
+    biased = exponent + width - 1 + 127
+    if biased >= 255:
+        return sign | _INFINITY
+    if biased <= 0:
+        return sign
+    return sign | (biased << 23) | (kept & 0x7FFFFF)
+
+
+@njit(cache=True)
+def _maximum(words, offsets, out):
+    columns = words.shape[1]
+    for bag in range(len(offsets) - 1):
+        for d in range(columns):
+            best = np.int64(0)
+            nan = False
+            for row in range(offsets[bag], offsets[bag + 1]):
+                x = np.int64(words[row, d])
+                if (x & _INFINITY) == 0:
+                    x &= _SIGN
+                if (x & 0x7FFFFFFF) > _INFINITY:
+                    nan = True
+                # In the order of values, -0 below +0.
+                if row == offsets[bag] or _place(x) > _place(best):
+                    best = x
+            out[bag, d] = _NAN if nan else best
+
+
+@njit(cache=True)
+def _place(word):
+    return -1 - (word & 0x7FFFFFFF) if word >> 31 else word

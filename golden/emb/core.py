@@ -1,0 +1,332 @@
+"""What the EMB core computes: a program carried out on plain memory, bit for bit.
+
+    dram, ssd  o[d] = sum_k w[k] v[k, d] over the bag's rows of that memory, k ascending, one term a beat
+    tt         one vector a chunk of `chunk_rows` of the bag's rows of the tensor train
+    bag        o[d] = sum_p f[p] partial[p, d], order chunks, dram, ssd; f = 1, 1 / n (mean), or a train row's w
+    max        the same order with golden.fp.fp32.maximum; an empty bag is +0
+
+Instruction and index words are decoded here by constants of this file; tests/golden/emb/test_core.py holds them equal
+to hw.isa. With several faults in a program the one that is first in its order is told; the core may meet another
+one first.                                                         Source: SCRec §III.D, §III.E, Fig. 7a
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden import tt
+from golden.emb import bags
+from golden.fp import fp32
+from golden.tt.load import TABLE
+
+__all__ = ["Emb", "Memory", "Result"]
+
+LOAD, BAGS, FILL = 1, 2, 3
+SUM, MEAN, MAX = range(3)
+DRAM, TT, SSD = range(3)
+(OK, ABORTED, BAD_INSTRUCTION, INDEX_DEVICE, INDEX_RANGE, LENGTHS, BOUNDS, READ_ERROR, WRITE_ERROR, TIMEOUT,
+ RING_OVERFLOW, TT_TABLE, TT_MEMORY) = range(13)
+INPUTS, OUTPUTS, ROWS, RING = range(4)      # detail of BOUNDS
+WORDS = 16
+HEADERS = 16
+CHUNK_ROWS = 8
+LONGEST_BAG = 1 << 16
+POSITION_BITS = 30
+POSITIONS = 1 << POSITION_BITS
+LAST = 1 << 40      # order of the SSD's partial: behind every chunk of the bag and the partial of card memory
+COUNTERS = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_rows", "tt_bytes", "ssd_rows",
+            "ssd_bytes", "cache_fills")
+
+Words = NDArray[np.uint32]
+
+
+@dataclass
+class Memory:
+    """The buffers, (n,) uint32 each, whole beats. `rows` is changed by FILL, `outputs` by BAGS, in place.
+
+    landed: all that the host brings during the run, one beat after the other, the first at ring position
+    `landed_at`. ring_beats: of the ring that it passes through.
+    """
+
+    program: Words
+    inputs: Words
+    outputs: Words
+    rows: Words
+    landed: Words = field(default_factory=lambda: np.zeros(0, np.uint32))
+    landed_at: int = 0
+    ring_beats: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. counters: those that do not depend on time, by name."""
+
+    code: int
+    instruction: int
+    bag: int
+    index: int
+    detail: int
+    counters: dict[str, int]
+    released: int
+    instructions_done: int
+
+
+class _Fault(Exception):
+    def __init__(self, code: int, detail: int = 0, bag: int = 0, index: int = 0):
+        super().__init__(code)
+        self.code, self.detail, self.bag, self.index = code, detail, bag, index
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    opcode: int
+    mode: int
+    weighted: int
+    reserved: int
+    word: int
+    count: int
+    lengths: int
+    indices: int
+    weights: int
+    indices_count: int
+    dram_base: int
+    dram_rows: int
+    row_beats: int
+    tt_table: int
+    chunk_rows: int
+    tt_rows: int
+    out: int
+    out_stride: int
+    ring_first: int
+    ring_count: int
+    release: int
+
+    @classmethod
+    def decode(cls, words: Words) -> "_Instruction":
+        w = [int(word) for word in words]
+        values = [w[0] & 0xFF, w[0] >> 8 & 3, w[0] >> 10 & 1, w[0] >> 11 | w[9] >> 20, w[0], *w[1:9],
+                  w[9] & 0xFFFF, w[9] >> 16 & 15, *w[10:16]]
+        return cls(*values)
+
+
+class Emb:
+    """An EMB core with what stays in it from run to run: which tensor-train tables are loaded.
+
+    words: FP32 words of a beat. tables: the cores of each tensor-train table, by its number in the unit; what a
+    LOAD brings is compared by number only. grid_log2: side of the unit's grid. index_bits: of its row numbers.
+    lines: of its memories X, Y, descriptors and masks, to which a LOAD may write (default: not checked).
+    """
+
+    def __init__(self, *, words: int, row_beats_max: int, tables: Sequence[Sequence[np.ndarray]] = (),
+                 grid_log2: int = 2, index_bits: int = 30, lines: Sequence[int] = ()):
+        self.words = words
+        self.row_beats_max = row_beats_max
+        self.tables = list(tables)
+        self.grid_log2 = grid_log2
+        self.loaded: set[int] = set()
+        self.index_bits = index_bits
+        self.lines = tuple(lines)
+
+    def run(self, memory: Memory, count: int | None = None) -> Result:
+        """Carries out `count` instructions (default: all of the program) and says how that went."""
+        count = len(memory.program) // WORDS if count is None else count
+        counters = dict.fromkeys(COUNTERS, 0)
+        released = memory.landed_at
+        for number in range(count):
+            item = _Instruction.decode(memory.program[number * WORDS:(number + 1) * WORDS])
+            try:
+                self._carry_out(item, memory, counters)
+            except _Fault as fault:
+                return Result(fault.code, number, fault.bag, fault.index, fault.detail & 0xFFFFFFFF, counters,
+                              released, number)
+            released = item.release
+            counters["instructions"] += 1
+        return Result(OK, 0, 0, 0, 0, counters, released, count)
+
+    def _carry_out(self, item: _Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        if not self._allowed(item, memory.ring_beats):
+            raise _Fault(BAD_INSTRUCTION, item.word)
+        if item.opcode == LOAD:
+            self._load(item, memory)
+            return
+        if item.ring_count > memory.ring_beats:
+            raise _Fault(BOUNDS, RING)
+        (self._fill if item.opcode == FILL else self._bags)(item, memory, counters)
+
+    def _allowed(self, item: _Instruction, ring_beats: int) -> bool:
+        if item.opcode not in (LOAD, BAGS, FILL) or item.reserved or not item.count or item.release >= POSITIONS:
+            return False
+        if item.opcode == LOAD:
+            return True
+        if (not 1 <= item.row_beats <= self.row_beats_max or item.ring_first >= POSITIONS
+                or item.ring_count and ring_beats & (ring_beats - 1)):
+            return False
+        if item.opcode == FILL:
+            return True
+        one_row = item.weighted or item.mode == MAX
+        return (item.mode <= MAX and not (item.weighted and item.mode != SUM)
+                and 1 <= item.chunk_rows <= (1 if one_row else CHUNK_ROWS) and item.tt_rows <= 1 << self.index_bits)
+
+    def _inside(self, arena: Words, what: int, first: int, beats: int) -> None:
+        if (first + beats) * self.words > len(arena):
+            raise _Fault(BOUNDS, what)
+
+    def _beats(self, words: int) -> int:
+        return -(-words // self.words)
+
+    def _load(self, item: _Instruction, memory: Memory) -> None:
+        block = self._beats(HEADERS)
+        group = block + HEADERS
+        self._inside(memory.inputs, INPUTS, item.indices, item.count + -(-item.count // HEADERS) * block)
+        for at in range(item.count):
+            header = int(memory.inputs[(item.indices + at // HEADERS * group) * self.words + at % HEADERS])
+            target = header >> 16 & 3
+            if header >> 22 or self.lines and header & 0xFFFF >= self.lines[target]:
+                # What was loaded may have been written over.
+                self.loaded.clear()
+                raise _Fault(BAD_INSTRUCTION, header, 0, at)
+            # The fourth and last part of a descriptor makes a table known.
+            if header >> 16 & 15 == TABLE | 3 << 2:
+                self.loaded.add(header & 0xFFFF)
+
+    def _fill(self, item: _Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        b, words = item.row_beats, self.words
+        self._inside(memory.inputs, INPUTS, item.indices, self._beats(2 * item.count))
+        self._inside(memory.rows, ROWS, item.dram_base, item.dram_rows * b)
+        pairs = memory.inputs[item.indices * words:][:2 * item.count].reshape(-1, 2)
+        for at, (position, row) in enumerate(pairs.astype(np.int64)):
+            if not self._in_ring(item, memory, position):
+                raise _Fault(INDEX_RANGE, int(position), at, 2 * at)
+            if row >= item.dram_rows:
+                raise _Fault(INDEX_RANGE, int(row), at, 2 * at + 1)
+            start = (position - memory.landed_at) % POSITIONS
+            if (start + b) * words > len(memory.landed):
+                raise _Fault(TIMEOUT, int(position))
+            to = item.dram_base + row * b
+            memory.rows[to * words:(to + b) * words] = memory.landed[start * words:(start + b) * words]
+        counters["cache_fills"] += item.count
+        counters["ssd_rows"] += item.count
+        counters["ssd_bytes"] += item.count * b * words * 4
+
+    def _in_ring(self, item: _Instruction, memory: Memory, position):
+        b = item.row_beats
+        if not memory.ring_beats:
+            return np.zeros_like(position, dtype=bool)
+        return (((position - item.ring_first) % POSITIONS + b <= item.ring_count)
+                & (position % memory.ring_beats + b <= memory.ring_beats) & (position < POSITIONS))
+
+    def _bags(self, item: _Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        b, words = item.row_beats, self.words
+        total = item.indices_count
+        self._inside(memory.inputs, INPUTS, item.lengths, self._beats(item.count))
+        self._inside(memory.inputs, INPUTS, item.indices, self._beats(total))
+        if item.weighted:
+            self._inside(memory.inputs, INPUTS, item.weights, self._beats(total))
+        self._inside(memory.rows, ROWS, item.dram_base, item.dram_rows * b)
+        self._inside(memory.outputs, OUTPUTS, item.out, (item.count - 1) * item.out_stride + b)
+
+        lengths = memory.inputs[item.lengths * words:][:item.count].astype(np.int64)
+        ends = np.cumsum(lengths)
+        # Bags whose indices are looked at: up to the first that is too long, or to the last one if they are short.
+        long = (ends > total) | (lengths > LONGEST_BAG)
+        good = int(np.argmax(long)) if long.any() else item.count
+        if good == item.count and ends[-1] != total:
+            good -= 1
+        index = memory.inputs[item.indices * words:][:int(ends[good - 1]) if good else 0]
+        device, number = index >> POSITION_BITS, (index & (POSITIONS - 1)).astype(np.int64)
+        self._check_indices(item, memory, index, device, number, ends)
+        if good < item.count:
+            raise _Fault(LENGTHS, int(lengths[good]), good, int(ends[good - 1]) if good else 0)
+
+        offsets = np.concatenate([[0], ends])
+        weights = memory.inputs[item.weights * words:][:total] if item.weighted else None
+        out = self._pool(item, memory, device, number, offsets, weights)
+        to = (item.out + np.arange(item.count) * item.out_stride) * words
+        if item.out_stride == b:
+            memory.outputs[item.out * words:][:item.count * b * words] = out.view(np.uint32).reshape(-1)
+        else:
+            for at, vector in zip(to, out.view(np.uint32), strict=True):
+                memory.outputs[at:at + b * words] = vector
+        counters["bags"] += item.count
+        counters["indices"] += total
+        for name, place in (("dram", DRAM), ("tt", TT), ("ssd", SSD)):
+            rows = int(np.count_nonzero(device == place))
+            counters[f"{name}_rows"] += rows
+            counters[f"{name}_bytes"] += rows * b * words * 4
+
+    def _check_indices(self, item: _Instruction, memory: Memory, index, device, number, ends) -> None:
+        """Raises the fault of the first index that has one."""
+        ssd = device == SSD
+        bad_ring = ssd & ~self._in_ring(item, memory, number)
+        start = (number - memory.landed_at) % POSITIONS
+        faults = (
+            (INDEX_DEVICE, device == 3, index),
+            (INDEX_RANGE, ((device == DRAM) & (number >= item.dram_rows))
+             | ((device == TT) & (number >= item.tt_rows)) | bad_ring, index),
+            (TT_TABLE, (device == TT) & (number < item.tt_rows) & (item.tt_table not in self.loaded),
+             np.full(len(index), item.tt_table)),
+            (TIMEOUT, ssd & ~bad_ring & ((start + item.row_beats) * self.words > len(memory.landed)), number),
+        )
+        found = [(int(np.argmax(mask)), code, detail) for code, mask, detail in faults if mask.any()]
+        if found:
+            at, code, detail = min(found, key=lambda fault: fault[0])
+            if code == TIMEOUT:
+                raise _Fault(code, int(detail[at]))     # the row waits far behind what knows its bag
+            raise _Fault(code, int(detail[at]), int(np.searchsorted(ends, at, side="right")), at)
+
+    def _pool(self, item: _Instruction, memory: Memory, device, number, offsets, weights) -> NDArray[np.float32]:
+        """(bags, words of a row): partial vectors of each memory, then all of a bag together."""
+        count, width, maximum = item.count, item.row_beats * self.words, item.mode == MAX
+        bag = np.repeat(np.arange(count), np.diff(offsets))
+        partials, of, order, factors = [], [], [], []
+        for rank, (place, rows) in enumerate(((DRAM, self._dram_rows), (SSD, self._ssd_rows)), start=LAST - 1):
+            mine = device == place
+            held = np.bincount(bag[mine], minlength=count)
+            have = np.flatnonzero(held)
+            if len(have):
+                starts = np.concatenate([[0], np.cumsum(held[have])])
+                partials.append(bags.pool(rows(item, memory, number[mine], width), starts,
+                                          weights[mine] if weights is not None else None, maximum=maximum))
+                of.append(have)
+                order.append(np.full(len(have), rank))
+                factors.append(np.full(len(have), bags.ONE, np.uint32))
+        mine = device == TT
+        if mine.any():
+            held = np.bincount(bag[mine], minlength=count)
+            chunks = -(-held // item.chunk_rows)
+            owner = np.repeat(np.arange(count), chunks)
+            nth = np.arange(len(owner)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
+            starts = (np.cumsum(held) - held)[owner] + nth * item.chunk_rows
+            vectors = np.zeros((len(owner), width), np.float32)
+            found = self._chunks(self.tables[item.tt_table], number[mine], np.append(starts, held.sum()))
+            vectors[:, :found.shape[1]] = found
+            partials.append(vectors)
+            of.append(owner)
+            order.append(nth)
+            factors.append(weights[mine] if weights is not None else np.full(len(owner), bags.ONE, np.uint32))
+        if not partials:
+            return np.zeros((count, width), np.float32)
+        owners = np.concatenate(of)
+        by_bag = np.lexsort((np.concatenate(order), owners))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))])
+        factor = np.concatenate(factors)[by_bag]
+        if item.mode == MEAN:
+            factor = fp32.bits(fp32.div(np.float32(1), np.diff(offsets).astype(np.float32)))[owners[by_bag]]
+        return bags.pool(np.concatenate(partials)[by_bag], starts, factor, maximum=maximum)
+
+    def _dram_rows(self, item: _Instruction, memory: Memory, number, width: int) -> Words:
+        table = memory.rows[item.dram_base * self.words:][:item.dram_rows * width].reshape(-1, width)
+        return table[number]
+
+    def _ssd_rows(self, item: _Instruction, memory: Memory, number, width: int) -> Words:
+        start = (number - memory.landed_at) % POSITIONS * self.words
+        if not len(start):
+            return np.zeros((0, width), np.uint32)
+        return memory.landed[start[:, None] + np.arange(width)]
+
+    def _chunks(self, cores, rows, offsets) -> np.ndarray:
+        if (np.diff(offsets) == 1).all():
+            return tt.rows(cores, rows, grid_log2=self.grid_log2)
+        return tt.pooled(cores, rows, offsets, grid_log2=self.grid_log2)

@@ -1,0 +1,430 @@
+"""The cycles of the EMB core's front: program, regions, feeder and tiers, stepped clock by clock.
+
+Only what takes time is here: programs of BAGS without faults; what is dealt out is golden.emb.tokens' to say, and is
+said here in the same records.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step
+
+__all__ = ["Arguments", "Front"]
+
+BAGS_AHEAD = 16         # lengths that are read before their bags begin
+IN_FLIGHT, JOBS = 64, 16
+SLACK = 14              # room that a queue keeps for what is already on its way
+PIECE_BEATS = 32        # of a request at most
+PROGRAM, LENGTHS, INDICES, WEIGHTS = range(4)
+TOKEN_STAGES = 6        # from an index taken to its token
+POSITION_BITS = 30
+
+
+class Arguments(NamedTuple):
+    """Where the program and the inputs lie, in beats from address 0, and the program's instructions."""
+
+    program: int
+    program_count: int
+    inputs: int
+
+
+class _Token(NamedTuple):
+    device: int         # 0 card memory, 1 train, 2 SSD, 3 an empty bag
+    offset: int
+    factor: int
+    last: bool
+    final: bool
+    out: int
+    item: Mapping[str, int]
+    number: int
+
+
+class _Outlet:
+    """A queue behind a pipeline that cannot wait: head in a register, `open` a cycle behind the level."""
+
+    def __init__(self, depth: int):
+        self.depth = depth
+        self.held: deque = deque()
+        self.head = None
+        self.open = False
+
+    def step(self, push, taken: bool) -> None:
+        is_open = len(self.held) <= self.depth - SLACK
+        fetch = bool(self.held) and (self.head is None or taken)
+        if fetch:
+            self.head = self.held.popleft()
+        elif taken:
+            self.head = None
+        if push is not None:
+            self.held.append(push)
+        self.open = is_open
+
+
+class _Regions:
+    """A client at a time: look, compare, measure, ask."""
+
+    def __init__(self, piece_beats: int):
+        self.bits = (piece_beats - 1).bit_length()
+        self.requests: list[tuple[int, int] | None] = [None] * 4
+        self.begin, self.end, self.busy = [0] * 4, [0] * 4, [False] * 4
+        self.turn = self.phase = 0
+        self.now = (0, 0, False)
+
+    def ready(self, client: int) -> bool:
+        return not self.busy[client] and self.phase != 3
+
+    def step(self, entry: tuple[int, int, int] | None, taken: Sequence[bool], bases: Sequence[int]) -> None:
+        requests = list(self.requests)
+        for client, gone in enumerate(taken):
+            if gone:
+                requests[client] = None
+        turn = self.turn
+        if self.phase == 0:
+            self.now = self.begin[turn], self.end[turn], self.busy[turn] and self.requests[turn] is None
+        elif self.phase == 3:
+            begin, end, some = self.now
+            if some:
+                following = (begin >> self.bits) + 1 << self.bits
+                inside = begin >> self.bits == end >> self.bits
+                beats = (end if inside else following) - begin
+                if beats:
+                    requests[turn] = bases[turn] + begin, beats
+                self.begin[turn], self.busy[turn] = following, not inside
+            self.turn = (turn + 1) % 4
+        self.phase = (self.phase + 1) % 4
+        if entry:
+            client, self.begin[client], self.end[client] = entry
+            self.busy[client] = True
+        self.requests = requests
+
+
+class _Program:
+    """One instruction at a time, while those before are carried out."""
+
+    def __init__(self, words: int):
+        self.words = words
+        self.beats = max(1, 16 // words)
+        self.state = "IDLE"
+        self.region: tuple[int, int, int] | None = None
+        self.left = self.number = self.wait = self.bits = 0
+        self.got: list[int] = []
+        self.item: dict[str, int] = {}
+        self.checks: Iterator[tuple[int, tuple[int, int, int] | None]] = iter(())
+        self.ask: tuple[int, int, int] | None = None
+        self.jobs: deque = deque()
+        self.job: tuple[int, dict[str, int]] | None = None      # offered to the feeder
+        self.room = self.job_room = False
+        self.under_way = self.finished = 0
+        self.done = False
+
+    def takes(self, data) -> bool:
+        return self.state == "NEXT" and self.left != 0 and data is not None
+
+    def step(self, start: bool, arguments: Arguments, data, entered: bool, job_taken: bool, bags_done: bool) -> None:
+        issue = self.state == "SEND" and self.room and self.job_room
+        quiet = self.under_way == 0
+        busy = self.region is not None      # in this cycle
+        self.room, self.job_room = self.under_way < IN_FLIGHT - 1, len(self.jobs) < JOBS - 1
+        if self.jobs and (self.job is None or job_taken):
+            self.job = self.jobs.popleft()
+        elif job_taken:
+            self.job = None
+        if issue:
+            self.jobs.append((self.number, self.item))
+        self.under_way += issue - bags_done
+        self.finished = 0 if start else self.finished + bags_done
+        if entered:
+            self.region = None
+
+        state = self.state
+        if state == "IDLE" and start:
+            self.left, self.number, self.got, self.done = arguments.program_count, 0, [], False
+            self.region = PROGRAM, 0, arguments.program_count * self.beats
+            self.state = "NEXT"
+        elif state == "NEXT":
+            if not self.left:
+                self.state = "DRAIN"
+            elif data is not None:
+                self.got += list(data)
+                if len(self.got) == 16:
+                    self.item, self.got, self.wait = _decode(self.got), [], 3
+                    self.checks = self._sums()
+                    self.state = "ALLOWED"
+        elif state == "ALLOWED":
+            self.wait -= 1
+            if not self.wait:
+                self.state = "SUM"
+        elif state == "SUM":
+            found = next(self.checks, None)
+            if found is None:
+                self.state = "SEND"
+            else:
+                self.bits, self.ask = found
+                self.state = "ADD"
+        elif state == "ADD":
+            if self.bits:
+                self.bits -= 1
+            else:
+                self.state = "COMPARE"
+        elif state == "COMPARE":
+            if not busy:
+                if self.ask:
+                    self.region = self.ask
+                self.state = "SUM"
+        elif state == "SEND" and issue:
+            self.state = "STEP"
+        elif state == "STEP":
+            self.left, self.number = self.left - 1, self.number + 1
+            self.state = "NEXT"
+        elif state == "DRAIN" and quiet:
+            self.done, self.state = True, "IDLE"
+
+    def _sums(self) -> Iterator[tuple[int, tuple[int, int, int] | None]]:
+        """(bits of the multiplier, region that may then be read) of each check."""
+        item = self.item
+
+        def region(client: int, at: int, count: int):
+            return 1, (client, at, at - (-count // self.words))
+
+        yield 1, None                                   # ring
+        yield region(LENGTHS, item["lengths"], item["count"])
+        yield region(INDICES, item["indices"], item["indices_count"])
+        if item["weighted"]:
+            yield region(WEIGHTS, item["weights"], item["indices_count"])
+        yield item["row_beats"].bit_length(), None      # rows
+        yield 1, None                                   # a vector, and then all of them
+        yield (item["count"] - 1).bit_length(), None
+
+
+def _decode(w: Sequence[int]) -> dict[str, int]:
+    names = ("count", "lengths", "indices", "weights", "indices_count", "dram_base", "dram_rows", "row_beats")
+    return {"mode": w[0] >> 8 & 3, "weighted": w[0] >> 10 & 1, **dict(zip(names, w[1:9])),
+            "tt_table": w[9] & 0xFFFF, "chunk_rows": w[9] >> 16 & 15, "tt_rows": w[10], "out": w[11],
+            "out_stride": w[12], "ring_first": w[13], "ring_count": w[14], "release": w[15]}
+
+
+@dataclass
+class _Bag:
+    length: int
+    first: bool
+    last: bool
+    job: tuple[int, dict[str, int]]
+    number: int = 0             # in its instruction
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = self.length
+
+
+class _Feeder:
+    """Lengths ahead into a queue of bags; an index of the bag that is under way a cycle."""
+
+    def __init__(self, words: int):
+        self.words = words
+        self.job: tuple[int, dict[str, int]] | None = None
+        self.lengths_left = self.lengths_read = 0
+        self.waits = False
+        self.started: deque[bool] = deque([False] * 6, 6)
+        self.room = BAGS_AHEAD
+        self.reading: deque[_Bag | None] = deque([None] * 3, 3)
+        self.waiting: deque[_Bag] = deque()
+        self.bag: _Bag | None = None
+        self.places = [0] * 4
+        self.tokens: deque[_Token | None] = deque([None] * TOKEN_STAGES, TOKEN_STAGES)
+
+    @property
+    def job_ready(self) -> bool:
+        return not self.lengths_left and not self.waits and not any(self.started)
+
+    def step(self, job, is_open: bool, data) -> list[bool]:
+        """Which of the clients' beats are taken. `job`: the one on offer."""
+        taken = [False] * 4
+        accept = job is not None and self.job_ready
+
+        # A length.
+        read = None
+        if self.lengths_left and self.room and data[LENGTHS] is not None:
+            assert self.job is not None
+            last = self.lengths_left == 1
+            length = data[LENGTHS][self.places[LENGTHS]]
+            read = _Bag(length, self.lengths_read == 0, last, self.job, self.lengths_read)
+            taken[LENGTHS] = self._word(LENGTHS, last)
+            self.lengths_left -= 1
+            self.lengths_read += 1
+            self.room -= 1
+
+        # An index, or an empty bag.
+        bag, token, ends = self.bag, None, False
+        if bag is not None and is_open:
+            number, item = bag.job
+            some = bag.length > 0
+            if not some:
+                token = self._token(bag, 3, 0, 0)
+                if bag.last:
+                    for client in (INDICES, WEIGHTS):
+                        taken[client] = self.places[client] != 0
+                        self.places[client] = 0
+            elif data[INDICES] is not None and (data[WEIGHTS] is not None or not item["weighted"]):
+                word = data[INDICES][self.places[INDICES]]
+                weight = data[WEIGHTS][self.places[WEIGHTS]] if item["weighted"] else ONE
+                token = self._token(bag, word >> POSITION_BITS, word % (1 << POSITION_BITS), weight)
+                closes = bag.last and bag.left == 1
+                taken[INDICES] = self._word(INDICES, closes)
+                if item["weighted"]:
+                    taken[WEIGHTS] = self._word(WEIGHTS, closes)
+            if token:
+                bag.left -= 1
+                ends = bag.left <= 0
+        start = False
+        if self.waiting and (bag is None or ends):
+            self.bag = self.waiting.popleft()
+            self.room += 1
+            start = self.bag.first
+        elif ends:
+            self.bag = None
+        come = self.reading.pop()
+        if come is not None:
+            self.waiting.append(come)
+        self.reading.appendleft(read)
+        self.tokens.appendleft(token)
+
+        self.started.appendleft(start)
+        if accept:
+            self.job = job
+            self.lengths_left, self.lengths_read, self.waits = job[1]["count"], 0, True
+        elif start:
+            self.waits = False
+        return taken
+
+    def _word(self, client: int, last: bool) -> bool:
+        """A word is taken: whether its beat goes with it."""
+        gone = last or self.places[client] == self.words - 1
+        self.places[client] = 0 if gone else self.places[client] + 1
+        return gone
+
+    @staticmethod
+    def _token(bag: _Bag, device: int, row: int, weight: int) -> _Token:
+        number, item = bag.job
+        ends = bag.left <= 1
+        offset = item["dram_base"] + row * item["row_beats"] if device == 0 else row
+        factor = bag.length if item["mode"] == MEAN else weight
+        return _Token(device, offset, factor, ends, ends and bag.last, item["out"] + bag.number * item["out_stride"],
+                      item, number)
+
+
+class _Tiers:
+    """Rows held back until it is known whether they are their bag's last."""
+
+    def __init__(self, queues: Mapping[str, int]):
+        self.outlets = {name: _Outlet(queues[name]) for name in ("dram", "ssd", "tt", "steps")}
+        self.open = False
+        self.held: dict[int, tuple[_Token, bool]] = {}      # device -> row, first of the bag
+        self.in_chunk = 0                                   # rows of the chunk that the held one ends
+        self.ended: _Token | None = None
+        self.bag: _Token | None = None
+        self.first = True
+
+    def step(self, token: _Token | None, taken: Mapping[str, bool]) -> None:
+        ended = self.ended
+        bag, pushes = self.bag, dict.fromkeys(self.outlets)
+        new = token.device if token else None
+        had_tt = self.held.get(1)
+        for device, name in ((0, "dram"), (2, "ssd")):
+            if device in self.held and (ended or new == device):
+                row, first = self.held[device]
+                weight = row.factor if row.item["weighted"] else ONE
+                pushes[name] = Row(row.offset, row.item["row_beats"] - 1, int(first), int(ended is not None), weight,
+                                   int(row.item["mode"] == MAX), 0)
+        chunk_ends = False
+        if had_tt and (ended or new == 1):
+            row, _ = had_tt
+            chunk_ends = bool(ended) or self.in_chunk == row.item["chunk_rows"]
+            pushes["tt"] = Lookup(row.item["tt_table"], row.offset, int(self.in_chunk == 1), int(chunk_ends))
+        if ended or chunk_ends:
+            assert bag is not None
+            item = bag.item
+            factor = had_tt[0].factor if had_tt else bag.factor
+            pushes["steps"] = Step(
+                int(had_tt is not None), int(bool(ended) and 0 in self.held), int(bool(ended) and 2 in self.held),
+                int(self.first), int(bool(ended)), item["mode"], item["weighted"], factor, item["row_beats"] - 1,
+                bag.out, int(bool(ended) and bag.final), bag.number)
+            self.first = bool(ended)
+        if ended:
+            self.held = {}
+        if token and new is not None and new < 3:
+            if new == 1:
+                goes_on = 1 in self.held and self.in_chunk != token.item["chunk_rows"]
+                self.in_chunk = self.in_chunk + 1 if goes_on else 1
+            self.held[new] = token, new not in self.held
+        self.ended = token if token and token.last else None
+        self.bag = token or bag
+        is_open = all(outlet.open for outlet in self.outlets.values())
+        for name, outlet in self.outlets.items():
+            outlet.step(pushes[name], taken[name])
+        self.open = is_open
+
+
+class Front:
+    """hw.emb.front.Front, clock by clock from the first cycle after its reset.
+
+    requests, dram, ssd, lookups, steps, finished, done: what its registered outputs show in the present cycle, None
+    where valid is low; a request is (address in beats, beats), in the order program, lengths, indices, weights.
+
+    Parameters  words: of a beat; input_beats: depth of the queues behind the read port; queues: depths, by dram,
+                ssd, tt, steps
+    """
+
+    def __init__(self, arguments: Arguments, *, words: int, input_beats: int, queues: Mapping[str, int]):
+        self.arguments = arguments
+        self._regions = _Regions(max(2, min(PIECE_BEATS, input_beats // 2)))
+        self._program = _Program(words)
+        self._feeder = _Feeder(words)
+        self._tiers = _Tiers(queues)
+
+    @property
+    def requests(self) -> list[tuple[int, int] | None]:
+        return self._regions.requests
+
+    @property
+    def dram(self) -> Row | None:
+        return self._tiers.outlets["dram"].head
+
+    @property
+    def ssd(self) -> Row | None:
+        return self._tiers.outlets["ssd"].head
+
+    @property
+    def lookups(self) -> Lookup | None:
+        return self._tiers.outlets["tt"].head
+
+    @property
+    def steps(self) -> Step | None:
+        return self._tiers.outlets["steps"].head
+
+    @property
+    def finished(self) -> int:
+        return self._program.finished
+
+    @property
+    def done(self) -> bool:
+        return self._program.done
+
+    def step(self, *, start: bool = False, data: Sequence[Sequence[int] | None] = (None,) * 4,
+             requests_taken: Sequence[bool] = (False,) * 4, dram_taken: bool = False, ssd_taken: bool = False,
+             lookups_taken: bool = False, steps_taken: bool = False, bags_done: bool = False) -> list[bool]:
+        """One clock edge. data: the beats that stand at the four clients; returns which of them were taken."""
+        regions, program, feeder = self._regions, self._program, self._feeder
+        entry = program.region if program.region and regions.ready(program.region[0]) else None
+        program_taken = program.takes(data[PROGRAM])
+        job_taken = program.job is not None and feeder.job_ready
+        offered, token, is_open = program.job, feeder.tokens[-1], self._tiers.open
+        taken = feeder.step(offered, is_open, data)
+        taken[PROGRAM] = program_taken
+        program.step(start, self.arguments, data[PROGRAM] if program_taken else None, entry is not None, job_taken,
+                     bags_done)
+        base = self.arguments
+        regions.step(entry, requests_taken, (base.program, base.inputs, base.inputs, base.inputs))
+        self._tiers.step(token, {"dram": dram_taken, "ssd": ssd_taken, "tt": lookups_taken, "steps": steps_taken})
+        return taken

@@ -1,0 +1,1 @@
+"""The MLP core's oracle: programs, networks and the cycles they take."""

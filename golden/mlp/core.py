@@ -1,0 +1,366 @@
+"""What the MLP core computes: a program carried out on plain memory, bit for bit.
+
+    LAYER     y[i, n] = act(dot(x[i], w[:, n]) + addend), a dot product rounded once, the sum once more
+    INTERACT  z(f, g) = dot(feature f, feature g), g < f, packed in pieces tile after tile
+
+Words are decoded here by constants of this file; tests/golden/mlp/test_core.py holds them equal to hw.isa. A program is
+carried out one instruction after the other: it says what a program yields whose engines wait for one another where
+they must. With several faults the one that is first in the program's order is told; the core may meet another one
+first, and may not have finished what stands before it.          Source: SCRec §III.E, Fig. 7b; Meta's DLRM
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden.fp import fp32
+from golden.systolic import matrix
+
+__all__ = ["Memory", "Mlp", "Result"]
+
+LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(1, 6)
+THROUGHPUT, LATENCY = range(2)
+NOTHING, BIAS, PARTIAL = range(3)
+TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
+PLAIN, RELU, SIGMOID = range(3)
+OK, ABORTED, BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR, WRITE_ERROR, MEMORY = range(8)
+ROWS, WEIGHTS, LAYERS = range(3)                # detail of BAD_ORDER
+INPUTS, OUTPUTS, WEIGHT_IMAGE = range(3)        # detail of BOUNDS
+WORDS = 16
+COUNTERS = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
+MOST = {"count": (1 << 20) - 1, "row_beats": (1 << 12) - 1, "steps": (1 << 12) - 1, "groups": (1 << 12) - 1}
+# What must not be 0 or more than MOST, by opcode.
+SIZES = {
+    LOAD_ROWS: ("count", "row_beats", "features"), LOAD_WEIGHTS: ("count", "steps"), LOAD_ADDENDS: ("count",),
+    LAYER: ("count", "steps", "groups", "tail"), INTERACT: ("count", "row_beats", "features"),
+}
+
+Words = NDArray[np.uint32]
+Lines = NDArray[np.int64]
+
+
+@dataclass
+class Memory:
+    """The buffers, (n,) uint32 each, whole beats. `outputs` is changed in place."""
+
+    program: Words
+    inputs: Words
+    weights: Words
+    outputs: Words
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. counters: those that do not depend on time, by name."""
+
+    code: int
+    instruction: int
+    detail: int
+    counters: dict[str, int]
+    instructions_done: int
+
+
+class _Fault(Exception):
+    def __init__(self, code: int, detail: int):
+        super().__init__(code)
+        self.code, self.detail = code, detail
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """The fields of an instruction; `reserved`: bits of word 0 that must be 0, `word`: all of it."""
+
+    opcode: int
+    mode: int
+    addend: int
+    target: int
+    activation: int
+    features_in: int
+    reserved: int
+    word: int
+    count: int
+    source: int
+    stride: int
+    row_beats: int
+    features: int
+    feature: int
+    line: int
+    apart: int
+    steps: int
+    groups: int
+    weight_line: int
+    tail: int
+    addend_line: int
+    to_line: int
+    to_apart: int
+    out: int
+    out_stride: int
+    lag: int
+    after_rows: int
+    after_weights: int
+    after_layers: int
+
+    @classmethod
+    def decode(cls, words: Words) -> "Instruction":
+        w = [int(word) for word in words]
+        return cls(
+            w[0] & 0xFF, w[0] >> 8 & 1, w[0] >> 9 & 3, w[0] >> 11 & 3, w[0] >> 13 & 3, w[0] >> 15 & 1, w[0] >> 16, w[0],
+            w[1], w[2], w[3], w[4] & 0xFFFF, w[4] >> 16 & 0xFF, w[4] >> 24, w[5] & 0xFFFF, w[5] >> 16,
+            w[6] & 0xFFFF, w[6] >> 16, w[7] & 0xFFFF, w[7] >> 16 & 0xFF, w[8] & 0xFFFF, w[9] & 0xFFFF, w[9] >> 16,
+            *w[10:16])
+
+
+class Mlp:
+    """An MLP core with what stays in it from run to run: its memories, here zeros at first.
+
+    units, rows, width, words, row_lines, weight_lines, addend_lines: as in the core's configuration.
+    row_memory: (unit, row, line, word), the word being bank * piece + word of the piece. weight_memory: (unit, line,
+    word). addend_memory: (unit, line, column). All uint32.
+    """
+
+    def __init__(self, *, units: int, rows: int, width: int, words: int, row_lines: int, weight_lines: int,
+                 addend_lines: int):
+        self.units, self.rows, self.width, self.words = units, rows, width, words
+        self.columns = 2 * rows
+        self.piece = max(2, width)
+        self.pieces = words // self.piece
+        self.halves = words // self.columns
+        self.line_beats = self.columns * width // words
+        self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
+        self.weight_memory = np.zeros((units, weight_lines, self.columns * width), np.uint32)
+        self.addend_memory = np.zeros((units, addend_lines, self.columns), np.uint32)
+
+    def run(self, memory: Memory, count: int | None = None) -> Result:
+        """Carries out `count` instructions (default: all of the program) and says how that went."""
+        count = len(memory.program) // WORDS if count is None else count
+        counters = dict.fromkeys(COUNTERS, 0)
+        before = [0, 0, 0]
+        for number in range(count):
+            item = Instruction.decode(memory.program[number * WORDS:(number + 1) * WORDS])
+            try:
+                self._check(item, memory, before)
+            except _Fault as fault:
+                return Result(fault.code, number, fault.detail, counters, number)
+            carry_out = {LOAD_ROWS: self._load_rows, LOAD_WEIGHTS: self._load_weights,
+                         LOAD_ADDENDS: self._load_addends, LAYER: self._layer, INTERACT: self._interact}[item.opcode]
+            carry_out(item, memory, counters)
+            before[{LOAD_ROWS: ROWS, LOAD_WEIGHTS: WEIGHTS, LOAD_ADDENDS: WEIGHTS}.get(item.opcode, LAYERS)] += 1
+            counters["instructions"] += 1
+        return Result(OK, 0, 0, counters, count)
+
+    # What is refused.
+
+    def _check(self, item: Instruction, memory: Memory, before: list[int]) -> None:
+        if not self._allowed(item):
+            raise _Fault(BAD_INSTRUCTION, item.word)
+        for what, after in enumerate((item.after_rows, item.after_weights, item.after_layers)):
+            if after > before[what]:
+                raise _Fault(BAD_ORDER, what)
+        if item.opcode == LOAD_ROWS:
+            last = (item.count * item.features - 1) * item.stride
+            self._inside(memory.inputs, INPUTS, item.source + last + item.row_beats)
+        elif item.opcode == LOAD_WEIGHTS:
+            self._inside(memory.weights, WEIGHT_IMAGE, item.source + item.count * item.steps * self.line_beats)
+        elif item.opcode == LOAD_ADDENDS:
+            self._inside(memory.weights, WEIGHT_IMAGE, item.source + self._beats(item.count))
+        elif item.opcode == LAYER and item.target == TO_MEMORY:
+            last = (item.count - 1) * item.out_stride
+            self._inside(memory.outputs, OUTPUTS, item.out + last + self._beats(item.groups))
+
+    def _allowed(self, item: Instruction) -> bool:
+        if item.opcode not in SIZES or item.reserved:
+            return False
+        if not all(1 <= getattr(item, name) <= MOST.get(name, 255) for name in SIZES[item.opcode]):
+            return False
+        if item.opcode == LOAD_ROWS:
+            return bool(item.features_in) or item.features == 1
+        if item.opcode == LAYER:
+            return (item.addend <= PARTIAL and item.activation <= SIGMOID and item.tail <= self.columns
+                    and not (item.activation == SIGMOID and item.target != TO_MEMORY)
+                    and not (item.activation and item.target == TO_PARTIAL))
+        return item.opcode != INTERACT or item.features >= 2
+
+    def _inside(self, arena: Words, what: int, beats: int) -> None:
+        if beats * self.words > len(arena):
+            raise _Fault(BOUNDS, what)
+
+    def _beats(self, groups: int) -> int:
+        """Beats of column groups, or of lines of addends."""
+        return -(-groups // self.halves)
+
+    # Where things lie.
+
+    def _places(self, count: int) -> tuple[Lines, Lines, Lines]:
+        """Unit, row and sample group of every sample."""
+        sample = np.arange(count)
+        return sample // self.rows % self.units, sample % self.rows, sample // (self.rows * self.units)
+
+    def _plain(self, count: int, line: int, apart: int, beats: int) -> tuple[Lines, Lines, Lines]:
+        """Index of the rows' memory for the beats (count, beats) of plain rows."""
+        unit, row, group = self._places(count)
+        lines = line + np.arange(beats) * apart + group[:, None]
+        return unit[:, None], row[:, None], lines % self.row_memory.shape[2]
+
+    def _feature(self, item_feature: int, count: int, line: int, apart: int, beats: int) -> tuple:
+        """Index of the rows' memory for the words (count, beats, words) of one feature of every sample, whose own
+        `line` already counts the features before it: beat and word as the row has them."""
+        unit, row, group = self._places(count)
+        lines = line + (group * self.rows + row)[:, None] * apart + np.arange(beats)
+        turned = np.roll(np.arange(self.words), -(item_feature // self.rows) % self.pieces * self.piece)
+        return (unit[:, None, None], item_feature % self.rows, (lines % self.row_memory.shape[2])[:, :, None], turned)
+
+    # Loads.
+
+    def _load_rows(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        beats = memory.inputs.reshape(-1, self.words)
+        number = item.source + np.arange(item.count * item.features) * item.stride
+        rows = beats[number[:, None] + np.arange(item.row_beats)].reshape(item.count, item.features, item.row_beats, -1)
+        if item.features_in:
+            for nth in range(item.features):
+                feature = item.feature + nth
+                line = item.line + feature // self.rows * item.row_beats
+                self.row_memory[self._feature(feature, item.count, line, item.apart, item.row_beats)] = rows[:, nth]
+        else:
+            self.row_memory[self._plain(item.count, item.line, item.apart, item.row_beats)] = rows[:, 0]
+        counters["rows_beats"] += item.count * item.features * item.row_beats
+
+    def _load_weights(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        beats = item.count * item.steps * self.line_beats
+        lines = memory.weights[item.source * self.words:][:beats * self.words]
+        group = np.arange(item.count)
+        at = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
+        self.weight_memory[(group % self.units)[:, None], at % self.weight_memory.shape[1]] = \
+            lines.reshape(item.count, item.steps, -1)
+        counters["weights_beats"] += beats
+
+    def _load_addends(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        lines = memory.weights[item.source * self.words:][:item.count * self.columns].reshape(item.count, -1)
+        at = (item.addend_line + np.arange(item.count)) % self.addend_memory.shape[1]
+        self.addend_memory[:, at] = lines
+        counters["weights_beats"] += self._beats(item.count)
+
+    # Layers.
+
+    def _layer(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        count, groups = item.count, item.groups
+        beats = -(-item.steps * self.width // self.words)
+        x = self.row_memory[self._plain(count, item.line, item.apart, beats)].reshape(count, -1)
+        group = np.arange(groups)
+        lines = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
+        w = self.weight_memory[(group % self.units)[:, None], lines % self.weight_memory.shape[1]]
+        w = w.reshape(groups, item.steps, self.columns, self.width).swapaxes(1, 2).reshape(groups * self.columns, -1)
+        y = matrix.products(x[:, :item.steps * self.width], w, self.width).reshape(count, groups, self.columns)
+        if item.addend == BIAS:
+            # In throughput mode the sample's own unit adds, in latency mode the group's.
+            unit = group % self.units if item.mode == LATENCY else self._places(count)[0][:, None]
+            at = (item.addend_line + group) % self.addend_memory.shape[1]
+            y = fp32.add(y, self.addend_memory[unit, at])
+        elif item.addend == PARTIAL:
+            y = fp32.add(y, self.addend_memory[self._partials(item, item.addend_line)])
+        if item.activation == RELU:
+            y = fp32.maximum(y, np.float32(0))
+        if item.activation == SIGMOID:
+            y = fp32.sigmoid(y)
+        y[:, -1, item.tail:] = 0
+        self._put(item, fp32.bits(y), memory, counters)
+        samples = -(-count // (self.rows * self.units))
+        if item.mode == LATENCY:
+            _, row, _ = self._places(count)
+            tiles = -(-groups // self.units) * int(np.count_nonzero(row == 0))
+        else:
+            tiles = groups * samples
+        counters["tiles"] += tiles
+        counters["slots"] += tiles * item.steps
+
+    def _partials(self, item: Instruction, line: int) -> tuple[NDArray, NDArray]:
+        """Unit and line of the addends' memory for the partials (count, groups)."""
+        unit, row, sample_group = (place[:, None] for place in self._places(item.count))
+        group = np.arange(item.groups)
+        sample_groups = -(-item.count // (self.rows * self.units))
+        if item.mode == LATENCY:
+            at = (group // self.units * sample_groups + sample_group) * self.units + unit
+            unit = group % self.units
+        else:
+            at = group * sample_groups + sample_group
+        return unit, (line + at * self.rows + row) % self.addend_memory.shape[1]
+
+    def _put(self, item: Instruction, y: Words, memory: Memory, counters: dict[str, int]) -> None:
+        """Writes results (count, groups, columns) where the instruction says."""
+        count, groups = item.count, item.groups
+        if item.target == TO_PARTIAL:
+            self.addend_memory[self._partials(item, item.to_line)] = y
+            return
+        y = y.reshape(count, -1)
+        beats, present = self._beats(groups), y.shape[1]
+        whole = np.zeros((count, beats * self.words), np.uint32)
+        if item.target == TO_MEMORY:
+            whole[:, :present] = y
+            rows = item.out + np.arange(count) * item.out_stride
+            outputs = memory.outputs.reshape(-1, self.words)
+            if item.out_stride >= beats:
+                outputs[rows[:, None] + np.arange(beats)] = whole.reshape(count, beats, -1)
+            else:
+                for first, row in zip(rows.tolist(), whole.reshape(count, beats, -1), strict=True):
+                    outputs[first:first + beats] = row
+            counters["outputs_beats"] += count * beats
+            return
+        at: tuple
+        if item.target == TO_FEATURE:
+            at = self._feature(item.feature, count, item.to_line, item.to_apart, beats)
+        else:
+            at = (*(place[:, :, None] for place in self._plain(count, item.to_line, item.to_apart, beats)),
+                  np.arange(self.words))
+        # What lies behind the last group in its beat stays.
+        whole[:] = self.row_memory[at].reshape(count, -1)
+        whole[:, :present] = y
+        self.row_memory[at] = whole.reshape(count, beats, -1)
+
+    # Interactions.
+
+    def tiles(self, features: int) -> Iterator[tuple[int, int]]:
+        """The tiles (group, block) of one sample."""
+        for a in range(-(-features // self.rows)):
+            b = 0
+            while b * self.columns < min(features, (a + 1) * self.rows) - 1:
+                yield a, b
+                b += 1
+
+    def triangle(self, features: int) -> NDArray[np.int64]:
+        """(n, 2): the pair of features of every word of a sample's packed products, -1 for a word of +0."""
+        words = []
+        for a, b in self.tiles(features):
+            for f in range(a * self.rows, min(features, (a + 1) * self.rows)):
+                kept = -(-min(max(f - b * self.columns, 0), self.columns) // self.piece) * self.piece
+                g = np.arange(b * self.columns, b * self.columns + kept)
+                words.append(np.stack([np.full(kept, f), np.where(g < f, g, -1)], axis=1))
+        return np.concatenate(words)
+
+    def _turns(self, a: int, b: int) -> bool:
+        """Whether a tile takes two slots a step: a group of its columns lies in the bank that its rows come from."""
+        return any(m < a and (m - a) % self.pieces == 0 for m in (2 * b, 2 * b + 1))
+
+    def _interact(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+        count, features = item.count, item.features
+        values = np.stack([
+            self.row_memory[self._feature(f, count, item.line + f // self.rows * item.row_beats, item.apart,
+                                          item.row_beats)].reshape(count, -1) for f in range(features)], axis=1)
+        pairs = self.triangle(features)
+        z = np.zeros((count, len(pairs)), np.uint32)
+        real = pairs[:, 1] >= 0
+        for sample in range(count):
+            dots = fp32.bits(matrix.products(values[sample], values[sample], self.width))
+            z[sample, real] = dots[pairs[real, 0], pairs[real, 1]]
+        beats = -(-z.shape[1] // self.words)
+        at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_apart, beats))
+        at = (*at, np.arange(self.words))
+        whole = self.row_memory[at].reshape(count, -1)
+        whole[:, :z.shape[1]] = z
+        self.row_memory[at] = whole.reshape(count, beats, -1)
+        unit, _, _ = self._places(count)
+        samples = int(np.count_nonzero(unit == 0))      # those of unit 0; the other units work on theirs beside it
+        steps = item.row_beats * self.words // self.width
+        shapes = list(self.tiles(features))
+        counters["tiles"] += samples * len(shapes)
+        counters["slots"] += samples * steps * sum(2 if self._turns(a, b) else 1 for a, b in shapes)

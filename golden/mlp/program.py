@@ -1,0 +1,234 @@
+"""The cycles of the MLP core's program, stepped clock by clock.
+
+The program shows in its attributes what its registers show in the present cycle; `step` is the clock edge that ends
+it. Addresses and lengths are in beats.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from golden.axi.ports import Queue
+
+__all__ = ["PIECE", "Arguments", "Fault", "Job", "Program", "decode"]
+
+PIECE = 1 << 15         # beats of a request at most
+QUEUE = 32              # instructions that wait for an engine
+LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(1, 6)
+PARTIAL, MEMORY = 2, 3  # targets of a layer
+SIGMOID = 2             # activation
+BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR = 2, 3, 4, 5
+# What must not be 0, by opcode, and the most that it may be.
+SIZES = {
+    LOAD_ROWS: ("count", "row_beats", "features"), LOAD_WEIGHTS: ("count", "steps"), LOAD_ADDENDS: ("count",),
+    LAYER: ("count", "steps", "groups", "tail"), INTERACT: ("count", "row_beats", "features"),
+}
+MOST = {"count": (1 << 20) - 1, "row_beats": (1 << 12) - 1, "steps": (1 << 12) - 1, "groups": (1 << 12) - 1}
+Job = Mapping[str, int]
+
+
+class Arguments(NamedTuple):
+    """Where the program lies, in beats from address 0, how many instructions it has, and the buffers' sizes."""
+
+    program: int
+    program_count: int
+    inputs_beats: int = (1 << 32) - 1
+    outputs_beats: int = (1 << 32) - 1
+    weights_beats: int = (1 << 32) - 1
+
+
+class Fault(NamedTuple):
+    """What the program ends with: words of the result block."""
+
+    code: int
+    instruction: int
+    detail: int
+
+
+class Program:
+    """hw.mlp.program.Program: request, rows, parameters, layers are what stands at its streams."""
+
+    def __init__(self, *, words: int, rows: int, columns: int, width: int):
+        self.words, self.rows_of_unit, self.columns = words, rows, columns
+        self.beats = 16 // words
+        self.halves, self.line_beats = words // columns, columns * width // words
+        self.state = "IDLE"
+        self.request: tuple[int, int] | None = None
+        self.asking = False
+        self.address = self.span = 0
+        self.left = self.number = self.wait = self.bits = 0
+        self.got: list[int] = []
+        self.item: dict[str, int] = {}
+        self.word = 0                   # the instruction's first
+        self.sums: list[int] = []       # bits of the multipliers that are left
+        self.queues = [Queue(QUEUE) for _ in range(3)]
+        self.before = [0, 0, 0]         # rows, weights and layers that have been handed on
+        self.done = False
+        self.error: Fault | None = None
+
+    @property
+    def rows(self) -> Job | None:
+        return self.queues[0].o
+
+    @property
+    def parameters(self) -> Job | None:
+        return self.queues[1].o
+
+    @property
+    def layers(self) -> Job | None:
+        return self.queues[2].o
+
+    def takes(self, data: Any) -> bool:
+        return self.state == "NEXT" and self.left != 0 and data is not None
+
+    def step(self, *, start: bool, arguments: Arguments, data: Sequence[int] | None, request_taken: bool,
+             taken: Sequence[bool], bad: bool = False) -> None:
+        """data: the words of the beat that stands at the client, bad: it has an error; taken: of the three streams."""
+        self._request(start, arguments, request_taken)
+        pushed: list[Job | None] = [None] * 3
+        held = any(queue.inside or queue.o is not None for queue in self.queues)
+        state = self.state
+        if state == "IDLE" and start:
+            self.left, self.number, self.got, self.done = arguments.program_count, 0, [], False
+            self.before = [0, 0, 0]
+            self.state = "NEXT"
+        elif state == "NEXT":
+            if not self.left:
+                self.state = "DRAIN"
+            elif data is not None and bad:
+                self._refuse(READ_ERROR, 0)
+            elif data is not None:
+                self.got += list(data)
+                if len(self.got) == 16:
+                    self.item, self.word, self.got, self.wait = decode(self.got), self.got[0], [], 3
+                    self.state = "ALLOWED"
+        elif state == "ALLOWED":
+            self.wait -= 1
+            if not self.wait:
+                early = [kind for kind, (name, before) in enumerate(zip(_AFTER, self.before, strict=True))
+                         if self.item[name] > before]
+                if not self._allowed():
+                    self._refuse(BAD_INSTRUCTION, self.word)
+                elif early:
+                    self._refuse(BAD_ORDER, early[0])
+                else:
+                    self.sums = self._sums()
+                    self.state = "LOAD" if self.sums else "SEND"
+        elif state == "LOAD":
+            self.bits = self.sums.pop(0)
+            self.state = "ADD"
+        elif state == "ADD":
+            if self.bits:
+                self.bits -= 1
+            else:
+                self.state = "LOAD" if self.sums else "COMPARE"
+        elif state == "COMPARE":
+            buffer, end = self._end()
+            if end > arguments[2 + buffer]:
+                self._refuse(BOUNDS, buffer)
+            else:
+                self.state = "SEND"
+        elif state == "SEND":
+            engine = {LOAD_ROWS: 0, LOAD_WEIGHTS: 1, LOAD_ADDENDS: 1}.get(self.item["opcode"], 2)
+            if self.queues[engine].ready:
+                pushed[engine] = self._job(engine)
+                self.before[engine] += 1
+                self.left, self.number = self.left - 1, self.number + 1
+                self.state = "NEXT"
+        elif state == "DRAIN" and not held:
+            self.done, self.state = True, "IDLE" if self.error is None else "DRAIN"
+        for queue, push, gone in zip(self.queues, pushed, taken, strict=True):
+            queue.step(push, gone)
+
+    def _request(self, start: bool, arguments: Arguments, taken: bool) -> None:
+        if taken:
+            self.request = None
+        if start:
+            self.span, self.address, self.asking = arguments.program_count * self.beats, arguments.program, True
+        elif self.asking and self.request is None:
+            beats = min(self.span, PIECE)
+            self.asking = self.span >= PIECE
+            self.request = (self.address, beats) if beats else None
+            self.address, self.span = self.address + PIECE, self.span - beats
+
+    def _refuse(self, code: int, detail: int) -> None:
+        self.error, self.state = Fault(code, self.number, detail), "DRAIN"
+
+    def _allowed(self) -> bool:
+        """What an instruction must keep to by itself."""
+        item = self.item
+        if item["opcode"] not in SIZES or self.word >> 16:
+            return False
+        if any(not 1 <= item[name] <= MOST.get(name, 255) for name in SIZES[item["opcode"]]):
+            return False
+        if item["opcode"] == LOAD_ROWS:
+            return bool(item["features_in"]) or item["features"] == 1
+        if item["opcode"] == LAYER:
+            return (item["addend"] <= 2 and item["activation"] <= SIGMOID and item["tail"] <= self.columns
+                    and (item["activation"] != SIGMOID or item["target"] == MEMORY)
+                    and not (item["activation"] and item["target"] == PARTIAL))
+        return item["opcode"] != INTERACT or item["features"] >= 2
+
+    def _end(self) -> tuple[int, int]:
+        """The buffer that an instruction reaches into, 0 inputs, 1 outputs, 2 weights, and the beat behind it."""
+        item, opcode = self.item, self.item["opcode"]
+        if opcode == LOAD_ROWS:
+            return 0, item["source"] + (item["count"] * item["features"] - 1) * item["stride"] + item["row_beats"]
+        if opcode == LOAD_WEIGHTS:
+            return 2, item["source"] + item["count"] * item["steps"] * self.line_beats
+        if opcode == LOAD_ADDENDS:
+            return 2, item["source"] - (-item["count"] // self.halves)
+        return 1, item["out"] + (item["count"] - 1) * item["out_stride"] - (-item["groups"] // self.halves)
+
+    def _sums(self) -> list[int]:
+        """Bits of the multiplier of each sum."""
+        item, opcode = self.item, self.item["opcode"]
+        if opcode == LOAD_ROWS:
+            group = item["feature"] // self.rows_of_unit if item["features_in"] else 0
+            return [*([group.bit_length()] if group else []), item["features"].bit_length(),
+                    item["stride"].bit_length()]
+        if opcode == LOAD_WEIGHTS:
+            return [item["steps"].bit_length()]
+        if opcode == LOAD_ADDENDS:
+            return [1]
+        return [item["out_stride"].bit_length()] if opcode == LAYER and item["target"] == MEMORY else []
+
+    def _job(self, engine: int) -> Job:
+        item = self.item
+        job = {name: item[name] for name in _ENGINES[engine]} | {"number": self.number}
+        if engine == 0:
+            group = item["feature"] // self.rows_of_unit if item["features_in"] else 0
+            job |= {"run": int(item["stride"] == item["row_beats"]), "less_one": item["count"] * item["features"] - 1,
+                    "end": self._end()[1], "line": (item["line"] + group * item["row_beats"]) % (1 << 16)}
+        elif engine == 1:
+            addends = int(item["opcode"] == LOAD_ADDENDS)
+            job |= {"addends": addends, "end": self._end()[1],
+                    "line": item["addend_line" if addends else "weight_line"]}
+        else:
+            job["interact"] = int(item["opcode"] == INTERACT)
+        return job
+
+
+_AFTER = ("after_rows", "after_weights", "after_layers")
+# What each engine is told of an instruction as it stands there.
+_ENGINES = (
+    ("features_in", "count", "source", "stride", "row_beats", "features", "feature", "apart", "after_weights",
+     "after_layers"),
+    ("count", "source", "steps", "after_rows", "after_layers"),
+    ("mode", "addend", "target", "activation", "count", "row_beats", "features", "feature", "line", "apart", "steps",
+     "groups", "weight_line", "tail", "addend_line", "to_line", "to_apart", "out", "out_stride", "lag", "after_rows",
+     "after_weights"),
+)
+
+
+def decode(words: Sequence[int]) -> dict[str, int]:
+    """The fields of an instruction of 16 words."""
+    w = words
+    return {
+        "opcode": w[0] & 0xFF, "mode": w[0] >> 8 & 1, "addend": w[0] >> 9 & 3, "target": w[0] >> 11 & 3,
+        "activation": w[0] >> 13 & 3, "features_in": w[0] >> 15 & 1, "count": w[1], "source": w[2], "stride": w[3],
+        "row_beats": w[4] & 0xFFFF, "features": w[4] >> 16 & 0xFF, "feature": w[4] >> 24, "line": w[5] & 0xFFFF,
+        "apart": w[5] >> 16, "steps": w[6] & 0xFFFF, "groups": w[6] >> 16, "weight_line": w[7] & 0xFFFF,
+        "tail": w[7] >> 16 & 0xFF, "addend_line": w[8] & 0xFFFF, "to_line": w[9] & 0xFFFF, "to_apart": w[9] >> 16,
+        "out": w[10], "out_stride": w[11], "lag": w[12], "after_rows": w[13], "after_weights": w[14],
+        "after_layers": w[15],
+    }

@@ -1,0 +1,1 @@
+"""The systolic array's oracle."""

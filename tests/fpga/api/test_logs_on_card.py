@@ -1,0 +1,100 @@
+"""Real logs and the demo's table through the EMB core on the simulated card, every word against the oracle.
+
+Preset `tiny`. Rows are placed by how often the log looks them up: the hottest in card memory, the next in a tensor
+train, the rest on the SSD, with a row cache.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.twin import Twin
+from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
+from fpga.card import Device
+from gen.data import learn, reorder, shapes
+from gen.data.logs import Trace, open_log
+from tests.support import emb_tables as make
+
+ROOT = Path(__file__).parents[3]
+SAMPLES = 6000 if os.environ.get("HOTRAIL_REGRESS") else 900
+BATCH = 300
+COLUMNS = (2, 2, 4)
+# A drive and a host with short times, so that the cycles go into the core.
+QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
+    "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
+
+
+def opened(tables, **options):
+    return EmbeddingBags(tables, preset="tiny", device=QUICK, memory="ideal", ring_bytes=1 << 18,
+                         limit_cycles=500_000, **options)
+
+
+def placed(random, name, indices, rows):
+    """A table whose rows lie where their heat says: a tenth in card memory, half in a train, the rest on the SSD."""
+    rank = reorder.by_frequency(indices, rows)
+    device = np.select([rank < max(1, rows // 10), rank < min(rows // 2, 1500)], [DRAM, TT], SSD)
+    count = int(np.count_nonzero(device == TT))
+    cores = make.cores(random, shapes.row_modes(count), COLUMNS, 4) if count else ()
+    values = random.standard_normal((rows, int(np.prod(COLUMNS)))).astype(np.float32)
+    return Table.place(name, values, device, cores=cores, rank=rank)
+
+
+@pytest.mark.parametrize("file", ["anime_420k", "msweb", "openbandit_60k"])
+def test_a_real_log(file, real_log):
+    log = real_log(file)
+    random = np.random.default_rng(1)
+    tables = [placed(random, name, indices, log.rows[name]) for name, indices in log.indices.items()]
+    total = {"dram_rows": 0, "tt_rows": 0, "ssd_rows": 0, "bags": 0, "cache_fills": 0}
+    with opened(tables, cache_rows={table.name: 64 for table in tables}) as bags:
+        twin = Twin(bags)
+        for start in range(0, SAMPLES, BATCH):
+            requests = []
+            for number, name in enumerate(log.indices):
+                mode = ("sum", "mean", "max")[(start // BATCH + number) % 3]
+                indices, offsets = log.bags(name)
+                offsets = offsets[start:start + BATCH + 1]
+                part = indices[offsets[0]:offsets[-1]]
+                weights = random.random(len(part), np.float32) if mode == "sum" and number % 2 else None
+                requests.append(bags.request(name, part, offsets - offsets[0], weights, mode, True))
+            twin.batch(requests)
+            for name in total:
+                total[name] += bags.last[name]
+    assert total["bags"] == SAMPLES * len(tables) and min(total.values()) > 0
+
+
+def test_the_demos_table():
+    """The item table of the demo, trained as a tensor train on MovieLens; bags are the users' histories."""
+    try:
+        log = Trace.of(open_log("movielens"))
+    except ValueError as error:
+        pytest.skip(str(error))
+    items, users = log.table("item_id"), log.table("user_id")
+    ratings = learn.split(users, items, log.values["rating"], seed=20)
+    count = log.rows["item_id"]
+    model = learn.dense(ratings, columns=16, sweeps=1, seed=20)
+    new_row = reorder.by_similarity(model.items)
+    _, wide = learn.tensor_train(ratings, row_modes=shapes.row_modes(count), column_modes=shapes.column_modes(16),
+                                 rank=4, rows_of=new_row, sweeps=1, seed=20)
+    cores = [np.ascontiguousarray(core, np.float32) for core in wide]
+    rank = reorder.by_frequency(items, count)
+    device = np.select([rank < 50, rank < 1400], [DRAM, TT], SSD)
+    table = Table.place("items", model.items, device, cores=cores, rank=rank, tt_row=new_row)
+    order = np.argsort(users[:4000], kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(users[:4000]))])
+    with opened([table], cache_rows={"items": 50}) as bags:
+        twin = Twin(bags)
+        for mode in ("sum", "mean", "max"):
+            twin.batch([bags.request("items", items[order], offsets, None, mode, True)])
+        assert bags.last["tt_rows"] > 1000 and bags.last["dram_rows"] > 500
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/embedding-bags.md"])
+def test_the_example_runs(page, capsys):
+    code = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    (example,) = [block for block in code if "EmbeddingBags(" in block and "preset=\"tiny\"" in block]
+    assert len(example.strip().splitlines()) <= 14
+    exec(example, {})
+    assert capsys.readouterr().out.startswith("(64, 16) ")

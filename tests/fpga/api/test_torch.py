@@ -1,0 +1,74 @@
+"""The PyTorch module against torch.nn.functional.embedding_bag; skipped where torch is not installed."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from fpga.api.torch import EmbeddingBag, table_of  # noqa: E402
+from tests.fpga.api.test_embedding import opened  # noqa: E402
+from tests.support import emb_tables as make  # noqa: E402
+
+ROWS, DIM = 120, 10
+
+
+@pytest.fixture
+def weight():
+    torch.set_num_threads(1)
+    return torch.randn(ROWS, DIM, generator=torch.Generator().manual_seed(1))
+
+
+def module(weight, **options):
+    """A module over card memory and SSD with the rows of `weight`."""
+    table = table_of(torch.nn.EmbeddingBag.from_pretrained(weight), "items", np.arange(ROWS) % 2 * 2)
+    return EmbeddingBag(opened([table], cache_rows={"items": 7}), "items", **options)
+
+
+def bags(random, last=False):
+    indices, offsets = make.bags(random, ROWS, 40, 9)
+    return torch.from_numpy(indices), torch.from_numpy(offsets if last else offsets[:-1])
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("padding", [None, 3, -1])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_offsets(weight, mode, padding, last):
+    indices, offsets = bags(np.random.default_rng(1), last)
+    if padding is not None:
+        indices[::4] = padding % ROWS
+    got = module(weight, mode=mode, include_last_offset=last, padding_idx=padding)(indices, offsets)
+    want = torch.nn.functional.embedding_bag(indices, weight, offsets, mode=mode, include_last_offset=last,
+                                             padding_idx=padding)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_default_mode_and_bags_of_one_length(weight):
+    indices = torch.randint(0, ROWS, (6, 4), generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(module(weight)(indices), torch.nn.EmbeddingBag.from_pretrained(weight)(indices),
+                               rtol=1e-5, atol=1e-5)
+
+
+def test_weights(weight):
+    indices, offsets = bags(np.random.default_rng(3))
+    factors = torch.randn(len(indices), generator=torch.Generator().manual_seed(3))
+    part = module(weight, mode="sum")
+    want = torch.nn.functional.embedding_bag(indices, weight, offsets, mode="sum", per_sample_weights=factors)
+    torch.testing.assert_close(part(indices, offsets, factors), want, rtol=1e-5, atol=1e-5)
+    factors.requires_grad_()
+    with pytest.raises(ValueError, match="per_sample_weights wants a gradient, which a card does not give"):
+        part(indices, offsets, factors)
+    with torch.no_grad():
+        torch.testing.assert_close(part(indices, offsets, factors), want, rtol=1e-5, atol=1e-5)
+
+
+def test_in_a_model(weight):
+    part = module(weight, mode="sum")
+    model = torch.nn.Sequential(part, torch.nn.Linear(DIM, 2))
+    indices = torch.arange(12).reshape(3, 4)
+    assert model(indices).shape == (3, 2) and "items" in repr(model)
+    assert not part(indices).requires_grad and not list(part.parameters())
+
+
+def test_wrong(weight):
+    with pytest.raises(ValueError, match="there is no table 'x'; there are items"):
+        EmbeddingBag(module(weight).bags, "x")

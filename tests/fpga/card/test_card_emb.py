@@ -1,0 +1,490 @@
+"""The EMB core on the simulated card: bit for bit as the oracle says, and every fault ends with its cause.
+
+All of it runs on the preset `tiny`; one model serves the whole file. Beside what each test compares, every run that
+ends is checked by the card: rules of the bus, reads of memory that was never written, guard bytes around each buffer.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from fpga import card
+from fpga.card import CardViolation, Device, Faults, SsdStream
+from gen.compiler.emb import Bags, Compiler, encode
+from gen.compiler.tables import CardImages
+from gen.rtl.config import load
+from golden.emb.core import Emb, Memory
+from hw.isa import EMB
+from tests.support import emb_tables as make
+from tests.support.faulty import (
+    CHANNELS,
+    FILL,
+    PORTS,
+    UNTOUCHED,
+    FaultyBench,
+    benches_of,
+    count_of,
+    side_by_side,
+)
+
+UNIT = "emb/core"
+
+# A drive and a host with short times, so that a run is bound by the core.
+QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
+    "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
+PAGE = 4096
+TIMEOUT = 6000          # cycles that a row of the SSD is waited for
+CODES = {code.name: code.code for code in EMB.codes}
+COUNTED = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_rows", "tt_bytes", "ssd_rows", "ssd_bytes",
+           "cache_fills")
+tried: Counter = Counter()      # faults by kind
+
+
+@dataclass
+class Run:
+    """A program with all that it needs, and what the oracle makes of it."""
+
+    words: np.ndarray       # (instructions, 16)
+    inputs: np.ndarray      # (beats, words of a beat)
+    outputs_beats: int
+    pages: np.ndarray
+    transfers: np.ndarray
+    count: int | None = None
+
+
+def run_of(program):
+    return Run(program.words, program.inputs, program.outputs_beats, program.pages, program.transfers)
+
+
+class Bench(FaultyBench):
+    """A card with tables on it and the oracle beside it."""
+
+    def __init__(self, memory, device=QUICK, ring_pages=8, cache=40, process=False, seed=11):
+        super().__init__(card.open("sim", device=device, core="emb", preset="tiny", memory=memory, process=process),
+                         EMB, load("tiny").cores["emb"], tried)
+        self.draw = np.random.default_rng(seed)
+        self.tables = [make.mixed(self.draw, "items"), make.mixed(self.draw, "shops", rows=120, columns=(2, 4, 8)),
+                       make.only(self.draw, "users", make.SSD, 400, 20), make.only(self.draw, "ads", make.DRAM, 90, 64)]
+        self.images = CardImages(self.tables, self.config, PAGE, {"items": cache} if cache else {})
+        self.ring_beats = ring_pages * self.images.page_beats
+        self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
+        unit = self.config.tt
+        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.images.cores,
+                          grid_log2=unit.grid_log2, index_bits=unit.index_bits,
+                          lines=(unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
+        self.rows = self.images.rows.reshape(-1).copy()     # of card memory, as the oracle has it
+        self.beat = self.config.beat_bytes
+        self.place("rows", self.images.rows)
+        self.place("ring", np.zeros(self.ring_beats * self.config.words, np.uint32))
+        self.loading = run_of(self.compiler.load())
+        self.same(self.loading)
+
+    def batch(self, count=6, longest=6):
+        """A batch of requests of all modes to all tables, compiled."""
+        requests = []
+        for at in range(count):
+            table = self.tables[at % len(self.tables)]
+            indices, offsets = make.bags(self.draw, table.rows, int(self.draw.integers(1, 8)), longest, zipf=0.8)
+            mode = ("sum", "mean", "max", "sum")[int(self.draw.integers(4))]
+            weights = self.draw.standard_normal(len(indices)).astype(np.float32) if mode == "sum" else None
+            requests.append(Bags(table.name, indices, offsets, weights if self.draw.random() < 0.7 else None, mode))
+        program = self.compiler.compile(requests)
+        self.compiler.commit(program)
+        return run_of(program)
+
+    def start(self, run):
+        card, beat = self.card, self.beat
+        self.busy = True
+        result = self.place("result", self.block("released", "filled"))
+        outputs = self.place("outputs", np.full(max(beat, run.outputs_beats * beat), FILL, np.uint8))
+        empty = np.zeros(self.config.words, np.uint32)
+        card.stream(None if not len(run.pages) else SsdStream(
+            self.images.pages, PAGE, run.transfers, self.buffers["ring"],
+            result.address + 4 * EMB.value("released").word, result.address + 4 * EMB.value("filled").word, beat))
+        card.run({
+            "program": self.place("program", run.words if len(run.words) else empty),
+            "program_count": len(run.words) if run.count is None else run.count,
+            "inputs": self.place("inputs", run.inputs if run.inputs.size else empty), "inputs_beats": len(run.inputs),
+            "outputs": outputs, "outputs_beats": run.outputs_beats, "rows": self.buffers["rows"],
+            "rows_beats": len(self.images.rows), "ring": self.buffers["ring"], "ring_beats": self.ring_beats,
+            "result": result, "timeout": TIMEOUT})
+
+    def kept(self, run):
+        return {"program": run.words, "inputs": run.inputs}
+
+    def expected(self, run):
+        """What the oracle makes of it; its card memory follows."""
+        outputs = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32)
+        memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), outputs, self.rows,
+                        self.images.pages[run.pages].reshape(-1), 0, self.ring_beats)
+        return self.oracle.run(memory, run.count), outputs
+
+    def compare(self, run, told, outputs):
+        result, wanted = self.expected(run)
+        assert (told["code"], result.code) == (0, 0), told
+        self.equal(outputs, wanted)
+        assert {name: told[name] for name in COUNTED} == {name: result.counters[name] for name in COUNTED}
+        assert told["released"] == result.released and told["instructions_done"] == len(run.words)
+        assert (self.card.read(self.buffers["rows"], np.uint32) == self.rows).all()
+        return told["cycles"]
+
+    def mend(self, run, loading=False):
+        self.sound()
+        if loading:
+            self.same(self.loading)
+        return self.same(run)
+
+
+benches = benches_of(Bench, tried, "EMB", "HOTRAIL_FAULTS")
+
+
+@pytest.fixture
+def bench(benches):
+    """The card that faults are tried on; nothing else draws from its generator, so its batch is always the same."""
+    return benches(seed=5)
+
+
+@pytest.fixture(scope="module")
+def standing(benches):
+    """One batch with all modes, all memories and a fill, which the faults are tried on, and its cycles."""
+    bench = benches(seed=5)
+    for _ in range(20):
+        run = bench.batch(8)
+        cycles = bench.same(run)
+        if (run.words[:, 0] & 0xFF == 3).any():
+            return run, cycles
+    raise AssertionError("no batch filled the row cache")
+
+
+# Function
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+@pytest.mark.testpoint("random_match_golden")
+def test_random_batches(benches, memory):
+    """Random batches of all modes over all memories, with the row cache, bit for bit with the oracle."""
+    bench = benches(memory)
+    fills = 0
+    for _ in range(count_of(8)):
+        run = bench.batch(int(bench.draw.integers(1, 12)), longest=int(bench.draw.integers(1, 24)))
+        bench.same(run)
+        fills += int((run.words[:, 0] & 0xFF == 3).sum())
+    assert fills and not bench.card.violations()
+
+
+@pytest.mark.testpoint("corner_values")
+def test_the_same_twice(bench, standing):
+    """The same run twice takes the same cycles, but for the host's clock."""
+    run, _ = standing
+    first, again = bench.same(run), bench.same(run)
+    # The ring's pages lie where the last run left them, so nothing but the host's clock may differ.
+    assert abs(first - again) <= QUICK.cycles(QUICK.host.poll_us)
+
+
+@pytest.mark.testpoint("corner_values")
+def test_nothing_to_do(bench, standing):
+    """A program of no instruction at all ends well and writes nothing."""
+    run, _ = standing
+    bench.start(Run(run.words, run.inputs, run.outputs_beats, run.pages[:0], run.transfers[:0], count=0))
+    told, outputs = bench.finish(run)
+    assert told["code"] == 0 and (outputs == UNTOUCHED).all()
+    bench.mend(run)
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+def test_long_fill(benches, memory):
+    """Rows into the row cache, many times more than the core keeps on their way; then again what they were."""
+    bench, draw = benches(memory, seed=5), np.random.default_rng(3)
+    before = bench.rows.copy()
+    placed = bench.images.placed["items"]
+    count, b = 100, placed.row_beats
+    pairs = np.zeros((count, 2), np.uint32)
+    pairs[:, 0] = draw.integers(0, bench.images.page_beats // b, count) * b
+    pairs[:, 1] = placed.own_rows + draw.integers(0, placed.cache_rows, count)
+    words = encode("FILL", {"count": count, "indices": 0, "dram_base": placed.dram_base, "dram_rows": placed.dram_rows,
+                            "row_beats": b, "ring_first": 0, "ring_count": bench.images.page_beats,
+                            "release": bench.images.page_beats})
+    bench.same(Run(np.stack([words]), pairs.reshape(-1, bench.config.words), 0,
+                   np.array([placed.first_page]), np.array([[placed.first_page, 0]])))
+    assert (bench.rows != before).any()
+    bench.rows[:] = before
+    bench.card.write(bench.buffers["rows"], before)
+
+
+def test_cards_side_by_side():
+    """Two cards in processes of their own, at work at the same time on tables of their own."""
+    side_by_side([Bench("ideal", process=True, seed=seed) for seed in (1, 2)], lambda bench: bench.batch(8))
+
+
+# Stalls
+
+@pytest.mark.parametrize("channel", [*CHANNELS, "all"])
+@pytest.mark.parametrize("share", [0.3, 0.8])
+@pytest.mark.testpoint("backpressure_both_sides")
+def test_stalls(bench, standing, channel, share):
+    """Random stalls on every channel of both ports."""
+    bench.stalls(standing[0], channel, share)
+
+
+# Programs, inputs and arguments that are wrong
+
+def bags_at(run, weighted=None, mode=None):
+    """The number of the last BAGS instruction of that kind."""
+    found = [n for n, w in enumerate(run.words) if w[0] & 0xFF == 2 and w[5]
+             and (weighted is None or w[0] >> 10 & 1 == weighted) and (mode is None or w[0] >> 8 & 3 == mode)]
+    return found[-1]
+
+
+def word(at, value, **which):
+    """Puts a value in a word of an instruction of BAGS."""
+    def change(run, bench):
+        run.words[bags_at(run, **which), at] = value(int(run.words[bags_at(run, **which), at])) & 0xFFFFFFFF
+    return change
+
+
+def index(value, device=None):
+    """Changes one index word of the last instruction that has one of that device."""
+    def change(run, bench):
+        words = bench.config.words
+        flat = run.inputs.reshape(-1)
+        for n in reversed(range(len(run.words))):
+            w = run.words[n]
+            if w[0] & 0xFF != 2 or not w[5]:
+                continue
+            part = flat[int(w[3]) * words:][:int(w[5])]
+            hit = np.flatnonzero(part >> 30 == device) if device is not None else np.arange(len(part))
+            if len(hit):
+                at = hit[len(hit) // 2]
+                part[at] = value(int(part[at]), w) & 0xFFFFFFFF
+                return
+        raise AssertionError("no such index")
+    return change
+
+
+def pair(at, value):
+    """Changes a pair of a FILL."""
+    def change(run, bench):
+        n = int(np.flatnonzero(run.words[:, 0] & 0xFF == 3)[-1])
+        flat = run.inputs.reshape(-1)[int(run.words[n, 3]) * bench.config.words:]
+        flat[at] = value(int(flat[at]), run.words[n]) & 0xFFFFFFFF
+    return change
+
+
+def fill(at, value):
+    def change(run, bench):
+        n = int(np.flatnonzero(run.words[:, 0] & 0xFF == 3)[-1])
+        run.words[n, at] = value(int(run.words[n, at])) & 0xFFFFFFFF
+    return change
+
+
+def longer(run, bench):
+    """The program says one more instruction than was written: zeros follow."""
+    run.words = np.concatenate([run.words, np.zeros((1, 16), np.uint32)])
+
+
+def not_loaded(run, bench):
+    for n in np.flatnonzero(run.words[:, 0] & 0xFF == 2):
+        run.words[n, 9] = run.words[n, 9] & 0xFFFF0000 | 7
+
+
+WRONG = {
+    "opcode 0": word(0, lambda w: w & ~0xFF), "opcode 4": word(0, lambda w: w & ~0xFF | 4),
+    "opcode 255": word(0, lambda w: w | 0xFF), "reserved bit 11": word(0, lambda w: w | 1 << 11),
+    "reserved bit 31": word(0, lambda w: w | 1 << 31), "reserved bit of word 9": word(9, lambda w: w | 1 << 20),
+    "mode 3": word(0, lambda w: w | 3 << 8), "weighted mean": word(0, lambda w: w | 1 << 8, weighted=1),
+    "weighted max": word(0, lambda w: w | 2 << 8, weighted=1), "no bags": word(1, lambda w: 0),
+    "rows of 0 beats": word(8, lambda w: 0), "rows too long": word(8, lambda w: 17),
+    "rows far too long": word(8, lambda w: 1 << 31), "chunks of 0": word(9, lambda w: w & 0xFFFF),
+    "chunks of 9": word(9, lambda w: w & 0xFFFF | 9 << 16),
+    "weighted chunks": word(9, lambda w: w & 0xFFFF | 2 << 16, weighted=1),
+    "chunks of max": word(9, lambda w: w & 0xFFFF | 2 << 16, mode=2), "tt_rows": word(10, lambda w: (1 << 20) + 1),
+    "release": word(15, lambda w: 1 << 30), "ring_first": word(13, lambda w: 1 << 30),
+    "ring_count": word(14, lambda w: 1 << 20), "lengths past the end": word(2, lambda w: 1 << 20),
+    "lengths wrap": word(2, lambda w: -1), "indices past the end": word(3, lambda w: 1 << 24),
+    "indices wrap": word(3, lambda w: -1), "weights past the end": word(4, lambda w: 1 << 24, weighted=1),
+    "card memory past the end": word(6, lambda w: 1 << 24), "card memory wraps": word(6, lambda w: -1),
+    "too many rows": word(7, lambda w: -1), "outputs past the end": word(11, lambda w: 1 << 24),
+    "outputs wrap": word(11, lambda w: -1), "stride past the end": word(12, lambda w: -1),
+    "an index too many": word(5, lambda w: w - 1), "an index too few": word(5, lambda w: w + 1),
+    "no index": word(5, lambda w: 0), "bags past the lengths": word(1, lambda w: 1 << 30),
+    "device 3": index(lambda i, w: i | 3 << 30), "row past card memory": index(lambda i, w: int(w[7]), 0),
+    "last row of 30 bits": index(lambda i, w: (1 << 30) - 1, 0),
+    "row past the train": index(lambda i, w: 1 << 30 | int(w[10]), 1),
+    "train not loaded": not_loaded,
+    "position before the stretch": index(lambda i, w: 2 << 30 | (int(w[13]) - 16) & 0x3FFFFFFF, 2),
+    "position behind the stretch": index(lambda i, w: 2 << 30 | (int(w[13]) + int(w[14])) & 0x3FFFFFFF, 2),
+    "filled row past the table": pair(1, lambda r, w: int(w[7])),
+    "filled position": pair(0, lambda p, w: p + (1 << 29)),
+    "fill of no rows": fill(1, lambda w: 0), "fill with a reserved bit": fill(0, lambda w: w | 1 << 12),
+    "fill of long rows": fill(8, lambda w: 17), "fill past the inputs": fill(3, lambda w: 1 << 24),
+    "fill past the rows": fill(6, lambda w: 1 << 24), "fill of a stretch too long": fill(14, lambda w: 1 << 20),
+    "program too short": longer,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.testpoint("corner_values")
+def test_wrong_programs(bench, standing, name):
+    """Every field wrong: code and place are those of the oracle, and what is before the place is right or
+    untouched."""
+    good, _ = standing
+    run = Run(good.words.copy(), good.inputs.copy(), good.outputs_beats, good.pages, good.transfers)
+    WRONG[name](run, bench)
+    bench.refused(run, ("code", "instruction", "bag", "index", "detail"))
+    tried["wrong programs"] += 1
+    bench.mend(good)
+
+
+def test_wrong_load(bench, standing):
+    """A broken load ends with its place, and its tables count as not loaded."""
+    good, _ = standing
+    for at, change in ((3, lambda h: h | 1 << 22), (3, lambda h: h | 0xFFFF), (0, lambda h: h | 1 << 31)):
+        run = Run(bench.loading.words.copy(), bench.loading.inputs.copy(), 0, good.pages[:0], good.transfers[:0])
+        flat = run.inputs.reshape(-1)
+        flat[at] = change(int(flat[at])) & 0xFFFFFFFF
+        bench.start(run)
+        told, _ = bench.finish(run)
+        result, _ = bench.expected(run)
+        assert (told["code"], told["index"], told["detail"]) == (CODES["BAD_INSTRUCTION"], result.index, result.detail)
+        bench.start(good)
+        told, outputs = bench.finish(good)
+        assert told["code"] == CODES["TT_TABLE"]
+        bench.mend(good, loading=True)
+        tried["wrong loads"] += 1
+    run = Run(bench.loading.words.copy(), bench.loading.inputs[:-1], 0, good.pages[:0], good.transfers[:0])
+    bench.start(run)
+    told, _ = bench.finish(run)
+    assert (told["code"], told["detail"]) == (CODES["BOUNDS"], 0)
+    bench.mend(good, loading=True)
+
+
+# Errors of the bus
+
+@pytest.mark.parametrize("port, way", PORTS)
+@pytest.mark.testpoint("errors")
+def test_error_responses(bench, standing, port, way):
+    """An error response on any beat of either port ends the run with cause and place."""
+    for _ in bench.error_responses(standing[0], port, way, 24, progress=1):
+        pass
+
+
+@pytest.mark.testpoint("corner_values")
+def test_rows_that_were_never_written(bench, standing):
+    """ECC answers with an error, which the core tells, and the card names the address."""
+    run, _ = standing
+    rows = bench.buffers.pop("rows")
+    bench.card.free(rows)
+    bench.buffers["rows"] = bench.card.allocate(rows.bytes, "rows")
+    bench.start(run)
+    violations, _ = bench.never_written()
+    assert {v.port for v in violations} == {"m01_axi"}
+    bench.card.write(bench.buffers["rows"], bench.rows)
+    bench.mend(run)
+
+
+# The drive and the host
+
+@pytest.mark.testpoint("errors")
+def test_lost_pages(bench, standing):
+    """A page that never lands ends the run with TIMEOUT; the place named lies on that page."""
+    run, _ = standing
+    for lost in range(min(len(run.pages), count_of(6))):
+        bench.card.set_faults(Faults(lost=(lost,)))
+        bench.start(run)
+        told, outputs = bench.finish(run)
+        assert told["code"] == CODES["TIMEOUT"], told
+        # The row that was waited for lies on the page that did not come.
+        assert told["detail"] // bench.images.page_beats == lost
+        bench.whole(run, outputs)
+        bench.mend(run)
+        tried["lost pages"] += 1
+
+
+@pytest.mark.testpoint("errors")
+def test_dead_host(bench, standing):
+    """A host that stops filling the ring ends the run with TIMEOUT."""
+    run, _ = standing
+    for landed in range(min(len(run.pages), count_of(6))):
+        bench.card.set_faults(Faults(host_dies_after=landed))
+        bench.start(run)
+        told, outputs = bench.finish(run)
+        assert told["code"] == CODES["TIMEOUT"], told
+        bench.whole(run, outputs)
+        bench.mend(run)
+        tried["dead hosts"] += 1
+
+
+@pytest.mark.testpoint("errors")
+def test_overflow(bench, standing):
+    """A doorbell that claims more than the ring holds ends the run with RING_OVERFLOW."""
+    run, _ = standing
+    for after in range(1, min(len(run.pages), count_of(4))):
+        bench.card.set_faults(Faults(doorbell_ahead=bench.ring_beats + 16, doorbell_after=after))
+        bench.start(run)
+        try:
+            told, outputs = bench.finish(run)
+        except CardViolation as error:
+            # What lay there was read before the overflow could be seen.
+            assert {v.rule for v in error.violations} == {"ring_race"}
+            told = {"code": int(bench.card.read(bench.buffers["result"], np.uint32)[0])}
+        assert told["code"] == CODES["RING_OVERFLOW"], told
+        bench.mend(run)
+        tried["overflows"] += 1
+
+
+# Abort and reset
+
+@pytest.mark.testpoint("errors")
+def test_abort_at_any_cycle(bench, standing):
+    """An abort at any cycle ends the run with that cause."""
+    bench.aborts(*standing, 40)
+
+
+def test_abort_while_waiting_for_the_drive(bench, standing):
+    run, _ = standing
+    bench.card.set_faults(Faults(host_dies_after=0))
+    bench.start(run)
+    bench.card.step(3000)
+    bench.card.abort()
+    told, outputs = bench.finish(run)
+    assert told["code"] == CODES["ABORTED"]
+    bench.mend(run)
+    tried["aborts"] += 1
+
+
+@pytest.mark.testpoint("reset_midstream")
+def test_reset_at_any_cycle(bench, standing):
+    """A reset at any cycle; the next run is right."""
+    bench.resets(*standing, 40)
+
+
+def test_reset_and_abort_while_loading(bench, standing):
+    run, _ = standing
+    cycles = bench.same(bench.loading)
+    for number, at in enumerate(np.linspace(1, cycles + 40, count_of(12)).astype(int)):
+        bench.start(bench.loading)
+        bench.card.step(int(at))
+        if number & 1:
+            bench.card.reset()
+        else:
+            bench.card.abort()
+            told, _ = bench.finish(bench.loading)
+            assert told["code"] in (0, CODES["ABORTED"])
+        bench.mend(run, loading=True)
+        tried["broken loads"] += 1
+
+
+def test_faults_with_the_ddr4_memory(benches):
+    """The same kinds of faults with times that vary: a few of each."""
+    bench = benches("ddr4", seed=5)
+    bench.some_of_each(bench.batch(8))
+
+
+def test_a_hang_is_told(bench, standing):
+    """The card, not the core: too few cycles are an error of their own."""
+    bench.hang(standing[0])
+
+
+def test_a_memory_that_never_answers(bench, standing):
+    bench.silences(standing[0], 30_000)

@@ -1,0 +1,255 @@
+"""Area and depth on circuits whose mapping is known by hand."""
+
+import pytest
+
+from fpga.synth import map as synth
+
+# All of 36 bits as two levels of six-input LUTs; `keep` fixes the grouping.
+GROUPS = "  (* keep *) wire [5:0] g;\n" + "".join(
+    f"  assign g[{i}] = &x[{6 * i + 5}:{6 * i}];\n" for i in range(6))
+# A register, the two levels, a register.
+TREE = f"""module tree(clk, a, o);
+  input clk;
+  input [35:0] a;
+  output o;
+  reg [35:0] x;
+  reg o;
+{GROUPS}
+  always @(posedge clk) begin
+    x <= a;
+    o <= &g;
+  end
+endmodule
+"""
+# The same without registers: logic from port to port.
+THROUGH = f"""module through(clk, x, o);
+  input clk;
+  input [35:0] x;
+  output o;
+{GROUPS}
+  assign o = &g;
+endmodule
+"""
+PARENT = """module parent(clk, a, o);
+  input clk;
+  input [35:0] a;
+  output o;
+  wire first;
+  wire second;
+  reg [35:0] from_here;
+  reg o;
+  through part0 (
+    .clk(clk),
+    .x(from_here),
+    .o(first)
+  );
+  through part1 (
+    .clk(clk),
+    .x({35'h123456789, first}),
+    .o(second)
+  );
+  always @(posedge clk) begin
+    from_here <= a;
+    o <= second;
+  end
+endmodule
+"""
+
+
+def run(tmp_path, top, *texts, **options):
+    modules = {text.split("(")[0].split()[1] + ".v": text for text in texts}
+    return synth.synthesise(modules, top, cache=tmp_path, **options)
+
+
+def test_tree(tmp_path):
+    report = run(tmp_path, "tree", TREE)
+    assert (report.worst.levels, report.worst.chains) == (2, 0)
+    assert report.total.as_dict() | {"carry4": 0} == {
+        "lut": 7, "ff": 37, "dsp": 0, "bram36": 0, "uram": 0, "carry4": 0, "lutram": 0}
+    assert report.worst.path[0] == "in tree"
+    assert any(step.startswith("x[") for step in report.worst.path) and "(FDRE)" in report.worst.path[-1]
+    assert report.worst.met
+
+
+def test_depth_is_composed_over_boundaries(tmp_path):
+    said = []
+    report = run(tmp_path, "parent", THROUGH, PARENT, say=said.append)
+    assert said == ["mapping 1 of 2: through", "mapping 2 of 2: parent"]
+    assert run(tmp_path, "parent", THROUGH, PARENT, say=said.append) == report and not said[2:], "it is in the cache"
+    assert report.modules["through"][1] == 2 and report.total.lut == 14
+    assert (report.worst.levels, report.worst.chains) == (4, 0)
+    assert report.worst.path[0] == "in parent"
+
+
+def in_line(count, bits, function):
+    """Registers, `count` parts in line, a register."""
+    part = f"""module part(x, y, o);
+  input [{bits - 1}:0] x;
+  input [{bits - 1}:0] y;
+  output [{bits - 1}:0] o;
+  assign o = {function};
+endmodule
+"""
+    def word(k):
+        return f"[{bits * (k + 1) - 1}:{bits * k}]"
+
+    parts = "".join(f"""  part part{k} (
+    .x(from_here{word(k)}),
+    .y(line{word(k)}),
+    .o(line{word(k + 1)})
+  );
+""" for k in range(count))
+    return part, f"""module line(clk, a, o);
+  input clk;
+  input [{bits * (count + 1) - 1}:0] a;
+  output [{bits - 1}:0] o;
+  reg [{bits * (count + 1) - 1}:0] from_here;
+  reg [{bits - 1}:0] o;
+  wire [{bits * (count + 1) - 1}:0] line;
+  assign line{word(0)} = from_here{word(count)};
+{parts}  always @(posedge clk) begin
+    from_here <= a;
+    o <= line{word(count)};
+  end
+endmodule
+"""
+
+
+def test_parts_on_a_path_that_is_too_deep_are_mapped_with_their_parent(tmp_path):
+    report = run(tmp_path, "line", *in_line(synth.MAX_LEVELS, 1, "x ^ y"))
+    assert report.worst.levels == synth.MAX_LEVELS and report.modules["part"][1] == synth.MAX_LEVELS
+    assert not report.notes
+    report = run(tmp_path, "line", *in_line(synth.MAX_LEVELS + 2, 1, "x ^ y"))
+    assert report.worst.levels == 2 and "part" not in report.modules
+    assert report.notes == ("line: mapped in one piece with part",)
+    assert "  note: line: mapped in one piece with part" in synth.lines(report)
+
+
+def test_what_is_too_deep_in_one_piece_stays_too_deep(tmp_path):
+    report = run(tmp_path, "line", *in_line(2, 20, "(x + y) ^ x"))
+    assert report.most_chains.chains == 2 and not report.most_chains.met
+    assert report.notes == ("line: mapped in one piece with part",)
+
+
+def test_a_carry_chain_counts_once_however_long(tmp_path):
+    text = """module adder(clk, a, b, o);
+  input clk;
+  input [59:0] a;
+  input [59:0] b;
+  output [59:0] o;
+  reg [59:0] x;
+  reg [59:0] y;
+  reg [59:0] o;
+  always @(posedge clk) begin
+    x <= a;
+    y <= b;
+    o <= x + y;
+  end
+endmodule
+"""
+    report = run(tmp_path, "adder", text)
+    assert (report.most_chains.chains, report.most_chains.levels) == (1, 1) and report.total.carry4 == 15
+    assert report.worst.met and report.most_chains.met
+
+
+def test_two_chains_break_the_rule(tmp_path):
+    text = """module adders(clk, a, b, c, o);
+  input clk;
+  input [29:0] a;
+  input [29:0] b;
+  input [29:0] c;
+  output [29:0] o;
+  reg [29:0] x;
+  reg [29:0] y;
+  reg [29:0] z;
+  reg [29:0] o;
+  always @(posedge clk) begin
+    x <= a;
+    y <= b;
+    z <= c;
+    o <= (x + y) ^ ((x + y) + z);
+  end
+endmodule
+"""
+    report = run(tmp_path, "adders", text)
+    assert report.most_chains.chains == 2 and not report.most_chains.met
+    assert "most chains: 2" in "\n".join(synth.lines(report))
+
+
+def test_memories(tmp_path):
+    text = """module memories(clk, a, d, w, o, p, q);
+  input clk;
+  input [11:0] a;
+  input [71:0] d;
+  input w;
+  output [71:0] o;
+  output [71:0] p;
+  output [7:0] q;
+  reg [71:0] o;
+  reg [71:0] p;
+  reg [7:0] q;
+  (* ram_style = "ultra" *) reg [71:0] big [4095:0];
+  (* ram_style = "block" *) reg [71:0] block [511:0];
+  (* ram_style = "distributed" *) reg [7:0] small [31:0];
+  always @(posedge clk) begin
+    if (w) begin
+      big[a] <= d;
+      block[a[8:0]] <= d;
+      small[a[4:0]] <= d[7:0];
+    end
+    o <= big[a];
+    p <= block[a[8:0]];
+    q <= small[a[11:7]];
+  end
+endmodule
+"""
+    report = run(tmp_path, "memories", text)
+    assert report.total.uram == 1 and report.total.bram36 == 1 and report.total.lutram > 0
+    assert report.worst.levels <= 2
+
+
+def test_loop_wrong(tmp_path):
+    half = """module half(clk, a, b, o);
+  input clk;
+  input a;
+  input b;
+  output o;
+  assign o = a ^ b;
+endmodule
+"""
+    ring = """module ring(clk, a, o);
+  input clk;
+  input [1:0] a;
+  output o;
+  wire back;
+  half part0 (
+    .clk(clk),
+    .a(a[0]),
+    .b(back),
+    .o(o)
+  );
+  half part1 (
+    .clk(clk),
+    .a(a[1]),
+    .b(o),
+    .o(back)
+  );
+endmodule
+"""
+    with pytest.raises(ValueError, match=r"module ring: \d+ bits lie on or behind a combinational loop"):
+        run(tmp_path, "ring", half, ring)
+
+
+def test_cache(tmp_path):
+    first = run(tmp_path, "tree", TREE)
+    stamps = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")}
+    assert len(stamps) == 1
+    assert run(tmp_path, "tree", TREE) == first
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")} == stamps
+    run(tmp_path, "tree", TREE.replace("<= &g", "<= |g"))
+    assert len(list(tmp_path.glob("*.mapped"))) == 2
+
+
+def test_area_arithmetic():
+    area = synth.Area(lut=1, bram36=0.5) * 3 + synth.Area(lut=1, ff=2)
+    assert area == synth.Area(lut=4, ff=2, bram36=1.5)

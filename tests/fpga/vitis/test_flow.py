@@ -1,0 +1,550 @@
+"""From a preset to a package, and on with programs that stand in for Vivado and v++: whole folders or none."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fpga.synth.depth import Depth
+from fpga.synth.map import Area, Report
+from fpga.synth.shells import shell_of
+from fpga.vitis import flow, toolchain
+from fpga.vitis import gate as gates
+from fpga.vitis.check import check
+from hotrail.__main__ import main
+from tests.support.vitis_kernels import prepared
+
+# Every stand-in: writes its arguments to $RECORD, tells a version, makes what it is asked for unless told otherwise.
+TOOL = """#!{python}
+import json, os, sys, zipfile
+from pathlib import Path
+name, said = Path(sys.argv[0]).name, sys.argv[1:]
+if said in (["-version"], ["--version"]):
+    print("****** " + name + " v" + os.environ.get("FAKE_VERSION", "2022.1") + " (64-bit)")
+    sys.exit(0)
+with open(os.environ["RECORD"], "a") as record:
+    record.write(json.dumps([name, os.getcwd(), *said]) + "\\n")
+option = lambda key: said[said.index(key) + 1]
+print("\\n".join(f"line {{i}} of " + name for i in range(40)))
+if os.environ.get("FAKE_FAIL") == name + ("-p" if "-p" in said else ""):
+    print("ERROR: [" + name + " 1-1] it does not fit", file=sys.stderr)
+    sys.exit(3)
+if os.environ.get("FAKE_LAZY") == name:
+    sys.exit(0)
+if name == "vivado":
+    sources = Path(option("-source")).parent / "src"
+    kernel = json.loads((sources.parent / "package.json").read_text())["kernel"]
+    with zipfile.ZipFile(f"{{kernel}}.xo", "w") as archive:
+        for path in sorted(sources.iterdir()):
+            if path.name != os.environ.get("FAKE_DROP"):
+                archive.writestr("ip_repo/ip/src/" + path.name, path.read_text() + os.environ.get("FAKE_CHANGE", ""))
+        if os.environ.get("FAKE_EXTRA"):
+            archive.writestr("ip_repo/ip/src/" + os.environ["FAKE_EXTRA"], "")
+elif name == "emconfigutil":
+    (Path(option("--od")) / "emconfig.json").write_text("{{}}")
+else:
+    print("[10:00:00] Run vpl: Step synth: Started")
+    Path(option("-o")).write_text("xclbin")
+"""
+CORE = "mlp"
+STANDARD, FLAT = "xilinx_u2_gen3x4_xdma_gc_2_202110_1", "xilinx_u2_gen3x4_xdma_flat_gc_2_202110_1"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """The tiny core as converted before; the gate measures nothing, but finds what a test says."""
+    depth = Depth(6, 1, ("in Part", "a", "b"))
+    report = Report("hotrail_mlp", Area(lut=1000), {}, depth, depth, depth)
+    monkeypatch.setattr(flow, "prepare", lambda preset, core: prepared(core))
+    monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts, say: report)
+    return report
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """Stand-ins on PATH and a platform; gives the calls made so far."""
+    folder, record = tmp_path / "bin", tmp_path / "record"
+    folder.mkdir()
+    for name in ("vivado", "v++", "emconfigutil"):
+        (folder / name).write_text(TOOL.format(python=sys.executable))
+        (folder / name).chmod(0o755)
+    for name in (STANDARD, FLAT):
+        (tmp_path / "platforms" / name).mkdir(parents=True)
+        (tmp_path / "platforms" / name / f"{name}.xpfm").write_text("")
+    record.touch()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("RECORD", str(record))
+    monkeypatch.setenv("PLATFORM_REPO_PATHS", str(tmp_path / "platforms"))
+    monkeypatch.delenv("XILINX_VITIS", raising=False)
+    return lambda: [json.loads(line) for line in record.read_text().splitlines()]
+
+
+def make(tmp_path, **options):
+    return flow.package("tiny", CORE, out=tmp_path, **options)
+
+
+def files(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def build(made, target="hw", platform="", say=lambda line: None):
+    return toolchain.build(made, toolchain.find(target, platform), say=say)
+
+
+def shown(folder):
+    """What a folder holds besides its locks."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
+
+
+def command(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+# ---- the package ----
+
+
+def test_package_is_complete(tmp_path):
+    made = make(tmp_path)
+    kernel, texts = prepared(CORE)
+    assert made.folder == tmp_path / "tiny" / "vitis" / CORE
+    found = files(made.folder)
+    assert set(found) == {*(f"src/{name}" for name in texts), "kernel.xml", "component.xml", "package.tcl", "link.cfg",
+                          "xgui/hotrail_mlp_v0_1.tcl", "hotrail_mlp.h", "hotrail_mlp.py", "mlp.md", "package.json"}
+    assert all(found[f"src/{name}"].decode() == text for name, text in texts.items())
+    told = json.loads(found.pop("package.json"))
+    assert told["files"] == {name: sha256(data).hexdigest() for name, data in found.items()}
+    assert (told["kernel"], told["vlnv"]) == (kernel.name, kernel.vlnv)
+    assert (told["core"], told["preset"], told["config"]) == ("mlp", "tiny", kernel.config)
+    assert (told["clock_mhz"], told["instances"], told["part"]) == (300, 1, "xcku15p-ffva1156-2LV-e")
+    assert told["gate"]["passed"] is True and told["gate"]["forced"] is False
+    assert {"hotrail", "amaranth", "pyosys"} <= set(told["tools"])
+    assert check(made.folder) == []
+    assert shown(made.folder.parent) == [CORE]
+
+
+def test_package_of_emb_has_its_host(tmp_path):
+    folder = flow.package("tiny", "emb", out=tmp_path).folder
+    assert (folder / "host.cpp").read_bytes() == (Path(flow.__file__).parents[1] / "host/emb_bags.cpp").read_bytes()
+
+
+def test_package_is_the_same_twice_and_replaces_the_last(tmp_path):
+    first = files(make(tmp_path / "a").folder)
+    folder = make(tmp_path / "b", clock_mhz=200, instances=3, experimental_xo=True).folder
+    assert "hotrail_mlp.xo" in files(folder) and "nk=hotrail_mlp:3:" in (folder / "link.cfg").read_text()
+    assert files(make(tmp_path / "b").folder) == first
+    assert shown(folder.parent) == [CORE]
+
+
+def test_gate_refuses_and_force_says_so(tmp_path, quick, monkeypatch):
+    before = files(make(tmp_path).folder)
+    deep = Report(quick.core, Area(lut=400_000), {}, Depth(9, 1, ("in Part", "a", "b")), quick.most_chains,
+                  quick.boundary)
+    monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts, say: deep)
+    with pytest.raises(flow.PackageError) as refused:
+        make(tmp_path)
+    assert len(refused.value.reasons) == 2 and "9 LUT levels" in refused.value.reasons[1]
+    assert files(tmp_path / "tiny" / "vitis" / CORE) == before, "a refusal touched the last package"
+    assert make(tmp_path, clock_mhz=200, force=True).gate.misses[0].startswith("hotrail_mlp: 400,000 LUT, 90,000 more")
+    told = json.loads((tmp_path / "tiny" / "vitis" / CORE / "package.json").read_text())["gate"]
+    assert (told["passed"], told["forced"], len(told["misses"])) == (False, True, 1)
+
+
+def test_without_the_gate(tmp_path, monkeypatch):
+    monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts, say: pytest.fail("measured"))
+    assert make(tmp_path, gated=False).gate is None
+    assert json.loads((tmp_path / "tiny" / "vitis" / CORE / "package.json").read_text())["gate"] == {"passed": None}
+
+
+@pytest.mark.parametrize("fault", ["kernel_xml", "component_xml", "package_tcl", "write_xo"])
+def test_nothing_is_left_half_written(tmp_path, monkeypatch, fault):
+    def broken(*arguments):
+        raise ValueError(f"{fault} broke")
+
+    monkeypatch.setattr(flow, fault, broken)
+    with pytest.raises(ValueError, match=f"{fault} broke"):
+        make(tmp_path, experimental_xo=True)
+    assert shown(tmp_path / "tiny" / "vitis") == []
+
+
+@pytest.mark.parametrize("file, change, sentence", [
+    ("link_cfg", lambda made: lambda *a: made(*a).replace("bank0", "DDR[0]", 1), "the platform has bank0 and plram"),
+    ("kernel_xml", lambda made: lambda *a: made(*a).replace(b'id="1"', b'id="0"'), "kernel.xml"),
+    ("component_xml", lambda made: lambda *a: made(*a).replace(b"spirit:model>", b"spirit:modell>"), "component.xml"),
+])
+def test_a_faulty_package_is_not_kept(tmp_path, monkeypatch, file, change, sentence):
+    monkeypatch.setattr(flow, file, change(getattr(flow, file)))
+    with pytest.raises(flow.PackageError, match=sentence):
+        make(tmp_path)
+    assert shown(tmp_path / "tiny" / "vitis") == []
+
+
+@pytest.mark.parametrize("options, sentence", [
+    ({"clock_mhz": 310}, "clock must be one of 300, 250, 200 MHz, not 310"),
+    ({"instances": 9}, "instances must be 1 to 7 for hotrail_mlp"),
+])
+def test_package_wrong(tmp_path, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make(tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+# ---- platforms ----
+
+
+def test_a_platform_decides_the_shell(quick):
+    kernel, _ = prepared(CORE)
+    assert (shell_of().name, shell_of(STANDARD).name, shell_of(FLAT).name) == ("standard", "standard", "flat")
+    assert shell_of(f"/somewhere/{FLAT}.xpfm").platform == FLAT
+    assert gates.judge(kernel, quick, clock_mhz=300, platform=STANDARD).notes == ()
+    flat = gates.judge(kernel, quick, clock_mhz=300, platform=FLAT)
+    assert flat.passed and flat.notes == (
+        "hotrail_mlp: held against the standard shell's budget, as the flat shell's is not known",)
+    with pytest.raises(ValueError, match=f"platform must be {STANDARD} .standard shell. or {FLAT} .flat shell. of the "
+                                         "Samsung SmartSSD, not 'xilinx_u250_gen3x16_xdma_4_1_202210_1'"):
+        gates.judge(kernel, quick, clock_mhz=300, platform="xilinx_u250_gen3x16_xdma_4_1_202210_1")
+
+
+def test_a_flat_shell_s_package_lies_by_itself(tmp_path, tools):
+    standard = make(tmp_path)
+    image = build(standard)
+    image.write_text("hours of work")
+    done = command("bitstream", "tiny", CORE, "--out", tmp_path, "--platform", FLAT)
+    assert done.exit_code == 0 and "note: hotrail_mlp: held against the standard shell's budget" in done.output
+    assert shown(image.parents[1]) == ["mlp", "mlp-flat", "mlp-flat-hw", "mlp-hw"]
+    assert image.read_text() == "hours of work"
+    for folder, platform in (("mlp", STANDARD), ("mlp-flat", FLAT), ("mlp-flat-hw/kernel", FLAT)):
+        assert json.loads((image.parents[1] / folder / "package.json").read_text())["platform"] == platform
+    assert all(f"/{FLAT}/{FLAT}.xpfm" in " ".join(call) for call in tools()[-2:])
+
+
+# ---- one process at a time, and interruptions ----
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Where something good lies."""
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "made").write_text("hours of work")
+    return tmp_path / "place"
+
+
+def test_a_place_is_one_s_at_a_time(place):
+    with flow.whole(place) as folder:
+        (folder / "made").write_text("anew")
+        with pytest.raises(flow.Busy, match=rf"{place} is being made by process {os.getpid()} \(.+\): wait for"):
+            with flow.whole(place):
+                pytest.fail("two at once")
+    assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]
+
+
+def test_a_process_that_dies_holds_nothing(place):
+    text = f"""from pathlib import Path; from fpga.vitis.flow import whole; import time
+with whole(Path({str(place)!r})) as folder:
+    (folder / "half").touch(); print("begun", flush=True); time.sleep(60)"""
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "begun\n"
+        with pytest.raises(flow.Busy, match=f"process {other.pid} "):
+            flow.whole(place).__enter__()
+        other.kill()
+    with flow.whole(place) as folder:
+        assert not list(folder.iterdir())
+        (folder / "made").write_text("anew")
+    assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interruption_keeps_the_last_result_or_the_new_one(place, monkeypatch, number, after, keeps):
+    rename, calls = os.replace, []
+
+    def replace(*names):
+        calls.append(names)
+        if len(calls) == number and not after:
+            raise KeyboardInterrupt
+        rename(*names)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(KeyboardInterrupt), flow.whole(place, keeps=keeps) as folder:
+        (folder / "made").write_text("anew")
+    done = number == 2 and after
+    assert files(place) == {"made": b"anew" if done else b"hours of work"}
+    assert shown(place.parent) == ["place", "place-new"] if keeps and not done else ["place"]
+
+
+def test_a_process_that_died_between_the_renames_lost_nothing(place):
+    place.rename(place.with_name("place-old"))
+    with flow.whole(place) as folder:
+        assert files(place) == {"made": b"hours of work"}, "it is back while another is made"
+        (folder / "made").write_text("anew")
+    assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]
+
+
+def test_a_process_that_died_after_the_renames_is_in_nobody_s_way(place):
+    (place.parent / "place-old").mkdir()
+    (place.parent / "place-old" / "made").write_text("of yesterday")
+    with flow.whole(place) as folder:
+        (folder / "made").write_text("anew")
+    assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]
+
+
+# ---- with Vitis ----
+
+
+def test_two_targets_at_once(tmp_path, tools):
+    """While hw is linked another package is made in the same place and built for simulation; the same is refused."""
+    made, met = make(tmp_path), []
+
+    def meanwhile(line):
+        if line.startswith("link: v++ begins"):
+            met.append(build(make(tmp_path, clock_mhz=200), "hw_emu"))
+            with pytest.raises(flow.Busy, match="mlp-hw is being made by process"):
+                build(made)
+
+    path = build(made, say=meanwhile)
+    assert path.read_text() == met[0].read_text() == "xclbin"
+    for place, clock_mhz in ((path, 300), (met[0], 200)):
+        assert json.loads((place.parent / "kernel" / "package.json").read_text())["clock_mhz"] == clock_mhz
+    with pytest.raises(toolchain.VitisError, match=f"{made.folder} was made anew by another process meanwhile"):
+        build(made)
+    assert path.read_text() == "xclbin"
+
+
+def test_bitstream_for_the_card(tmp_path, tools):
+    made, said = make(tmp_path, clock_mhz=250), []
+    path = build(made, say=said.append)
+    assert path == tmp_path / "tiny/vitis/mlp-hw/hotrail_mlp.xclbin" and path.read_text() == "xclbin"
+    xpfm = str(next((tmp_path / "platforms").rglob(f"{STANDARD}.xpfm")))
+    folder = f"{path.parent}-new"
+    logs = ["--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports"]
+    assert tools() == [
+        ["vivado", folder, "-mode", "batch", "-notrace", "-log", "vivado.log", "-journal", "vivado.jou", "-source",
+         f"{folder}/kernel/package.tcl"],
+        ["v++", folder, "-l", "-t", "hw", "--platform", xpfm, *logs, "--config", f"{folder}/kernel/link.cfg",
+         "--kernel_frequency", "250", "-o", "hotrail_mlp.link.xclbin", "hotrail_mlp.xo"],
+        ["v++", folder, "-p", "-t", "hw", "--platform", xpfm, *logs, "--package.out_dir", "package", "-o",
+         "hotrail_mlp.xclbin", "hotrail_mlp.link.xclbin"],
+    ]
+    assert "line 39 of v++" in (path.parent / "logs" / "link.log").read_text()
+    assert "link: [10:00:00] Run vpl: Step synth: Started" in said and not any("line 39" in line for line in said)
+    assert files(path.parent / "kernel") == files(made.folder), "what it was made of lies beside it"
+    assert check(made.folder) == [], "the tools wrote into the package"
+
+
+def test_bitstream_for_simulation(tmp_path, tools):
+    made = make(tmp_path)
+    xpfm = next((tmp_path / "platforms").rglob(f"{STANDARD}.xpfm"))
+    path = build(made, "hw_emu", str(xpfm))
+    assert path == tmp_path / "tiny/vitis/mlp-hw_emu/hotrail_mlp.xclbin"
+    assert (path.parent / "emconfig.json").exists()
+    assert [call[0] for call in tools()] == ["vivado", "v++", "v++", "emconfigutil"]
+    assert tools()[3][2:] == ["--platform", str(xpfm), "--nd", "1", "--od", "."]
+    assert [call[2:5] for call in tools()[1:3]] == [["-l", "-t", "hw_emu"], ["-p", "-t", "hw_emu"]]
+    assert tools()[1][-2:][0] == tools()[2][-1] == "hotrail_mlp.link.xclbin"
+    assert build(made, "hw_emu", str(xpfm)) == path     # once more, afresh
+
+
+def test_image_is_what_bitstream_made(tmp_path, tools, monkeypatch):
+    """Each target's is found where it was left."""
+    monkeypatch.setattr(toolchain, "build_folder", lambda: tmp_path)
+    made = make(tmp_path)
+    for target in toolchain.TARGETS:
+        path = build(made, target)
+        assert path == toolchain.image("tiny", CORE, target) and path.is_file()
+    assert toolchain.image("tiny", CORE) == toolchain.image("tiny", CORE, target="hw") != path
+
+
+def test_bitstream_in_a_relative_folder(tmp_path, tools, monkeypatch):
+    """The tools work in folders of their own: what they are given must be absolute."""
+    monkeypatch.chdir(tmp_path)
+    done = command("bitstream", "tiny", CORE, "--out", "here", "--no-gate")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "here/tiny/vitis/mlp-hw/hotrail_mlp.xclbin").exists()
+    for call in tools():
+        for word in call:
+            path = Path(word.replace("mlp-hw-new", "mlp-hw"))
+            assert "here/" not in word or path.is_absolute() and path.exists(), call
+
+
+def test_a_failure_keeps_the_last_bitstream(tmp_path, tools, monkeypatch):
+    made = make(tmp_path)
+    place = tmp_path / "tiny" / "vitis"
+    path = build(made)
+    assert shown(place) == ["mlp", "mlp-hw"]
+    path.write_text("hours of work")
+    for failing, step in (("v++", "link"), ("v++-p", "package"), ("vivado", "xo")):
+        monkeypatch.setenv("FAKE_FAIL", failing)
+        with pytest.raises(toolchain.VitisError) as failed:
+            build(made)
+        log = place / "mlp-hw-new" / "logs" / f"{step}.log"
+        assert f"the end of {log}:" in str(failed.value) and "ERROR: [" in log.read_text()
+        assert path.read_text() == "hours of work"
+    monkeypatch.delenv("FAKE_FAIL")
+    assert build(made).read_text() == "xclbin"
+    assert shown(place) == ["mlp", "mlp-hw"]
+
+
+@pytest.mark.parametrize("variables, sentence", [
+    ({"FAKE_FAIL": "vivado"}, "xo: vivado ended with code 3; the end of "),
+    ({"FAKE_LAZY": "vivado"}, "xo: vivado made no hotrail_mlp.xo; the end of "),
+    ({"FAKE_FAIL": "v++"}, "link: v++ ended with code 3"),
+    ({"FAKE_FAIL": "v++-p"}, "package: v++ ended with code 3"),
+    ({"FAKE_DROP": "hotrail_mlp.v"}, "hotrail_mlp.xo lacks hotrail_mlp.v: Vivado could not read it"),
+    ({"FAKE_EXTRA": "other.v"}, "hotrail_mlp.xo holds other.v, which the package does not have"),
+    ({"FAKE_CHANGE": "// x"}, "hotrail_mlp.v"),
+])
+def test_a_tool_that_fails(tmp_path, tools, monkeypatch, variables, sentence):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(toolchain.VitisError) as failed:
+        build(make(tmp_path))
+    assert sentence in str(failed.value)
+    if "FAKE_FAIL" in variables:
+        assert "  ERROR: [" in str(failed.value) and "line 0 of" not in str(failed.value)
+
+
+def test_an_xo_that_is_none(tmp_path):
+    (tmp_path / "bad.xo").write_text("no zip")
+    with pytest.raises(toolchain.VitisError, match="bad.xo: this is no .xo that can be read"):
+        toolchain._compare(tmp_path / "bad.xo", {})
+
+
+@pytest.mark.parametrize("change, sentences", [
+    (lambda bin, env: (bin / "v++").unlink(), ["v++ is not on PATH: AMD Vitis 2021.1 to 2022.2 is needed"]),
+    (lambda bin, env: (bin / "vivado").unlink(), ["vivado is not on PATH: AMD Vitis 2021.1 to 2022.2 is needed"]),
+    (lambda bin, env: env.setenv("FAKE_VERSION", "2023.2"),
+     [f"{name} is version 2023.2; the platform is known to Vitis 2021.1 to 2022.2" for name in ("vivado", "v++")]),
+    (lambda bin, env: env.setenv("FAKE_VERSION", "2020.2"), ["is version 2020.2; "]),
+    (lambda bin, env: env.setenv("FAKE_VERSION", "of today"), ["tells no version"]),
+    (lambda bin, env: env.setenv("PLATFORM_REPO_PATHS", "/nowhere"),
+     [f"the platform {STANDARD} is in none of /nowhere, /opt/xilinx/platforms; install it"]),
+    (lambda bin, env: [env.setenv("PLATFORM_REPO_PATHS", "/nowhere"), env.setenv("FAKE_VERSION", "2020.1"),
+                       (bin / "v++").unlink(), (bin / "emconfigutil").unlink()],
+     ["v++ and emconfigutil are not on PATH: AMD", "vivado is version 2020.1; ", f"platform {STANDARD} is in none"]),
+])
+def test_what_is_missing_is_one_sentence(tmp_path, tools, monkeypatch, change, sentences):
+    """Said before the conversion, and nothing is made."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    change(tmp_path / "bin", monkeypatch)
+    done = command("bitstream", "tiny", CORE, "--out", tmp_path, "--target", "hw_emu")
+    assert done.exit_code == 1 and done.output.startswith("Error: ") and done.output.count("\n") == 1
+    assert all(sentence in done.output for sentence in sentences)
+    assert done.output.endswith(f"; without it `hotrail package tiny {CORE}` makes the package alone\n")
+    assert tools() == [] and not (tmp_path / "tiny").exists()
+
+
+def test_platform_file_wrong(tmp_path, tools):
+    with pytest.raises(toolchain.VitisMissing, match=f"there is no platform file /nowhere/{STANDARD}.xpfm; the"):
+        build(make(tmp_path), platform=f"/nowhere/{STANDARD}.xpfm")
+    with pytest.raises(ValueError, match="target must be xo, hw, hw_emu, not 'sw_emu'"):
+        toolchain.find("sw_emu")
+
+
+# ---- the commands ----
+
+
+def test_command_package(tmp_path):
+    done = command("package", "tiny", "mlp", "--out", tmp_path, "--experimental-xo")
+    assert done.exit_code == 0, done.output
+    assert "0.3 % of 310,000" in done.output and "depth: LUT levels 6 of 6 allowed, carry chains 1 of 1;" in done.output
+    assert "note: flat shell: no published budget" in done.output
+    folder = tmp_path / "tiny" / "vitis" / "mlp"
+    assert f"tiny/mlp: package complete in {folder}\n" in done.output
+    with zipfile.ZipFile(folder / "hotrail_mlp.xo") as archive:
+        assert "hotrail_mlp/kernel.xml" in archive.namelist()
+
+
+def test_command_tells_what_was_not_checked_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    done = command("package", "tiny", "mlp", "--out", tmp_path, "--no-gate")
+    assert done.exit_code == 0, done.output
+    assert "note: package.tcl is read, not run: tclsh is not on PATH" in done.output.splitlines()[-2:]
+
+
+def test_command_refuses(tmp_path, quick, monkeypatch):
+    big = Report(quick.core, Area(lut=1, dsp=2000), {}, quick.worst, quick.most_chains, quick.boundary)
+    monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts, say: big)
+    done = command("package", "tiny", CORE, "--out", tmp_path)
+    assert done.exit_code == 1
+    assert "refused: hotrail_mlp: 2,000 DSP, 662 more than the standard shell's 1,338" in done.output
+    assert done.output.endswith("tiny/mlp: nothing was packaged\n") and not shown(tmp_path / "tiny" / "vitis")
+    done = command("package", "tiny", CORE, "--out", tmp_path, "--force")
+    assert done.exit_code == 0 and "forced: hotrail_mlp: 2,000 DSP" in done.output
+
+
+def test_command_takes_all_kernels_of_a_preset(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(flow, "package", lambda preset, core, **options: asked.append((preset, core)) or flow.Package(
+        tmp_path, prepared(CORE)[0], 300, 1, "", None))
+    assert command("package", "tiny", "--no-gate").exit_code == 0
+    assert asked == [("tiny", "emb"), ("tiny", "mlp"), ("tiny", "hotline")]
+
+
+def test_commands_go_the_whole_way(tmp_path, tools):
+    done = command("xo", "tiny", CORE, "--out", tmp_path, "--no-gate")
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith(f"made {tmp_path}/tiny/vitis/mlp-xo/hotrail_mlp.xo\n")
+    done = command("bitstream", "tiny", CORE, "--out", tmp_path, "--target", "hw_emu")
+    assert done.exit_code == 0 and done.output.endswith(f"made {tmp_path}/tiny/vitis/mlp-hw_emu/hotrail_mlp.xclbin\n")
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (("package", "huge"), "there is no preset 'huge'"),
+    (("package", ""), "there is no preset ''"),
+    (("xo", "huge"), "there is no preset 'huge'"),
+    (("package", "tiny", "none"), "preset tiny describes no kernel 'none'; it has emb, mlp, hotline"),
+    (("bitstream", "tiny", CORE, "--platform", "xilinx_u250"),
+     f"platform must be {STANDARD} (standard shell) or {FLAT} (flat shell) of the Samsung SmartSSD, not 'xilinx_u250'"),
+    (("package", "tiny", CORE, "--platform", "/there/u250.xpfm", "--force"), "not '/there/u250.xpfm'"),
+    (("package", "tiny", CORE, "--clock", 100), "clock must be one of 300, 250, 200 MHz, not 100"),
+    (("package", "tiny", "--clock", 301), "clock must be one of 300, 250, 200 MHz, not 301"),
+    (("package", "tiny", CORE, "--instances", 99), "instances must be 1 to 7 for hotrail_mlp, which has 2 masters"),
+    (("bitstream", "tiny", CORE, "--target", "sw_emu"), "'sw_emu' is not one of 'hw', 'hw_emu'"),
+])
+def test_commands_wrong(tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.setattr(flow, "prepare", lambda preset, core: pytest.fail("converted first"))
+    done = command(*arguments, "--out", tmp_path)
+    assert done.exit_code and sentence in done.output.splitlines()[-1] and "Yosys" not in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_commands_where_nothing_can_be_written(tmp_path, tools):
+    for command_name in ("package", "xo", "bitstream"):
+        done = command(command_name, "tiny", CORE, "--out", "/dev/null")
+        assert done.exit_code == 1 and done.output.endswith(
+            "Error: nothing can be written to /dev/null/tiny/vitis: Not a directory\n")
+    (tmp_path / "tiny").write_text("in the way")
+    for out, why in ((tmp_path, "Not a directory"), ("/proc/x", "No such file or directory")):
+        done = command("package", "tiny", CORE, "--out", out, "--no-gate")
+        assert (done.exit_code, done.output) == (1, f"Error: nothing can be written to {out}/tiny/vitis: {why}\n")
+
+
+@pytest.mark.parametrize("given, wanted", [
+    (["PRESET=tiny", "CORE=mlp", "CLOCK=250", "TARGET=hw_emu"],
+     {"package": "tiny mlp --clock 250", "bitstream": "tiny mlp --clock 250 --target hw_emu"}),
+    (["CORE=emb mlp", "INSTANCES=2", "FLAGS=--force --no-gate"],
+     {"package": "smartssd emb mlp --instances 2 --force --no-gate"}),
+    (["PRESET=", "CORE=", "CLOCK=", "INSTANCES=", "TARGET=", "PLATFORM=", "FLAGS=", "BOARD="],
+     {"package": "smartssd", "xo": "smartssd", "bitstream": "smartssd", "verilog": "", "ecp5": ""}),
+    (["PRESET=a folder/it's.toml", "PLATFORM=/a folder/x.xpfm"],
+     {"bitstream": """'a folder/it'"'"'s.toml' --platform '/a folder/x.xpfm'""",
+      "verilog": """'a folder/it'"'"'s.toml'"""}),
+    (["CORE=none", "PRESET=tiny", "BOARD=my board.toml"], {"ecp5": "none --preset tiny --board 'my board.toml'"}),
+])
+def test_makefile_asks_for_the_same(given, wanted):
+    """Values may hold spaces, and empty ones are as if not given."""
+    for what, line in wanted.items():
+        target = {"ecp5": "bitstream-ecp5"}.get(what, what)
+        run = subprocess.run(["make", "-n", "--no-print-directory", target, *given], cwd=Path(__file__).parents[3],
+                             capture_output=True, text=True)
+        assert shlex.split(run.stdout.splitlines()[-1])[1:] == shlex.split(f"{what} {line}")

@@ -1,0 +1,309 @@
+"""Compiled batches: carried out by the oracle, and their ring of SSD pages checked against a host's credit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gen.compiler.tables
+from gen.compiler.emb import Bags, Compiler, encode
+from gen.compiler.tables import CardImages, Table
+from gen.model.weights import Rows
+from golden import tt
+from golden.emb.core import Emb, Memory
+from golden.fp import fp32
+from tests.support import emb_tables as make
+
+PAGE = 256
+
+
+def core_for(images, config):
+    return Emb(words=config.words, row_beats_max=config.row_beats_max, tables=images.cores,
+               grid_log2=config.tt.grid_log2, index_bits=config.tt.index_bits)
+
+
+def run(core, compiler, program):
+    """Carries out a program on the oracle; the card's rows stay with the images, as on a card."""
+    images = compiler.images
+    outputs = np.full(program.outputs_beats * images.words, 0xDEAD, np.uint32)
+    memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, images.rows.reshape(-1),
+                    images.pages[program.pages].reshape(-1), 0, compiler.ring_beats)
+    result = core.run(memory)
+    assert result.code == 0, result
+    return program.vectors(outputs), result
+
+
+def plainly(table, chunk, bags, grid_log2, slots=None):
+    """The vectors of a request, bag after bag, from the table as it was given; `slots` says which ranks of the
+    SSD are cached: they pool with the rows of card memory.
+    """
+    dram, placement = table.dram, table.placement.copy()
+    if slots is not None:
+        at = np.flatnonzero(placement >> 30 == 2)
+        at = at[slots[placement[at] & 0x3FFFFFFF] >= 0]
+        placement[at] = len(dram) + (placement[at] & 0x3FFFFFFF)
+        dram = np.concatenate([dram, table.ssd])
+    out = np.zeros((len(bags.offsets) - 1, table.dim), np.float32)
+    for at, (start, end) in enumerate(zip(bags.offsets[:-1], bags.offsets[1:], strict=True)):
+        address = placement[np.asarray(bags.indices)[start:end]]
+        weight = np.ones(end - start, np.float32) if bags.weights is None else bags.weights[start:end]
+        device, number = address >> 30, address & 0x3FFFFFFF
+        if bags.weights is not None or bags.mode == "max":
+            chunk = 1
+        partial, factor = [], []
+        train = number[device == 1]
+        for first in range(0, len(train), chunk):
+            part = train[first:first + chunk]
+            partial.append(tt.pooled(table.cores, part, [0, len(part)], grid_log2=grid_log2)[0])
+            factor.append(weight[device == 1][first])
+        for place, rows in ((0, dram), (2, table.ssd)):
+            mine = device == place
+            if mine.any():
+                rows = rows[number[mine]]
+                partial.append(largest(rows) if bags.mode == "max" else fp32.dot(rows.T, weight[mine], 1))
+                factor.append(np.float32(1))
+        if partial and bags.mode == "max":
+            out[at] = largest(partial)
+        elif partial:
+            if bags.mode == "mean":
+                factor = [fp32.div(np.float32(1), np.float32(end - start))] * len(partial)
+            out[at] = fp32.dot(np.stack(partial).T, np.array(factor, np.float32), 1)
+    return out
+
+
+def largest(rows):
+    best = fp32.flush(rows[0])
+    for row in rows[1:]:
+        best = fp32.maximum(best, row)
+    return best
+
+
+def follow_the_ring(compiler, program):
+    """The host fills as far as the released position lets it: every instruction must find its stretch."""
+    ring, released = compiler.ring_beats, 0
+    total = len(program.pages) * program.page_beats
+    for words in program.words.astype(np.int64):
+        first, count, release = words[13:16]
+        filled = min(total, released + ring)
+        assert count <= ring and first + count <= filled, "waits for a page that the host may not bring yet"
+        if count:
+            assert first >= released and first >= filled - ring, "reads what the host may have overwritten"
+        assert released <= release <= total
+        released = release
+    assert released == total
+
+
+@pytest.mark.parametrize("cache", [0, 10, 200])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max", "weights"])
+def test_vectors_are_those_of_the_table(mode, cache):
+    random = np.random.default_rng([cache, len(mode)])
+    config = make.config()
+    tables = [make.mixed(random), make.only(random, "dram", make.DRAM, 40, 7),
+              make.only(random, "ssd", make.SSD, 90, 24), make.mixed(random, "again", 90, (2, 2, 2), (4, 4, 2), 3)]
+    images = CardImages(tables, config, PAGE, {"items": cache, "ssd": cache} if cache else {})
+    compiler = Compiler(images, ring_beats=256)
+    core = core_for(images, config)
+    run(core, compiler, compiler.load())
+    for _ in range(4):
+        batch = []
+        for table in tables:
+            indices, offsets = make.bags(random, table.rows, 25, 9, zipf=0.8)
+            weights = random.standard_normal(len(indices)).astype(np.float32) if mode == "weights" else None
+            batch.append(Bags(table.name, indices, offsets, weights, "sum" if weights is not None else mode))
+        program = compiler.compile(batch)
+        compiler.commit(program)
+        follow_the_ring(compiler, program)
+        found, result = run(core, compiler, program)
+        for table, bags, vectors in zip(tables, batch, found, strict=True):
+            cached = compiler.caches[table.name].slots if table.name in compiler.caches else None
+            want = plainly(table, images.placed[table.name].chunk_rows, bags, config.tt.grid_log2, cached)
+            assert np.array_equal(vectors.view(np.uint32), want.view(np.uint32)), table.name
+        assert result.counters["bags"] == 100 and result.counters["cache_fills"] == program.filled
+        assert result.counters["indices"] == sum(len(bags.indices) for bags in batch)
+
+
+def test_chunks_are_longer_than_one_row_where_the_train_allows():
+    random = np.random.default_rng(1)
+    table = make.mixed(random, rank=2)
+    assert CardImages([table], make.config(), PAGE).placed["items"].chunk_rows > 1
+
+
+@pytest.mark.parametrize("pages", [1, 2, 4, 16])
+def test_a_small_ring_cuts_requests_into_instructions(pages):
+    random = np.random.default_rng(pages)
+    config = make.config()
+    table = make.only(random, "ssd", make.SSD, 400, 8)
+    images = CardImages([table], config, PAGE)
+    compiler = Compiler(images, ring_beats=pages * images.page_beats)
+    core = core_for(images, config)
+    indices, offsets = make.bags(random, 400, 120, 1 if pages == 1 else 2, zipf=0.5)
+    program = compiler.compile([Bags("ssd", indices, offsets)])
+    follow_the_ring(compiler, program)
+    (vectors,), _ = run(core, compiler, program)
+    want = plainly(table, 1, Bags("ssd", indices, offsets), 1)
+    assert np.array_equal(vectors.view(np.uint32), want.view(np.uint32))
+    assert program.count > 1
+
+
+def test_a_page_is_brought_once_while_it_is_in_the_ring():
+    random = np.random.default_rng(2)
+    table = make.only(random, "ssd", make.SSD, 64, 8)
+    images = CardImages([table], make.config(), PAGE)       # 8 rows a page
+    compiler = Compiler(images, ring_beats=1024)
+    program = compiler.compile([Bags("ssd", [60, 1, 2, 60], [0, 2, 4]), Bags("ssd", [3, 61, 20], [0, 3], None, "max")])
+    assert list(program.pages) == [7, 0, 2], "in the order of first use"
+    assert program.transfers.tolist() == [[7, 0], [0, 16], [2, 32]]
+    assert program.asked == 7 * 32 and program.brought == 3 * PAGE
+    assert program.count == 2 and list(program.words[:, 15]) == [0, 48], "pages that are needed again are kept"
+
+
+def test_a_bag_may_take_the_whole_ring_but_no_more():
+    table = make.only(np.random.default_rng(3), "ssd", make.SSD, 64, 8)
+    compiler = Compiler(CardImages([table], make.config(), PAGE), ring_beats=64)    # 4 of the 8 pages
+    follow_the_ring(compiler, compiler.compile([Bags("ssd", [0, 8, 0, 8, 16, 24], [0, 2, 6])]))
+    with pytest.raises(ValueError, match="table ssd, bag 1: its rows lie on 5 pages of the SSD, the ring holds 4"):
+        compiler.compile([Bags("ssd", [0, 1, 8, 16, 24, 32], [0, 1, 6])])
+
+
+def test_a_refused_batch_leaves_the_cache_as_it_was():
+    table = make.only(np.random.default_rng(4), "ssd", make.SSD, 64, 8)
+    compiler = Compiler(CardImages([table], make.config(), PAGE, {"ssd": 1}), ring_beats=16)
+    before = compiler.caches["ssd"].slots.copy()
+    with pytest.raises(ValueError, match="bag 0: its rows lie on 2 pages"):
+        compiler.compile([Bags("ssd", [60, 20, 40], [0, 3])])
+    assert np.array_equal(compiler.caches["ssd"].slots, before)
+
+
+def test_the_cache_changes_when_a_program_has_run():
+    table = make.only(np.random.default_rng(4), "ssd", make.SSD, 64, 8)
+    compiler = Compiler(CardImages([table], make.config(), PAGE, {"ssd": 4}), ring_beats=64)
+    before = compiler.caches["ssd"].slots.copy()
+    first, again = (compiler.compile([Bags("ssd", [60, 20], [0, 2])]) for _ in range(2))
+    assert first.filled == 2 and np.array_equal(first.words, again.words), "nobody has said that the first has run"
+    assert np.array_equal(compiler.caches["ssd"].slots, before)
+    compiler.commit(first)
+    assert compiler.compile([Bags("ssd", [60, 20], [0, 2])]).filled == 0
+    with pytest.raises(ValueError, match="the step was prepared after 1 steps, the cache has taken 2"):
+        compiler.commit(again)
+
+
+def test_cached_rows_need_no_page():
+    table = make.only(np.random.default_rng(5), "ssd", make.SSD, 64, 8)
+    compiler = Compiler(CardImages([table], make.config(), PAGE, {"ssd": 8}), ring_beats=64)
+    program = compiler.compile([Bags("ssd", [0, 7, 3], [0, 3])])
+    assert len(program.pages) == 0 and program.cached == 3 and program.filled == 0
+    compiler.commit(program)
+    program = compiler.compile([Bags("ssd", [9, 9, 3], [0, 3])])
+    assert list(program.pages) == [1] and program.filled == 1 and program.cached == 3
+    assert list(program.words[:, 0] & 0xFF) == [3, 2], "the row is copied, then the bag reads the cache"
+
+
+def test_words_in_place_of_rows():
+    random = np.random.default_rng(8)
+    table = make.mixed(random)
+    indices, offsets = make.bags(random, 300, 40, 6)
+    one, other = (Compiler(CardImages([table], make.config(), PAGE, {"items": 20}), ring_beats=128).compile([bags])
+                  for bags in (Bags("items", indices, offsets),
+                               Bags("items", table.placement[indices], offsets, remapped=True)))
+    assert np.array_equal(one.words, other.words) and np.array_equal(one.inputs, other.inputs)
+    compiler = Compiler(CardImages([table], make.config(), PAGE), ring_beats=128)
+    for word in (100, 1 << 30 | 100, 2 << 30 | 100, 3 << 30, 1 << 32, -1):
+        with pytest.raises(ValueError, match=f"table items, bag 1, index 0: {word} is none of the table's remapped w"):
+            compiler.compile([Bags("items", np.array([0, word]), [0, 1, 2], remapped=True)])
+
+
+def test_images_of_rows_that_are_made_when_asked_for(monkeypatch):
+    random = np.random.default_rng(9)
+    tables = [make.mixed(random, "one", 300), make.mixed(random, "two", 100, columns=(2, 2, 2)),
+              make.only(random, "three", make.SSD, 7, 9)]
+    whole = CardImages(tables, make.config(), 192, {"one": 20, "three": 9})     # pages end behind their rows
+    monkeypatch.setattr(gen.compiler.tables, "BLOCK", 16)
+    lazy = [replace(table, **{name: Rows(len(values), table.dim, lambda k, v=values: v[k])
+                              for name, values in (("dram", table.dram), ("ssd", table.ssd))}) for table in tables]
+    made = {}
+
+    def room(name, shape):
+        made[name] = np.zeros(shape, np.uint32)
+        return made[name]
+
+    found = CardImages(lazy, make.config(), 192, {"one": 20, "three": 9}, room)
+    assert found.rows is made["rows"] and found.pages is made["pages"]
+    counted = [replace(table, dram=Rows(len(table.dram), table.dim), ssd=Rows(len(table.ssd), table.dim))
+               for table in tables]
+    stored = CardImages(counted, make.config(), 192, {"one": 20, "three": 9}, stored=made)
+    for images in (found, stored):
+        assert np.array_equal(images.rows, whole.rows) and np.array_equal(images.pages, whole.pages)
+        assert np.array_equal(images.load, whole.load)
+    with pytest.raises(ValueError, match=r"the image rows must have the shape \(\d+, 4\), not \(\d+, 4\)"):
+        CardImages(counted[:1], make.config(), 192, stored=made)
+    with pytest.raises(ValueError, match="of these rows only the number is known"):
+        CardImages(counted, make.config(), 192)
+
+
+def test_the_same_batches_give_the_same_bytes():
+    def programs():
+        random = np.random.default_rng(6)
+        compiler = Compiler(CardImages([make.mixed(random)], make.config(), PAGE, {"items": 20}), ring_beats=128)
+        for _ in range(3):
+            program = compiler.compile([Bags("items", *make.bags(random, 300, 50, 6))])
+            compiler.commit(program)
+            yield program
+
+    for one, other in zip(programs(), programs(), strict=True):
+        assert np.array_equal(one.words, other.words) and np.array_equal(one.inputs, other.inputs)
+        assert np.array_equal(one.pages, other.pages)
+
+
+def test_empty_batches_and_bags():
+    config = make.config()
+    table = make.only(np.random.default_rng(7), "dram", make.DRAM, 5, 4)
+    images = CardImages([table], config)
+    compiler = Compiler(images)
+    assert compiler.compile([]).count == 0 and compiler.load().count == 0
+    program = compiler.compile([Bags("dram", [], [0]), Bags("dram", [], [0, 0, 0])])
+    found, _ = run(core_for(images, config), compiler, program)
+    assert found[0].shape == (0, 4) and np.array_equal(found[1], np.zeros((2, 4), np.float32))
+
+
+@pytest.mark.parametrize(("bags", "sentence"), [
+    (Bags("genre", [0], [0, 1]), "there is no table 'genre'; there are items"),
+    (Bags("items", [0, 300], [0, 1, 2]), "table items, bag 1, index 0: 300 is none of the table's 300 rows"),
+    (Bags("items", [0, 1, -1], [0, 0, 3]), "table items, bag 1, index 2: -1 is none of the table's 300 rows"),
+    (Bags("items", [0, 1], [0, 2, 1, 2]), "table items, bag 1: its offset 2 is larger than the next, 1"),
+    (Bags("items", np.zeros(65540, int), [0, 3, 65540]), "table items, bag 1: it has 65537 indices; a bag has at most"),
+    (Bags("items", [0, 1], [0, 1]), "table items: offsets must begin with 0 and end with the 2 indices"),
+    (Bags("items", [0, 1], [1, 2]), "table items: offsets must begin with 0 and end with the 2 indices"),
+    (Bags("items", [0.5], [0, 1]), r"table items: indices must be whole numbers with 1 axis, not float64 of shape"),
+    (Bags("items", [0], [0, 1], None, "median"), "table items: mode must be one of sum, mean, max, not 'median'"),
+    (Bags("items", [0], [0, 1], [1.0], "mean"), "table items: weights go with mode sum alone, not with mean"),
+    (Bags("items", [0], [0, 1], [1.0, 2.0]), r"table items: 1 indices need as many weights, not \(2,\)"),
+])
+def test_batch_wrong(bags, sentence):
+    compiler = Compiler(CardImages([make.mixed(np.random.default_rng(0))], make.config()), ring_beats=1024)
+    with pytest.raises(ValueError, match=sentence):
+        compiler.compile([bags])
+
+
+def test_images_and_compiler_wrong():
+    random = np.random.default_rng(0)
+    config = make.config()
+    wide = make.only(random, "wide", make.DRAM, 3, 65)
+    ssd = make.only(random, "ssd", make.SSD, 3, 24)
+    for build, sentence in (
+        (lambda: CardImages([wide], config), "table wide: rows of 65 words take 17 beats, this core takes 16"),
+        (lambda: CardImages([ssd, ssd], config), "two tables are called ssd"),
+        (lambda: CardImages([ssd], config, 64), "table ssd: a row of 96 bytes does not fit a page of 64"),
+        (lambda: CardImages([ssd], config, 100), "page_bytes must be a multiple of the beat's 16 bytes, not 100"),
+        (lambda: CardImages([ssd], config, cache_rows={"s": 1}), "cache_rows names 's'; there are ssd"),
+        (lambda: Compiler(CardImages([ssd], config)), "ring_beats must be at least a page's 256, not 0"),
+        (lambda: Compiler(CardImages([ssd], config), ring_beats=300), "ring_beats must be 0 or a power of two"),
+        (lambda: Table.place("t", np.zeros((2, 4)), 1), "table t, row 0: is row 0 of the tensor train, which has 0"),
+        (lambda: Table.place("t", np.zeros((2, 4)), [0, 3]), "table t: device must be 0, 1 or 2, not 0 .. 3"),
+        (lambda: Table.place("t", np.zeros((2, 4)), 0, cores=make.cores(random, (2, 2), (2, 4), 2)),
+         "table t: the cores' rows have 8 words, the table's 4"),
+        (lambda: CardImages([make.mixed(random, "deep", rank=17)], config), "table deep: rank R_1 is 17"),
+        (lambda: encode("LOAD", {"mode": 1}), "LOAD has no field mode"),
+        (lambda: encode("BAGS", {"mode": 3}), "BAGS: mode must be 0 to 2, not 3"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            build()

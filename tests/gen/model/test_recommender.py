@@ -1,0 +1,78 @@
+"""Models of embedding tables and networks, from TOML: what is read, and every sentence of what is refused."""
+
+import re
+
+import pytest
+
+from gen.model.recommender import FOLDER, Recommender, TableSpec
+from gen.rtl.config import ConfigError
+
+GOOD = 'about = "x"\ndim = 16\n[tables.a]\nrows = 10\n[tables.b]\nrows = 20\ndim = 8\nids = "modulo"\nmode = "max"\n'
+
+
+def load(tmp_path, text):
+    path = tmp_path / "m.toml"
+    path.write_text(text)
+    return Recommender.load(path)
+
+
+def test_a_model(tmp_path):
+    model = load(tmp_path, GOOD)
+    assert model.name == "m" and model.about == "x" and model.network is None and model.batch == 2048
+    assert list(model.tables) == ["a", "b"]
+    assert model.tables["a"] == TableSpec("a", 10, 16) and model.tables["a"].bytes == 640
+    assert model.tables["b"] == TableSpec("b", 20, 8, "modulo", "max")
+
+
+def test_a_network_beside_the_file_that_names_it(tmp_path):
+    (tmp_path / "net.toml").write_text('about = ""\nbottom = [3, 4]\ninteraction = "dot"\nfeatures = 1\ndim = 4\n'
+                                       'top = [2]\nhidden = "relu"\nlast = "none"\n')
+    model = load(tmp_path, 'network = "net.toml"\ndim = 4\nbatch = 7\n[tables.a]\nrows = 3\n')
+    assert model.network.bottom == (3, 4) and model.network.dim == 4 and model.batch == 7
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.toml")))
+def test_models_that_come_with_the_project(name):
+    model = Recommender.load(name)
+    assert model.name == name and model.about
+    assert model.network.features == len(model.tables)
+    assert {spec.dim for spec in model.tables.values()} == {model.network.dim}
+
+
+def test_criteo_is_of_the_published_size():
+    assert sum(spec.rows for spec in Recommender.load("criteo_kaggle").tables.values()) == 33_762_577
+
+
+@pytest.mark.parametrize("change, sentence", [
+    (("dim = 16", "dimm = 16"), "m.toml: dimm: unknown key; allowed are about, network, dim, batch, [tables.NAME]"),
+    (("dim = 16", "dim = 0"), "m.toml: dim = 0: must be a whole number of 1 or more"),
+    (("dim = 16", "batch = true\ndim = 16"), "m.toml: batch = True: must be a whole number of 1 or more"),
+    (("dim = 16", ""), "m.toml: [tables.a] dim = None: must be a whole number of 1 or more"),
+    (("rows = 10", "rows = 1.5"), "m.toml: [tables.a] rows = 1.5: must be a whole number of 1 or more"),
+    (("rows = 10", "row = 10"), "m.toml: [tables.a] row: unknown key; allowed are rows, dim, ids, mode, "),
+    (('"modulo"', '"hash"'), "m.toml: [tables.b] ids = 'hash': must be one of index, modulo, vocabulary"),
+    (('"max"', '"min"'), "m.toml: [tables.b] mode = 'min': must be one of sum, mean, max"),
+    (("rows = 10", "rows = 10\nhot_share = 1.5"), "m.toml: [tables.a] hot_share = 1.5: must be a number from 0 to 1"),
+    ((GOOD[GOOD.index("[tables.a]"):], ""), "m.toml: tables: there must be a [tables.NAME] at least"),
+    ((GOOD[GOOD.index("[tables.a]"):], "tables.a = 3"), "m.toml: [tables.a] must be a table of keys, not 3"),
+    (("dim = 16", 'dim = 16\nnetwork = "screc_rm9"'), "m.toml: network: there is no model 'screc_rm9'; there are "),
+    (("dim = 16", 'dim = 16\nnetwork = "screc_rm3"'), "m.toml: network = 'screc_rm3' has 26 features, there are 2 "
+                                                      "tables"),
+    (("dim = 16", 'network = "screc_rm3"'), "m.toml: dim: a network needs one width of all features"),
+    (("dim = 16", "dim = "), "m.toml: not valid TOML: "),
+])
+def test_a_model_wrong(tmp_path, change, sentence):
+    assert change[0] in GOOD
+    with pytest.raises(ConfigError, match="^" + re.escape(sentence)):
+        load(tmp_path, GOOD.replace(*change))
+
+
+def test_no_such_model():
+    with pytest.raises(ConfigError, match=r"^there is no model 'nothing'; there are .*criteo_kaggle.*, or give "):
+        Recommender.load("nothing")
+
+
+def test_widths_that_the_network_does_not_have(tmp_path):
+    """Features of a network are as wide as its interaction wants them."""
+    with pytest.raises(ConfigError, match=r"^m\.toml: \[tables\.b\] dim = 8: the network's features have 16 words$"):
+        load(tmp_path, GOOD.replace("dim = 16", 'dim = 16\nnetwork = "movielens"'))

@@ -1,0 +1,135 @@
+"""What the planner reckons with, against the compiler, the oracles and draws."""
+
+import os
+
+import numpy as np
+import pytest
+
+from gen.compiler.emb import Bags, Compiler
+from gen.compiler.mlp import Compiler as Networks
+from gen.compiler.tables import SSD, CardImages, Table
+from gen.compress import search
+from gen.data.profile import Heat
+from gen.model.network import Model
+from gen.planner.costs import Costs, drive_reads, network_seconds, train_seconds
+from gen.rtl import config
+from golden import tt
+from golden.mlp.cycles import Sizes, cycles
+from golden.tt.layout import plan
+from hw.isa import MLP
+
+PAGE = 4096
+
+
+def costs(preset="smartssd", **values):
+    given = dict(device="smartssd", preset=preset, clock_hz=300e6, row_s={1: 8e-9, 4: 14.4e-9}, read_s=5.6e-11,
+                 write_s=7e-11, page_s=2.2e-6, drive_s=6e-5, landing_s=2.9e-7, page_bytes=PAGE, ring_bytes=1 << 26,
+                 dram_bytes=4 << 30, ssd_bytes=3_840_000_000_000)
+    return Costs(**{**given, **values})
+
+
+@pytest.mark.parametrize("ring_pages, lookups", [(1024, 600), (1024, 4000), (64, 4000), (256, 40), (8, 500)])
+@pytest.mark.parametrize("cut", [0, 50, 900])
+def test_drive_reads_are_the_compilers(ring_pages, lookups, cut):
+    """Pages that a program brings, on average of batches that are drawn from a log with such heat."""
+    random = np.random.default_rng(lookups + cut)
+    rows, batches = 6000, 12
+    chance = 1 / np.arange(1, rows + 1) ** 0.9
+    counts = np.maximum(random.multinomial(400_000, chance / chance.sum()), 1)
+    counts[::-1].sort()
+    dim = 16
+    cold = Table.place("t", np.zeros((rows - cut, dim), np.float32), SSD)
+    images = CardImages([cold], config.load("tiny").cores["emb"], PAGE)
+    brought = []
+    for _ in range(batches):
+        drawn = random.choice(rows, lookups, p=counts / counts.sum())
+        drawn = drawn[drawn >= cut] - cut
+        compiler = Compiler(images, ring_beats=ring_pages * images.page_beats)
+        ends = np.append(np.arange(0, len(drawn), 4), len(drawn))
+        brought.append(len(compiler.compile([Bags("t", drawn, ends)]).pages))
+    said = drive_reads(Heat.of(counts), np.array([cut]), lookups, PAGE // (4 * dim), ring_pages)[0]
+    if ring_pages >= 256:
+        assert said == pytest.approx(np.mean(brought), rel=0.1, abs=2.5)
+        assert said < 0.5 * lookups     # the coalescing is what is measured
+    else:       # what a small ring still holds is underestimated
+        assert np.mean(brought) < said < 1.5 * np.mean(brought)
+
+
+def test_drive_reads_fall_and_keep_their_bounds():
+    heat = Heat.of([900, 50, 30, 9, 5, 3, 1, 1, 1, 0])
+    reads = drive_reads(heat, np.arange(10), 2000.0, 4, 64)
+    assert (np.diff(reads) <= 0).all() and reads[9] == 0 and reads[0] >= 1
+    rest = 2000 * (1 - heat.cdf(np.arange(10)))
+    assert (reads <= rest + 1e-9).all()
+    assert reads[0] < 4    # 9 rows lie on 3 pages, brought once
+    assert drive_reads(heat, np.arange(10), 0.0, 4, 64).max() == 0
+    # A single access is a page of its own.
+    assert drive_reads(heat, np.array([0]), 1.0, 4, 64) == pytest.approx(1)
+
+
+# Cycles a row of the unit with pooling, over bags of 1, 2, 3, 4, 6, 8, 12 and 24 rows, in steady state.
+MEASURED = {(16, 4): (2.21, 1.45, 1.0, 0.99, 1.0, 0.99, 1.0, 1.0), (64, 4): (4.0, 2.0, 1.33, 1.0, 1.0, 0.99, 1.0, 1.0),
+            (64, 16): (4.0, 4.11, 3.98, 3.68, 3.82, 3.68, 3.69, 3.65),
+            (128, 4): (8.0, 4.0, 2.67, 2.0, 1.47, 1.43, 1.48, 1.45),
+            (128, 8): (8.0, 4.0, 3.41, 2.84, 2.84, 2.83, 2.85, 2.85)}
+POOLING = (1, 2, 3, 4, 6, 8, 12, 24)
+
+
+@pytest.mark.parametrize("dim, rank", MEASURED)
+def test_train_seconds_are_the_units(dim, rank):
+    said = [train_seconds(costs(), dim, rank, pooling) * 300e6 for pooling in POOLING]
+    np.testing.assert_allclose(said, MEASURED[dim, rank], rtol=0.15)
+
+
+@pytest.mark.regress
+@pytest.mark.skipif(not os.environ.get("HOTRAIL_REGRESS"), reason="compiling the cycle model takes a minute")
+@pytest.mark.parametrize("dim, rank", MEASURED)
+def test_the_measured_cycles_are_the_golden_models(dim, rank):
+    unit = costs().unit
+    shape = search.best(4096, dim, rank=rank, config=unit)
+    layout = plan(shape.modes, shape.columns, (1, *shape.ranks, 1), grid_log2=unit.grid_log2)
+    chunk = tt.chunk_rows(layout, rank_max=unit.rank_max, t_lines=unit.t_lines, t_middle_lines=unit.t_middle_lines)
+    for pooling, measured in zip(POOLING, MEASURED[dim, rank]):
+        bags = 1600 // pooling
+        ends = np.unique(np.concatenate([np.arange(0, pooling, chunk) + pooling * bag for bag in range(bags)]
+                                        + [[bags * pooling]]))
+        count = bags * pooling
+        rows = np.random.default_rng(3).integers(0, layout.rows, count)
+        timing = tt.cycles([layout], np.zeros(count, int), rows, lanes=unit.lanes, index_bits=unit.index_bits,
+                           t_lines=unit.t_lines, t_middle_lines=unit.t_middle_lines, in_flight=unit.in_flight,
+                           reuse_entries=unit.reuse_entries, output_beats=unit.output_beats, offsets=ends,
+                           vectors=unit.output_beats // 16)
+        half = len(timing.last_at) // 2
+        steady = (timing.last_at[-1] - timing.last_at[half]) / (ends[-1] - ends[half + 1])
+        assert steady == pytest.approx(measured, rel=0.02, abs=0.02)
+
+
+def test_network_seconds_are_the_cores():
+    """The compiler's prediction, against the cycle model that equals the hardware's counter."""
+    found, model, batch = costs("tiny"), Model("m", "", (13, 24, 8), "concat", 3, 8, (16, 1), "relu", "sigmoid"), 48
+    core = config.load("tiny").cores["mlp"]
+    program = Networks(model.network(), core, batch=batch).compile(batch, mode="throughput")
+    beats = dict(enumerate(map(tuple, program.words.reshape(-1, core.words).tolist())))
+    sizes = Sizes(**{name: getattr(core, name) for name in Sizes._fields if hasattr(core, name)},
+                  counters=1 << (len(MLP.counters) - 1).bit_length())
+    run = cycles(sizes, program=0, program_count=len(program.words),
+                 words=lambda at: beats.get(at, (0,) * core.words), inputs=1 << 20, weights=2 << 20, outputs=3 << 20,
+                 result=(4 << 20) - 16)
+    bottom, top = network_seconds(found, model, batch)
+    assert (bottom + top) * 300e6 == pytest.approx(run.counters["cycles"], rel=0.15)
+    assert 0 < bottom < bottom + top
+    # Sum of both takes at least the multiplications that there are.
+    assert (bottom + top) * 300e6 * core.macs >= model.network().macs * batch
+
+
+def test_rows_take_whole_beats_and_their_time():
+    found = costs()
+    assert [found.row_bytes(dim) for dim in (1, 16, 17, 64)] == [64, 64, 128, 256]
+    assert found.dram_s(256) == pytest.approx(14.4e-9 / 0.92)
+    # No faster than a beat a cycle.
+    assert costs(row_s={4: 1e-9}).dram_s(256) == pytest.approx(4 / 300e6)
+    with pytest.raises(ValueError, match=r"^rows of 1024 words take 64 beats of 64 bytes; the EMB core of the preset "
+                                         r"smartssd takes 32$"):
+        found.row_bytes(1024)
+    with pytest.raises(ValueError, match="the preset hotline has no .emb., which the plan needs; it has hotline"):
+        costs("hotline").row_bytes(64)

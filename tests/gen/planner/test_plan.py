@@ -1,0 +1,90 @@
+"""The plan as a file: whole, the same when it is read, refused when a byte of it is another."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gen.base.sealed import seal, unseal
+from gen.model.network import Model
+from gen.model.recommender import Recommender, TableSpec
+from gen.planner.plan import Plan, PlanCard, PlanTable, Tier
+
+
+def a_plan(network=True):
+    model = Recommender("m", "two tables", {"C1": TableSpec("C1", 100, 8, "modulo", "mean", 0.9),
+                                            "a/b": TableSpec("a/b", 7, 8)},
+                        Model("n", "", (3, 8), "concat", 2, 8, (4, 1), "relu", "sigmoid") if network else None, 64)
+    tables = {"C1": PlanTable("C1", 0, Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
+                              (2, 5, 2), (2, 2, 2), (4, 4)),
+              "a/b": PlanTable("a/b", 1, Tier(7, 448, 64.0, 1e-6), Tier(), Tier())}
+    cards = (PlanCard(0, "emb", Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
+                      binds="ssd", full=("tt",)), PlanCard(1, "emb", Tier(7, 448, 64.0, 1e-6)),
+             PlanCard(2, "mlp", bottom_s=1e-6, top_s=5e-6, binds="top"))
+    return Plan(model, "smartssd", "tiny", 4096, 1 << 20, {"dram": 1 << 30, "tt": 1e4, "ssd": 1 << 40}, tables, cards,
+                1e-6, 5e-6, 8e-6, 7.9e-6, 3, {3: (8e-6, 7.9e-6), 1: (9e-5, 9e-5)}, {"one card more": (6e-6, 6e-6)},
+                ("said so",), "a log", "ab" * 32)
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_a_plan_is_read_as_it_was_written(tmp_path, network):
+    plan = a_plan(network)
+    path = plan.save(tmp_path / "new" / "folder")
+    for where in (path, path.parent):
+        found = Plan.load(where)
+        for name in Plan.__dataclass_fields__:
+            assert getattr(found, name) == getattr(plan, name), name
+    assert found.gap == pytest.approx(8 / 7.9 - 1) and found.samples_per_s == pytest.approx(64 / 8e-6)
+    assert [path.name for path in path.parent.iterdir()] == ["plan.json"]
+    assert path.read_bytes() == replace(found).save(tmp_path / "again").read_bytes()
+
+
+def test_no_byte_may_change(tmp_path):
+    path = a_plan().save(tmp_path)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 53):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1:])
+        with pytest.raises(ValueError, match=f"^{path} is "):
+            Plan.load(path)
+    path.write_bytes(whole[:-40])
+    with pytest.raises(ValueError, match="is no plan of hotrail, or damaged$"):
+        Plan.load(path)
+
+
+def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
+    path = a_plan().save(tmp_path)
+    content = unseal("plan", 1, path.read_bytes(), "")
+    for key in ("model", "device", "tables", "cards", "seconds", "bound", "ablation", "what_if", "assumed"):
+        path.write_bytes(seal("plan", 1, {name: each for name, each in content.items() if name != key}))
+        with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: .*'{key}'$"):
+            Plan.load(tmp_path)
+    for changed in ({"model": 3}, {"tables": {"one": {}}}, {"cards": [{"kind": "emb"}]}, {"what": "else"},
+                    {"model": {**content["model"], "tables": {"one": {"name": "one"}}}}):
+        path.write_bytes(seal("plan", 1, {**content, **changed}))
+        with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: [^\n]+$"):
+            Plan.load(path)
+
+
+def test_other_versions_and_files(tmp_path):
+    path = a_plan().save(tmp_path)
+    content = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**content, "version": 99}))
+    with pytest.raises(ValueError, match="version 99; this hotrail reads version 1$"):
+        Plan.load(path)
+    with pytest.raises(ValueError, match="nowhere cannot be read: No such file or directory$"):
+        Plan.load(tmp_path / "nowhere")
+
+
+def test_a_plan_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    path = a_plan().save(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError):
+        replace(a_plan(), seconds=float("nan")).save(tmp_path)
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(ValueError, match="plan.json cannot be written: full"):
+        replace(a_plan(), seconds=1.0).save(tmp_path)
+    assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_an_emb_card_takes_as_long_as_its_slowest_memory():
+    assert a_plan().cards[0].seconds == 3e-6 and a_plan().cards[2].seconds == 1e-6

@@ -1,0 +1,412 @@
+"""The MLP core's oracle: the same constants as hw.isa, every refusal, and each tile done over by the letter."""
+
+import numpy as np
+import pytest
+
+from gen.compiler.emb import encode
+from golden.fp import fp32
+from golden.mlp import core as mlp
+from golden.mlp.core import Instruction, Memory, Mlp
+from hw.isa import MLP
+
+TINY = dict(units=2, rows=2, width=2, words=8, row_lines=64, weight_lines=64, addend_lines=64)
+SCREC = dict(units=2, rows=4, width=1, words=8, row_lines=64, weight_lines=128, addend_lines=128)
+WIDE = dict(units=4, rows=4, width=4, words=16, row_lines=64, weight_lines=64, addend_lines=128)
+SHAPES = {"tiny": TINY, "screc": SCREC, "wide": WIDE}
+
+
+def test_constants_are_those_of_the_isa():
+    for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"):
+        instruction = MLP.instruction(name)
+        assert getattr(mlp, name) == instruction.opcode
+        used = {use.field for use in instruction.uses}
+        assert set(mlp.SIZES[instruction.opcode]) == {name for name in used if MLP.field(name).minimum == 1}
+    assert len(mlp.SIZES) == len(MLP.instructions)
+    for name in {name for names in mlp.SIZES.values() for name in names}:
+        assert mlp.MOST.get(name, 255) == MLP.field(name).highest and MLP.field(name).minimum == 1
+    assert MLP.field("addend").highest == mlp.PARTIAL and MLP.field("activation").highest == mlp.SIGMOID
+    assert [MLP.modes[mode] for mode in (mlp.THROUGHPUT, mlp.LATENCY)] == ["throughput", "latency"]
+    for code in MLP.codes:
+        assert getattr(mlp, code.name) == code.code
+    assert MLP.words == mlp.WORDS
+    assert set(mlp.COUNTERS) <= {value.name for value in MLP.counters}
+
+
+def test_fields_are_where_the_isa_puts_them():
+    for field in MLP.fields:
+        for bit in range(field.bits):
+            words = np.zeros(MLP.words, np.uint32)
+            words[field.word] = 1 << (field.low + bit)
+            found = Instruction.decode(words)
+            assert getattr(found, field.name) == 1 << bit, field.name
+            assert found.reserved == 0
+            others = [getattr(found, other.name) for other in MLP.fields if other is not field]
+            assert not any(others), field.name
+    for bit in range(32):
+        words = np.zeros(MLP.words, np.uint32)
+        words[0] = 1 << bit
+        assert bool(Instruction.decode(words).reserved) == bool(MLP.reserved(0) >> bit & 1)
+    assert not MLP.reserved(9)
+
+
+class Letter:
+    """The same core tile by tile, row by row, word by word. It reads what was there before the instruction."""
+
+    def __init__(self, core: Mlp):
+        self.c = core
+        self.x, self.w, self.a = (memory.copy() for memory in (core.row_memory, core.weight_memory,
+                                                               core.addend_memory))
+        self.tiles = self.slots = 0
+
+    def piece(self, memory, unit, row, line, bank):
+        p = self.c.piece
+        return memory[unit, row, line % self.x.shape[2], bank * p:(bank + 1) * p]
+
+    def operands(self, item, unit, row, s):
+        """The words of a plain row, step by step."""
+        c, parts, out = self.c, self.c.piece // self.c.width, []
+        for k in range(item.steps):
+            line = item.line + k // (c.pieces * parts) * item.apart + s
+            part = k % parts * c.width
+            out.append(self.piece(c.row_memory, unit, row, line, k // parts % c.pieces)[part:part + c.width])
+        return np.concatenate(out)
+
+    def weights(self, unit, line, steps, column):
+        w = self.c.width
+        return np.concatenate([self.w[unit, (line + k) % self.w.shape[1], column * w:(column + 1) * w]
+                               for k in range(steps)])
+
+    def layer(self, item, outputs):
+        c = self.c
+        per, samples = c.rows * c.units, -(-item.count // (c.rows * c.units))
+        todo = []       # (tile's group or Q, sample group, unit of the rows or None)
+        if item.mode:
+            for q in range(-(-item.groups // c.units)):
+                for s in range(samples):
+                    todo += [(q, s, unit) for unit in range(c.units) if s * per + unit * c.rows < item.count]
+        else:
+            for q in range(-(-item.groups // c.halves)):
+                for s in range(samples):
+                    todo += [(q * c.halves + h, s, None) for h in range(c.halves) if q * c.halves + h < item.groups]
+        for group, s, source in todo:
+            self.tiles += 1
+            self.slots += item.steps
+            for unit in range(c.units):
+                g = group if source is None else group * c.units + unit
+                of = unit if source is None else source
+                if g >= item.groups:
+                    continue
+                line = item.weight_line + g // c.units * item.steps
+                for row in range(c.rows):
+                    sample = s * per + of * c.rows + row
+                    if sample < item.count:
+                        self.result(item, self.operands(item, of, row, s), line, g, s, sample, row, unit, of, outputs,
+                                    samples)
+
+    def result(self, item, x, line, g, s, sample, row, unit, of, outputs, samples):
+        c = self.c
+        w = np.stack([self.weights(g % c.units, line, item.steps, column) for column in range(c.columns)])
+        y = fp32.dot(x[None], w, c.width)
+        nth = g * samples + s
+        if item.mode:
+            nth = (g // c.units * samples + s) * c.units + of
+        if item.addend == mlp.BIAS:
+            y = fp32.add(y, c.addend_memory[unit, (item.addend_line + g) % self.a.shape[1]])
+        if item.addend == mlp.PARTIAL:
+            y = fp32.add(y, c.addend_memory[unit, (item.addend_line + nth * c.rows + row) % self.a.shape[1]])
+        if item.activation == mlp.RELU:
+            y = fp32.maximum(y, np.zeros(c.columns, np.float32))
+        if item.activation == mlp.SIGMOID:
+            y = fp32.sigmoid(y)
+        if g == item.groups - 1:
+            y = np.where(np.arange(c.columns) < item.tail, y, np.float32(0))
+        words, q, h = fp32.bits(y), g // c.halves, g % c.halves
+        here = slice(h * c.columns, (h + 1) * c.columns)
+        if item.target == mlp.TO_ROWS:
+            self.x[of, row, (item.to_line + q * item.to_apart + s) % self.x.shape[2], here] = words
+        elif item.target == mlp.TO_FEATURE:
+            at = item.to_line + (s * c.rows + row) * item.to_apart + q
+            turn = item.feature // c.rows
+            for k in range(c.columns // c.piece):
+                bank = (h * c.columns // c.piece + k + turn) % c.pieces
+                self.piece(self.x, of, item.feature % c.rows, at, bank)[:] = words[k * c.piece:(k + 1) * c.piece]
+        elif item.target == mlp.TO_PARTIAL:
+            self.a[unit, (item.to_line + nth * c.rows + row) % self.a.shape[1]] = words
+        else:
+            beat = outputs.reshape(-1, c.words)[item.out + sample * item.out_stride + q]
+            beat[here] = words
+            if g == item.groups - 1:
+                beat[(h + 1) * c.columns:] = 0
+
+    def interact(self, item):
+        c, parts = self.c, self.c.piece // self.c.width
+        x = c.row_memory
+        per, steps = c.rows * c.units, item.row_beats * c.pieces * parts
+
+        def feature(unit, j, f):
+            out, g = [], f // c.rows
+            for k in range(steps):
+                kp, q = k // parts, k // parts // c.pieces
+                line = (item.line + j * item.apart + g * item.row_beats + q) % x.shape[2]
+                at = (kp + g) % c.pieces * c.piece + k % parts * c.width
+                out.append(x[unit, f % c.rows, line, at:at + c.width])
+            return np.concatenate(out)
+
+        for sample in range(item.count):
+            s, unit, row = sample // per, sample // c.rows % c.units, sample % c.rows
+            j, pieces, F = s * c.rows + row, [], item.features
+            for a in range(-(-F // c.rows)):
+                for b in range(F):
+                    if b * c.columns >= min(F, (a + 1) * c.rows) - 1:
+                        break
+                    clash = any((steps_bank(c, a) == steps_bank(c, m)) for m in (2 * b, 2 * b + 1) if m < a)
+                    if unit == 0:
+                        self.tiles += 1
+                        self.slots += steps * (1 + clash)
+                    for f in range(a * c.rows, min(F, (a + 1) * c.rows)):
+                        for piece in range(-(-max(0, min(f - b * c.columns, c.columns)) // c.piece)):
+                            words = []
+                            for g in range(b * c.columns + piece * c.piece, b * c.columns + (piece + 1) * c.piece):
+                                z = fp32.dot(feature(unit, j, f), feature(unit, j, g), c.width) if g < f else 0
+                                words.append(int(fp32.bits(np.float32(z))))
+                            pieces.append(words)
+            for number, words in enumerate(pieces):
+                line = item.to_line + number // c.pieces * item.to_apart + s
+                self.piece(self.x, unit, row, line, number % c.pieces)[:] = words
+
+
+def steps_bank(core, group):
+    return group % core.pieces
+
+
+def filled(name, seed):
+    """A core whose memories hold random numbers."""
+    random = np.random.default_rng(seed)
+    core = Mlp(**SHAPES[name])
+    for memory in (core.row_memory, core.weight_memory, core.addend_memory):
+        memory[:] = random.standard_normal(memory.shape).astype(np.float32).view(np.uint32)
+    return core, random
+
+
+def run(core, *instructions, inputs=(), weights=(), outputs=0):
+    memory = Memory(np.concatenate(instructions), np.asarray(inputs, np.uint32), np.asarray(weights, np.uint32),
+                    np.full(outputs * core.words, 0xDEAD, np.uint32))
+    return core.run(memory), memory
+
+
+LAYERS = [      # mode, count, groups, steps, addend, target, activation, further fields
+    (0, 1, 1, 1, 0, 0, 0, {}),
+    (0, 11, 3, 5, 1, 0, 1, {"tail": 1}),
+    (0, 9, 4, 9, 0, 0, 0, {"line": 60, "weight_line": 55, "to_line": 61}),
+    (0, 20, 2, 4, 0, 1, 1, {"feature": 5, "to_line": 3, "to_apart": 3}),
+    (0, 13, 3, 4, 2, 2, 0, {"addend_line": 50, "to_line": 50}),
+    (0, 13, 3, 4, 2, 3, 1, {"addend_line": 3, "out": 2, "out_stride": 4}),
+    (0, 7, 5, 3, 1, 3, 0, {"out": 1, "out_stride": 5}),
+    (0, 7, 3, 2, 1, 3, 2, {"tail": 1, "out_stride": 4}),
+    (1, 5, 5, 2, 0, 3, 2, {"tail": 3, "out_stride": 6}),
+    (1, 1, 5, 7, 1, 0, 1, {"tail": 2}),
+    (1, 11, 3, 5, 1, 0, 0, {}),
+    (1, 5, 3, 3, 0, 1, 0, {"feature": 2, "to_line": 7, "to_apart": 5}),
+    (1, 13, 5, 4, 2, 2, 0, {"addend_line": 9, "to_line": 9}),
+    (1, 3, 3, 4, 0, 3, 0, {"out_stride": 3}),
+]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("mode", "count", "groups", "steps", "addend", "target", "activation", "more"), LAYERS)
+def test_layers_by_the_letter(name, mode, count, groups, steps, addend, target, activation, more):
+    core, _ = filled(name, count + groups)
+    values = {"mode": mode, "count": count, "groups": groups, "steps": steps, "addend": addend, "target": target,
+              "activation": activation, "tail": core.columns, "line": 2, "apart": 6, "to_line": 30, "to_apart": 5}
+    words = encode("LAYER", {**values, **more}, MLP)
+    letter, beats = Letter(core), 2 + (count + 1) * 8
+    want = np.full(beats * core.words, 0xDEAD, np.uint32)
+    letter.layer(Instruction.decode(words), want)
+    result, memory = run(core, words, outputs=beats)
+    assert (result.code, result.instructions_done) == (mlp.OK, 1)
+    np.testing.assert_array_equal(core.row_memory, letter.x)
+    np.testing.assert_array_equal(core.addend_memory, letter.a)
+    np.testing.assert_array_equal(memory.outputs, want)
+    assert (result.counters["tiles"], result.counters["slots"]) == (letter.tiles, letter.slots)
+    wrote = count * -(-groups // core.halves) if target == mlp.TO_MEMORY else 0
+    assert result.counters["outputs_beats"] == wrote
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("count", "features", "row_beats"), [
+    (1, 2, 1), (3, 3, 2), (9, 5, 1), (5, 9, 1), (2, 17, 1), (1, 27, 1)])
+def test_interactions_by_the_letter(name, count, features, row_beats):
+    core, _ = filled(name, count + features)
+    groups = -(-features // core.rows)
+    words = encode("INTERACT", {"count": count, "features": features, "row_beats": row_beats, "line": 50,
+                                "apart": groups * row_beats, "to_line": 33, "to_apart": 3}, MLP)
+    letter = Letter(core)
+    letter.interact(Instruction.decode(words))
+    result, _ = run(core, words)
+    assert result.code == mlp.OK
+    np.testing.assert_array_equal(core.row_memory, letter.x)
+    assert (result.counters["tiles"], result.counters["slots"]) == (letter.tiles, letter.slots)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_triangle_has_every_pair_once(name):
+    core = Mlp(**SHAPES[name])
+    for features in (2, 3, 9, 22, 27, 40):
+        pairs = core.triangle(features)
+        real = [tuple(pair) for pair in pairs if pair[1] >= 0]
+        assert sorted(real) == [(f, g) for f in range(features) for g in range(f)]
+        assert len(pairs) % core.piece == 0
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_plain_rows_lie_where_they_belong(name):
+    core, random = filled(name, 1)
+    before = core.row_memory.copy()
+    inputs = random.integers(0, 1 << 32, 200 * core.words, np.uint32)
+    values = {"count": 37, "source": 5, "stride": 4, "row_beats": 3, "features": 1, "line": 60, "apart": 11}
+    result, _ = run(core, encode("LOAD_ROWS", values, MLP), inputs=inputs)
+    assert result.code == mlp.OK and result.counters["rows_beats"] == 111
+    beats = inputs.reshape(-1, core.words)
+    for i in range(37):
+        for q in range(3):
+            unit, row, s = i // core.rows % core.units, i % core.rows, i // core.rows // core.units
+            before[unit, row, (60 + q * 11 + s) % 64] = beats[5 + 4 * i + q]
+    np.testing.assert_array_equal(core.row_memory, before)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_features_lie_where_they_belong_and_are_turned(name):
+    core, random = filled(name, 2)
+    before = core.row_memory.copy()
+    inputs = random.integers(0, 1 << 32, 400 * core.words, np.uint32)
+    count, beats, groups = 9, 2, -(-10 // core.rows)
+    values = {"features_in": 1, "count": count, "source": 7, "stride": 3, "row_beats": beats, "features": 7,
+              "feature": 3, "line": 40, "apart": groups * beats}
+    result, _ = run(core, encode("LOAD_ROWS", values, MLP), inputs=inputs)
+    assert result.code == mlp.OK and result.counters["rows_beats"] == count * 7 * beats
+    rows = inputs.reshape(-1, core.words)
+    for i in range(count):
+        unit, j = i // core.rows % core.units, i // core.rows // core.units * core.rows + i % core.rows
+        for f in range(3, 10):
+            for q in range(beats):
+                piece = rows[7 + 3 * (i * 7 + f - 3) + q].reshape(core.pieces, core.piece)
+                line = (40 + j * groups * beats + f // core.rows * beats + q) % 64
+                for k in range(core.pieces):
+                    before[unit, f % core.rows, line].reshape(core.pieces, -1)[k] = piece[
+                        (k - f // core.rows) % core.pieces]
+    np.testing.assert_array_equal(core.row_memory, before)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_weights_and_addends_lie_where_they_belong(name):
+    core, random = filled(name, 3)
+    w, a = core.weight_memory.copy(), core.addend_memory.copy()
+    image = random.integers(0, 1 << 32, 300 * core.words, np.uint32)
+    result, _ = run(core, encode("LOAD_WEIGHTS", {"count": 7, "source": 3, "steps": 9, "weight_line": 50}, MLP),
+                    encode("LOAD_ADDENDS", {"count": 5, "source": 2, "addend_line": 61}, MLP), weights=image)
+    lines = image[3 * core.words:][:7 * 9 * w.shape[2]].reshape(7, 9, -1)
+    for g in range(7):
+        for k in range(9):
+            w[g % core.units, (50 + g // core.units * 9 + k) % w.shape[1]] = lines[g, k]
+    for n in range(5):
+        a[:, (61 + n) % a.shape[1]] = image[2 * core.words + n * core.columns:][:core.columns]
+    np.testing.assert_array_equal(core.weight_memory, w)
+    np.testing.assert_array_equal(core.addend_memory, a)
+    assert result.counters["weights_beats"] == 63 * core.line_beats + -(-5 // core.halves)
+
+
+def test_nan_and_infinity_pass_through_a_layer():
+    core, _ = filled("tiny", 4)
+    core.row_memory[0, 0, 0, :2] = [0x7F800000, 0x3F800000]
+    core.weight_memory[0, 0] = fp32.bits(np.float32([1, 0, -1, 0, 0, 0, np.nan, 0]))
+    result, memory = run(core, encode("LAYER", {
+        "count": 1, "steps": 1, "groups": 1, "tail": 4, "target": 3, "activation": 1}, MLP), outputs=1)
+    assert result.code == mlp.OK
+    assert memory.outputs[:4].tolist() == [fp32.INFINITY, 0, fp32.NAN, fp32.NAN]
+
+
+LOAD = {"count": 4, "source": 1, "stride": 2, "row_beats": 2, "features": 1, "apart": 2}
+WEIGHTS = {"count": 3, "source": 2, "steps": 2}
+ADDENDS = {"count": 5, "source": 1}
+DENSE = {"count": 5, "steps": 2, "groups": 3, "tail": 4, "target": 3, "out": 1, "out_stride": 2}
+DOTS = {"count": 5, "row_beats": 1, "features": 3, "apart": 2}
+REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
+    ("LOAD_ROWS", LOAD, (0, 0), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (0, 6), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 16), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (1, 0), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (1, 1 << 20), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 0 | 1 << 16), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 1 << 12 | 1 << 16), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 2), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 2 | 2 << 16), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (1, 0), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (6, 0), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (6, 1 << 12), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ADDENDS", ADDENDS, (1, 0), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 3 << 9 | 3 << 11), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 3 << 11 | 3 << 13), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 0 << 11 | 2 << 13), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 2 << 11 | 1 << 13), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 0 | 3 << 16), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 2), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 2 | 1 << 28), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (7, 0), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (7, 5 << 16), mlp.BAD_INSTRUCTION, None),
+    ("INTERACT", DOTS, (4, 1 | 1 << 16), mlp.BAD_INSTRUCTION, None),
+    ("INTERACT", DOTS, (4, 3 << 16), mlp.BAD_INSTRUCTION, None),
+    ("LAYER", {**DENSE, "after_rows": 2, "after_weights": 9}, None, mlp.BAD_ORDER, mlp.ROWS),
+    ("LAYER", {**DENSE, "after_weights": 3}, None, mlp.BAD_ORDER, mlp.WEIGHTS),
+    ("LAYER", {**DENSE, "after_layers": 2}, None, mlp.BAD_ORDER, mlp.LAYERS),
+    ("LOAD_ROWS", {**LOAD, "after_layers": 1 << 31}, None, mlp.BAD_ORDER, mlp.LAYERS),
+    ("LOAD_ROWS", {**LOAD, "source": 13}, None, mlp.BOUNDS, mlp.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "stride": 6}, None, mlp.BOUNDS, mlp.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "features_in": 1, "features": 3}, None, mlp.BOUNDS, mlp.INPUTS),
+    ("LOAD_WEIGHTS", {**WEIGHTS, "source": 15}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
+    ("LOAD_WEIGHTS", {**WEIGHTS, "steps": 7}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
+    ("LOAD_ADDENDS", {**ADDENDS, "source": 18}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
+    ("LOAD_ADDENDS", {**ADDENDS, "source": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
+    ("LAYER", {**DENSE, "out": 3}, None, mlp.BOUNDS, mlp.OUTPUTS),
+    ("LAYER", {**DENSE, "out_stride": 3}, None, mlp.BOUNDS, mlp.OUTPUTS),
+    ("LAYER", {**DENSE, "groups": 7}, None, mlp.BOUNDS, mlp.OUTPUTS),
+    ("LAYER", {**DENSE, "out": 0xFFFFFFFF, "out_stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.OUTPUTS),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "change", "code", "detail"), REFUSALS)
+def test_refusals_name_their_instruction_and_write_nothing(name, fields, change, code, detail):
+    core, _ = filled("tiny", 5)
+    lead = [encode("LOAD_ROWS", LOAD, MLP), encode("LOAD_WEIGHTS", WEIGHTS, MLP),
+            encode("LOAD_ADDENDS", ADDENDS, MLP), encode("LAYER", DENSE, MLP)]
+    words = encode(name, fields, MLP)
+    if change:
+        words[change[0]] = change[1]
+    buffers = {"inputs": np.zeros(18 * 8), "weights": np.zeros(20 * 8), "outputs": 12}
+    good, _ = run(core, *lead, encode(name, {**fields, **dict.fromkeys(
+        [key for key in fields if key.startswith("after")], 0)}, MLP), **buffers)
+    assert code == mlp.BOUNDS or good.code == mlp.OK, "sound but for what the case changes"
+    result, memory = run(core, *lead, words, lead[0], **buffers)
+    assert (result.code, result.detail) == (code, int(words[0]) if detail is None else detail)
+    assert (result.instruction, result.instructions_done) == (4, 4)
+    written = np.ones((12, 8), bool)
+    written[1:11] = False
+    assert (memory.outputs.reshape(12, 8)[written] == 0xDEAD).all()
+
+
+def test_edges_that_just_fit():
+    core, _ = filled("tiny", 6)
+    for name, fields in (("LOAD_ROWS", {**LOAD, "source": 10}), ("LOAD_WEIGHTS", {**WEIGHTS, "source": 14}),
+                         ("LOAD_ADDENDS", {**ADDENDS, "source": 17}), ("LAYER", {**DENSE, "out": 2})):
+        assert run(core, encode(name, fields, MLP), inputs=np.zeros(18 * 8), weights=np.zeros(20 * 8),
+                   outputs=12)[0].code == mlp.OK, name
+
+
+def test_a_program_may_wait_for_all_that_comes_before_it():
+    core, _ = filled("tiny", 7)
+    layer = {**DENSE, "after_rows": 1, "after_weights": 2}
+    result, _ = run(core, encode("LOAD_ROWS", LOAD, MLP), encode("LOAD_WEIGHTS", WEIGHTS, MLP),
+                    encode("LOAD_ADDENDS", {**ADDENDS, "after_weights": 1, "after_rows": 1}, MLP),
+                    encode("LAYER", layer, MLP), encode("INTERACT", {**DOTS, "after_layers": 1}, MLP),
+                    inputs=np.zeros(18 * 8), weights=np.zeros(20 * 8), outputs=12)
+    assert result.code == mlp.OK and result.counters["instructions"] == 5

@@ -1,0 +1,200 @@
+"""Programs of the MLP core, put together at random: every field, waits for everything before, lines used once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gen.compiler.emb import encode
+from hw.isa import MLP
+from hw.mlp.config import MlpConfig
+
+TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
+NOTHING, BIAS, PARTIAL = range(3)
+
+
+class Full(Exception):
+    """A memory has no lines left for what was drawn."""
+
+
+@dataclass
+class Run:
+    """A program with all that it needs."""
+
+    words: np.ndarray       # (instructions, 16)
+    inputs: np.ndarray      # (beats, words of a beat)
+    weights: np.ndarray     # (beats, words of a beat)
+    outputs_beats: int
+    count: int | None = None
+
+    def copy(self) -> "Run":
+        return Run(self.words.copy(), self.inputs.copy(), self.weights.copy(), self.outputs_beats, self.count)
+
+
+class Mix:
+    """A program that grows. Everything waits for all that stands before it; regions never overlap, but wrap."""
+
+    def __init__(self, config: MlpConfig, draw: np.random.Generator, *, rows_from: int | None = None,
+                 weights_from: int | None = None, addends_from: int | None = None):
+        self.config, self.draw = config, draw
+        self.words: list[np.ndarray] = []
+        self.inputs: list[np.ndarray] = []
+        self.weights: list[np.ndarray] = []
+        self.at = {"inputs": 0, "weights": 0, "outputs": 0}
+        self.before = {"after_rows": 0, "after_weights": 0, "after_layers": 0}
+        depths = {"rows": config.row_lines, "weights": config.weight_lines, "addends": config.addend_lines}
+        given = {"rows": rows_from, "weights": weights_from, "addends": addends_from}
+        self.depths = depths
+        self.next = {name: int(draw.integers(depth)) if given[name] is None else given[name]
+                     for name, depth in depths.items()}
+        self.used = dict.fromkeys(depths, 0)
+
+    def run(self) -> Run:
+        words = self.config.words
+        inputs, weights = (np.concatenate(parts) if parts else np.zeros((0, words), np.uint32)
+                           for parts in (self.inputs, self.weights))
+        return Run(np.stack(self.words), inputs, weights, self.at["outputs"])
+
+    def lines(self, space: str, lines: int) -> int:
+        """A region that nothing else uses."""
+        if self.used[space] + lines > self.depths[space]:
+            raise Full
+        at = self.next[space]
+        self.next[space] = (at + lines) % self.depths[space]
+        self.used[space] += lines
+        return at
+
+    def data(self, arena: str, beats: int) -> int:
+        """Random words in a buffer, behind a gap."""
+        gap = int(self.draw.integers(3))
+        numbers = self.draw.standard_normal((gap + beats, self.config.words)).astype(np.float32).view(np.uint32)
+        getattr(self, arena).append(numbers)
+        at = self.at[arena] + gap
+        self.at[arena] += gap + beats
+        return at
+
+    def add(self, name: str, **values: int) -> None:
+        self.words.append(encode(name, {**self.before, **values}, MLP))
+        kind = {"LOAD_ROWS": "after_rows", "LOAD_WEIGHTS": "after_weights", "LOAD_ADDENDS": "after_weights"}
+        self.before[kind.get(name, "after_layers")] += 1
+
+    def samples(self, count: int) -> int:
+        return -(-count // self.config.samples)
+
+    def upto(self, most: int) -> int:
+        return int(self.draw.integers(1, most + 1))
+
+    # Operands. A plain region is (line, apart, count, beats).
+
+    def plain(self, count: int, beats: int) -> tuple[int, int, int, int]:
+        apart = self.samples(count) + int(self.draw.integers(2))
+        return self.lines("rows", beats * apart), apart, count, beats
+
+    def rows(self, count: int, beats: int) -> tuple[int, int, int, int]:
+        line, apart, _, _ = region = self.plain(count, beats)
+        stride = beats + int(self.draw.integers(2)) * self.upto(3)
+        source = self.data("inputs", (count - 1) * stride + beats)
+        self.add("LOAD_ROWS", count=count, source=source, stride=stride, row_beats=beats, features=1, line=line,
+                 apart=apart)
+        return region
+
+    def layer(self, region: tuple[int, int, int, int], *, target: int, groups: int, steps: int | None = None,
+              mode: int | None = None, addend: int | None = None, partials: int = 0, activation: int | None = None,
+              **where: int) -> None:
+        """A layer of its own weights and addends over a plain region. partials: their line, with addend PARTIAL."""
+        config, draw = self.config, self.draw
+        line, apart, count, beats = region
+        mode = int(draw.integers(2)) if mode is None else mode
+        addend = int(draw.integers(2)) if addend is None else addend
+        most = beats * config.words // config.width
+        steps = int(draw.choice([most, self.upto(most)])) if steps is None else steps
+        if activation is None:
+            activation = int(draw.integers({TO_PARTIAL: 1, TO_MEMORY: 3}.get(target, 2)))
+        weight_line = self.lines("weights", -(-groups // config.units) * steps)
+        self.add("LOAD_WEIGHTS", count=groups, steps=steps, weight_line=weight_line,
+                 source=self.data("weights", groups * steps * config.line_beats))
+        addend_line = partials
+        if addend == BIAS:
+            addend_line = self.lines("addends", groups)
+            self.add("LOAD_ADDENDS", count=groups, addend_line=addend_line,
+                     source=self.data("weights", -(-groups // config.halves)))
+        self.add("LAYER", mode=mode, addend=addend, target=target, activation=activation, count=count, line=line,
+                 apart=apart, steps=steps, groups=groups, weight_line=weight_line, tail=self.upto(config.columns),
+                 addend_line=addend_line, lag=0, **where)
+
+    def to_rows(self, region: tuple[int, int, int, int], groups: int, **more: int) -> tuple[int, int, int, int]:
+        made = self.plain(region[2], -(-groups // self.config.halves))
+        self.layer(region, target=TO_ROWS, groups=groups, to_line=made[0], to_apart=made[1], **more)
+        return made
+
+    def partials_lines(self, count: int, groups: int, mode: int) -> int:
+        config, samples = self.config, self.samples(count)
+        if mode:
+            return -(-groups // config.units) * samples * config.units * config.rows
+        return groups * samples * config.rows
+
+    def to_memory(self, region: tuple[int, int, int, int], groups: int, **more: int) -> None:
+        beats = -(-groups // self.config.halves)
+        stride = beats + int(self.draw.integers(2)) * self.upto(2)
+        out = self.at["outputs"] + int(self.draw.integers(3))
+        self.at["outputs"] = out + (region[2] - 1) * stride + beats
+        self.layer(region, target=TO_MEMORY, groups=groups, out=out, out_stride=stride, **more)
+
+    def in_parts(self, count: int) -> None:
+        """A layer to partials and one that adds to them, in the same mode, into memory."""
+        mode, groups = int(self.draw.integers(2)), self.upto(4)
+        lines = self.partials_lines(count, groups, mode)
+        first, second = (self.rows(count, self.upto(2)) for _ in range(2))
+        at = self.lines("addends", lines)
+        self.layer(first, target=TO_PARTIAL, groups=groups, mode=mode, activation=0, to_line=at)
+        if self.draw.integers(2):
+            self.layer(self.rows(count, 1), target=TO_PARTIAL, groups=groups, mode=mode, activation=0,
+                       addend=PARTIAL, partials=at, to_line=at)
+        self.to_memory(second, groups, mode=mode, addend=PARTIAL, partials=at)
+
+    def interact(self, count: int, features: int, beats: int) -> None:
+        """Features that are loaded and one that a layer makes, their products, and a layer of these."""
+        config = self.config
+        groups = -(-features // config.rows)
+        apart = groups * beats + int(self.draw.integers(2))
+        line = self.lines("rows", self.samples(count) * config.rows * apart)
+        made = int(self.draw.integers(features))
+        for first, last in ((0, made), (made + 1, features)):
+            if first < last:
+                stride = beats + int(self.draw.integers(2))
+                number = count * (last - first)
+                self.add("LOAD_ROWS", features_in=1, count=count, stride=stride, row_beats=beats,
+                         source=self.data("inputs", (number - 1) * stride + beats), features=last - first,
+                         feature=first, line=line, apart=apart)
+        self.layer(self.rows(count, 1), target=TO_FEATURE, groups=beats * config.halves, feature=made,
+                   to_line=line + made // config.rows * beats, to_apart=apart)
+        pieces = 0
+        for a in range(groups):
+            for f in range(a * config.rows, min(features, (a + 1) * config.rows)):
+                for b in range(-(-(min(features, (a + 1) * config.rows) - 1) // config.columns)):
+                    pieces += -(-min(max(f - b * config.columns, 0), config.columns) // config.piece)
+        products = self.plain(count, -(-pieces // config.pieces))
+        self.add("INTERACT", count=count, row_beats=beats, features=features, line=line, apart=apart,
+                 to_line=products[0], to_apart=products[1], lag=0)
+        self.to_memory(products, self.upto(3), steps=pieces * config.piece // config.width)
+
+
+def any_program(config: MlpConfig, draw: np.random.Generator) -> Run:
+    """One to three times: layers over each other's results, partial results, an interaction."""
+    while True:
+        mix = Mix(config, draw)
+        try:
+            for _ in range(mix.upto(3)):
+                kind, count = int(draw.integers(3)), mix.upto(3 * config.samples)
+                if kind == 0:
+                    region = mix.rows(count, mix.upto(3))
+                    for _ in range(int(draw.integers(3))):
+                        region = mix.to_rows(region, mix.upto(4))
+                    mix.to_memory(region, mix.upto(5))
+                elif kind == 1:
+                    mix.in_parts(count)
+                else:
+                    mix.interact(min(count, 2 * config.samples), int(draw.integers(2, 3 * config.rows + 1)),
+                                 mix.upto(2))
+            return mix.run()
+        except Full:
+            pass        # draw another one

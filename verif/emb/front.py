@@ -1,0 +1,399 @@
+"""What the benches of the EMB core's front share: programs under construction, and the front beside its golden deal."""
+
+import random
+from collections import deque
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from golden.emb import tokens as emb_tokens
+from hw.emb.config import EmbConfig
+from hw.emb.regions import CLIENTS
+from hw.isa import EMB
+from hw.tt.config import TTConfig
+from verif.bench import reset, start
+from verif.bench.stream import Sink, Source, bursty, sometimes
+
+__all__ = ["BAGS", "FILL", "INPUTS", "LOAD", "MAX", "MEAN", "PROGRAM", "ROWS", "STREAMS", "SUM", "Bench",
+           "Plan", "any_program", "fresh", "carry_out", "compare", "config", "counted", "encode", "any_lengths",
+           "shown", "unit_of"]
+
+PROGRAM, INPUTS, ROWS = 0x40_0000_1000, 0x47_1234_0000, 0x40_8000_0000
+LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
+SUM, MEAN, MAX = range(3)
+STREAMS = ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies", "o_load")
+
+
+def config(words: int) -> EmbConfig:
+    """Small memories around a front of the beat's width."""
+    unit = {"lanes": 1, "lut_products": 0, "x_lines": 256, "y_lines": 512, "t_lines": 128, "t_middle_lines": 128,
+            "keep_lines": 2, "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "in_flight": 16,
+            "output_beats": 256, "pool_log2": 3}
+    sizes = {4: {"grid_log2": 1, "tables": 8, "index_bits": 20}, 16: {"grid_log2": 2, "tables": 64, "index_bits": 30}}
+    return EmbConfig(
+        tt=TTConfig(**unit, **sizes[words]), row_beats_max=16 if words == 4 else 64, window_beats=1024,
+        window_sets=16, delivery_rows=32, rows_in_flight=16, reads_in_flight=8, writes_in_flight=4, dram_queue=32,
+        ssd_queue=128, tt_queue=32, bag_queue=64, partial_beats=128, program_beats=16, input_beats=64,
+        output_beats=128)
+
+
+def encode(item: dict[str, int]) -> list[int]:
+    word = sum(item.get(field.name, 0) << field.offset for field in EMB.fields)
+    return [word >> 32 * at & 0xFFFFFFFF for at in range(EMB.words)]
+
+
+class Plan:
+    """A program under construction, with its inputs laid out at random places."""
+
+    def __init__(self, unit: EmbConfig, random_: random.Random, *, ring_beats: int = 1 << 16, rows_beats: int = 1 << 20,
+                 outputs_beats: int = 1 << 20):
+        self.unit, self.rng, self.words = unit, random_, unit.words
+        self.ring_beats, self.rows_beats, self.outputs_beats = ring_beats, rows_beats, outputs_beats
+        self.inputs: list[int] = []
+        self.items: list[dict[str, int]] = []
+        self.loaded: set[int] = set()
+        self.loads: list[dict[str, int]] = []
+        self.timeline: list[tuple[int, set[int]]] = []
+
+    def region(self, values) -> int:
+        """Where `values` lie, in beats; what surrounds them is noise that nobody may take."""
+        gap = self.rng.randrange(3)
+        self.inputs += [self.rng.getrandbits(32) for _ in range(gap * self.words)]
+        at = len(self.inputs) // self.words
+        self.inputs += [int(v) for v in values]
+        self.inputs += [self.rng.getrandbits(32) for _ in range(-len(self.inputs) % self.words)]
+        return at
+
+    def add(self, item: dict[str, int]) -> dict[str, int]:
+        self.items.append(item)
+        self.timeline.append((len(self.items) - 1, set(self.loaded)))
+        return item
+
+    def table(self) -> dict[str, int]:
+        """Sizes of a table, and a window of the ring."""
+        r = self.rng
+        b = r.choice([1, 1, 2, 3, self.unit.row_beats_max, r.randint(1, self.unit.row_beats_max)])
+        rows = r.choice([1, 7, min(1000, self.rows_beats // b), (self.rows_beats - 100) // b])
+        return {"row_beats": b, "dram_rows": rows, "dram_base": r.randrange(self.rows_beats - rows * b + 1),
+                "tt_rows": r.choice([1, 50, (1 << self.unit.tt.index_bits) - 1, 1 << self.unit.tt.index_bits]),
+                "ring_first": r.choice([0, r.getrandbits(30), (1 << 30) - 3]),
+                "ring_count": r.randint(2 * b, self.ring_beats)}
+
+    def word(self, item: dict[str, int], device: int) -> int:
+        """An index that is allowed."""
+        r = self.rng
+        if device == 0:
+            row = r.choice([0, item["dram_rows"] - 1, r.randrange(item["dram_rows"])])
+        elif device == 1:
+            top = min(item["tt_rows"], 1 << self.unit.tt.index_bits)
+            row = r.choice([0, top - 1, r.randrange(top)])
+        else:
+            row = self.position(item)
+        return device << 30 | row
+
+    def position(self, item: dict[str, int]) -> int:
+        r, b = self.rng, item["row_beats"]
+        while True:
+            along = r.choice([0, item["ring_count"] - b, r.randrange(item["ring_count"] - b + 1)])
+            position = (item["ring_first"] + along) % (1 << 30)
+            if position % self.ring_beats + b <= self.ring_beats:
+                return position
+
+    def bags(self, lengths, *, devices=(0, 1, 2), mode: int = SUM, weighted: int = 0, chunk: int | None = None,
+             words=None, **more: int) -> dict[str, int]:
+        r = self.rng
+        item = {"opcode": BAGS, "mode": mode, "weighted": weighted, "count": len(lengths), **self.table()}
+        item["chunk_rows"] = (1 if weighted or mode == MAX else r.randint(1, 8)) if chunk is None else chunk
+        item["tt_table"] = r.choice(sorted(self.loaded)) if self.loaded else 0
+        devices = [d for d in devices if d != 1 or self.loaded] or [0]
+        item.update(more)
+        total = sum(lengths)
+        item["lengths"] = self.region(lengths)
+        item["indices"] = self.region([self.word(item, r.choice(devices)) for _ in range(total)]
+                                      if words is None else words)
+        item["indices_count"] = total
+        if weighted:
+            item["weights"] = self.region([r.getrandbits(32) for _ in range(total)])
+        stride = r.choice([item["row_beats"], item["row_beats"] + r.randrange(4)])
+        item["out_stride"] = stride
+        item["out"] = r.randrange(self.outputs_beats - stride * len(lengths) + 1)
+        item["release"] = r.getrandbits(30)
+        item.update(more)
+        return self.add(item)
+
+    def fill(self, count: int, **more: int) -> dict[str, int]:
+        item = {"opcode": FILL, "count": count, **self.table(), "release": self.rng.getrandbits(30)}
+        item.update(more)
+        pairs = []
+        for _ in range(count):
+            pairs += [self.position(item), self.rng.randrange(item["dram_rows"])]
+        item["indices"] = self.region(pairs)
+        return self.add(item)
+
+    def load(self, tables, extra: int = 0) -> dict[str, int]:
+        """A load image of random beats, among them the last part of the descriptors of `tables`."""
+        r = self.rng
+        config_ = self.unit.tt
+        limits = (config_.x_lines, config_.y_lines, config_.tables, config_.keep_lines)
+        beats = [(2, 3, t) for t in tables]
+        for _ in range(extra):
+            target = r.randrange(4)
+            beats.append((target, r.randrange(3 if target == 2 else 4), r.randrange(limits[target])))
+        r.shuffle(beats)
+        image: list[int] = []
+        for at in range(0, len(beats), 16):
+            group = beats[at:at + 16]
+            heads = [r.randrange(4) << 20 | part << 18 | target << 16 | address for target, part, address in group]
+            image += heads + [0] * (16 - len(heads))
+            for head in heads:
+                data = [r.getrandbits(32) for _ in range(self.words)]
+                image += data
+                self.loads.append({"address": head & 0xFFFF, "target": head >> 16 & 3, "part": head >> 18 & 3,
+                                   "flip": head >> 20 & 3, "data": sum(w << 32 * i for i, w in enumerate(data))})
+        item = self.add({"opcode": LOAD, "count": len(beats), "indices": self.region(image),
+                         "release": r.getrandbits(30)})
+        self.loaded |= set(tables)
+        return item
+
+    def expected(self) -> tuple[dict[str, list[Any]], emb_tokens.Fault | None, int]:
+        """All streams, up to the first fault of an index, and where that is."""
+        found: dict[str, list[Any]] = {name: [] for name in ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies")}
+        for number, loaded in self.timeline:
+            item = self.items[number]
+            if item["opcode"] == LOAD:
+                continue
+            dealt = emb_tokens.deal(item, self.inputs, words=self.words, number=number, ring_beats=self.ring_beats,
+                                    index_bits=self.unit.tt.index_bits, loaded=loaded)
+            found["o_dram"] += dealt.dram
+            found["o_ssd"] += dealt.ssd
+            found["o_lookups"] += dealt.lookups
+            found["o_steps"] += dealt.steps
+            found["o_copies"] += dealt.copies
+            if dealt.fault:
+                return found, dealt.fault, number
+        return found, None, -1
+
+
+def _as(kind: type, beat: dict[str, int]):
+    return kind(**{item.name: beat[item.name] for item in fields(kind)})
+
+
+def shown(name: str, beat: dict[str, int], beat_bytes: int):
+    """A beat as the golden model says it; a step's factor only where it counts."""
+    if name in ("o_dram", "o_ssd"):
+        assert beat["ring"] == beat["tier"] == (name == "o_ssd"), beat
+        return _as(emb_tokens.Row, beat)
+    if name == "o_lookups":
+        return _as(emb_tokens.Lookup, beat)
+    if name == "o_steps":
+        return counted(_as(emb_tokens.Step, beat))
+    if name == "o_copies":
+        assert beat["address"] >= ROWS and (beat["address"] - ROWS) % beat_bytes == 0
+        return emb_tokens.Copy((beat["address"] - ROWS) // beat_bytes, beat["beats"])
+    return beat
+
+
+def counted(step: emb_tokens.Step) -> emb_tokens.Step:
+    counts = step.mode == MEAN and (step.tt or step.dram or step.ssd) or step.tt and step.weighted
+    return step if counts else replace(step, factor=0)
+
+
+class Bench:
+    """The front with its ports: buffers behind the read ports, sinks, and whoever finishes bags and rows."""
+
+    def __init__(self, dut, unit: EmbConfig, plan: Plan, *, random_: random.Random, gaps: str = "none",
+                 latency: int = 20, bad=(), hold_bags: int = 0):
+        self.dut, self.unit, self.plan, self.rng = dut, unit, plan, random_
+        self.bad = set(bad)         # (client, beat of its buffer) that is answered with an error
+        self.latency = latency
+        self.program = [word for item in plan.items for word in encode(item)]
+        pattern = {"none": lambda: None, "some": lambda: sometimes(0.6, random_), "bursts": lambda: bursty(random_)}
+        self.sources = [Source(dut, f"i__{k}", pattern=pattern[gaps]()) for k in range(len(CLIENTS))]
+        self.requests = [Sink(dut, f"o_requests__{k}", pattern=pattern[gaps](),
+                              on_beat=partial(self._asked, k)) for k in range(len(CLIENTS))]
+        self.sinks = {name: Sink(dut, name, pattern=pattern[gaps]()) for name in STREAMS}
+        self.sinks["o_steps"]._on_beat = self._step
+        self.sinks["o_copies"]._on_beat = self._copy
+        self.waiting: list[deque] = [deque() for _ in CLIENTS]
+        self.cycle = 0
+        self.bags: deque[int] = deque()     # when each is in memory
+        self.rows: deque[int] = deque()
+        self.hold_bags = hold_bags
+        self.released: list[int] = []
+        self.flushes: list[str] = []
+        self.dealt_at: list[int] = []
+        self.stalls: dict[str, int] = {}
+        self.tasks = [cocotb.start_soon(self._run())]
+
+    def _asked(self, client: int, beat) -> None:
+        name = CLIENTS[client]
+        base, words = (PROGRAM, self.program) if name == "program" else (INPUTS, self.plan.inputs)
+        size = self.unit.beat_bytes
+        first, rest = divmod(beat["address"] - base, size)
+        assert rest == 0 and beat["beats"] > 0, f"{name}: {beat}"
+        assert 0 <= first and (first + beat["beats"]) * self.unit.words <= len(words), f"{name} reads outside: {beat}"
+        assert beat["address"] // 4096 == (beat["address"] + beat["beats"] * size - 1) // 4096
+        for at in range(first, first + beat["beats"]):
+            data = sum(w << 32 * i for i, w in enumerate(words[at * self.unit.words:(at + 1) * self.unit.words]))
+            error = (name, at) in self.bad
+            self.waiting[client].append((self.cycle + self.latency, data | error << 8 * size))
+
+    def _step(self, beat) -> None:
+        if beat["last"]:
+            self.bags.append(self.cycle + self.hold_bags + self.rng.randrange(20))
+
+    def _copy(self, beat) -> None:
+        self.rows.append(self.cycle + self.rng.randrange(20))
+
+    async def _run(self) -> None:
+        dut, edge = self.dut, RisingEdge(self.dut.clk)
+        names = ("dram", "ssd", "tt", "write", "feeder")
+        finished = False
+        while True:
+            await edge
+            self.cycle += 1
+            for client, waiting in enumerate(self.waiting):
+                ready = []
+                while waiting and waiting[0][0] <= self.cycle:
+                    ready.append(waiting.popleft()[1])
+                self.sources[client].put_raw(ready)
+            for signal, queue in ((dut.bags_done, self.bags), (dut.row_done, self.rows)):
+                due = bool(queue) and queue[0] <= self.cycle
+                signal.value = due
+                if due:
+                    queue.popleft()
+            if finished:    # in the cycle before
+                self.released.append(int(dut.released.value))
+            finished = dut.finish.value == 1
+            for name in ("flush_window", "flush_tt"):
+                if getattr(dut, name).value == 1:
+                    self.flushes.append(name)
+            row = int(dut.row.value)
+            if row & 0b01000 or row & 0b10000:
+                self.dealt_at.append(self.cycle)
+            stall = int(dut.stall.value)
+            for at, name in enumerate(names):
+                self.stalls[name] = self.stalls.get(name, 0) + (stall >> at & 1)
+
+    async def begin(self) -> None:
+        self.arguments()
+        self.dut.start.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.start.value = 0
+
+    def arguments(self) -> None:
+        dut, plan = self.dut, self.plan
+        values = {"program": PROGRAM, "program_count": len(plan.items), "inputs": INPUTS,
+                  "inputs_beats": len(plan.inputs) // plan.words, "outputs": 0x41 << 32,
+                  "outputs_beats": plan.outputs_beats, "rows": ROWS, "rows_beats": plan.rows_beats,
+                  "ring": 0x42 << 32, "ring_beats": plan.ring_beats, "result": 0, "timeout": 1000}
+        word, at = 0, 0
+        for argument in EMB.arguments:
+            word |= values[argument.name] << at
+            at += argument.bits
+        dut.arguments.value = word
+
+    def error(self) -> dict[str, int] | None:
+        value, at, found = int(self.dut.error.value), 0, {}
+        for name, bits in (("valid", 1), ("code", 8), ("instruction", 32), ("bag", 32), ("index", 32), ("detail", 32)):
+            found[name] = value >> at & (1 << bits) - 1
+            at += bits
+        return found if found.pop("valid") else None
+
+    async def ended(self, cycles: int = 400_000):
+        """None when the program is done, or the error; the queues are empty then."""
+        edge = RisingEdge(self.dut.clk)
+        for _ in range(4):
+            await edge
+        for _ in range(cycles):
+            await edge
+            error = self.error()
+            if error or self.dut.done.value == 1:
+                # What was dealt out before is still in the queues.
+                last, quiet = -1, 0
+                while quiet < 150:
+                    await edge
+                    taken = sum(len(sink.beats) for sink in self.sinks.values())
+                    quiet, last = (quiet + 1 if taken == last else 0), taken
+                return error
+        raise AssertionError(f"neither done nor an error after {cycles} cycles; so far "
+                             f"{ {name: len(sink.beats) for name, sink in self.sinks.items()} }")
+
+    def got(self, name: str) -> list[Any]:
+        return [shown(name, beat, self.unit.beat_bytes) for beat in self.sinks[name].beats]
+
+    def judge(self, *, upto: int | None = None) -> None:
+        """All streams against the golden deal; `upto`: the instruction that was refused."""
+        plan = self.plan
+        if upto is not None:
+            plan.items, plan.timeline = plan.items[:upto], plan.timeline[:upto]
+        wanted, _, _ = plan.expected()
+        for name, beats in wanted.items():
+            want = [counted(step) for step in beats] if name == "o_steps" else beats
+            compare(name, self.got(name), want)
+        if upto is None:
+            compare("o_load", self.got("o_load"), plan.loads)
+
+    def stop(self) -> None:
+        parts: list[Any] = [*self.sources, *self.requests, *self.sinks.values()]
+        for part in parts:
+            part.stop()
+        for task in self.tasks:
+            task.cancel()
+        # No pulse may be left standing over a reset: it would end a bag of the program after it.
+        self.dut.bags_done.value = self.dut.row_done.value = 0
+
+
+def compare(name: str, got, want) -> None:
+    for at, (a, b) in enumerate(zip(got, want)):
+        assert a == b, f"{name}: beat {at} of {len(want)} is {a}, expected {b}"
+    assert len(got) == len(want), f"{name}: {len(got)} beats, expected {len(want)}"
+
+
+def unit_of(dut) -> EmbConfig:
+    return config((len(dut.i__0__payload) - 2) // 32)
+
+
+async def fresh(dut) -> EmbConfig:
+    start(dut)
+    for name in ("start", "bags_done", "row_done"):
+        getattr(dut, name).value = 0
+    await reset(dut)
+    return unit_of(dut)
+
+
+async def carry_out(dut, unit, plan, **how) -> Bench:
+    bench = Bench(dut, unit, plan, random_=plan.rng, **how)
+    await bench.begin()
+    error = await bench.ended()
+    assert error is None, f"the front refused: {error}"
+    bench.judge()
+    assert int(dut.finished.value) == len(plan.items)
+    assert bench.released == [item["release"] for item in plan.items]
+    assert bench.flushes == [{LOAD: "flush_tt", FILL: "flush_window"}[item["opcode"]]
+                             for item in plan.items if item["opcode"] != BAGS]
+    bench.stop()
+    return bench
+
+
+def any_lengths(r: random.Random, bags: int, most: int) -> list[int]:
+    return [r.choice([0, 1, 1, 2, 3, r.randrange(most + 1)]) for _ in range(bags)]
+
+
+def any_program(plan: Plan, instructions: int, *, bags: int = 12, most: int = 40) -> None:
+    r = plan.rng
+    plan.load(r.sample(range(plan.unit.tt.tables), 4), extra=r.randrange(40))
+    for _ in range(instructions):
+        what = r.random()
+        if what < 0.1:
+            plan.fill(r.randint(1, 30))
+        elif what < 0.15:
+            plan.load([r.randrange(plan.unit.tt.tables)], extra=r.randrange(20))
+        else:
+            weighted = int(r.random() < 0.3)
+            plan.bags(any_lengths(r, r.randint(1, bags), most), weighted=weighted,
+                      mode=SUM if weighted else r.choice([SUM, MEAN, MAX]),
+                      devices=r.choice([(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (0, 1, 2)]))

@@ -1,0 +1,371 @@
+"""The post-pooling unit against golden.emb.pooling: bags of any make-up, a slow writer, vectors of a wrong length."""
+import cocotb
+import numpy as np
+import pytest
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from gen.rtl.config import load
+from golden.emb import pooling
+from golden.fp import fp32
+from hw.emb.finish import MAXIMUM, MEAN, SUM, Finish
+from hw.fp.reciprocal import COUNT_BITS, Reciprocal, reciprocal_word
+from hw.isa import EMB
+from verif.bench import has_begun, reset, rng, seed, start
+from verif.bench.runner import seeds, simulate
+from verif.bench.stream import Monitor, Sink, Source, always, bursty, sometimes
+from verif.fp.vectors import Runner
+
+WORDS, OUTPUT_BEATS, BEAT_BYTES = 4, 64, 16   # of the tiny preset
+BASE = 0x40_0000_1000
+MODES = {SUM: "sum", MEAN: "mean", MAXIMUM: "max"}
+
+
+def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weighted=None, count=None, values=None):
+    """A bag, what the tiers hand over for it and the vector that it is. None: drawn."""
+    beats = int(random.integers(1, 17)) if beats is None else beats
+    mode = int(random.integers(3)) if mode is None else mode
+    weighted = mode == SUM and bool(random.integers(2)) if weighted is None else weighted
+    chunks = int(random.integers(4)) if chunks is None else chunks
+    dram, ssd = (bool(random.integers(2)) if given is None else given for given in (dram, ssd))
+    draw = values or (lambda shape: fp32.bits(random.standard_normal(shape).astype(np.float32)))
+    vectors = draw((chunks + dram + ssd, beats * WORDS))
+    weights = random.standard_normal(chunks).astype(np.float32) if weighted else None
+    if count is None:
+        count = len(vectors) if random.random() < 0.5 else len(vectors) * int(random.integers(1, 65_536 // 8))
+    want = pooling.bag(vectors[:chunks], vectors[chunks:chunks + dram], vectors[chunks + dram:], mode=MODES[mode],
+                       count=count, chunk_weights=weights)
+    return {"beats": beats, "mode": mode, "weighted": weighted, "chunks": chunks, "dram": dram, "ssd": ssd,
+            "vectors": vectors, "weights": weights, "count": count, "want": fp32.bits(want),
+            "out": int(random.integers(1 << 24)), "close": chunks > 0 and bool(random.integers(2))}
+
+
+def steps_of(bag, last, instruction):
+    """The steps of a bag: one a chunk, and one for its end unless the last chunk's has it."""
+    shared = {"mode": bag["mode"], "weighted": bag["weighted"], "beats": bag["beats"] - 1, "out": bag["out"],
+              "instruction": instruction}
+    # With a mean the count, with weights the train row's; else what the field holds means nothing.
+    spare = bag["count"] if bag["mode"] == MEAN else 0x7FC00000
+    tail = {"dram": bag["dram"], "ssd": bag["ssd"], "end": 1, "last": last}
+    joined = bag["close"] or not (bag["dram"] or bag["ssd"])
+    found = [{"tt": 1, "factor": int(fp32.bits(bag["weights"])[k]) if bag["weighted"] else spare, **shared}
+             for k in range(bag["chunks"])]
+    if not found or not joined:
+        found.append({"factor": spare, **shared})
+    found[0]["first"] = 1
+    found[-1].update(tail)
+    return found
+
+
+class Bench:
+    """The unit between its tiers and a writer that answers a request some cycles after its last beat."""
+
+    def __init__(self, dut, *, tiers=always, writer=always, answer=40):
+        self.dut = dut
+        self.sources = {name: Source(dut, f"i_{name}", pattern=tiers()) for name in ("steps", "tt", "dram", "ssd")}
+        self.requests = Sink(dut, "o_requests", pattern=writer())
+        self.data = Sink(dut, "o_data")
+        self.monitors = [Monitor(dut, name) for name in ("o_requests", "i_steps", "i_tt", "i_dram", "i_ssd")]
+        self.done, self.instructions, self.faults = [], [], []
+        self.most_waiting = 0
+        self._answer = answer
+        self._tasks = [cocotb.start_soon(self._write()), cocotb.start_soon(self._watch())]
+
+    @classmethod
+    async def begin(cls, dut, **arguments):
+        start(dut)
+        dut.outputs.value = BASE
+        dut.written.value = 0
+        bench = cls(dut, **arguments)
+        await reset(dut)
+        return bench
+
+    def stop(self):
+        for part in (*self.sources.values(), self.requests, self.data, *self.monitors):
+            part.stop()
+        for task in self._tasks:
+            task.cancel()
+        self.dut.written.value = 0
+
+    def feed(self, bags, instruction_of=lambda number: 0, last=lambda number: 0):
+        for number, one in enumerate(bags):
+            self.sources["steps"].put(*steps_of(one, last(number), instruction_of(number)))
+            rows = one["vectors"].reshape(len(one["vectors"]), one["beats"], WORDS).tolist()
+            for row in rows[:one["chunks"]]:
+                self.sources["tt"].put(*({"words": words, "last": beat == one["beats"] - 1}
+                                         for beat, words in enumerate(row)))
+            tiers = [name for name in ("dram", "ssd") if one[name]]
+            for name, row in zip(tiers, rows[one["chunks"]:], strict=True):
+                self.sources[name].put(*({"words": words} for words in row))
+
+    async def _write(self):
+        """Requests are answered in order, once their beats are there and `answer` cycles have passed."""
+        edge = RisingEdge(self.dut.clk)
+        served, beats, due = 0, 0, []
+        cycle = 0
+        while True:
+            self.dut.written.value = bool(due) and due[0] <= cycle
+            if due and due[0] <= cycle:
+                due.pop(0)
+            await edge
+            cycle += 1
+            self.most_waiting = max(self.most_waiting, len(self.data.beats) - self._written(served - len(due)))
+            while served < len(self.requests.beats) and (
+                    beats + self.requests.beats[served]["beats"] <= len(self.data.beats)):
+                beats += self.requests.beats[served]["beats"]
+                due.append(max(cycle + self._answer, due[-1] + 1 if due else 0))
+                served += 1
+
+    def _written(self, requests):
+        return sum(request["beats"] for request in self.requests.beats[:requests])
+
+    async def _watch(self):
+        edge = RisingEdge(self.dut.clk)
+        cycle = 0
+        while True:
+            await edge
+            cycle += 1
+            if not has_begun():
+                continue
+            if self.dut.done.value == 1:
+                self.done.append(cycle)
+            if self.dut.instruction_done.value == 1:
+                self.instructions.append(len(self.done))
+            if self.dut.fault_valid.value == 1:
+                fault = int(self.dut.fault.value)
+                self.faults.append((fault & 0xFF, fault >> 8 & 0xFFFFFFFF, fault >> 40))
+
+    async def finished(self, count, cycles=200_000):
+        edge = RisingEdge(self.dut.clk)
+        for _ in range(cycles):
+            if len(self.done) >= count:
+                break
+            await edge
+        await ClockCycles(self.dut.clk, 60)
+        assert len(self.done) == count, f"{len(self.done)} of {count} bags done"
+
+    def judge(self, bags):
+        assert [(r["address"], r["beats"]) for r in self.requests.beats] == [
+            (BASE + BEAT_BYTES * one["out"], one["beats"]) for one in bags], "requests"
+        words = np.array([[beat["data"] >> 32 * k & 0xFFFFFFFF for k in range(WORDS)] for beat in self.data.beats],
+                         np.uint32)
+        assert len(words) == sum(one["beats"] for one in bags), "beats"
+        at = 0
+        for number, one in enumerate(bags):
+            got = words[at:at + one["beats"]].ravel()
+            wrong = np.flatnonzero(got != one["want"])
+            assert not len(wrong), (
+                f"bag {number} ({one['chunks']} chunks, dram {one['dram']}, ssd {one['ssd']}, "
+                f"{MODES[one['mode']]}, weighted {one['weighted']}, count {one['count']}): word {wrong[0]} is "
+                f"{got[wrong[0]]:#010x}, expected {one['want'][wrong[0]]:#010x}; {len(wrong)} differ")
+            at += one["beats"]
+
+
+def corners(random):
+    """A drawing of words that are often zeros, subnormals, infinities, NaNs or the largest numbers."""
+    special = np.array([s | w for s in (0, 1 << 31) for w in (
+        0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001)], np.uint32)
+
+    def draw(shape):
+        usual = fp32.bits(random.standard_normal(shape).astype(np.float32))
+        return np.where(random.random(shape) < random.choice([0.1, 1.0]), random.choice(special, shape), usual)
+
+    return draw
+
+
+@cocotb.test()
+async def smoke(dut):
+    """A bag of each kind in each mode: of nothing, of one tier, of several vectors of one, of all tiers."""
+    random = np.random.default_rng(1)
+    bench = await Bench.begin(dut)
+    bags = [bag(random, chunks=0, dram=False, ssd=False, mode=mode, count=0) for mode in (SUM, MEAN, MAXIMUM)]
+    bags += [bag(random, chunks=c, dram=d, ssd=s, mode=mode)
+             for mode in (SUM, MEAN, MAXIMUM) for c, d, s in ((2, 0, 0), (0, True, 0), (0, 0, True), (2, True, True))]
+    bench.feed(bags)
+    await bench.finished(len(bags))
+    bench.judge(bags)
+    assert not bench.faults
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Hundreds of bags of any make-up, mode, length and factor: requests, words and the pulses of bags and
+    instructions."""
+    random = np.random.default_rng(seed("bags"))
+    bench = await Bench.begin(dut)
+    bags = [bag(random) for _ in range(250)]
+    bench.feed(bags, instruction_of=lambda k: k // 50, last=lambda k: k % 50 == 49)
+    await bench.finished(len(bags))
+    bench.judge(bags)
+    assert bench.instructions == [50, 100, 150, 200, 250] and not bench.faults
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """Tiers and steps that pause, requests taken late, writes answered late; the queue behind fills to its last beat
+    and no further."""
+    random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
+    bench = await Bench.begin(dut, tiers=lambda: bursty(pauses), writer=lambda: sometimes(0.2, pauses), answer=150)
+    bags = [bag(random) for _ in range(150)]
+    bench.feed(bags)
+    await bench.finished(len(bags))
+    bench.judge(bags)
+    bench.stop()
+    # With everything at hand the queue fills to its last beat, and no further.
+    bench = await Bench.begin(dut, answer=300)
+    bags = [bag(random, beats=16, chunks=1, dram=False, ssd=False, mode=SUM) for _ in range(20)]
+    bench.feed(bags)
+    await bench.finished(len(bags))
+    bench.judge(bags)
+    assert bench.most_waiting == OUTPUT_BEATS, f"{bench.most_waiting} beats waited at most"
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """Bags of one, four and sixteen beats in a row, and bags of four vectors: no gap between beats; the first one
+    after the documented latency."""
+    random = np.random.default_rng(seed("rate"))
+    for beats, total in ((1, 60), (4, 40), (16, 8)):
+        bench = await Bench.begin(dut, answer=0)
+        bags = [bag(random, beats=beats, chunks=1, dram=False, ssd=False, mode=mode, weighted=False, count=9)
+                for mode in random.integers(0, 3, total).tolist()]
+        bench.feed(bags)
+        await bench.finished(total)
+        bench.judge(bags)
+        at = bench.data.at
+        if beats > 1:
+            # A short bag is written more slowly than it is made: its answer takes longer than its beat.
+            assert at == list(range(at[0], at[0] + total * beats)), f"gaps between beats of bags of {beats} beats"
+        latency = at[0] - bench.sources["tt"].taken_at[0]
+        assert latency == pooling.latency(False), latency
+        bench.stop()
+    # Bags of several vectors: a beat of a vector a cycle.
+    bench = await Bench.begin(dut, answer=0)
+    bags = [bag(random, beats=4, chunks=2, dram=True, ssd=True, mode=mode, weighted=False, count=63)
+            for mode in random.integers(0, 3, 20).tolist()]
+    bench.feed(bags)
+    await bench.finished(20)
+    bench.judge(bags)
+    taken = sorted(cycle for name in ("tt", "dram", "ssd") for cycle in bench.sources[name].taken_at)
+    assert taken == list(range(taken[0], taken[0] + 20 * 16))
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset with bags under way and beats unwritten; bags behind it are whole, are counted anew and find
+    all the room."""
+    random = np.random.default_rng(seed("reset"))
+    bench = await Bench.begin(dut, answer=500)
+    bench.feed([bag(random, beats=16, chunks=3) for _ in range(10)])
+    await ClockCycles(dut.clk, 130)
+    bench.stop()
+    bench = await Bench.begin(dut)
+    bags = [bag(random) for _ in range(40)]
+    bench.feed(bags, last=lambda k: k == 39)
+    await bench.finished(len(bags))
+    bench.judge(bags)
+    assert bench.instructions == [40]
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """Zeros of both signs, subnormals, infinities and NaNs in vectors and weights; counts at the ends of the table and
+    of the range."""
+    random = np.random.default_rng(seed("corners"))
+    bench = await Bench.begin(dut)
+    bags = [bag(random, beats=int(random.integers(1, 4)), values=corners(random)) for _ in range(150)]
+    bags += [bag(random, beats=1, mode=MEAN, count=count, chunks=2)
+             for count in (1, 2, 3, 62, 63, 64, 65, 127, 128, 1000, 65_535, 65_536)]
+    bench.feed(bags)
+    await bench.finished(len(bags))
+    bench.judge(bags)
+
+
+@cocotb.test()
+@pytest.mark.testpoint("faults")
+async def faults(dut):
+    """Marked vectors of each tier, vectors that are too short and too long: told once with instruction and bag, all
+    other bags right, none hangs."""
+    random = np.random.default_rng(seed("faults"))
+    bench = await Bench.begin(dut)
+    bags = [bag(random, beats=3, chunks=2, dram=True, ssd=True, weighted=False) for _ in range(12)]
+    # Bag 2: a train's vector marked. 4: card memory's. 5: the SSD's. 7: a vector of two beats. 9: one of five.
+    marks = {("tt", 2): (1, 2), ("dram", 4): (0, 2), ("ssd", 5): (0, 2)}
+    for number, one in enumerate(bags):
+        bench.sources["steps"].put(*steps_of(one, number in (5, 11), 3 + (number > 5)))
+        rows = one["vectors"].reshape(4, 3, WORDS).tolist()
+        if number in (7, 9):
+            rows[1] = rows[1][:2] if number == 7 else [*rows[1], [1] * WORDS, [2] * WORDS]
+        for at, (name, row) in enumerate(zip(("tt", "tt", "dram", "ssd"), rows, strict=True)):
+            marked = marks.get((name, number))
+            for beat, words in enumerate(row):
+                error = marked == (at % 2 if name == "tt" else 0, beat)
+                last = {"last": beat == len(row) - 1} if name == "tt" else {}
+                bench.sources[name].put({"words": words, "error": error, **last})
+    await bench.finished(len(bags))
+    code = EMB.code
+    assert bench.faults == [(code("TT_MEMORY"), 3, 2), (code("READ_ERROR"), 3, 4), (code("READ_ERROR"), 3, 5),
+                            (code("BAD_INSTRUCTION"), 4, 1), (code("BAD_INSTRUCTION"), 4, 3)]
+    assert bench.instructions == [6, 12]
+    # The short vector counts as ending in zeros, the long one as if it had ended in time.
+    short = bags[7]["vectors"].copy()
+    short[1, 2 * WORDS:] = 0
+    one = bags[7]
+    bags[7]["want"] = fp32.bits(pooling.bag(
+        short[:2], short[2:3], short[3:], mode=MODES[one["mode"]], count=one["count"]))
+    bench.judge(bags)
+
+
+@pytest.mark.parametrize("number", seeds())
+def test_finish(number):
+    config = load("tiny").cores["emb"]
+    assert (config.words, config.output_beats, config.beat_bytes) == (WORDS, OUTPUT_BEATS, BEAT_BYTES)
+    simulate(Finish(config), "verif.emb.test_finish", name="emb_finish", tests=7, seed=number)
+
+
+# ---- the reciprocal
+
+HOLD = 48   # cycles that a number stands: more than the longest division
+
+
+class Inverse(wiring.Component):
+    """A number and, in bit 31, its start; the quotient and whether it is there."""
+
+    latency = 0
+
+    i: In(64)
+    o: Out(64)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.divide = divide = Reciprocal()
+        m.d.comb += [divide.n.eq(self.i[:COUNT_BITS]), divide.start.eq(self.i[31]),
+                     self.o.eq(Cat(divide.o, divide.done))]
+        return m
+
+
+@pytest.mark.testpoint("latency_and_rate_as_documented", "corner_values")
+def test_reciprocal_of_every_count(tmp_path):
+    """The reciprocal of every count of a mean, there in exactly its cycle."""
+    run = Runner(Inverse(), "reciprocal")
+    counts = np.arange(1, (1 << 16) + 1, dtype=np.uint32)
+    want = fp32.bits(fp32.div(np.float32(1), counts.astype(np.float32)))
+    assert [reciprocal_word(int(n)) for n in counts] == want.tolist()
+    records = np.zeros((len(counts), HOLD, 2), np.uint32)
+    records[:, :, 0] = counts[:, None]
+    records[:, 0, 0] |= np.uint32(1 << 31)
+    got = run(records.reshape(-1, 2), tmp_path).reshape(len(counts), HOLD, 2)
+    assert (got[:, -1, 0] == want).all()
+    # Not there before its cycle, there from then on.
+    there = 28 + 16 - np.floor(np.log2(counts)).astype(int)
+    for hold in range(1, HOLD):
+        assert (got[:, hold, 1] == (hold >= there)).all(), hold
+
+
+def test_illegal_config_wrong():
+    """A queue that could not hold a bag while another is written is refused with a sentence."""
+    config = load("tiny").cores["emb"]
+    with pytest.raises(ValueError, match="output_beats must be at least 2 times row_beats_max = 16, not 16"):
+        type(config)(**{**config.__dict__, "output_beats": 16})

@@ -1,0 +1,307 @@
+"""The EMB core's front against the golden deal: every row, lookup, step and copy of random programs, and every
+refusal, over read ports that answer late and in pieces."""
+
+import os
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from golden.emb import front as emb_front
+from hw.emb.feeder import Feeder
+from hw.emb.front import Front
+from hw.emb.outlet import Outlet
+from hw.emb.program import Program
+from hw.emb.regions import CLIENTS, Regions
+from hw.isa import LONGEST_BAG
+from verif.bench import report, reset, rng
+from verif.bench.pack import layout_of
+from verif.bench.runner import seeds, simulate
+from verif.emb.front import (
+    INPUTS,
+    LOAD,
+    MAX,
+    MEAN,
+    PROGRAM,
+    SUM,
+    Bench,
+    Plan,
+    any_lengths,
+    any_program,
+    carry_out,
+    config,
+    counted,
+    encode,
+    fresh,
+    shown,
+)
+
+# All cases at both widths; by default the wide beat is tried where the width matters.
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
+PIECE_CYCLES = 16   # from one piece of a region to its next one
+WIDTH = ("smoke", "random_match_golden", "latency_and_rate_as_documented", "cycles_as_golden")
+
+
+@cocotb.test()
+async def smoke(dut):
+    """One bag over all three memories, in chunks of two rows, comes out row by row as written down by hand."""
+    unit = await fresh(dut)
+    plan = Plan(unit, rng("smoke"))
+    plan.load([3], extra=2)
+    table = {"row_beats": 2, "dram_rows": 10, "dram_base": 100, "tt_rows": 9, "ring_first": 6, "ring_count": 64}
+    words = [4, 1 << 30 | 7, 2 << 30 | 8, 1 << 30 | 8, 5, 1 << 30 | 1]
+    plan.bags([6], mode=MEAN, chunk=2, words=words, tt_table=3, out=50, out_stride=2, **table)
+    bench = await carry_out(dut, unit, plan)
+    rows = [(row.offset, row.first, row.last) for row in bench.got("o_dram")]
+    assert rows == [(108, 1, 0), (110, 0, 1)]
+    assert [(row.offset, row.first, row.last) for row in bench.got("o_ssd")] == [(8, 1, 1)]
+    lookups = [(lookup.index, lookup.begin, lookup.end) for lookup in bench.got("o_lookups")]
+    assert lookups == [(7, 1, 0), (8, 0, 1), (1, 1, 1)]
+    steps = [(s.tt, s.dram, s.ssd, s.first, s.end, s.factor, s.out) for s in bench.got("o_steps")]
+    assert steps == [(1, 0, 0, 1, 0, 6, 50), (1, 1, 1, 0, 1, 6, 50)]
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Random programs of loads, fills and bags of every mode: each row, lookup, step, copy and load beat as golden."""
+    unit = await fresh(dut)
+    for number in range(6):
+        plan = Plan(unit, rng(f"random {number}"), ring_beats=1 << rng(f"ring {number}").randint(8, 20))
+        any_program(plan, 25)
+        await carry_out(dut, unit, plan, latency=plan.rng.choice([0, 5, 60]))
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """The same with pauses of every port on both sides; streams keep their rules and nothing is lost."""
+    unit = await fresh(dut)
+    for gaps in ("some", "bursts", "some", "bursts"):
+        plan = Plan(unit, rng(f"pressure {gaps}"))
+        any_program(plan, 15)
+        await carry_out(dut, unit, plan, gaps=gaps, latency=plan.rng.choice([0, 30]))
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """Bags of none, one and the most indices there may be; regions that end with a beat, or one word after;
+    all of one memory."""
+    unit = await fresh(dut)
+    words = unit.words
+    plan = Plan(unit, rng("corners"))
+    plan.load(range(unit.tt.tables))
+    plan.bags([0])
+    plan.bags([0, 0, 0])
+    plan.bags([1])
+    plan.bags([words])
+    plan.bags([words + 1] * words)
+    plan.bags([0] * (words + 1), weighted=1)
+    plan.bags([0, words, 0], weighted=1)
+    for device in range(3):
+        plan.bags([0, 1, 0, 2 * words, 1, 0], devices=(device,), mode=MEAN)
+        plan.bags([1] * 40, devices=(device,), mode=MAX)
+    plan.bags([1] * 30 + [0] * 7)
+    for chunk in range(1, 9):
+        plan.bags([chunk - 1, chunk, chunk + 1, 3 * chunk], chunk=chunk, devices=(1,))
+        plan.bags([40, 0, 41], chunk=chunk)
+    plan.bags([0, LONGEST_BAG if REGRESS else 20_000, 1], chunk=8)
+    plan.bags([4_000], devices=(1,), chunk=8, mode=MEAN)
+    plan.fill(1)
+    plan.fill(words)
+    await carry_out(dut, unit, plan)
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """One token a cycle over bags, empty ones among them, and over instructions, but for what is documented: a wait
+    behind a program's first pieces, and a cycle an instruction where no bag is longer than an index."""
+    unit = await fresh(dut)
+    for name, lengths, count, devices in (
+        ("dram", [40] * 20, 4, (0,)), ("tt", [40] * 20, 4, (1,)), ("ssd", [40] * 20, 4, (2,)),
+        ("mixed", [7, 0, 33, 1, 1, 90, 0, 0, 12] * 8, 4, (0, 1, 2)), ("ones", [1] * 500, 4, (0, 1, 2)),
+        ("empty", [0] * 500, 3, (0,)), ("small", [3, 1, 0, 4] * 6, 30, (0, 1, 2)),
+    ):
+        plan = Plan(unit, rng(f"rate {name}"))
+        plan.load(range(4))
+        for _ in range(count):
+            plan.bags(lengths, devices=devices, mode=plan.rng.choice([SUM, MEAN]))
+        tokens = sum(max(1, n) for n in lengths)
+        bench = await carry_out(dut, unit, plan)
+        assert len(bench.dealt_at) == count * tokens
+        report(**{f"rate_{name}": len(bench.dealt_at) / (bench.dealt_at[-1] - bench.dealt_at[0] + 1)})
+        steps = zip(bench.dealt_at, bench.dealt_at[1:])
+        idle = {at: b - a - 1 for at, (a, b) in enumerate(steps, start=1) if b > a + 1}
+        begins = {at: cycles for at, cycles in idle.items() if at < PIECE_CYCLES}
+        assert sum(begins.values()) <= PIECE_CYCLES - unit.words, f"{name} waits as it begins: {begins}"
+        within = {at: cycles for at, cycles in idle.items() if at >= PIECE_CYCLES}
+        if name in ("ones", "empty"):
+            # The lengths cannot get ahead.
+            assert within == {tokens * n: 1 for n in range(1, count)}, f"{name}: {within}"
+        else:
+            # An instruction takes about 20 cycles to check, during those before it: 54 tokens hide all of that.
+            assert not within, f"{name}: {within}"
+
+
+@cocotb.test()
+@pytest.mark.testpoint("latency_and_rate_as_documented")
+async def cycles_as_golden(dut):
+    """Every registered output, cycle by cycle, and every word taken, under any pattern of data and room."""
+    unit = await fresh(dut)
+    words, edge = unit.words, RisingEdge(dut.clk)
+    queues = {"dram": unit.dram_queue, "ssd": unit.ssd_queue, "tt": unit.tt_queue, "steps": unit.bag_queue}
+    outputs = {"dram": "o_dram", "ssd": "o_ssd", "lookups": "o_lookups", "steps": "o_steps"}
+    layouts = {name: layout_of(f"{port}__payload") for name, port in outputs.items()}
+    request = layout_of("o_requests__0__payload")
+    cycles = 0
+    for number in range(6):
+        r = rng(f"cycles {number}")
+        plan = Plan(unit, r)
+        loader = Plan(unit, r)
+        loader.load(range(unit.tt.tables))
+        await carry_out(dut, unit, loader)
+        plan.loaded = set(loader.loaded)
+        for _ in range(r.choice([3, 30, 80])):
+            weighted = r.randrange(2)
+            plan.bags(any_lengths(r, r.choice([1, 3, 20]), r.choice([2, 40])), weighted=weighted,
+                      mode=SUM if weighted else r.choice([SUM, MEAN, MAX]))
+        arena = {False: plan.inputs, True: [word for item in plan.items for word in encode(item)]}
+        bench = Bench(dut, unit, plan, random_=r)
+        bench.stop()    # what follows drives the ports itself
+        await reset(dut)
+        model = emb_front.Front(
+            emb_front.Arguments(PROGRAM // unit.beat_bytes, len(plan.items), INPUTS // unit.beat_bytes),
+            words=words, input_beats=unit.input_beats, queues=queues)
+        coming: list[deque] = [deque() for _ in CLIENTS]
+        latency = r.choice([1, 10, 70])
+        room, flow = r.choice([1.0, 0.7, 0.3]), r.choice([1.0, 0.8])
+        standing: list[Any] = [None] * len(CLIENTS)
+        finishing, cycle, start_at = 0, 0, r.randrange(1, 9)
+        bench.arguments()
+        while not (model.done and cycle > start_at + 2):
+            begin = cycle == start_at
+            dut.start.value = begin
+            data = []
+            for k, waiting in enumerate(coming):
+                if standing[k] is None and waiting and waiting[0][0] <= cycle and r.random() < flow:
+                    standing[k] = waiting.popleft()[1]
+                data.append(standing[k])
+                getattr(dut, f"i__{k}__valid").value = standing[k] is not None
+                if standing[k] is not None:
+                    getattr(dut, f"i__{k}__payload").value = sum(w << 32 * i for i, w in enumerate(standing[k]))
+            asked = [r.random() < room for _ in CLIENTS]
+            for k, ready in enumerate(asked):
+                getattr(dut, f"o_requests__{k}__ready").value = ready
+            takes = {name: r.random() < room for name in outputs}
+            for name, port in outputs.items():
+                getattr(dut, f"{port}__ready").value = takes[name]
+            done = finishing > 0 and r.random() < 0.2
+            finishing -= done
+            dut.bags_done.value = done
+            await edge
+            where = f"program {number}, cycle {cycle}"
+            for k, wanted in enumerate(model.requests):
+                valid = getattr(dut, f"o_requests__{k}__valid").value == 1
+                assert valid == (wanted is not None), f"{where}: request {CLIENTS[k]}: {valid}, golden {wanted}"
+                if wanted is not None:
+                    shown_ = request.unpack(int(getattr(dut, f"o_requests__{k}__payload").value))
+                    assert (shown_["address"] // unit.beat_bytes, shown_["beats"]) == wanted, where
+                    if asked[k]:
+                        first = wanted[0] - (PROGRAM if k == 0 else INPUTS) // unit.beat_bytes
+                        for at in range(first, first + wanted[1]):
+                            coming[k].append((cycle + latency, tuple(arena[k == 0][at * words:(at + 1) * words])))
+            for name, port in outputs.items():
+                wanted = getattr(model, name)
+                valid = getattr(dut, f"{port}__valid").value == 1
+                assert valid == (wanted is not None), f"{where}: {port} valid is {valid}, golden {wanted}"
+                if wanted is not None:
+                    found = shown(port, layouts[name].unpack(int(getattr(dut, f"{port}__payload").value)), 1)
+                    golden = counted(wanted) if name == "steps" else wanted
+                    assert found == golden, f"{where}: {port}: {found}, {golden}"
+                    if name == "steps" and takes[name] and wanted.last:
+                        finishing += 1
+            assert (int(dut.finished.value), dut.done.value == 1) == (model.finished, model.done), where
+            offered = [beat is not None and getattr(dut, f"i__{k}__ready").value == 1
+                       for k, beat in enumerate(standing)]
+            taken = model.step(
+                start=begin, data=data, requests_taken=[a and q is not None for a, q in zip(asked, model.requests)],
+                **{f"{name}_taken": take and getattr(model, name) is not None for name, take in takes.items()},
+                bags_done=bool(done))
+            assert offered == taken, f"{where}: words taken of {offered}, golden {taken}"
+            for k, gone in enumerate(taken):
+                if gone:
+                    standing[k] = None
+            cycle += 1
+            assert cycle < 100_000
+        cycles += cycle
+        for name in ("start", "bags_done"):
+            getattr(dut, name).value = 0
+        await reset(dut)
+    report(cycles_compared=cycles)
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset at any cycle leaves nothing behind: the next program comes out right, with the tables still loaded."""
+    unit = await fresh(dut)
+    for number in range(24 if REGRESS else 6):
+        r = rng(f"reset {number}")
+        plan = Plan(unit, r)
+        any_program(plan, 12)
+        first = plan.items[0]
+        bench = Bench(dut, unit, plan, random_=r, gaps="some")
+        await bench.begin()
+        loaded = False
+        for _ in range(r.randrange(60, 900)):
+            await RisingEdge(dut.clk)
+            loaded |= int(dut.finished.value) >= 1
+        now = [item["opcode"] for item in plan.items][int(dut.finished.value):][:1]
+        bench.stop()
+        # What is written in the cycle of the reset is not counted.
+        dut.bags_done.value = dut.row_done.value = number % 2
+        await reset(dut, 1)
+        dut.bags_done.value = dut.row_done.value = 0
+        if loaded and now != [LOAD]:
+            again = Plan(unit, r)
+            again.loaded = {t for t in range(unit.tt.tables) if t in plan.timeline[1][1]}
+            again.bags([5, 3, 9], devices=(1,))
+            await carry_out(dut, unit, again)
+        else:
+            again = Plan(unit, r)
+            any_program(again, 3)
+            await carry_out(dut, unit, again)
+        assert first["opcode"] == LOAD
+
+
+@cocotb.test()
+@pytest.mark.testpoint("corner_values")
+async def empty_program(dut):
+    """A program without an instruction is carried out."""
+    unit = await fresh(dut)
+    plan = Plan(unit, rng("empty"))
+    plan.region([1])
+    await carry_out(dut, unit, plan)
+
+
+def test_illegal_config_wrong():
+    """Depths and sizes that cannot be are refused with a sentence."""
+    good = config(4)
+    with pytest.raises(ValueError, match="dram_queue must be at least 32, .*, not 16"):
+        Front(replace(good, dram_queue=16)).elaborate(None)
+    with pytest.raises(ValueError, match="index_bits must be from 1 to 30, not 31"):
+        Feeder(beat_bytes=16, row_beats_max=4, tables=8, index_bits=31)
+    with pytest.raises(ValueError, match="chunk_rows must be from 1 to 8, not 16"):
+        Program(beat_bytes=16, row_beats_max=4, tables=8, index_bits=20, chunk_rows=16)
+    with pytest.raises(ValueError, match="piece_beats must be a power of two of at least 2, not 3"):
+        Regions(beat_bytes=16, piece_beats=3)
+    with pytest.raises(ValueError, match="depth must be a power of two of at least 32, not 48"):
+        Outlet(8, depth=48)
+
+
+@pytest.mark.parametrize("words", [4, 16])
+@pytest.mark.parametrize("number", seeds())
+def test_emb_front(number, words):
+    only = WIDTH if words == 16 and not REGRESS else None
+    simulate(Front(config(words)), "verif.emb.test_front", name=f"emb_front_{words}", tests=len(only or range(8)),
+             seed=number, only="|".join(only) if only else "")

@@ -1,0 +1,343 @@
+"""The embedding buffer against its model: rows that land, are read by both clients and written over at once."""
+import os
+from collections import deque
+from dataclasses import replace
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from golden.hotline.embeddings import EmbeddingBuffer as Model
+from hw.hotline.embeddings import CLIENTS, EmbeddingBuffer
+from verif.bench import reset, rng, start
+from verif.bench.pack import layout_of
+from verif.bench.runner import seeds, simulate
+from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
+from verif.hotline.bench import TINY, WIDE
+
+
+class Deep(EmbeddingBuffer):
+    """With the output registers of a deep array."""
+
+    registers = 8
+
+
+SHAPES = {"tiny": EmbeddingBuffer(TINY), "wide": EmbeddingBuffer(WIDE), "deep": Deep(TINY)}
+SHAPE = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
+CONFIG, LATENCY = SHAPE.config, SHAPE.latency
+
+
+class Bench:
+    """Operations on slots: none begins before those it must not meet on its slot are done."""
+
+    running = None
+
+    def __init__(self, dut, log2, data, outs):
+        self.dut, self.log2, self.beats = dut, log2, 1 << log2
+        self.slots = min(CONFIG.row_slots, CONFIG.embedding_beats >> log2)
+        self.model = Model(beats=CONFIG.embedding_beats, words=CONFIG.words, row_beats_log2=log2)
+        self.landing, self.data = Source(dut, "i_landing"), Source(dut, "i_data", pattern=data())
+        self.reads = [Source(dut, f"i_read__{k}") for k in range(CLIENTS)]
+        self.sinks = [Sink(dut, f"o_read__{k}", pattern=outs[k](), raw=True, on_beat=self._arrived(k))
+                      for k in range(CLIENTS)]
+        self.write_layout = layout_of("i_write__payload")
+        self.coming, self.wanted = deque(), [deque() for _ in range(CLIENTS)]
+        self.known = set()                          # slots with a row
+        self.readers = dict.fromkeys(range(self.slots), 0)
+        self.closed = set()                         # slots that are landing
+        self.cycle, self.landed_at, self.wrote = 0, [], 0
+
+    @classmethod
+    async def begin(cls, dut, log2=1, data=always, outs=(always, always)):
+        if cls.running is not None:
+            cls.running.stop()
+        start(dut)
+        dut.i_write__valid.value = 0
+        dut.row_beats_log2.value = log2
+        await reset(dut)
+        cls.running = cls(dut, log2, data, outs)
+        return cls.running
+
+    def stop(self):
+        """Ends the drivers; a reset has to follow."""
+        for driver in (self.landing, self.data, *self.reads, *self.sinks):
+            driver.stop()
+
+    def _arrived(self, k):
+        def check(word):
+            assert self.wanted[k], f"client {k}: a beat that nobody asked for"
+            slot, beat, want = self.wanted[k].popleft()
+            assert word == want, f"client {k}: beat {beat} of slot {slot} is {word:#x}, expected {want:#x}"
+            if beat == self.beats - 1:
+                self.readers[slot] -= 1
+        return check
+
+    def free(self, slot):
+        return slot not in self.closed and not self.readers[slot]
+
+    def land(self, slot, draw, error_at=None):
+        row = [[draw.getrandbits(32) for _ in range(CONFIG.words)] for _ in range(self.beats)]
+        self.landing.put(slot)
+        for k, words in enumerate(row):
+            word = sum(value << 32 * at for at, value in enumerate(words))
+            self.data.put({"data": word, "error": k == error_at, "last": k == self.beats - 1})
+        self.coming.append((slot, row))
+        self.closed.add(slot)
+
+    def read(self, k, slot):
+        self.readers[slot] += 1
+        self.reads[k].put(slot)
+        for beat, words in enumerate(self.model.read(slot).tolist()):
+            self.wanted[k].append((slot, beat, sum(value << 32 * at for at, value in enumerate(words))))
+
+    async def step(self, write=None):
+        """A cycle. write: slot, beat, words."""
+        dut = self.dut
+        dut.i_write__valid.value = write is not None
+        if write is not None:
+            slot, beat, words = write
+            dut.i_write__payload.value = self.write_layout.pack({"slot": slot, "beat": beat, "words": words})
+            self.model.write(slot, beat, words)
+            self.wrote += 1
+        await RisingEdge(dut.clk)
+        self.cycle += 1
+        if dut.landed.value == 1:
+            slot, row = self.coming.popleft()
+            self.model.land(slot, row)
+            self.known.add(slot)
+            self.closed.discard(slot)
+            self.landed_at.append(self.cycle)
+
+    async def fill(self, draw):
+        for slot in range(self.slots):
+            self.land(slot, draw)
+        await self.drain()
+
+    async def drain(self, cycles=5000):
+        quiet = 0
+        while quiet < 3:
+            await self.step()
+            cycles -= 1
+            assert cycles, "not done"
+            quiet = quiet + 1 if self.dut.idle.value == 1 and not self.coming and not any(self.wanted) else 0
+        assert self.dut.error.value == 0
+
+    async def traffic(self, draw, cycles, writes=0.3, lands=0.2, reads=0.4):
+        for _ in range(cycles):
+            write = None
+            slot = draw.randrange(self.slots)
+            if draw.random() < writes and slot in self.known and self.free(slot):
+                write = slot, draw.randrange(self.beats), [draw.getrandbits(32) for _ in range(CONFIG.words)]
+            await self.step(write)
+            slot = draw.randrange(self.slots)
+            if draw.random() < lands and self.free(slot) and len(self.coming) < CONFIG.row_read_beats:
+                self.land(slot, draw)
+            for k in range(CLIENTS):
+                slot = draw.randrange(self.slots)
+                if draw.random() < reads and slot in self.known and slot not in self.closed \
+                        and len(self.wanted[k]) < max(16, 40 // self.beats) * self.beats:
+                    self.read(k, slot)
+        await self.drain()
+
+
+def lengths():
+    return [log2 for log2 in range(7) if CONFIG.embedding_beats >> log2 >= 4]
+
+
+@cocotb.test()
+async def smoke(dut):
+    """A row lands, both clients read it, a beat of it is written over, it is read again."""
+    draw = rng("smoke")
+    bench = await Bench.begin(dut)
+    bench.land(3, draw)
+    await bench.drain()
+    bench.read(0, 3)
+    bench.read(1, 3)
+    await bench.drain()
+    await bench.step((3, 1, list(range(CONFIG.words))))
+    bench.read(1, 3)
+    await bench.drain()
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Landings, writes and reads of both clients at once, with rows of every length that the memory holds four of:
+    every beat as the model's, in order."""
+    wrote = landed = 0
+    for log2 in lengths():
+        draw = rng(f"traffic {log2}")
+        bench = await Bench.begin(dut, log2)
+        await bench.traffic(draw, 500)
+        await bench.traffic(draw, 300, writes=0.9, lands=0.6, reads=0.9)
+        wrote, landed = wrote + bench.wrote, landed + len(bench.landed_at)
+    assert wrote > 150 and landed > 150, (wrote, landed)
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """Data that come late, clients that take late, each alone and together; a client that takes nothing does not hold
+    the other up."""
+    pauses = rng("pauses")
+    rare, common = (lambda: sometimes(0.15, pauses)), (lambda: bursty(pauses))
+    for data, outs in ((rare, (always, always)), (common, (rare, always)), (always, (common, rare)),
+                       (common, (common, common))):
+        bench = await Bench.begin(dut, 1, data, outs)
+        await bench.traffic(rng("slow"), 400)
+    for stopped in range(CLIENTS):
+        outs = [always, always]
+        outs[stopped] = lambda: never(400)
+        bench = await Bench.begin(dut, 1, always, outs)
+        draw = rng(f"stopped {stopped}")
+        for slot in range(4):
+            bench.land(slot, draw)
+        for _ in range(20):
+            await bench.step()
+        for slot in range(60):
+            bench.read(stopped, slot % 4)
+            bench.read(1 - stopped, slot % 4)
+        for _ in range(200):
+            await bench.step()
+        assert not bench.wanted[1 - stopped] and len(bench.wanted[stopped]) == 60 * bench.beats
+        await bench.drain()
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """A beat a cycle in; a beat a cycle to one client, every other cycle to each of two; `latency` from a slot to its
+    first beat; writes and landings of the cycle before a slot is taken are read; updates go before landings."""
+    for log2 in (0, 2):
+        draw = rng(f"rate {log2}")
+        bench = await Bench.begin(dut, log2)
+        for slot in range(bench.slots):
+            bench.land(slot, draw)
+        await bench.drain()
+        taken = bench.data.taken_at
+        assert taken[-1] - taken[0] == len(taken) - 1, "a pause between beats that land"
+        for slot in range(bench.slots):
+            bench.read(0, slot)
+        await bench.drain()
+        assert bench.sinks[0].at[0] - bench.reads[0].taken_at[0] == LATENCY
+        assert bench.sinks[0].at[-1] - bench.sinks[0].at[0] == bench.slots * bench.beats - 1
+        count = [len(sink.at) for sink in bench.sinks]
+        for slot in range(bench.slots):
+            bench.read(0, slot)
+            bench.read(1, slot)
+        await bench.drain()
+        for k in range(CLIENTS):
+            at = bench.sinks[k].at[count[k]:]
+            assert at[-1] - at[0] == 2 * len(at) - 2, f"client {k} is not served every other cycle"
+        # Written in a cycle, asked for in the next.
+        for slot in range(bench.slots):
+            await bench.step((slot, bench.beats - 1, [draw.getrandbits(32) for _ in range(CONFIG.words)]))
+            bench.read(1, slot)
+        await bench.drain()
+        for slot in range(bench.slots):
+            bench.land(slot, draw)
+            while slot in bench.closed:
+                await bench.step()
+            bench.read(0, slot)
+        await bench.drain()
+        # Updates go first; what lands waits for them.
+        bench.land(0, draw)
+        for _ in range(50):
+            await bench.step((1, 0, [draw.getrandbits(32) for _ in range(CONFIG.words)]))
+        assert 0 in bench.closed
+        await bench.drain()
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset with rows landing and being read: the queues are empty, all room is back, rows that had landed
+    are still there."""
+    draw, pauses = rng("reset"), rng("pauses")
+    for _ in range(3):
+        bench = await Bench.begin(dut, 1, lambda: sometimes(0.3, pauses), (lambda: sometimes(0.2, pauses), always))
+        await bench.fill(draw)
+        for _ in range(40):
+            bench.read(draw.randrange(CLIENTS), draw.randrange(bench.slots))
+        bench.landing.put(0)
+        for _ in range(draw.randint(5, 60)):
+            await bench.step()
+        after = await Bench.begin(dut)
+        assert dut.error.value == 0
+        after.model.memory[:] = bench.model.memory
+        for slot in range(1, after.slots):
+            after.read(slot % CLIENTS, slot)
+        await after.drain()
+        await after.fill(draw)
+        await after.traffic(draw, 200)
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """First and last slot and beat at every length, words of ones, as many slots ahead of their rows as the
+    queue holds."""
+    ones = [0xFFFFFFFF] * CONFIG.words
+    for log2 in lengths():
+        bench = await Bench.begin(dut, log2)
+        draw = rng(f"corner {log2}")
+        last = (CONFIG.embedding_beats >> log2) - 1 if CONFIG.embedding_beats >> log2 <= CONFIG.row_slots \
+            else CONFIG.row_slots - 1
+        for slot in (0, last):
+            bench.land(slot, draw)
+        await bench.drain()
+        for slot in (0, last):
+            for beat in (0, bench.beats - 1):
+                await bench.step((slot, beat, ones))
+        for slot in (0, last):
+            bench.read(0, slot)
+            bench.read(1, slot)
+        await bench.drain()
+    # Slots run ahead of their rows, which have not come yet.
+    bench = await Bench.begin(dut, 0)
+    for _ in range(CONFIG.row_read_beats + 8):
+        bench.landing.put(0)
+    for _ in range(CONFIG.row_read_beats + 30):
+        await bench.step()
+    assert bench.landing.sent == CONFIG.row_read_beats + 1
+    bench.landing.stop()
+
+
+@cocotb.test()
+@pytest.mark.testpoint("faults")
+async def faults(dut):
+    """A beat that cannot be trusted does not land, nor does anything behind it; the error stays until a reset, reads
+    and writes go on."""
+    draw = rng("faults")
+    for at in range(2):
+        bench = await Bench.begin(dut)
+        bench.land(1, draw)
+        await bench.drain()
+        bench.land(2, draw, error_at=at)
+        bench.land(3, draw)
+        for _ in range(30):
+            await bench.step()
+        assert dut.error.value == 1 and bench.known == {1}
+        await bench.step((1, 0, [7] * CONFIG.words))
+        bench.read(0, 1)
+        for _ in range(30):
+            await bench.step()
+        assert not bench.wanted[0] and dut.error.value == 1
+        bench = await Bench.begin(dut)
+        assert dut.error.value == 0
+        bench.land(3, draw)
+        await bench.drain()
+
+
+@pytest.mark.parametrize("number", seeds())
+@pytest.mark.parametrize("name", SHAPES)
+def test_embeddings(name, number):
+    simulate(SHAPES[name], "verif.hotline.test_embeddings", name=f"hotline_embeddings_{name}",
+             tests=7, seed=number, env={"HOTRAIL_SHAPE": name})
+
+
+@pytest.mark.parametrize("change,sentence", [
+    (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
+    (dict(row_slots=20), "row_slots must be a power of two from 16 to 262144, not 20"),
+])
+def test_illegal_config_wrong(change, sentence):
+    """A memory with fewer beats than slots, and a number of slots that is no power of two, are refused with a
+    sentence."""
+    with pytest.raises(ValueError) as caught:
+        replace(TINY, **change)
+    assert str(caught.value) == sentence

@@ -1,0 +1,476 @@
+"""The gathering of cold rows against its model, between frames, rows in memory and a GPU, all at any pace."""
+import os
+from collections import Counter, deque
+from dataclasses import dataclass, replace
+
+import cocotb
+import numpy as np
+import pytest
+from cocotb.triggers import RisingEdge
+
+from golden.hotline.gather import gather
+from hw.hotline.gather import Gather
+from hw.hotline.row_table import QUERY_CLIENTS
+from verif.bench import reset, rng, seed, start
+from verif.bench.pack import layout_of
+from verif.bench.runner import seeds, simulate
+from verif.bench.stream import always, bursty, never, sometimes
+from verif.hotline.bench import TINY, WIDE
+
+CONFIGS = {
+    "tiny": TINY,
+    # Sixteen words a beat, four mini-batches; positions that end within a sample.
+    "wide": replace(WIDE, positions=32),
+}
+CONFIG = CONFIGS[os.environ.get("GATHER", "tiny")]
+WORDS, POSITIONS = CONFIG.words, CONFIG.positions
+NONE = 0xFFFFFFFF
+PARTS = 15      # mini-batches of a job, about: each waits for the one before
+ROWS = 0x41_0000_7000
+STREAMS_IN = ("i", "i_beats", "i_release", *(f"i_query__{k}" for k in range(QUERY_CLIENTS)))
+STREAMS_OUT = ("o", "o_place", "o_write", "o_requests", "o_landing", *(f"o_query__{k}" for k in range(QUERY_CLIENTS)))
+
+
+@dataclass
+class Job:
+    """A TRAIN: its registers by position, its frames, and the mini-batches that should come of them."""
+
+    first: list
+    base: list
+    pinned: list
+    indices: int
+    sample_beats: int
+    row_beats_log2: int
+    rows_beats: int
+    frames: list            # (n, words) uint32
+    table_rows: list
+
+    def __post_init__(self):
+        self.wanted, self.translated = [], []
+        slots = min(CONFIG.row_slots, CONFIG.embedding_beats >> self.row_beats_log2)
+        for number, frame in enumerate(self.frames):
+            words = frame.copy()
+            parts = gather(words, first=self.first, base=self.base, pinned=self.pinned, indices=self.indices,
+                           row_beats=1 << self.row_beats_log2, slots=slots)
+            self.translated.append(words)
+            self.wanted += [(number, part, part is parts[-1]) for part in parts]
+
+
+def job(random, frames, *, log2=None, indices=None, beats=None, pool=40, cold=0.4, tables=None, samples=None,
+        pinned=0.15):
+    """A job over tables that lie one behind the other; several positions may name the same one."""
+    beats = int(random.integers(1, 5)) if beats is None else beats
+    most = min(beats * WORDS, POSITIONS, CONFIG.row_slots)
+    indices = int(random.integers(1, most + 1)) if indices is None else min(indices, most)
+    if log2 is None:
+        log2 = int(random.choice([0, 0, 0, 0, 1, 1, 2, 3, 4, 6]))
+    while CONFIG.embedding_beats >> log2 < indices:
+        log2 -= 1
+    tables = int(random.integers(1, 6)) if tables is None else tables
+    # Rows of a table that come: few, among many.
+    rows, first, base = [], [int(random.integers(1 << 20))], [int(random.integers(1 << 20))]
+    for _ in range(tables):
+        rows.append(int(random.integers(pool, 1 << 12)))
+        first.append(first[-1] + rows[-1])
+        base.append(base[-1] + (rows[-1] << log2))
+    known = [random.integers(0, rows[t], pool) for t in range(tables)]
+    table = random.integers(0, tables, POSITIONS)
+    is_pinned = [bool(value) for value in random.random(POSITIONS) < pinned]
+    made, parts = [], 0
+    for _ in range(frames):
+        if parts > PARTS:
+            break
+        most_samples = CONFIG.frame_beats // beats
+        count = int(random.integers(1, most_samples + 1)) if samples is None else min(samples, most_samples)
+        words = random.integers(0, 1 << 32, (count, beats * WORDS), dtype=np.uint32)
+        for position in range(indices):
+            column = random.choice(known[table[position]], count).astype(np.uint32)
+            kind = random.random(count)
+            column[kind > cold] = (1 << 31) | random.integers(0, 1 << 20)
+            column[kind > 1 - (1 - cold) / 3] = NONE
+            if is_pinned[position]:
+                column[:] = random.integers(0, 1 << 31, count, dtype=np.uint32)
+            words[:, position] = column
+        made.append(words)
+        parts += 1 + count * indices // (CONFIG.embedding_beats >> log2)
+    return Job([first[t] for t in table], [base[t] for t in table], is_pinned, indices, beats, log2, base[-1], made,
+               [rows[t] for t in table])
+
+
+class Bench:
+    """Frames, rows in memory with the number of updates for their contents, and what deals, updates and writes back.
+
+    places, beats, writes, requests, landings, takes: how streams pause; land: rows that land; pace: cycles that the
+    GPU and the writing back take, drawn up to this."""
+
+    def __init__(self, dut, work, *, places=always, beats=always, writes=always, requests=always, landings=always,
+                 takes=always, land=always, pace=30, label="bench"):
+        self.dut, self.job, self.random = dut, work, rng(label)
+        self.patterns = {"o_place": places(), "o_write": writes(), "o_requests": requests(), "o_landing": landings(),
+                         "o": takes()}
+        self.beats, self.land, self.pace = beats(), land(), pace
+        self.cycle = 0
+        self.offers = {}                            # what stands at the unit's inputs
+        self.waits = {}                             # what stood at its outputs and was not taken
+        self.queues = {name: deque() for name in STREAMS_IN}
+        self.memory = {}                            # words of frames in use
+        self.to_send = deque(range(len(work.frames)))
+        self.free = deque(range(CONFIG.frames))
+        self.frame_of = {}
+        self.reads = deque()                        # (cycle in which it can come, beat)
+        self.asked, self.landing = deque(), deque()
+        self.dram, self.slots = Counter(), {}       # updates that a row has seen
+        self.held = Counter()                       # mini-batches not yet released that hold an address
+        self.landed = deque()
+        self.wanted = deque(work.wanted)
+        self.dealt, self.seen = 0, Counter()
+        self.flight = deque()                       # mini-batches that came out
+        self.requests = self.fresh = self.shared = 0
+        self.places_at, self.answers_at, self.out_at = [], [], []
+        self.write_allowed = set()
+        self.number = 0
+
+    @classmethod
+    async def begin(cls, dut, work, **arguments):
+        start(dut)
+        for name in STREAMS_IN:
+            getattr(dut, f"{name}__valid").value = 0
+        for name in STREAMS_OUT:
+            getattr(dut, f"{name}__ready").value = 0
+        dut.landed.value = dut.released.value = dut.registers.value = 0
+        dut.rows.value, dut.rows_beats.value = ROWS, work.rows_beats
+        dut.indices.value, dut.sample_beats.value = work.indices, work.sample_beats
+        dut.row_beats_log2.value = work.row_beats_log2
+        await reset(dut)
+        pack = layout_of("registers").pack
+        for position in range(POSITIONS):
+            dut.registers.value = pack({
+                "valid": 1, "position": position, "first": work.first[position], "rows": work.table_rows[position],
+                "base": work.base[position], "pinned": work.pinned[position]})
+            await RisingEdge(dut.clk)
+        dut.registers.value = 0
+        for _ in range(3):
+            await RisingEdge(dut.clk)
+        return cls(dut, work, **arguments)
+
+    # -- One cycle.
+
+    async def tick(self):
+        dut = self.dut
+        if self.to_send and self.free and not self.queues["i"]:
+            number, frame = self.to_send.popleft(), self.free.popleft()
+            self.memory[frame] = self.job.frames[number].copy()
+            self.frame_of[number] = frame
+            self.queues["i"].append({"frame": frame, "samples": len(self.memory[frame])})
+        if self.reads and self.reads[0][0] <= self.cycle and next(self.beats):
+            self.queues["i_beats"].append(self.reads.popleft()[1])
+        for name in STREAMS_IN:
+            if name not in self.offers and self.queues[name]:
+                self.offers[name] = self.queues[name].popleft()
+                getattr(dut, f"{name}__payload").value = layout_of(f"{name}__payload").pack(self.offers[name])
+            getattr(dut, f"{name}__valid").value = name in self.offers
+        ready = {name: next(self.patterns[name]) if name in self.patterns else True for name in STREAMS_OUT}
+        for name, value in ready.items():
+            getattr(dut, f"{name}__ready").value = value
+        lands = bool(self.asked and self.landing and next(self.land))
+        if lands:
+            self.slots[self.landing.popleft()] = self.asked.popleft()
+        dut.landed.value = lands
+        dut.released.value = self._serve()
+        await RisingEdge(dut.clk)
+        self.cycle += 1
+        for name in list(self.offers):
+            if getattr(dut, f"{name}__ready").value == 1:
+                del self.offers[name]
+        for name in STREAMS_OUT:
+            if getattr(dut, f"{name}__valid").value != 1:
+                assert name not in self.waits, f"cycle {self.cycle}: {name} was taken back"
+                continue
+            value = int(getattr(dut, f"{name}__payload").value)
+            assert self.waits.get(name, value) == value, f"cycle {self.cycle}: {name} changed while it stood"
+            if ready[name]:
+                self.waits.pop(name, None)
+                getattr(self, "_" + name.split("__")[0])(layout_of(f"{name}__payload").unpack(value), name)
+            else:
+                self.waits[name] = value
+        self.fresh += int(dut.fresh.value)
+        self.shared += int(dut.shared.value)
+        if dut.fresh.value == 1 or dut.shared.value == 1:
+            self.answers_at.append(self.cycle)
+
+    # -- What comes out.
+
+    def _o_place(self, place, _):
+        self.places_at.append(self.cycle)
+        frame, beat = place["frame"], place["beat"]
+        flat = self.memory[frame].reshape(-1, WORDS)
+        assert beat < len(flat), f"beat {beat} of a frame of {len(flat)}"
+        words = int.from_bytes(flat[beat].astype("<u4").tobytes(), "little")
+        self.reads.append((self.cycle + 3, words))
+
+    def _o_write(self, write, _):
+        flat = self.memory[write["place"]["frame"]].reshape(-1, WORDS)
+        flat[write["place"]["beat"]] = write["words"]
+
+    def _o_requests(self, request, _):
+        row_beats = 1 << self.job.row_beats_log2
+        place, rest = divmod(request["address"] - ROWS, CONFIG.beat_bytes)
+        assert rest == 0 and request["beats"] == row_beats and place + row_beats <= self.job.rows_beats, request
+        self.requests += 1
+        # Read at once: before a write that is still under way.
+        self.asked.append(self.dram[place])
+
+    def _o_landing(self, slot, _):
+        self.landing.append(slot)
+
+    def _o(self, out, _):
+        assert self.wanted, f"a mini-batch too many: {out}"
+        number, part, frees = self.wanted.popleft()
+        frame = self.frame_of[number]
+        want = {"frame": frame, "start": part.start, "samples": part.samples, "batch": self.number % CONFIG.batches,
+                "rows": len(part.rows), "frees": int(frees)}
+        assert out == want, f"mini-batch {self.number} is {out}, expected {want}"
+        self.number += 1
+        self.out_at.append(self.cycle)
+        got = self.memory[frame][part.start:part.start + part.samples]
+        np.testing.assert_array_equal(got, self.job.translated[number][part.start:part.start + part.samples])
+        if frees:
+            del self.memory[frame]  # a write of it that came later would be caught
+            self.free.append(frame)
+        order = list(range(len(part.rows)))
+        client = self.random.randrange(QUERY_CLIENTS)
+        for ordinal in order:
+            self.queues[f"i_query__{client}"].append({"batch": out["batch"], "ordinal": ordinal})
+        self.flight.append({"addresses": part.addresses, "slots": [], "client": client, "state": "asking", "at": 0})
+
+    def _o_query(self, answer, name):
+        client = int(name.rsplit("_", 1)[1])
+        batch = next(b for b in self.flight if b["client"] == client and len(b["slots"]) < len(b["addresses"]))
+        want = batch["addresses"][len(batch["slots"])]
+        assert answer["address"] == want, f"cycle {self.cycle}: {name} {answer}, expected address {want}"
+        batch["slots"].append(answer["slot"])
+
+    # -- What stands behind it: deals, updates, writes back and releases, one mini-batch after the other.
+
+    def _serve(self):
+        """Whether the oldest mini-batch is released in this cycle."""
+        before_updated = True
+        for batch in self.flight:
+            if batch["state"] == "asking" and len(batch["slots"]) == len(batch["addresses"]) and before_updated:
+                assert len(set(batch["slots"])) == len(batch["slots"])
+                for slot, address in zip(batch["slots"], batch["addresses"]):
+                    assert self.slots[slot] == self.seen[address], (
+                        f"cycle {self.cycle}: row at {address} is dealt after {self.slots[slot]} of "
+                        f"{self.seen[address]} updates")
+                    self.seen[address] += 1
+                batch["state"], batch["at"] = "dealt", self.cycle + self.random.randrange(self.pace + 1)
+            before_updated = before_updated and batch["state"] not in ("asking", "dealt")
+        if not self.flight:
+            return False
+        batch = self.flight[0]
+        if batch["state"] == "dealt" and self.cycle >= batch["at"]:
+            for slot in batch["slots"]:
+                self.slots[slot] += 1
+            batch["state"], batch["at"] = "updated", self.cycle + self.random.randrange(self.pace + 1)
+        elif batch["state"] == "updated" and self.cycle >= batch["at"]:
+            for slot, address in zip(batch["slots"], batch["addresses"]):
+                self.dram[address] = self.slots[slot]
+            self.queues["i_release"].extend(batch["slots"])
+            batch["state"] = "releasing"
+        elif batch["state"] == "releasing" and not self.queues["i_release"] and "i_release" not in self.offers:
+            self.flight.popleft()
+            return True
+        return False
+
+    async def run(self, *, until=None, cycles=100_000):
+        stop = self.cycle + (cycles if until is None else until)
+        while self.wanted or self.flight:
+            if self.cycle >= stop:
+                assert until is not None, (
+                    f"not done after {cycles} cycles: {len(self.wanted)} to come, {list(self.flight)} in flight, error "
+                    f"{int(self.dut.error.value)}, offered {list(self.offers)}, waiting "
+                    f"{list(self.waits)}, rows asked for {len(self.asked)}, slots {len(self.landing)}")
+                return
+            await self.tick()
+        if until is not None:
+            return
+        for _ in range(6):
+            await self.tick()
+        assert self.dut.idle.value == 1 and self.dut.error.value == 0
+        assert self.fresh + self.shared == sum(part.words for _, part, _ in self.job.wanted)
+        assert self.requests == self.fresh
+        assert all(self.dram[address] == count for address, count in self.seen.items())
+        for name in STREAMS_OUT:
+            assert getattr(self.dut, f"{name}__valid").value == 0, name
+
+
+@cocotb.test()
+async def smoke(dut):
+    """Three frames of samples: mini-batches, ordinals, requests, rows that land, queries, releases."""
+    random = np.random.default_rng(1)
+    bench = await Bench.begin(dut, job(random, 3, beats=2, log2=1, indices=10))
+    await bench.run()
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Tables, samples and rows of all lengths, many rows shared and many different, mini-batches that are
+    cut: what comes out is the model's, every row has all updates of the mini-batches before when it is dealt,
+    and each is read once."""
+    random = np.random.default_rng(seed("jobs"))
+    cut = shared = 0
+    for pool, cold in ((5, 0.3), (40, 0.1), (40, 0.5), (500, 0.8), (200, 1.0), (12, 0.7)):
+        work = job(random, 8, pool=pool, cold=cold)
+        bench = await Bench.begin(dut, work, label=f"{pool} {cold}")
+        await bench.run()
+        cut += sum(not frees for *_, frees in work.wanted)
+        shared += bench.shared
+    assert cut > 1 and shared > 20, (cut, shared)
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """Every stream slow by itself and all together, streams that stand for long, rows that land late, a GPU that takes
+    long, so that slots and mini-batches run out: the same contents."""
+    random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
+    rare, common = (lambda: sometimes(0.07, pauses)), (lambda: bursty(pauses))
+    for slow in ({"places": rare}, {"beats": rare}, {"writes": rare}, {"requests": rare}, {"landings": rare},
+                 {"takes": rare}, {"land": rare}, {"pace": 600}, {"landings": lambda: never(400)},
+                 {"requests": lambda: never(400)},
+                 dict.fromkeys(("places", "beats", "writes", "requests", "landings", "takes", "land"), common)):
+        work = job(random, 3, pool=int(random.integers(10, 60)), cold=float(random.random() * 0.8 + 0.1), log2=1)
+        bench = await Bench.begin(dut, work, label=str(sorted(slow)), **slow)
+        await bench.run()
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """A beat a cycle and three cycles between samples without cold words; five cycles a cold word behind one
+    another."""
+    random = np.random.default_rng(seed("rate"))
+    # Samples of four beats without a cold word: 4 beats and 3 cycles from sample to sample.
+    work = job(random, 1, beats=4, indices=POSITIONS, cold=0.0, samples=64)
+    for frame in work.frames:
+        frame[:, :POSITIONS] = NONE
+    work.__post_init__()
+    bench = await Bench.begin(dut, work)
+    await bench.run()
+    samples = len(work.frames[0])
+    took = bench.out_at[0] - bench.places_at[0]
+    assert took <= 7 * samples + 16, (took, samples)
+    # Samples full of cold words, all of them different: 5 cycles each.
+    work = job(random, 2, beats=2, indices=min(2 * WORDS, 16), pool=1000, cold=1.0, log2=0, samples=64, tables=1)
+    bench = await Bench.begin(dut, work, pace=0)
+    await bench.run(until=400)
+    steps = [after - before for before, after in zip(bench.answers_at, bench.answers_at[1:])][:20]
+    assert steps.count(5) >= 15, steps
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset anywhere, then the same frames, with rows that memories of before still hold: every row is read
+    again."""
+    random = np.random.default_rng(seed("reset"))
+    for _ in range(5):
+        work = job(random, 4, pool=20, cold=0.5)
+        bench = await Bench.begin(dut, work)
+        await bench.run(until=int(random.integers(20, 500)))
+        bench = await Bench.begin(dut, work)
+        await bench.run()
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """A sample alone, one index and as many as slots, samples of one beat and of eight, the last row of a buffer,
+    offsets up to 32 bits, rows of 64 beats, payload words that look cold, all positions pinned but one, samples that
+    just fit once the ones before are gone."""
+    random = np.random.default_rng(seed("corners"))
+    for beats, indices, log2 in ((1, 1, 0), (1, WORDS, 6), (4, POSITIONS, 1), (8, 1, 3), (4, WORDS + 1, 0),
+                                 (2, CONFIG.row_slots, 0)):
+        work = job(random, 3, beats=beats, indices=indices, log2=log2, cold=0.7, pool=100)
+        bench = await Bench.begin(dut, work)
+        await bench.run()
+    # As many indices as slots: every sample is a mini-batch of its own, as soon as one has a row.
+    work = job(random, 2, beats=2, indices=min(16, POSITIONS), log2=(CONFIG.embedding_beats // 16).bit_length() - 1,
+               cold=0.9, samples=64)
+    assert all(part.samples == 1 or not part.rows for _, part, _ in work.wanted[:-1])
+    bench = await Bench.begin(dut, work)
+    await bench.run()
+    # Two samples that just fit, while those before still hold their slots: they wait, and are not parted.
+    half = CONFIG.row_slots // 2
+    work = job(random, 4, beats=2, indices=half, log2=0, tables=1, pool=8 * half, pinned=0, samples=2)
+    rows = random.permutation(work.table_rows[0]).astype(np.uint32)
+    for number, frame in enumerate(work.frames):
+        frame[:, :half] = rows[2 * half * number:2 * half * (number + 1)].reshape(2, half)
+    work.__post_init__()
+    assert [(part.samples, len(part.rows)) for _, part, _ in work.wanted] == [(2, 2 * half)] * 4
+    bench = await Bench.begin(dut, work, pace=600)
+    await bench.run()
+    # The last row of a buffer that is exactly as long as the tables, and of one as long as offsets go.
+    for end in (None, (1 << 32) - 1):
+        work = job(random, 2, beats=1, indices=WORDS, cold=1.0, tables=1, log2=1, pinned=0)
+        if end is not None:
+            work.base = [end - (work.table_rows[0] << 1)] * POSITIONS
+            work.rows_beats = end
+        for frame in work.frames:
+            frame[:, 0] = work.table_rows[0] - 1
+        work.__post_init__()
+        bench = await Bench.begin(dut, work)
+        await bench.run()
+
+
+@cocotb.test()
+@pytest.mark.testpoint("faults")
+async def rows_outside_the_buffer(dut):
+    """A row that begins or ends behind the buffer, or so far that its offset does not fit 32 bits, is never asked for;
+    an error is told, mini-batches before it come out, its own does not."""
+    random = np.random.default_rng(seed("faults"))
+    for change in ("short", "tiny", "empty", "far"):
+        work = job(random, 3, beats=1, indices=WORDS, cold=0.3, tables=1, log2=2, pinned=0, samples=6)
+        for frame in work.frames:
+            colds = frame[:, :WORDS] < 1 << 31
+            frame[:, :WORDS][colds] %= max(1, work.table_rows[0] - 1)
+        position, last = WORDS - 3, work.table_rows[0] - 1
+        if change == "far":
+            last = (1 << 31) - 1 - int(random.integers(100))
+        work.frames[1][0, position] = last
+        work.__post_init__()
+        if change == "short":
+            work.rows_beats -= 1
+        elif change == "tiny":
+            work.rows_beats = 3
+        elif change == "empty":
+            work.rows_beats = 0
+        bench = await Bench.begin(dut, work, label=change)
+        if change in ("short", "far"):
+            before = [part for number, part, _ in work.wanted if number == 0]
+            bench.wanted = deque(item for item in work.wanted if item[0] == 0)
+            await bench.run(until=3000)
+            assert not bench.wanted and before
+        else:
+            bench.wanted = deque()
+            for _ in range(300):
+                await bench.tick()
+            assert bench.requests == 0
+        for _ in range(300):
+            await bench.tick()
+        assert dut.error.value == 1 and dut.idle.value == 0, change
+
+
+@pytest.mark.parametrize("number", seeds())
+@pytest.mark.parametrize("name", ["tiny", pytest.param("wide", marks=pytest.mark.regress)])
+def test_gather(name, number):
+    simulate(Gather(CONFIGS[name]), "verif.hotline.test_gather", name=f"hotline_gather_{name}", tests=7, seed=number,
+             env={"GATHER": name})
+
+
+@pytest.mark.parametrize("change,sentence", [
+    (dict(positions=4), "positions must be a power of two from 8 to 64, not 4"),
+    (dict(frame_beats=8), "frame_beats must be a power of two from 16 to 32768, not 8"),
+    (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
+])
+def test_illegal_config_wrong(change, sentence):
+    """Sizes that are not allowed are refused with a sentence."""
+    with pytest.raises(ValueError) as caught:
+        replace(TINY, **change)
+    assert str(caught.value) == sentence

@@ -1,0 +1,361 @@
+"""The table of cold rows against its model: every answer, every slot, every query, in the order of the unit's steps."""
+import os
+from collections import deque
+from dataclasses import replace
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from golden.hotline.row_table import RowTable as Model
+from hw.hotline.row_table import QUERY_CLIENTS, RowTable
+from verif.bench import reset, rng, start
+from verif.bench.pack import layout_of
+from verif.bench.runner import seeds, simulate
+from verif.bench.stream import Scoreboard, Sink, Source, always, bursty, never, sometimes
+from verif.hotline.bench import TINY, WIDE
+
+CONFIGS = {
+    "tiny": TINY,
+    # Four mini-batches, arrays in block memory, wide row numbers.
+    "wide": replace(WIDE, banks=64, sets=65536, row_slots=128),
+}
+CONFIGS["deep"] = CONFIGS["tiny"]
+# Output registers of the arrays as in large ones: two, of the heads four.
+ARRAY_ROWS = {"deep": 16}
+NAME = os.environ.get("ROW_TABLE", "tiny")
+CONFIG = CONFIGS[NAME]
+SLOTS, BATCHES = CONFIG.row_slots, CONFIG.batches
+REGISTERS, HEAD_REGISTERS, LIST_REGISTERS = (max(1, count * SLOTS // ARRAY_ROWS.get(NAME, 32768))
+                                             for count in (1, 2, BATCHES))
+
+
+def address_of(row):
+    return row * 0x9E3779B1 & 0xFFFFFFFF
+
+
+def pool(random, count, *, one_bucket=0.0):
+    """Different rows; some of them, at multiples of what the tag begins with, share few buckets."""
+    rows = set()
+    while len(rows) < count:
+        row = random.getrandbits(CONFIG.domain_bits)
+        if random.random() < one_bucket:
+            row &= -1 << CONFIG.domain_bits - 4
+        rows.add(row)
+        if one_bucket == 1 and len(rows) == 16:
+            break
+    return sorted(rows)
+
+
+class Bench:
+    """The table between mini-batches that open, look up, and are given up in order; queries all the while."""
+
+    def __init__(self, dut, *, asks=always, gives=always, room=always, queries=always, answers=always, label="bench"):
+        self.dut, self.random = dut, rng(label)
+        self.asks, self.gives, self.room = asks(), gives(), room()
+        self.model = Model(SLOTS)
+        self.row_of = {}
+        self.pending = deque()          # (row, tag) asked for and not answered
+        self.flight = deque()           # [number, slots, queries under way] of closed mini-batches, oldest first
+        self.opened = 0
+        self.freed = 0                  # pulses still to come
+        self.cycle = 0
+        self.asked_at, self.found_at, self.given_at, self.fresh, self.shared = [], [], [], 0, 0
+        self.sources = [Source(dut, f"i_query__{k}", pattern=queries()) for k in range(QUERY_CLIENTS)]
+        self.boards = [Scoreboard(f"o_query__{k}") for k in range(QUERY_CLIENTS)]
+        self.owners = [deque() for _ in range(QUERY_CLIENTS)]
+        self.sinks = [Sink(dut, f"o_query__{k}", pattern=answers(), on_beat=self._answered(k))
+                      for k in range(QUERY_CLIENTS)]
+        self.release = None             # slot offered
+        self.offer = None               # lookup offered
+
+    def _answered(self, k):
+        def answered(beat):
+            self.boards[k].got(beat)
+            self.owners[k].popleft()[2] -= 1
+        return answered
+
+    @classmethod
+    async def begin(cls, dut, **arguments):
+        start(dut)
+        dut.i__valid.value = dut.i_release__valid.value = dut.open.value = dut.batch.value = 0
+        dut.room.value = 1
+        await reset(dut)
+        return cls(dut, **arguments)
+
+    def stop(self):
+        """Ends the drivers; only a reset may follow."""
+        for source in self.sources:
+            source.stop()
+        for sink in self.sinks:
+            sink._task.cancel()
+
+    async def tick(self, *, ask=None, opens=False):
+        """One cycle; ask: (row, tag) that is offered until it is taken. Whether it was."""
+        dut, model, random = self.dut, self.model, self.random
+        if self.offer is None and ask is not None and next(self.asks):
+            self.offer = ask
+            row, tag = ask
+            dut.i__payload.value = layout_of("i__payload").pack(
+                {"row": row, "address": address_of(row), "tag": tag})
+        dut.i__valid.value = self.offer is not None
+        if self.release is None and self.flight and not self.flight[0][2] and next(self.gives):
+            slots = self.flight[0][1]
+            if slots:
+                self.release = slots.pop(random.randrange(len(slots)))
+                dut.i_release__payload.value = self.release
+        dut.i_release__valid.value = self.release is not None
+        dut.open.value = opens
+        if opens:
+            self.opened += 1
+        dut.batch.value = (self.opened - 1) % BATCHES
+        dut.room.value = next(self.room)
+        await RisingEdge(dut.clk)
+        self.cycle += 1
+        if dut.found.value == 1:
+            row, tag = self.pending.popleft()
+            ordinal, slot, fresh = model.lookup(row)
+            got = layout_of("o").unpack(int(dut.o.value))
+            want = {"ordinal": ordinal, "fresh": fresh, "slot": slot, "address": address_of(row), "tag": tag}
+            assert got == want, f"cycle {self.cycle}: row {row:#x} is {got}, expected {want}"
+            assert int(dut.rows.value) == model.rows, (int(dut.rows.value), model.rows)
+            self.row_of[slot] = row
+            self.found_at.append(self.cycle)
+            self.fresh, self.shared = self.fresh + fresh, self.shared + (not fresh)
+        if dut.freed.value == 1:
+            self.freed -= 1
+            assert self.freed >= 0, f"cycle {self.cycle}: a slot is freed that is held"
+        if self.release is not None and dut.i_release__ready.value == 1:
+            self.freed += model.release(self.release)
+            self.release = None
+            self.given_at.append(self.cycle)
+            if not self.flight[0][1]:
+                self.flight.popleft()
+        if opens:
+            model.open((self.opened - 1) % BATCHES)
+        if self.offer is not None and dut.i__ready.value == 1:
+            self.pending.append(self.offer)
+            self.asked_at.append(self.cycle)
+            self.offer = None
+            return True
+        return False
+
+    async def until(self, true, cycles=3000):
+        for _ in range(cycles):
+            if true():
+                return
+            await self.tick()
+        raise AssertionError(f"not done after {cycles} cycles: {len(self.pending)} lookups, {len(self.flight)} "
+                             f"mini-batches in flight")
+
+    def query(self, batch, count=1):
+        """Questions for rows of a mini-batch that is in flight, from any client."""
+        number, slots, _ = batch
+        for _ in range(count):
+            k, ordinal = self.random.randrange(QUERY_CLIENTS), self.random.randrange(len(slots))
+            slot, row = self.model.lists[number, ordinal]
+            batch[2] += 1
+            self.owners[k].append(batch)
+            self.boards[k].expect({"slot": slot, "address": address_of(row)})
+            self.sources[k].put({"batch": number, "ordinal": ordinal})
+
+    async def batch(self, rows, *, queries=0):
+        """A whole mini-batch of these lookups."""
+        await self.until(lambda: len(self.flight) < BATCHES and (self.release is None or len(self.flight)))
+        await self.tick(opens=True)
+        number = (self.opened - 1) % BATCHES
+        for row in rows:
+            # Who asks leaves a slot for whatever is under way.
+            await self.until(lambda: self.model.in_use + len(self.pending) < SLOTS)
+            tag = self.random.getrandbits(layout_of("i__payload")._fields[2][2].width)
+            while not await self.tick(ask=(row, tag)):
+                pass
+        await self.until(lambda: not self.pending)
+        slots = [self.model.lists[number, k][0] for k in range(self.model.rows)]
+        if slots:
+            self.flight.append([number, slots, 0])
+            self.query(self.flight[-1], queries)
+
+    async def finish(self):
+        """All mini-batches give up their rows; nothing is left."""
+        await self.until(lambda: not self.flight and self.release is None)
+        for _ in range(12):
+            await self.tick()
+        assert self.dut.idle.value == 1 and self.freed == 0 and self.model.in_use == 0
+        for board in self.boards:
+            board.done()
+        self.stop()
+
+
+async def mixed(bench, random, batches, *, skew=2.0, one_bucket=0.2, queries=20):
+    """Mini-batches over a pool of rows of which some come often."""
+    rows = pool(random, 3 * SLOTS, one_bucket=one_bucket)
+    for _ in range(batches):
+        count = random.randrange(1, 2 * SLOTS)
+        drawn, different = [], set()
+        for _ in range(count):
+            row = rows[int(len(rows) * random.random() ** skew)]
+            # A mini-batch alone always fits.
+            if row in different or len(different) < SLOTS - 1:
+                different.add(row)
+                drawn.append(row)
+        await bench.batch(drawn, queries=queries)
+    await bench.finish()
+
+
+@cocotb.test()
+async def smoke(dut):
+    """Rows of one mini-batch, twice each; all in flight share them; then all are free."""
+    bench = await Bench.begin(dut, gives=lambda: never(600))
+    rows = pool(rng("smoke"), 10)
+    for _ in range(BATCHES):
+        await bench.batch(rows + rows, queries=10)
+    assert (bench.fresh, bench.shared) == (10, 20 * BATCHES - 10)
+    await bench.finish()
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Mini-batches of rows that come often and seldom, in many buckets and in few: every ordinal, slot and answer to a
+    query as the model's, and a pulse for each slot that becomes free."""
+    random = rng("mixed")
+    for one_bucket in (0.0, 0.3, 1.0):
+        bench = await Bench.begin(dut, label=f"mixed {one_bucket}")
+        await mixed(bench, random, 30 if CONFIG is TINY else 12, one_bucket=one_bucket)
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """Lookups, releases, room, queries and their answers that pause, each by itself and all together."""
+    random, pauses = rng("pauses"), rng("patterns")
+    rare, common = (lambda: sometimes(0.1, pauses)), (lambda: bursty(pauses))
+    for asks, gives, room, queries, answers in ((common,) * 5, (always, rare, always, always, always),
+                                                (always, always, rare, always, rare), (rare, always, common, common,
+                                                                                      always)):
+        bench = await Bench.begin(dut, asks=asks, gives=gives, room=room, queries=queries, answers=answers,
+                                  label=f"pauses {random.random()}")
+        await mixed(bench, random, 5, queries=40)
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """Five cycles a lookup and a release, four more for each further row of a list; a query a cycle in all; one cycle
+    more for each further register of an array."""
+    bench = await Bench.begin(dut, gives=lambda: never(10_000))
+    lonely = [k for k in range(8)]      # rows whose buckets differ
+    await bench.batch(lonely + lonely)
+    latency, step, more = 6 + REGISTERS + HEAD_REGISTERS, 4 + REGISTERS, 3 + REGISTERS
+    assert (latency, step, more) == (8, 5, 4) or REGISTERS > 1
+    assert bench.found_at[0] - bench.asked_at[0] == latency, bench.found_at[0] - bench.asked_at[0]
+    steps = {after - before for before, after in zip(bench.found_at, bench.found_at[1:])}
+    assert steps == {step}, steps
+    bench.gives = always()
+    await bench.finish()
+    steps = {after - before for before, after in zip(bench.given_at, bench.given_at[1:])}
+    assert steps == {step}, steps
+    # Four rows of a bucket: the last that came is the first of the list.
+    bench = await Bench.begin(dut, gives=lambda: never(10_000))
+    found, by_bucket = None, {}
+    for k in range(1, 1 << 16):
+        row = k << CONFIG.slot_bits + 1
+        bucket = bucket_of(row)
+        by_bucket.setdefault(bucket, []).append(row)
+        if len(by_bucket[bucket]) == 4:
+            found = by_bucket[bucket]
+            break
+    await bench.batch(found)
+    for depth, row in enumerate(reversed(found)):
+        for _ in range(10):
+            await bench.tick()
+        while not await bench.tick(ask=(row, 0)):
+            pass
+        await bench.until(lambda: not bench.pending)
+        took = bench.found_at[-1] - bench.asked_at[-1]
+        assert took == latency + more * depth, (depth, took)
+    bench.query(bench.flight[-1], 1)
+    await bench.until(lambda: not bench.flight[-1][2])
+    took = {sink.at[0] - source.taken_at[0] for source, sink in zip(bench.sources, bench.sinks) if sink.at}
+    assert took == {6 + REGISTERS + LIST_REGISTERS}, took
+    if REGISTERS == 1:
+        bench.query(bench.flight[-1], 300)
+        await bench.until(lambda: not bench.flight[-1][2])
+        times = sorted(at for sink in bench.sinks for at in sink.at)[1:]
+        assert times[-1] - times[0] <= 305, times[-1] - times[0]
+    bench.gives = always()
+    await bench.finish()
+
+
+def bucket_of(row):
+    """The bucket as the hardware's text says it."""
+    bits = CONFIG.slot_bits + 1
+    tag_bits = CONFIG.domain_bits - bits
+    bucket = 0
+    for k in range(bits):
+        taps = {(k * 7 + step * (k % 3 + 2) * 3 + step) % tag_bits for step in range(5)} | {k % tag_bits}
+        bit = row >> k & 1
+        for tap in sorted(taps)[:5]:
+            bit ^= row >> bits + tap & 1
+        bucket |= bit << k
+    return bucket
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset with lookups, releases and queries under way; what the memories hold of the rows before counts no more,
+    though the same rows come."""
+    random = rng("reset")
+    for turn in range(4):
+        bench = await Bench.begin(dut, label=f"reset {turn}")
+        rows = pool(random, SLOTS - 1, one_bucket=0.3)
+        for _ in range(random.randrange(1, 4)):
+            await bench.batch(random.sample(rows, random.randrange(4, SLOTS - 1)), queries=30)
+        await bench.tick(opens=True) if len(bench.flight) < BATCHES else None
+        for _ in range(random.randrange(30)):
+            await bench.tick(ask=(rows[0], 0) if bench.model.in_use + len(bench.pending) < SLOTS else None)
+        bench.stop()
+        bench = await Bench.begin(dut, label=f"again {turn}")
+        await bench.batch(rows, queries=20)
+        assert bench.fresh == len(rows)
+        await bench.finish()
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """Every slot in use, and again; row 0 and the last one; one row in all mini-batches; a bucket's first, middle and
+    last row that leave; mini-batches that nobody overlaps, so that slots are given out from 0 again."""
+    random = rng("corners")
+    bench = await Bench.begin(dut)
+    top = (1 << CONFIG.domain_bits) - 1
+    for _ in range(3):
+        await bench.batch([0, top, *pool(random, SLOTS - 2)], queries=5)
+    for _ in range(3 * BATCHES):
+        await bench.batch([top], queries=1)
+    await bench.until(lambda: not bench.flight and bench.release is None)
+    # Rows that leave one by one out of lists, in any order, while others come.
+    rows = pool(random, 16, one_bucket=1.0)
+    for _ in range(30):
+        await bench.batch(random.sample(rows, random.randrange(1, len(rows))))
+    await bench.until(lambda: not bench.flight and bench.release is None)
+    for row in (top, 0, top):
+        await bench.batch([row])
+        await bench.until(lambda: not bench.flight and bench.release is None)
+        assert bench.found_at and bench.model.in_use == 0
+    await bench.finish()
+
+
+@pytest.mark.parametrize("number", seeds())
+@pytest.mark.parametrize("name", CONFIGS)
+def test_row_table(name, number):
+    simulate(RowTable(CONFIGS[name], array_rows=ARRAY_ROWS.get(name, 32768)), "verif.hotline.test_row_table",
+             name=f"hotline_row_table_{name}", tests=6, seed=number, env={"ROW_TABLE": name})
+
+
+@pytest.mark.parametrize("change,sentence", [
+    (dict(row_slots=24), "row_slots must be a power of two from 16 to 262144, not 24"),
+    (dict(batches=3), "batches must be one of 2, 4, not 3"),
+])
+def test_illegal_config_wrong(change, sentence):
+    """Sizes that are not allowed are refused with a sentence."""
+    with pytest.raises(ValueError) as caught:
+        replace(TINY, **change)
+    assert str(caught.value) == sentence

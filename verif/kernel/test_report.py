@@ -1,0 +1,165 @@
+"""The result block and the progress words, as they reach the write port."""
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from hw.isa import EMB
+from hw.kernel.report import HEADER_WORDS, Reporter
+from verif.bench import reset, rng, start
+from verif.bench.runner import seeds, simulate
+from verif.bench.stream import Sink, bursty
+
+WAIVED = {
+    "latency_and_rate_as_documented":
+        "The block's length follows from the totals. It is written once a run, in some hundred cycles, and nothing but "
+        "the end of the run waits for it.",
+}
+
+COUNTERS = 8
+BASE = 0x40_0000_1000
+
+
+class _Bench:
+    """Totals that come by like the counter file's, and a port that answers each request some cycles later."""
+
+    def __init__(self, dut, totals, header, pattern=None):
+        self.dut, self.totals, self.header = dut, totals, header
+        self.requests = Sink(dut, "o_requests", pattern=pattern)
+        self.beats = Sink(dut, "o_data")
+        self.answered = 0
+        cocotb.start_soon(self._turn())
+
+    async def _turn(self):
+        dut, at, waits = self.dut, 0, 0
+        while True:
+            at = (at + 1) % COUNTERS
+            dut.number.value = at
+            dut.total.value = self.totals[at]
+            waits = waits + 1 if len(self.requests.beats) > self.answered else 0
+            dut.done.value = int(waits == 9)
+            if waits == 9:
+                self.answered += 1
+            await RisingEdge(dut.clk)
+
+    @classmethod
+    async def begin(cls, dut, pattern=None):
+        start(dut)
+        random = rng()
+        for name in ("finish", "tell", "done", "number", "total", "progress"):
+            getattr(dut, name).value = 0
+        dut.base.value = BASE
+        header = [random.getrandbits(32) for _ in range(HEADER_WORDS)]
+        dut.header.value = sum(word << 32 * at for at, word in enumerate(header))
+        bench = cls(dut, [random.getrandbits(64) for _ in range(COUNTERS)], header, pattern)
+        await reset(dut)
+        return bench
+
+    async def pulse(self, name):
+        signal = getattr(self.dut, name)
+        signal.value = 1
+        await RisingEdge(self.dut.clk)
+        signal.value = 0
+
+    def words(self, first, count):
+        width = len(self.dut.o_data__payload) // 32
+        beats = self.beats.beats[first:first + count]
+        return [beat >> 32 * at & 0xFFFFFFFF for beat in beats for at in range(width)]
+
+    def block(self):
+        words = list(self.header)
+        for total in self.totals:
+            words += [total & 0xFFFFFFFF, total >> 32]
+        return words
+
+
+async def _until(dut, condition, cycles=500):
+    for _ in range(cycles):
+        await RisingEdge(dut.clk)
+        if condition():
+            return
+    raise AssertionError("nothing came within the time")
+
+
+async def _block(dut, bench):
+    await bench.pulse("finish")
+    await _until(dut, lambda: int(dut.finished.value) == 1)
+
+
+@cocotb.test()
+async def smoke(dut):
+    """The block is the header and every total, low words first, the rest of its last beat zero."""
+    bench = await _Bench.begin(dut)
+    await _block(dut, bench)
+    beats = len(bench.beats.beats)
+    assert bench.requests.beats == [{"address": BASE, "beats": beats}]
+    words = bench.words(0, beats)
+    assert words[:len(bench.block())] == bench.block() and not any(words[len(bench.block()):])
+    await ClockCycles(dut.clk, 2)
+    assert int(dut.busy.value) == 0
+
+
+@cocotb.test()
+@pytest.mark.testpoint("backpressure_both_sides")
+async def random_match_golden(dut):
+    """Progress and block in random order of asking, behind a port that takes requests when it likes: progress words
+    reach their address with what was to be told."""
+    bench = await _Bench.begin(dut, bursty(rng()))
+    for _ in range(8):
+        released, done = rng().getrandbits(30), len(bench.requests.beats)
+        dut.progress.value = released | done << 32
+        await bench.pulse("tell")
+        while bench.answered == done:
+            await RisingEdge(dut.clk)
+            assert int(dut.busy.value) == 1, "asked for, not yet written, and not busy"
+        assert bench.requests.beats[-1] == {"address": BASE + 768, "beats": 1}
+        assert bench.words(len(bench.beats.beats) - 1, 1)[:2] == [released, done]
+        await ClockCycles(dut.clk, rng().randrange(4))
+
+
+@cocotb.test()
+@pytest.mark.testpoint("random_match_golden")
+async def progress_goes_before_the_block(dut):
+    """Progress that is to be told when the run ends is written before the block."""
+    bench = await _Bench.begin(dut)
+    dut.progress.value = 77
+    dut.tell.value = 1
+    await bench.pulse("finish")
+    dut.tell.value = 0
+    await _until(dut, lambda: int(dut.finished.value) == 1)
+    assert [request["address"] for request in bench.requests.beats] == [BASE + 768, BASE]
+    assert bench.words(0, 1)[:2] == [77, 0]
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset in the block forgets it; the next is whole."""
+    bench = await _Bench.begin(dut)
+    await bench.pulse("finish")
+    await ClockCycles(dut.clk, rng().randrange(1, 12))
+    await reset(dut)
+    bench.beats.beats.clear()
+    asked = len(bench.requests.beats)
+    await ClockCycles(dut.clk, 40)
+    assert len(bench.requests.beats) == asked and int(dut.busy.value) == 0
+    await _block(dut, bench)
+    assert bench.words(0, len(bench.beats.beats))[:len(bench.block())] == bench.block()
+
+
+@pytest.mark.parametrize("words", [4, 8, 16])
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.testpoint("corner_values")
+def test_report(words, seed):
+    """Beats of 4, 8 and 16 words; totals and words of 64 and 32 random bits."""
+    simulate(Reporter(words=words, counters=COUNTERS, kernel=EMB), "verif.kernel.test_report",
+             name=f"kernel_report_{words}", tests=4, seed=seed)
+
+
+@pytest.mark.parametrize(("parameters", "sentence"), [
+    ({"words": 5, "counters": 8}, "words must be 4, 8 or 16, not 5"),
+    ({"words": 4, "counters": 6}, "counters must be a power of two of at least 2, not 6"),
+])
+def test_illegal_config_wrong(parameters, sentence):
+    """Impossible sizes are refused with a sentence."""
+    with pytest.raises(ValueError, match=sentence):
+        Reporter(**parameters, kernel=EMB)

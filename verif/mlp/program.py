@@ -1,0 +1,197 @@
+"""What the tests of the MLP core's program share: the unit beside its golden model, and random instructions."""
+
+import os
+import random
+
+from cocotb.triggers import RisingEdge
+
+from golden.mlp.program import Arguments, Fault
+from golden.mlp.program import Program as Golden
+from hw.isa import MLP
+from hw.mlp.config import MlpConfig
+from verif.bench import reset, start
+from verif.bench.pack import layout_of
+from verif.mlp.front import BASE, CONFIGS, KINDS, Feed, Pins, encode
+
+__all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
+           "end_of", "fitting", "fresh", "packed_arguments"]
+
+TOP = (1 << 32) - 1
+STREAMS = ("o_rows", "o_parameters", "o_layers")
+AFTER = ("after_rows", "after_weights", "after_layers")
+ENGINE = {"LOAD_ROWS": 0, "LOAD_WEIGHTS": 1, "LOAD_ADDENDS": 1, "LAYER": 2, "INTERACT": 2}
+USED = {instruction.name: {use.field for use in instruction.uses} for instruction in MLP.instructions}
+
+
+class Bench:
+    """The program beside its golden model, fed alike. bad: beats of the program answered with an error."""
+
+    def __init__(self, dut, unit: MlpConfig, items: list[dict[str, int]], *, feed: Feed, arguments: dict[str, int],
+                 bad=()):
+        self.dut, self.unit, self.feed, self.bad = dut, unit, feed, set(bad)
+        self.model = Golden(words=unit.words, rows=unit.rows, columns=unit.columns, width=unit.width)
+        self.base = BASE // unit.beat_bytes
+        self.pins = Pins(dut)
+        self.layouts = {name: layout_of(f"{name}__payload") for name in (*STREAMS, "i", "o_requests")}
+        self.error = layout_of("error")
+        self.cycle = 0
+        self.got: list[list[dict[str, int]]] = [[], [], []]
+        self.at: list[int] = []     # when an instruction was handed on
+        self.put(items, arguments)
+
+    def put(self, items: list[dict[str, int]], arguments: dict[str, int]) -> None:
+        """Another program, in the place of the one before."""
+        self.words = [word for item in items for word in (item["_words"] if "_words" in item else encode(item))]
+        self.arguments = Arguments(self.base, len(items), **arguments)
+        self.pins.set(arguments=packed_arguments(self.arguments, self.unit))
+
+    def _beat(self, at: int) -> list[int]:
+        """The words of the program's beat; what lies behind it is noise."""
+        words = self.unit.words
+        return self.words[at * words:(at + 1) * words] or [0xA5A5A5A5] * words
+
+    async def step(self, *, start: bool = False, room=(True, True, True)) -> None:
+        pins, model, feed, where = self.pins, self.model, self.feed, f"cycle {self.cycle}"
+        at, ready = feed.stands, feed.ready
+        data = None if at is None else self._beat(at - self.base)
+        bad = at is not None and at - self.base in self.bad
+        pins.set(start=start, i__valid=data is not None, o_requests__ready=ready,
+                 **{f"{name}__ready": room[k] for k, name in enumerate(STREAMS)})
+        if data is not None:
+            word = sum(word << 32 * k for k, word in enumerate(data))
+            pins.set(i__payload=self.layouts["i"].pack({"data": word, "error": bad}))
+        await RisingEdge(self.dut.clk)
+        request, takes, streams = model.request, model.takes(data), (model.rows, model.parameters, model.layers)
+        error = self.error.unpack(pins.get("error"))
+        fault = Fault(error["code"], error["instruction"], error["detail"]) if error["valid"] else None
+        shown = {
+            "i.ready": (pins.get("i__ready"), takes), "request": (pins.get("o_requests__valid"), request is not None),
+            "done": (pins.get("done"), model.done), "error": (fault, model.error),
+            **({"number": (pins.get("number"), model.number)} if model.state != "IDLE" else {}),
+            **{name: (pins.get(f"{name}__valid"), job is not None) for name, job in zip(STREAMS, streams, strict=True)},
+        }
+        wrong = {name: pair for name, pair in shown.items() if pair[0] != pair[1]}
+        assert not wrong, f"{where}: unit and golden differ: {wrong}"
+        if request is not None:
+            found = self.layouts["o_requests"].unpack(pins.get("o_requests__payload"))
+            assert (found["address"], found["beats"]) == (request[0] * self.unit.beat_bytes, request[1]), where
+        for k, (name, job) in enumerate(zip(STREAMS, streams, strict=True)):
+            if job is not None:
+                found = self.layouts[name].unpack(pins.get(f"{name}__payload"))
+                known = {field: value & _mask(self.layouts[name], field) for field, value in job.items()}
+                if "run" in known:      # `end` is of 32 bits, and of a load that passed its check
+                    assert job["end"] <= TOP
+                assert found == known, f"{where}: {name} {found}, golden {known}"
+                if room[k]:
+                    self.got[k].append(found)
+                    self.at.append(self.cycle)
+        model.step(start=start, arguments=self.arguments, data=data,
+                   request_taken=request is not None and ready, bad=bad,
+                   taken=[job is not None and bool(room[k]) for k, job in enumerate(streams)])
+        feed.step(request, takes)
+        self.cycle += 1
+
+    async def carry_out(self, *, room: float = 1.0, quiet: int = 60) -> None:
+        """The whole program, and some cycles more."""
+        r = self.feed.rng
+        await self.step(start=True)
+        limit = self.cycle + 100_000
+        while quiet:
+            await self.step(room=[r.random() < room for _ in STREAMS])
+            quiet -= self.model.done
+            assert self.cycle < limit, f"not done after {limit} cycles"
+
+
+def _mask(layout, field: str) -> int:
+    return next(inner._mask for name, _, inner in layout._fields if name == field)
+
+
+def packed_arguments(arguments: Arguments, unit: MlpConfig) -> int:
+    values = {"program": arguments.program * unit.beat_bytes, "program_count": arguments.program_count,
+              "inputs_beats": arguments.inputs_beats, "outputs_beats": arguments.outputs_beats,
+              "weights_beats": arguments.weights_beats}
+    word, at = 0, 0
+    for argument in MLP.arguments:
+        word |= values.get(argument.name, 0x5A5A5A5A) << at
+        at += argument.bits
+    return word
+
+
+def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) -> dict[str, int]:
+    """An instruction that is allowed; fields that it does not use are noise."""
+    item = {}
+    for field in MLP.fields:
+        if field.name == "opcode":
+            item[field.name] = KINDS[kind]
+        elif field.name not in USED[kind]:
+            item[field.name] = r.getrandbits(field.bits)
+        else:
+            item[field.name] = r.choice([
+                field.minimum, field.highest, r.randint(field.minimum, field.highest),
+                min(field.highest, field.minimum + r.getrandbits(r.randint(1, field.bits)))])
+    for name, most in zip(AFTER, before, strict=True):
+        item[name] = r.choice([0, most, r.randint(0, most)])
+    if kind == "LAYER":
+        item["tail"] = r.choice([1, unit.columns, r.randint(1, unit.columns)])
+        item["target"] = 3 if item["activation"] == 2 else r.randrange(4)
+        if item["target"] == 2:
+            item["activation"] = 0
+    elif kind == "LOAD_ROWS" and not item["features_in"]:
+        item["features"] = 1
+    elif kind == "INTERACT":
+        item["features"] = max(item["features"], 2)
+    return item
+
+
+def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
+    """The buffer's size and the beat behind the last that an instruction touches there."""
+    kind = next(name for name, opcode in KINDS.items() if opcode == item["opcode"])
+    if kind == "LOAD_ROWS":
+        rows = item["count"] * item["features"]
+        return "inputs_beats", item["source"] + (rows - 1) * item["stride"] + item["row_beats"]
+    if kind == "LOAD_WEIGHTS":
+        return "weights_beats", item["source"] + item["count"] * item["steps"] * unit.line_beats
+    if kind == "LOAD_ADDENDS":
+        return "weights_beats", item["source"] + -(-item["count"] // unit.halves)
+    if kind == "LAYER" and item["target"] == 3:
+        beats = -(-item["groups"] // unit.halves)
+        return "outputs_beats", item["out"] + (item["count"] - 1) * item["out_stride"] + beats
+    return None
+
+
+def fitting(r: random.Random, unit: MlpConfig, kind: str, before: list[int], sizes: dict[str, int]) -> dict[str, int]:
+    """An allowed instruction inside its buffer."""
+    while True:
+        item = any_item(r, unit, kind, before)
+        reach = end_of(unit, item)
+        if reach is None or reach[1] <= sizes[reach[0]]:
+            return item
+        offset = "out" if kind == "LAYER" else "source"
+        if item[offset] and reach[1] - item[offset] <= sizes[reach[0]]:
+            return item | {offset: sizes[reach[0]] - (reach[1] - item[offset])}
+
+
+def any_program(r: random.Random, unit: MlpConfig, count: int, sizes: dict[str, int]) -> list[dict[str, int]]:
+    before, items = [0, 0, 0], []
+    for _ in range(count):
+        kind = r.choice(list(KINDS))
+        items.append(fitting(r, unit, kind, before, sizes))
+        before[ENGINE[kind]] += 1
+    return items
+
+
+def any_sizes(r: random.Random) -> dict[str, int]:
+    return {name: r.choice([TOP, TOP - 1, r.randint(1 << 20, TOP), r.randint(1 << 28, TOP)])
+            for name in ("inputs_beats", "outputs_beats", "weights_beats")}
+
+
+async def fresh(dut) -> MlpConfig:
+    start(dut)
+    await clean(dut)
+    return CONFIGS[os.environ["UNIT"]]
+
+
+async def clean(dut) -> None:
+    for name in ("start", "i__valid", "o_requests__ready", *(f"{name}__ready" for name in STREAMS)):
+        getattr(dut, name).value = 0
+    await reset(dut)

@@ -1,0 +1,210 @@
+"""The row loader against golden.mlp.loader, cycle by cycle: any rows and features, waits, a slow memory, faults."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import cocotb
+import pytest
+
+from golden.mlp.loader import Load
+from golden.mlp.loader import RowLoader as Golden
+from hw.mlp.config import MlpConfig
+from hw.mlp.loader import RowLoader
+from hw.mlp.requests import PIECE_LOG2
+from verif.bench import report, rng
+from verif.bench.pack import layout_of
+from verif.bench.runner import seeds, simulate
+from verif.mlp.front import (
+    BASE,
+    CONFIGS,
+    Feed,
+    LoaderBench,
+    Side,
+    any_rows,
+    beat_of,
+    finish_rows,
+    pressed_loads,
+    random_loads,
+    reset_loads,
+)
+
+
+class Bench(LoaderBench):
+    sides = "weights_done", "layers_done"
+    ready = "o_load__ready"
+    make = staticmethod(any_rows)
+
+    def __init__(self, dut, unit: MlpConfig, feed: Feed, *, bad: Sequence[int] = ()):
+        super().__init__(dut, unit, feed, Golden(
+            units=unit.units, rows=unit.rows, pieces=unit.pieces, lines=unit.row_lines, base=BASE // unit.beat_bytes),
+            bad=bad)
+        self.load = layout_of("o_load__payload")
+        self.loads: list[Load] = []         # taken from o_load
+
+    @staticmethod
+    def beats(jobs: Sequence[dict[str, int]]) -> list[int]:
+        """Every row once."""
+        return [job["source"] + row * job["stride"] + beat
+                for job in jobs for row in range(job["less_one"] + 1) for beat in range(job["row_beats"])]
+
+    def outputs(self, where: str, room: bool) -> dict[str, bool]:
+        load = self.model.load
+        assert (self.pins.get("o_load__valid") == 1) == (load is not None), f"{where}: golden has {load}"
+        if load is None:
+            return {"load_taken": False}
+        found, words = self.load.unpack(self.pins.get("o_load__payload")), beat_of(load.data, self.unit.words)
+        wanted = {"words": [words >> 32 * at & 0xFFFFFFFF for at in range(self.unit.words)], "unit": load.unit,
+                  "row": load.row, "line": load.line, "turn": load.turn}
+        assert found == wanted, f"{where}: {found}, golden {wanted}"
+        if room:
+            self.loads.append(load)
+            self.at.append(self.cycle)
+        return {"load_taken": room}
+
+
+@cocotb.test()
+async def smoke(dut):
+    """Five samples of two beats, and features 3 to 5 of three samples: where they go, written down by hand."""
+    unit = await Bench.begin(dut)
+    bench = Bench(dut, unit, Feed(rng("smoke")))
+    plain = finish_rows({
+        "features_in": 0, "count": 5, "row_beats": 2, "features": 1, "feature": 0, "line": 10, "apart": 100,
+        "source": 7, "stride": 3, "after_weights": 0, "after_layers": 0, "number": 0})
+    # Two units of two rows; feature 3 is the second of the second group, whose lines begin at 20 of the sample.
+    features = finish_rows({
+        "features_in": 1, "count": 3, "row_beats": 1, "features": 3, "feature": 3, "line": 20, "apart": 50,
+        "source": 40, "stride": 1, "after_weights": 0, "after_layers": 0, "number": 1})
+    await bench.carry_out([plain, features])
+    assert [load[:4] for load in bench.loads[:10]] == [
+        (0, 0, 10, 0), (0, 0, 110, 0), (0, 1, 10, 0), (0, 1, 110, 0), (1, 0, 10, 0), (1, 0, 110, 0),
+        (1, 1, 10, 0), (1, 1, 110, 0), (0, 0, 11, 0), (0, 0, 111, 0)]
+    assert [load[:4] for load in bench.loads[10:]] == [
+        (0, 1, 20, 1), (0, 0, 21, 2), (0, 1, 21, 2), (0, 1, 70, 1), (0, 0, 71, 2), (0, 1, 71, 2),
+        (1, 1, 20, 1), (1, 0, 21, 2), (1, 1, 21, 2)]
+    assert [load.data - bench.base for load in bench.loads] == [7, 8, 10, 11, 13, 14, 16, 17, 19, 20, *range(40, 49)]
+    assert bench.feed.asked == [*((bench.base + at, 2) for at in (7, 10, 13, 16, 19)), (bench.base + 40, 9)]
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Random loads of rows and features of any shape, with waits for the other engines: every output in every cycle as
+    golden, which counts places by the formulas."""
+    await random_loads(dut, Bench)
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """The same with pauses of jobs, requests, data and the memory."""
+    await pressed_loads(dut, Bench)
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """A beat a cycle over instructions behind a port of 100 cycles' latency, none lost between those of 3 beats; a
+    load that waited has its data at once."""
+    unit = await Bench.begin(dut)
+    r = rng("rate")
+    for beats, apart in ((1, 0), (3, 0), (8, 0), (16, 1)):
+        count = 64 // beats
+        jobs = [any_rows(r, unit, at, features_in=0, features=1, count=count, row_beats=beats, stride=beats + apart,
+                         source=4096 * at) for at in range(12)]
+        bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
+        await bench.carry_out([finish_rows(job) for job in jobs])
+        gaps = [b - a - 1 for a, b in zip(bench.at, bench.at[1:], strict=False)]
+        assert sum(gaps) == 0 and len(bench.at) == 12 * count * beats, (beats, apart, sum(gaps))
+        await Bench.clean(dut)
+    # Instructions of three beats do not lose a cycle either, once their data is there.
+    jobs = [finish_rows(any_rows(r, unit, at, features_in=0, features=1, count=3, row_beats=1, stride=1, after_layers=1,
+                                 source=at * 64)) for at in range(20)]
+    bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
+    for cycle in range(600):
+        await bench.step(jobs[0] if jobs else None, counts=(0, cycle > 400)) and jobs.pop(0)
+    assert bench.at[0] == 401 + 3 and bench.at == list(range(404, 404 + 60)), bench.at[:5]
+    assert bench.done_at == list(range(404 + 3, 404 + 61, 3))
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset at any cycle forgets all that is inside."""
+    await reset_loads(dut, Bench)
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """The longest rows, the most features, rows at one place, runs of more beats than a request has, counts
+    near 2**32."""
+    unit = await Bench.begin(dut)
+    r = rng("corners")
+    top = (1 << 32) - 1
+    piece = 1 << PIECE_LOG2
+    cases = [
+        {"features_in": 0, "features": 1, "count": 2, "row_beats": 4095, "stride": top - 5000, "source": 0},
+        {"features_in": 0, "features": 1, "count": 3, "row_beats": 1, "stride": 0, "source": top - 1},
+        {"features_in": 1, "features": 255, "feature": 255, "count": 2, "row_beats": 1, "stride": 1, "source": 5},
+        {"features_in": 1, "features": 3, "feature": 0, "count": unit.samples + 1, "row_beats": 7, "stride": 0xFFFF},
+        {"after_weights": top, "after_layers": top, "number": top},
+    ]
+    jobs = [finish_rows(any_rows(r, unit, at) | case) for at, case in enumerate(cases)]
+    jobs = [job | {"end": job["end"] & top} for job in jobs]
+    bench = Bench(dut, unit, Feed(r))
+    sides = Side(r, top, 1.0), Side(r, top, 1.0)
+    for side in sides:
+        side.now = top - 200
+    await bench.carry_out(jobs, sides=sides)
+    bench.judge(Bench.beats(jobs))
+    # Requests of long runs, of which the data does not matter.
+    for beats in (piece - 1, piece, piece + 1, 2 * piece, 5 * piece + 3):
+        await Bench.clean(dut)
+        job = finish_rows({**any_rows(r, unit, 0), "features_in": 0, "features": 1, "count": beats, "row_beats": 1,
+                           "stride": 1, "source": 77})
+        feed = Feed(r, latency=1 << 30)
+        bench = Bench(dut, unit, feed)
+        for cycle in range(40):
+            await bench.step(job if not cycle else None)
+        assert sum(n for _, n in feed.asked) == beats and len(feed.asked) == -(-beats // piece)
+
+
+@cocotb.test()
+@pytest.mark.testpoint("read_errors")
+async def read_errors(dut):
+    """An error on any beat is told with its instruction; what came before is loaded, nothing behind it is taken or
+    asked for."""
+    unit = await Bench.begin(dut)
+    tried = 0
+    for number in range(30):
+        r = rng(f"errors {number}")
+        jobs = [any_rows(r, unit, at) for at in range(6)]
+        for at, job in enumerate(jobs):     # apart from one another, so that an address has one instruction
+            job["stride"] = max(job["stride"], job["row_beats"])
+            jobs[at] = finish_rows(job | {"source": at << 16})
+        victim = r.choice(jobs)
+        place = (victim["source"] + r.choice([0, victim["less_one"], r.randint(0, victim["less_one"])])
+                 * victim["stride"] + r.randrange(victim["row_beats"]))
+        bench = Bench(dut, unit, Feed(r, latency=r.choice([1, 30]), flow=r.choice([1.0, 0.5])), bad=[place])
+        await bench.carry_out(jobs, room=r.choice([1.0, 0.5]))
+        assert bench.model.error == victim["number"]
+        before = Bench.beats(jobs)
+        before = before[:before.index(place)]
+        assert [load.data - bench.base for load in bench.loads] == before
+        tried += 1
+        await Bench.clean(dut)
+    report(read_errors=tried)
+
+
+NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
+         "reset_midstream", "corner_values", "read_errors")
+
+
+@pytest.mark.parametrize(("name", "tests"), [("tiny", NAMES), ("flat", NAMES[1:3]), ("wide", NAMES[1:2])])
+@pytest.mark.parametrize("number", seeds())
+def test_mlp_loader(number, name, tests):
+    simulate(RowLoader(CONFIGS[name]), "verif.mlp.test_loader", name=f"mlp_loader_{name}", tests=len(tests),
+             seed=number, only="|".join(tests), env={"UNIT": name})
+
+
+def test_illegal_config_wrong():
+    """Sizes that places cannot be counted by are refused with a sentence: all are powers of two."""
+    with pytest.raises(ValueError, match="row_lines must be a power of two from 64 to 4096, not 200"):
+        RowLoader(replace(CONFIGS["tiny"], row_lines=200))
+    with pytest.raises(ValueError, match="units must be one of 2, 4, not 3"):
+        RowLoader(replace(CONFIGS["tiny"], units=3))

@@ -1,0 +1,344 @@
+"""The MLP core's program against golden.mlp.program, cycle by cycle: every instruction, every refusal."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import cocotb
+import pytest
+
+from golden.mlp.program import Fault
+from hw.isa import MLP
+from hw.mlp.config import MlpConfig
+from hw.mlp.program import QUEUE, Program
+from verif.bench import report, rng
+from verif.bench.runner import seeds, simulate
+from verif.mlp.front import CONFIGS, KINDS, Feed, encode
+from verif.mlp.program import (
+    AFTER,
+    ENGINE,
+    STREAMS,
+    TOP,
+    USED,
+    Bench,
+    any_item,
+    any_program,
+    any_sizes,
+    clean,
+    end_of,
+    fitting,
+    fresh,
+    packed_arguments,
+)
+
+
+@cocotb.test()
+async def smoke(dut):
+    """One instruction of each kind: what the three engines are told, written down by hand."""
+    unit = await fresh(dut)
+    items = [
+        {"opcode": KINDS["LOAD_ROWS"], "features_in": 1, "count": 3, "source": 100, "stride": 2, "row_beats": 2,
+         "features": 4, "feature": 9, "line": 7, "apart": 30},
+        {"opcode": KINDS["LOAD_WEIGHTS"], "count": 5, "source": 10, "steps": 6, "weight_line": 77},
+        {"opcode": KINDS["LOAD_ADDENDS"], "count": 5, "source": 40, "addend_line": 88},
+        {"opcode": KINDS["LAYER"], "count": 3, "steps": 6, "groups": 5, "tail": 1, "target": 3, "out": 4,
+         "out_stride": 9, "after_rows": 1, "after_weights": 2},
+        {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "after_layers": 1},
+    ]
+    bench = Bench(dut, unit, items, feed=Feed(rng("smoke")), arguments={
+        "inputs_beats": 124, "weights_beats": 43, "outputs_beats": 25})
+    await bench.carry_out()
+    assert bench.model.error is None and [len(jobs) for jobs in bench.got] == [1, 2, 2]
+    rows, (weights, addends), (layer, interact) = bench.got[0][0], *bench.got[1:]
+    assert (rows["run"], rows["less_one"], rows["end"], rows["line"]) == (1, 11, 124, 7 + 4 * 2)
+    assert (weights["addends"], weights["end"], weights["line"]) == (0, 40, 77)
+    assert (addends["addends"], addends["end"], addends["line"]) == (1, 43, 88)
+    assert (layer["interact"], layer["after_rows"], layer["out_stride"], layer["number"]) == (0, 1, 9, 3)
+    assert (interact["interact"], interact["features"], interact["number"]) == (1, 4, 4)
+    beats = 5 * 16 // unit.words
+    assert bench.feed.asked == [(bench.base, beats)]
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """Random programs of allowed instructions up to the ends of their buffers, unused fields noise: every output in
+    every cycle as golden."""
+    unit = await fresh(dut)
+    count = 0
+    for number in range(4):
+        r = rng(f"random {number}")
+        sizes = any_sizes(r)
+        items = any_program(r, unit, 50, sizes)
+        bench = Bench(dut, unit, items, feed=Feed(r, latency=r.choice([1, 30])), arguments=sizes)
+        await bench.carry_out()
+        assert bench.model.error is None
+        await clean(dut)
+        count += sum(len(jobs) for jobs in bench.got)
+    assert count == 200
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """The same with pauses of requests, data and engines; a full queue holds up all, and nothing is lost."""
+    unit = await fresh(dut)
+    for number in range(4):
+        r = rng(f"pressure {number}")
+        sizes = any_sizes(r)
+        bench = Bench(dut, unit, any_program(r, unit, 40, sizes), arguments=sizes, feed=Feed(
+            r, latency=r.choice([1, 20]), flow=r.choice([0.2, 0.9]), room=r.choice([0.1, 0.7])))
+        await bench.carry_out(room=r.choice([0.02, 0.5]))
+        await clean(dut)
+    # A full queue.
+    r = rng("full")
+    bench = Bench(dut, unit, [any_item(r, unit, "INTERACT", [0, 0, 0]) for _ in range(QUEUE + 8)], feed=Feed(r),
+                  arguments=any_sizes(r))
+    await bench.step(start=True)
+    for _ in range(6 * (QUEUE + 8) + 40):
+        await bench.step(room=(True, True, False))
+    assert not bench.model.done and bench.model.number == QUEUE + 1
+    for _ in range(400):
+        await bench.step()
+    assert bench.model.done and len(bench.got[2]) == QUEUE + 8
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """The cycles of each kind of instruction, by the bits of its multipliers."""
+    unit = await fresh(dut)
+    r = rng("rate")
+    beats = 16 // unit.words
+    rows = {"opcode": KINDS["LOAD_ROWS"], "count": 1000, "features": 1, "row_beats": 3, "stride": 3}
+    cases = [
+        ({"opcode": KINDS["INTERACT"], "count": 1, "row_beats": 1, "features": 2}, 4),
+        ({"opcode": KINDS["LAYER"], "count": 1, "steps": 1, "groups": 1, "tail": 1}, 4),
+        ({"opcode": KINDS["LAYER"], "count": 9, "steps": 1, "groups": 1, "tail": 1, "target": 3, "out_stride": 5},
+         7 + 3),
+        ({"opcode": KINDS["LOAD_ADDENDS"], "count": 9}, 8),
+        ({"opcode": KINDS["LOAD_WEIGHTS"], "count": 9, "steps": 100}, 7 + 7),
+        (rows, 9 + 1 + 2),
+        (rows | {"features_in": 1, "features": 26, "row_beats": 1, "stride": 1}, 9 + 5 + 1),
+        (rows | {"features_in": 1, "features": 26, "feature": unit.rows * 5}, 9 + 5 + 2 + 2 + 3),
+        (rows | {"features_in": 1, "features": 255, "feature": 255, "stride": 1 << 31, "count": 1},
+         9 + 8 + 32 + 2 + (255 // unit.rows).bit_length()),
+    ]
+    shown = {}
+    for number, (item, cycles) in enumerate(cases):
+        bench = Bench(dut, unit, [item] * 6, feed=Feed(r), arguments={})
+        if number == len(cases) - 1:
+            # Past the buffer: how long the check takes is seen all the same, the next program is refused at once.
+            assert cycles <= 58
+            bench = Bench(dut, unit, [item | {"stride": 1 << 31, "features": 1, "count": 2}] * 3, feed=Feed(r),
+                          arguments={})
+            cycles -= 7
+        await bench.carry_out()
+        assert bench.model.error is None, (item, bench.model.error)
+        await clean(dut)
+        gaps = {b - a for a, b in zip(bench.at, bench.at[1:], strict=False)}
+        assert gaps == {cycles + beats}, (item, gaps, cycles)
+        shown[f"case {number}"] = cycles + beats
+    report(**shown)
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """After a reset at any cycle the next program comes out right."""
+    unit = await fresh(dut)
+    for number in range(10):
+        r = rng(f"reset {number}")
+        sizes = any_sizes(r)
+        bench = Bench(dut, unit, any_program(r, unit, 20, sizes), feed=Feed(r), arguments=sizes)
+        await bench.step(start=True)
+        for _ in range(r.randrange(200)):
+            await bench.step(room=[r.random() < 0.3 for _ in STREAMS])
+        await clean(dut)
+    await Bench(dut, unit, any_program(r, unit, 20, sizes), feed=Feed(r), arguments=sizes).carry_out()
+
+
+@cocotb.test()
+async def corner_values(dut):
+    """Programs of none, of 2**32 - 1 and around a request's most instructions; programs one behind the other
+    without a reset."""
+    unit = await fresh(dut)
+    r = rng("corners")
+    bench = Bench(dut, unit, [], feed=Feed(r), arguments={})
+    for count in (0, 0, 3, 1, 0, 2):
+        # Their order is counted from each start.
+        sizes = any_sizes(r)
+        bench.put(any_program(r, unit, count, sizes), sizes)
+        await bench.carry_out()
+    bench.put([any_item(r, unit, "LAYER", [1, 0, 0]) | {"after_rows": 1}], sizes)
+    await bench.carry_out()
+    assert bench.model.error == Fault(MLP.code("BAD_ORDER"), 0, 0)
+    beats = 16 // unit.words
+    for count in ((1 << 15) // beats, (1 << 15) // beats + 1, TOP):
+        await clean(dut)
+        feed = Feed(r, latency=1 << 40)
+        bench = Bench(dut, unit, [], feed=feed, arguments={})
+        bench.arguments = bench.arguments._replace(program_count=count)
+        bench.pins.set(arguments=packed_arguments(bench.arguments, unit))
+        await bench.step(start=True)
+        for _ in range(40):
+            await bench.step()
+        asked = sum(n for _, n in feed.asked)
+        pieces = -(-count * beats // (1 << 15))
+        assert asked == (count * beats if pieces < 3 else len(feed.asked) << 15) and len(feed.asked) == min(39, pieces)
+
+
+def _refusals(r: random.Random, unit: MlpConfig) -> list[tuple[str, dict[str, Any], int]]:
+    """(kind, what is changed of an allowed instruction, code) of everything that is refused by itself."""
+    bad, order = MLP.code("BAD_INSTRUCTION"), MLP.code("BAD_ORDER")
+    cases: list[tuple[str, dict[str, Any], int]] = [
+        ("LAYER", {"opcode": opcode}, bad) for opcode in (0, 6, 7, 13, 0x81, 0xFF)]
+    cases += [(r.choice(list(KINDS)), {"_bit": bit}, bad) for bit in range(16, 32)]
+    for field in MLP.fields:
+        for kind, used in USED.items():
+            if field.name in used:
+                if field.minimum:
+                    cases.append((kind, {field.name: 0}, bad))
+                whole = (1 << field.bits) - 1
+                if field.highest < whole:
+                    cases += [(kind, {field.name: value}, bad)
+                              for value in {field.highest + 1, whole, r.randint(field.highest + 1, whole)}]
+                    cases += [(kind, {field.name: 1 << bit}, bad) for bit in range(field.bits)
+                              if 1 << bit > field.highest]
+    cases += [
+        ("LOAD_ROWS", {"features_in": 0, "features": 2}, bad), ("LOAD_ROWS", {"features_in": 0, "features": 0}, bad),
+        ("LOAD_ROWS", {"features_in": 0, "features": 255}, bad), ("INTERACT", {"features": 1}, bad),
+        *(("LAYER", {"tail": tail}, bad) for tail in (unit.columns + 1, 2 * unit.columns, 255)),
+        *(("LAYER", {"activation": 2, "target": target}, bad) for target in range(3)),
+        *(("LAYER", {"activation": activation, "target": 2}, bad) for activation in (1, 2)),
+    ]
+    for kind in KINDS:
+        for name in AFTER:
+            cases += [(kind, {name: value}, order) for value in (None, TOP, 1 << 31)]     # None: one too many
+    cases.append(("LAYER", {"after_rows": TOP, "tail": 0}, bad))
+    cases.append(("LOAD_ROWS", {"after_weights": TOP, "after_layers": TOP, "source": TOP}, order))
+    return cases
+
+
+@cocotb.test()
+@pytest.mark.testpoint("malformed_programs")
+async def malformed_programs(dut):
+    """Every value that is not allowed, each reserved bit and every wait for too much is refused at its place, with all
+    before it handed on."""
+    unit = await fresh(dut)
+    r = rng("malformed")
+    cases = _refusals(r, unit)
+    codes: dict[int, int] = {}
+    for kind, change, code in cases:
+        sizes = any_sizes(r)
+        items = any_program(r, unit, r.randrange(4), sizes)
+        before = [sum(ENGINE[name] == k for item in items for name, opcode in KINDS.items()
+                      if opcode == item["opcode"]) for k in range(3)]
+        item = fitting(r, unit, kind, before, sizes)
+        for name, value in change.items():
+            if name != "_bit":
+                item[name] = before[AFTER.index(name)] + 1 if value is None else value
+        words = encode(item)
+        if "_bit" in change:
+            words[0] |= 1 << change["_bit"]
+        items += [item | {"_words": words}, *any_program(r, unit, 2, sizes)]
+        bench = Bench(dut, unit, items, feed=Feed(r), arguments=sizes)
+        await bench.carry_out(quiet=12)
+        place = len(items) - 3
+        detail = words[0]
+        if code == MLP.code("BAD_ORDER"):
+            detail = next(k for k, name in enumerate(AFTER) if item[name] > before[k])
+        assert bench.model.error == Fault(code, place, detail), (kind, change, bench.model.error)
+        assert [len(jobs) for jobs in bench.got] == before
+        codes[code] = codes.get(code, 0) + 1
+        await clean(dut)
+    report(malformed=codes)
+
+
+@cocotb.test()
+@pytest.mark.testpoint("bounds")
+async def bounds(dut):
+    """Each buffer kept and passed by a beat, and sums beyond 32 bits that would wrap into it."""
+    unit = await fresh(dut)
+    tried = {False: 0, True: 0}
+    for number in range(220):
+        r = rng(f"bounds {number}")
+        kind = ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER")[number % 4]
+        sizes = any_sizes(r)
+        before = [0, 0, 0]
+        items = any_program(r, unit, r.randrange(3), sizes)
+        item = any_item(r, unit, kind, before)
+        if kind == "LAYER":
+            item["target"], item["activation"] = 3, r.randrange(3)
+        offset, stride = ("out", "out_stride") if kind == "LAYER" else ("source", "stride")
+        how = number // 4 % 5
+        if how < 2 and kind != "LOAD_ADDENDS":
+            # Products of all sizes, near and beyond 2**32 among them.
+            item["count"] = r.choice([item["count"], 1 + r.getrandbits(r.randint(1, 12)), (1 << 20) - 1])
+            item[stride] = r.choice([r.getrandbits(r.randint(1, 32)), 1 << r.randrange(32), TOP])
+        else:
+            item[stride] = r.getrandbits(4)
+            item["count"] = 1 + r.getrandbits(10)
+        reach = end_of(unit, item)
+        assert reach is not None
+        size, end = reach
+        length = end - item[offset]
+        if how in (2, 3):
+            # The end at the buffer's, or a beat behind it.
+            item[offset] = max(0, sizes[size] - length + (how == 3))
+        elif how == 4:
+            # 32 bits would hold a sum that is inside.
+            item[offset] = min(TOP, max(0, (1 << 32) + r.randrange(1000) - length))
+        name, end = end_of(unit, item)      # type: ignore[misc]
+        outside = end > sizes[name]
+        items.append(item)
+        bench = Bench(dut, unit, items, feed=Feed(r), arguments=sizes)
+        await bench.carry_out(quiet=8)
+        want = Fault(MLP.code("BOUNDS"), len(items) - 1,
+                     ("inputs_beats", "outputs_beats", "weights_beats").index(name)) if outside else None
+        assert bench.model.error == want, (number, item, sizes)
+        tried[outside] += 1
+        await clean(dut)
+    assert min(tried.values()) > 40, tried
+    report(bounds_kept=tried[False], bounds_passed=tried[True])
+
+
+@cocotb.test()
+@pytest.mark.testpoint("read_errors")
+async def read_errors(dut):
+    """An error on any beat is told with its instruction; what came before is handed on, and a start without a reset
+    does nothing."""
+    unit = await fresh(dut)
+    beats = 16 // unit.words
+    for number in range(20):
+        r = rng(f"errors {number}")
+        sizes = any_sizes(r)
+        items = any_program(r, unit, 8, sizes)
+        place = r.randrange(len(items) * beats)
+        bench = Bench(dut, unit, items, feed=Feed(r, latency=r.choice([1, 20])), arguments=sizes, bad=[place])
+        await bench.carry_out(room=r.choice([1.0, 0.3]))
+        assert bench.model.error == Fault(MLP.code("READ_ERROR"), place // beats, 0)
+        assert sum(len(jobs) for jobs in bench.got) == place // beats
+        # A start without a reset does nothing.
+        await bench.step(start=True)
+        for _ in range(10):
+            await bench.step()
+        await clean(dut)
+
+
+NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
+         "reset_midstream", "corner_values", "malformed_programs", "bounds", "read_errors")
+
+
+@pytest.mark.parametrize(("name", "tests"), [
+    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")), ("flat", ("bounds",)),
+    ("low", ("bounds", "malformed_programs"))])
+@pytest.mark.parametrize("number", seeds())
+def test_mlp_program(number, name, tests):
+    simulate(Program(CONFIGS[name]), "verif.mlp.test_program", name=f"mlp_program_{name}", tests=len(tests),
+             seed=number, only="|".join(tests), env={"UNIT": name})
+
+
+def test_illegal_config_wrong():
+    """Words and rows that do not fit are refused with a sentence: instructions are whole beats, a beat whole
+    lines of addends."""
+    with pytest.raises(ValueError, match="words must be one of 8, 16, not 4"):
+        Program(replace(CONFIGS["tiny"], words=4))
+    with pytest.raises(ValueError, match="rows must be at most 4, half the words of a beat, not 8"):
+        Program(replace(CONFIGS["tiny"], rows=8))
