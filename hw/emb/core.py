@@ -48,13 +48,13 @@ class EmbCore(wiring.Component):
     Shapes      a program of instructions (hw.isa) over arenas in card memory -> a vector of whole beats a bag
     Timing      per cycle at most: one index in, one beat of rows (m01), one row of a tensor train at D = 64, R = 4,
                 one beat of results; the tiers run side by side, the slowest sets the pace
-    Numerics    golden.emb.core.core; bit-exact
+    Numerics    golden.emb.core; bit-exact
     Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
                 the outputs, and the result block names the cause and the place. The next run starts clean; tables
                 in the tensor-train unit stay
     Reset       everything but the contents of the tensor-train unit; only with the bus
     Raises      ValueError: see EmbConfig
-    Golden      golden.emb.core.core          Tests  verif/emb/test_core.py, tests/fpga/card/test_card_emb.py
+    Golden      golden.emb.core          Tests  verif/emb/test_core.py, tests/fpga/card/test_card_emb.py
     """
 
     kernel = EMB

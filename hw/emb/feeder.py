@@ -82,7 +82,7 @@ class Feeder(wiring.Component):
                 TT_TABLE, in the order of the program; error.bag and error.index count until then and stand still after
     Reset       drops everything
     Raises      ValueError: index_bits out of range
-    Golden      golden.emb.core.tokens, golden.emb.core.front          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int):

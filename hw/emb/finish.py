@@ -78,13 +78,13 @@ class Finish(wiring.Component):
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
                 that depth behind it is always ready; the bags under way are at most twice writes_in_flight or BAGS.
                 The inputs' ready depends on their valid and on i_steps' state
-    Numerics    golden.emb.core.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
-    weight; a bag
+    Numerics    golden.emb.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
+                weight; a bag
                 of no vectors is +0. Bit-exact
     Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is; BAD_INSTRUCTION: the tensor
                 train's vector has not `beats` beats. The bag is written nevertheless, with as many beats as it should
     Reset       drops everything; credits for the queue behind are full again
-    Golden      golden.emb.core.pooling.bag          Tests  verif/emb/test_finish.py
+    Golden      golden.emb.pooling.bag          Tests  verif/emb/test_finish.py
     """
 
     def __init__(self, config: EmbConfig):

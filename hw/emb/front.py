@@ -53,7 +53,7 @@ class Front(wiring.Component):
     Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers. Where the first piece of a program's lengths or
                 indices has fewer than 16 words, the next comes 16 cycles after it (hw.emb.regions)
     Reset       drops everything but which tables are loaded
-    Golden      golden.emb.core.tokens, golden.emb.core.front          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, config: EmbConfig):

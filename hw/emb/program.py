@@ -44,7 +44,7 @@ BUFFERS = {Check.RING: RING, Check.ROWS: ROWS, Check.VECTOR: OUTPUTS, Check.BAGS
 class Program(wiring.Component):
     """Carries a program out: checks each instruction, asks for what it reads, and hands it to feeder or loader.
 
-    Source: SCRec §III.D (the EMB core's instructions); hw.isa, golden.emb.core.core for what is checked
+    Source: SCRec §III.D (the EMB core's instructions); hw.isa, golden.emb.core for what is checked
 
     BAGS follow one another without waiting; LOAD and FILL begin when all before has finished and end before the
     next begins. An instruction that is refused, or cannot be read, is told when all before has finished.
@@ -73,7 +73,7 @@ class Program(wiring.Component):
     Timing      about 20 cycles an instruction, while those before are carried out
     Handshake   streams from registers
     Reset       drops everything; progress is zero again with `start`
-    Golden      golden.emb.core.core          Tests  verif/emb/test_front.py
+    Golden      golden.emb.core          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int, chunk_rows: int = 8):

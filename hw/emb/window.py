@@ -54,7 +54,7 @@ class RowWindow(wiring.Component):
     Numerics    none; the table's tag is exact
     Reset       forgets all rows
     Raises      ValueError: sizes out of range
-    Golden      golden.emb.core.rows.window          Tests  verif/emb/test_rows.py
+    Golden      golden.emb.rows.window          Tests  verif/emb/test_rows.py
     """
 
     def __init__(self, *, row_beats_max: int, beats: int, sets: int, lap_bits: int = LAP_BITS):

@@ -49,7 +49,7 @@ class Frame(wiring.Component):
     Timing      see hw.kernel.run; everything else is wires
     Reset       idle; only with the bus
     Golden      that of its parts          Tests  verif/emb/test_core.py, tests/fpga/card/test_card_emb.py,
-    test_card_mlp.py
+                test_card_mlp.py
     """
 
     def __init__(self, *, kernel: Kernel, words: int, increments: Mapping[str, int], finishes: bool = False):

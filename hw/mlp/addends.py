@@ -91,7 +91,7 @@ class AddendMemory(wiring.Component):
                 every unit's line counts
     Reset       contents stay; writes and flags on their way are dropped. Lanes without a sample or a column
                 read lines that nothing was loaded to: what configuration leaves there, zero, is a sound codeword
-    Golden      golden.mlp.core.store.Addends          Tests  verif/mlp/test_addends.py
+    Golden      golden.mlp.store.Addends          Tests  verif/mlp/test_addends.py
     """
 
     latency = AddendPart.latency

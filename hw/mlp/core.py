@@ -43,12 +43,12 @@ class MlpCore(wiring.Component):
     Shapes      a program of instructions (hw.isa) over buffers in card memory -> rows of whole beats
     Timing      config.macs multiply-accumulates a cycle, one beat a cycle on every channel of a port; loads, layers and
                 stores run side by side
-    Numerics    golden.mlp.core.core; bit-exact
+    Numerics    golden.mlp.core; bit-exact
     Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
                 the outputs, and the result block names the cause and the instruction. The next run starts clean
     Reset       everything but what is in the memories; only with the bus
     Raises      ValueError: see MlpConfig
-    Golden      golden.mlp.core.core          Tests  tests/fpga/card/test_card_mlp.py
+    Golden      golden.mlp.core          Tests  tests/fpga/card/test_card_mlp.py
     """
 
     kernel = MLP

@@ -88,7 +88,7 @@ class Destinations(wiring.Component):
     Timing      as above; a row a cycle. A triangle's piece begins where the row before ended, be it of the cycle before
     Handshake   none: a row's tile has to be in the queue when it comes; `depth` of them fit
     Reset       drops the tiles
-    Golden      golden.mlp.core.results      Tests  verif/mlp/test_results.py
+    Golden      golden.mlp.results      Tests  verif/mlp/test_results.py
     """
 
     def __init__(self, config: MlpConfig, *, depth: int):

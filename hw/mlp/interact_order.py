@@ -25,7 +25,7 @@ class InteractOrder(wiring.Component):
                 o     Out  of order_layout
     Timing      o is right from the second cycle after `load` or `step` on
     Reset       none: `load` sets everything
-    Golden      golden.mlp.core.order          Tests  verif/mlp/test_sequencer.py
+    Golden      golden.mlp.order          Tests  verif/mlp/test_sequencer.py
     """
 
     def __init__(self, config: MlpConfig):

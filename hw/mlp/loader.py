@@ -81,7 +81,7 @@ class RowLoader(wiring.Component):
     Handshake   i_data.ready and o_load from registers. A load whose wait is not over takes no data
     Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
     Reset       forgets everything
-    Golden      golden.mlp.core.loader.RowLoader          Tests  verif/mlp/test_loader.py
+    Golden      golden.mlp.loader.RowLoader          Tests  verif/mlp/test_loader.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -45,9 +45,9 @@ class Outlet(wiring.Component):
                 requests. A tile whose samples lie one behind the other is one request, else each sample is. o_data,
                 both valids and room come from registers
     Numerics    golden.fp.fp32.sigmoid of the words that count, if the tile says so; what does not count is +0.
-    Bit-exact
+                Bit-exact
     Reset       drops everything
-    Golden      golden.mlp.core.outlet.Outlet, to the cycle          Tests  verif/mlp/test_outlet.py
+    Golden      golden.mlp.outlet.Outlet, to the cycle          Tests  verif/mlp/test_outlet.py
     """
 
     def __init__(self, config: MlpConfig):

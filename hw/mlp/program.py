@@ -40,7 +40,7 @@ class Check(enum.Enum, shape=3):
 class Program(wiring.Component):
     """Reads a program, checks each instruction, and hands it to the engine that it is for.
 
-    Source: hw.isa, golden.mlp.core.core for what is checked
+    Source: hw.isa, golden.mlp.core for what is checked
 
     Parameters  config: MlpConfig
     Members     start         In  a pulse
@@ -60,7 +60,7 @@ class Program(wiring.Component):
                 QUEUE instructions and one more wait for each engine; a full queue holds up all
     Handshake   streams from registers
     Reset       drops everything
-    Golden      golden.mlp.core.program.Program          Tests  verif/mlp/test_program.py
+    Golden      golden.mlp.program.Program          Tests  verif/mlp/test_program.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -28,7 +28,7 @@ class Requests(wiring.Component):
     Timing      3 cycles from a run to its first request; runs of one request every 3 cycles, further requests every 2
     Handshake   i.ready and o from registers
     Reset       forgets everything
-    Golden      golden.mlp.core.loader.Requests          Tests  verif/mlp/test_loader.py
+    Golden      golden.mlp.loader.Requests          Tests  verif/mlp/test_loader.py
     """
 
     def __init__(self, *, beat_bytes: int):

@@ -216,7 +216,7 @@ class RowMemory(wiring.Component):
                 `blank`. With a width of 1 a codeword is two steps' operands: it is read in both, and counts in both
     Reset       contents stay; writes and flags on their way are dropped. Lanes without a sample or a column
                 read lines that nothing was loaded to: what configuration leaves there, zero, is a sound codeword
-    Golden      golden.mlp.core.store.Rows          Tests  verif/mlp/test_rows.py
+    Golden      golden.mlp.store.Rows          Tests  verif/mlp/test_rows.py
     """
 
     write_latency = 2

@@ -42,7 +42,7 @@ class Sequencer(wiring.Component):
     Handshake   all outputs but `idle` come from registers; i.ready does; room has to count a `reserve` in the cycle
                 after it
     Reset       drops everything
-    Golden      golden.mlp.core.order, golden.mlp.core.sequencer          Tests  verif/mlp/test_sequencer.py
+    Golden      golden.mlp.order, golden.mlp.sequencer          Tests  verif/mlp/test_sequencer.py
     """
 
     def __init__(self, config: MlpConfig):

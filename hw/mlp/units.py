@@ -40,10 +40,10 @@ class ComputeUnits(wiring.Component):
     Timing      a slot a cycle; result row r comes `latency + live + r` cycles after the slot with `last`. Tiles may
                 follow each other without a gap under SystolicArray's rule, with the live rows of their last slots
     Handshake   none: the slots come as they may, results have to be taken
-    Numerics    golden.systolic.array.array.tiles, unit by unit; rows from `live` on are not there. Against golden:
-    bit-exact
+    Numerics    golden.systolic.array.tiles, unit by unit; rows from `live` on are not there. Against golden:
+                bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid
-    Golden      golden.systolic.array.array.tiles, .schedule      Tests  verif/mlp/test_units.py
+    Golden      golden.systolic.array.tiles, .schedule      Tests  verif/mlp/test_units.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -98,7 +98,7 @@ class WeightMemory(wiring.Component):
                 where it is needed: with source SHARED in part `unit`, with OWN in all, with FEATURES in none
     Reset       contents stay; a line and flags on their way are dropped. OWN reads parts that no line was loaded to:
                 what configuration leaves there, zero, is a sound codeword
-    Golden      golden.mlp.core.store.Weights          Tests  verif/mlp/test_weights.py
+    Golden      golden.mlp.store.Weights          Tests  verif/mlp/test_weights.py
     """
 
     write_latency = 2

@@ -102,7 +102,7 @@ class SystolicArray(wiring.Component):
     Numerics    golden.fp.fp32.dot with beat = width; against golden: bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid
     Raises      ValueError: rows or columns below 1; from FusedDot for width, terms_log2, lut_products
-    Golden      golden.systolic.array.array.tiles, .cycles        Tests  verif/systolic/test_array.py
+    Golden      golden.systolic.array.tiles, .cycles        Tests  verif/systolic/test_array.py
     """
 
     def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, aligned: bool = False,

@@ -31,7 +31,7 @@ class ProcessingElement(wiring.Component):
     Numerics    golden.fp.fp32.dot with beat = width
     Reset       nothing to clear: tokens are in order, so that what was under way is overtaken by nothing
     Raises      ValueError: from FusedDot, once the latency is asked for
-    Golden      golden.systolic.array.array.tiles         Tests  verif/systolic/test_array.py
+    Golden      golden.systolic.array.tiles         Tests  verif/systolic/test_array.py
     """
 
     def __init__(self, *, width: int, terms_log2: int, lut_products: int = 0):

@@ -61,7 +61,7 @@ class TTUnit(wiring.Component):
                 of the old cores may be reused
     Raises      ValueError: see TTConfig
     Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/tt/test_unit.py,
-    verif/tt/test_pooled.py
+                verif/tt/test_pooled.py
     """
 
     def __init__(self, config: TTConfig):
