@@ -66,9 +66,9 @@ class Sequencer(wiring.Component):
 
     Parameters  config: TTConfig; distance: least number of cycles from the slot that ends a product to the first
                 slot that reads its lines
-    Members     i_valid            In  there is a lookup
+    Members     i_valid            In  a lookup comes; there is room for config.in_flight of them
                 i                  In  a lookup of slices_layout
-                taken              Out  the lookup goes
+                taken              Out  a pulse: one of them has left the queue
                 o_valid, o         Out  an issue slot of slot_layout
                 hold               In  no tile may begin this cycle
                 open               Out  the grid is between tiles (a load may take the slot)
@@ -79,7 +79,7 @@ class Sequencer(wiring.Component):
                 reused             Out  a pulse per lookup whose first product was found
     Timing      one slot a cycle, a lookup every other cycle; 6 cycles from i to the first slot, `distance` + 3
                 more to the last product's
-    Handshake   `taken` comes from a register, a cycle after the lookup was read
+    Handshake   `taken` comes from a register, a cycle after the lookup has left
     Reset       drops lookups, forgets first products
     Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
     """
