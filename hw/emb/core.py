@@ -1,5 +1,7 @@
 """The EMB core: a Vitis kernel that pools embedding bags from card memory, tensor trains and the SSD."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 
@@ -68,92 +70,94 @@ class EmbCore(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._parts(m, platform)
-        self._rows(m)
-        self._tensor_trains(m)
-        self._results(m)
-        self._doorbell(m)
-        self._count(m)
-        self._run(m)
+        parts = self._parts(m, platform)
+        self._rows(m, parts)
+        self._tensor_trains(m, parts)
+        self._results(m, parts)
+        self._doorbell(m, parts)
+        self._count(m, parts)
+        self._run(m, parts)
 
-        frame = self._frame
+        frame = parts.frame
         wiring.connect(m, wiring.flipped(self.s_axi_control), frame.bus)
-        attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
-        attach(m, self.m01_axi, reader=self._rows_port.bus)
+        attach(m, self.m00_axi, reader=parts.reads.bus, writer=parts.writes.bus)
+        attach(m, self.m01_axi, reader=parts.rows_port.bus)
         m.d.comb += self.interrupt.eq(frame.interrupt)
-        m.d.comb += self._front.arguments.eq(frame.arguments)
+        m.d.comb += parts.front.arguments.eq(frame.arguments)
         for at in range(len(CLIENTS)):
-            wiring.connect(m, self._front.o_requests[at], self._reads.i_requests[at])
-            wiring.connect(m, self._reads.o[at], self._front.i[at])
+            wiring.connect(m, parts.front.o_requests[at], parts.reads.i_requests[at])
+            wiring.connect(m, parts.reads.o[at], parts.front.i[at])
         return m
 
-    def _parts(self, m: Module, platform) -> None:
+    def _parts(self, m: Module, platform) -> SimpleNamespace:
+        parts = SimpleNamespace()
         config = self.config
         beat_bytes = config.beat_bytes
         sizes = {"row_beats_max": config.row_beats_max}
 
         beats_bits = config.row_beats_max.bit_length() + config.beat_log2
-        self._frame = Frame(kernel=EMB, words=config.words, increments={
+        parts.frame = Frame(kernel=EMB, words=config.words, increments={
             "tt_bytes": beats_bits, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1),
             **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
-        self._reads = ReadPort(
+        parts.reads = ReadPort(
             beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
             clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 1))
-        self._writes = WritePort(
+        parts.writes = WritePort(
             beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
-            clients=(config.output_beats, config.output_beats, self._frame.block_beats))
-        self._rows_port = Reader(beat_bytes=beat_bytes, outstanding=config.rows_in_flight)
-        self._front = Front(config)
-        self._arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
-        self._fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
+            clients=(config.output_beats, config.output_beats, parts.frame.block_beats))
+        parts.rows_port = Reader(beat_bytes=beat_bytes, outstanding=config.rows_in_flight)
+        parts.front = Front(config)
+        parts.arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
+        parts.fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
                                delivery_rows=config.delivery_rows, **sizes)
-        self._pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
-        self._tt = TTUnit(config.tt)
-        self._finish = Finish(config)
-        self._bell = Doorbell(beat_bytes=beat_bytes, bits=len(self._arbiter.filled))
+        parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
+        parts.tt = TTUnit(config.tt)
+        parts.finish = Finish(config)
+        parts.bell = Doorbell(beat_bytes=beat_bytes, bits=len(parts.arbiter.filled))
 
-        flush, ports = self._frame.flush, self._frame.clean
-        self._flush = flush
+        flush, ports = parts.frame.flush, parts.frame.clean
+        parts.flush = flush
         for name, part, reset in (
-            ("frame", self._frame, None),
-            ("reads", self._reads, ports), ("writes", self._writes, ports), ("rows_port", self._rows_port, ports),
-            ("front", self._front, flush), ("arbiter", self._arbiter, flush), ("fetch", self._fetch, flush),
-            ("pool", self._pool, flush), ("post_pool", self._finish, flush), ("doorbell", self._bell, flush),
+            ("frame", parts.frame, None),
+            ("reads", parts.reads, ports), ("writes", parts.writes, ports), ("rows_port", parts.rows_port, ports),
+            ("front", parts.front, flush), ("arbiter", parts.arbiter, flush), ("fetch", parts.fetch, flush),
+            ("pool", parts.pool, flush), ("post_pool", parts.finish, flush), ("doorbell", parts.bell, flush),
             # Tables that changed: products of the old ones are forgotten.
-            ("tt", self._tt, flush | self._front.flush_tt),
+            ("tt", parts.tt, flush | parts.front.flush_tt),
         ):
             place(m, platform, name, part, reset=reset)
-        m.d.comb += [port.stop.eq(self._frame.stop) for port in (self._reads, self._writes, self._rows_port)]
+        m.d.comb += [port.stop.eq(parts.frame.stop) for port in (parts.reads, parts.writes, parts.rows_port)]
+        return parts
 
-    def _rows(self, m: Module) -> None:
+    def _rows(self, m: Module, parts) -> None:
         """Rows of card memory and of the ring, up to their tiers' partial vectors."""
-        config, front, arbiter, fetch = self.config, self._front, self._arbiter, self._fetch
-        pool, finish = self._pool, self._finish
-        arguments = self._frame.arguments
+        config, front, arbiter, fetch = self.config, parts.front, parts.arbiter, parts.fetch
+        pool, finish = parts.pool, parts.finish
+        arguments = parts.frame.arguments
         wiring.connect(m, front.o_dram, arbiter.i_dram)
         wiring.connect(m, front.o_ssd, arbiter.i_ssd)
         wiring.connect(m, arbiter.o, fetch.i)
-        wiring.connect(m, fetch.o_requests, self._rows_port.i_requests)
+        wiring.connect(m, fetch.o_requests, parts.rows_port.i_requests)
         m.d.comb += [
-            fetch.i_data.valid.eq(self._rows_port.o.valid),
-            fetch.i_data.payload.eq(self._rows_port.o.payload),
-            self._rows_port.o.ready.eq(1),
+            fetch.i_data.valid.eq(parts.rows_port.o.valid),
+            fetch.i_data.payload.eq(parts.rows_port.o.payload),
+            parts.rows_port.o.ready.eq(1),
             fetch.rows.eq(arguments.rows),
             fetch.ring.eq(arguments.ring),
             fetch.flush_window.eq(front.flush_window),
             arbiter.ring_beats.eq(arguments.ring_beats),
             arbiter.timeout.eq(arguments.timeout),
             arbiter.released.eq(front.released),
-            arbiter.copy_written.eq(self._writes.done[COPIES]),
+            arbiter.copy_written.eq(parts.writes.done[COPIES]),
             pool.i_valid.eq(fetch.o_valid),
             pool.i.eq(fetch.o.as_value()),
         ]
-        tag = Signal(self._fetch.o.tag.shape())
+        tag = Signal(parts.fetch.o.tag.shape())
         m.d.comb += tag.eq(pool.o.tag)
         for number, (name, to) in enumerate((("dram", finish.i_dram), ("ssd", finish.i_ssd))):
             # Room was made before the row was fetched: the queue cannot be full.
             queue = BlockQueue(partial_layout(config), depth=config.partial_beats)
-            m.submodules[f"{name}_partials"] = self._flushed(queue)
+            m.submodules[f"{name}_partials"] = self._flushed(parts, queue)
             m.d.comb += [
                 queue.i.valid.eq(pool.o_valid & (tag.tier == number)),
                 queue.i.payload.words.eq(pool.o.words),
@@ -162,37 +166,37 @@ class EmbCore(wiring.Component):
             ]
             wiring.connect(m, queue.o, to)
 
-    def _flushed(self, part):
+    def _flushed(self, parts, part):
         """A part in line, with the core's flush."""
-        return ResetInserter(self._flush)(part)
+        return ResetInserter(parts.flush)(part)
 
-    def _tensor_trains(self, m: Module) -> None:
-        front, tt = self._front, self._tt
+    def _tensor_trains(self, m: Module, parts) -> None:
+        front, tt = parts.front, parts.tt
         wiring.connect(m, front.o_lookups, tt.i_lookups)
         wiring.connect(m, front.o_load, tt.i_load)
         # Registers both ways between two parts whose own paths end at their ports.
         vectors = SkidBuffer(sum_layout(self.config.tt))
-        m.submodules.vectors = self._flushed(vectors)
+        m.submodules.vectors = self._flushed(parts, vectors)
         wiring.connect(m, tt.o_vectors, vectors.i)
-        wiring.connect(m, vectors.o, self._finish.i_tt)
+        wiring.connect(m, vectors.o, parts.finish.i_tt)
 
-    def _results(self, m: Module) -> None:
+    def _results(self, m: Module, parts) -> None:
         """Vectors, cache fills and the blocks out."""
-        front, finish, writes, fetch = self._front, self._finish, self._writes, self._fetch
-        frame = self._frame
+        front, finish, writes, fetch = parts.front, parts.finish, parts.writes, parts.fetch
+        frame = parts.frame
         wiring.connect(m, front.o_steps, finish.i_steps)
         # The request's address is the end of an adder, and the port compares it with what it holds.
         requests = SkidBuffer(request_layout())
-        m.submodules.requests = self._flushed(requests)
+        m.submodules.requests = self._flushed(parts, requests)
         wiring.connect(m, finish.o_requests, requests.i)
         connect_client(m, writes, OUTPUTS, requests.o, finish.o_data)
         connect_client(m, writes, STATUS, frame.o_requests, frame.o_data)
         copies = SkidBuffer(request_layout())
-        m.submodules.copies = self._flushed(copies)
+        m.submodules.copies = self._flushed(parts, copies)
         wiring.connect(m, front.o_copies, copies.i)
         wiring.connect(m, copies.o, writes.i_requests[COPIES])
         m.d.comb += [
-            finish.outputs.eq(self._frame.arguments.outputs),
+            finish.outputs.eq(parts.frame.arguments.outputs),
             finish.written.eq(writes.done[OUTPUTS]),
             # The arbiter keeps account of the queue behind.
             writes.i_data[COPIES].valid.eq(fetch.copy_valid),
@@ -205,12 +209,12 @@ class EmbCore(wiring.Component):
         ]
         tell = Signal()
         m.d.sync += tell.eq(front.finish)
-        m.d.comb += frame.tell.eq(tell & ~self._flush)
+        m.d.comb += frame.tell.eq(tell & ~parts.flush)
 
-    def _doorbell(self, m: Module) -> None:
+    def _doorbell(self, m: Module, parts) -> None:
         """Looks how far the host has filled the ring: now and then, and often while a row is waited for."""
-        arbiter, reads, arguments = self._arbiter, self._reads, self._frame.arguments
-        doorbell = self._bell
+        arbiter, reads, arguments = parts.arbiter, parts.reads, parts.frame.arguments
+        doorbell = parts.bell
         wiring.connect(m, doorbell.o_requests, reads.i_requests[DOORBELL])
         wiring.connect(m, reads.o[DOORBELL], doorbell.i)
         ring = Signal()
@@ -223,15 +227,15 @@ class EmbCore(wiring.Component):
             arbiter.polled.eq(doorbell.polled),
         ]
 
-    def _count(self, m: Module) -> None:
-        front, fetch, tt, events = self._front, self._fetch, self._tt, self._frame.events
+    def _count(self, m: Module, parts) -> None:
+        front, fetch, tt, events = parts.front, parts.fetch, parts.tt, parts.frame.events
         row, moved = front.row, fetch.events
         beat = self.config.beat_bytes
         beats = Signal(range(self.config.row_beats_max + 1))
         m.d.sync += beats.eq(Mux(row.tt, row.beats + 1, 0))
         m.d.comb += [
             events.instructions.eq(front.finish),
-            events.bags.eq(self._finish.done),
+            events.bags.eq(parts.finish.done),
             events.indices.eq(row.index),
             events.dram_rows.eq(moved.dram_row),
             events.dram_bytes.eq(Mux(moved.dram_beat, beat, 0)),
@@ -241,25 +245,25 @@ class EmbCore(wiring.Component):
             events.tt_bytes.eq(Cat(Const(0, self.config.beat_log2), beats)),
             events.coalesced_rows.eq(moved.shared_row),
             events.beats_fetched.eq(moved.fetched),
-            events.cache_fills.eq(self._writes.done[COPIES]),
+            events.cache_fills.eq(parts.writes.done[COPIES]),
         ]
         for name in ("dram", "tt", "ssd", "write", "feeder"):
-            m.d.comb += events[f"stall_{name}"].eq(front.stall[name] & ~self._flush)
+            m.d.comb += events[f"stall_{name}"].eq(front.stall[name] & ~parts.flush)
         # The unit tells totals since its reset; what they have grown by is counted on.
         for name, total in TT_COUNTS.items():
             before, grown = Signal(TT_COUNT_BITS, name=f"{name}_before"), Signal(TT_COUNT_BITS, name=f"{name}_grown")
             now = tt.counters[total][:TT_COUNT_BITS]
             m.d.sync += before.eq(now)
             m.d.sync += grown.eq(now - before)
-            with m.If(self._flush | front.flush_tt):
+            with m.If(parts.flush | front.flush_tt):
                 m.d.sync += before.eq(0)
                 m.d.sync += grown.eq(0)
             m.d.comb += events[name].eq(grown)
 
-    def _run(self, m: Module) -> None:
+    def _run(self, m: Module, parts) -> None:
         """From start to done."""
-        frame, writes = self._frame, self._writes
-        front, finish, arbiter = self._front, self._finish, self._arbiter
+        frame, writes = parts.frame, parts.writes
+        front, finish, arbiter = parts.front, parts.finish, parts.arbiter
         # Of the port's clients; the run control keeps the final report's out, which could not be told any more.
         unwritten = writes.error[OUTPUTS] | writes.error[COPIES] | writes.error[STATUS]
         tell_first(m, frame, (
@@ -267,14 +271,14 @@ class EmbCore(wiring.Component):
              front.error.detail),
             (finish.fault_valid, finish.fault.code, finish.fault.instruction, finish.fault.bag, 0,
              Mux(finish.fault.code == EMB.code("READ_ERROR"), ROWS, 0)),
-            (self._fetch.copy_valid & self._fetch.o_copy.error, EMB.code("READ_ERROR"), front.finished, 0, 0, ROWS),
+            (parts.fetch.copy_valid & parts.fetch.o_copy.error, EMB.code("READ_ERROR"), front.finished, 0, 0, ROWS),
             (unwritten, EMB.code("WRITE_ERROR"), front.finished, 0, 0,
              Cat(writes.error[COPIES], writes.error[STATUS])),
-            (self._bell.failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
+            (parts.bell.failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
             (arbiter.timed_out, EMB.code("TIMEOUT"), front.finished, 0, 0, arbiter.position),
             (arbiter.overflow, EMB.code("RING_OVERFLOW"), front.finished, 0, 0, arbiter.filled),
         ))
-        ports = (self._reads, self._writes, self._rows_port)
+        ports = (parts.reads, parts.writes, parts.rows_port)
         m.d.comb += [
             frame.over.eq(front.done),
             frame.at.eq(front.finished),

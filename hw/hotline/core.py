@@ -1,5 +1,7 @@
 """The Hotline core: a Vitis kernel that deals samples to a GPU in mini-batches and keeps the rows that are not hot."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 
@@ -69,198 +71,200 @@ class HotlineCore(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._parts(m, platform)
-        self._program_ports(m, platform)
-        self._samples(m, platform)
-        self._mini_batches(m, platform)
-        self._rows(m, platform)
-        self._pooled(m, platform)
-        self._count(m)
-        self._run(m)
-        wiring.connect(m, wiring.flipped(self.s_axi_control), self._frame.bus)
-        attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
-        attach(m, self.m01_axi, reader=self._row_reads.bus, writer=self._row_writes.bus)
-        m.d.comb += self.interrupt.eq(self._frame.interrupt)
+        parts = self._parts(m, platform)
+        job = self._program_ports(m, parts, platform)
+        self._samples(m, parts, job, platform)
+        self._mini_batches(m, parts, job, platform)
+        self._rows(m, parts, job, platform)
+        self._pooled(m, parts, job, platform)
+        self._count(m, parts)
+        self._run(m, parts)
+        wiring.connect(m, wiring.flipped(self.s_axi_control), parts.frame.bus)
+        attach(m, self.m00_axi, reader=parts.reads.bus, writer=parts.writes.bus)
+        attach(m, self.m01_axi, reader=parts.row_reads.bus, writer=parts.row_writes.bus)
+        m.d.comb += self.interrupt.eq(parts.frame.interrupt)
         return m
 
-    def _cut(self, m: Module, platform, name: str, source, reset=None):
+    def _cut(self, m: Module, parts, platform, name: str, source, reset=None):
         """The stream, from registers in both directions: what is behind the ready of one part and before the valid of
         the next are paths of their own. reset: the parts' flush, if it is no other."""
         skid = SkidBuffer(source.payload.shape())
-        place(m, platform, f"cut_{name}", skid, reset=self._frame.flush if reset is None else reset)
+        place(m, platform, f"cut_{name}", skid, reset=parts.frame.flush if reset is None else reset)
         wiring.connect(m, source, skid.i)
         return skid.o
 
-    def _parts(self, m: Module, platform) -> None:
+    def _parts(self, m: Module, platform) -> SimpleNamespace:
+        parts = SimpleNamespace()
         config, beat_bytes = self.config, self.config.beat_bytes
         in_flight = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
         writes = {"beat_bytes": beat_bytes, "outstanding": config.writes_in_flight}
         lanes = config.lanes.bit_length()
-        self._frame = Frame(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes},
+        parts.frame = Frame(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes},
                             finishes=True)
-        self._reads = ReadPort(**in_flight, clients=(
+        parts.reads = ReadPort(**in_flight, clients=(
             config.program_beats, config.input_beats, 1, config.row_read_beats, config.row_read_beats))
-        self._writes = WritePort(**writes, clients=(
-            config.output_beats, config.output_beats, self._frame.block_beats))
-        self._row_reads = ReadPort(**in_flight, clients=(config.row_read_beats,))
+        parts.writes = WritePort(**writes, clients=(
+            config.output_beats, config.output_beats, parts.frame.block_beats))
+        parts.row_reads = ReadPort(**in_flight, clients=(config.row_read_beats,))
         # A row is one request, whatever its length.
-        self._row_writes = WritePort(**writes, clients=(max(config.output_beats, 1 << ROW_BEATS_LOG2_MAX),))
-        self._program, self._doorbell = Program(config), Doorbell(beat_bytes=beat_bytes)
-        self._lookup, self._logger, self._image = LookupArray(config), Logger(config), ImageMover(config)
-        self._classifier, self._frames = Classifier(config), InputBuffer(config)
-        self._gather, self._embeddings = Gather(config), EmbeddingBuffer(config)
-        self._dispatcher, self._updater, self._bags = Dispatcher(config), Updater(config), BagReader(config)
-        flush, ports = self._frame.flush, self._frame.clean
+        parts.row_writes = WritePort(**writes, clients=(max(config.output_beats, 1 << ROW_BEATS_LOG2_MAX),))
+        parts.program, parts.doorbell = Program(config), Doorbell(beat_bytes=beat_bytes)
+        parts.lookup, parts.logger, parts.image = LookupArray(config), Logger(config), ImageMover(config)
+        parts.classifier, parts.frames = Classifier(config), InputBuffer(config)
+        parts.gather, parts.embeddings = Gather(config), EmbeddingBuffer(config)
+        parts.dispatcher, parts.updater, parts.bags = Dispatcher(config), Updater(config), BagReader(config)
+        flush, ports = parts.frame.flush, parts.frame.clean
         for name, part, reset in (
-            ("frame", self._frame, None),
-            ("reads", self._reads, ports), ("writes", self._writes, ports),
-            ("row_reads", self._row_reads, ports), ("row_writes", self._row_writes, ports),
+            ("frame", parts.frame, None),
+            ("reads", parts.reads, ports), ("writes", parts.writes, ports),
+            ("row_reads", parts.row_reads, ports), ("row_writes", parts.row_writes, ports),
             # Not "program", which is a word of SystemVerilog.
-            ("front", self._program, flush), ("doorbell", self._doorbell, flush), ("lookup", self._lookup, flush),
-            ("logger", self._logger, flush), ("image", self._image, flush), ("classifier", self._classifier, flush),
-            ("input_buffer", self._frames, flush), ("gather", self._gather, flush),
-            ("embeddings", self._embeddings, flush), ("dispatcher", self._dispatcher, flush),
-            ("updater", self._updater, flush), ("bags", self._bags, flush),
+            ("front", parts.program, flush), ("doorbell", parts.doorbell, flush), ("lookup", parts.lookup, flush),
+            ("logger", parts.logger, flush), ("image", parts.image, flush), ("classifier", parts.classifier, flush),
+            ("input_buffer", parts.frames, flush), ("gather", parts.gather, flush),
+            ("embeddings", parts.embeddings, flush), ("dispatcher", parts.dispatcher, flush),
+            ("updater", parts.updater, flush), ("bags", parts.bags, flush),
         ):
             place(m, platform, name, part, reset=reset)
-        self._ports = (self._reads, self._writes, self._row_reads, self._row_writes)
-        m.d.comb += [port.stop.eq(self._frame.stop) for port in self._ports]
+        parts.ports = (parts.reads, parts.writes, parts.row_reads, parts.row_writes)
+        m.d.comb += [port.stop.eq(parts.frame.stop) for port in parts.ports]
+        return parts
 
-    def _program_ports(self, m: Module, platform) -> None:
-        """What reads and writes go where; the job to whom it concerns."""
-        program, reads, writes, arguments = self._program, self._reads, self._writes, self._frame.arguments
+    def _program_ports(self, m: Module, parts, platform) -> Signal:
+        """What reads and writes go where; the job, from registers, to whom it concerns."""
+        program, reads, writes, arguments = parts.program, parts.reads, parts.writes, parts.frame.arguments
         for client, requests, beats in (
             (PROGRAM, program.o_requests, program.i), (INPUTS, program.o_input_requests, program.i_inputs),
-            (BELL, self._doorbell.o_requests, self._doorbell.i),
-            (GRADIENTS, self._updater.o_requests, self._updater.i_gradients),
-            (HOT, self._bags.o_requests, self._bags.i_hot),
+            (BELL, parts.doorbell.o_requests, parts.doorbell.i),
+            (GRADIENTS, parts.updater.o_requests, parts.updater.i_gradients),
+            (HOT, parts.bags.o_requests, parts.bags.i_hot),
         ):
             wiring.connect(m, requests, reads.i_requests[client])
             wiring.connect(m, reads.o[client], beats)
-        connect_client(m, writes, MAILBOX, self._cut(m, platform, "requests", self._dispatcher.o_requests),
-                       self._cut(m, platform, "data", self._dispatcher.o_data))
-        connect_client(m, writes, IMAGE, self._cut(m, platform, "image_requests", program.o_write_requests),
+        connect_client(m, writes, MAILBOX, self._cut(m, parts, platform, "requests", parts.dispatcher.o_requests),
+                       self._cut(m, parts, platform, "data", parts.dispatcher.o_data))
+        connect_client(m, writes, IMAGE, self._cut(m, parts, platform, "image_requests", program.o_write_requests),
                        program.o_write_data)
         # The report is written while the parts are flushed.
-        connect_client(m, writes, STATUS, self._cut(m, platform, "report", self._frame.o_requests, self._frame.clean),
-                       self._frame.o_data)
+        report = self._cut(m, parts, platform, "report", parts.frame.o_requests, parts.frame.clean)
+        connect_client(m, writes, STATUS, report, parts.frame.o_data)
         m.d.comb += [
-            program.start.eq(self._frame.begin),
+            program.start.eq(parts.frame.begin),
             program.arguments.eq(arguments),
             program.written.eq(writes.done[IMAGE]),
-            self._frame.done.eq(writes.done[STATUS]),
+            parts.frame.done.eq(writes.done[STATUS]),
         ]
         # Of mini-batches nothing is told from the first that could not be written on.
         failed = Signal()
-        m.d.sync += failed.eq((failed | writes.error[MAILBOX]) & ~self._frame.flush)
-        m.d.comb += self._dispatcher.written.eq(writes.done[MAILBOX] & ~writes.error[MAILBOX] & ~failed)
+        m.d.sync += failed.eq((failed | writes.error[MAILBOX]) & ~parts.frame.flush)
+        m.d.comb += parts.dispatcher.written.eq(writes.done[MAILBOX] & ~writes.error[MAILBOX] & ~failed)
         # Registers, for what stands while an instruction is carried out reaches every part.
         job = Signal.like(program.job)
         m.d.sync += job.eq(program.job)
-        self._job = job
-        for part in (self._gather, self._embeddings, self._updater, self._bags):
+        for part in (parts.gather, parts.embeddings, parts.updater, parts.bags):
             m.d.comb += part.row_beats_log2.eq(job.row_beats_log2)
-        for part in (self._lookup, self._gather, self._bags):
+        for part in (parts.lookup, parts.gather, parts.bags):
             m.d.comb += part.indices.eq(job.indices)
-        for part in (self._lookup, self._gather, self._bags):
+        for part in (parts.lookup, parts.gather, parts.bags):
             m.d.comb += part.registers.eq(program.registers)
+        return job
 
-    def _samples(self, m: Module, platform) -> None:
+    def _samples(self, m: Module, parts, job, platform) -> None:
         """Samples through the logger into the input buffer; the logger's image."""
-        program, lookup, logger, image = self._program, self._lookup, self._logger, self._image
+        program, lookup, logger, image = parts.program, parts.lookup, parts.logger, parts.image
         wiring.connect(m, program.o_beats, lookup.i)
         wiring.connect(m, lookup.o_waves, logger.i)
-        wiring.connect(m, self._cut(m, platform, "answers", logger.o), lookup.i_answers)
-        wiring.connect(m, self._cut(m, platform, "looked_up", lookup.o), self._classifier.i)
-        wiring.connect(m, self._classifier.o, self._frames.i)
-        wiring.connect(m, self._cut(m, platform, "image", program.o_image_beats), image.i_beats)
+        wiring.connect(m, self._cut(m, parts, platform, "answers", logger.o), lookup.i_answers)
+        wiring.connect(m, self._cut(m, parts, platform, "looked_up", lookup.o), parts.classifier.i)
+        wiring.connect(m, parts.classifier.o, parts.frames.i)
+        wiring.connect(m, self._cut(m, parts, platform, "image", program.o_image_beats), image.i_beats)
         wiring.connect(m, image.o_beats, program.i_image_beats)
-        wiring.connect(m, self._cut(m, platform, "sets", image.o_image), logger.i_image)
+        wiring.connect(m, self._cut(m, parts, platform, "sets", image.o_image), logger.i_image)
         wiring.connect(m, image.o_ask, logger.i_ask)
         wiring.connect(m, logger.o_image, image.i_image)
         m.d.comb += [
-            lookup.learn.eq(self._job.learn),
+            lookup.learn.eq(job.learn),
             lookup.begin.eq(program.begin),
             logger.clear.eq(program.clear),
             image.start_save.eq(program.start_save),
             image.start_load.eq(program.start_load),
             program.moved.eq(image.done),
-            self._frames.batch.eq(self._job.batch),
-            self._frames.flush.eq(program.flush),
-            program.flushed.eq(self._frames.flushed),
+            parts.frames.batch.eq(job.batch),
+            parts.frames.flush.eq(program.flush),
+            program.flushed.eq(parts.frames.flushed),
         ]
 
-    def _mini_batches(self, m: Module, platform) -> None:
+    def _mini_batches(self, m: Module, parts, job, platform) -> None:
         """Frames to the dispatcher, or to the gatherer and then to the dispatcher."""
-        frames, gather, dispatcher, doorbell = self._frames, self._gather, self._dispatcher, self._doorbell
-        arguments = self._frame.arguments
-        wiring.connect(m, self._cut(m, platform, "popular", frames.o_popular), dispatcher.i_popular)
+        frames, gather, dispatcher, doorbell = parts.frames, parts.gather, parts.dispatcher, parts.doorbell
+        arguments = parts.frame.arguments
+        wiring.connect(m, self._cut(m, parts, platform, "popular", frames.o_popular), dispatcher.i_popular)
         wiring.connect(m, frames.o_cold, gather.i)
         wiring.connect(m, gather.o_place, frames.i_read[1])
-        wiring.connect(m, self._cut(m, platform, "again", frames.o_read[1]), gather.i_beats)
+        wiring.connect(m, self._cut(m, parts, platform, "again", frames.o_read[1]), gather.i_beats)
         wiring.connect(m, gather.o_write, frames.i_write)
-        wiring.connect(m, self._cut(m, platform, "gathered", gather.o), dispatcher.i_gathered)
-        wiring.connect(m, dispatcher.o_update, self._updater.i)
+        wiring.connect(m, self._cut(m, parts, platform, "gathered", gather.o), dispatcher.i_gathered)
+        wiring.connect(m, dispatcher.o_update, parts.updater.i)
         m.d.comb += [
             frames.free.eq(dispatcher.free),
-            gather.sample_beats.eq(self._job.sample_beats),
-            dispatcher.job.eq(self._job),
-            dispatcher.start.eq(self._program.train),
+            gather.sample_beats.eq(job.sample_beats),
+            dispatcher.job.eq(job),
+            dispatcher.start.eq(parts.program.train),
             dispatcher.to.eq(arguments.mailbox),
             dispatcher.gradients.eq(arguments.gradients),
             dispatcher.timeout.eq(arguments.timeout),
             dispatcher.finished.eq(doorbell.value),
             dispatcher.polled.eq(doorbell.polled),
-            dispatcher.updated.eq(self._updater.updated),
+            dispatcher.updated.eq(parts.updater.updated),
             doorbell.waiting.eq(dispatcher.waiting),
-            doorbell.enable.eq(~dispatcher.idle & ~self._frame.flush),
+            doorbell.enable.eq(~dispatcher.idle & ~parts.frame.flush),
             doorbell.address.eq(arguments.result + 4 * HOTLINE.value("finished").word),
         ]
 
-    def _rows(self, m: Module, platform) -> None:
+    def _rows(self, m: Module, parts, job, platform) -> None:
         """Cold rows from memory, to the mailbox, and back with their updates."""
-        gather, embeddings, updater, dispatcher = self._gather, self._embeddings, self._updater, self._dispatcher
-        arguments = self._frame.arguments
-        wiring.connect(m, gather.o_requests, self._row_reads.i_requests[0])
-        wiring.connect(m, self._row_reads.o[0], embeddings.i_data)
+        gather, embeddings, updater, dispatcher = parts.gather, parts.embeddings, parts.updater, parts.dispatcher
+        arguments = parts.frame.arguments
+        wiring.connect(m, gather.o_requests, parts.row_reads.i_requests[0])
+        wiring.connect(m, parts.row_reads.o[0], embeddings.i_data)
         wiring.connect(m, gather.o_landing, embeddings.i_landing)
-        for client, part in enumerate((dispatcher, updater, self._bags)):
-            wiring.connect(m, self._cut(m, platform, f"query_{client}", part.o_query), gather.i_query[client])
+        for client, part in enumerate((dispatcher, updater, parts.bags)):
+            wiring.connect(m, self._cut(m, parts, platform, f"query_{client}", part.o_query), gather.i_query[client])
             wiring.connect(m, gather.o_query[client], part.i_query)
         wiring.connect(m, updater.o_read, embeddings.i_read[1])
-        wiring.connect(m, self._cut(m, platform, "updated", embeddings.o_read[1]), updater.i_rows)
+        wiring.connect(m, self._cut(m, parts, platform, "updated", embeddings.o_read[1]), updater.i_rows)
         wiring.connect(m, updater.o_write, embeddings.i_write)
         wiring.connect(m, updater.o_release, gather.i_release)
-        connect_client(m, self._row_writes, 0, self._cut(m, platform, "row_requests", updater.o_write_requests),
+        connect_client(m, parts.row_writes, 0, self._cut(m, parts, platform, "row_requests", updater.o_write_requests),
                        updater.o_write_data)
         m.d.comb += [
             gather.rows.eq(arguments.rows),
             gather.rows_beats.eq(arguments.rows_beats),
             gather.landed.eq(embeddings.landed),
             gather.released.eq(updater.done),
-            updater.rate.eq(self._job.rate),
+            updater.rate.eq(job.rate),
             updater.rows.eq(arguments.rows),
-            updater.written.eq(self._row_writes.done[0]),
-            updater.not_written.eq(self._row_writes.error[0]),
+            updater.written.eq(parts.row_writes.done[0]),
+            updater.not_written.eq(parts.row_writes.error[0]),
             # However a run ends, the mini-batch whose rows are updated is brought to its end.
-            updater.hold.eq(self._frame.ending),
-            self._frame.holds.eq(~updater.rests),
+            updater.hold.eq(parts.frame.ending),
+            parts.frame.holds.eq(~updater.rests),
         ]
 
-    def _pooled(self, m: Module, platform) -> None:
+    def _pooled(self, m: Module, parts, job, platform) -> None:
         """Vectors of pooled samples; whoever makes them has the dispatcher's place at both buffers meanwhile."""
-        bags, dispatcher = self._bags, self._dispatcher
+        bags, dispatcher = parts.bags, parts.dispatcher
         wiring.connect(m, dispatcher.o_bags, bags.i)
-        wiring.connect(m, self._cut(m, platform, "vectors", bags.o), dispatcher.i_vectors)
-        m.d.comb += bags.hot.eq(self._frame.arguments.hot)
-        m.d.comb += bags.sample_beats.eq(self._job.sample_beats)
+        wiring.connect(m, self._cut(m, parts, platform, "vectors", bags.o), dispatcher.i_vectors)
+        m.d.comb += bags.hot.eq(parts.frame.arguments.hot)
+        m.d.comb += bags.sample_beats.eq(job.sample_beats)
         for name, asks, beats, mine, buffer in (
-            ("beats", dispatcher.o_place, dispatcher.i_beats, (bags.o_place, bags.i_beats), self._frames),
-            ("rows", dispatcher.o_rows, dispatcher.i_rows, (bags.o_rows, bags.i_rows), self._embeddings),
+            ("beats", dispatcher.o_place, dispatcher.i_beats, (bags.o_place, bags.i_beats), parts.frames),
+            ("rows", dispatcher.o_rows, dispatcher.i_rows, (bags.o_rows, bags.i_rows), parts.embeddings),
         ):
             ask = stream.Signature(asks.payload.shape()).create(path=(f"ask_{name}",))
-            wiring.connect(m, self._cut(m, platform, f"ask_{name}", ask), buffer.i_read[0])
-            answer = self._cut(m, platform, name, buffer.o_read[0])
+            wiring.connect(m, self._cut(m, parts, platform, f"ask_{name}", ask), buffer.i_read[0])
+            answer = self._cut(m, parts, platform, name, buffer.o_read[0])
             with m.If(bags.busy):
                 wiring.connect(m, mine[0], wiring.flipped(ask))
                 wiring.connect(m, answer, mine[1])
@@ -268,13 +272,13 @@ class HotlineCore(wiring.Component):
                 wiring.connect(m, asks, wiring.flipped(ask))
                 wiring.connect(m, answer, beats)
 
-    def _count(self, m: Module) -> None:
-        program, classifier, logger, gather = self._program, self._classifier, self._logger, self._gather
-        dispatcher, updater, bags, frame = self._dispatcher, self._updater, self._bags, self._frame
+    def _count(self, m: Module, parts) -> None:
+        program, classifier, logger, gather = parts.program, parts.classifier, parts.logger, parts.gather
+        dispatcher, updater, bags, frame = parts.dispatcher, parts.updater, parts.bags, parts.frame
         events = frame.events
         m.d.comb += [
             events.instructions.eq(program.finish),
-            events.samples.eq(self._lookup.samples),
+            events.samples.eq(parts.lookup.samples),
             events.accesses.eq(logger.accesses),
             events.hits.eq(logger.hits),
             events.popular.eq(classifier.popular),
@@ -289,18 +293,18 @@ class HotlineCore(wiring.Component):
             events.v_add.eq(updater.v_add | bags.v_add),
             events.shared.eq(gather.shared),
             events.stall_logger.eq(program.o_beats.valid & ~program.o_beats.ready),
-            events.stall_frames.eq(self._frames.waits),
+            events.stall_frames.eq(parts.frames.waits),
             events.stall_mailbox.eq(dispatcher.stall_mailbox),
             events.stall_gather.eq(dispatcher.hungry & ~gather.idle),
             frame.progress.dealt.eq(dispatcher.dealt),
             frame.tell.eq(dispatcher.tell & ~frame.flush),
         ]
 
-    def _run(self, m: Module) -> None:
+    def _run(self, m: Module, parts) -> None:
         """From start to done."""
         frame, program, lookup, gather, dispatcher = (
-            self._frame, self._program, self._lookup, self._gather, self._dispatcher)
-        at, refused = program.number, self._updater.refused
+            parts.frame, parts.program, parts.lookup, parts.gather, parts.dispatcher)
+        at, refused = program.number, parts.updater.refused
         read_error, write_error = HOTLINE.code("READ_ERROR"), HOTLINE.code("WRITE_ERROR")
         tell_first(m, frame, [
             (program.error.valid, program.error.code, program.error.instruction, 0, 0, program.error.detail),
@@ -309,21 +313,21 @@ class HotlineCore(wiring.Component):
             (gather.error, HOTLINE.code("BOUNDS"), at, 0, 0, ROWS_BUFFER),
             (dispatcher.error.valid, dispatcher.error.code, at, 0, 0, dispatcher.error.detail),
             *((failed, read_error, at, 0, 0, detail) for failed, detail in (
-                (self._doorbell.failed, BELL), (self._updater.error, GRADIENTS), (self._embeddings.error, ROWS),
-                (self._bags.error, HOT_ROWS))),
+                (parts.doorbell.failed, BELL), (parts.updater.error, GRADIENTS), (parts.embeddings.error, ROWS),
+                (parts.bags.error, HOT_ROWS))),
             *((failed, write_error, at, 0, 0, detail) for detail, failed in enumerate((
-                self._writes.error[MAILBOX] | self._writes.error[IMAGE], self._writes.error[STATUS]))),
+                parts.writes.error[MAILBOX] | parts.writes.error[IMAGE], parts.writes.error[STATUS]))),
             (refused.valid, write_error, at, 0, 0, Cat(refused.twice, Const(REFUSED >> 1, 7), refused.ordinal)),
-            (self._logger.error.valid, HOTLINE.code("MEMORY"), at, 0, 0, self._logger.error.bank),
+            (parts.logger.error.valid, HOTLINE.code("MEMORY"), at, 0, 0, parts.logger.error.bank),
         ])
-        lookup_idle = lookup.idle & ~self._logger.busy & self._classifier.idle
+        lookup_idle = lookup.idle & ~parts.logger.busy & parts.classifier.idle
         idle = Signal()
         m.d.sync += idle.eq(lookup_idle & Cat(part.idle for part in (
-            self._frames, gather, self._embeddings, dispatcher, self._updater, self._bags)).all())
+            parts.frames, gather, parts.embeddings, dispatcher, parts.updater, parts.bags)).all())
         m.d.comb += [
             program.idle_lookup.eq(lookup_idle),
             program.idle.eq(idle),
             frame.over.eq(program.done),
             frame.at.eq(at),
-            frame.quiet.eq(Cat(port.idle for port in self._ports).all()),
+            frame.quiet.eq(Cat(port.idle for port in parts.ports).all()),
         ]

@@ -1,5 +1,7 @@
 """The MLP core: a Vitis kernel that runs fully connected networks and feature interactions."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 
@@ -62,109 +64,112 @@ class MlpCore(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._parts(m, platform)
-        self._loads(m)
-        self._array(m)
-        self._outputs(m)
-        self._count(m)
-        self._run(m)
-        wiring.connect(m, wiring.flipped(self.s_axi_control), self._frame.bus)
-        attach(m, self.m00_axi, reader=self._reads.bus, writer=self._writes.bus)
-        attach(m, self.m01_axi, reader=self._weight_reads.bus)
-        m.d.comb += self.interrupt.eq(self._frame.interrupt)
+        parts = self._parts(m, platform)
+        self._loads(m, parts)
+        self._array(m, parts)
+        all_written = self._outputs(m, parts)
+        finished = self._count(m, parts)
+        self._run(m, parts, finished, all_written)
+        wiring.connect(m, wiring.flipped(self.s_axi_control), parts.frame.bus)
+        attach(m, self.m00_axi, reader=parts.reads.bus, writer=parts.writes.bus)
+        attach(m, self.m01_axi, reader=parts.weight_reads.bus)
+        m.d.comb += self.interrupt.eq(parts.frame.interrupt)
         return m
 
-    def _parts(self, m: Module, platform) -> None:
+    def _parts(self, m: Module, platform) -> SimpleNamespace:
+        parts = SimpleNamespace()
         config, beat_bytes = self.config, self.config.beat_bytes
-        self._frame = Frame(kernel=MLP, words=config.words, increments={
+        parts.frame = Frame(kernel=MLP, words=config.words, increments={
             "instructions": 2, "corrected": 8, "uncorrectable": 2})
-        self._reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
+        parts.reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
                                clients=(config.program_beats, config.load_beats))
-        self._weight_reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
+        parts.weight_reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
                                       clients=(config.load_beats,))
-        self._writes = WritePort(beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
-                                 clients=(config.output_beats, self._frame.block_beats))
-        self._program = Program(config)
-        self._row_loader, self._parameter_loader = RowLoader(config), ParameterLoader(config)
-        self._sequencer, self._units, self._results = Sequencer(config), ComputeUnits(config), Results(config)
-        self._rows, self._weights, self._addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
-        self._outlet = Outlet(config)
-        flush, ports = self._frame.flush, self._frame.clean
+        parts.writes = WritePort(beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
+                                 clients=(config.output_beats, parts.frame.block_beats))
+        parts.program = Program(config)
+        parts.row_loader, parts.parameter_loader = RowLoader(config), ParameterLoader(config)
+        parts.sequencer, parts.units, parts.results = Sequencer(config), ComputeUnits(config), Results(config)
+        parts.rows, parts.weights, parts.addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
+        parts.outlet = Outlet(config)
+        flush, ports = parts.frame.flush, parts.frame.clean
         for name, part, reset in (
-            ("frame", self._frame, None),
-            ("reads", self._reads, ports), ("weight_reads", self._weight_reads, ports),
-            ("writes", self._writes, ports),
+            ("frame", parts.frame, None),
+            ("reads", parts.reads, ports), ("weight_reads", parts.weight_reads, ports),
+            ("writes", parts.writes, ports),
             # Not "program", which is a word of SystemVerilog.
-            ("front", self._program, flush), ("row_loader", self._row_loader, flush),
-            ("parameter_loader", self._parameter_loader, flush), ("sequencer", self._sequencer, flush),
-            ("units", self._units, flush), ("results", self._results, flush), ("rows", self._rows, flush),
-            ("weights", self._weights, flush), ("addends", self._addends, flush), ("outlet", self._outlet, flush),
+            ("front", parts.program, flush), ("row_loader", parts.row_loader, flush),
+            ("parameter_loader", parts.parameter_loader, flush), ("sequencer", parts.sequencer, flush),
+            ("units", parts.units, flush), ("results", parts.results, flush), ("rows", parts.rows, flush),
+            ("weights", parts.weights, flush), ("addends", parts.addends, flush), ("outlet", parts.outlet, flush),
         ):
             place(m, platform, name, part, reset=reset)
-        m.d.comb += [port.stop.eq(self._frame.stop) for port in (self._reads, self._weight_reads, self._writes)]
+        m.d.comb += [port.stop.eq(parts.frame.stop) for port in (parts.reads, parts.weight_reads, parts.writes)]
+        return parts
 
-    def _loads(self, m: Module) -> None:
+    def _loads(self, m: Module, parts) -> None:
         """Instructions to the engines, and what they bring to the memories."""
         program, rows, parameters, sequencer = (
-            self._program, self._row_loader, self._parameter_loader, self._sequencer)
-        arguments = self._frame.arguments
-        for port, client, part in ((self._reads, PROGRAM, program), (self._reads, ROWS, rows),
-                                   (self._weight_reads, 0, parameters)):
+            parts.program, parts.row_loader, parts.parameter_loader, parts.sequencer)
+        arguments = parts.frame.arguments
+        for port, client, part in ((parts.reads, PROGRAM, program), (parts.reads, ROWS, rows),
+                                   (parts.weight_reads, 0, parameters)):
             wiring.connect(m, part.o_requests, port.i_requests[client])
             wiring.connect(m, port.o[client], part.i if part is program else part.i_data)
         wiring.connect(m, program.o_rows, rows.i)
         wiring.connect(m, program.o_parameters, parameters.i)
         wiring.connect(m, program.o_layers, sequencer.i)
-        wiring.connect(m, rows.o_load, self._rows.i_load)
-        wiring.connect(m, parameters.o_addends, self._addends.i_load)
+        wiring.connect(m, rows.o_load, parts.rows.i_load)
+        wiring.connect(m, parameters.o_addends, parts.addends.i_load)
         m.d.comb += [
-            program.start.eq(self._frame.begin),
+            program.start.eq(parts.frame.begin),
             program.arguments.eq(arguments),
             rows.base.eq(arguments.inputs),
             parameters.base.eq(arguments.weights),
-            self._weights.load.eq(parameters.o_weights),
+            parts.weights.load.eq(parameters.o_weights),
         ]
         # How much of each kind is done: what the instructions of the other engines wait for.
         engines = {"rows": rows, "weights": parameters, "layers": sequencer}
         for name, engine in engines.items():
             count = Signal(32, name=f"{name}_done")
             m.d.sync += count.eq(count + engine.done)
-            with m.If(self._frame.flush):
+            with m.If(parts.frame.flush):
                 m.d.sync += count.eq(0)
             for other in engines.values():
                 if other is not engine:
                     m.d.comb += getattr(other, f"{name}_done").eq(count)
 
-    def _array(self, m: Module) -> None:
+    def _array(self, m: Module, parts) -> None:
         """Slots to the memories and on to the units, results to where they go."""
-        sequencer, units, results = self._sequencer, self._units, self._results
-        for part in (self._rows, self._weights, units):
+        sequencer, units, results = parts.sequencer, parts.units, parts.results
+        for part in (parts.rows, parts.weights, units):
             m.d.comb += part.valid.eq(sequencer.valid)
             m.d.comb += part.slot.eq(sequencer.slot)
         m.d.comb += [
-            units.x.eq(self._rows.x),
-            units.f.eq(self._rows.f),
-            units.w.eq(self._weights.w),
+            units.x.eq(parts.rows.x),
+            units.f.eq(parts.rows.f),
+            units.w.eq(parts.weights.w),
             results.i_tile_valid.eq(sequencer.tile_valid),
             results.i_tile.eq(sequencer.tile),
             results.i_valid.eq(units.o_valid),
             results.i.eq(units.o),
-            self._addends.lines.eq(results.addend_lines),
-            self._addends.read.eq(results.addend_read),
-            results.addends.eq(self._addends.addends),
-            self._rows.i_rows.eq(results.o_rows),
-            self._addends.i_results.eq(results.o_addends),
+            parts.addends.lines.eq(results.addend_lines),
+            parts.addends.read.eq(results.addend_read),
+            results.addends.eq(parts.addends.addends),
+            parts.rows.i_rows.eq(results.o_rows),
+            parts.addends.i_results.eq(results.o_addends),
             sequencer.written.eq(results.written),
         ]
 
-    def _outputs(self, m: Module) -> None:
-        outlet, results, writes, frame = self._outlet, self._results, self._writes, self._frame
+    def _outputs(self, m: Module, parts) -> Signal:
+        """Results and reports to the write port; whether all rows are written."""
+        outlet, results, writes, frame = parts.outlet, parts.results, parts.writes, parts.frame
         m.d.comb += [
             outlet.i_valid.eq(results.o_store_valid),
             outlet.i.eq(results.o_store),
             outlet.outputs.eq(frame.arguments.outputs),
-            outlet.reserve.eq(self._sequencer.reserve),
-            self._sequencer.room.eq(outlet.room),
+            outlet.reserve.eq(parts.sequencer.reserve),
+            parts.sequencer.room.eq(outlet.room),
             frame.done.eq(writes.done[STATUS]),
         ]
         connect_client(m, writes, OUTPUTS, outlet.o_requests, outlet.o_data)
@@ -173,28 +178,30 @@ class MlpCore(wiring.Component):
         under_way = Signal(16)
         asked = outlet.o_requests.valid & outlet.o_requests.ready
         m.d.sync += under_way.eq(under_way + asked - writes.done[OUTPUTS])
-        with m.If(self._frame.flush):
+        with m.If(parts.frame.flush):
             m.d.sync += under_way.eq(0)
-        self._all_written = Signal()
-        m.d.sync += self._all_written.eq((under_way == 0) & ~asked)
+        all_written = Signal(name="_all_written")
+        m.d.sync += all_written.eq((under_way == 0) & ~asked)
+        return all_written
 
-    def _count(self, m: Module) -> None:
-        sequencer, frame, events = self._sequencer, self._frame, self._frame.events
-        finished = Signal(2)
-        m.d.sync += finished.eq(self._row_loader.done + self._parameter_loader.done + sequencer.done)
-        self._finished = Signal(32)
+    def _count(self, m: Module, parts) -> Signal:
+        """Events; how many instructions are finished."""
+        sequencer, frame, events = parts.sequencer, parts.frame, parts.frame.events
+        now = Signal(2, name="finished")
+        m.d.sync += now.eq(parts.row_loader.done + parts.parameter_loader.done + sequencer.done)
+        finished = Signal(32, name="_finished")
         with m.If(frame.begin):
-            m.d.sync += self._finished.eq(0)
+            m.d.sync += finished.eq(0)
         with m.Elif(~frame.flush):
-            m.d.sync += self._finished.eq(self._finished + finished)
+            m.d.sync += finished.eq(finished + now)
         moves = [port.valid & port.ready for port in (
-            self._reads.o[ROWS], self._weight_reads.o[0], self._writes.i_data[OUTPUTS])]
-        memories = (self._rows, self._weights, self._addends)
+            parts.reads.o[ROWS], parts.weight_reads.o[0], parts.writes.i_data[OUTPUTS])]
+        memories = (parts.rows, parts.weights, parts.addends)
         corrected, lost = Signal(8), Signal()
         m.d.sync += corrected.eq(sum(part.corrected for part in memories))
         m.d.sync += lost.eq(Cat(part.uncorrectable for part in memories).any())
         m.d.comb += [
-            events.instructions.eq(finished),
+            events.instructions.eq(now),
             events.rows_beats.eq(moves[0]),
             events.weights_beats.eq(moves[1]),
             events.outputs_beats.eq(moves[2]),
@@ -202,33 +209,34 @@ class MlpCore(wiring.Component):
             events.slots.eq(sequencer.valid),
             events.corrected.eq(corrected),
             events.uncorrectable.eq(lost),
-            frame.progress.instructions_done.eq(self._finished),
-            frame.tell.eq(finished.any() & ~frame.flush),
+            frame.progress.instructions_done.eq(finished),
+            frame.tell.eq(now.any() & ~frame.flush),
         ]
         for name in STALLS:
             m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~frame.flush)
+        return finished
 
-    def _run(self, m: Module) -> None:
+    def _run(self, m: Module, parts, finished, all_written) -> None:
         """From start to done."""
-        frame, writes = self._frame, self._writes
-        program, sequencer = self._program, self._sequencer
-        loaders = ((self._row_loader, INPUTS), (self._parameter_loader, WEIGHTS))
+        frame, writes = parts.frame, parts.writes
+        program, sequencer = parts.program, parts.sequencer
+        loaders = ((parts.row_loader, INPUTS), (parts.parameter_loader, WEIGHTS))
         tell_first(m, frame, [
             (program.error.valid, program.error.code, program.error.instruction, program.error.detail),
             *((part.error.valid, MLP.code("READ_ERROR"), part.error.instruction, detail) for part, detail in loaders),
             (writes.error[OUTPUTS] | writes.error[STATUS], MLP.code("WRITE_ERROR"), sequencer.number,
              writes.error[STATUS]),
             *((part.uncorrectable, MLP.code("MEMORY"), sequencer.number, number)
-              for number, part in enumerate((self._rows, self._weights, self._addends))),
+              for number, part in enumerate((parts.rows, parts.weights, parts.addends))),
         ])
         # All parts say that they are idle for some cycles: nothing is on its way between two of them.
-        parts = (self._row_loader, self._parameter_loader, sequencer, self._results, self._outlet)
+        working = (parts.row_loader, parts.parameter_loader, sequencer, parts.results, parts.outlet)
         calm = Signal(4)
-        with m.If(program.done & Cat(part.idle for part in parts).all() & self._all_written):
+        with m.If(program.done & Cat(part.idle for part in working).all() & all_written):
             m.d.sync += calm.eq(Cat(1, calm))
         with m.Else():
             m.d.sync += calm.eq(0)
-        ports = (self._reads, self._weight_reads, self._writes)
+        ports = (parts.reads, parts.weight_reads, parts.writes)
         m.d.comb += frame.over.eq(calm.all())
-        m.d.comb += frame.at.eq(self._finished)
+        m.d.comb += frame.at.eq(finished)
         m.d.comb += frame.quiet.eq(Cat(port.idle for port in ports).all())
