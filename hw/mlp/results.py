@@ -136,16 +136,16 @@ class Results(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._destinations = Destinations(self.config, depth=self.tiles)
-        place(m, platform, "destinations", self._destinations)
-        self._turns = BurstQueue(data.StructLayout({
+        there = Destinations(self.config, depth=self.tiles)
+        place(m, platform, "destinations", there)
+        turns = BurstQueue(data.StructLayout({
             "end": _bits(self.config.rows), "last_beat": _bits(self.beats), "plain": 1, "apart": 1, "partial": 1,
             "line": _bits(self.config.addend_lines)}), depth=self.tiles)
-        m.submodules.turns = self._turns
-        self._take(m)
-        turn, plain = self._turn(m)
-        words = self._finish(m, platform, turn, plain)
-        self._hand_out(m, words)
+        m.submodules.turns = turns
+        self._take(m, there.i, turns.i)
+        turn, plain = self._turn(m, turns.o)
+        words = self._finish(m, platform, there, turn, plain)
+        self._hand_out(m, there, words)
 
         inside, busy = Signal(range(self.tiles + 1)), Signal()
         following = (inside + self.i_tile_valid - self.written)[:len(inside)]
@@ -154,10 +154,9 @@ class Results(wiring.Component):
         m.d.comb += self.idle.eq(~busy)
         return m
 
-    def _take(self, m: Module) -> None:
+    def _take(self, m: Module, destination, turns) -> None:
         """A tile: what its rows ask for as their turn comes, and what as they leave, into a queue each."""
         config, tile = self.config, self.i_tile
-        destination, turns = self._destinations.i, self._turns.i
         valid = Signal()
         there = Signal(destination_layout(config), reset_less=True)
         turn = Signal(turns.payload.shape(), reset_less=True)
@@ -203,10 +202,10 @@ class Results(wiring.Component):
             turns.payload.eq(turn),
         ]
 
-    def _turn(self, m: Module):
+    def _turn(self, m: Module, turns):
         """Rows' turns: as many cycles each as it has writes to the rows' memory; with it goes the line of addends."""
         config = self.config
-        tile = self._turns.o.payload
+        tile = turns.payload
         level, some = Signal(range(self.depth + 1)), Signal()   # rows that wait for their turn
         left, closed = Signal(_bits(self.beats)), Signal()      # cycles that are the row's before
         turn = Signal()
@@ -220,7 +219,7 @@ class Results(wiring.Component):
         row, first, last = Signal(_bits(config.rows)), Signal(init=1), Signal()
         line, following = Signal(len(tile.line)), Signal(len(tile.line), reset_less=True)
         m.d.comb += last.eq(row == tile.end)
-        m.d.comb += self._turns.o.ready.eq(turn & last)
+        m.d.comb += turns.ready.eq(turn & last)
         m.d.comb += line.eq(Mux(first, tile.line, following))
         with m.If(turn):
             m.d.sync += row.eq(Mux(last, 0, row + 1))
@@ -232,9 +231,9 @@ class Results(wiring.Component):
         ]
         return turn, tile.plain
 
-    def _finish(self, m: Module, platform, turn: Value, plain: Value):
+    def _finish(self, m: Module, platform, there: Destinations, turn: Value, plain: Value):
         """The units' words, finished; held until the next row's are."""
-        config, there = self.config, self._destinations
+        config = self.config
         leaves = delayed(m, "leaves", turn, READ - 1)
         m.d.comb += there.go.eq(delayed(m, "go", leaves, ADDED - 1 - READ))
         nothing = delayed(m, "plain", plain, READ)
@@ -267,8 +266,8 @@ class Results(wiring.Component):
                 words.append(lane.o)
         return [words[u * config.columns:(u + 1) * config.columns] for u in range(config.units)]
 
-    def _hand_out(self, m: Module, words) -> None:
-        config, there = self.config, self._destinations
+    def _hand_out(self, m: Module, there: Destinations, words) -> None:
+        config = self.config
         rows, addends, store = self.o_rows, self.o_addends, self.o_store
         m.d.comb += [
             addends.valid.eq(there.addends_valid),

@@ -82,12 +82,11 @@ class TTUnit(wiring.Component):
         m = Module()
         config = self.config
         lanes = range(config.lanes)
-        self._events: dict[str, list] = {name: [] for name in ("computed", "reused", "slots", "corrected",
-                                                                "uncorrectable")}
+        events: dict[str, list] = {name: [] for name in ("computed", "reused", "slots", "corrected", "uncorrectable")}
         # Loads reach everything: they come out of registers.
         m.submodules.loads = loads = SkidBuffer(load_layout(config))
         wiring.connect(m, wiring.flipped(self.i_load), loads.i)
-        self._load = load = loads.o
+        load = loads.o
         beat = load.payload
         table_write = load.valid & load.ready & (beat.target == Target.TABLE)
 
@@ -147,22 +146,22 @@ class TTUnit(wiring.Component):
                 m.d.sync += waiting[lane].eq(waiting[lane] + Cat(1, sequencer.taken.replicate(len(waiting[lane]) - 1)))
             sequencers.append(sequencer)
             slots.append(self._pipeline(m, f"slot_{lane}", sequencer.o_valid, sequencer.o, FETCH_CYCLES - 1))
-            self._events["computed"].append(sequencer.computed)
-            self._events["reused"].append(sequencer.reused)
-            self._events["slots"].append(sequencer.o_valid)
+            events["computed"].append(sequencer.computed)
+            events["reused"].append(sequencer.reused)
+            events["slots"].append(sequencer.o_valid)
         # A load takes the place of a slot of lane 0.
         m.d.comb += load.ready.eq(sequencers[0].open)
         m.d.comb += sequencers[0].hold.eq(load.valid)
 
-        lines = self._cores(m, platform, slots)
+        lines = self._cores(m, platform, load, slots)
         for lane in lanes:
-            self._lane(m, platform, lane, slots[lane], lines[lane], sequencers[lane], grids[lane], sums)
+            self._lane(m, platform, load, lane, slots[lane], lines[lane], sequencers[lane], grids[lane], sums, events)
 
         # -- Counters.
         outside = split.o_valid & split.o.outside
-        for name, events in [("lookups", [accept]), ("outside", [outside]), *self._events.items()]:
-            total = Signal(range(len(events) + 1), name=f"{name}_now")
-            m.d.sync += total.eq(sum(events, start=0))
+        for name, bits in {"lookups": [accept], "outside": [outside], **events}.items():
+            total = Signal(range(len(bits) + 1), name=f"{name}_now")
+            m.d.sync += total.eq(sum(bits, start=0))
             m.d.sync += self.counters[name].eq(self.counters[name] + total)
         return m
 
@@ -196,12 +195,11 @@ class TTUnit(wiring.Component):
             stages.append((held_valid, held))
         return stages
 
-    def _cores(self, m: Module, platform, slots):
+    def _cores(self, m: Module, platform, load, slots):
         """X and Y memory. Per lane: (x, y even, y odd) lines and their error flags, 5 cycles after the slot."""
         config = self.config
         n, bits = config.side, config.grid_log2
         lanes = range(config.lanes)
-        load = self._load
         beat = load.payload
 
         # Load: words made storable, then encoded, in step with lane 0's addresses.
@@ -284,7 +282,7 @@ class TTUnit(wiring.Component):
             return slot.x[0]
         return Mux(slot.rows == 3, slot.x[:2], Mux(slot.rows == 1, Cat(slot.x[0], 0), Cat(0, slot.x[0])))
 
-    def _lane(self, m: Module, platform, lane: int, slots, lines, sequencer, grid: Grid, sums):
+    def _lane(self, m: Module, platform, load, lane: int, slots, lines, sequencer, grid: Grid, sums, events):
         config = self.config
         n = config.side
         buffer = Intermediate(config)
@@ -316,9 +314,9 @@ class TTUnit(wiring.Component):
             for name, flags in (("corrected", fixed), ("uncorrectable", bad)):
                 seen = Signal(name=f"{name}_{lane}_{at}")
                 m.d.sync += seen.eq(flags.any() & used)
-                self._events[name].append(seen)
-        wrong = self._events["uncorrectable"][-1] | self._events["uncorrectable"][-2] | (
-            self._events["uncorrectable"][-3])
+                events[name].append(seen)
+        unread = events["uncorrectable"]
+        wrong = unread[-1] | unread[-2] | unread[-3]
 
         # In the grid.
         valid, slot = slots[FETCH_CYCLES - 1]
@@ -400,9 +398,9 @@ class TTUnit(wiring.Component):
         out = self.o_vectors[lane]
         m.d.comb += [
             sequencer.returned.eq(order.returned),
-            order.write.eq(self._load.valid & self._load.ready & (self._load.payload.target == Target.KEEP)),
-            order.address.eq(self._load.payload.address),
-            order.mask.eq(self._load.payload.data),
+            order.write.eq(load.valid & load.ready & (load.payload.target == Target.KEEP)),
+            order.address.eq(load.payload.address),
+            order.mask.eq(load.payload.data),
             out.payload.eq(order.o.payload),
             out.valid.eq(order.o.valid),
             order.o.ready.eq(out.ready),
