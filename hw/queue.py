@@ -16,7 +16,7 @@ class BlockQueue(wiring.Component):
     Timing      latency 2 cycles, one payload a cycle
     Handshake   i.ready comes from registers; o.ready reaches only the memory's read enable and the pointers
     Reset       drops what it holds
-    Tests       verif/tt/test_unit.py
+    Golden      the order in which it was filled          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, shape, *, depth: int):

@@ -38,7 +38,7 @@ class Splitter(wiring.Component):
     Timing      latency 3 cycles from i to o; one burst a cycle, so one short request a cycle
     Handshake   i.ready, o.valid and o.payload come from registers
     Reset       drops what it holds
-    Tests       verif/axi/test_reader.py
+    Golden      the beats of a run, one by one          Tests  verif/axi/test_reader.py
     """
 
     def __init__(self, *, beat_bytes: int, tag_bits: int = 0):
@@ -136,7 +136,7 @@ class BurstTracker(wiring.Component):
                 held   Out  beats are missing
     Timing      a burst is known two cycles after it was handed in, at the earliest when its first beat can come
     Reset       forgets all bursts
-    Tests       verif/axi/test_reader.py
+    Golden      the beats of a run, one by one          Tests  verif/axi/test_reader.py
     """
 
     def __init__(self, *, outstanding: int, tag_bits: int = 0):

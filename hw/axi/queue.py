@@ -19,7 +19,7 @@ class BurstQueue(wiring.Component):
     Timing      latency 2 cycles, one payload a cycle
     Handshake   i.ready and o.valid come from registers
     Reset       drops what it holds
-    Tests       verif/axi/test_reader.py
+    Golden      the order in which it was filled          Tests  verif/axi/test_reader.py
     """
 
     def __init__(self, shape, *, depth: int):

@@ -23,7 +23,7 @@ class Outlet(wiring.Component):
     Handshake   o.valid, o.payload and open come from registers
     Reset       drops what it holds
     Raises      ValueError: depth too small or no power of two
-    Tests       verif/emb/test_front.py
+    Golden      the order in which it was filled          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, shape, *, depth: int):

@@ -29,7 +29,7 @@ class Regions(wiring.Component):
     Handshake   a client whose queue is full does not hold the others up
     Reset       forgets all regions
     Raises      ValueError: piece_beats is no power of two
-    Tests       verif/emb/test_front.py
+    Golden      golden.emb.front          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, *, beat_bytes: int, piece_beats: int):

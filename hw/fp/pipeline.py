@@ -14,6 +14,7 @@ class Unit(wiring.Component):
     """An operation on two binary32 words with a register at each of the named cuts that the user wants.
 
     Subclasses list their cuts from input to output in CUTS and say in `elaborate` what lies between.
+    Golden      golden.fp.fp32          Tests  verif/fp/test_fp.py
     """
 
     CUTS: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ class JoinedPositions(wiring.Component):
     Timing      `done` comes as many cycles after `load` as there are address registers; joined follows position without
                 a register
     Reset       what was found is lost, what was written stays
-    Tests       verif/hotline/test_bags.py
+    Golden      golden.hotline.bags          Tests  verif/hotline/test_bags.py
     """
 
     def __init__(self, config: HotlineConfig):
@@ -135,7 +135,7 @@ class InOrder(wiring.Component):
                 step       In  with `there` only: its mark goes, and on to the one behind it
     Timing      there comes 2 cycles after the mark; a context a cycle
     Reset       no marks, context 0
-    Tests       verif/hotline/test_bags.py
+    Golden      golden.hotline.bags          Tests  verif/hotline/test_bags.py
     """
 
     def __init__(self):

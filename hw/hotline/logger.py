@@ -45,7 +45,7 @@ class LaneAnswers(wiring.Component):
                 o           Out  hit and way
     Timing      an answer is there in the next cycle; o follows wave and bank within the cycle
     Reset       nothing is reset: only answers that came are asked for
-    Tests       verif/hotline/test_logger.py
+    Golden      golden.hotline.logger.Logger          Tests  verif/hotline/test_logger.py
     """
 
     def __init__(self, *, banks: int, waves: int):

@@ -106,6 +106,7 @@ class Store(wiring.Component):
                 written in one cycle is read from the next on; read in the same cycle it is not defined (in simulation
                 the old one)
     Reset       contents stay
+    Golden      golden.mlp.store, golden.secded.decode
     Tests       verif/mlp/test_rows.py, verif/mlp/test_weights.py, verif/mlp/test_addends.py
     """
 

@@ -24,7 +24,7 @@ class Bank(wiring.Component):
                 cycle
     Handshake   none
     Reset       contents stay
-    Tests       verif/tt/test_unit.py, verif/test_secded.py
+    Golden      golden.secded.decode          Tests  verif/tt/test_unit.py, verif/test_secded.py
     """
 
     latency = 2 + Decoder.latency

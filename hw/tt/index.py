@@ -44,7 +44,7 @@ class Divider(wiring.Component):
     Timing      latency `bits` cycles, one division a cycle; a carry chain and one LUT level a stage
     Handshake   none: a pipeline that never stops
     Reset       keeps nothing but what is under way, which a reset does not touch
-    Tests       verif/tt/test_index.py
+    Golden      Python's divmod          Tests  verif/tt/test_index.py
     """
 
     def __init__(self, *, bits: int, divisor_bits: int):

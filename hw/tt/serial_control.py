@@ -27,6 +27,7 @@ class Front(wiring.Component):
                 load_valid, load  In  a write of hw.tt.serial_config.load_layout
                 job_valid, job    Out  the oldest lookup, of job_layout
                 take              In  the job goes
+    Golden      golden.tt.serial          Tests  verif/tt/test_serial.py
     """
 
     def __init__(self, config: SerialConfig):
@@ -98,6 +99,7 @@ class Control(wiring.Component):
                 step            Out  its sizes
                 live_rows       Out  rows of the tile that exist
                 line_word       Out  the tile's first word in its result
+    Golden      golden.tt.serial          Tests  verif/tt/test_serial.py
     """
 
     def __init__(self, config: SerialConfig):

@@ -33,6 +33,7 @@ class Operands(wiring.Component):
                 a_line, c_line    In  where the beat is
                 a, c              Out  the beat, two cycles later
                 first, last       Out  with the beat: it is the tile's first, last
+    Golden      golden.tt.serial          Tests  verif/tt/test_serial.py
     """
 
     def __init__(self, config: SerialConfig):
@@ -93,6 +94,7 @@ class Intermediate(wiring.Component):
                 write_half   In  the intermediate to write
                 write_line   In
                 words        In  one per bank
+    Golden      golden.tt.serial          Tests  verif/tt/test_serial.py
     """
 
     def __init__(self, config: SerialConfig):
@@ -166,6 +168,7 @@ class Drain(wiring.Component):
                 line       Out  of the row
                 o          Out  the words of all banks
                 done       Out  with the tile's last row
+    Golden      golden.tt.serial          Tests  verif/tt/test_serial.py
     """
 
     def __init__(self, config: SerialConfig):
@@ -246,6 +249,7 @@ class Output(wiring.Component):
                 words       In
                 filled      In  the vector is whole
                 o           Out(stream)  vectors in order, of vector_layout
+    Golden      golden.tt.serial          Tests  verif/tt/test_serial.py
     """
 
     def __init__(self, config: SerialConfig):

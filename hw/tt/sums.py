@@ -226,7 +226,7 @@ class SumStream(wiring.Component):
     Timing      one beat a cycle, also from vector to vector; 3 cycles from `ready` to the first beat
     Handshake   o comes from registers; o.ready reaches enables and this part's own pointers
     Reset       drops all
-    Tests       verif/tt/test_pooled.py
+    Golden      golden.tt.layout.Layout          Tests  verif/tt/test_pooled.py
     """
 
     def __init__(self, config: TTConfig):

@@ -1,0 +1,113 @@
+"""Which oracle and which bench every hardware unit has, read off the units' docstrings without importing them.
+
+A component's docstring ends with `Golden` and `Tests`: the oracle's functions or classes, and the files of the benches.
+What has neither is a part of another component of its file. Where unit, oracle and bench do not have the same path,
+the docstring says what stands there instead: a part is tested with its unit, a unit that moves words is held against
+the words themselves.
+
+    python -m verif.units       writes docs/reference/units.md
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Unit", "collect", "faults", "page"]
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reference" / "units.md"
+HEAD = """# Units, oracles and benches
+
+Every component of `hw` with the oracle that it is held against and the benches that do so, from its docstring
+(`python -m verif.units`). `hw/x/y.py`, `golden/x/y.py` and `verif/x/test_y.py` belong together; where a path differs,
+the component is a part of a larger unit and is tested there, or what it does needs no model beyond the words named.
+
+| component | oracle | benches |
+|---|---|---|
+"""
+GOLDEN = re.compile(r"golden(?:\.\w+)+")
+FILES = re.compile(r"(?:verif|tests)/[\w/]+\.py|\btest_\w+\.py")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A component: its file, its class, and what its docstring says of oracle and benches ("" where nothing)."""
+
+    file: str
+    name: str
+    golden: str
+    benches: str
+
+    @property
+    def tests(self) -> list[str]:
+        """The files of its benches; a name alone lies beside the one before it."""
+        found: list[str] = []
+        for file in FILES.findall(self.benches):
+            found.append(file if "/" in file else f"{found[-1].rpartition('/')[0]}/{file}")
+        return found
+
+
+def _entry(docstring: str, name: str) -> str:
+    match = re.search(rf"\b{name} {{2,}}(.*?)(?= {{2,}}Tests\b|\n\w|\Z)", docstring, re.S)
+    return " ".join(match[1].split()) if match else ""
+
+
+def collect(root: Path = ROOT) -> list[Unit]:
+    """Every component of hw, in the order of files and lines."""
+    units = []
+    for path in sorted(root.glob("hw/**/*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            if any(ast.unparse(base) in ("wiring.Component", "Component", "Unit") for base in node.bases):
+                text = ast.get_docstring(node) or ""
+                units.append(Unit(path.relative_to(root).as_posix(), node.name, _entry(text, "Golden"),
+                                  _entry(text, "Tests")))
+    return units
+
+
+def _missing(root: Path, name: str) -> bool:
+    """Whether the oracle has no module, function, class or member of this name."""
+    parts = name.split(".")
+    for count in range(len(parts), 1, -1):
+        path = root.joinpath(*parts[:count])
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if file.is_file():
+            text = file.read_text()
+            return not all(re.search(rf"\b{member}\b", text) for member in parts[count:])
+    return True
+
+
+def faults(units: list[Unit], root: Path = ROOT) -> list[str]:
+    """What is missing, a sentence each: oracles or benches that are not there, components that nobody tests."""
+    found = []
+    tested = {unit.file for unit in units if unit.tests}
+    for unit in units:
+        place = f"{unit.file}, {unit.name}"
+        found += [f"{place}: there is no {name}" for name in GOLDEN.findall(unit.golden) if _missing(root, name)]
+        found += [f"{place}: there is no {file}" for file in unit.tests if not (root / file).is_file()]
+        if unit.tests and not unit.golden:
+            found.append(f"{place}: the docstring names benches but no oracle")
+        if not unit.tests and unit.file not in tested:
+            found.append(f"{place}: no component of this file names a bench")
+    return found
+
+
+def page(units: list[Unit]) -> str:
+    """docs/reference/units.md."""
+    rows = []
+    for unit in units:
+        oracle = GOLDEN.sub(lambda match: f"`{match[0]}`", unit.golden) if unit.tests else "part of the above or below"
+        rows.append(f"| `{unit.file}` {unit.name} | {oracle} | {' '.join(f'`{file}`' for file in unit.tests)} |")
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    units = collect()
+    PAGE.write_text(page(units))
+    print(f"{len(units)} components, {len(faults(units))} faults; {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
