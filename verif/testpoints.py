@@ -76,11 +76,10 @@ def _units(root: Path, file: str, stated: dict[str, Any]) -> tuple[str, ...]:
     if not file.startswith("verif/"):
         return ()
     path = Path(file).relative_to("verif")
-    name = path.with_name(path.stem.removeprefix("test_")).as_posix()
-    for unit in (name, name.replace("_", "/", 1)):
-        if _in_hw(root, unit):
-            return (unit,)
-    raise ValueError(f"{file}: there is no hw/{name}.py; state UNIT")
+    unit = path.with_name(path.stem.removeprefix("test_")).as_posix()
+    if not _in_hw(root, unit):
+        raise ValueError(f"{file}: there is no hw/{unit}.py; state UNIT")
+    return (unit,)
 
 
 def _marked(function: ast.FunctionDef | ast.AsyncFunctionDef, own: tuple[str, ...],
