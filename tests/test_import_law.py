@@ -113,7 +113,7 @@ def test_every_package_is_a_room():
     "room, text",
     [
         ("hw", "import numpy as np"),
-        ("hw", "def f():\n    from golden import fp32"),
+        ("hw", "def f():\n    from golden.fp import fp32"),
         ("golden", "from gen.rtl.config import load"),
         ("golden", "from .. import hw"),
         ("gen", "import verif.bench"),

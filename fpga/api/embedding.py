@@ -1,6 +1,6 @@
 """Embedding bags on a card, called as torch.nn.EmbeddingBag is.
 
-    from fpga.embedding import EmbeddingBags, Table
+    from fpga.api.embedding import EmbeddingBags, Table
     with EmbeddingBags([Table.place("genre", values, device)]) as bags:     # the simulated card
         vectors = bags("genre", indices, offsets, mode="mean")              # (bags, dim) float32
 

@@ -1,6 +1,6 @@
 """Training with hot and cold rows apart: the Hotline core on a card, a GPU beside it.
 
-    from fpga.hotline import Hotline, Position, Table
+    from fpga.api.hotline import Hotline, Position, Table
     with Hotline(tables, [Position("user"), Position("item")], payload=14) as hotline:     # the simulated card
         hotline.learn(indices[:2000])                           # which rows are hot
         hotline.train(model, indices, payload, rate=-0.05, batch=64)

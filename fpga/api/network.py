@@ -1,6 +1,6 @@
 """Recommendation networks on a card, called like functions.
 
-    from fpga.network import MlpNetwork, Network
+    from fpga.api.network import MlpNetwork, Network
     with MlpNetwork(Network.model("hotline_rm2")) as net:       # the simulated card
         p = net(dense, embeddings)                              # (samples, outputs) float32
 

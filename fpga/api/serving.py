@@ -1,6 +1,6 @@
 """The cards of a bundle at work on a click log: ids in, pooled vectors and predictions out.
 
-    from fpga.serving import Cards
+    from fpga.api.serving import Cards
     with Cards(Bundle("build/bundle")) as cards:                # simulated ones
         done = cards.infer(chunk)                               # of a gen.data.logs.Log
         print(done.vectors["items"], done.predictions, done.cycles)

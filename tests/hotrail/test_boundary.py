@@ -187,7 +187,7 @@ def test_an_interrupt_waits_for_the_move(tmp_path, monkeypatch):
 
 BUSY = """
 import subprocess, sys, time
-from gen.staging import staged
+from gen.base.staging import staged
 import click
 from hotrail.boundary import Bounded
 

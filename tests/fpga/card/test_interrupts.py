@@ -193,8 +193,8 @@ def test_ctrl_c_at_a_terminal_reaches_the_card_s_process_too():
 ORPHAN = """
 import os, sys
 from fpga import card
-from tests.fpga.test_card import copying, opened
-from tests.fpga.kernels import HANG
+from tests.fpga.card.test_card import copying, opened
+from tests.support.kernels import HANG
 
 if __name__ == "__main__":
     sim = opened(process=True)

@@ -130,7 +130,7 @@ import sys, threading, time
 import numpy as np
 from fpga import card
 from fpga.card import CardHang, SsdStream
-from gen.headers import KERNELS
+from gen.rtl.headers import KERNELS
 
 PAGE, BEAT, EMB = 4096, 16, KERNELS["emb"]
 it = card.open("xrt", core="emb", preset="tiny", xclbin=sys.argv[1])
@@ -195,11 +195,11 @@ USERS = """
 import sys
 import numpy as np
 from fpga.card import CardError
-from fpga.embedding import EmbeddingBags
-from fpga.hotline import Hotline, Position
-from fpga.hotline import Table as Trained
-from fpga.network import MlpNetwork, Network
-from gen.tables import DRAM, SSD, Table
+from fpga.api.embedding import EmbeddingBags
+from fpga.api.hotline import Hotline, Position
+from fpga.api.hotline import Table as Trained
+from fpga.api.network import MlpNetwork, Network
+from gen.compiler.tables import DRAM, SSD, Table
 
 def unwritten(core, count, call):
     try:

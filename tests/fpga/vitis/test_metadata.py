@@ -237,7 +237,7 @@ SCRIPT = """
 import hashlib
 from fpga.vitis.component_xml import component_xml
 from fpga.vitis.kernel_xml import kernel_xml
-from tests.vitis_kernels import KERNELS, prepared
+from tests.support.vitis_kernels import KERNELS, prepared
 for core in KERNELS:
     kernel, files = prepared(core)
     print(hashlib.sha256(kernel_xml(kernel) + component_xml(kernel, files)).hexdigest())

@@ -86,7 +86,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from fpga.vitis.xo import write_xo
-from tests.vitis_kernels import prepared
+from tests.support.vitis_kernels import prepared
 write_xo(*prepared("emb"), Path(sys.argv[1]))
 """
 

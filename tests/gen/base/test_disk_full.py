@@ -21,7 +21,7 @@ OWN_DISK = ["unshare", *([] if os.geteuid() == 0 else ["-r"]), "-m", "sh", "-c",
 ROOM = """
 import sys, numpy as np
 from pathlib import Path
-from gen.members import Writer
+from gen.base.members import Writer
 try:
     with Writer(Path(sys.argv[1]) / "big", "thing", 1) as writer:
         writer.room("small.npy", (1000,))[:] = 1

@@ -222,7 +222,7 @@ def test_a_real_model_heals(tmp_path, monkeypatch):
 def test_a_real_build_interrupted_anywhere(tmp_path):
     """SIGINT at many moments: the caller is back at once, no compiler goes on, and nothing is taken for a model."""
     texts, sources = json.dumps(VERILOG), json.dumps(MAIN)
-    code = (f"from gen import verilator; verilator.build({texts}, 'dut', 'counter', target='sim', arguments=(), "
+    code = (f"from gen.rtl import verilator; verilator.build({texts}, 'dut', 'counter', target='sim', arguments=(), "
             f"sources={sources}, opt='-O0')")
     for moment in range(12):
         asked = subprocess.Popen([sys.executable, "-c", code], cwd=verilator.ROOT, stderr=subprocess.DEVNULL,
