@@ -1,5 +1,7 @@
 """Streams lengths, indices and weights of bags in, checks every index and turns it into a token."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -110,51 +112,52 @@ class Feeder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._job(m)
-        self._lengths(m)
-        self._take(m)
-        self._check(m)
+        jobs = self._job(m)
+        bags = self._lengths(m, jobs)
+        index = self._take(m, jobs, bags)
+        self._check(m, jobs, index)
         return m
 
-    def _job(self, m: Module) -> None:
+    def _job(self, m: Module) -> SimpleNamespace:
         """The job whose lengths are read. Stages behind keep what they need of it, from `start` on."""
-        self.job = Signal(self.i_jobs.payload.shape(), reset_less=True)
-        self.reading = Signal()     # lengths are left
-        self.waits = Signal()       # no bag of the job has begun
-        self.start = Signal(7)      # its first bag begins, and so many cycles ago
-        begins = self.start[0]
-        self.accept = Signal()
-        m.d.comb += self.i_jobs.ready.eq(~self.reading & ~self.waits & ~self.start[1:].any())
-        m.d.comb += self.accept.eq(self.i_jobs.valid & self.i_jobs.ready)
-        m.d.sync += self.start[1:].eq(self.start[:-1])
-        with m.If(self.accept):
-            m.d.sync += self.job.eq(self.i_jobs.payload)
-            m.d.sync += self.waits.eq(1)
+        job = Signal(self.i_jobs.payload.shape(), reset_less=True)
+        reading = Signal()     # lengths are left
+        waits = Signal()       # no bag of the job has begun
+        start = Signal(7)      # its first bag begins, and so many cycles ago
+        begins = start[0]
+        accept = Signal()
+        m.d.comb += self.i_jobs.ready.eq(~reading & ~waits & ~start[1:].any())
+        m.d.comb += accept.eq(self.i_jobs.valid & self.i_jobs.ready)
+        m.d.sync += start[1:].eq(start[:-1])
+        with m.If(accept):
+            m.d.sync += job.eq(self.i_jobs.payload)
+            m.d.sync += waits.eq(1)
         with m.Elif(begins):
-            m.d.sync += self.waits.eq(0)
+            m.d.sync += waits.eq(0)
+        return SimpleNamespace(job=job, reading=reading, waits=waits, start=start, accept=accept)
 
-    def _lengths(self, m: Module) -> None:
+    def _lengths(self, m: Module, jobs) -> SimpleNamespace:
         """Lengths, checked against what is left of the indices, into a queue of bags."""
-        job = self.job
+        job = jobs.job
         left = Signal(32, reset_less=True)
         last, first = Signal(reset_less=True), Signal(reset_less=True)
         room = Signal(range(BAGS_AHEAD + 1), init=BAGS_AHEAD)
         take = Signal()
-        m.d.comb += take.eq(self.reading & (room != 0) & (self.i_lengths.valid | job.copy))
+        m.d.comb += take.eq(jobs.reading & (room != 0) & (self.i_lengths.valid | job.copy))
         cursor = _Cursor(m, "lengths", self.i_lengths, take=take & ~job.copy, last=last)
-        with m.If(self.accept):
+        with m.If(jobs.accept):
             m.d.sync += [
                 left.eq(self.i_jobs.payload.count),
                 last.eq(self.i_jobs.payload.count == 1),
                 first.eq(1),
-                self.reading.eq(1),
+                jobs.reading.eq(1),
             ]
         with m.Elif(take):
             m.d.sync += [
                 left.eq(left - 1),
                 last.eq(left == 2),
                 first.eq(0),
-                self.reading.eq(~last),
+                jobs.reading.eq(~last),
             ]
 
         # The length, then what it leaves of the indices, then the verdict.
@@ -198,7 +201,8 @@ class Feeder(wiring.Component):
         write, port = store.write_port(), store.read_port(domain="comb")
         head, tail = Signal(range(BAGS_AHEAD)), Signal(range(BAGS_AHEAD))
         waiting = Signal(range(BAGS_AHEAD + 1))
-        self.bag, self.bag_valid, self.bag_pop = port.data, Signal(), Signal()
+        bag = port.data
+        bag_valid, bag_pop = (Signal() for _ in range(2))
         m.d.comb += [
             write.addr.eq(tail),
             write.data.eq(entry),
@@ -208,20 +212,21 @@ class Feeder(wiring.Component):
         ]
         m.d.sync += [
             tail.eq(tail + read[2]),
-            head.eq(head + self.bag_pop),
-            waiting.eq(waiting + read[2] - self.bag_pop),
-            self.bag_valid.eq((waiting[1:] != 0) | (waiting[0] & ~self.bag_pop) | read[2]),
-            room.eq(room + self.bag_pop - take),
+            head.eq(head + bag_pop),
+            waiting.eq(waiting + read[2] - bag_pop),
+            bag_valid.eq((waiting[1:] != 0) | (waiting[0] & ~bag_pop) | read[2]),
+            room.eq(room + bag_pop - take),
         ]
+        return SimpleNamespace(bag=bag, bag_pop=bag_pop, bag_valid=bag_valid)
 
     @staticmethod
     def _bag_layout():
         # none, one: the length is 0 or 1; wrong: it does not fit the indices; error: it could not be read.
         return data.StructLayout({"length": 32, "none": 1, "one": 1, "first": 1, "last": 1, "wrong": 1, "error": 1})
 
-    def _take(self, m: Module) -> None:
+    def _take(self, m: Module, jobs, bags) -> SimpleNamespace:
         """One index a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
-        job = self.job
+        job = jobs.job
         # What the stage needs of the job whose bag it is at.
         weighted, mean = Signal(reset_less=True), Signal(reset_less=True)
         one, last, wrong, error = (Signal(name=f"bag_{name}", reset_less=True) for name in
@@ -238,28 +243,28 @@ class Feeder(wiring.Component):
             take.eq(taken | (hollow & self.open)),
             skip.eq(closes_hollow & self.open),
             ends.eq(take & one),
-            load.eq(self.bag_valid & (~some | ends)),
-            self.bag_pop.eq(load),
-            self.start[0].eq(load & self.bag.first),
-            no_index.eq(self.bag.none | self.bag.wrong | self.bag.error),
+            load.eq(bags.bag_valid & (~some | ends)),
+            bags.bag_pop.eq(load),
+            jobs.start[0].eq(load & bags.bag.first),
+            no_index.eq(bags.bag.none | bags.bag.wrong | bags.bag.error),
         ]
-        m.d.sync += self.stall.eq(self.open & ~take & (some | self.reading))
+        m.d.sync += self.stall.eq(self.open & ~take & (some | jobs.reading))
         indices = _Cursor(m, "indices", self.i_indices, take=taken | (self.step & self.i_indices.valid),
                           last=closes, skip=skip)
         m.d.comb += self.word_now.eq(indices.word)
         weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, last=closes, skip=skip)
         with m.If(load):
             m.d.sync += [
-                length.eq(self.bag.length),
-                left.eq(self.bag.length),
-                last.eq(self.bag.last),
-                wrong.eq(self.bag.wrong),
-                error.eq(self.bag.error),
+                length.eq(bags.bag.length),
+                left.eq(bags.bag.length),
+                last.eq(bags.bag.last),
+                wrong.eq(bags.bag.wrong),
+                error.eq(bags.bag.error),
                 needs.eq(~no_index),
                 hollow.eq(no_index),
-                one.eq(self.bag.one | no_index),
-                closes.eq(self.bag.one & ~no_index & self.bag.last),
-                closes_hollow.eq(no_index & self.bag.last),
+                one.eq(bags.bag.one | no_index),
+                closes.eq(bags.bag.one & ~no_index & bags.bag.last),
+                closes_hollow.eq(no_index & bags.bag.last),
             ]
         with m.Elif(ends):
             m.d.sync += [
@@ -272,27 +277,28 @@ class Feeder(wiring.Component):
             m.d.sync += left.eq(left - 1)
             m.d.sync += one.eq(left == 2)
             m.d.sync += closes.eq((left == 2) & last)
-        with m.If(self.start[0]):
+        with m.If(jobs.start[0]):
             m.d.sync += weighted.eq(job.weighted)
             m.d.sync += mean.eq(job.mode == MEAN)
 
         # What was taken.
-        self.taken = Signal()
-        self.word = Signal(32, name="index", reset_less=True)
-        self.factor = Signal(32, name="factor", reset_less=True)
-        self.flags = Signal(5, name="flags", reset_less=True)
+        taken_late = Signal(name="taken")
+        word = Signal(32, name="index", reset_less=True)
+        factor = Signal(32, name="factor", reset_less=True)
+        flags = Signal(5, name="flags", reset_less=True)
         m.d.sync += [
-            self.taken.eq(take),
-            self.word.eq(Mux(wrong, length, indices.word)),
-            self.factor.eq(Mux(mean, length[:LENGTH_BITS], Mux(weighted, weights.word, ONE))),
-            self.flags.eq(Cat(
+            taken_late.eq(take),
+            word.eq(Mux(wrong, length, indices.word)),
+            factor.eq(Mux(mean, length[:LENGTH_BITS], Mux(weighted, weights.word, ONE))),
+            flags.eq(Cat(
                 needs, ends, ends & last, wrong & ~error,
                 error | (needs & (self.i_indices.payload.error | (weighted & self.i_weights.payload.error))))),
         ]
+        return SimpleNamespace(taken=taken_late, word=word, factor=factor, flags=flags)
 
-    def _check(self, m: Module) -> None:
+    def _check(self, m: Module, jobs, index) -> None:
         """Stages 1 to 5: device and range, place in memory, verdict."""
-        job, start = self.job, self.start
+        job, start = jobs.job, jobs.start
 
         def late(name, value, stages):
             """`value`, so many cycles later."""
@@ -310,14 +316,14 @@ class Feeder(wiring.Component):
             return held
 
         # Stage 1: comparisons, and the parts of row * beats.
-        word, flags = self.word, self.flags
+        word, flags = index.word, index.flags
         row, device = word[:POSITION_BITS], word[POSITION_BITS:]
         copy = kept("copy", job.copy, 1)
         dram_rows, tt_rows = kept("dram_rows", job.dram_rows, 1), kept("tt_rows", job.tt_rows, 1)
         ring_first, beats = kept("ring_first", job.first, 1), kept("beats", job.beats, 1)
         factor = kept("factor", job.beats + 1, 1)
         second = Signal()  # word of a pair of a FILL
-        with m.If(self.taken):
+        with m.If(index.taken):
             m.d.sync += second.eq(~flags[1])
         to_dram = Mux(copy, second, device == 0)
         to_ssd = Mux(copy, ~second, device == 2)
@@ -375,12 +381,12 @@ class Feeder(wiring.Component):
         m.d.sync += absent.eq(kind_2[1] & ~loaded)
         m.d.sync += above_low.eq(upper)
         flags_3 = late("flags", flags, 3)
-        word_3, factor_3 = late("word", word, 3), late("factor", self.factor, 3)
+        word_3, factor_3 = late("word", word, 3), late("factor", index.factor, 3)
         valid = Signal(4)
-        m.d.sync += valid.eq(Cat(self.taken, valid[:-1]))
+        m.d.sync += valid.eq(Cat(index.taken, valid[:-1]))
 
         # Stage 4: offset before the base is added; the first error stops all that follows.
-        self._verdict(m, valid[2], word_3, flags_3, kind_3, outside, absent, kept)
+        self._verdict(m, jobs, valid[2], word_3, flags_3, kind_3, outside, absent, kept)
         to_memory = Signal(32, reset_less=True)
         m.d.sync += to_memory.eq(Mux(kind_3[0], Cat(lows[:FACTOR_BITS], lows[FACTOR_BITS:] + above_low),
                                      word_3[:POSITION_BITS]))
@@ -410,9 +416,9 @@ class Feeder(wiring.Component):
                              ("number", job.number)):
             m.d.comb += self.o[name].eq(kept(f"token_{name}", source, 6))
 
-    def _verdict(self, m: Module, valid, word, flags, kind, outside, absent, kept) -> None:
+    def _verdict(self, m: Module, jobs, valid, word, flags, kind, outside, absent, kept) -> None:
         """Counts bags and indices and keeps the first error."""
-        job, error = self.job, self.error
+        job, error = jobs.job, self.error
         needs, ends, wrong, unread = flags[0], flags[1], flags[3], flags[4]
         bag, index = Signal(32, name="bag_number", reset_less=True), Signal(32, name="index_number", reset_less=True)
         number, table = kept("number", job.number, 4), kept("table", job.table, 4)
@@ -424,7 +430,7 @@ class Feeder(wiring.Component):
             with m.If(valid & bad):
                 m.d.sync += error.valid.eq(1)
                 m.d.sync += error.instruction.eq(number)
-            with m.Elif(self.start[4]):
+            with m.Elif(jobs.start[4]):
                 m.d.sync += bag.eq(0)
                 m.d.sync += index.eq(0)
             with m.Elif(valid):

@@ -1,5 +1,7 @@
 """Pooled samples: rows of each sample's bags, from the GPU's memory and the embedding buffer, joined to vectors."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -96,23 +98,23 @@ class BagReader(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # -- What the parts below share.
-        self.batch = Signal(gathered_layout(self.config), reset_less=True)
-        self.begin = Signal()                   # positions are known: samples may be read
-        self.scale = Signal.like(self.row_beats_log2, reset_less=True)
-        self.row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
-        self.minus_row_beats = Signal(signed(ROW_BEATS_LOG2_MAX + 2), reset_less=True)
-        self.last_beat = Signal(ROW_BEATS_LOG2_MAX, reset_less=True)
-        self.last_but_one = Signal.like(self.last_beat)
+        batch = Signal(gathered_layout(self.config), reset_less=True)
+        begin = Signal()                   # positions are known: samples may be read
+        scale = Signal.like(self.row_beats_log2, reset_less=True)
+        row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
+        minus_row_beats = Signal(signed(ROW_BEATS_LOG2_MAX + 2), reset_less=True)
+        last_beat = Signal(ROW_BEATS_LOG2_MAX, reset_less=True)
+        last_but_one = Signal.like(last_beat)
         lengths = [1 << k for k in range(ROW_BEATS_LOG2_MAX + 1)] + [1]
         m.d.sync += [
-            self.scale.eq(self.row_beats_log2),
-            self.row_beats.eq(Array(lengths)[self.row_beats_log2]),
-            self.last_beat.eq(Array([length - 1 for length in lengths])[self.row_beats_log2]),
-            self.last_but_one.eq(Array([(length - 2) % (1 << ROW_BEATS_LOG2_MAX)
+            scale.eq(self.row_beats_log2),
+            row_beats.eq(Array(lengths)[self.row_beats_log2]),
+            last_beat.eq(Array([length - 1 for length in lengths])[self.row_beats_log2]),
+            last_but_one.eq(Array([(length - 2) % (1 << ROW_BEATS_LOG2_MAX)
                                         for length in lengths])[self.row_beats_log2]),
-            self.minus_row_beats.eq(Array([-length for length in lengths])[self.row_beats_log2]),
+            minus_row_beats.eq(Array([-length for length in lengths])[self.row_beats_log2]),
         ]
-        m.submodules.positions = self.positions = positions = JoinedPositions(self.config)
+        m.submodules.positions = positions = JoinedPositions(self.config)
         taken = self.i.valid & self.i.ready
         m.d.comb += [
             positions.registers.eq(self.registers),
@@ -121,29 +123,33 @@ class BagReader(wiring.Component):
             positions.load.eq(taken),
             positions.start.eq(self.i.payload.start),
             positions.samples.eq(self.i.payload.samples),
-            self.begin.eq(positions.done),
+            begin.eq(positions.done),
         ]
         # A whole sample is at hand that was not started; it is started; all rows of the oldest one were asked for.
-        self.sample_there, self.sample_started, self.sample_over = Signal(), Signal(), Signal()
-        self._samples(m)
-        step, started, ended = self._start(m)
-        rows = self._ask(m, step, started, ended)
-        reducer = self._reduce(m, rows)
-        left = self._leave(m, reducer)
+        sample_there, sample_started, sample_over = (Signal() for _ in range(3))
+        state = SimpleNamespace(
+            batch=batch, begin=begin, scale=scale, row_beats=row_beats, minus_row_beats=minus_row_beats,
+            last_beat=last_beat, last_but_one=last_but_one, positions=positions, sample_over=sample_over,
+            sample_started=sample_started, sample_there=sample_there)
+        samples = self._samples(m, state)
+        step, started, ended, starts = self._start(m, state)
+        rows = self._ask(m, state, samples, starts, step, started, ended)
+        reducer, reduced = self._reduce(m, state, rows)
+        left = self._leave(m, state, starts, reduced, reducer)
 
         # -- The mini-batch.
         over = Signal()
-        m.d.sync += over.eq(self.samples_left == 0)
+        m.d.sync += over.eq(starts.samples_left == 0)
         m.d.comb += self.idle.eq(~self.busy)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.i.ready.eq(1)
                 m.d.sync += self.busy.eq(self.i.valid)
                 with m.If(self.i.valid):
-                    m.d.sync += self.batch.eq(self.i.payload)
+                    m.d.sync += batch.eq(self.i.payload)
                     m.next = "LOOK"
             with m.State("LOOK"):
-                with m.If(self.begin):
+                with m.If(begin):
                     m.next = "WAIT"
             with m.State("WAIT"):       # for what `over` says
                 m.next = "RUN"
@@ -153,28 +159,28 @@ class BagReader(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _count(self, beats: Signal, more, fewer):
+    def _count(self, state, beats: Signal, more, fewer):
         """A row's beats more, or fewer, where what says so comes late."""
         # The negative comes from a register: one adder, and no chain before it.
-        return beats + Mux(more == fewer, 0, Mux(more, self.row_beats, self.minus_row_beats))
+        return beats + Mux(more == fewer, 0, Mux(more, state.row_beats, state.minus_row_beats))
 
-    def _last(self, m: Module, beat: Signal, step) -> Signal:
+    def _last(self, m: Module, state, beat: Signal, step) -> Signal:
         """Counts a row's beats by `step`; that `beat` is the last one, from a register."""
         last = Signal(name=f"{beat.name}_last")
         with m.If(step):
             # Of the beat that comes next.
             m.d.sync += beat.eq(Mux(last, 0, beat + 1))
-            m.d.sync += last.eq(Mux(last, self.last_beat == 0, beat == self.last_but_one))
+            m.d.sync += last.eq(Mux(last, state.last_beat == 0, beat == state.last_but_one))
         with m.Else():
-            m.d.sync += last.eq(beat == self.last_beat)
+            m.d.sync += last.eq(beat == state.last_beat)
         return last
 
-    def _samples(self, m: Module) -> None:
+    def _samples(self, m: Module, state) -> memory.Memory:
         """Reads samples ahead, as there is room for their beats."""
         config = self.config
-        m.submodules.samples = self.samples = memory.Memory(
+        m.submodules.samples = samples = memory.Memory(
             shape=32 * config.words, depth=SAMPLES, init=[], attrs={"ram_style": "distributed"})
-        write = self.samples.write_port()
+        write = samples.write_port()
         o = self.o_place
         beats_left = Signal(20)
         at, room = Signal(6), Signal(range(SAMPLES + 1), init=SAMPLES)
@@ -183,102 +189,104 @@ class BagReader(wiring.Component):
         waiting = Signal(range(SAMPLES + 1))        # whole samples that nobody has started
         m.d.comb += [
             o.valid.eq((beats_left != 0) & (room != 0)),
-            o.payload.frame.eq(self.batch.frame),
+            o.payload.frame.eq(state.batch.frame),
             self.i_beats.ready.eq(1),
             write.en.eq(self.i_beats.valid),
             write.addr.eq(at),
             write.data.eq(self.i_beats.payload),
             whole.eq(self.i_beats.valid & (part == last_part)),
-            self.sample_there.eq(waiting != 0),
+            state.sample_there.eq(waiting != 0),
         ]
         over = Signal()
         place = Signal.like(o.payload.beat, reset_less=True)
         m.d.comb += o.payload.beat.eq(place)
         m.d.sync += [
             last_part.eq(self.sample_beats - 1),
-            over.eq(self.sample_over),
+            over.eq(state.sample_over),
             room.eq(room + Mux(over, self.sample_beats, 0) - asks),
-            waiting.eq(waiting + whole - self.sample_started),
+            waiting.eq(waiting + whole - state.sample_started),
         ]
-        with m.If(self.begin):
+        with m.If(state.begin):
             # Without vectors no sample is needed.
-            m.d.sync += beats_left.eq(Mux(self.positions.some, self.positions.beats, 0))
-            m.d.sync += place.eq(self.positions.first)
+            m.d.sync += beats_left.eq(Mux(state.positions.some, state.positions.beats, 0))
+            m.d.sync += place.eq(state.positions.first)
         with m.Elif(asks):
             m.d.sync += beats_left.eq(beats_left - 1)
             m.d.sync += place.eq(place + 1)
         with m.If(self.i_beats.valid):
             m.d.sync += at.eq(at + 1)
             m.d.sync += part.eq(Mux(whole, 0, part + 1))
+        return samples
 
-    def _start(self, m: Module):
+    def _start(self, m: Module, state):
         """Which position comes next: the first of a new vector, if there is one and room for it, else the next of
         the vector that has waited longest. Returns it, that there is one, and what says that a vector's last position
         has been asked for."""
         position, at = Signal(6), Signal(6)
-        joined = self.positions.joined[0]
-        self.samples_left = Signal(16)
+        joined = state.positions.joined[0]
+        samples_left = Signal(16)
         # Beats of vectors of which not all rows have been asked for: no more than their contexts, full with bit 6.
         span, tail = Signal(CONTEXT_BITS + 1), Signal(CONTEXT_BITS)
-        self.advance, self.fresh = Signal(), Signal()
-        fresh, advance, closes = self.fresh, self.advance, Signal(CONTEXTS)
+        advance, fresh = (Signal() for _ in range(2))
+        closes = Signal(CONTEXTS)
         step, valid = Signal(step_layout(), reset_less=True), Signal()
-        m.submodules.active = self.active = BurstQueue(step_layout(), depth=CONTEXTS)
+        m.submodules.active = active = BurstQueue(step_layout(), depth=CONTEXTS)
         m.submodules.asked = asked = InOrder()
         m.d.comb += [
-            self.positions.position[0].eq(position),
-            fresh.eq(self.sample_there & ~span[CONTEXT_BITS] & advance),
-            self.sample_started.eq(fresh & ~joined.more),
-            self.active.o.ready.eq(advance & ~fresh),
-            asked.row_beats.eq(self.row_beats),
-            asked.rewind.eq(self.begin),
+            state.positions.position[0].eq(position),
+            fresh.eq(state.sample_there & ~span[CONTEXT_BITS] & advance),
+            state.sample_started.eq(fresh & ~joined.more),
+            active.o.ready.eq(advance & ~fresh),
+            asked.row_beats.eq(state.row_beats),
+            asked.rewind.eq(state.begin),
             asked.step.eq(asked.there),
-            self.sample_over.eq(asked.there & closes.bit_select(asked.context, 1)),
+            state.sample_over.eq(asked.there & closes.bit_select(asked.context, 1)),
         ]
         with m.If(advance):
-            m.d.sync += valid.eq(fresh | self.active.o.valid)
-            m.d.sync += step.eq(self.active.o.payload)
+            m.d.sync += valid.eq(fresh | active.o.valid)
+            m.d.sync += step.eq(active.o.payload)
         with m.If(fresh):
             m.d.sync += [
                 step.position.eq(position),
                 step.at.eq(at),
                 step.context.eq(tail),
-                tail.eq(tail + self.row_beats),
-                position.eq(Mux(joined.more, joined.next, self.positions.begin)),
+                tail.eq(tail + state.row_beats),
+                position.eq(Mux(joined.more, joined.next, state.positions.begin)),
                 closes.bit_select(tail, 1).eq(~joined.more),
             ]
-        with m.If(self.begin):
-            m.d.sync += self.samples_left.eq(Mux(self.positions.some, self.batch.samples, 0))
-            m.d.sync += position.eq(self.positions.begin)
+        with m.If(state.begin):
+            m.d.sync += samples_left.eq(Mux(state.positions.some, state.batch.samples, 0))
+            m.d.sync += position.eq(state.positions.begin)
             m.d.sync += tail.eq(0)
-        with m.Elif(self.sample_started):
-            m.d.sync += self.samples_left.eq(self.samples_left - 1)
+        with m.Elif(state.sample_started):
+            m.d.sync += samples_left.eq(samples_left - 1)
             m.d.sync += at.eq(at + self.sample_beats)
-        m.d.sync += span.eq(self._count(span, fresh, asked.there))
-        return step, valid, asked.mark
+        m.d.sync += span.eq(self._count(state, span, fresh, asked.there))
+        wires = SimpleNamespace(samples_left=samples_left, advance=advance, fresh=fresh, active=active)
+        return step, valid, asked.mark, wires
 
-    def _ask(self, m: Module, step, valid, ended) -> BurstQueue:
+    def _ask(self, m: Module, state, samples, starts, step, valid, ended) -> BurstQueue:
         """Asks for the row of each position, of whom has it; the queue of the rows that will come, in order."""
         config = self.config
         beat_log2 = (config.beat_bytes - 1).bit_length()
         word_bits = (config.words - 1).bit_length()
-        about, words = self.positions.joined[1], self.samples.read_port(domain="comb")
+        about, words = state.positions.joined[1], samples.read_port(domain="comb")
         m.submodules.rows = rows = BurstQueue(row_layout(), depth=AHEAD)
         m.submodules.hot_rows = hot = BurstQueue(config.hot_bits, depth=REQUESTS)
         m.submodules.cold_rows = cold = BurstQueue(config.slot_bits, depth=REQUESTS)
         word, row = Signal(32, reset_less=True), Signal(row_layout(), reset_less=True)
         pinned, read = Signal(reset_less=True), Signal()
         m.d.comb += [
-            self.positions.position[1].eq(step.position),
+            state.positions.position[1].eq(step.position),
             words.addr.eq((step.at + step.position[word_bits:])[:6]),
-            self.active.i.valid.eq(valid & about.follows & self.advance),
-            self.active.i.payload.position.eq(step.position + 1),
-            self.active.i.payload.at.eq(step.at),
-            self.active.i.payload.context.eq(step.context),
+            starts.active.i.valid.eq(valid & about.follows & starts.advance),
+            starts.active.i.payload.position.eq(step.position + 1),
+            starts.active.i.payload.at.eq(step.at),
+            starts.active.i.payload.context.eq(step.context),
         ]
-        m.d.comb += ended.valid.eq(valid & ~about.follows & self.advance)
+        m.d.comb += ended.valid.eq(valid & ~about.follows & starts.advance)
         m.d.comb += ended.context.eq(step.context)
-        with m.If(self.advance):
+        with m.If(starts.advance):
             m.d.sync += [
                 read.eq(valid),
                 pinned.eq(about.pinned),
@@ -290,7 +298,7 @@ class BagReader(wiring.Component):
         # -- What the word says.
         known, held = Signal(row_layout(), reset_less=True), Signal()
         number = Signal(max(config.hot_bits, config.slot_bits), reset_less=True)
-        with m.If(self.advance):
+        with m.If(starts.advance):
             m.d.sync += [
                 held.eq(read),
                 known.eq(row),
@@ -300,7 +308,7 @@ class BagReader(wiring.Component):
         go = Signal()
         m.d.comb += [
             go.eq(held & rows.i.ready & hot.i.ready & cold.i.ready),
-            self.advance.eq(~held | go),
+            starts.advance.eq(~held | go),
             rows.i.valid.eq(go),
             rows.i.payload.eq(known),
             hot.i.valid.eq(go & (known.kind == HOT_ROW)),
@@ -309,7 +317,7 @@ class BagReader(wiring.Component):
             cold.i.payload.eq(number),
             self.o_query.valid.eq(cold.o.valid),
             cold.o.ready.eq(self.o_query.ready),
-            self.o_query.payload.batch.eq(self.batch.batch),
+            self.o_query.payload.batch.eq(state.batch.batch),
             self.o_query.payload.ordinal.eq(cold.o.payload),
             self.o_rows.valid.eq(self.i_query.valid),
             self.i_query.ready.eq(self.o_rows.ready),
@@ -321,17 +329,17 @@ class BagReader(wiring.Component):
         move = ~o.valid | o.ready
         m.d.comb += hot.o.ready.eq(~shifted | move)
         m.d.comb += o.payload.address.eq(address)
-        m.d.comb += o.payload.beats.eq(self.row_beats)
+        m.d.comb += o.payload.beats.eq(state.row_beats)
         with m.If(hot.o.ready):
             m.d.sync += shifted.eq(hot.o.valid)
-            m.d.sync += offset.eq(hot.o.payload << self.scale)
+            m.d.sync += offset.eq(hot.o.payload << state.scale)
         with m.If(move):
             m.d.sync += o.valid.eq(shifted)
             m.d.sync += address.eq(self.hot + Cat(Const(0, beat_log2), offset))
         m.d.sync += self.gpu_rd.eq(o.valid & o.ready)
         return rows
 
-    def _reduce(self, m: Module, rows: BurstQueue) -> Reducer:
+    def _reduce(self, m: Module, state, rows: BurstQueue) -> tuple[Reducer, SimpleNamespace]:
         """Rows into the reducer, as they come; a vector's row only when the one before it is through."""
         config = self.config
         tag = data.StructLayout({"last": 1, "ends": 1, "start": CONTEXT_BITS, "context": CONTEXT_BITS})
@@ -341,22 +349,22 @@ class BagReader(wiring.Component):
         pending = Signal(CONTEXTS)
         short = Signal(reset_less=True)
         # Beats of vectors that have begun and not left.
-        self.under_way = Signal(CONTEXT_BITS + 1)
-        self.leaves = Signal()      # a vector leaves
+        under_way = Signal(CONTEXT_BITS + 1)
+        leaves = Signal()      # a vector leaves
         left = Signal()
 
         waits, waiting, blocked = Signal(row_layout(), reset_less=True), Signal(), Signal(reset_less=True)
         now, there = Signal(row_layout(), reset_less=True), Signal()
         beat, move, take = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
-        ends = self._last(m, beat, take)
+        ends = self._last(m, state, beat, take)
         begins = Signal()
         coming = rows.o.payload
         m.d.comb += begins.eq(waits.join == JOIN.BEGIN)
-        m.d.comb += move.eq(waiting & ~blocked & (~there | (take & ends)) & ~(begins & self.under_way[CONTEXT_BITS]))
+        m.d.comb += move.eq(waiting & ~blocked & (~there | (take & ends)) & ~(begins & under_way[CONTEXT_BITS]))
         m.d.comb += rows.o.ready.eq(~waiting | move)
-        m.d.sync += short.eq(self.last_beat < Reducer.turnaround)
-        m.d.sync += left.eq(self.leaves)
-        m.d.sync += self.under_way.eq(self._count(self.under_way, move & begins, left))
+        m.d.sync += short.eq(state.last_beat < Reducer.turnaround)
+        m.d.sync += left.eq(leaves)
+        m.d.sync += under_way.eq(self._count(state, under_way, move & begins, left))
         with m.If(rows.o.ready):
             m.d.sync += waiting.eq(rows.o.valid)
             m.d.sync += waits.eq(coming)
@@ -407,32 +415,31 @@ class BagReader(wiring.Component):
         counts = take & ~left_out
         m.d.sync += self.v_add.eq(counts & (now.join == JOIN.ADD))
         m.d.sync += self.v_mul.eq(counts & (now.join == JOIN.MULTIPLY))
-        self.tag = tag
-        return reducer
+        return reducer, SimpleNamespace(leaves=leaves, tag=tag)
 
-    def _leave(self, m: Module, reducer: Reducer):
+    def _leave(self, m: Module, state, starts, reduced, reducer: Reducer):
         """Vectors leave in order. Returns that none is under way."""
         config = self.config
         m.submodules.vectors = vectors = memory.Memory(
             shape=32 * config.words, depth=CONTEXTS, init=[], attrs={"ram_style": "distributed"})
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
-        tagged = self.tag(reducer.o.tag)
+        tagged = reduced.tag(reducer.o.tag)
         m.submodules.whole = whole = InOrder()
         beat, go, left = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
-        ends = self._last(m, beat, go)
+        ends = self._last(m, state, beat, go)
         o, payload = self.o, Signal(32 * config.words, reset_less=True)
         m.d.comb += [
             write.en.eq(reducer.o_valid & tagged.last),
             write.addr.eq(tagged.context),
             write.data.eq(reducer.o.words.as_value()),
-            whole.row_beats.eq(self.row_beats),
-            whole.rewind.eq(self.begin),
+            whole.row_beats.eq(state.row_beats),
+            whole.rewind.eq(state.begin),
             whole.mark.valid.eq(reducer.o_valid & tagged.last & tagged.ends),
             whole.mark.context.eq(tagged.start),
-            whole.step.eq(self.leaves),
+            whole.step.eq(reduced.leaves),
             read.addr.eq(whole.context | beat),
             go.eq(whole.there & (~o.valid | o.ready)),
-            self.leaves.eq(go & ends),
+            reduced.leaves.eq(go & ends),
             o.payload.eq(payload),
         ]
         with m.If(go):
@@ -441,6 +448,6 @@ class BagReader(wiring.Component):
             m.d.sync += o.valid.eq(whole.there)
         # Vectors that were begun and have not left: each has a row in the queue, or is among the 64 under way.
         inside = Signal(range(2 * (AHEAD + CONTEXTS)))
-        m.d.sync += inside.eq(inside + self.fresh - self.leaves)
+        m.d.sync += inside.eq(inside + starts.fresh - reduced.leaves)
         m.d.comb += left.eq((inside == 0) & ~o.valid)
         return left

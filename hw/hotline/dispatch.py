@@ -1,5 +1,7 @@
 """Deals mini-batches to the GPU by way of the mailbox, and hands what it returns to the updates."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -108,26 +110,29 @@ class Dispatcher(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        self.shift = (config.beat_bytes - 1).bit_length()
-        self.number = Signal(NUMBER_BITS)       # of the next mini-batch
-        self.seen = Signal(NUMBER_BITS)         # finished ones
-        self.pending = Signal()                 # a gathered one is dealt, or being dealt, and its updates not made
-        self.now = Signal(gathered_layout(config), reset_less=True)
-        self.kind = Signal(reset_less=True)
-        self.gradient_at = Signal(32, reset_less=True)
-        self.take, self.launch = Signal(), Signal()
-        self.picking, self.outstanding = Signal(), Signal()
-        self._finished(m)
-        self._updates(m)
-        self._reads(m)
-        self._room(m)
-        self._out(m)
-        self._sequence(m)
+        shift = (config.beat_bytes - 1).bit_length()
+        number = Signal(NUMBER_BITS)       # of the next mini-batch
+        seen = Signal(NUMBER_BITS)         # finished ones
+        pending = Signal()                 # a gathered one is dealt, or being dealt, and its updates not made
+        now = Signal(gathered_layout(config), reset_less=True)
+        kind = Signal(reset_less=True)
+        gradient_at = Signal(32, reset_less=True)
+        take, launch = (Signal() for _ in range(2))
+        picking, outstanding = (Signal() for _ in range(2))
+        state = SimpleNamespace(
+            shift=shift, number=number, seen=seen, pending=pending, now=now, kind=kind,
+            gradient_at=gradient_at, launch=launch, take=take, outstanding=outstanding, picking=picking)
+        self._finished(m, state)
+        self._updates(m, state)
+        reads = self._reads(m, state)
+        may_gather = self._room(m, state)
+        out = self._out(m, state, reads)
+        self._sequence(m, state, reads, may_gather, out)
         return m
 
-    def _finished(self, m: Module) -> None:
+    def _finished(self, m: Module, state) -> None:
         """What the GPU says, and how long it takes."""
-        error, seen = self.error, self.seen
+        error, seen = self.error, state.seen
         claim = Signal(NUMBER_BITS, reset_less=True)
         polled, judged = Signal(), Signal()
         beyond, newer, advanced = Signal(reset_less=True), Signal(reset_less=True), Signal()
@@ -138,52 +143,52 @@ class Dispatcher(wiring.Component):
             judged.eq(polled),
             beyond.eq(claim > self.dealt),
             newer.eq(claim > seen),
-            self.outstanding.eq(seen != self.dealt),
+            state.outstanding.eq(seen != self.dealt),
             advanced.eq(0),
         ]
         with m.If(judged & newer & ~beyond):
             m.d.sync += seen.eq(claim)
             m.d.sync += advanced.eq(1)
-        with m.If(~self.outstanding | advanced):
+        with m.If(~state.outstanding | advanced):
             m.d.sync += left.eq(self.timeout)
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         over = judged & beyond
-        with m.If(~error.valid & (over | (self.outstanding & ~advanced & (left == 0)))):
+        with m.If(~error.valid & (over | (state.outstanding & ~advanced & (left == 0)))):
             m.d.sync += error.valid.eq(1)
             m.d.sync += error.code.eq(Mux(over, HOTLINE.code("OVERRUN"), HOTLINE.code("TIMEOUT")))
             m.d.sync += error.detail.eq(Mux(over, claim, seen))
 
-    def _updates(self, m: Module) -> None:
+    def _updates(self, m: Module, state) -> None:
         """The gathered mini-batch that is with the GPU, until its updates are made."""
-        update, now = self.o_update, self.now
+        update, now = self.o_update, state.now
         number = Signal(NUMBER_BITS, name="pending_number", reset_less=True)
         reached, sent = Signal(), Signal()
         with m.If(update.ready):
             m.d.sync += update.valid.eq(0)
-        m.d.sync += reached.eq(self.pending & (self.seen > number))
-        with m.If(self.pending & reached & ~sent):
+        m.d.sync += reached.eq(state.pending & (state.seen > number))
+        with m.If(state.pending & reached & ~sent):
             m.d.sync += update.valid.eq(1)
             m.d.sync += sent.eq(1)
         with m.If(self.updated):
-            m.d.sync += self.pending.eq(0)
+            m.d.sync += state.pending.eq(0)
             m.d.sync += sent.eq(0)
-        with m.If(self.launch & (self.kind == KIND.GATHERED)):
+        with m.If(state.launch & (state.kind == KIND.GATHERED)):
             m.d.sync += [
-                self.pending.eq(1),
-                number.eq(self.number - 1),
+                state.pending.eq(1),
+                number.eq(state.number - 1),
                 update.payload.batch.eq(now.batch),
                 update.payload.rows.eq(now.rows),
-                update.payload.address.eq(self.gradients + Cat(Const(0, self.shift), self.gradient_at)),
+                update.payload.address.eq(self.gradients + Cat(Const(0, state.shift), state.gradient_at)),
             ]
 
-    def _reads(self, m: Module) -> None:
+    def _reads(self, m: Module, state) -> SimpleNamespace:
         """Asks for the beats of the samples, then for the rows, when `launch` says so."""
-        config, now, job = self.config, self.now, self.job
-        self.first_beat = Signal(len(self.o_place.payload.beat), reset_less=True)
-        self.sample_beats = Signal(range(config.frame_beats + 1), reset_less=True)
+        config, now, job = self.config, state.now, self.job
+        first_beat = Signal(len(self.o_place.payload.beat), reset_less=True)
+        sample_beats = Signal(range(config.frame_beats + 1), reset_less=True)
         place, query = self.o_place, self.o_query
-        beats_left, last_beat = Signal.like(self.sample_beats), Signal(reset_less=True)
+        beats_left, last_beat = Signal.like(sample_beats), Signal(reset_less=True)
         rows_left, last_row, asks = Signal.like(now.rows), Signal(reset_less=True), Signal()
         gone = Signal()
         m.d.comb += [
@@ -194,14 +199,14 @@ class Dispatcher(wiring.Component):
             self.o_rows.payload.eq(self.i_query.payload.slot),
             self.i_query.ready.eq(self.o_rows.ready),
         ]
-        with m.If(self.launch):
+        with m.If(state.launch):
             m.d.sync += [
                 place.valid.eq(1),
                 place.payload.frame.eq(now.frame),
-                place.payload.beat.eq(self.first_beat),
-                beats_left.eq(self.sample_beats),
-                last_beat.eq(self.sample_beats == 1),
-                asks.eq((self.kind == KIND.GATHERED) & ~job.pooled & (now.rows != 0)),
+                place.payload.beat.eq(first_beat),
+                beats_left.eq(sample_beats),
+                last_beat.eq(sample_beats == 1),
+                asks.eq((state.kind == KIND.GATHERED) & ~job.pooled & (now.rows != 0)),
                 query.payload.ordinal.eq(0),
                 rows_left.eq(now.rows),
                 last_row.eq(now.rows == 1),
@@ -220,29 +225,31 @@ class Dispatcher(wiring.Component):
                 rows_left.eq(rows_left - 1),
                 last_row.eq(rows_left == 2),
             ]
+        return SimpleNamespace(first_beat=first_beat, sample_beats=sample_beats)
 
-    def _room(self, m: Module) -> None:
+    def _room(self, m: Module, state) -> Signal:
         """Which mini-batch may go: how many are in the mailbox, that under way included, and who is there."""
         popular, gathered = self.i_popular, self.i_gathered
         ahead, room, empty = Signal(NUMBER_BITS, reset_less=True), Signal(), Signal()
-        self.may_gather = may_gather = Signal()
+        may_gather = Signal()
         some = popular.valid | gathered.valid
         able = may_gather | popular.valid
         m.d.comb += [
-            may_gather.eq(gathered.valid & ~self.pending),
-            gathered.ready.eq(self.picking & room & ~self.pending & ~self.start),
-            popular.ready.eq(self.picking & room & ~may_gather & ~self.start),
-            self.take.eq(self.picking & room & able & ~self.start),
+            may_gather.eq(gathered.valid & ~state.pending),
+            gathered.ready.eq(state.picking & room & ~state.pending & ~self.start),
+            popular.ready.eq(state.picking & room & ~may_gather & ~self.start),
+            state.take.eq(state.picking & room & able & ~self.start),
         ]
         m.d.sync += [
-            ahead.eq(self.number - self.seen),
+            ahead.eq(state.number - state.seen),
             room.eq(ahead < self.job.mailbox_slots),
             empty.eq(ahead == 0),
-            self.waiting.eq(self.picking & self.outstanding),
-            self.hungry.eq(self.picking & ~some),
-            self.stall_mailbox.eq(self.picking & ~room & able),
-            self.idle.eq(self.picking & ~some & ~self.start & empty & ~self.pending),
+            self.waiting.eq(state.picking & state.outstanding),
+            self.hungry.eq(state.picking & ~some),
+            self.stall_mailbox.eq(state.picking & ~room & able),
+            self.idle.eq(state.picking & ~some & ~self.start & empty & ~state.pending),
         ]
+        return may_gather
 
     def _written(self, m: Module, ends) -> None:
         """Counts what is dealt. ends: which requests are a mini-batch's last."""
@@ -256,27 +263,27 @@ class Dispatcher(wiring.Component):
             self.gathered.eq(ended & (kind == KIND.GATHERED)),
         ]
 
-    def _out(self, m: Module) -> None:
+    def _out(self, m: Module, state, reads) -> SimpleNamespace:
         """Beats to the port, from where they come in turn: `sending` begins with the header of the mini-batch under
         way, `go` passes on a beat, `closes` with the last; a request goes behind its beats."""
-        config, now, job = self.config, self.now, self.job
+        config, now, job = self.config, state.now, self.job
         o, request, chunk = self.o_data, self.o_requests, chunk_beats(config)
         m.submodules.ends = ends = BurstQueue(
             data.StructLayout({"last": 1, "kind": 1}), depth=config.writes_in_flight)
         self._written(m, ends)
-        self.sending, self.go, self.closes = sending, go, closes = Signal(), Signal(), Signal()
-        self.address = address = Signal(64, reset_less=True)
-        self.rest_beats = Signal(29, reset_less=True)
-        self.more = Signal(reset_less=True)                     # rows or vectors follow the samples
-        self.current = Signal(NUMBER_BITS, reset_less=True)     # the mini-batch's number
+        sending, go, closes = (Signal() for _ in range(3))
+        address = Signal(64, reset_less=True)
+        rest_beats = Signal(29, reset_less=True)
+        more = Signal(reset_less=True)                     # rows or vectors follow the samples
+        current = Signal(NUMBER_BITS, reset_less=True)     # the mini-batch's number
         beat, source = Signal(32 * config.words, reset_less=True), Signal(32 * config.words)
         part = Signal(2, reset_less=True)
         there, cuts, able = Signal(), Signal(), Signal()
         left, final = Signal(29, reset_less=True), Signal(reset_less=True)
-        pooled = job.pooled & (self.kind == KIND.GATHERED)
+        pooled = job.pooled & (state.kind == KIND.GATHERED)
         count, full = Signal(range(chunk)), Signal()            # beats of a request; all but one that it may have
         m.d.comb += [
-            closes.eq(final & (part[1] | (part[0] & ~self.more))),
+            closes.eq(final & (part[1] | (part[0] & ~more))),
             cuts.eq(full | closes),
             able.eq((~o.valid | o.ready) & (~cuts | ((~request.valid | request.ready) & ends.i.ready))),
             go.eq(there & able),
@@ -284,12 +291,12 @@ class Dispatcher(wiring.Component):
             self.o_bags.payload.eq(now),
             ends.i.valid.eq(go & cuts),
             ends.i.payload.last.eq(closes),
-            ends.i.payload.kind.eq(self.kind),
+            ends.i.payload.kind.eq(state.kind),
         ]
         with m.Switch(part):
             with m.Case(HEADER):
                 m.d.comb += there.eq(sending)
-                m.d.comb += source.eq(Cat(self.current, self.kind, Const(0, 31), now.samples, Const(0, 16), now.rows))
+                m.d.comb += source.eq(Cat(current, state.kind, Const(0, 31), now.samples, Const(0, 16), now.rows))
             for number, i in ((SAMPLES, self.i_beats), (ROWS, self.i_rows), (VECTORS, self.i_vectors)):
                 with m.Case(number):
                     m.d.comb += there.eq(sending & i.valid)
@@ -319,29 +326,32 @@ class Dispatcher(wiring.Component):
                     request.valid.eq(1),
                     request.payload.address.eq(address),
                     request.payload.beats.eq(count + 1),
-                    address.eq(address + (chunk << self.shift)),
+                    address.eq(address + (chunk << state.shift)),
                 ]
             with m.If(final):
                 with m.Switch(part):
                     with m.Case(HEADER):
                         m.d.sync += part.eq(SAMPLES)
-                        m.d.sync += left.eq(self.sample_beats)
-                        m.d.sync += final.eq(self.sample_beats == 1)
+                        m.d.sync += left.eq(reads.sample_beats)
+                        m.d.sync += final.eq(reads.sample_beats == 1)
                     with m.Case(SAMPLES):
                         m.d.sync += [
                             part.eq(Mux(pooled, VECTORS, ROWS)),
-                            left.eq(self.rest_beats),
-                            final.eq(self.rest_beats == 1),
+                            left.eq(rest_beats),
+                            final.eq(rest_beats == 1),
                             self.free.valid.eq(now.frees & ~pooled),
                             self.o_bags.valid.eq(pooled),
                         ]
                     with m.Case(VECTORS):
                         m.d.sync += self.free.valid.eq(now.frees)
+        return SimpleNamespace(
+            closes=closes, go=go, sending=sending, address=address, rest_beats=rest_beats, more=more,
+            current=current)
 
-    def _sequence(self, m: Module) -> None:
+    def _sequence(self, m: Module, state, reads, may_gather, out) -> None:
         """Where the next mini-batch goes, and how long it is: products, a bit of the factor a cycle, the highest
         first, and at a job's begin a division."""
-        now, job = self.now, self.job
+        now, job = state.now, self.job
         popular, gathered = self.i_popular.payload, self.i_gathered.payload
         mail_at, slot = Signal(32, reset_less=True), Signal(8, reset_less=True)
         step = Signal(range(NUMBER_BITS + 1))
@@ -353,24 +363,24 @@ class Dispatcher(wiring.Component):
         doubled, less = Signal(9), Signal(10)
         m.d.comb += doubled.eq(Cat(dividend[-1], remainder))
         m.d.comb += less.eq(doubled - job.mailbox_slots)
-        m.d.sync += self.launch.eq(0)
+        m.d.sync += state.launch.eq(0)
         with m.FSM() as steps:
             with m.State("PICK"):
                 m.d.sync += [
                     step.eq(0),
-                    dividend.eq(self.number),
+                    dividend.eq(state.number),
                     remainder.eq(0),
-                    self.current.eq(self.number),
-                    self.kind.eq(Mux(self.may_gather, KIND.GATHERED, KIND.POPULAR)),
+                    out.current.eq(state.number),
+                    state.kind.eq(Mux(may_gather, KIND.GATHERED, KIND.POPULAR)),
                     now.eq(gathered),
                     of_beats.eq(job.sample_beats),
                     of_vectors.eq(job.vectors),
                     first.eq(0),
                     beats.eq(0),
                     rest.eq(0),
-                    self.address.eq(self.to + Cat(Const(0, self.shift), mail_at)),
+                    out.address.eq(self.to + Cat(Const(0, state.shift), mail_at)),
                 ]
-                with m.If(~self.may_gather):
+                with m.If(~may_gather):
                     m.d.sync += [
                         now.frame.eq(popular.frame),
                         now.samples.eq(popular.samples),
@@ -380,8 +390,8 @@ class Dispatcher(wiring.Component):
                     ]
                 with m.If(self.start):
                     m.next = "DIVIDE"
-                with m.Elif(self.take):
-                    m.d.sync += self.number.eq(self.number + 1)
+                with m.Elif(state.take):
+                    m.d.sync += state.number.eq(state.number + 1)
                     m.next = "MULTIPLY"
             with m.State("DIVIDE"):         # the slot of the next mini-batch
                 m.d.sync += [
@@ -391,7 +401,7 @@ class Dispatcher(wiring.Component):
                     multiplier.eq(remainder),
                     slot.eq(remainder),
                     mail_at.eq(0),
-                    self.gradient_at.eq(0),
+                    state.gradient_at.eq(0),
                 ]
                 with m.If(step == NUMBER_BITS):
                     m.d.sync += step.eq(0)
@@ -401,7 +411,7 @@ class Dispatcher(wiring.Component):
                     step.eq(step + 1),
                     multiplier.eq(multiplier << 1),
                     mail_at.eq((mail_at << 1) + Mux(multiplier[-1], job.mailbox_pitch, 0)),
-                    self.gradient_at.eq((self.gradient_at << 1) + Mux(multiplier[-1], job.gradients_pitch, 0)),
+                    state.gradient_at.eq((state.gradient_at << 1) + Mux(multiplier[-1], job.gradients_pitch, 0)),
                 ]
                 with m.If(step == len(multiplier) - 1):
                     m.next = "PICK"
@@ -419,21 +429,21 @@ class Dispatcher(wiring.Component):
                     m.next = "SHIFT"
             with m.State("SHIFT"):
                 m.d.sync += [
-                    self.rest_beats.eq(Mux(job.pooled, rest, now.rows) << job.row_beats_log2),
-                    self.launch.eq(1),
-                    self.first_beat.eq(first),
-                    self.sample_beats.eq(beats),
-                    self.sending.eq(1),
-                    self.more.eq(now.rows != 0),
+                    out.rest_beats.eq(Mux(job.pooled, rest, now.rows) << job.row_beats_log2),
+                    state.launch.eq(1),
+                    reads.first_beat.eq(first),
+                    reads.sample_beats.eq(beats),
+                    out.sending.eq(1),
+                    out.more.eq(now.rows != 0),
                 ]
                 m.next = "SEND"
             with m.State("SEND"):
-                with m.If(self.go & self.closes):
-                    m.d.sync += self.sending.eq(0)
+                with m.If(out.go & out.closes):
+                    m.d.sync += out.sending.eq(0)
                     m.next = "END"
             with m.State("END"):
                 m.d.sync += slot.eq(Mux(slot_last, 0, slot + 1))
                 m.d.sync += mail_at.eq(Mux(slot_last, 0, mail_at + job.mailbox_pitch))
-                m.d.sync += self.gradient_at.eq(Mux(slot_last, 0, self.gradient_at + job.gradients_pitch))
+                m.d.sync += state.gradient_at.eq(Mux(slot_last, 0, state.gradient_at + job.gradients_pitch))
                 m.next = "PICK"
-        m.d.comb += self.picking.eq(steps.ongoing("PICK"))
+        m.d.comb += state.picking.eq(steps.ongoing("PICK"))

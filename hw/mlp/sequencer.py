@@ -1,5 +1,7 @@
 """Turns layers and interactions into slots for the arrays and tiles for what comes behind them."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -62,86 +64,92 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        self.begin = Signal()       # a tile's first slot goes
-        self.end = Signal()         # a tile's last slot does
-        self.under_way = Signal(LAG_BITS)
-        self.empty = Signal()       # no tile waits or is issued
-        self.change = Signal(signed(2))     # of the tiles under way
-        m.d.comb += self.change.eq(self.begin - self.written)
-        m.d.sync += self.under_way.eq(self.under_way + self.change)
+        begin = Signal()       # a tile's first slot goes
+        end = Signal()         # a tile's last slot does
+        under_way = Signal(LAG_BITS)
+        empty = Signal()       # no tile waits or is issued
+        change = Signal(signed(2))     # of the tiles under way
+        m.d.comb += change.eq(begin - self.written)
+        m.d.sync += under_way.eq(under_way + change)
 
-        self.current = Signal(data.StructLayout({"order": order_layout(config), "new": 1}), reset_less=True)
-        self.shared = Signal(shared_layout(config), reset_less=True)
-        self._orders(m)
-        self._queue(m)
-        self._may(m)
-        self._slots(m)
+        current = Signal(data.StructLayout({"order": order_layout(config), "new": 1}), reset_less=True)
+        shared = Signal(shared_layout(config), reset_less=True)
+        state = SimpleNamespace(
+            begin=begin, end=end, under_way=under_way, empty=empty, change=change, current=current,
+            shared=shared)
+        orders = self._orders(m, state)
+        queue = self._queue(m, state, orders)
+        issue = self._may(m, state, orders, queue)
+        self._slots(m, state, queue, issue)
         return m
 
-    def _orders(self, m: Module) -> None:
+    def _orders(self, m: Module, state) -> SimpleNamespace:
         """Cuts instructions into tiles, one every other cycle at most."""
         config = self.config
         m.submodules.planner = planner = Planner(config)
         m.submodules.layer = layer = LayerOrder(config)
         m.submodules.interact = interact = InteractOrder(config)
-        self.plan = plan = Signal(plan_layout(config), reset_less=True)
-        self.cutting, self.unbegun = Signal(), Signal()     # tiles are left; its first has not begun
-        self.loaded = Signal()      # the plan is new
+        plan = Signal(plan_layout(config), reset_less=True)
+        cutting, unbegun = (Signal() for _ in range(2))     # tiles are left; its first has not begun
+        loaded = Signal()      # the plan is new
         settled, fresh = Signal(), Signal(reset_less=True)
-        self.emit, self.new = Signal(), Signal()
-        self.order, load = Signal(order_layout(config)), Signal()
-        self.first_free = Signal()
+        emit, new = (Signal() for _ in range(2))
+        order, load = (Signal(shape) for shape in (order_layout(config), 1))
+        first_free = Signal()
         m.d.comb += [
             planner.i.payload.eq(self.i.payload),
             planner.i.valid.eq(self.i.valid),
             self.i.ready.eq(planner.i.ready),
-            self.order.eq(Mux(plan.interact, interact.o, layer.o)),
-            self.emit.eq(self.cutting & settled & self.first_free),
-            self.new.eq(fresh),
-            load.eq(planner.valid & ~self.unbegun & (~self.cutting | (self.emit & self.order.final))),
+            order.eq(Mux(plan.interact, interact.o, layer.o)),
+            emit.eq(cutting & settled & first_free),
+            new.eq(fresh),
+            load.eq(planner.valid & ~unbegun & (~cutting | (emit & order.final))),
             planner.taken.eq(load),
-            self.idle.eq(planner.empty & ~self.cutting & ~self.unbegun & self.empty & (self.under_way == 0)),
+            self.idle.eq(planner.empty & ~cutting & ~unbegun & state.empty & (state.under_way == 0)),
         ]
         for part in (layer, interact):
             m.d.comb += [
                 part.load.eq(load),
                 part.next.eq(planner.plan),
                 part.plan.eq(plan),
-                part.step.eq(self.emit),
+                part.step.eq(emit),
             ]
         m.d.sync += [
-            self.loaded.eq(load),
-            settled.eq(self.cutting & ~self.emit & ~load),
-            self.cutting.eq(load | (self.cutting & ~(self.emit & self.order.final))),
-            self.unbegun.eq(load | (self.unbegun & ~(self.begin & self.current.new))),
-            fresh.eq(load | (fresh & ~self.emit)),
+            loaded.eq(load),
+            settled.eq(cutting & ~emit & ~load),
+            cutting.eq(load | (cutting & ~(emit & order.final))),
+            unbegun.eq(load | (unbegun & ~(state.begin & state.current.new))),
+            fresh.eq(load | (fresh & ~emit)),
         ]
         with m.If(load):
             m.d.sync += plan.eq(planner.plan)
+        return SimpleNamespace(
+            plan=plan, cutting=cutting, unbegun=unbegun, loaded=loaded, emit=emit, new=new, order=order,
+            first_free=first_free)
 
-    def _queue(self, m: Module) -> None:
+    def _queue(self, m: Module, state, orders) -> SimpleNamespace:
         """Two tiles behind the one that is issued. Each place fills when it is empty: no path through all of them."""
-        first, second = (Signal(self.current.shape(), name=name, reset_less=True) for name in ("first", "second"))
-        first_valid, second_valid, self.valid_now = Signal(), Signal(), Signal()
-        move, self.take = Signal(), Signal()
+        first, second = (Signal(state.current.shape(), name=name, reset_less=True) for name in ("first", "second"))
+        first_valid, second_valid, valid_now = (Signal() for _ in range(3))
+        move, take = (Signal() for _ in range(2))
         m.d.comb += [
-            self.first_free.eq(~first_valid),
+            orders.first_free.eq(~first_valid),
             move.eq(first_valid & ~second_valid),
-            self.take.eq(second_valid & (~self.valid_now | self.end)),
-            self.empty.eq(~(first_valid | second_valid | self.valid_now)),
+            take.eq(second_valid & (~valid_now | state.end)),
+            state.empty.eq(~(first_valid | second_valid | valid_now)),
         ]
-        m.d.sync += first_valid.eq(self.emit | (first_valid & ~move))
-        m.d.sync += second_valid.eq(move | (second_valid & ~self.take))
-        m.d.sync += self.valid_now.eq(self.take | (self.valid_now & ~self.end))
+        m.d.sync += first_valid.eq(orders.emit | (first_valid & ~move))
+        m.d.sync += second_valid.eq(move | (second_valid & ~take))
+        m.d.sync += valid_now.eq(take | (valid_now & ~state.end))
         with m.If(move):
             m.d.sync += second.eq(first)
-        with m.If(self.take):
-            m.d.sync += self.current.eq(second)
+        with m.If(take):
+            m.d.sync += state.current.eq(second)
             with m.If(second.new):
-                m.d.sync += self.shared.eq(self.plan.shared)
+                m.d.sync += state.shared.eq(orders.plan.shared)
         # The tile that is taken, and what its instruction's have in common.
-        self.second, self.second_shared = second.order, Signal(self.shared.shape())
-        m.d.comb += self.second_shared.eq(Mux(second.new, self.plan.shared, self.shared))
+        coming = SimpleNamespace(order=second.order, shared=Signal(state.shared.shape()))
+        m.d.comb += coming.shared.eq(Mux(second.new, orders.plan.shared, state.shared))
 
         # Cycles from the last slot before to the last one of the tile, a step in each place; those that are then
         # without a slot. The tile before is the one that `first` held last, unless all of them have been written.
@@ -149,26 +157,28 @@ class Sequencer(wiring.Component):
         after = Signal(signed(len(live) + 2), reset_less=True)      # what the array needs
         least = Signal(max(len(apart), len(after)), reset_less=True)
         missing = Signal(signed(max(len(least), SHORT_BITS + 1) + 1))
-        pads, self.padded = Signal(len(least), reset_less=True), Signal(reset_less=True)
+        pads, padded = (Signal(bits, reset_less=True) for bits in (len(least), 1))
         m.d.comb += missing.eq(least - second.order.short)
-        with m.If(self.emit):
-            m.d.sync += first.order.eq(self.order)
-            m.d.sync += first.new.eq(self.new)
-            m.d.sync += after.eq((live << 1) - self.order.live)
+        with m.If(orders.emit):
+            m.d.sync += first.order.eq(orders.order)
+            m.d.sync += first.new.eq(orders.new)
+            m.d.sync += after.eq((live << 1) - orders.order.live)
         with m.Elif(self.idle):
             m.d.sync += live.eq(0)
         with m.If(move):
             m.d.sync += least.eq(Mux(after > apart, after, apart))
-        with m.If(self.take):
+        with m.If(take):
             m.d.sync += pads.eq(missing)
-            m.d.sync += self.padded.eq(missing[-1] | ~missing.any())
-        with m.Elif(~self.padded):
+            m.d.sync += padded.eq(missing[-1] | ~missing.any())
+        with m.Elif(~padded):
             m.d.sync += pads.eq(pads - 1)
-            m.d.sync += self.padded.eq(pads == 1)
+            m.d.sync += padded.eq(pads == 1)
+        return SimpleNamespace(
+            valid_now=valid_now, take=take, coming=coming, padded=padded)
 
-    def _may(self, m: Module) -> None:
+    def _may(self, m: Module, state, orders, queue) -> SimpleNamespace:
         """Whether the tile that is next may begin, from registers and `room`."""
-        plan, current, shared = self.plan, self.current, self.shared
+        plan, current, shared = orders.plan, state.current, state.shared
         rows_there, weights_there = Signal(reset_less=True), Signal(reset_less=True)
         m.d.sync += rows_there.eq(self.rows_done >= plan.after_rows)
         m.d.sync += weights_there.eq(self.weights_done >= plan.after_weights)
@@ -178,40 +188,40 @@ class Sequencer(wiring.Component):
                                       for name in ("coming_margin", "margin", "difference"))
         changed = Signal(signed(2), reset_less=True)
         subtracted = Signal(reset_less=True)
-        begins_new = self.begin & current.new
+        begins_new = state.begin & current.new
         # The difference takes a cycle of its own, and what changes meanwhile is put right behind it.
-        m.d.sync += subtracted.eq(self.loaded)
-        m.d.sync += changed.eq(self.change)
-        m.d.sync += difference.eq(plan.lag - self.under_way)
+        m.d.sync += subtracted.eq(orders.loaded)
+        m.d.sync += changed.eq(state.change)
+        m.d.sync += difference.eq(plan.lag - state.under_way)
         correction = Signal(signed(3))
-        m.d.comb += correction.eq(self.change + Mux(subtracted, changed, 0))
+        m.d.comb += correction.eq(state.change + Mux(subtracted, changed, 0))
         m.d.sync += coming.eq(Mux(subtracted, difference, coming) - correction)
-        m.d.sync += margin.eq(Mux(begins_new, coming, margin) - self.change)
+        m.d.sync += margin.eq(Mux(begins_new, coming, margin) - state.change)
         inside = Signal()
-        self.inside = inside
-        self.go, may = Signal(), Signal()
+        go, may = (Signal() for _ in range(2))
         memory = shared.target == TARGET.MEMORY
         crowded = current.order.lagged & Mux(current.new, coming[-1], margin[-1])
         full = memory & ~self.room
         # In the order in which they are told.
         waits = [current.new & ~rows_there, current.new & ~weights_there, crowded, full]
-        m.d.comb += may.eq(self.padded & ~Cat(waits).any())
-        m.d.comb += self.go.eq(self.valid_now & (inside | may))
-        m.d.comb += self.begin.eq(self.go & ~inside)
-        with m.If(self.go):
-            m.d.sync += inside.eq(~self.end)
-        stopped = self.valid_now & ~inside & self.padded
+        m.d.comb += may.eq(queue.padded & ~Cat(waits).any())
+        m.d.comb += go.eq(queue.valid_now & (inside | may))
+        m.d.comb += state.begin.eq(go & ~inside)
+        with m.If(go):
+            m.d.sync += inside.eq(~state.end)
+        stopped = queue.valid_now & ~inside & queue.padded
         m.d.sync += [
-            self.stall.program.eq(~self.valid_now),
+            self.stall.program.eq(~queue.valid_now),
             *(self.stall[name].eq(stopped & wait & ~Cat(waits[:at]).any())
               for at, (name, wait) in enumerate(zip(STALLS, waits, strict=False))),
-            self.reserve.eq(self.begin & memory),
+            self.reserve.eq(state.begin & memory),
         ]
+        return SimpleNamespace(inside=inside, go=go)
 
-    def _slots(self, m: Module) -> None:
+    def _slots(self, m: Module, state, queue, issue) -> None:
         """The slots of a tile, and its record."""
-        config, order, shared = self.config, self.current.order, self.shared
-        coming, coming_shared = self.second, self.second_shared
+        config, order, shared = self.config, state.current.order, state.shared
+        coming, coming_shared = queue.coming.order, queue.coming.shared
         slot, tile = self.slot, self.tile
         triangle = shared.triangle
 
@@ -225,14 +235,14 @@ class Sequencer(wiring.Component):
         x_line, weight = Signal(len(coming.x_line), reset_less=True), Signal(len(coming.weight_line), reset_less=True)
         y_lines = [Signal(len(x_line), name=f"y_line_{k}", reset_less=True) for k in range(2)]
         m.d.comb += [
-            step.eq(self.go & (again | ~order.twice)),
-            self.end.eq(step & last),
+            step.eq(issue.go & (again | ~order.twice)),
+            state.end.eq(step & last),
             next_bank.eq(step & (part == config.parts - 1)),
             next_beat.eq(next_bank & (bank == config.pieces - 1)),
         ]
-        with m.If(self.go):
+        with m.If(issue.go):
             m.d.sync += again.eq(order.twice & ~again)
-        with m.If(self.take):
+        with m.If(queue.take):
             m.d.sync += [
                 left.eq(coming_shared.steps_less_one),
                 last.eq(coming_shared.once),
@@ -260,7 +270,7 @@ class Sequencer(wiring.Component):
         blank, keep = order.twice & ~again, order.twice & again
         y_next = (y_bank + 1)[:len(y_bank)]
         m.d.sync += [
-            self.valid.eq(self.go),
+            self.valid.eq(issue.go),
             slot.x_bank.eq(x_bank),
             slot.part.eq(part),
             slot.y_banks[0].eq(y_bank),
@@ -272,8 +282,8 @@ class Sequencer(wiring.Component):
             slot.blank.eq(blank),
             slot.lanes.eq(order.lanes),
             slot.y_groups.eq(Mux(blank, 0, order.y_groups)),
-            slot.first.eq(self.begin),
-            slot.last.eq(self.end),
+            slot.first.eq(state.begin),
+            slot.last.eq(state.end),
             slot.live.eq(order.live),
         ]
         for k in range(config.pieces):
@@ -284,8 +294,8 @@ class Sequencer(wiring.Component):
         halves_log2 = (config.halves - 1).bit_length()
         names = tile.shape().members
         m.d.sync += [
-            self.tile_valid.eq(self.end),
-            self.done.eq(self.end & order.final),
+            self.tile_valid.eq(state.end),
+            self.done.eq(state.end & order.final),
             self.number.eq(shared.number),
             *(tile[name].eq(source[name]) for source in (order, shared) for name in source.shape().members
               if name in names),
