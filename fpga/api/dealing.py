@@ -188,7 +188,7 @@ def _places(trace: Trace, positions: int) -> tuple[Trace, dict[str, int], int]:
     room = (positions - len(single)) // len(bags) if bags else 0
     if len(single) > positions or (bags and not room):
         raise ValueError(f"{trace.source} has {len(single)} tables of one index and {len(bags)} of bags: the core has "
-                         f"{positions} positions for them: take some of the tables, or a larger preset")
+                         f"{positions} positions for them: --table takes some of them, --preset a larger core")
     places, indices, offsets, cut = dict.fromkeys(single, 1), dict(trace.indices), dict(trace.offsets), 0
     for name in bags:
         lengths = np.diff(trace.offsets[name])

@@ -151,8 +151,8 @@ def test_cuts_a_rating_at_its_mean(tmp_path):
      "--label says which one is learned"),
     (dict(learn=0.9999), {}, "has 600 samples: none is left behind those to learn from"),
     ({}, {f"idx_t{number}": np.zeros(COUNT, int) for number in range(14)},
-     "has 16 tables of one index and 1 of bags: the core has 16 positions for them: take some of the tables, or a "
-     "larger preset"),
+     "has 16 tables of one index and 1 of bags: the core has 16 positions for them: --table takes some of them, "
+     "--preset a larger core"),
 ])
 def test_mistakes_are_sentences(tmp_path, changes, log, sentence):
     path = a_log(tmp_path, **log)
