@@ -23,10 +23,11 @@ BATCHES = 2
 DIM, RANK = 64, 4
 
 
-def placed(name: str, indices: np.ndarray, rows: int, random: np.random.Generator, dim: int = DIM) -> Table:
-    """A table of random rows that lie where their heat says."""
+def placed(name: str, indices: np.ndarray, rows: int, random: np.random.Generator, *, dim: int = DIM,
+           most: int = 1 << 30) -> Table:
+    """A table of random rows that lie where their heat says, no more than `most` of them in card memory and train."""
     rank = by_frequency(indices, rows)
-    device = np.select([rank < max(1, rows // 10), rank < rows // 2], [DRAM, TT], SSD)
+    device = np.select([rank < max(1, rows // 10), rank < min(rows // 2, most)], [DRAM, TT], SSD)
     count = int(np.count_nonzero(device == TT))
     cores: list[np.ndarray] = []
     if count:
@@ -37,16 +38,21 @@ def placed(name: str, indices: np.ndarray, rows: int, random: np.random.Generato
     return Table.place(name, values, device, cores=cores, rank=rank)
 
 
-def carry(bags: EmbeddingBags, log: Trace, batch: int, batches: int) -> dict[str, int]:
-    """Totals of the result block over the batches; AssertionError where a word is not the oracle's."""
-    twin, total = Twin(bags), dict.fromkeys(("cycles", "bags", "indices", "dram_rows", "tt_rows", "ssd_rows"), 0)
+def carry(bags: EmbeddingBags, log: Trace, batch: int, batches: int, *,
+          weights: np.random.Generator | None = None) -> dict[str, int]:
+    """Totals of the result block over the batches; AssertionError where a word is not the oracle's. weights: draws
+    those of every other table where its rows are summed."""
+    twin = Twin(bags)
+    total = dict.fromkeys(("cycles", "bags", "indices", "dram_rows", "tt_rows", "ssd_rows", "cache_fills"), 0)
     for start in range(0, batch * batches, batch):
         requests = []
         for number, name in enumerate(log.indices):
             indices, offsets = log.bags(name)
             offsets = offsets[start:start + batch + 1]
             mode = ("sum", "mean", "max")[(start // batch + number) % 3]
-            requests.append(bags.request(name, indices[offsets[0]:offsets[-1]], offsets - offsets[0], None, mode, True))
+            part = indices[offsets[0]:offsets[-1]]
+            drawn = weights.random(len(part), np.float32) if weights and mode == "sum" and number % 2 else None
+            requests.append(bags.request(name, part, offsets - offsets[0], drawn, mode, True))
         twin.batch(requests)
         for name in total:
             total[name] += bags.last[name]

@@ -15,7 +15,7 @@ def rig():
     random = np.random.default_rng(1)
     log = Trace("a log", {"a": random.zipf(1.3, 400) % 60, "b": random.integers(0, 30, 900)}, {"a": 60, "b": 30},
                 offsets={"b": np.concatenate([[0], np.cumsum(np.resize([0, 1, 2, 6], 400))])})
-    tables = [logs.placed(name, indices, log.rows[name], random, 16) for name, indices in log.indices.items()]
+    tables = [logs.placed(name, indices, log.rows[name], random, dim=16) for name, indices in log.indices.items()]
     config = make.config()
     card = OracleCard(Emb(words=config.words, row_beats_max=config.row_beats_max, tables=[t.cores for t in tables],
                           grid_log2=1, index_bits=config.tt.index_bits))

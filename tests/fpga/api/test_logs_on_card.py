@@ -11,17 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench import logs
 from bench.twin import Twin
 from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from fpga.card import Device
 from gen.data import learn, reorder, shapes
 from gen.data.logs import Trace, open_log
-from tests.support import emb_tables as make
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = 6000 if os.environ.get("HOTRAIL_REGRESS") else 900
 BATCH = 300
-COLUMNS = (2, 2, 4)
 # A drive and a host with short times, so that the cycles go into the core.
 QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
     "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
@@ -32,36 +31,14 @@ def opened(tables, **options):
                          limit_cycles=500_000, **options)
 
 
-def placed(random, name, indices, rows):
-    """A table whose rows lie where their heat says: a tenth in card memory, half in a train, the rest on the SSD."""
-    rank = reorder.by_frequency(indices, rows)
-    device = np.select([rank < max(1, rows // 10), rank < min(rows // 2, 1500)], [DRAM, TT], SSD)
-    count = int(np.count_nonzero(device == TT))
-    cores = make.cores(random, shapes.row_modes(count), COLUMNS, 4) if count else ()
-    values = random.standard_normal((rows, int(np.prod(COLUMNS)))).astype(np.float32)
-    return Table.place(name, values, device, cores=cores, rank=rank)
-
-
 @pytest.mark.parametrize("file", ["anime_420k", "msweb", "openbandit_60k"])
 def test_a_real_log(file, real_log):
     log = real_log(file)
     random = np.random.default_rng(1)
-    tables = [placed(random, name, indices, log.rows[name]) for name, indices in log.indices.items()]
-    total = {"dram_rows": 0, "tt_rows": 0, "ssd_rows": 0, "bags": 0, "cache_fills": 0}
+    tables = [logs.placed(name, indices, log.rows[name], random, dim=16, most=1500)
+              for name, indices in log.indices.items()]
     with opened(tables, cache_rows={table.name: 64 for table in tables}) as bags:
-        twin = Twin(bags)
-        for start in range(0, SAMPLES, BATCH):
-            requests = []
-            for number, name in enumerate(log.indices):
-                mode = ("sum", "mean", "max")[(start // BATCH + number) % 3]
-                indices, offsets = log.bags(name)
-                offsets = offsets[start:start + BATCH + 1]
-                part = indices[offsets[0]:offsets[-1]]
-                weights = random.random(len(part), np.float32) if mode == "sum" and number % 2 else None
-                requests.append(bags.request(name, part, offsets - offsets[0], weights, mode, True))
-            twin.batch(requests)
-            for name in total:
-                total[name] += bags.last[name]
+        total = logs.carry(bags, log, BATCH, SAMPLES // BATCH, weights=random)
     assert total["bags"] == SAMPLES * len(tables) and min(total.values()) > 0
 
 

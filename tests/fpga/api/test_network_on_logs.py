@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fpga.api.network
+from bench.hotline_auc import auc
 from fpga.api.network import Layer, MlpNetwork, Network
 from gen.rtl.config import load
 from golden.fp import fp32
@@ -80,15 +81,6 @@ class Dlrm:
                        [Layer(p["w2"], p["b2"], "relu"), Layer(p["w3"], p["b3"], "sigmoid")])
 
 
-def auc(score, label):
-    """Share of pairs of a click and a non-click that are in the right order; ties are half right."""
-    _, number, count = np.unique(score, return_inverse=True, return_counts=True)
-    rank = np.cumsum(count) - (count - 1) / 2
-    clicks = label == 1
-    n = int(clicks.sum())
-    return (rank[number[clicks]].sum() - n * (n + 1) / 2) / (n * (len(label) - n))
-
-
 @pytest.fixture(scope="module")
 def trained(real_log):
     """(model, dense, vectors, labels) of samples that were not trained on."""
@@ -149,8 +141,3 @@ def test_the_example_of_the_page_runs(capsys):
         patch.setattr(fpga.api.network, "open_card", lambda *_, **__: OracleCard(make.core(make.SMARTSSD)))
         exec(large, {})
     assert capsys.readouterr().out.startswith("(4, 1) ")
-
-
-def test_auc_by_hand():
-    assert auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1])) == 0.75
-    assert auc(np.array([0.5, 0.5]), np.array([0, 1])) == 0.5
