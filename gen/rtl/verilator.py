@@ -48,7 +48,7 @@ class Built:
 def _sources() -> str:
     """A digest of everything that the conversion of a component depends on besides its parameters."""
     digest = hashlib.sha256()
-    for file in sorted([*(ROOT / "hw").rglob("*.py"), ROOT / "gen" / "verilog.py"]):
+    for file in sorted([*(ROOT / "hw").rglob("*.py"), ROOT / "gen" / "rtl" / "verilog.py"]):
         digest.update(file.read_bytes())
     digest.update(f"{version('amaranth')} {version('pyosys')}".encode())
     return digest.hexdigest()
