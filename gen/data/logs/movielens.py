@@ -10,6 +10,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,10 @@ def movielens(tables: Iterable[str] | None = None, *, cache: str | Path | None =
     trace = _trace(cache)
     # Stable: samples of the same second keep the order of the file.
     order = np.argsort(trace.values["timestamp"], kind="stable")
-    return of_arrays({name: trace.table(name)[order] for name in tables or trace.indices},
-                     values={name: value[order] for name, value in trace.values.items()}, source=NAME)
+    found = of_arrays({name: trace.table(name)[order] for name in tables or trace.indices},
+                      values={name: value[order] for name, value in trace.values.items()}, source=NAME)
+    unread = tuple(name for name in trace.indices if name not in found.tables)
+    return Pieces(NAME, [replace(piece, unread=unread) for piece in found.pieces])
 
 
 def titles(cache: str | Path | None = None) -> list[str]:

@@ -44,6 +44,14 @@ def test_movielens_itself():
     assert np.bincount(log.values["rating"].astype(int)).tolist() == [0, 6110, 11370, 27145, 34174, 21201]
 
 
+def test_one_table_of_it(tmp_path, monkeypatch):
+    a_wheel(tmp_path, monkeypatch)
+    log = movielens.movielens(["item_id"], cache=tmp_path)
+    assert log.tables == ("item_id",) and log.report() == ["not read   user_id"]
+    with pytest.raises(ValueError, match=r"^MovieLens-100K has no table 'film'; it has item_id, user_id$"):
+        movielens.movielens(["film"], cache=tmp_path)
+
+
 def test_movielens_altered(tmp_path, monkeypatch):
     a_wheel(tmp_path, monkeypatch)
     monkeypatch.setitem(movielens.SHA256, "ml-100k.inter", "0" * 64)
