@@ -93,7 +93,9 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
     switches = re.findall(r"(?m)^(VM_(?:TIMING|COVERAGE|TRACE\w*)) = (\d)", listed)
     flags = ("-I.", f"-I{include}", f"-I{include / 'vltstd'}", "-DVERILATOR=1", "-DVM_SC=0",
              *(f"-D{name}={value}" for name, value in switches))
-    runtime = [_runtime(part, flags, cache) for name in re.findall(r"(?m)^ +(\w+) \\$", listed)
+    # The runtime is the same whatever is traced.
+    plain = tuple(flag for flag in flags if not flag.startswith("-DVM_TRACE"))
+    runtime = [_runtime(part, flags if part.stem.endswith("_fst_c") else plain, cache) for name in re.findall(r"(?m)^ +(\w+) \\$", listed)
                if (part := include / f"{name}.cpp").exists()]
     # What runs every cycle is optimised, what runs once is not.
     files = [*sources, *sorted(objects.glob("Vtop*.cpp"))]

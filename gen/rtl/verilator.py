@@ -84,6 +84,7 @@ def build(
     cflags: str = "",
     ldflags: str = "",
     opt: str = "-O1",
+    random: bool = True,
     fresh: bool = False,
 ) -> Built:
     """A model from Verilog texts, from the cache when one with the same content was built before.
@@ -96,11 +97,12 @@ def build(
                 has; visible: ports of the top that something other than the model's own class reaches;
                 sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
                 cflags, ldflags: for the C++ compiler and the linker; opt: the C++ optimisation of the
-                design's own code; fresh: build again what is in the cache, to measure how long it takes
+                design's own code; random: as above, else it begins as the Verilog says; fresh: build
+                again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log, or what is missing
     """
     sources = sources or {}
-    texts = powerup.random(texts)
+    texts = powerup.random(texts) if random else texts
     inputs = _inputs_of_parts(texts)
     flags = [
         "--cc",

@@ -3,8 +3,7 @@ from a file and writes results to one, a record a cycle. Python makes the vector
 
 cocotb, which handles a cycle in Python, would take a day for what takes a minute here.
 """
-import hashlib
-import shutil
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,7 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gen.base import kept
-from gen.base.tools import build_folder, call, environment, verilator, versions
-from gen.rtl import powerup, verilog
+from gen.rtl import verilator, verilog
 from hw.fp.dot import FusedDot
 from hw.fp.operand import unpack
 from verif.bench.runner import seeds
@@ -28,7 +25,7 @@ _MAIN = r"""
 #include <cstdio>
 #include <cstring>
 #include <vector>
-#include "Vvectors.h"
+#include "Vtop.h"
 #include "verilated.h"
 
 // Usage: binary operands results latency seed. After a reset a record of IN words goes in at every clock, a record of
@@ -42,7 +39,7 @@ int main(int argc, char** argv) {
     VerilatedContext context;
     context.randReset(2);  // registers begin at random
     context.randSeed(atoi(argv[4]));
-    Vvectors dut{&context};
+    Vtop dut{&context};
     static_assert(sizeof(dut.i) >= IN * 4 && sizeof(dut.o) >= OUT * 4, "ports");
     std::vector<uint32_t> record(IN), result(OUT);
     long taken = 0, cycle = 0, left = latency;
@@ -125,39 +122,20 @@ class Runner:
     """A built model of a component with ports `i` and `o` and a constant `latency`.
 
     translated: makes other Verilog with the same top, `vectors`, of the component's: a netlist, for instance;
-    by default its registers begin at random.
+    by default its registers begin at random. Long campaigns are worth the compiler's optimisation.
     """
 
     def __init__(self, component: wiring.Component, name: str,
-                 translated: Callable[[dict[str, str]], dict[str, str]] = powerup.random):
+                 translated: Callable[[dict[str, str]], dict[str, str]] | None = None):
         self.latency = component.latency
         self._in = len(component.i) // 32
         self._out = len(component.o) // 32
-        texts = translated(verilog.convert(component, "vectors")[0])
-        flags = ["--cc", "--exe", "--prefix", "Vvectors", "--top-module", "vectors", "-O3", "--no-assert",
-                 "--x-assign", "unique", "--x-initial", "unique",
-                 "-Wno-fatal", "-Wno-lint", "-Wno-style", "-CFLAGS", f"-DIN={self._in} -DOUT={self._out}"]
-        digest = hashlib.sha256(repr((sorted(texts.items()), flags, _MAIN, versions())).encode())
-        self._folder = build_folder() / "vectors" / f"{name}-{digest.hexdigest()[:16]}"
-        self._binary = self._folder / "obj" / "Vvectors"
-        with kept.locked(self._folder.parent / "locks" / self._folder.name):
-            if kept.stamped(self._folder) is None:
-                self._build(texts, flags)
-                kept.stamp(self._folder, ["obj/Vvectors"], {})
-
-    def _build(self, texts: dict[str, str], flags: list[str]) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
-        for file, text in {**texts, "main.cpp": _MAIN}.items():
-            (self._folder / file).write_text(text)
-        self._run([str(verilator()[0]), *flags, "--Mdir", "obj", *sorted(texts), "main.cpp"])
-        self._run(["make", "-C", "obj", "-f", "Vvectors.mk", "OPT_FAST=-O1", "OPT_GLOBAL=-O1",
-                   "CFG_CXXFLAGS_PCH_I=-include"])
-
-    def _run(self, command: list[str]) -> None:
-        run = call(command, cwd=self._folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if run.returncode:
-            raise RuntimeError(f"building {self._folder.name} failed:\n{run.stdout[-3000:]}")
+        texts, _ = verilog.convert(component, "vectors")
+        built = verilator.build(
+            texts if translated is None else translated(texts), "vectors", f"vectors_{name}", target="vectors",
+            arguments=(), sources={"main.cpp": f"enum {{ IN = {self._in}, OUT = {self._out} }};{_MAIN}"},
+            opt="-O1" if os.environ.get("HOTRAIL_REGRESS") else "-O0", random=translated is None)
+        self._binary = built.target
 
     def __call__(self, records: np.ndarray, work: Path) -> np.ndarray:
         """uint32 (N, words of i) -> uint32 (N, words of o); `work` is a folder for the files between."""
@@ -168,5 +146,5 @@ class Runner:
         run = subprocess.run([self._binary, work / "operands", work / "results", str(self.latency),
                               str(1 + seeds()[0] % (2**31 - 1))])
         if run.returncode:
-            raise RuntimeError(f"{self._binary.parent.parent.name} ended with code {run.returncode}")
+            raise RuntimeError(f"{self._binary.parents[1].name} ended with code {run.returncode}")
         return np.fromfile(work / "results", np.uint32).reshape(len(records), self._out)
