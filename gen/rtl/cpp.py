@@ -95,8 +95,9 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
              *(f"-D{name}={value}" for name, value in switches))
     # The runtime is the same whatever is traced.
     plain = tuple(flag for flag in flags if not flag.startswith("-DVM_TRACE"))
-    runtime = [_runtime(part, flags if part.stem.endswith("_fst_c") else plain, cache) for name in re.findall(r"(?m)^ +(\w+) \\$", listed)
-               if (part := include / f"{name}.cpp").exists()]
+    parts = [include / f"{name}.cpp" for name in re.findall(r"(?m)^ +(\w+) \\$", listed)]
+    runtime = [_runtime(part, flags if part.stem.endswith("_fst_c") else plain, cache)
+               for part in parts if part.exists()]
     # What runs every cycle is optimised, what runs once is not.
     files = [*sources, *sorted(objects.glob("Vtop*.cpp"))]
     once = [file for file in files if file.stem.endswith("__Slow") and options.opt != "-O0"]
