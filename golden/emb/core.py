@@ -5,13 +5,13 @@
     bag        o[d] = sum_p f[p] partial[p, d], order chunks, dram, ssd; f = 1, 1 / n (mean), or a train row's w
     max        the same order with golden.fp.fp32.maximum; an empty bag is +0
 
-Instruction and index words are decoded here by constants of this file; tests/golden/emb/test_core.py holds them equal
-to hw.isa. With several faults in a program the one that is first in its order is told; the core may meet another
-one first.                                                         Source: SCRec §III.D, §III.E, Fig. 7a
+Instructions are decoded by their description in hw.isa. Where a program has several faults, the result names the first
+in the program's order; the core may meet another one first.             Source: SCRec §III.D, §III.E, Fig. 7a
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,20 @@ from golden import tt
 from golden.emb import bags
 from golden.fp import fp32
 from golden.tt.load import TABLE
+from hw.isa import EMB, LONGEST_BAG
 
 __all__ = ["Emb", "Memory", "Result"]
 
-LOAD, BAGS, FILL = 1, 2, 3
-SUM, MEAN, MAX = range(3)
-DRAM, TT, SSD = range(3)
-(OK, ABORTED, BAD_INSTRUCTION, INDEX_DEVICE, INDEX_RANGE, LENGTHS, BOUNDS, READ_ERROR, WRITE_ERROR, TIMEOUT,
- RING_OVERFLOW, TT_TABLE, TT_MEMORY) = range(13)
+LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
+SUM, MEAN, MAX = (EMB.modes.index(name) for name in ("sum", "mean", "max"))
+DRAM, TT, SSD = (EMB.devices.index(name) for name in ("dram", "tt", "ssd"))
+OK, BAD_INSTRUCTION, BOUNDS, LENGTHS, TIMEOUT = (
+    EMB.code(name) for name in ("OK", "BAD_INSTRUCTION", "BOUNDS", "LENGTHS", "TIMEOUT"))
+INDEX_DEVICE, INDEX_RANGE, TT_TABLE = (EMB.code(name) for name in ("INDEX_DEVICE", "INDEX_RANGE", "TT_TABLE"))
 INPUTS, OUTPUTS, ROWS, RING = range(4)      # detail of BOUNDS
-WORDS = 16
+WORDS = EMB.words
 HEADERS = 16
-CHUNK_ROWS = 8
-LONGEST_BAG = 1 << 16
+CHUNK_ROWS = EMB.field("chunk_rows").highest
 POSITION_BITS = 30
 POSITIONS = 1 << POSITION_BITS
 LAST = 1 << 40      # order of the SSD's partial: behind every chunk of the bag and the partial of card memory
@@ -79,38 +80,6 @@ class _Fault(Exception):
         self.code, self.detail, self.bag, self.index = code, detail, bag, index
 
 
-@dataclass(frozen=True)
-class _Instruction:
-    opcode: int
-    mode: int
-    weighted: int
-    reserved: int
-    word: int
-    count: int
-    lengths: int
-    indices: int
-    weights: int
-    indices_count: int
-    dram_base: int
-    dram_rows: int
-    row_beats: int
-    tt_table: int
-    chunk_rows: int
-    tt_rows: int
-    out: int
-    out_stride: int
-    ring_first: int
-    ring_count: int
-    release: int
-
-    @classmethod
-    def decode(cls, words: Words) -> "_Instruction":
-        w = [int(word) for word in words]
-        values = [w[0] & 0xFF, w[0] >> 8 & 3, w[0] >> 10 & 1, w[0] >> 11 | w[9] >> 20, w[0], *w[1:9],
-                  w[9] & 0xFFFF, w[9] >> 16 & 15, *w[10:16]]
-        return cls(*values)
-
-
 class Emb:
     """An EMB core with what stays in it from run to run: which tensor-train tables are loaded.
 
@@ -135,7 +104,7 @@ class Emb:
         counters = dict.fromkeys(COUNTERS, 0)
         released = memory.landed_at
         for number in range(count):
-            item = _Instruction.decode(memory.program[number * WORDS:(number + 1) * WORDS])
+            item = EMB.decode(memory.program[number * WORDS:(number + 1) * WORDS])
             try:
                 self._carry_out(item, memory, counters)
             except _Fault as fault:
@@ -145,7 +114,7 @@ class Emb:
             counters["instructions"] += 1
         return Result(OK, 0, 0, 0, 0, counters, released, count)
 
-    def _carry_out(self, item: _Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _carry_out(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         if not self._allowed(item, memory.ring_beats):
             raise _Fault(BAD_INSTRUCTION, item.word)
         if item.opcode == LOAD:
@@ -155,7 +124,7 @@ class Emb:
             raise _Fault(BOUNDS, RING)
         (self._fill if item.opcode == FILL else self._bags)(item, memory, counters)
 
-    def _allowed(self, item: _Instruction, ring_beats: int) -> bool:
+    def _allowed(self, item: SimpleNamespace, ring_beats: int) -> bool:
         if item.opcode not in (LOAD, BAGS, FILL) or item.reserved or not item.count or item.release >= POSITIONS:
             return False
         if item.opcode == LOAD:
@@ -176,7 +145,7 @@ class Emb:
     def _beats(self, words: int) -> int:
         return -(-words // self.words)
 
-    def _load(self, item: _Instruction, memory: Memory) -> None:
+    def _load(self, item: SimpleNamespace, memory: Memory) -> None:
         block = self._beats(HEADERS)
         group = block + HEADERS
         self._inside(memory.inputs, INPUTS, item.indices, item.count + -(-item.count // HEADERS) * block)
@@ -191,7 +160,7 @@ class Emb:
             if header >> 16 & 15 == TABLE | 3 << 2:
                 self.loaded.add(header & 0xFFFF)
 
-    def _fill(self, item: _Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _fill(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = item.row_beats, self.words
         self._inside(memory.inputs, INPUTS, item.indices, self._beats(2 * item.count))
         self._inside(memory.rows, ROWS, item.dram_base, item.dram_rows * b)
@@ -210,14 +179,14 @@ class Emb:
         counters["ssd_rows"] += item.count
         counters["ssd_bytes"] += item.count * b * words * 4
 
-    def _in_ring(self, item: _Instruction, memory: Memory, position):
+    def _in_ring(self, item: SimpleNamespace, memory: Memory, position):
         b = item.row_beats
         if not memory.ring_beats:
             return np.zeros_like(position, dtype=bool)
         return (((position - item.ring_first) % POSITIONS + b <= item.ring_count)
                 & (position % memory.ring_beats + b <= memory.ring_beats) & (position < POSITIONS))
 
-    def _bags(self, item: _Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _bags(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = item.row_beats, self.words
         total = item.indices_count
         self._inside(memory.inputs, INPUTS, item.lengths, self._beats(item.count))
@@ -256,7 +225,7 @@ class Emb:
             counters[f"{name}_rows"] += rows
             counters[f"{name}_bytes"] += rows * b * words * 4
 
-    def _check_indices(self, item: _Instruction, memory: Memory, index, device, number, ends) -> None:
+    def _check_indices(self, item: SimpleNamespace, memory: Memory, index, device, number, ends) -> None:
         """Raises the fault of the first index that has one."""
         ssd = device == SSD
         bad_ring = ssd & ~self._in_ring(item, memory, number)
@@ -276,7 +245,7 @@ class Emb:
                 raise _Fault(code, int(detail[at]))     # the row waits far behind what knows its bag
             raise _Fault(code, int(detail[at]), int(np.searchsorted(ends, at, side="right")), at)
 
-    def _pool(self, item: _Instruction, memory: Memory, device, number, offsets, weights) -> NDArray[np.float32]:
+    def _pool(self, item: SimpleNamespace, memory: Memory, device, number, offsets, weights) -> NDArray[np.float32]:
         """(bags, words of a row): partial vectors of each memory, then all of a bag together."""
         count, width, maximum = item.count, item.row_beats * self.words, item.mode == MAX
         bag = np.repeat(np.arange(count), np.diff(offsets))
@@ -316,11 +285,11 @@ class Emb:
             factor = fp32.bits(fp32.div(np.float32(1), np.diff(offsets).astype(np.float32)))[owners[by_bag]]
         return bags.pool(np.concatenate(partials)[by_bag], starts, factor, maximum=maximum)
 
-    def _dram_rows(self, item: _Instruction, memory: Memory, number, width: int) -> Words:
+    def _dram_rows(self, item: SimpleNamespace, memory: Memory, number, width: int) -> Words:
         table = memory.rows[item.dram_base * self.words:][:item.dram_rows * width].reshape(-1, width)
         return table[number]
 
-    def _ssd_rows(self, item: _Instruction, memory: Memory, number, width: int) -> Words:
+    def _ssd_rows(self, item: SimpleNamespace, memory: Memory, number, width: int) -> Words:
         start = (number - memory.landed_at) % POSITIONS * self.words
         if not len(start):
             return np.zeros((0, width), np.uint32)

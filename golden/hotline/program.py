@@ -4,22 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hw.isa import HOTLINE
+
 __all__ = ["BAD_INSTRUCTION", "BOUNDS", "OPCODES", "READ_ERROR", "Action", "Arguments", "Fault", "Program", "Sizes",
            "decode"]
 
-OPCODES = {1: "S_WR", 2: "CLEAR", 3: "LEARN", 4: "TRAIN", 5: "SAVE", 6: "LOAD"}
-BAD_INSTRUCTION, BOUNDS, READ_ERROR = 2, 3, 7
+BAD_INSTRUCTION, BOUNDS, READ_ERROR = (HOTLINE.code(name) for name in ("BAD_INSTRUCTION", "BOUNDS", "READ_ERROR"))
 INPUTS, MAILBOX, GRADIENTS, ROWS, HOT = range(5)    # detail of BOUNDS
-WORDS = 16              # of an instruction
-RESERVED = {0: 0xFF00F000, 9: 0xFFFFFF00}           # bits of its words that must be 0
-# Name: word, lowest bit, bits.
-FIELDS = {
-    "opcode": (0, 0, 8), "pinned": (0, 8, 1), "pooled": (0, 9, 1), "join": (0, 10, 2), "position": (0, 16, 8),
-    "count": (1, 0, 32), "source": (2, 0, 32), "sample_beats": (3, 0, 8), "indices": (3, 8, 8),
-    "row_beats_log2": (3, 16, 4), "batch": (4, 0, 16), "mailbox_slots": (4, 16, 8), "mailbox_pitch": (5, 0, 32),
-    "gradients_pitch": (6, 0, 32), "rate": (7, 0, 32), "first_low": (8, 0, 32), "first_high": (9, 0, 8),
-    "table_rows": (10, 0, 32), "base": (11, 0, 32), "out": (12, 0, 32),
-}
+OPCODES = HOTLINE.opcodes
 Action = tuple[str, Mapping[str, int]]
 
 
@@ -67,9 +59,9 @@ class Sizes:
         return min(self.row_slots, self.embedding_beats >> row_beats_log2)
 
 
-def decode(words: Sequence[int]) -> dict[str, int]:
-    """The fields of an instruction."""
-    return {name: words[word] >> low & (1 << bits) - 1 for name, (word, low, bits) in FIELDS.items()}
+def decode(words: Sequence[int]) -> dict[str, Any]:
+    """The fields of an instruction, by name, with what Kernel.decode adds to them."""
+    return vars(HOTLINE.decode(words))
 
 
 @dataclass(kw_only=True)
@@ -97,7 +89,7 @@ class Program:
     def refused(self, words: Sequence[int]) -> tuple[int, int] | None:
         """Code and detail of what is wrong with an instruction in its place, None if nothing is."""
         item = decode(words)
-        if any(words[at] & mask for at, mask in RESERVED.items()) or not self._allowed(item):
+        if item["reserved"] or not self._allowed(item):
             return BAD_INSTRUCTION, words[0]
         for buffer, end, size in self._reaches(item):
             if end > size:

@@ -6,10 +6,11 @@ TRAIN     hot indices become 1 << 31 | number; samples without a cold one make p
 CLEAR, SAVE, LOAD     the logger's image
 
 A gathered mini-batch has the rows as all gathered ones before it leave them; so neither contents nor rows depend on
-time, only the order in which the two classes alternate does: it is given, or that in which frames fill. Words are
-decoded here by constants of this file; tests/golden/hotline/test_train.py holds them equal to hw.isa. With several
-faults the first in the program's order is told; the core may meet another one first, and may have dealt fewer
-mini-batches than the samples before it fill.                  Source: Hotline thesis, 5.2, 6; EL-Rec, V.B
+time, only the order in which the two classes alternate does: it is given, or that in which frames fill. Where a
+program has several faults, the result names the first in the program's order; the core may meet another one first, and
+may have dispatched fewer mini-batches than the samples before it fill.
+
+Source: Hotline thesis, 5.2, 6; EL-Rec, V.B
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,13 +25,14 @@ from golden.hotline.dispatch import GATHERED, POPULAR
 from golden.hotline.lookup import HOT_BIT, NONE
 from golden.hotline.order import Portion, deal, merge
 from golden.hotline.program import OPCODES, Arguments, Program, Sizes, decode
+from hw.isa import HOTLINE
 
 __all__ = ["GATHERED", "NONE", "POPULAR", "Hotline", "Memory", "MiniBatch", "Result"]
 
 BEGIN, ADD = reducer.BEGIN, reducer.ADD
-OK, ABORTED, BOUNDS, INDEX = 0, 1, 3, 4
+OK, ABORTED, BOUNDS, INDEX = (HOTLINE.code(name) for name in ("OK", "ABORTED", "BOUNDS", "INDEX"))
 ROWS = 3                # detail of BOUNDS
-WORDS = 16              # of an instruction
+WORDS = HOTLINE.words
 ENTRY = (1 << 17) - 1   # bits of an entry of the logger's image
 COUNTERS = ("instructions", "samples", "accesses", "hits", "popular", "batches_popular", "batches_gathered",
             "batches_updated", "dma_wr", "gpu_rd", "v_mul", "v_add")

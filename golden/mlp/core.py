@@ -3,39 +3,39 @@
     LAYER     y[i, n] = act(dot(x[i], w[:, n]) + addend), a dot product rounded once, the sum once more
     INTERACT  z(f, g) = dot(feature f, feature g), g < f, packed in pieces tile after tile
 
-Words are decoded here by constants of this file; tests/golden/mlp/test_core.py holds them equal to hw.isa. A program is
-carried out one instruction after the other: it says what a program yields whose engines wait for one another where
-they must. With several faults the one that is first in the program's order is told; the core may meet another one
-first, and may not have finished what stands before it.          Source: SCRec §III.E, Fig. 7b; Meta's DLRM
+Instructions are decoded by their description in hw.isa. A program is carried out one instruction after the other: the
+result is that of a program whose engines wait for one another where they must. Where a program has several faults, the
+result names the one that is first in the program's order; the core may meet another one first, and may not have
+finished what stands before it.                                  Source: SCRec §III.E, Fig. 7b; Meta's DLRM
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden.fp import fp32
 from golden.systolic import matrix
+from hw.isa import MLP
 
 __all__ = ["Memory", "Mlp", "Result"]
 
-LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(1, 6)
-THROUGHPUT, LATENCY = range(2)
+LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
+    MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
+LATENCY = MLP.modes.index("latency")
 NOTHING, BIAS, PARTIAL = range(3)
 TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
 PLAIN, RELU, SIGMOID = range(3)
-OK, ABORTED, BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR, WRITE_ERROR, MEMORY = range(8)
+OK, BAD_INSTRUCTION, BAD_ORDER, BOUNDS = (MLP.code(name) for name in ("OK", "BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS"))
 ROWS, WEIGHTS, LAYERS = range(3)                # detail of BAD_ORDER
 INPUTS, OUTPUTS, WEIGHT_IMAGE = range(3)        # detail of BOUNDS
-WORDS = 16
+WORDS = MLP.words
 COUNTERS = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
-MOST = {"count": (1 << 20) - 1, "row_beats": (1 << 12) - 1, "steps": (1 << 12) - 1, "groups": (1 << 12) - 1}
-# What must not be 0 or more than MOST, by opcode.
-SIZES = {
-    LOAD_ROWS: ("count", "row_beats", "features"), LOAD_WEIGHTS: ("count", "steps"), LOAD_ADDENDS: ("count",),
-    LAYER: ("count", "steps", "groups", "tail"), INTERACT: ("count", "row_beats", "features"),
-}
+# What each instruction must not have 0 of.
+SIZES = {item.opcode: tuple(use.field for use in item.uses if MLP.field(use.field).minimum)
+         for item in MLP.instructions}
 
 Words = NDArray[np.uint32]
 Lines = NDArray[np.int64]
@@ -68,50 +68,6 @@ class _Fault(Exception):
         self.code, self.detail = code, detail
 
 
-@dataclass(frozen=True)
-class Instruction:
-    """The fields of an instruction; `reserved`: bits of word 0 that must be 0, `word`: all of it."""
-
-    opcode: int
-    mode: int
-    addend: int
-    target: int
-    activation: int
-    features_in: int
-    reserved: int
-    word: int
-    count: int
-    source: int
-    stride: int
-    row_beats: int
-    features: int
-    feature: int
-    line: int
-    apart: int
-    steps: int
-    groups: int
-    weight_line: int
-    tail: int
-    addend_line: int
-    to_line: int
-    to_apart: int
-    out: int
-    out_stride: int
-    lag: int
-    after_rows: int
-    after_weights: int
-    after_layers: int
-
-    @classmethod
-    def decode(cls, words: Words) -> "Instruction":
-        w = [int(word) for word in words]
-        return cls(
-            w[0] & 0xFF, w[0] >> 8 & 1, w[0] >> 9 & 3, w[0] >> 11 & 3, w[0] >> 13 & 3, w[0] >> 15 & 1, w[0] >> 16, w[0],
-            w[1], w[2], w[3], w[4] & 0xFFFF, w[4] >> 16 & 0xFF, w[4] >> 24, w[5] & 0xFFFF, w[5] >> 16,
-            w[6] & 0xFFFF, w[6] >> 16, w[7] & 0xFFFF, w[7] >> 16 & 0xFF, w[8] & 0xFFFF, w[9] & 0xFFFF, w[9] >> 16,
-            *w[10:16])
-
-
 class Mlp:
     """An MLP core with what stays in it from run to run: its memories, here zeros at first.
 
@@ -138,7 +94,7 @@ class Mlp:
         counters = dict.fromkeys(COUNTERS, 0)
         before = [0, 0, 0]
         for number in range(count):
-            item = Instruction.decode(memory.program[number * WORDS:(number + 1) * WORDS])
+            item = MLP.decode(memory.program[number * WORDS:(number + 1) * WORDS])
             try:
                 self._check(item, memory, before)
             except _Fault as fault:
@@ -152,7 +108,7 @@ class Mlp:
 
     # What is refused.
 
-    def _check(self, item: Instruction, memory: Memory, before: list[int]) -> None:
+    def _check(self, item: SimpleNamespace, memory: Memory, before: list[int]) -> None:
         if not self._allowed(item):
             raise _Fault(BAD_INSTRUCTION, item.word)
         for what, after in enumerate((item.after_rows, item.after_weights, item.after_layers)):
@@ -169,10 +125,10 @@ class Mlp:
             last = (item.count - 1) * item.out_stride
             self._inside(memory.outputs, OUTPUTS, item.out + last + self._beats(item.groups))
 
-    def _allowed(self, item: Instruction) -> bool:
+    def _allowed(self, item: SimpleNamespace) -> bool:
         if item.opcode not in SIZES or item.reserved:
             return False
-        if not all(1 <= getattr(item, name) <= MOST.get(name, 255) for name in SIZES[item.opcode]):
+        if not all(1 <= getattr(item, name) <= MLP.field(name).highest for name in SIZES[item.opcode]):
             return False
         if item.opcode == LOAD_ROWS:
             return bool(item.features_in) or item.features == 1
@@ -213,7 +169,7 @@ class Mlp:
 
     # Loads.
 
-    def _load_rows(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _load_rows(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         beats = memory.inputs.reshape(-1, self.words)
         number = item.source + np.arange(item.count * item.features) * item.stride
         rows = beats[number[:, None] + np.arange(item.row_beats)].reshape(item.count, item.features, item.row_beats, -1)
@@ -226,7 +182,7 @@ class Mlp:
             self.row_memory[self._plain(item.count, item.line, item.apart, item.row_beats)] = rows[:, 0]
         counters["rows_beats"] += item.count * item.features * item.row_beats
 
-    def _load_weights(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _load_weights(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         beats = item.count * item.steps * self.line_beats
         lines = memory.weights[item.source * self.words:][:beats * self.words]
         group = np.arange(item.count)
@@ -235,7 +191,7 @@ class Mlp:
             lines.reshape(item.count, item.steps, -1)
         counters["weights_beats"] += beats
 
-    def _load_addends(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _load_addends(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         lines = memory.weights[item.source * self.words:][:item.count * self.columns].reshape(item.count, -1)
         at = (item.addend_line + np.arange(item.count)) % self.addend_memory.shape[1]
         self.addend_memory[:, at] = lines
@@ -243,7 +199,7 @@ class Mlp:
 
     # Layers.
 
-    def _layer(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _layer(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         count, groups = item.count, item.groups
         beats = -(-item.steps * self.width // self.words)
         x = self.row_memory[self._plain(count, item.line, item.apart, beats)].reshape(count, -1)
@@ -274,7 +230,7 @@ class Mlp:
         counters["tiles"] += tiles
         counters["slots"] += tiles * item.steps
 
-    def _partials(self, item: Instruction, line: int) -> tuple[NDArray, NDArray]:
+    def _partials(self, item: SimpleNamespace, line: int) -> tuple[NDArray, NDArray]:
         """Unit and line of the addends' memory for the partials (count, groups)."""
         unit, row, sample_group = (place[:, None] for place in self._places(item.count))
         group = np.arange(item.groups)
@@ -286,7 +242,7 @@ class Mlp:
             at = group * sample_groups + sample_group
         return unit, (line + at * self.rows + row) % self.addend_memory.shape[1]
 
-    def _put(self, item: Instruction, y: Words, memory: Memory, counters: dict[str, int]) -> None:
+    def _put(self, item: SimpleNamespace, y: Words, memory: Memory, counters: dict[str, int]) -> None:
         """Writes results (count, groups, columns) where the instruction says."""
         count, groups = item.count, item.groups
         if item.target == TO_PARTIAL:
@@ -341,7 +297,7 @@ class Mlp:
         """Whether a tile takes two slots a step: a group of its columns lies in the bank that its rows come from."""
         return any(m < a and (m - a) % self.pieces == 0 for m in (2 * b, 2 * b + 1))
 
-    def _interact(self, item: Instruction, memory: Memory, counters: dict[str, int]) -> None:
+    def _interact(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         count, features = item.count, item.features
         values = np.stack([
             self.row_memory[self._feature(f, count, item.line + f // self.rows * item.row_beats, item.apart,

@@ -1,10 +1,12 @@
 """What software and a core agree on: arguments, instructions, result block and error codes, described once.
 
-The decoder, the control slave, the C and Python headers, the compiler and the reference page are read off these
-objects; none of them writes a number down again. Plain data, standard library only.
+The decoder, the control slave, the oracle, the C and Python headers, the compiler and the reference page are read off
+these objects; none of them writes a number down again. Plain data, standard library only.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 __all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument", "Code",
            "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters", "outcome"]
@@ -12,6 +14,7 @@ __all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "OK", "REGISTERS", "STATES", "
 OK = 0
 FIRST_ARGUMENT = 0x10       # Vitis: the words below are ap_ctrl, GIE, IER and ISR
 WORD_BITS = 32
+STRICT = (0, 9)             # words of an instruction whose bits that are no field's must be 0
 # A pointer takes two words and a gap, a scalar one word and a gap: where the Vitis tools put them.
 _PITCH = {"pointer": 12, "scalar": 8}
 
@@ -85,7 +88,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One opcode. Fields that it does not use are ignored; bits of words 0 and 9 that are no field's must be 0."""
+    """One opcode. Fields that it does not use are ignored; bits of the STRICT words that are no field's must be 0."""
 
     opcode: int
     name: str
@@ -214,6 +217,18 @@ class Kernel:
     def control_bytes(self) -> int:
         """First byte behind the last register."""
         return (self.registers[-1] if self.registers else self.arguments[-1]).offset + 8
+
+    @property
+    def opcodes(self) -> dict[int, str]:
+        """The names of the instructions by opcode."""
+        return {instruction.opcode: instruction.name for instruction in self.instructions}
+
+    def decode(self, words: Sequence[int]) -> SimpleNamespace:
+        """An instruction's fields as attributes, from its words; beside them `word`, all of word 0, and `reserved`,
+        whether a bit is set that must be 0."""
+        return SimpleNamespace(
+            **{field.name: int(words[field.word]) >> field.low & (1 << field.bits) - 1 for field in self.fields},
+            word=int(words[0]), reserved=any(int(words[word]) & self.reserved(word) for word in STRICT))
 
     def reserved(self, word: int) -> int:
         """Mask of the bits of `word` that belong to no field and must be 0."""

@@ -21,9 +21,9 @@ from golden.mlp.core import (
     TO_MEMORY,
     TO_PARTIAL,
     TO_ROWS,
-    Instruction,
     Mlp,
 )
+from hw.isa import MLP
 
 NEVER = -1      # a writer that there is not; a load of number n is -2 - n
 
@@ -56,7 +56,7 @@ class Replay:
         self.layers = {"rows": 0, "weights": 0}
         self.ends = []      # of the operations: (tiles so far, last one known to be written)
         for number, line in enumerate(words):
-            self.number, self.item = number, Instruction.decode(line)
+            self.number, self.item = number, MLP.decode(line)
             if self.item.opcode in (LAYER, INTERACT):
                 self.waits["rows"] = max(self.waits["rows"], self.item.after_rows)
                 self.waits["weights"] = max(self.waits["weights"], self.item.after_weights)

@@ -10,7 +10,7 @@ import pytest
 from gen.compiler.mlp import Compiler, gemms, triangle
 from gen.model.network import Network, models
 from golden.fp import fp32
-from golden.mlp.core import LATENCY, Instruction
+from golden.mlp.core import LATENCY
 from golden.systolic import matrix
 from hw.isa import MLP
 from tests.support import mlp_sizes as make
@@ -147,7 +147,7 @@ def weakened(program):
     """Copies of a program in each of which one wait is a little too short."""
     words, waited = program.words, {}
     for number, line in enumerate(words):
-        item = Instruction.decode(line)
+        item = MLP.decode(line)
         for name in ("after_rows", "after_weights", "after_layers"):
             engine = min(item.opcode, 4), name
             if getattr(item, name) > waited.get(engine, 0):     # not only what one before it waited for

@@ -1,4 +1,4 @@
-"""The EMB core's oracle: the same constants as hw.isa, every refusal, and what a run leaves behind.
+"""The EMB core's oracle: every refusal, and what a run leaves behind.
 
 Vectors are compared with their tables in tests/gen/compiler/test_emb.py.
 """
@@ -15,31 +15,8 @@ W = 4
 BEATS = 2       # of a row
 
 
-def test_constants_are_those_of_the_isa():
-    for name in ("LOAD", "BAGS", "FILL"):
-        assert getattr(emb, name) == EMB.instruction(name).opcode
-    assert [EMB.modes[getattr(emb, mode.upper())] for mode in EMB.modes] == list(EMB.modes)
-    assert [EMB.devices[getattr(emb, device.upper())] for device in EMB.devices] == list(EMB.devices)
-    for code in EMB.codes:
-        assert getattr(emb, code.name) == code.code
-    assert EMB.words == emb.WORDS and EMB.field("chunk_rows").highest == emb.CHUNK_ROWS
-    assert emb.LONGEST_BAG == LONGEST_BAG
+def test_names_are_those_of_the_isa():
     assert set(emb.COUNTERS) <= {value.name for value in EMB.counters}
-
-
-def test_fields_are_where_the_isa_puts_them():
-    for field in EMB.fields:
-        for bit in range(field.bits):
-            words = np.zeros(EMB.words, np.uint32)
-            words[field.word] = 1 << (field.low + bit)
-            found = emb._Instruction.decode(words)
-            assert getattr(found, field.name) == 1 << bit, field.name
-            assert found.reserved == 0
-    for word in (0, 9):
-        for bit in range(32):
-            words = np.zeros(EMB.words, np.uint32)
-            words[word] = 1 << bit
-            assert bool(emb._Instruction.decode(words).reserved) == bool(EMB.reserved(word) >> bit & 1)
 
 
 class Case:

@@ -6,7 +6,7 @@ import pytest
 from gen.compiler.emb import encode
 from gen.compiler.hotline import JOINS, Train
 from golden.fp import fp32
-from golden.hotline import order, program, train
+from golden.hotline import order, train
 from golden.hotline.bank import POLICIES, Bank
 from golden.hotline.gather import gather
 from golden.hotline.randomizer import permute
@@ -356,9 +356,5 @@ def test_refused_instructions_are_those_of_the_program():
 def test_constants_are_those_of_the_interface():
     assert (train.POPULAR, train.GATHERED) == (KIND.POPULAR, KIND.GATHERED)
     assert (train.BEGIN, train.ADD) == (JOIN.BEGIN, JOIN.ADD)
-    assert [train.OK, train.ABORTED, train.BOUNDS, train.INDEX] == [
-        HOTLINE.code(name) for name in ("OK", "ABORTED", "BOUNDS", "INDEX")]
     assert (train.NONE, train.HOT_BIT, train.WORDS) == (records.NONE, records.HOT, HOTLINE.words)
-    assert program.OPCODES == {item.opcode: item.name for item in HOTLINE.instructions}
-    assert program.FIELDS == {item.name: (item.word, item.low, item.bits) for item in HOTLINE.fields}
     assert set(train.COUNTERS) <= {value.name for value in HOTLINE.counters}
