@@ -53,7 +53,7 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
           out: Path | None, experimental_xo: bool = False) -> Any:
     """The package of a core, or the end of the command with the reasons."""
     from fpga.vitis import flow
-    from fpga.vitis.check import left_out
+    from fpga.vitis.check import untested
 
     try:
         made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
@@ -67,7 +67,7 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     for miss in made.gate.misses if made.gate else ():
         click.echo(f"forced: {miss}")
     click.echo(f"{preset}/{core}: package complete in {made.folder}")
-    for text in left_out():
+    for text in untested():
         click.echo(f"note: {text}")
     return made
 

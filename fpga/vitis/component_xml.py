@@ -1,7 +1,7 @@
 """component.xml: the IP of a kernel as Vivado's catalogue and `v++` read it.
 
 Source: IEEE 1685-2009; the order and the extensions are those of Vivado 2021.1 to 2022.2 for RTL kernels. Held against
-the standard's schemas by fpga.vitis.schema; whether Vivado takes the file is unverified.
+the standard's schemas by the tests; whether Vivado takes the file is unverified.
 
 Vivado writes checksums of views and files and of what it packaged. How it computes them is published nowhere, and a
 wrong one would be worse than none: they are left out. The supported path, package.tcl, lets Vivado write its own.

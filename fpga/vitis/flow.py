@@ -5,8 +5,8 @@ flat shell.
     hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp                 what a host is written with
     package.json                                                             every file's sha256, what was measured
 
-The folder is written beside its place, checked, and renamed: it is there whole or not at all, with the same bytes from
-the same preset. One process at a time makes what belongs at a place.
+The folder is written beside its place, read back, and renamed: it is there whole or not at all. The same preset gives
+the same bytes. One process at a time makes what belongs at a place.
 """
 
 import fcntl
@@ -25,29 +25,24 @@ from typing import Any
 
 from fpga.synth.shells import Budget, card, shell_of
 from fpga.vitis import gate as gates
-from fpga.vitis.check import check
+from fpga.vitis.check import MANIFEST, TOOLS, check
 from fpga.vitis.component_xml import component_xml
 from fpga.vitis.description import RtlKernel, prepare, preset_of
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import check_instances, link_cfg
-from fpga.vitis.ports import check_ports
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.xgui import xgui, xgui_path
-from fpga.vitis.xo import write_xo
+from fpga.vitis.xo import xo
 from gen.base.tools import build_folder
 from gen.rtl import config as presets
 from gen.rtl import headers
 from gen.rtl.cores import CORES
 
-__all__ = ["MANIFEST", "Busy", "Package", "PackageError", "Say", "contents", "held", "kernels", "package", "whole"]
+__all__ = ["Busy", "Package", "PackageError", "Say", "contents", "held", "kernels", "package", "whole"]
 
-MANIFEST = "package.json"
 LINK = "link.cfg"
 _HOSTS = {"emb": "emb_bags.cpp"}        # example hosts in fpga/vitis/hosts
-# What decides about the bytes of a package besides the project itself.
-_TOOLS = ("amaranth", "pyosys", "lxml")
-
 
 Say = Callable[[str], None]
 
@@ -92,7 +87,7 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
                 gated: False leaves the gate out, and says so; experimental_xo: an .xo made without Vivado; say: is told
                 what takes long; measured: is told of the gate
     Raises      ConfigError: the preset; ValueError: the core, platform, clock, instances or `out`; Busy: another
-                process makes it; PackageError: refused or faulty
+                process makes it; PackageError: refused, or not on disk as it was written
     """
     shell, known = shell_of(platform), card().clocks_mhz
     clock_mhz = known[0] if clock_mhz is None else clock_mhz
@@ -111,16 +106,16 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             measured(judged)
             if judged.misses and not force:
                 raise PackageError(judged.misses)
-        for name, data in contents(kernel, texts, link_cfg(kernel, instances)).items():
+        parts = contents(kernel, texts, link_cfg(kernel, instances))
+        if experimental_xo:
+            parts[f"{kernel.name}.xo"] = xo(kernel, texts)
+        for name, data in parts.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
-        headers.write(headers.KERNELS[core], folder)
-        if experimental_xo:
-            write_xo(kernel, texts, folder / f"{kernel.name}.xo")
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
-        manifest = json.dumps(_manifest(kernel, folder, shell, clock_mhz, instances, told), indent=1) + "\n"
+        manifest = json.dumps(_manifest(kernel, parts, shell, clock_mhz, instances, told), indent=1) + "\n"
         (folder / MANIFEST).write_text(manifest)
-        if faults := [*check_ports(kernel, texts), *check(folder)]:
+        if faults := check(folder):
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, manifest, judged)
 
@@ -135,24 +130,20 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
+    found |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
     if kernel.core in _HOSTS:
         found["host.cpp"] = (Path(__file__).parent / "hosts" / _HOSTS[kernel.core]).read_bytes()
     return found
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def _manifest(kernel: RtlKernel, folder: Path, shell: Budget, clock_mhz: int, instances: int,
+def _manifest(kernel: RtlKernel, parts: Mapping[str, bytes], shell: Budget, clock_mhz: int, instances: int,
               gate: dict[str, Any]) -> dict[str, Any]:
     return {
         "kernel": kernel.name, "vlnv": kernel.vlnv, "core": kernel.core, "preset": kernel.preset,
         "clock_mhz": clock_mhz, "instances": instances, "part": card().part, "platform": shell.platform,
         "config": kernel.config, "gate": gate,
-        "tools": {"hotrail": version("hotrail"), **{name: version(name) for name in _TOOLS}},
-        "files": _digests(folder),
+        "tools": {"hotrail": version("hotrail"), **{name: version(name) for name in TOOLS}},
+        "files": {name: hashlib.sha256(parts[name]).hexdigest() for name in sorted(parts)},
     }
 
 

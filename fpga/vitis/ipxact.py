@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from lxml import etree
 
-__all__ = ["NAMESPACES", "SPIRIT", "XILINX", "component", "named", "parameter", "spirit", "value", "vlnv", "xilinx"]
+__all__ = ["NAMESPACES", "SPIRIT", "XILINX", "component", "named", "parameter", "spirit", "vlnv", "xilinx"]
 
 SPIRIT = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009"
 XILINX = "http://www.xilinx.com"
@@ -50,11 +50,6 @@ def vlnv(parent: etree._Element, tag: str, name: str) -> None:
 def parameter(parent: etree._Element, name: str, text: object, **attributes: str) -> None:
     """A parameter; `attributes` are those of its value."""
     spirit(named(parent, "parameter", name), "value", text, **attributes)
-
-
-def value(node: etree._Element, path: str) -> str:
-    """The text of the first element at a path like "spirit:name", empty where there is none."""
-    return node.findtext(path, "", NAMESPACES)
 
 
 def choices(parent: etree._Element, names: Mapping[str, Iterable[str]]) -> None:

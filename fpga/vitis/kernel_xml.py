@@ -14,7 +14,7 @@ SCALAR, GLOBAL = "0", "1"      # values of addressQualifier
 def kernel_xml(kernel: RtlKernel) -> bytes:
     """The text of a kernel's kernel.xml; the same bytes from the same description.
 
-    Source: UG1393, kernel.xml of RTL kernels. Held against fpga/vitis/kernel.xsd by fpga.vitis.schema."""
+    Source: UG1393, kernel.xml of RTL kernels. The tests hold it against a schema and XRT's parser."""
     root = etree.Element("root", versionMajor=VERSION[0], versionMinor=VERSION[1])
     top = etree.SubElement(
         root, "kernel", name=kernel.name, language="ip_c", vlnv=kernel.vlnv, attributes="",

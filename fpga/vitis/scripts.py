@@ -1,7 +1,7 @@
 """The Tcl that Vivado packages a kernel with: AMD's own way from Verilog to an .xo.
 
-Nobody here can run Vivado: `fpga.vitis.checks.tcl` runs the script with recorders in the place of Vivado's
-commands and holds what it does against the description. Whether Vivado takes it is not verified.
+Vivado has not run it. The tests run it under tclsh with recorders in the place of Vivado's commands and hold what it
+does against the description. Whether Vivado takes it is not verified.
 Source: UG1393 (packaging RTL kernels, package_xo), UG1118 (ipx commands), AMD's Vitis_Accel_Examples
 """
 

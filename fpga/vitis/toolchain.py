@@ -7,6 +7,7 @@ Source: UG1393 2022.1 and 2022.2 (v++ options, --package, emconfigutil), AMD's V
 linked, then packaged), UG894 (batch mode)
 """
 
+import json
 import os
 import re
 import shutil
@@ -17,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fpga.synth.shells import card, shell_of
-from fpga.vitis.checks.archive import entries
-from fpga.vitis.flow import LINK, MANIFEST, Package, Say, held, whole
+from fpga.vitis.check import MANIFEST, check
+from fpga.vitis.flow import LINK, Package, Say, held, whole
 from fpga.vitis.scripts import SCRIPT, SOURCES
+from fpga.vitis.xo import entries
 from gen.base.tools import build_folder
 
 __all__ = ["PROGRAMS", "TARGETS", "Tools", "VitisError", "VitisMissing", "build", "find", "image"]
@@ -123,6 +125,9 @@ def build(made: Package, tools: Tools, *, say: Say = print) -> Path:
     Raises VitisMissing, VitisError; Busy: another process makes it"""
     if tools.missing:
         raise VitisMissing(f"{'; '.join(tools.missing)}; the complete package lies in {made.folder}")
+    meant = json.loads(made.manifest)["platform"]
+    if tools.platform and tools.platform.stem != meant:
+        raise VitisError(f"{made.folder} is for the platform {meant}, not for {tools.platform}")
     name = made.kernel.name
     final = f"{name}.xo" if tools.target == "xo" else f"{name}.xclbin"
     package = made.folder.resolve()     # the tools work in folders of their own
@@ -145,6 +150,8 @@ def _copy(made: Package, folder: Path) -> None:
         shutil.copytree(made.folder, folder)
     if (folder / MANIFEST).read_text() != made.manifest:
         raise VitisError(f"{made.folder} was made anew by another process meanwhile: begin again")
+    if faults := check(folder):
+        raise VitisError(f"{made.folder} is not the package that was written: {'; '.join(faults)}")
 
 
 def _xo(made: Package, tools: Tools, folder: Path, say: Say) -> None:

@@ -6,11 +6,11 @@ Vivado did not write has been tried by nobody. The supported path is package.tcl
 """
 
 import hashlib
-import os
-import tempfile
+import io
 import zipfile
+import zlib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from lxml import etree
 
@@ -20,11 +20,12 @@ from fpga.vitis.description import RtlKernel
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.xgui import xgui, xgui_path
 
-__all__ = ["NOTE", "ip_folder", "write_xo", "xo_xml"]
+__all__ = ["NOTE", "entries", "ip_folder", "xo", "xo_xml"]
 
 NOTE = b"Experimental: written by hotrail, not by Vivado's package_xo."
 FLOWS = ("CPU_EMU", "HW_EMU", "SYSTEM")     # what package_xo writes for every RTL kernel
 TIME = (1980, 1, 1, 0, 0, 0)                # the first that a zip can say
+MOST_BYTES = 1 << 30                        # of all files together: a .xo of sources is far smaller
 
 
 def ip_folder(kernel: RtlKernel) -> str:
@@ -51,8 +52,8 @@ def xo_xml(kernel: RtlKernel, files: Mapping[str, bytes]) -> bytes:
     return document.text(root)
 
 
-def write_xo(kernel: RtlKernel, texts: Mapping[str, str], path: Path) -> Path:
-    """Writes a kernel's .xo, whole or not at all; the same bytes from the same kernel and Verilog everywhere.
+def xo(kernel: RtlKernel, texts: Mapping[str, str]) -> bytes:
+    """A kernel's .xo; the same bytes from the same kernel and Verilog everywhere.
 
     Parameters  texts: the Verilog by name
     Raises      ValueError: they are not the kernel's files"""
@@ -60,19 +61,40 @@ def write_xo(kernel: RtlKernel, texts: Mapping[str, str], path: Path) -> Path:
              **{f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}}
     entries = {"xo.xml": xo_xml(kernel, files), f"{kernel.name}/kernel.xml": kernel_xml(kernel),
                **{f"ip_repo/{ip_folder(kernel)}/{name}": data for name, data in files.items()}}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.comment = NOTE
+        for name in sorted(entries):
+            # Stored: what a compressor makes of a text depends on its version.
+            item = zipfile.ZipInfo(name, TIME)
+            item.create_system, item.external_attr = 3, 0o100644 << 16
+            archive.writestr(item, entries[name], zipfile.ZIP_STORED)
+    return made.getvalue()
+
+
+def entries(data: bytes) -> dict[str, bytes]:
+    """The files of an .xo by name, whoever wrote it.
+
+    Raises ValueError: it is no zip, is damaged, holds a name twice or one outside its folder, or unpacks to too much"""
     try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            archive.comment = NOTE
-            for name in sorted(entries):
-                # Stored: what a compressor makes of a text depends on its version.
-                item = zipfile.ZipInfo(name, TIME)
-                item.create_system, item.external_attr = 3, 0o100644 << 16
-                archive.writestr(item, entries[name], zipfile.ZIP_STORED)
-        os.chmod(staged, 0o644)
-        os.replace(staged, path)
-    except BaseException:
-        Path(staged).unlink(missing_ok=True)
-        raise
-    return path
+        with zipfile.ZipFile(io.BytesIO(data)) as zipped:
+            items = [item for item in zipped.infolist() if not item.is_dir()]
+            if fault := _fault(items):
+                raise ValueError(f"the zip {fault}")
+            return {item.filename: zipped.read(item) for item in items}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise ValueError(f"this is no .xo that can be read: {error}") from None
+
+
+def _fault(items: list[zipfile.ZipInfo]) -> str:
+    """Why a zip's files are not read at all, empty where they are."""
+    seen = set()
+    for item in items:
+        name = PurePosixPath(item.filename)
+        if name.is_absolute() or ".." in name.parts or "\\" in item.filename:
+            return f"holds a file outside its folder, {item.filename!r}"
+        if item.filename in seen:
+            return f"holds {item.filename} twice"
+        seen.add(item.filename)
+    total = sum(item.file_size for item in items)
+    return f"unpacks to {total} bytes; a .xo of sources has at most {MOST_BYTES}" if total > MOST_BYTES else ""

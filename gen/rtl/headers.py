@@ -6,15 +6,20 @@ from pathlib import Path
 from gen.base.staging import together
 from hw.isa import EMB, HOTLINE, MLP, WORD_BITS, Field, Kernel
 
-__all__ = ["KERNELS", "c_header", "python_header", "reference", "write"]
+__all__ = ["KERNELS", "c_header", "python_header", "reference", "texts", "write"]
 
 KERNELS: Mapping[str, Kernel] = {kernel.name: kernel for kernel in (EMB, MLP, HOTLINE)}
 
 
-def write(kernel: Kernel, folder: Path) -> list[Path]:
-    """Writes hotrail_<core>.h, hotrail_<core>.py and <core>.md into `folder` and returns their paths."""
-    made = {f"hotrail_{kernel.name}.h": c_header(kernel), f"hotrail_{kernel.name}.py": python_header(kernel),
+def texts(kernel: Kernel) -> dict[str, str]:
+    """hotrail_<core>.h, hotrail_<core>.py and <core>.md."""
+    return {f"hotrail_{kernel.name}.h": c_header(kernel), f"hotrail_{kernel.name}.py": python_header(kernel),
             f"{kernel.name}.md": reference(kernel)}
+
+
+def write(kernel: Kernel, folder: Path) -> list[Path]:
+    """Writes a core's headers and page into `folder` and returns their paths."""
+    made = texts(kernel)
     with together(folder) as half:
         for name, text in made.items():
             (half / name).write_text(text)

@@ -1,5 +1,6 @@
 """The generated headers and page: complete, current, and saying the same as hw.isa."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,6 +33,41 @@ def test_headers_name_everything(kernel, tmp_path):
     for path in paths:
         text = path.read_text().lower()
         assert [name for name in named if name.lower() not in text] == []
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
+def test_the_python_header_says_what_is_described(kernel):
+    header: dict = {}
+    exec(python_header(kernel), header)
+    assert list(header["ARGUMENTS"].items()) == [(a.name, (a.offset, a.bits)) for a in kernel.arguments]
+    assert header["REGISTERS"] == {r.name: r.offset for r in kernel.registers}
+    assert header["OPCODES"] == {i.name: i.opcode for i in kernel.instructions}
+    assert header["CODES"] == {c.code: (c.name, c.about) for c in kernel.codes}
+    assert header["FIELDS"] == {f.name: (f.word, f.low, f.bits) for f in kernel.fields}
+    assert header["RESULT"] == {v.name: (v.word, v.bits) for v in kernel.result}
+    assert [header[name] for name in ("MODES", "DEVICES", "STATES", "WORDS", "RESULT_WORDS")] == [
+        kernel.modes, kernel.devices, kernel.states, kernel.words, kernel.result_words]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
+def test_the_c_header_says_what_is_described(kernel):
+    """Every macro with a number, as the preprocessor has it."""
+    listing = subprocess.run(["gcc", "-E", "-dM", "-x", "c", "-"], input=c_header(kernel), check=True,
+                             capture_output=True, text=True).stdout
+    core = f"HOTRAIL_{kernel.name.upper()}_"
+    found = {name: int(number, 0) for name, number in re.findall(rf"#define {core}(\w+) (0x[0-9a-f]+|\d+)u?$", listing,
+                                                                 re.M)}
+    wanted = {f"ARG_{a.name}": a.offset for a in kernel.arguments}
+    wanted |= {f"REG_{r.name}": r.offset for r in kernel.registers}
+    wanted |= {i.name: i.opcode for i in kernel.instructions} | {f"CODE_{c.name}": c.code for c in kernel.codes}
+    for what, names in (("MODE", kernel.modes), ("DEVICE", kernel.devices), ("STATE", kernel.states)):
+        wanted |= {f"{what}_{name}": number for number, name in enumerate(names)}
+    for field in kernel.fields:
+        wanted |= {f"{field.name}_WORD": field.word, f"{field.name}_LOW": field.low,
+                   f"{field.name}_MASK": (1 << field.low + field.bits) - (1 << field.low)}
+    wanted |= {f"RESULT_{v.name}": 4 * v.word for v in kernel.result} | {"INSTRUCTION_WORDS": kernel.words}
+    assert found == {name.upper(): number for name, number in wanted.items()}
 
 
 def test_the_python_header_encodes_as_the_compiler_does():

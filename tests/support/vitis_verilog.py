@@ -1,0 +1,146 @@
+"""A kernel's Verilog as Yosys reads it, against the rules of a Vitis kernel (UG1393, requirements of an RTL kernel)."""
+
+import json
+import re
+import tempfile
+from pathlib import Path
+
+from gen.base.tools import yosys
+
+# The channels' signals and their bits: a master has all of AXI4 but the user's, the control slave is AXI4-Lite.
+_ADDRESS = {"ADDR": 64, "ID": 1, "LEN": 8, "SIZE": 3, "BURST": 2, "LOCK": 1, "CACHE": 4, "PROT": 3, "QOS": 4,
+            "REGION": 4}
+_WIDTHS = {"master": (32, 64, 128, 256, 512), "slave": (32,)}
+_REQUESTS = ("AW", "W", "AR")       # what goes from a master to a slave; B and R come back
+# What holds a value and may: registers that one clock edge alone changes, and memories with their contents.
+_REGISTERS = ("$dff", "$dffe", "$sdff", "$sdffe", "$sdffce")
+_MEMORIES = ("$memrd", "$memwr", "$meminit", "$memrd_v2", "$memwr_v2", "$meminit_v2")
+STARTER = "_start_"                 # gen.rtl.verilog's register that begins combinational blocks in simulation
+_HOLDS = re.compile(r"\$(?:a?l?s?dff|a?dlatch|sr$|ff$|mem|anyinit|_)")
+
+
+def modules(texts, top=""):
+    """The modules of Verilog texts by name, processes made registers; with `top` they must be what it consists of.
+
+    Raises ValueError: Yosys cannot read a text by itself (Vivado leaves such a file out of an .xo without a word), a
+    part or its port is not there, a connection has another width, or a module belongs to nothing"""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        for name, text in texts.items():
+            (work / name).write_text(text)
+        linked = ["hierarchy -check"] if top else []
+        try:
+            log = yosys([*(f"read_verilog -noautowire {name}" for name in texts), *linked, "proc -norom",
+                         "write_json made.json"], cwd=work)
+        except RuntimeError as error:
+            raise ValueError(str(error).splitlines()[-1]) from None
+        made = json.loads((work / "made.json").read_text())["modules"]
+    if resized := re.search(r"Resizing cell port .*", log):
+        raise ValueError(resized[0])
+    reached, todo = set(), [top] if top else list(made)
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += [cell["type"] for cell in made[name]["cells"].values() if cell["type"] in made]
+    if unused := sorted(set(made) - reached):
+        raise ValueError(f"module {unused[0]} is no part of {top}")
+    return made
+
+
+def faults(kernel, texts):
+    """What is wrong with a kernel's Verilog (texts by file name), a sentence each."""
+    try:
+        made = modules(texts, kernel.name)
+    except ValueError as error:
+        return [str(error)]
+    return [*ports(kernel, made[kernel.name]), *(sentence for name in made for sentence in clocking(made, name))]
+
+
+def ports(kernel, top):
+    """The ports of a description and of the Verilog's top against each other and what AXI and Vitis ask for."""
+    wanted = {"ap_clk": ("in", 1), "ap_rst_n": ("in", 1), "interrupt": ("out", 1)}
+    slaves = [bus.name for bus in kernel.buses if bus.mode == "slave"]
+    if slaves != ["s_axi_control"]:
+        yield f"a kernel has one slave, s_axi_control, not {slaves}"
+    for bus in kernel.buses:
+        if bus.data_bits not in _WIDTHS[bus.mode]:
+            yield f"{bus.name}: {bus.data_bits} data bits; a {bus.mode} has {', '.join(map(str, _WIDTHS[bus.mode]))}"
+        wanted |= _signals(bus)
+    described = {pin.name: (pin.direction, pin.bits) for pin in kernel.pins}
+    declared = {name: (port["direction"].removesuffix("put"), len(port["bits"])) for name, port in top["ports"].items()}
+    for what, found in (("description", described), ("Verilog", declared)):
+        for name in sorted(found.keys() | wanted.keys()):
+            if found.get(name) != wanted.get(name):
+                yield f"{what}: port {name} is {_port(found.get(name))}; it must be {_port(wanted.get(name))}"
+
+
+def _signals(bus):
+    """Direction and bits of every port that the bus must have."""
+    channels = {"AW": {}, "W": {"DATA": bus.data_bits, "STRB": bus.data_bits // 8}, "B": {"RESP": 2}, "AR": {},
+                "R": {"DATA": bus.data_bits, "RESP": 2}}
+    if bus.mode == "master":
+        more = {"AW": _ADDRESS, "W": {"LAST": 1}, "B": {"ID": 1}, "AR": _ADDRESS, "R": {"ID": 1, "LAST": 1}}
+    else:
+        more = dict.fromkeys(("AW", "AR"), {"ADDR": 12})    # of 4 KB
+    made = {}
+    for channel, fields in channels.items():
+        there, back = ("out", "in") if (channel in _REQUESTS) == (bus.mode == "master") else ("in", "out")
+        made |= {f"{channel}VALID": (there, 1), f"{channel}READY": (back, 1)}
+        made |= {channel + name: (there, bits) for name, bits in (fields | more.get(channel, {})).items()}
+    return {f"{bus.name}_{signal.lower()}": what for signal, what in made.items()}
+
+
+def _port(what):
+    return f"{what[0]}, {what[1]} bits" if what else "not there"
+
+
+def clocking(made, name):
+    """Where a module is not synchronous to its one clock, or leaves something open: `ap_clk` of the top, `clk` of a
+    part."""
+    module = made[name]
+    clock = next((port for port in ("ap_clk", "clk") if port in module["ports"]), "")
+    bits = module["ports"][clock]["bits"] if clock else []
+    driven = {"0", "1"}
+    for port in module["ports"].values():
+        driven |= set(port["bits"]) if port["direction"] == "input" else set()
+    for cell in module["cells"].values():
+        driven |= {bit for pin, net in cell["connections"].items() if cell["port_directions"].get(pin) == "output"
+                   for bit in net}
+        for sentence in _cell(made, module, cell, clock, bits):
+            yield f"{name}: {sentence}"
+    for port, told in module["ports"].items():
+        if told["direction"] == "inout":
+            yield f"{name}: {port} is an inout"
+        if told["direction"] == "output" and not driven.issuperset(told["bits"]):
+            yield f"{name}: nothing drives port {port}"
+        if port != clock and set(bits) & set(told["bits"]):
+            yield f"{name}: {clock} leaves as {port}"
+    wires = module["netnames"]
+    for wire in sorted(found[1] for net in wires if (found := re.fullmatch(r"\$0\\(.*?)(\[\d+:\d+\])?", net))):
+        if wire != STARTER and wire in wires and all(isinstance(bit, str) for bit in wires[wire]["bits"]):
+            yield f"{name}: nothing but its initial value drives {wire}"
+
+
+def _cell(made, module, cell, clock, bits):
+    kind, pins, given = cell["type"], cell["connections"], cell["parameters"]
+    wired = {pin for pin, net in pins.items() if set(net) & set(bits)}
+    if not kind.startswith("$"):
+        if left := sorted(set(made[kind]["ports"]) - set(pins)):
+            yield f"port {left[0]} of a part {kind} is left open"
+        if pins.get("clk", bits) != bits or wired - {"clk"}:
+            yield f"a part {kind} is not on {clock}"
+    elif not _HOLDS.match(kind):
+        if wired:
+            yield f"{clock} is used for something else than an edge or a part's clock"
+    else:
+        held = pins.get("Q", [])[:1]
+        what = given.get("MEMID") or next(
+            (wire for wire, net in module["netnames"].items() if held and net["bits"][:1] == held), "a register")
+        clocked = kind in _REGISTERS or "init" not in kind and int(given.get("CLK_ENABLE", "0"), 2)
+        if kind not in (*_REGISTERS, *_MEMORIES):
+            yield f"{what} is held by a {kind}, which more than a clock's edge changes"
+        elif "wr" in kind and not clocked:
+            yield f"{what} is a memory that is written without a clock"
+        elif clocked and (pins["CLK"] != bits or int(given["CLK_POLARITY"], 2) != 1):
+            yield f"{what} is not on the rising edge of {clock}"
