@@ -104,7 +104,7 @@ class Emb:
         counters = dict.fromkeys(COUNTERS, 0)
         released = memory.landed_at
         for number in range(count):
-            item = EMB.decode(memory.program[number * WORDS:(number + 1) * WORDS])
+            item = EMB.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
             try:
                 self._carry_out(item, memory, counters)
             except _Fault as fault:

@@ -94,7 +94,7 @@ class Mlp:
         counters = dict.fromkeys(COUNTERS, 0)
         before = [0, 0, 0]
         for number in range(count):
-            item = MLP.decode(memory.program[number * WORDS:(number + 1) * WORDS])
+            item = MLP.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
             try:
                 self._check(item, memory, before)
             except _Fault as fault:
