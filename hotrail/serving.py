@@ -52,7 +52,7 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
 
     Every word is held against the oracle, every card against the plan.
     """
-    from fpga.api import serving as flow
+    from fpga.api import verifying as flow
     from gen.bundle import Bundle
     from gen.data.logs import open_log
     from hotrail.terminal import say
@@ -60,7 +60,7 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
     opened = Bundle(bundle)
     known, note = opened.parameters(weights)
     read = open_log(log, kind, tuple(opened.tables))
-    done = flow.serve(opened, read, samples, batch=batch, weights=known, say=say, memory=memory)
+    done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory)
     _show(opened, done)
     for line in read.report():
         say(line)

@@ -1,16 +1,16 @@
 """The cards of a bundle at work on a click log: ids in, pooled vectors and predictions out.
 
-    from fpga.api.serving import Cards
+    from fpga.api.serving import Cards, serve
     with Cards(Bundle("build/bundle")) as cards:                # simulated ones
-        done = cards.infer(chunk)                               # of a gen.data.logs.Log
-        print(done.vectors["items"], done.predictions, done.cycles)
+        for batch in serve(cards, log, 1024):
+            print(batch.done.vectors["items"], batch.done.predictions, batch.done.cycles)
 
-`serve` goes through a log so, holds every word against the oracle, and says how far the pooled vectors are from those
-of the dense tables and how long the cards took beside what the plan expected.
+fpga.api.verifying holds what comes out against the oracle, the dense tables and the plan.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,16 +20,11 @@ from fpga.api.embedding import EmbeddingBags
 from fpga.api.network import MlpNetwork
 from gen.bundle import Bundle
 from gen.compiler.emb import Bags
-from gen.compiler.oracle import EmbOracle, MlpOracle, first_difference
 from gen.data.logs import Chunk, Log
 from gen.data.logs.features import dense_features
-from gen.data.remap import DEVICE_SHIFT, rows_of, shared, unseen
-from gen.model.device import Device
-from gen.model.recommender import TableSpec
-from gen.model.weights import Weights
-from gen.planner.plan import Plan
+from gen.data.remap import DEVICE_SHIFT
 
-__all__ = ["Cards", "Done", "Served", "batches", "serve", "summary"]
+__all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +114,10 @@ class Cards:
                 yield number, part
 
     def close(self) -> None:
-        """Closes the cards; a second call does nothing."""
-        for each in (*self.emb.values(), *self.mlp.values()):
-            each.close()
+        """Closes all cards, also where one of them cannot be closed; a second call does nothing."""
+        with ExitStack() as every:
+            for each in (*self.emb.values(), *self.mlp.values()):
+                every.callback(each.close)
 
     def __enter__(self) -> Self:
         return self
@@ -130,125 +126,27 @@ class Cards:
         self.close()
 
 
-@dataclass(eq=False)
-class Served:
-    """A log that went through the cards.
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A batch that was served. dense: (samples, inputs) of the network, None without one; note: where they come from,
+    if not from the log."""
 
-    expected: cycles of each card by the plan for the same batches one by one: of an EMB card the slowest memory, the
-    drive's first page once in every batch that needs one; of an MLP card both networks. steady: of batches that follow
-    each other without a gap, where the first page of one comes during the one before. rows: of each table, looked up
-    in card memory, tensor train and SSD. distance: of each table's pooled vectors from those of its dense rows, over
-    the size of these (None: the dense rows are not known). different: the first word that is not the oracle's.
-    unseen: of each table whose ids are a vocabulary, lookups of ids that have no row of their own.
-    """
-
-    samples: int = 0
-    batches: int = 0
-    vectors: int = 0
-    cycles: dict[int, int] = field(default_factory=dict)
-    expected: dict[int, float] = field(default_factory=dict)
-    steady: dict[int, float] = field(default_factory=dict)
-    rows: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    distance: dict[str, float] | None = None
-    different: str = ""
-    unseen: dict[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    clock_mhz: float = 0.0
-    predictions: NDArray[np.float32] | None = None
+    chunk: Chunk
+    dense: NDArray[np.float32] | None
+    note: str
+    done: Done
 
 
-def serve(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, weights: Weights | None = None,
-          say: Callable[[str], None] | None = None, **options: Any) -> Served:
-    """The first samples of a log through the cards of a bundle, every word held against the oracle.
+def serve(cards: Cards, log: Log, samples: int, *, batch: int | None = None) -> Iterator[Batch]:
+    """The first samples of a log through the cards, one batch after the other. batch: samples at once, default the
+    plan's.
 
-    batch: samples at once, default the plan's. weights: the bundle's parameters, for the distance from the dense rows.
-    options: for Cards.
     Raises      ValueError: a log that does not fit the model; RunError, CardError: the cards'
     """
-    say = say or (lambda text: None)
-    plan = bundle.plan
-    done = Served(distance=None if weights is None else {},
-                  clock_mhz=float(Device.load(options.get("device", bundle.device)).kernel_mhz))
-    far = {name: np.zeros(2) for name in plan.tables}
-    vocabularies = {name: bundle.vocabulary(name) for name in plan.tables}
-    notes: dict[str, None] = dict.fromkeys(bundle.notes)
-    predictions = []
-    strange = {name: np.zeros(2, np.int64) for name, known in vocabularies.items() if known is not None}
-    with Cards(bundle, **options) as cards:
-        oracles = {number: EmbOracle(bags.images, bags.compiler) for number, bags in cards.emb.items()}
-        networks = {number: MlpOracle(net.compiler) for number, net in cards.mlp.items()}
-        for chunk in batches(log, samples, batch or plan.batch):
-            dense = None
-            if cards.mlp:
-                assert plan.model.network is not None
-                dense, note = dense_of(chunk, plan.model.network.bottom[0])
-                if note:
-                    notes[note] = None
-            found = cards.infer(chunk, dense)
-            paged = {}      # cards that need pages of the SSD
-            for number, bags in cards.emb.items():
-                assert bags.program is not None
-                paged[number] = len(bags.program.pages) > 0
-                wanted, _ = oracles[number].run(bags.program)
-                mine = [found.vectors[output.table] for output in bags.program.outputs]
-                done.different = done.different or _where(done.samples, number, first_difference(mine, wanted))
-            if found.predictions is not None:
-                predictions.append(found.predictions)
-                features = np.stack(list(found.vectors.values()), axis=1)
-                for number, part in cards.shares(chunk.samples):
-                    assert dense is not None
-                    program = cards.mlp[number].program
-                    assert program is not None
-                    wanted = [networks[number].run(program, dense[part], features[part])]
-                    done.different = done.different or _where(
-                        done.samples, number, first_difference([found.predictions[part]], wanted))
-            for name, known in vocabularies.items():
-                if known is not None:
-                    strange[name] += unseen(plan.model.tables[name], known, chunk.ids[name]), len(chunk.ids[name])
-            for name, rows in found.rows.items():
-                done.rows[name] = rows + done.rows.get(name, 0)
-            if weights is not None:
-                for name, spec in plan.model.tables.items():
-                    far[name] += _squares(spec, chunk, vocabularies[name], weights, found.vectors[name])
-            for number, cycles in found.cycles.items():
-                done.cycles[number] = done.cycles.get(number, 0) + cycles
-                one, steady = _seconds(plan, number, chunk.samples, paged.get(number, False))
-                done.expected[number] = done.expected.get(number, 0) + one * done.clock_mhz * 1e6
-                done.steady[number] = done.steady.get(number, 0) + steady * done.clock_mhz * 1e6
-            done.samples += chunk.samples
-            done.batches += 1
-            done.vectors += chunk.samples * len(plan.tables)
-            say(f"{done.samples:,} of {samples:,} samples")
-    if not done.samples:
-        raise ValueError(f"{log.source} has no samples")
-    if weights is not None:
-        done.distance = {name: float(np.sqrt(total[0] / total[1])) if total[1] else 0.0 for name, total in far.items()}
-    done.predictions = np.concatenate(predictions) if predictions else None
-    done.unseen = {name: int(count) for name, (count, _) in strange.items()}
-    done.notes = (*notes, *_strange(plan, vocabularies, strange))
-    return done
-
-
-def _strange(plan: Plan, vocabularies: Mapping[str, NDArray[np.uint64] | None],
-             strange: Mapping[str, NDArray[np.int64]]) -> Iterator[str]:
-    """What was read for ids that have no row of their own."""
-    for name, (count, among) in strange.items():
-        known = vocabularies[name]
-        if count and known is not None:
-            whose = shared(plan.model.tables[name], known) or "which is kept for such ids"
-            yield (f"table {name}: {count:,} of {among:,} lookups are of ids without a row of their own, as its "
-                   f"vocabulary has them; they read the last row, {whose}")
-
-
-def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:
-    """What a card takes for a batch by the plan: alone, and between others of its like. paged: it needs the drive."""
-    card, share = plan.cards[number], samples / plan.batch
-    if card.kind == "mlp":
-        return ((card.bottom_s + card.top_s) * share,) * 2
-    pages = sum(table.ssd.seconds for table in plan.tables.values() if table.card == number)
-    first = max(card.ssd.seconds - pages, 0) if paged else 0
-    others = max(card.dram.seconds, card.tt.seconds) * share
-    return max(others, pages * share + first), max(others, pages * share)
+    network = cards.plan.model.network
+    for chunk in batches(log, samples, batch or cards.plan.batch):
+        dense, note = (None, "") if network is None or not cards.mlp else dense_of(chunk, network.bottom[0])
+        yield Batch(chunk, dense, note, cards.infer(chunk, dense))
 
 
 def batches(log: Log, samples: int, batch: int) -> Iterator[Chunk]:
@@ -274,34 +172,3 @@ def dense_of(chunk: Chunk, inputs: int) -> tuple[NDArray[np.float32], str]:
     if found.shape[1] != inputs:
         raise ValueError(f"the log has {found.shape[1]} dense features, the network takes {inputs}")
     return found, ""
-
-
-def _squares(spec: TableSpec, chunk: Chunk, vocabulary: NDArray[np.uint64] | None, weights: Weights,
-             found: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Of pooled vectors: the squared distance from those of the dense rows, and these squared, by way of the rows and
-    not of the remapped words."""
-    rows = rows_of(spec, chunk.ids[spec.name], vocabulary)
-    unique, back = np.unique(rows, return_inverse=True)
-    dense = weights.rows(spec, unique).astype(np.float64)[back.reshape(-1)]
-    offsets = chunk.edges(spec.name)
-    wanted = np.zeros(found.shape)
-    full = np.flatnonzero(np.diff(offsets) > 0)
-    if len(full):
-        combine = np.maximum if spec.mode == "max" else np.add
-        wanted[full] = combine.reduceat(dense, offsets[full], axis=0)
-        if spec.mode == "mean":
-            wanted[full] /= np.diff(offsets)[full, None]
-    return np.array([((found - wanted) ** 2).sum(), (wanted**2).sum()])
-
-
-def _where(samples: int, card: int, text: str) -> str:
-    return f"card {card}, samples {samples} on: {text}" if text else ""
-
-
-def summary(done: Served) -> str:
-    """What was held against the oracle, in a sentence."""
-    what = f"{done.vectors:,} pooled vectors"
-    if done.predictions is not None:
-        what += f" and {len(done.predictions):,} predictions (mean {float(done.predictions.mean()):.4f})"
-    return what + (f": DIFFERENT from the oracle: {done.different}" if done.different
-                   else ": every bit equal to the oracle's")

@@ -1,10 +1,12 @@
-"""fpga.api.serving: a bundle's cards on a log, against dictionaries and loops; with oracles for cores, and
+"""fpga.api.serving and verifying: a bundle's cards on a log, against dictionaries and loops; with oracles for
+cores, and
 simulated."""
 
 import numpy as np
 import pytest
 
-from fpga.api.serving import Cards, batches, dense_of, serve, summary
+from fpga.api.serving import Cards, batches, dense_of
+from fpga.api.verifying import summary, verify
 from fpga.card import Device
 from gen.bundle import ground, train_rows, write
 from gen.data.logs import Chunk, of_arrays
@@ -71,7 +73,7 @@ def test_vectors_and_predictions(made, log, oracles):
 
 def test_a_log_is_served(made, log, oracles):
     said = []
-    done = serve(made, log, 100, batch=32, weights=SeededWeights(3), say=said.append)
+    done = verify(made, log, 100, batch=32, weights=SeededWeights(3), say=said.append)
     assert (done.samples, done.batches, done.vectors, done.different) == (100, 4, 300, "")
     assert done.unseen == {"user/id": 0} and not done.notes
     assert said[-1] == "100 of 100 samples" and done.predictions.shape == (100, 1)
@@ -96,7 +98,7 @@ def test_ids_that_nobody_has_counted_are_counted_and_said(made, oracles):
     ids = {name: each.copy() for name, each in chunk.ids.items()}
     ids["user/id"][:5] = [1, 2, 3, 4, 5]
     strange = of_arrays(ids, chunk.offsets, chunk.values)
-    done = serve(made, strange, 40)
+    done = verify(made, strange, 40)
     known = len(made.vocabulary("user/id"))
     assert done.unseen == {"user/id": 5} and known < 300 and done.different == ""
     assert done.notes == ("table user/id: 5 of 40 lookups are of ids without a row of their own, as its vocabulary has "
@@ -106,7 +108,7 @@ def test_ids_that_nobody_has_counted_are_counted_and_said(made, oracles):
 @pytest.mark.parametrize("card", range(4))
 def test_a_wrong_bit_is_seen(made, log, oracles, card):
     oracles.wrong = card
-    done = serve(made, log, 40, batch=32)
+    done = verify(made, log, 40, batch=32)
     assert done.different == f"card {card}, samples 0 on: request 0: 1 vectors differ, the first is 0"
     assert done.distance is None
     assert summary(done).endswith(f": DIFFERENT from the oracle: {done.different}")
@@ -118,7 +120,7 @@ def test_a_train_that_the_plan_does_not_reckon_with_is_said(log, tmp_path, monke
     np.savez(tmp_path / "w.npz", **given)
     bundle = write(tmp_path / "b", make.plan(), make.profile(log), FileWeights(tmp_path / "w.npz"))
     make.Opened(bundle, monkeypatch)
-    done = serve(bundle, log, 40)
+    done = verify(bundle, log, 40)
     assert done.different == "" and len(done.notes) == 1
     assert done.notes[0].startswith("table user/id: its trained tensor train has row modes (8, 8), ")
 
@@ -155,20 +157,20 @@ def test_dense_features():
 
 def test_logs_that_do_not_fit(made, oracles):
     with pytest.raises(ValueError, match="the log has no table 'genre'; it has user/id"):
-        serve(made, of_arrays({"user/id": [1, 2]}, source="b"), 2)
+        verify(made, of_arrays({"user/id": [1, 2]}, source="b"), 2)
     assert all(card.closed for card in oracles.cards)
 
 
 def test_ids_past_the_rows(made, oracles):
     log = of_arrays({"user/id": [1, 2], "genre": [1, 2], "town": [3, 57]}, source="b")
     with pytest.raises(ValueError, match=r"table town: the id 57 \(number 1\) is past the table's 57 rows"):
-        serve(made, log, 2)
+        verify(made, log, 2)
 
 
 def test_an_empty_log(made, oracles):
     log = of_arrays({"user/id": [], "genre": [], "town": []}, source="b")
     with pytest.raises(ValueError, match="b has no samples"):
-        serve(made, log, 2)
+        verify(made, log, 2)
 
 
 def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypatch):
@@ -187,7 +189,7 @@ def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypat
         assert images.pages.nbytes == plan.cards[number].ssd.bytes
         assert images.rows.nbytes < plan.cards[number].dram.bytes <= 12_000      # indices and vectors lie there too
     make.Opened(bundle, monkeypatch)
-    done = serve(bundle, log, 300, weights=SeededWeights(3))
+    done = verify(bundle, log, 300, weights=SeededWeights(3))
     assert (done.samples, done.batches, done.different) == (300, 5, "")
     for name, table in plan.tables.items():
         # Steps of accesses end with a row: a memory has what the plan says, or the rest of one row more.
@@ -206,7 +208,7 @@ def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypat
 
 def test_simulated_cards(made, log):
     """Every core Verilated, of two EMB and two MLP cards."""
-    done = serve(made, log, 64, weights=SeededWeights(3), device=QUICK, memory="ideal", limit_cycles=500_000)
+    done = verify(made, log, 64, weights=SeededWeights(3), device=QUICK, memory="ideal", limit_cycles=500_000)
     assert done.different == "" and done.samples == 64 and done.batches == 1
     assert all(done.cycles[card] > 100 for card in range(4))
     assert done.distance["genre"] < 1e-6 and done.distance["town"] < 1e-6

@@ -1,0 +1,199 @@
+"""What the cards of a bundle give for a log, held against the oracle, the dense tables and the plan.
+
+    verified = verify(Bundle("build/bundle"), log, 1024)
+    print(summary(verified))
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.api.serving import Batch, Cards, serve
+from gen.bundle import Bundle
+from gen.compiler.oracle import EmbOracle, MlpOracle, first_difference
+from gen.data.logs import Chunk, Log
+from gen.data.remap import rows_of, shared, unseen
+from gen.model.device import Device
+from gen.model.recommender import TableSpec
+from gen.model.weights import Weights
+from gen.planner.plan import Plan
+
+__all__ = ["Verified", "summary", "verify"]
+
+
+@dataclass(eq=False)
+class Verified:
+    """A log that went through the cards.
+
+    expected: cycles of each card by the plan for the same batches one by one: of an EMB card the slowest memory, the
+    drive's first page once in every batch that needs one; of an MLP card both networks. steady: of batches that follow
+    each other without a gap, where the first page of one comes during the one before. rows: of each table, looked up
+    in card DRAM, as tensor trains and on the SSD. distance: of each table's pooled vectors from those of its dense
+    rows, relative to these (None: the dense rows are not known). different: the first word that is not the oracle's.
+    unseen: of each table whose ids are a vocabulary, lookups of ids that have no row of their own.
+    """
+
+    samples: int = 0
+    batches: int = 0
+    vectors: int = 0
+    cycles: dict[int, int] = field(default_factory=dict)
+    expected: dict[int, float] = field(default_factory=dict)
+    steady: dict[int, float] = field(default_factory=dict)
+    rows: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    distance: dict[str, float] | None = None
+    different: str = ""
+    unseen: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    clock_mhz: float = 0.0
+    predictions: NDArray[np.float32] | None = None
+
+    def count(self, batch: Batch, plan: Plan, paged: set[int]) -> None:
+        """Adds a batch. paged: cards that needed pages of the SSD for it."""
+        done = batch.done
+        for name, rows in done.rows.items():
+            self.rows[name] = rows + self.rows.get(name, 0)
+        for number, cycles in done.cycles.items():
+            one, steady = _seconds(plan, number, done.samples, number in paged)
+            self.cycles[number] = self.cycles.get(number, 0) + cycles
+            self.expected[number] = self.expected.get(number, 0) + one * self.clock_mhz * 1e6
+            self.steady[number] = self.steady.get(number, 0) + steady * self.clock_mhz * 1e6
+        self.samples += done.samples
+        self.batches += 1
+        self.vectors += done.samples * len(plan.tables)
+
+
+class _Oracles:
+    """The oracle of every card."""
+
+    def __init__(self, cards: Cards):
+        self.cards = cards
+        self.emb = {number: EmbOracle(bags.images, bags.compiler) for number, bags in cards.emb.items()}
+        self.mlp = {number: MlpOracle(network.compiler) for number, network in cards.mlp.items()}
+
+    def differences(self, batch: Batch) -> Iterator[tuple[int, str]]:
+        """(card, first word that differs or "") of the cards that took part in the last batch."""
+        done = batch.done
+        for number, bags in self.cards.emb.items():
+            assert bags.program is not None
+            wanted, _ = self.emb[number].run(bags.program)
+            yield number, first_difference([done.vectors[output.table] for output in bags.program.outputs], wanted)
+        if done.predictions is None:
+            return
+        features = np.stack(list(done.vectors.values()), axis=1)
+        for number, part in self.cards.shares(done.samples):
+            program = self.cards.mlp[number].program
+            assert program is not None and batch.dense is not None
+            wanted = [self.mlp[number].run(program, batch.dense[part], features[part])]
+            yield number, first_difference([done.predictions[part]], wanted)
+
+    def paged(self) -> set[int]:
+        """Cards that needed pages of the SSD for the last batch."""
+        return {number for number, bags in self.cards.emb.items() if bags.program is not None and
+        len(bags.program.pages)}
+
+
+class _Unseen:
+    """Counts the lookups of ids that have no row of their own in their table's vocabulary."""
+
+    def __init__(self, bundle: Bundle):
+        self.tables = bundle.plan.model.tables
+        found = {name: bundle.vocabulary(name) for name in bundle.plan.tables}
+        self.vocabularies = found
+        self.known = {name: known for name, known in found.items() if known is not None}
+        self.lookups = {name: np.zeros(2, np.int64) for name in self.known}     # unseen, all
+
+    def count(self, chunk: Chunk) -> None:
+        for name, known in self.known.items():
+            self.lookups[name] += unseen(self.tables[name], known, chunk.ids[name]), len(chunk.ids[name])
+
+    def notes(self) -> Iterator[str]:
+        """What was read for such ids."""
+        for name, (count, among) in self.lookups.items():
+            if count:
+                whose = shared(self.tables[name], self.known[name]) or "which is kept for such ids"
+                yield (f"table {name}: {count:,} of {among:,} lookups are of ids without a row of their own, as its "
+                       f"vocabulary has them; they read the last row, {whose}")
+
+
+def verify(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, weights: Weights | None = None,
+           say: Callable[[str], None] | None = None, **options: Any) -> Verified:
+    """The first samples of a log through the cards of a bundle, every word held against the oracle.
+
+    batch: samples at once, default the plan's. weights: the bundle's parameters, for the distance from the dense rows.
+    options: for Cards.
+    Raises      ValueError: a log that does not fit the model; RunError, CardError: the cards'
+    """
+    say = say or (lambda text: None)
+    plan = bundle.plan
+    found = Verified(clock_mhz=float(Device.load(options.get("device", bundle.device)).kernel_mhz))
+    far = {name: np.zeros(2) for name in plan.tables}
+    strange = _Unseen(bundle)
+    notes: dict[str, None] = dict.fromkeys(bundle.notes)
+    predictions = []
+    with Cards(bundle, **options) as cards:
+        oracles = _Oracles(cards)
+        for served in serve(cards, log, samples, batch=batch):
+            if served.note:
+                notes[served.note] = None
+            for number, text in oracles.differences(served):
+                if text and not found.different:
+                    found.different = f"card {number}, samples {found.samples} on: {text}"
+            if served.done.predictions is not None:
+                predictions.append(served.done.predictions)
+            strange.count(served.chunk)
+            if weights is not None:
+                for name, spec in plan.model.tables.items():
+                    far[name] += _squares(spec, served.chunk, strange.vocabularies[name], weights,
+                                          served.done.vectors[name])
+            found.count(served, plan, oracles.paged())
+            say(f"{found.samples:,} of {samples:,} samples")
+    if not found.samples:
+        raise ValueError(f"{log.source} has no samples")
+    if weights is not None:
+        found.distance = {name: float(np.sqrt(total[0] / total[1])) if total[1] else 0.0
+                          for name, total in far.items()}
+    found.predictions = np.concatenate(predictions) if predictions else None
+    found.unseen = {name: int(count) for name, (count, _) in strange.lookups.items()}
+    found.notes = (*notes, *strange.notes())
+    return found
+
+
+def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:
+    """What a card takes for a batch by the plan: alone, and between others of its like. paged: it needs the drive."""
+    card, share = plan.cards[number], samples / plan.batch
+    if card.kind == "mlp":
+        return ((card.bottom_s + card.top_s) * share,) * 2
+    pages = sum(table.ssd.seconds for table in plan.tables.values() if table.card == number)
+    first = max(card.ssd.seconds - pages, 0) if paged else 0
+    others = max(card.dram.seconds, card.tt.seconds) * share
+    return max(others, pages * share + first), max(others, pages * share)
+
+
+def _squares(spec: TableSpec, chunk: Chunk, vocabulary: NDArray[np.uint64] | None, weights: Weights,
+             found: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Of pooled vectors: the squared distance from those of the dense rows, and these squared, by way of the rows and
+    not of the remapped words."""
+    rows = rows_of(spec, chunk.ids[spec.name], vocabulary)
+    unique, back = np.unique(rows, return_inverse=True)
+    dense = weights.rows(spec, unique).astype(np.float64)[back.reshape(-1)]
+    offsets = chunk.edges(spec.name)
+    wanted = np.zeros(found.shape)
+    full = np.flatnonzero(np.diff(offsets) > 0)
+    if len(full):
+        combine = np.maximum if spec.mode == "max" else np.add
+        wanted[full] = combine.reduceat(dense, offsets[full], axis=0)
+        if spec.mode == "mean":
+            wanted[full] /= np.diff(offsets)[full, None]
+    return np.array([((found - wanted) ** 2).sum(), (wanted**2).sum()])
+
+
+def summary(found: Verified) -> str:
+    """What was held against the oracle, in a sentence."""
+    what = f"{found.vectors:,} pooled vectors"
+    if found.predictions is not None:
+        what += f" and {len(found.predictions):,} predictions (mean {float(found.predictions.mean()):.4f})"
+    return what + (f": DIFFERENT from the oracle: {found.different}" if found.different
+                   else ": every bit equal to the oracle's")
