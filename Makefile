@@ -22,7 +22,7 @@ help:
 	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
 	@echo "                alone; HOTRAIL_SEEDS=10)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
-	@echo "make lint       ruff, one statement a line in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
+	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
 	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd, CORE=all that it has,"
 	@echo "                CLOCK=300 INSTANCES=1 PLATFORM=...; FLAGS=--no-gate: without minutes of Yosys)"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""One statement a line in hw: finds lines with several assignments, and with --fix rewrites them.
+"""The shape of statements in hw: one a line, found and with --fix rewritten.
 
 Up to three assignments to a domain are statements of their own; a longer list has one element a line, between its
-brackets; nothing follows a semicolon or the colon of a block.
+brackets; nothing follows a semicolon or the colon of a block. And nothing is born on `self` outside __init__: what one
+method makes and another needs is passed, which --fix leaves to the author.
 
 Usage: .ci/statements.py [--fix] [FILE or FOLDER ...]      default: hw
 """
@@ -127,10 +128,12 @@ def is_packed(node: ast.List | ast.Tuple) -> bool:
 def edits(source: Source) -> list[tuple[int, str, Edit]]:
     """(line, what is wrong with it, what mends it)."""
     found = []
+    unwrapped = set()
     for node in ast.walk(source.tree):
         if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List | ast.Tuple) and is_short(node.value):
             found.append((node.lineno, "a list of few assignments", unwrap(source, node)))
-        elif isinstance(node, ast.List | ast.Tuple) and is_packed(node):
+            unwrapped.add(node.value)
+        elif isinstance(node, ast.List | ast.Tuple) and node not in unwrapped and is_packed(node):
             found.append((node.lineno, "several assignments on a line", spread(source, node)))
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, ())
@@ -143,6 +146,17 @@ def edits(source: Source) -> list[tuple[int, str, Edit]]:
                     gap = source.starts[statement.lineno - 1] + len(lead.rstrip(";"))
                     edit = gap, source.span(statement)[0], "\n" + " " * indent
                     found.append((statement.lineno, "a statement behind another", edit))
+    return found
+
+
+def born(source: Source) -> list[tuple[int, str]]:
+    """(line, what is wrong with it) of every attribute that a method other than __init__ makes."""
+    found = []
+    for method in (n for c in ast.walk(source.tree) if isinstance(c, ast.ClassDef) for n in c.body):
+        if isinstance(method, ast.FunctionDef) and method.name not in ("__init__", "__post_init__"):
+            found += [(node.lineno, f"self.{node.attr} is born outside __init__") for node in ast.walk(method)
+                      if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+                      and isinstance(node.value, ast.Name) and node.value.id == "self"]
     return found
 
 
@@ -168,11 +182,12 @@ def main(arguments: list[str]) -> int:
         if fix:
             path.write_text(fixed(text))
             continue
-        for line, what, _ in sorted(edits(Source(text))):
+        source = Source(text)
+        for line, what in sorted([*((line, what) for line, what, _ in edits(source)), *born(source)]):
             wrong += 1
             print(f"{path}:{line}: {what}")
     if wrong:
-        print(f"{wrong} found; .ci/statements.py --fix rewrites them")
+        print(f"{wrong} found; .ci/statements.py --fix rewrites statements")
     return bool(wrong)
 
 

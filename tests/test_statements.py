@@ -1,4 +1,4 @@
-"""The formatter of `make lint`: one statement a line in hw."""
+"""The formatter of `make lint`: one statement a line in hw, and nothing born outside __init__."""
 
 import ast
 import importlib.util
@@ -97,17 +97,37 @@ def test_what_is_right_stays():
     assert statements.fixed(CLEAN) == CLEAN
 
 
+def test_what_is_born_outside_init():
+    text = """\
+class Unit:
+    def __init__(self):
+        self.config = 1
+
+    def elaborate(self):
+        self.config.depth = 1
+        part.level = 2
+        a, (self.b, c[0]) = self.config, d
+        for self.e in self.f:
+            with g() as self.h:
+                self.i += 1
+"""
+    assert sorted(statements.born(statements.Source(text))) == [
+        (line, f"self.{name} is born outside __init__") for line, name in ((8, "b"), (9, "e"), (10, "h"), (11, "i"))]
+
+
 def test_the_command(tmp_path):
     def run(*arguments):
         done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True)
         return done.returncode, done.stdout
 
     path = tmp_path / "unit.py"
-    path.write_text("x = 1\nm.d.sync += [a.eq(b), c.eq(d)]\n")
+    path.write_text("x = 1\nm.d.sync += [a.eq(b), c.eq(d)]\n\n\nclass A:\n    def b(self):\n        self.c = 1\n")
     status, said = run(tmp_path)
     assert status == 1 and f"{path}:2: a list of few assignments" in said
+    assert f"{path}:7: self.c is born outside __init__" in said and "2 found" in said
     assert run("--fix", path) == (0, "")
-    assert run(path) == (0, "")
+    status, said = run(path)
+    assert status == 1 and "1 found" in said
 
 
 def test_hw_has_one_statement_a_line():

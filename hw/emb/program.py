@@ -1,5 +1,7 @@
 """Fetches and checks instructions, and sends what they say on its way."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -102,19 +104,20 @@ class Program(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self.words = self.beat_bytes // 4
-        self.words_log2 = (self.words - 1).bit_length()
-        self.item = Signal(instruction_layout(EMB), reset_less=True)
-        self.number = Signal(32, name="number", reset_less=True)
-        self._queues(m)
-        self._allowed(m)
-        self._sums(m)
-        self._sequence(m)
+        words = self.beat_bytes // 4
+        words_log2 = (words - 1).bit_length()
+        item = Signal(instruction_layout(EMB), reset_less=True)
+        number = Signal(32, name="number", reset_less=True)
+        state = SimpleNamespace(words=words, words_log2=words_log2, item=item, number=number)
+        queues = self._queues(m, state)
+        allowed = self._allowed(m, state)
+        bounds = self._sums(m, state)
+        self._sequence(m, state, queues, allowed, bounds)
         return m
 
-    def _queues(self, m: Module) -> None:
+    def _queues(self, m: Module, state) -> SimpleNamespace:
         """Jobs for the feeder, and what each instruction releases when it has finished."""
-        item = self.item
+        item = state.item
         shape = self.o_jobs.payload.shape()
         m.submodules.jobs = jobs = memory.Memory(
             shape=shape, depth=JOBS, init=[], attrs={"ram_style": "distributed"})
@@ -122,20 +125,20 @@ class Program(wiring.Component):
             shape=POSITION_BITS, depth=IN_FLIGHT, init=[], attrs={"ram_style": "distributed"})
 
         job_write, job_read = jobs.write_port(), jobs.read_port(domain="comb")
-        self.job_push, fetch = Signal(), Signal()
-        waiting, self.job_room = Signal(range(JOBS + 1)), Signal()
+        job_push, fetch = (Signal() for _ in range(2))
+        waiting, job_room = (Signal(shape) for shape in (range(JOBS + 1), 1))
         head, tail = Signal(range(JOBS)), Signal(range(JOBS))
         m.d.comb += [
             fetch.eq((waiting != 0) & (~self.o_jobs.valid | self.o_jobs.ready)),
             job_write.addr.eq(tail),
-            job_write.en.eq(self.job_push),
+            job_write.en.eq(job_push),
             job_read.addr.eq(head),
         ]
         m.d.sync += [
-            waiting.eq(waiting + self.job_push - fetch),
-            tail.eq(tail + self.job_push),
+            waiting.eq(waiting + job_push - fetch),
+            tail.eq(tail + job_push),
             head.eq(head + fetch),
-            self.job_room.eq(waiting < JOBS - 1),
+            job_room.eq(waiting < JOBS - 1),
             self.o_jobs.valid.eq(fetch | (self.o_jobs.valid & ~self.o_jobs.ready)),
         ]
         kept = Signal(shape, name="next_job", reset_less=True)
@@ -145,7 +148,7 @@ class Program(wiring.Component):
 
         # How many positions a row may begin at; worked out while the sums are.
         span = Signal(33, reset_less=True)
-        self.fill = fill = Signal(reset_less=True)
+        fill = Signal(reset_less=True)
         # In two steps, or synthesis puts one subtraction of row_beats behind the other.
         less_one = Signal(len(job_write.data.beats), name="beats_less_one", reset_less=True)
         inverted = Signal(33)
@@ -156,8 +159,8 @@ class Program(wiring.Component):
         job = job_write.data
         m.d.comb += [
             self.table.eq(item.tt_table),
-            self.number_now.eq(self.number),
-            job.number.eq(self.number),
+            self.number_now.eq(state.number),
+            job.number.eq(state.number),
             job.copy.eq(fill),
             job.mode.eq(Mux(fill, SUM, item.mode)),
             job.weighted.eq(item.weighted & ~fill),
@@ -178,39 +181,42 @@ class Program(wiring.Component):
         ]
 
         release_write, release_read = releases.write_port(), releases.read_port(domain="comb")
-        self.issue, self.retire = Signal(), Signal()
+        issue, retire = (Signal() for _ in range(2))
         under_way = Signal(range(IN_FLIGHT + 1))
-        self.quiet, self.room = Signal(), Signal()
+        quiet, room = (Signal() for _ in range(2))
         at_head, at_tail = Signal(range(IN_FLIGHT)), Signal(range(IN_FLIGHT))
         m.d.comb += [
             release_write.addr.eq(at_tail),
-            release_write.en.eq(self.issue),
+            release_write.en.eq(issue),
             release_write.data.eq(item.release),
             release_read.addr.eq(at_head),
-            self.finish.eq(self.retire),
-            self.quiet.eq(under_way == 0),
+            self.finish.eq(retire),
+            quiet.eq(under_way == 0),
         ]
         m.d.sync += [
-            under_way.eq(under_way + self.issue - self.retire),
-            self.room.eq(under_way < IN_FLIGHT - 1),
-            at_tail.eq(at_tail + self.issue),
-            at_head.eq(at_head + self.retire),
+            under_way.eq(under_way + issue - retire),
+            room.eq(under_way < IN_FLIGHT - 1),
+            at_tail.eq(at_tail + issue),
+            at_head.eq(at_head + retire),
         ]
         with m.If(self.start):
             m.d.sync += self.finished.eq(0)
-        with m.Elif(self.retire):
+        with m.Elif(retire):
             m.d.sync += self.finished.eq(self.finished + 1)
             m.d.sync += self.released.eq(release_read.data)
+        return SimpleNamespace(
+            job_push=job_push, job_room=job_room, fill=fill, issue=issue, retire=retire, quiet=quiet,
+            room=room)
 
-    def _allowed(self, m: Module) -> None:
+    def _allowed(self, m: Module, state) -> SimpleNamespace:
         """What an instruction must keep to by itself. Registers, so two cycles after the instruction is there."""
-        item = self.item
+        item = state.item
         words = [item.as_value()[32 * at:32 * at + 32] for at in range(EMB.words)]
         ring = self.arguments.ring_beats
-        wrong, self.refused = Signal(11, reset_less=True), Signal(reset_less=True)
+        wrong, refused = (Signal(bits, reset_less=True) for bits in (11, 1))
         mapped = Signal(reset_less=True)
-        self.bags = bags = Signal(reset_less=True)
-        many = self.item.chunk_rows
+        bags = Signal(reset_less=True)
+        many = state.item.chunk_rows
         ring_odd = Signal(reset_less=True)
         tt_many = above(item.tt_rows, 1 << self.index_bits)
         m.d.sync += [
@@ -232,13 +238,14 @@ class Program(wiring.Component):
             wrong[8].eq((item.mode > MAXIMUM) | (item.weighted & (item.mode != SUM))),
             wrong[9].eq((many == 0) | (many > Mux(item.weighted | (item.mode == MAXIMUM), 1, self.chunk_rows))),
             wrong[10].eq(tt_many),
-            self.refused.eq(wrong[:4].any() | (mapped & wrong[4:8].any()) | (bags & wrong[8:].any())),
+            refused.eq(wrong[:4].any() | (mapped & wrong[4:8].any()) | (bags & wrong[8:].any())),
         ]
+        return SimpleNamespace(refused=refused, bags=bags)
 
-    def _sums(self, m: Module) -> None:
-        item, arguments = self.item, self.arguments
-        log2 = self.words_log2
-        self.check = check = Signal(Check)
+    def _sums(self, m: Module, state) -> SimpleNamespace:
+        item, arguments = state.item, self.arguments
+        log2 = state.words_log2
+        check = Signal(Check)
         less_one = Signal(32, reset_less=True)
         m.d.sync += less_one.eq(item.count - 1)
         m.d.comb += self.load_less_one.eq(less_one)
@@ -247,7 +254,7 @@ class Program(wiring.Component):
             """`count` items, so many a unit, rounded up: whole units, and one more if there is a rest."""
             return Term(base, count[unit_log2:], 1, more=count[:unit_log2].any(), doubles=False)
 
-        blocks = max(1, HEADER_WORDS // self.words)     # beats of a block of headers
+        blocks = max(1, HEADER_WORDS // state.words)     # beats of a block of headers
         # A block of headers is so many ones: with them its multiplicand is added as often.
         headers = items(None, item.count, 4)._replace(multiplier=(1 << blocks) - 1)
         terms = {
@@ -262,23 +269,24 @@ class Program(wiring.Component):
             Check.IMAGE: Term(item.indices, item.count, 1),
             Check.HEADERS: headers,
         }
-        self.sum = BoundedSum(
+        bounded = BoundedSum(
             m, check, terms, buffers=BUFFERS,
             sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.rows_beats, arguments.ring_beats])
-        self.begin = Signal(32, name="sum_begin", reset_less=True)
-        with m.If(self.sum.load):
+        begin = Signal(32, name="sum_begin", reset_less=True)
+        with m.If(bounded.load):
             with m.Switch(check):
                 for name, term in terms.items():
                     if term.base is not None:
                         with m.Case(name):
-                            m.d.sync += self.begin.eq(term.base)
+                            m.d.sync += begin.eq(term.base)
+        return SimpleNamespace(check=check, sum=bounded, begin=begin)
 
-    def _sequence(self, m: Module) -> None:
-        item, arguments, check = self.item, self.arguments, self.check
-        beats = max(1, EMB.words // self.words)     # of an instruction
+    def _sequence(self, m: Module, state, queues, allowed, bounds) -> None:
+        item, arguments, check = state.item, self.arguments, bounds.check
+        beats = max(1, EMB.words // state.words)     # of an instruction
         next_number = Signal(32, reset_less=True)   # the next instruction's number
         last, more = Signal(reset_less=True), Signal()
-        m.d.sync += next_number.eq(self.number + 1)
+        m.d.sync += next_number.eq(state.number + 1)
         m.d.sync += last.eq(next_number == arguments.program_count)
         error = self.error
         rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
@@ -298,9 +306,9 @@ class Program(wiring.Component):
 
         # What comes after each check, and the client that may then read what it spans.
         follows = {
-            Check.RING: Mux(self.fill, Check.PAIRS, Check.LENGTHS),
+            Check.RING: Mux(queues.fill, Check.PAIRS, Check.LENGTHS),
             Check.LENGTHS: Check.INDICES, Check.INDICES: Mux(item.weighted, Check.WEIGHTS, Check.ROWS),
-            Check.WEIGHTS: Check.ROWS, Check.ROWS: Mux(self.fill, Check.DONE, Check.VECTOR),
+            Check.WEIGHTS: Check.ROWS, Check.ROWS: Mux(queues.fill, Check.DONE, Check.VECTOR),
             Check.VECTOR: Check.BAGS, Check.BAGS: Check.DONE,
             Check.PAIRS: Check.ROWS, Check.IMAGE: Check.HEADERS, Check.HEADERS: Check.DONE,
         }
@@ -324,7 +332,7 @@ class Program(wiring.Component):
                     if beats > 1:
                         span = Mux(span > longest, longest, span)
                     m.d.sync += [
-                        self.number.eq(0),
+                        state.number.eq(0),
                         more.eq(arguments.program_count != 0),
                         fetched.eq(0),
                         self.done.eq(0),
@@ -336,7 +344,7 @@ class Program(wiring.Component):
                     m.next = "DRAIN"
                 with m.Elif(self.i.valid):
                     m.d.comb += self.i.ready.eq(1)
-                    m.d.sync += item.eq(Cat(item.as_value()[self.words * 32:], self.i.payload.data)
+                    m.d.sync += item.eq(Cat(item.as_value()[state.words * 32:], self.i.payload.data)
                                         if beats > 1 else self.i.payload.data)
                     m.d.sync += fetched.eq(fetched + 1)
                     with m.If(self.i.payload.error):
@@ -351,7 +359,7 @@ class Program(wiring.Component):
                 m.d.sync += wait.eq(wait + 1)
                 m.d.sync += check.eq(Mux(item.opcode == LOAD, Check.IMAGE, Check.RING))
                 with m.If(wait == 2):
-                    with m.If(self.refused):
+                    with m.If(allowed.refused):
                         m.d.sync += code.eq(EMB.code("BAD_INSTRUCTION"))
                         m.d.sync += detail.eq(item.as_value()[:32])
                         m.next = "REFUSE"
@@ -361,16 +369,16 @@ class Program(wiring.Component):
                 with m.If(check == Check.DONE):
                     m.next = "SEND"
                 with m.Else():
-                    m.d.comb += self.sum.load.eq(1)
+                    m.d.comb += bounds.sum.load.eq(1)
                     m.next = "ADD"
             with m.State("ADD"):
-                with m.If(self.sum.summed):
+                with m.If(bounds.sum.summed):
                     m.next = "COMPARE"
             with m.State("COMPARE"):
                 with m.If(~region_valid):
-                    with m.If(self.sum.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
+                    with m.If(bounds.sum.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
                         m.d.sync += code.eq(EMB.code("BOUNDS"))
-                        m.d.sync += detail.eq(self.sum.buffer)
+                        m.d.sync += detail.eq(bounds.sum.buffer)
                         m.next = "REFUSE"
                     with m.Else():
                         with m.Switch(check):
@@ -378,19 +386,19 @@ class Program(wiring.Component):
                                 with m.Case(name):
                                     m.d.sync += check.eq(following)
                                     if name in reads:
-                                        m.d.sync += ask(reads[name], self.begin, self.sum.total[:32])
+                                        m.d.sync += ask(reads[name], bounds.begin, bounds.sum.total[:32])
                         m.next = "SUM"
             with m.State("SEND"):
                 m.d.sync += rows_left.eq(item.count)
                 m.d.sync += last_row.eq(item.count == 1)
-                with m.If(self.bags & self.room & self.job_room):
-                    m.d.comb += self.job_push.eq(1)
-                    m.d.comb += self.issue.eq(1)
+                with m.If(allowed.bags & queues.room & queues.job_room):
+                    m.d.comb += queues.job_push.eq(1)
+                    m.d.comb += queues.issue.eq(1)
                     m.next = "STEP"
-                with m.Elif(~self.bags & self.quiet & ~self.load_busy):
-                    m.d.comb += self.issue.eq(1)
-                    with m.If(self.fill):
-                        m.d.comb += self.job_push.eq(1)
+                with m.Elif(~allowed.bags & queues.quiet & ~self.load_busy):
+                    m.d.comb += queues.issue.eq(1)
+                    with m.If(queues.fill):
+                        m.d.comb += queues.job_push.eq(1)
                         m.next = "FILL"
                     with m.Else():
                         m.d.comb += self.load_start.eq(1)
@@ -398,32 +406,32 @@ class Program(wiring.Component):
             with m.State("FILL"):
                 with m.If(self.row_done & last_row):
                     m.d.comb += self.flush_window.eq(1)
-                    m.d.comb += self.retire.eq(1)
+                    m.d.comb += queues.retire.eq(1)
                     m.next = "STEP"
             with m.State("LOAD"):
                 m.d.sync += wait.eq(1)
                 with m.If((wait == 1) & ~self.load_busy):
                     m.d.comb += self.flush_tt.eq(1)
-                    m.d.comb += self.retire.eq(1)
+                    m.d.comb += queues.retire.eq(1)
                     m.next = "STEP"
             with m.State("STEP"):
-                m.d.sync += self.number.eq(next_number)
+                m.d.sync += state.number.eq(next_number)
                 m.d.sync += more.eq(~last)
                 m.next = "NEXT"
             with m.State("DRAIN"):
-                with m.If(self.quiet):
+                with m.If(queues.quiet):
                     m.d.sync += self.done.eq(1)
                     m.next = "IDLE"
             with m.State("REFUSE"):
-                with m.If(self.quiet):
+                with m.If(queues.quiet):
                     m.d.sync += [
                         error.valid.eq(1),
                         error.code.eq(code),
                         error.detail.eq(detail),
-                        error.instruction.eq(self.number),
+                        error.instruction.eq(state.number),
                     ]
                     m.next = "FAILED"
             with m.State("FAILED"):
                 pass
         with m.If(self.bags_done):
-            m.d.comb += self.retire.eq(1)
+            m.d.comb += queues.retire.eq(1)

@@ -1,5 +1,7 @@
 """Fetches, checks and carries out instructions, one after the other."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -128,62 +130,65 @@ class Program(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self.instructions = Instructions(m, self, HOTLINE, failed="FAILED")
-        self.item = self.instructions.item
-        self.writes_register = Signal()
-        self._allowed(m)
-        self._sums(m)
-        self._told(m)
-        self.reader = InputReader(
+        instructions = Instructions(m, self, HOTLINE, failed="FAILED")
+        item = instructions.item
+        writes_register = Signal()
+        state = SimpleNamespace(instructions=instructions, item=item, writes_register=writes_register)
+        allowed = self._allowed(m, state)
+        bounds = self._sums(m, state, allowed)
+        self._told(m, state, allowed, bounds)
+        reader = InputReader(
             m, self.config, o_requests=self.o_input_requests, i=self.i_inputs, o_beats=self.o_beats,
-            o_image=self.o_image_beats, base=self.arguments.inputs, source=self.item.source,
-            sample_beats=self.item.sample_beats, image=self.kind[LOAD])
-        self.writer = ImageWriter(
+            o_image=self.o_image_beats, base=self.arguments.inputs, source=item.source,
+            sample_beats=item.sample_beats, image=allowed.kind[LOAD])
+        writer = ImageWriter(
             m, self.config, i=self.i_image_beats, o_requests=self.o_write_requests, o_data=self.o_write_data,
-            written=self.written, base=self.arguments.mailbox, out=self.item.out)
-        self._sequence(m)
+            written=self.written, base=self.arguments.mailbox, out=item.out)
+        self._sequence(m, state, allowed, bounds, reader, writer)
         return m
 
-    def _allowed(self, m: Module) -> None:
+    def _allowed(self, m: Module, state) -> SimpleNamespace:
         """What an instruction must keep to by itself and after those before. `refused`, of registers, three cycles
         after the instruction is there."""
-        item, config = self.item, self.config
+        item, config = state.item, self.config
         bits = config.domain_bits
         samples = {LEARN, TRAIN}
         # How many rows the embedding buffer holds, by the length of a row.
-        slots = Array(min(config.row_slots, config.embedding_beats >> log2) for log2 in range(ROW_BEATS_LOG2_MAX + 1))
-        self.slots = Signal(range(config.row_slots + 1), reset_less=True)
-        first, rows = Signal(41, reset_less=True), Signal(32, reset_less=True)
+        of_length = Array(
+            min(config.row_slots, config.embedding_beats >> log2) for log2 in range(ROW_BEATS_LOG2_MAX + 1))
+        slots = Signal(range(config.row_slots + 1), reset_less=True)
+        late, first, rows = Signal(2, reset_less=True), Signal(41, reset_less=True), Signal(32, reset_less=True)
         last = Signal(41, reset_less=True)      # number of the table's last row
         m.d.sync += [
-            self.slots.eq(slots[item.row_beats_log2[:3]]),
+            slots.eq(of_length[item.row_beats_log2[:3]]),
             first.eq(Cat(item.first_low, item.first_high)),
             rows.eq(item.table_rows - 1),
             last.eq(first + rows),
         ]
         # The first position of a pooled sample has to begin a vector.
-        self.joined = Signal(config.positions)
+        joined = Signal(config.positions)
         more = [
             (item.join.any() & item.pinned, {S_WR}),
             (item.indices > config.positions, samples),
             (item.indices > Cat(Const(0, (config.words - 1).bit_length()), item.sample_beats[:4]), samples),
-            (item.pooled & self.joined[0], {TRAIN}),
+            (item.pooled & joined[0], {TRAIN}),
         ]
         if config.positions <= HOTLINE.field("position").highest:
             more.append((item.position >> config.position_bits != 0, {S_WR}))
         decoder = Decoder(m, HOTLINE, item, more, words=(0, 9))
-        self.kind, late = decoder.kind, Signal(2, reset_less=True)
-        self.refused = decoder.refused | late.any()
-        m.d.sync += late[0].eq(self.kind[S_WR] & (last >> bits != 0))
-        m.d.sync += late[1].eq(self.kind[TRAIN] & (item.indices > self.slots))
+        kind = decoder.kind
+        refused = decoder.refused | late.any()
+        m.d.sync += late[0].eq(kind[S_WR] & (last >> bits != 0))
+        m.d.sync += late[1].eq(kind[TRAIN] & (item.indices > slots))
+        return SimpleNamespace(slots=slots, joined=joined, kind=kind, refused=refused)
 
-    def _sums(self, m: Module) -> None:
-        item, arguments, config = self.item, self.arguments, self.config
-        self.check = Signal(Check)
+    def _sums(self, m: Module, state, allowed) -> SimpleNamespace:
+        item, arguments, config = state.item, self.arguments, self.config
+        check = Signal(Check)
         beats = image_beats(config)
-        self.vectors = Signal(7, reset_less=True)
-        self.sent_from = Signal(range(config.frame_beats + 2), reset_less=True)     # beats before the rows or vectors
-        self.rows, self.many = Signal(32, reset_less=True), Signal(32, reset_less=True)
+        vectors = Signal(7, reset_less=True)
+        sent_from = Signal(range(config.frame_beats + 2), reset_less=True)     # beats before the rows or vectors
+        rows, many = (Signal(32, reset_less=True) for _ in range(2))
         row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
         m.d.sync += row_beats.eq(1 << item.row_beats_log2[:3])
         terms = {
@@ -191,44 +196,45 @@ class Program(wiring.Component):
             Check.INPUTS: Term(item.source, item.count, item.sample_beats),
             Check.SOURCE: Term(item.source, beats, 1), Check.OUT: Term(item.out, beats, 1),
             Check.MAILBOX: Term(0, item.mailbox_pitch, item.mailbox_slots),
-            Check.ROWS: Term(0, item.batch, item.indices), Check.VECTORS: Term(0, item.batch, self.vectors),
-            Check.SENT: Term(self.sent_from, self.many, row_beats),
+            Check.ROWS: Term(0, item.batch, item.indices), Check.VECTORS: Term(0, item.batch, vectors),
+            Check.SENT: Term(sent_from, many, row_beats),
             Check.GRADIENTS: Term(0, item.gradients_pitch, item.mailbox_slots),
-            Check.RETURNED: Term(0, self.rows, row_beats),
+            Check.RETURNED: Term(0, rows, row_beats),
             Check.HOT: Term(0, config.banks * config.sets * WAYS, row_beats),
         }
-        sizes = [*(arguments[name] for name in SIZES), Const(config.frame_beats, 32), self.slots, item.mailbox_pitch,
+        sizes = [*(arguments[name] for name in SIZES), Const(config.frame_beats, 32), allowed.slots, item.mailbox_pitch,
                  item.gradients_pitch]
-        self.sum = BoundedSum(m, self.check, terms, sizes=sizes, buffers=LIMITS)
+        bounded = BoundedSum(m, check, terms, sizes=sizes, buffers=LIMITS)
+        return SimpleNamespace(
+            check=check, vectors=vectors, sent_from=sent_from, many=many, rows=rows, sum=bounded)
 
-    def _told(self, m: Module) -> None:
+    def _told(self, m: Module, state, allowed, bounds) -> None:
         """What stands at the other parts."""
-        item, job, registers = self.item, self.job, self.registers
+        item, job, registers = state.item, self.job, self.registers
         m.d.comb += [
             *(job[name].eq(item[name]) for name in job_layout().members if name not in ("learn", "vectors")),
-            job.learn.eq(self.kind[LEARN]),
-            job.vectors.eq(self.vectors),
+            job.learn.eq(allowed.kind[LEARN]),
+            job.vectors.eq(bounds.vectors),
             *(registers[name].eq(item[name]) for name in ("position", "base", "pinned", "join")),
-            registers.valid.eq(self.writes_register),
+            registers.valid.eq(state.writes_register),
             registers.rows.eq(item.table_rows),
             registers.first.eq(Cat(item.first_low, item.first_high)),
         ]
-        with m.If(self.writes_register):
+        with m.If(state.writes_register):
             with m.Switch(item.position[:self.config.position_bits]):
                 for position in range(self.config.positions):
                     with m.Case(position):
-                        m.d.sync += self.joined[position].eq(item.join != JOIN.BEGIN)
+                        m.d.sync += allowed.joined[position].eq(item.join != JOIN.BEGIN)
 
-    def _sequence(self, m: Module) -> None:
-        item, kind, check, sums = self.item, self.kind, self.check, self.sum
-        instructions, refuse = self.instructions, self.instructions.refuse
+    def _sequence(self, m: Module, state, allowed, bounds, reader, writer) -> None:
+        item, kind, check, sums = state.item, allowed.kind, bounds.check, bounds.sum
+        instructions, refuse = state.instructions, state.instructions.refuse
         wait = Signal(2)
         counted = Signal(8, reset_less=True)
         scan = Signal(self.config.positions, reset_less=True)
         moved, calm, quiet = Signal(), Signal(CALM_CYCLES), Signal()
-        reader, writer = self.reader, self.writer
 
-        pulses = (self.writes_register, self.clear, self.start_save, self.start_load, self.begin, self.train,
+        pulses = (state.writes_register, self.clear, self.start_save, self.start_load, self.begin, self.train,
                   self.finish, reader.begin, writer.begin)
         m.d.sync += [
             *(pulse.eq(0) for pulse in pulses),
@@ -242,14 +248,14 @@ class Program(wiring.Component):
             with m.State("ALLOWED"):
                 m.d.sync += [
                     wait.eq(wait + 1),
-                    self.vectors.eq(0),
+                    bounds.vectors.eq(0),
                     counted.eq(0),
-                    scan.eq(self.joined),
+                    scan.eq(allowed.joined),
                 ]
                 m.d.sync += check.eq(Mux(kind[TRAIN], Check.FRAME, Mux(
                     kind[LEARN], Check.INPUTS, Mux(kind[LOAD], Check.SOURCE, Check.OUT))))
                 with m.If(wait == 3):
-                    with m.If(self.refused):
+                    with m.If(allowed.refused):
                         refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
                     with m.Elif(kind[S_WR] | kind[CLEAR]):
                         m.next = "BEGIN"
@@ -263,7 +269,7 @@ class Program(wiring.Component):
                 with m.If(counted == item.indices):
                     m.next = "SUM"
                 with m.Else():
-                    m.d.sync += self.vectors.eq(self.vectors + ~scan[0])
+                    m.d.sync += bounds.vectors.eq(bounds.vectors + ~scan[0])
             with m.State("SUM"):
                 m.d.comb += sums.load.eq(1)
                 m.next = "ADD"
@@ -271,13 +277,13 @@ class Program(wiring.Component):
                 with m.If(sums.summed):
                     m.next = "COMPARE"
             with m.State("COMPARE"):
-                self._compare(m)
+                self._compare(m, state, allowed, bounds, reader)
             with m.State("BEGIN"):
                 m.d.sync += [
                     reader.begin.eq(kind[LEARN] | kind[TRAIN] | kind[LOAD]),
                     writer.begin.eq(kind[SAVE]),
                     moved.eq(0),
-                    self.writes_register.eq(kind[S_WR]),
+                    state.writes_register.eq(kind[S_WR]),
                     self.clear.eq(kind[CLEAR]),
                     self.start_save.eq(kind[SAVE]),
                     self.start_load.eq(kind[LOAD]),
@@ -314,9 +320,9 @@ class Program(wiring.Component):
             with m.State("FAILED"):
                 pass
 
-    def _compare(self, m: Module) -> None:
+    def _compare(self, m: Module, state, allowed, bounds, reader) -> None:
         """Judges a sum, keeps what later ones need of it, and says which is next."""
-        item, check, sums, refuse = self.item, self.check, self.sum, self.instructions.refuse
+        item, check, sums, refuse = state.item, bounds.check, bounds.sum, state.instructions.refuse
         buffers = Array(TOLD.get(at, at) for at in range(len(SIZES) + 4))
         # The last ones of an instruction are in no line of these.
         follows = {
@@ -324,7 +330,7 @@ class Program(wiring.Component):
             Check.ROWS: Mux(item.pooled, Check.VECTORS, Check.SENT), Check.VECTORS: Check.SENT,
             Check.SENT: Check.GRADIENTS, Check.GRADIENTS: Check.RETURNED, Check.RETURNED: Check.HOT,
         }
-        ends = {Check.INPUTS: self.kind[LEARN], Check.SOURCE: 1, Check.OUT: 1, Check.RETURNED: ~item.pooled,
+        ends = {Check.INPUTS: allowed.kind[LEARN], Check.SOURCE: 1, Check.OUT: 1, Check.RETURNED: ~item.pooled,
                 Check.HOT: 1}
         with m.If((check == Check.FRAME) & sums.outside):
             refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
@@ -343,11 +349,11 @@ class Program(wiring.Component):
                 with m.Default():
                     pass
             with m.If(check == Check.FRAME):
-                m.d.sync += self.sent_from.eq(sums.total[:len(self.sent_from)] + 1)
+                m.d.sync += bounds.sent_from.eq(sums.total[:len(bounds.sent_from)] + 1)
             with m.If((check == Check.INPUTS) | (check == Check.SOURCE)):
-                m.d.sync += self.reader.span.eq(sums.total[:32] - item.source)
+                m.d.sync += reader.span.eq(sums.total[:32] - item.source)
             with m.If(check == Check.ROWS):
                 # A mini-batch is cut where its rows would not fit.
-                m.d.sync += self.rows.eq(Mux(sums.outside, self.slots, sums.total))
+                m.d.sync += bounds.rows.eq(Mux(sums.outside, allowed.slots, sums.total))
             with m.If((check == Check.ROWS) | (check == Check.VECTORS)):
-                m.d.sync += self.many.eq(Mux((check == Check.ROWS) & sums.outside, self.slots, sums.total))
+                m.d.sync += bounds.many.eq(Mux((check == Check.ROWS) & sums.outside, allowed.slots, sums.total))

@@ -1,5 +1,7 @@
 """Fetches and checks instructions, and deals them to the engines that carry them out."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -81,18 +83,19 @@ class Program(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self.instructions = Instructions(m, self, MLP, failed="DRAIN")
-        self.item = self.instructions.item
-        self._allowed(m)
-        self._sums(m)
-        self._queues(m)
-        self._sequence(m)
+        instructions = Instructions(m, self, MLP, failed="DRAIN")
+        item = instructions.item
+        state = SimpleNamespace(instructions=instructions, item=item)
+        allowed = self._allowed(m, state)
+        bounds = self._sums(m, state)
+        queues = self._queues(m, state, allowed, bounds)
+        self._sequence(m, state, allowed, bounds, queues)
         return m
 
-    def _allowed(self, m: Module) -> None:
+    def _allowed(self, m: Module, state) -> SimpleNamespace:
         """What an instruction must keep to by itself and in its place. Registers: `refused` two cycles after the
         instruction is there, `kind` and `early` one."""
-        item, config = self.item, self.config
+        item, config = state.item, self.config
         activation = item.activation
         decoder = Decoder(m, MLP, item, [
             (~item.features_in & (item.features != 1), {LOAD_ROWS}),
@@ -101,19 +104,20 @@ class Program(wiring.Component):
             ((activation != ACTIVATION.NONE) & (item.target == TARGET.PARTIAL), {LAYER}),
             (item.features == 1, {INTERACT}),
         ])
-        self.kind, self.refused = decoder.kind, decoder.refused
+        kind, refused = decoder.kind, decoder.refused
         # How many loads and layers came before, and whether an instruction waits for more.
-        self.before = before = [Signal(32, name=f"before_{name}", reset_less=True) for name in AFTER]
-        self.early = Signal(len(AFTER), reset_less=True)
-        m.d.sync += self.early.eq(Cat(item[name] > count for name, count in zip(AFTER, before, strict=True)))
+        before = [Signal(32, name=f"before_{name}", reset_less=True) for name in AFTER]
+        early = Signal(len(AFTER), reset_less=True)
+        m.d.sync += early.eq(Cat(item[name] > count for name, count in zip(AFTER, before, strict=True)))
+        return SimpleNamespace(kind=kind, refused=refused, before=before, early=early)
 
-    def _sums(self, m: Module) -> None:
-        item, arguments, config = self.item, self.arguments, self.config
-        self.check = Signal(Check)
+    def _sums(self, m: Module, state) -> SimpleNamespace:
+        item, arguments, config = state.item, self.arguments, self.config
+        check = Signal(Check)
         less_one = Signal(32, reset_less=True)      # rows less one
         before_last = Signal(20, reset_less=True)   # samples less one
         row_end, out_end = Signal(33, reset_less=True), Signal(33, reset_less=True)
-        self.group = item.feature >> (config.rows - 1).bit_length()
+        group = item.feature >> (config.rows - 1).bit_length()
         halves_log2 = (config.halves - 1).bit_length()
         out_beats = Signal(16, reset_less=True)     # of a sample
         # What is added besides the product; in registers before the sum begins.
@@ -125,7 +129,7 @@ class Program(wiring.Component):
         ]
         lines_log2 = (config.line_beats - 1).bit_length()
         terms = {
-            Check.FEATURES: Term(item.line, item.row_beats, self.group),
+            Check.FEATURES: Term(item.line, item.row_beats, group),
             Check.ROWS: Term(0, item.count[:20], item.features),
             Check.INPUTS: Term(row_end, less_one, item.stride),
             Check.WEIGHTS: Term(item.source, item.count[:20] << lines_log2, item.steps),
@@ -133,43 +137,45 @@ class Program(wiring.Component):
                                 doubles=False),
             Check.OUTPUTS: Term(out_end, before_last, item.out_stride),
         }
-        self.sum = BoundedSum(
-            m, self.check, terms, sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.weights_beats],
+        bounded = BoundedSum(
+            m, check, terms, sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.weights_beats],
             buffers={Check.INPUTS: INPUTS, Check.OUTPUTS: OUTPUTS, Check.WEIGHTS: WEIGHTS, Check.ADDENDS: WEIGHTS})
-        m.d.sync += less_one.eq(self.sum.total - 1)
-        self.less_one = less_one
+        m.d.sync += less_one.eq(bounded.total - 1)
+        return SimpleNamespace(check=check, group=group, sum=bounded, less_one=less_one)
 
-    def _queues(self, m: Module) -> None:
+    def _queues(self, m: Module, state, allowed, bounds) -> SimpleNamespace:
         """An engine's instructions each."""
-        item, kind = self.item, self.kind
-        self.line, self.rows_less_one = Signal(16, name="line", reset_less=True), Signal(28, reset_less=True)
+        item, kind = state.item, allowed.kind
+        rows_less_one, line = Signal(28, reset_less=True), Signal(16, name="line", reset_less=True)
         run = Signal(reset_less=True)
         m.d.sync += run.eq(item.stride == item.row_beats)
-        self.queues = []
+        queues = []
         own = {
-            "o_rows": {"line": self.line, "less_one": self.rows_less_one, "run": run},
+            "o_rows": {"line": line, "less_one": rows_less_one, "run": run},
             "o_parameters": {"addends": kind[LOAD_ADDENDS],
                              "line": Mux(kind[LOAD_ADDENDS], item.addend_line, item.weight_line)},
             "o_layers": {"interact": kind[INTERACT]},
         }
         for name, fields in own.items():
             port = getattr(self, name)
-            fields |= {"end": self.sum.total[:32], "number": self.number}
+            fields |= {"end": bounds.sum.total[:32], "number": self.number}
             queue = BurstQueue(port.payload.shape(), depth=QUEUE)
             m.submodules[name[2:]] = queue
             m.d.comb += [queue.i.payload[field].eq(fields[field] if field in fields else item[field])
                          for field in port.payload.shape().members]
             wiring.connect(m, queue.o, wiring.flipped(port))
-            self.queues.append(queue)
+            queues.append(queue)
+        return SimpleNamespace(line=line, rows_less_one=rows_less_one, queues=queues)
 
-    def _sequence(self, m: Module) -> None:
-        item, kind, check, sums = self.item, self.kind, self.check, self.sum
-        instructions, refuse = self.instructions, self.instructions.refuse
+    def _sequence(self, m: Module, state, allowed, bounds, queues) -> None:
+        item, kind, check, sums = state.item, allowed.kind, bounds.check, bounds.sum
+        instructions, refuse = state.instructions, state.instructions.refuse
         wait = Signal(2)
         groups = [kind[LOAD_ROWS], kind[LOAD_WEIGHTS] | kind[LOAD_ADDENDS], kind[LAYER] | kind[INTERACT]]
         send, ready = Signal(), Signal()
-        m.d.comb += ready.eq(Cat(queue.i.ready & group for queue, group in zip(self.queues, groups, strict=True)).any())
-        for queue, group, before in zip(self.queues, groups, self.before, strict=True):
+        m.d.comb += ready.eq(
+            Cat(queue.i.ready & group for queue, group in zip(queues.queues, groups, strict=True)).any())
+        for queue, group, before in zip(queues.queues, groups, allowed.before, strict=True):
             m.d.comb += queue.i.valid.eq(send & group)
             with m.If(self.start):
                 m.d.sync += before.eq(0)
@@ -181,15 +187,15 @@ class Program(wiring.Component):
             instructions.states(then="ALLOWED", over="DRAIN")
             with m.State("ALLOWED"):
                 m.d.sync += wait.eq(wait + 1)
-                m.d.sync += self.line.eq(item.line)
+                m.d.sync += queues.line.eq(item.line)
                 m.d.sync += check.eq(Mux(
-                    kind[LOAD_ROWS], Mux(item.features_in & (self.group != 0), Check.FEATURES, Check.ROWS),
+                    kind[LOAD_ROWS], Mux(item.features_in & (bounds.group != 0), Check.FEATURES, Check.ROWS),
                     Mux(kind[LOAD_WEIGHTS], Check.WEIGHTS, Mux(kind[LOAD_ADDENDS], Check.ADDENDS, Check.OUTPUTS))))
                 with m.If(wait == 2):
-                    with m.If(self.refused):
+                    with m.If(allowed.refused):
                         refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
-                    with m.Elif(self.early.any()):
-                        refuse("BAD_ORDER", Mux(self.early[0], 0, Mux(self.early[1], 1, 2)))
+                    with m.Elif(allowed.early.any()):
+                        refuse("BAD_ORDER", Mux(allowed.early[0], 0, Mux(allowed.early[1], 1, 2)))
                     with m.Elif(kind[INTERACT] | (kind[LAYER] & (item.target != TARGET.MEMORY))):
                         m.next = "SEND"
                     with m.Else():
@@ -200,7 +206,7 @@ class Program(wiring.Component):
             with m.State("ADD"):
                 with m.If(sums.summed):
                     with m.If(check == Check.FEATURES):
-                        m.d.sync += self.line.eq(sums.total)
+                        m.d.sync += queues.line.eq(sums.total)
                         m.d.sync += check.eq(Check.ROWS)
                         m.next = "LOAD"
                     with m.Elif(check == Check.ROWS):
@@ -218,11 +224,11 @@ class Program(wiring.Component):
                 with m.If(ready):
                     instructions.step()
             with m.State("DRAIN"):
-                with m.If(~Cat(queue.held for queue in self.queues).any()):
+                with m.If(~Cat(queue.held for queue in queues.queues).any()):
                     m.d.sync += self.done.eq(1)
                     with m.If(~self.error.valid):
                         m.next = "IDLE"
         # The rows are counted when the check of their addresses begins.
         with m.If(sums.load & (check == Check.INPUTS)):
-            m.d.sync += self.rows_less_one.eq(self.less_one)
+            m.d.sync += queues.rows_less_one.eq(bounds.less_one)
 
