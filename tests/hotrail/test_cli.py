@@ -1,6 +1,7 @@
 """The command: what it writes, and that a mistake gives one sentence and a code, never a traceback."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,32 @@ def call(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
-def test_verilog_is_the_same_twice(tmp_path):
-    for folder in ("a", "b"):
-        done = call("verilog", "tiny", "--out", tmp_path / folder)
-        assert done.exit_code == 0, done.output
-    first = {p.name: p.read_bytes() for p in (tmp_path / "a" / "tiny").iterdir()}
-    assert first == {p.name: p.read_bytes() for p in (tmp_path / "b" / "tiny").iterdir()}
+def only(folder, core):
+    """A preset of the same name and settings that has one core alone."""
+    text = (ROOT / "gen" / "rtl" / "presets" / "tiny.toml").read_text()
+    tables = re.findall(r"(?ms)^\[.*?(?=^\[|\Z)", text)
+    path = folder / "tiny.toml"
+    path.write_text("".join([text[:text.index("[")], *(table for table in tables if table.startswith(f"[{core}]"))]))
+    return path
+
+
+def written(folder, preset="tiny"):
+    """The files that the command writes of a preset."""
+    done = call("verilog", preset, "--out", folder)
+    assert done.exit_code == 0, done.output
+    return {path.name: path.read_bytes() for path in (folder / "tiny").iterdir()}
+
+
+@pytest.mark.regress
+def test_verilog_of_all_cores_is_the_same_twice(tmp_path):
+    assert written(tmp_path / "a") == written(tmp_path / "b")
+
+
+def test_verilog(tmp_path):
+    """Of every core; of one of them it is the same once more."""
+    first = written(tmp_path / "a")
+    again = written(tmp_path / "b", only(tmp_path, "tt"))
+    assert len(again) > 10 and again.items() <= first.items()
     cores = {name: json.loads(text) for name, text in first.items() if name.endswith(".json")}
     assert set(cores) == {f"hotrail_{name}.json" for name in load("tiny").cores}
     assert set().union(*(core["files"] for core in cores.values())) == {n for n in first if n.endswith(".v")}
@@ -69,11 +90,20 @@ def test_unknown_bench():
     assert done.exit_code == 1 and done.output.startswith("Error: there is no bench 'nothing'; there are ")
 
 
-def test_lint_of_tiny():
-    done = call("lint", "tiny")
+def lints(preset, cores):
+    done = call("lint", preset)
     assert done.exit_code == 0, done.output
-    assert [line.partition(":")[0] for line in done.output.splitlines()] == [f"tiny/{n}" for n in load("tiny").cores]
-    assert done.output.count("nothing but what is waived") == len(load("tiny").cores)
+    assert [line.partition(":")[0] for line in done.output.splitlines()] == [f"tiny/{core}" for core in cores]
+    assert done.output.count("nothing but what is waived") == len(cores)
+
+
+def test_lint_of_a_core(tmp_path):
+    lints(only(tmp_path, "tt"), ["tt"])
+
+
+@pytest.mark.regress
+def test_lint_of_tiny():
+    lints("tiny", load("tiny").cores)
 
 
 @pytest.mark.parametrize("levels, code", [(6, 0), (7, 1)])
@@ -81,7 +111,7 @@ def test_synth_fails_on_a_deep_path(monkeypatch, levels, code):
     depth = Depth(levels, 1, ("in here", "a", "b"))
     report = Report("hotrail_tt", Area(lut=1), {"here": (Area(lut=1), 1)}, depth, depth, depth, {"here": depth})
     monkeypatch.setattr("fpga.synth.map.synthesise", lambda *args, **kwargs: report)
-    done = call("synth", "tiny")
+    done = call("synth", "tiny", "tt")
     assert done.exit_code == code
     assert f"deepest: {levels} LUT levels" in done.output and "    in here" in done.output
 
