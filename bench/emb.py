@@ -120,12 +120,12 @@ def trains() -> Iterator[Row]:
         bags = max(2, 8000 // length) // 2 * 2
         indices = rig.random.integers(0, 10**6, bags * length)
         rate = bags // 2 * length / rig.steady("train", indices, length)
-        yield at_least(f"emb.tt.rows_per_cycle.{length}", f"bags of {length}", round(rate, 3), "rows a cycle", 0.9)
+        yield at_least(f"emb.tt.rows_per_cycle.{length}", f"bags of {length}", round(rate, 3), "rows/cycle", 0.9)
     lengths = rig.random.integers(8, 121, 120)
     indices = rig.random.integers(0, 10**6, int(lengths.sum()))
     second = int(lengths[60:].sum())
     yield at_least("emb.tt.rows_per_cycle.random", "bags of 8 to 120 at random",
-                   round(second / rig.steady("train", indices, list(lengths)), 3), "rows a cycle", 0.9)
+                   round(second / rig.steady("train", indices, list(lengths)), 3), "rows/cycle", 0.9)
 
 
 @bench("emb_mixed")

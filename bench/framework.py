@@ -17,7 +17,7 @@ from typing import Any
 from gen.base.staging import staged
 from gen.base.tools import build_folder
 
-__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "registered", "run", "show"]
+__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "number", "registered", "run", "show"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def registered() -> list[Bench]:
     import bench as package
 
     for item in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
-        if item not in ("framework", "__main__"):
+        if item not in ("framework", "page", "__main__"):
             try:
                 importlib.import_module(f"bench.{item}")
             except ModuleNotFoundError as error:
@@ -172,7 +172,7 @@ def show(rows: Iterable[Row]) -> None:
         mark = {True: "[green]met[/]", False: "[red]MISSED[/]", None: ""}[
             None if row.met is None else bool(row.met)
         ]
-        table.add_row(row.id, row.what, _number(row.value), row.unit, row.target, mark)
+        table.add_row(row.id, row.what, number(row.value), row.unit, row.target, mark)
     console = Console(width=None if Console().is_terminal else 140)
     console.print(table)
     targets = [row for row in rows if row.met is not None]
@@ -184,7 +184,7 @@ def show(rows: Iterable[Row]) -> None:
     )
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

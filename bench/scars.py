@@ -87,7 +87,7 @@ def on_logs() -> Iterator[Row]:
         moved = DIM * unique(log, best.batch, shuffled, hottest(log, best.cached)) + LOG_OVERHEAD
         measured = traffic.lookups + moved / best.batch
         yield figure(f"scars.split.{name}.words", f"{name}: words a sample, no row cached "
-                     f"{device.words(traffic, int(device.batch(0)), 0):.1f}", best.words, "words")
+                     f"{device.words(traffic, int(device.batch(0)), 0):.1f}", best.words, "values")
         yield at_most(f"scars.split.{name}.error", f"{name}: of the words of the log shuffled, the formula is off by",
                       100 * abs(best.words / measured - 1), "%", 3)
 
@@ -121,9 +121,9 @@ def rows() -> Iterator[Row]:
         free = optimum(traffic, replace(device, overhead=0))
         whole = int(device.batch(0))
         yield figure(f"scars.criteo.{megabytes}", f"{what}: words a sample, {best.cached:,} rows cached, batch "
-                     f"{best.batch:,} (rows as they come {traffic.lookups * (1 + DIM):.0f})", best.words, "words")
+                     f"{best.batch:,} (rows as they come {traffic.lookups * (1 + DIM):.0f})", best.words, "values")
         yield figure(f"scars.criteo.{megabytes}.coalesced", f"{what}: no row cached, batch {whole:,}",
-                     device.words(traffic, whole, 0), "words")
+                     device.words(traffic, whole, 0), "values")
         yield figure(f"scars.criteo.{megabytes}.free", f"{what}: batch where starting one costs nothing", free.batch,
                      "samples")
         yield figure(f"scars.criteo.{megabytes}.binary", f"{what}: binary search over the best",
