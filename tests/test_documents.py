@@ -1,0 +1,206 @@
+"""README and docs: every code block runs as it stands, every link and every name of the source leads somewhere.
+
+A fence says what its block is. `python` and `console` run, those of a page in their order and in one folder of small
+files; in `console` the lines after "$ " are commands. `not-run: reason` behind it: the block is parsed, what it imports
+and calls is there, its commands and options exist. `oracle: reason`: it runs on cards whose cores are the oracle.
+`text` is what a program prints, a layout or a picture of text.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import shlex
+import shutil
+from contextlib import chdir
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fpga.api.embedding
+import fpga.api.network
+from gen.rtl.config import load
+from golden.emb.core import Emb
+from hotrail.__main__ import main
+from tests.support import emb_card, log_files, mlp_card, mlp_sizes
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
+INFO = re.compile(r"(python|console|text)(?: (not-run|oracle): (.+))?")
+OURS = ("hw", "golden", "gen", "verif", "fpga", "bench", "hotrail")
+
+
+def blocks(text):
+    """(line, what it is, how it is tried, content) of every fence. Raises ValueError: a fence that says nothing."""
+    found = []
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        info = INFO.fullmatch(match[2])
+        if info is None:
+            raise ValueError(f"line {line}: a fence says python, console or text, and why it is not run, not {match[2]!r}")
+        content = "".join(part.removeprefix(match[1]) for part in match[3].splitlines(True))
+        found.append((line, info[1], info[2] or "run", content))
+    return found
+
+
+def commands(content):
+    """Commands of a console block, continued lines joined."""
+    joined = re.sub(r"\\\n\s*", "", content)
+    return [line[2:].split("   #")[0].strip() for line in joined.splitlines() if line.startswith("$ ")]
+
+
+def checked(command, root=ROOT):
+    """Raises ValueError: a `hotrail` or `make` that there is not, or options that it does not take."""
+    words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=\S*", word)]
+    given = [word.partition("=")[0] for word in shlex.split(command) if word not in words]
+    if words[:1] == ["make"]:
+        text = (root / "Makefile").read_text()
+        for word in words[1:]:
+            if not re.search(rf"^{word}:", text, re.M):
+                raise ValueError(f"there is no target {word}: {command}")
+        for name in given:
+            if not re.search(rf"\$[({{]{name}\b", text) and not name.startswith("HOTRAIL_"):
+                raise ValueError(f"the Makefile knows nothing of {name}: {command}")
+    elif words and words[0].split("/")[-1] == "hotrail":
+        known = main.commands.get(words[1])
+        if known is None:
+            raise ValueError(f"there is no command {words[1]}: {command}")
+        try:
+            known.make_parser(click.Context(known)).parse_args(words[2:])
+        except click.UsageError as error:
+            raise ValueError(f"{error.message}: {command}") from None
+
+
+def parsed(content):
+    """Raises what is wrong with a block that is not run: syntax, imports, keywords of what it calls."""
+    tree, names = ast.parse(content), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in OURS:
+            module = importlib.import_module(node.module)
+            names |= {alias.asname or alias.name: getattr(module, alias.name) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (called := names.get(getattr(node.func, "id", ""))) is not None:
+            takes = inspect.signature(called).parameters.values()
+            wrong = [key.arg for key in node.keywords if key.arg and key.arg not in [each.name for each in takes]]
+            if wrong and not any(each.kind is each.VAR_KEYWORD for each in takes):
+                raise TypeError(f"{node.func.id} takes no {', '.join(wrong)}")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """The files that the pages speak of, small."""
+    folder = tmp_path_factory.mktemp("desk")
+    log_files.written(folder, "train.txt")
+    for name in ("day_0.gz", "day_1.gz", "train.txt.gz"):
+        log_files.written(folder, "train.txt.gz").rename(folder / name)
+    (folder / "clicks").mkdir()
+    random = np.random.default_rng(3)
+    for name in ("clicks.npz", "clicks/part.npz"):
+        np.savez(folder / name, idx_user=random.zipf(1.4, 2000) % 300, idx_item=random.zipf(1.3, 2000) % 80,
+                 label=random.integers(0, 2, 2000))
+    (folder / "model.toml").write_text(
+        'name = "clicks"\n[[tables]]\nname = "user"\nrows = 300\ndim = 16\nids = "index"\n'
+        '[[tables]]\nname = "item"\nrows = 80\ndim = 16\nids = "index"\n')
+    return folder
+
+
+def oracle(monkeypatch):
+    """Cards of the calls have the oracle for a core."""
+    monkeypatch.setattr(fpga.api.network, "open_card",
+                        lambda *_, preset, **__: mlp_card.OracleCard(mlp_sizes.core(load(preset).cores["mlp"])))
+    monkeypatch.setattr(fpga.api.embedding, "open_card",
+                        lambda *_, preset, **__: emb_card.OracleCard(Emb(words=load(preset).cores["emb"].words)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_code_blocks(name, desk, tmp_path, monkeypatch):
+    shutil.copytree(desk, tmp_path, dirs_exist_ok=True)
+    text = (ROOT / name).read_text()
+    with chdir(tmp_path):
+        for line, kind, how, content in blocks(text):
+            where = f"{name}:{line}"
+            if kind == "console":
+                assert commands(content), f"{where}: no command begins with $"
+            for command in commands(content) if kind == "console" else ():
+                checked(command)
+                if how == "run":
+                    program, *arguments = shlex.split(command)
+                    assert program == "hotrail", f"{where}: {command} is run by nobody; say not-run: and why"
+                    done = CliRunner().invoke(main, arguments)
+                    assert done.exit_code == 0, f"{where}: {command}\n{done.output}"
+            if kind == "python" and how == "not-run":
+                parsed(content)
+            elif kind == "python":
+                with monkeypatch.context() as patch:
+                    if how == "oracle":
+                        oracle(patch)
+                    exec(compile(content, where, "exec"), {"__name__": "__main__"})
+
+
+def slug(heading):
+    """The anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name):
+    page = ROOT / name
+    bare = FENCE.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", bare):
+        path, _, anchor = target.partition("#")
+        if ":" in path:
+            continue
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{name}: {target} leads nowhere"
+        if anchor:
+            assert anchor in map(slug, re.findall(r"^#+ (.*)$", file.read_text(), re.M)), f"{name}: no {target}"
+
+
+def missing(token, root=ROOT):
+    """Whether a path or a dotted name of the source that a page gives in backquotes is not there."""
+    if re.fullmatch(rf"(?:{'|'.join(OURS)}|docs|tests|\.ci)/[\w./*-]*", token):
+        return not list(root.glob(token.rstrip("/")))
+    if re.fullmatch(rf"(?:{'|'.join(OURS)})(?:\.\w+)+", token):
+        parts = token.split(".")
+        for count in range(len(parts), 0, -1):
+            place = root.joinpath(*parts[:count])
+            for file in (place.with_suffix(".py"), place / "__init__.py"):
+                if file.exists():
+                    return not all(re.search(rf"\b{part}\b", file.read_text()) for part in parts[count:])
+        return not root.joinpath(*parts).is_dir()
+    return False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_the_source_are_there(name):
+    text = FENCE.sub("", (ROOT / name).read_text())
+    gone = [token for token in re.findall(r"`([^`\s]+?)(?:\(.*?\))?`", text) if missing(token.split("::")[0])]
+    assert not gone, f"{name} names {', '.join(gone)}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_code_stands_in_fences(name):
+    text = FENCE.sub("", (ROOT / name).read_text())
+    assert not re.search(r"\n\n    \S", text), f"{name}: an indented block is not tried; put it in a fence"
+
+
+def test_wrong_blocks_are_seen():
+    with pytest.raises(ValueError, match="line 3: a fence says"):
+        blocks("one\n\n```\nx\n```\n")
+    assert blocks("1. a\n   ```python not-run: no card\n   x = (1,\n        2)\n   ```\n") == [
+        (2, "python", "not-run", "x = (1,\n     2)\n")]
+    assert commands("$ hotrail plan LOG \\\n      --cards 2   # two\nout\n") == ["hotrail plan LOG --cards 2"]
+    for wrong in ("hotrail plan LOG --card-count 2", "hotrail build", "make everything", "make test SPEED=fast"):
+        with pytest.raises(ValueError, match=wrong):
+            checked(wrong)
+    with pytest.raises(TypeError, match="open_log takes no formats"):
+        parsed("from gen.data.logs import open_log\nopen_log('a', formats='npz')")
+    with pytest.raises(AttributeError, match="read_log"):
+        parsed("from gen.data.logs import read_log")
+    assert missing("hw/emb/none.py") and missing("gen.data.logs.no_such_name") and missing("gen.nothing")
+    assert not any(map(missing, ("hw/emb/", "gen.data.logs.open_log", "verif/tt/test_*.py", "numpy.load")))
