@@ -25,6 +25,7 @@ import fpga.api.network
 from gen.rtl.config import load
 from golden.emb.core import Emb
 from hotrail.__main__ import main
+from tests import test_import_law
 from tests.support import emb_card, log_files, mlp_card, mlp_sizes
 
 ROOT = Path(__file__).parents[1]
@@ -204,3 +205,10 @@ def test_wrong_blocks_are_seen():
         parsed("from gen.data.logs import read_log")
     assert missing("hw/emb/none.py") and missing("gen.data.logs.no_such_name") and missing("gen.nothing")
     assert not any(map(missing, ("hw/emb/", "gen.data.logs.open_log", "verif/tt/test_*.py", "numpy.load")))
+
+
+def test_the_table_of_packages_has_the_order_of_the_import_rules():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for room, wings in test_import_law.WINGS.items():
+        rows = re.findall(rf"^\| (`{room}\..*?) \|", text, re.M)
+        assert re.findall(rf"`{room}\.(\w+)`", " ".join(rows)) == list(wings)
