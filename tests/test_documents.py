@@ -43,7 +43,8 @@ def blocks(text):
         line = text.count("\n", 0, match.start()) + 1
         info = INFO.fullmatch(match[2])
         if info is None:
-            raise ValueError(f"line {line}: a fence says python, console or text, and why it is not run, not {match[2]!r}")
+            raise ValueError(f"line {line}: a fence says python, console or text, and why it is not run, not "
+                             f"{match[2]!r}")
         content = "".join(part.removeprefix(match[1]) for part in match[3].splitlines(True))
         found.append((line, info[1], info[2] or "run", content))
     return found
