@@ -5,7 +5,6 @@ train, the rest on the SSD, with a row cache.
 """
 
 import os
-import re
 from pathlib import Path
 
 import numpy as np
@@ -66,12 +65,3 @@ def test_the_demos_table():
         for mode in ("sum", "mean", "max"):
             twin.batch([bags.request("items", items[order], offsets, None, mode, True)])
         assert bags.last["tt_rows"] > 1000 and bags.last["dram_rows"] > 500
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/embedding-bags.md"])
-def test_the_example_runs(page, capsys):
-    code = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
-    (example,) = [block for block in code if "EmbeddingBags(" in block and "preset=\"tiny\"" in block]
-    assert len(example.strip().splitlines()) <= 14
-    exec(example, {})
-    assert capsys.readouterr().out.startswith("(64, 16) ")

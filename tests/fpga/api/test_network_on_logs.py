@@ -1,13 +1,11 @@
 """A small recommendation model trained on a real log, then asked for predictions on the simulated card: the same bits
 as the oracle's, and the same AUC as float64."""
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import fpga.api.network
 from bench.hotline_auc import auc
 from fpga.api.network import Layer, MlpNetwork, Network
 from gen.rtl.config import load
@@ -122,22 +120,3 @@ def test_predictions_on_the_card_are_the_oracles_and_as_good_as_float64(trained)
     assert auc(exact, label) > 0.7, "the model has learned something"
     assert round(auc(found[0], label), 4) == round(auc(exact, label), 4)
     print(f"AUC {auc(found[0], label):.4f}, float64 {auc(exact, label):.4f}, {len(label)} samples")
-
-
-def test_the_example_of_the_readme_runs(capsys):
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    (example,) = [block for block in code if "MlpNetwork(" in block]
-    exec(example, {})
-    assert capsys.readouterr().out.startswith("(64, 1) ")
-
-
-def test_the_example_of_the_page_runs(capsys):
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "mlp-core.md").read_text(), re.S)
-    (example,) = [block for block in code if 'preset="tiny"' in block]
-    exec(example, {})
-    assert capsys.readouterr().out.startswith("(64, 1) ")
-    (large,) = [block for block in code if block != example]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fpga.api.network, "open_card", lambda *_, **__: OracleCard(make.core(make.SMARTSSD)))
-        exec(large, {})
-    assert capsys.readouterr().out.startswith("(4, 1) ")
