@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step
+from hw.isa import EMB
 
 __all__ = ["Arguments", "Front"]
 
@@ -149,7 +150,7 @@ class _Program:
             elif data is not None:
                 self.got += list(data)
                 if len(self.got) == 16:
-                    self.item, self.got, self.wait = _decode(self.got), [], 3
+                    self.item, self.got, self.wait = vars(EMB.decode(self.got)), [], 3
                     self.checks = self._sums()
                     self.state = "ALLOWED"
         elif state == "ALLOWED":
@@ -196,13 +197,6 @@ class _Program:
         yield item["row_beats"].bit_length(), None      # rows
         yield 1, None                                   # a vector, and then all of them
         yield (item["count"] - 1).bit_length(), None
-
-
-def _decode(w: Sequence[int]) -> dict[str, int]:
-    names = ("count", "lengths", "indices", "weights", "indices_count", "dram_base", "dram_rows", "row_beats")
-    return {"mode": w[0] >> 8 & 3, "weighted": w[0] >> 10 & 1, **dict(zip(names, w[1:9])),
-            "tt_table": w[9] & 0xFFFF, "chunk_rows": w[9] >> 16 & 15, "tt_rows": w[10], "out": w[11],
-            "out_stride": w[12], "ring_first": w[13], "ring_count": w[14], "release": w[15]}
 
 
 @dataclass

@@ -8,21 +8,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from golden.axi.ports import Queue
+from hw.isa import MLP
 
-__all__ = ["PIECE", "Arguments", "Fault", "Job", "Program", "decode"]
+__all__ = ["PIECE", "Arguments", "Fault", "Job", "Program"]
 
 PIECE = 1 << 15         # beats of a request at most
 QUEUE = 32              # instructions that wait for an engine
-LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(1, 6)
+LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
+    MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
 PARTIAL, MEMORY = 2, 3  # targets of a layer
 SIGMOID = 2             # activation
-BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR = 2, 3, 4, 5
-# What must not be 0, by opcode, and the most that it may be.
-SIZES = {
-    LOAD_ROWS: ("count", "row_beats", "features"), LOAD_WEIGHTS: ("count", "steps"), LOAD_ADDENDS: ("count",),
-    LAYER: ("count", "steps", "groups", "tail"), INTERACT: ("count", "row_beats", "features"),
-}
-MOST = {"count": (1 << 20) - 1, "row_beats": (1 << 12) - 1, "steps": (1 << 12) - 1, "groups": (1 << 12) - 1}
+BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR = (
+    MLP.code(name) for name in ("BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS", "READ_ERROR"))
+# What each instruction must not have 0 of.
+SIZES = {item.opcode: tuple(use.field for use in item.uses if MLP.field(use.field).minimum)
+         for item in MLP.instructions}
 Job = Mapping[str, int]
 
 
@@ -99,7 +99,7 @@ class Program:
             elif data is not None:
                 self.got += list(data)
                 if len(self.got) == 16:
-                    self.item, self.word, self.got, self.wait = decode(self.got), self.got[0], [], 3
+                    self.item, self.word, self.got, self.wait = vars(MLP.decode(self.got)), self.got[0], [], 3
                     self.state = "ALLOWED"
         elif state == "ALLOWED":
             self.wait -= 1
@@ -156,9 +156,9 @@ class Program:
     def _allowed(self) -> bool:
         """What an instruction must keep to by itself."""
         item = self.item
-        if item["opcode"] not in SIZES or self.word >> 16:
+        if item["opcode"] not in SIZES or item["reserved"]:
             return False
-        if any(not 1 <= item[name] <= MOST.get(name, 255) for name in SIZES[item["opcode"]]):
+        if any(not 1 <= item[name] <= MLP.field(name).highest for name in SIZES[item["opcode"]]):
             return False
         if item["opcode"] == LOAD_ROWS:
             return bool(item["features_in"]) or item["features"] == 1
@@ -218,17 +218,3 @@ _ENGINES = (
      "groups", "weight_line", "tail", "addend_line", "to_line", "to_apart", "out", "out_stride", "lag", "after_rows",
      "after_weights"),
 )
-
-
-def decode(words: Sequence[int]) -> dict[str, int]:
-    """The fields of an instruction of 16 words."""
-    w = words
-    return {
-        "opcode": w[0] & 0xFF, "mode": w[0] >> 8 & 1, "addend": w[0] >> 9 & 3, "target": w[0] >> 11 & 3,
-        "activation": w[0] >> 13 & 3, "features_in": w[0] >> 15 & 1, "count": w[1], "source": w[2], "stride": w[3],
-        "row_beats": w[4] & 0xFFFF, "features": w[4] >> 16 & 0xFF, "feature": w[4] >> 24, "line": w[5] & 0xFFFF,
-        "apart": w[5] >> 16, "steps": w[6] & 0xFFFF, "groups": w[6] >> 16, "weight_line": w[7] & 0xFFFF,
-        "tail": w[7] >> 16 & 0xFF, "addend_line": w[8] & 0xFFFF, "to_line": w[9] & 0xFFFF, "to_apart": w[9] >> 16,
-        "out": w[10], "out_stride": w[11], "lag": w[12], "after_rows": w[13], "after_weights": w[14],
-        "after_layers": w[15],
-    }
