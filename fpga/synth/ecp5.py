@@ -285,7 +285,9 @@ def _longest(report: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class _Watch:
-    """Tells what nextpnr is at, line by line of its log. Raises _Crowded: the router gets no further"""
+    """Tells what nextpnr is at, line by line of its log.
+
+    Raises _Crowded: the router gets no further; Ecp5Error: the part has too little, which the placer finds out late"""
 
     def __init__(self, say: Callable[[str], None]):
         self._say, self._stage, self._told = say, "", time.monotonic()
@@ -296,6 +298,8 @@ class _Watch:
             if words in line and stage != self._stage:
                 self._stage = stage
                 self._say(f"  {stage}")
+        if reason := _too_much(line):
+            raise Ecp5Error(reason)
         if found := OVERLAP.search(line):
             self._progress(f"    {found[1]}% of the LUTs still overlap")
         if found := PASS.search(line):
@@ -338,13 +342,17 @@ def _tool(shown: str, name: str, arguments: list[str], cwd: Path, *,
     return "\n".join(kept)
 
 
+def _too_much(line: str) -> str:
+    """What a line of nextpnr's utilisation says where a part has too little of a resource, as a sentence."""
+    over = re.search(r"(\w+):\s+(\d+)/\s*(\d+)\s+\d+%", line)
+    if not over or int(over[2]) <= int(over[3]):
+        return ""
+    return (f"the design does not fit: it needs {int(over[2]):,} {KINDS.get(over[1], over[1])}, "
+            f"the part has {int(over[3]):,}")
+
+
 def _reason(tool: str, log: list[str]) -> str:
     """What a tool's log says about its failure, as a sentence."""
-    for line in log:
-        over = re.search(r"(\w+):\s+(\d+)/\s*(\d+)\s+\d+%", line)
-        if over and int(over[2]) > int(over[3]):
-            kind = KINDS.get(over[1], over[1])
-            return f"the design does not fit: it needs {int(over[2]):,} {kind}, the part has {int(over[3]):,}"
     errors = [line.removeprefix("ERROR: ") for line in log if line.startswith("ERROR")]
     return f"{tool} failed: {errors[-1] if errors else (log[-1] if log else 'it said nothing')}"
 
