@@ -27,7 +27,7 @@ from tests import test_import_law
 from tests.support import log_files, mlp_card, mlp_sizes
 
 ROOT = Path(__file__).parents[1]
-LATER = ("baseline", "bundle", "compress", "ecp5", "logs", "plan", "profile", "real-card", "reliability", "scars",
+LATER = ("baseline", "bundle", "compress", "ecp5", "real-card", "reliability", "scars",
          "simulated-card", "vitis-checks", "vitis-package")
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.stem not in LATER)]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -105,9 +105,7 @@ def desk(tmp_path_factory):
     for name in ("clicks.npz", "clicks/part.npz"):
         np.savez(folder / name, idx_user=random.zipf(1.4, 2000) % 300, idx_item=random.zipf(1.3, 2000) % 80,
                  label=random.integers(0, 2, 2000))
-    (folder / "model.toml").write_text(
-        'name = "clicks"\n[[tables]]\nname = "user"\nrows = 300\ndim = 16\nids = "index"\n'
-        '[[tables]]\nname = "item"\nrows = 80\ndim = 16\nids = "index"\n')
+    (folder / "model.toml").write_text('dim = 16\nbatch = 256\n[tables.user]\nrows = 300\n[tables.item]\nrows = 80\n')
     return folder
 
 
