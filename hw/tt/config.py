@@ -103,3 +103,18 @@ class TTConfig(Config):
     def t_bits(self) -> int:
         """Bits of a T line's address in either ring."""
         return (max(self.t_lines, self.t_middle_lines) - 1).bit_length()
+
+    @property
+    def operand_bits(self) -> int:
+        """Bits of a line's address in Y or in T."""
+        return max(self.y_bits, self.t_bits)
+
+    @property
+    def ring_bits(self) -> int:
+        """Bits of a line's address in the ring of middle products."""
+        return (self.t_middle_lines - 1).bit_length()
+
+    @property
+    def entry_bits(self) -> int:
+        """Bits of an entry's number in the reuse table."""
+        return (self.reuse_entries - 1).bit_length()

@@ -5,11 +5,13 @@ operand is a line, or the pair of lines 2 a and 2 a + 1. Counts are stored less 
 computes them, golden.tt.descriptor packs them.
 """
 
-from amaranth.lib import data, enum
+from amaranth.hdl import Module
+from amaranth.lib import data, enum, memory, wiring
+from amaranth.lib.wiring import In, Out
 
 from hw.tt.config import TTConfig
 
-__all__ = ["Target", "descriptor_parts", "keep_layout", "load_layout"]
+__all__ = ["PartMemory", "Target", "descriptor_parts", "keep_layout", "load_layout", "part_layout"]
 
 STRIDE_BITS = 12
 
@@ -88,3 +90,50 @@ def load_layout(config: TTConfig) -> data.StructLayout:
 def keep_layout(config: TTConfig) -> data.ArrayLayout:
     """One bit a word of a beat: this word is part of the vector."""
     return data.ArrayLayout(1, config.line_words)
+
+
+def part_layout(config: TTConfig) -> data.StructLayout:
+    """A write of one of a table's parts 2 and 3, if `valid`."""
+    parts = descriptor_parts(config)
+    return data.StructLayout({
+        "valid": 1,
+        "part": 2,
+        "table": (config.tables - 1).bit_length(),
+        "words": max(parts[2].size, parts[3].size),
+    })
+
+
+class PartMemory(wiring.Component):
+    """One part of every table's descriptor.
+
+    Parameters  config: TTConfig; part: its number, 2 or 3
+    Members     load   In  a write of part_layout
+                table  In
+                o      Out  the table's part
+    Timing      no latency from table to o
+    Reset       contents stay
+    Golden      golden.tt.image          Tests  verif/tt/test_unit.py
+    """
+
+    def __init__(self, config: TTConfig, *, part: int):
+        self.config = config
+        self.part = part
+        super().__init__({
+            "load": In(part_layout(config)),
+            "table": In((config.tables - 1).bit_length()),
+            "o": Out(descriptor_parts(config)[part]),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        store = memory.Memory(shape=len(self.o.as_value()), depth=self.config.tables, init=[])
+        m.submodules.store = store
+        write, read = store.write_port(), store.read_port(domain="comb")
+        m.d.comb += [
+            write.addr.eq(self.load.table),
+            write.data.eq(self.load.words),
+            write.en.eq(self.load.valid & (self.load.part == self.part)),
+            read.addr.eq(self.table),
+            self.o.eq(read.data),
+        ]
+        return m

@@ -1,10 +1,10 @@
-"""The loop machine that walks one product of the chain, an issue slot at a time."""
+"""The loop machine that walks one product of the chain, an issue slot at a time, and what its steps mean."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["LoopMachine", "job_layout"]
+__all__ = ["LoopMachine", "job_layout", "job_of", "roles"]
 
 TILE_BITS, BLOCK_BITS, GROUP_BITS, LINE_BITS = 12, 10, 8, 7
 
@@ -170,3 +170,44 @@ class LoopMachine(wiring.Component):
                 self.running.eq(self.job.running),
             ]
         return m
+
+
+def _columns(columns_log2, bits: int) -> list:
+    """Which sub-dot bits stand for columns, low to high; the low one is the first to."""
+    return [columns_log2 != 0, columns_log2 == 2][:bits]
+
+
+def job_of(job, plan) -> list:
+    """Assigns to a job what a descriptor has for a middle or last product."""
+    columns = _columns(plan.columns_log2, len(plan.ranks))
+
+    def turns(mine):
+        """Less one: column bits, of those that are rows or ranks, whose place in the line time has to take."""
+        return Cat(Cat(mine).any(), Cat(mine).all() if len(mine) == 2 else Const(0, 1))
+
+    return [
+        job.tiles.eq(plan.tiles),
+        job.blocks.eq(plan.blocks),
+        job.groups.eq(plan.groups),
+        job.lines.eq(plan.lines),
+        job.row_turns.eq(turns([is_column & ~rank for is_column, rank in zip(columns, plan.ranks, strict=True)])),
+        job.rank_turns.eq(turns([is_column & rank for is_column, rank in zip(columns, plan.ranks, strict=True)])),
+    ]
+
+
+def roles(slot, columns_log2, ranks, machine: LoopMachine) -> list:
+    """Assigns to a slot what the bits of a sub-dot number stand for: rows, columns, ranks."""
+    columns = _columns(columns_log2, len(ranks))
+    rows = Cat(~is_column & ~rank for is_column, rank in zip(columns, ranks, strict=True))
+    if len(ranks) == 1:
+        turn = Mux(ranks, machine.rank_turn, machine.row_turn)
+    else:
+        # Of two turning bits of one kind the high one turns faster.
+        low, high = (Mux(rank, machine.rank_turn, machine.row_turn) for rank in ranks)
+        both = columns[1] & (ranks[0] == ranks[1])
+        turn = Cat(Mux(both, low[1], low[0]), high[0])
+    return [
+        slot.columns.eq(Cat(columns)),
+        slot.rows.eq(rows),
+        slot.turn.eq(turn),
+    ]

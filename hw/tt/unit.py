@@ -14,8 +14,9 @@ from hw.tt.grid import Grid
 from hw.tt.index import IndexSplitter, lookup_layout
 from hw.tt.intermediate import Intermediate, WordBank
 from hw.tt.output import OutputOrder, vector_layout
-from hw.tt.sequencer import LAST, MIDDLE, Sequencer, slot_layout
+from hw.tt.sequencer import Sequencer
 from hw.tt.sums import SumMemory, SumStream, sum_layout
+from hw.tt.tokens import Product, slot_layout
 
 __all__ = ["TTUnit", "counters_layout"]
 
@@ -335,7 +336,7 @@ class TTUnit(wiring.Component):
         # An error in any slot of a vector's last product marks the vector.
         marked, mark = Signal(), Signal()
         m.d.comb += mark.eq((marked & ~slot.begin) | wrong | slot.bad)
-        with m.If(valid & (slot.stage == LAST)):
+        with m.If(valid & (slot.stage == Product.LAST)):
             m.d.sync += marked.eq(mark)
 
         # What becomes of the results travels beside the grid.
@@ -346,15 +347,15 @@ class TTUnit(wiring.Component):
             **of_vector,
         })
         begun = Signal()
-        with m.If(valid & (slot.stage == LAST)):
+        with m.If(valid & (slot.stage == Product.LAST)):
             m.d.sync += begun.eq(Mux(slot.last, 0, slot.begin | begun))
         now = Signal(fate)
         m.d.comb += [
-            now.buffer.eq(valid & slot.last & (slot.stage != LAST)),
-            now.middle.eq(slot.stage == MIDDLE),
+            now.buffer.eq(valid & slot.last & (slot.stage != Product.LAST)),
+            now.middle.eq(slot.stage == Product.MIDDLE),
             now.swap.eq(slot.swap),
             now.write.eq(slot.write),
-            now.out.eq(valid & slot.last & (slot.stage == LAST)),
+            now.out.eq(valid & slot.last & (slot.stage == Product.LAST)),
             now.begin.eq(slot.begin | begun),
             now.turned.eq(slot.turned),
             now.columns_log2.eq(slot.columns_log2),
