@@ -7,9 +7,9 @@ READER, PORT, WRITER = "verif/axi/test_reader.py", "verif/axi/test_port.py", "ve
 BURST = Unit("hw/axi/burst.py", (READER, WRITER), (
     Mutant("a request's end has 16 bits: 65,535 beats that do not begin with a block are too many",
            "through = Signal(17)", "through = Signal(16)"),
-    Mutant("a stop lets the request under way go on", "m.d.sync += [taken.eq(0), ready.eq(0)]",
+    Mutant("a stop lets the request under way go on", "m.d.sync += taken.eq(0)\n            m.d.sync += ready.eq(0)",
            "m.d.sync += taken.eq(0)"),
-    Mutant("a stop lets the request that waits go on", "m.d.sync += [taken.eq(0), ready.eq(0)]",
+    Mutant("a stop lets the request that waits go on", "m.d.sync += taken.eq(0)\n            m.d.sync += ready.eq(0)",
            "m.d.sync += ready.eq(0)"),
     Mutant("addresses have 40 bits", "page = Signal(64 - beat_log2 - inside,",
            "page = Signal(40 - beat_log2 - inside,"),
@@ -107,7 +107,7 @@ READS = Unit("hw/axi/port.py", (PORT,), (
     Mutant("DECERR alone is an error", "bus.rresp[1] | tracker.wrong", "bus.rresp.all() | tracker.wrong"),
     Mutant("stray beats go to whoever was last", "(bus.rvalid & tracker.known).replicate(count)",
            "bus.rvalid.replicate(count)"),
-    Mutant("turns are not remembered", "last.eq(turn)]", "last.eq(0)]"),
+    Mutant("turns are not remembered", "m.d.sync += last.eq(turn)", "m.d.sync += last.eq(0)"),
     Mutant("a rest begins a beat late", "rest.at.eq((now.at | mask) + 1)", "rest.at.eq((now.at | mask) + 2)"),
 ))
 WRITE = Unit("hw/axi/writer.py", (WRITER,), (
@@ -134,7 +134,7 @@ WRITE = Unit("hw/axi/writer.py", (WRITER,), (
            "splitter.room.eq(sending.i.ready)"),
     Mutant("a stop keeps the spare beats", "with m.If(empty):\n                m.d.sync += spare.eq(0)",
            "with m.If(0):\n                m.d.sync += spare.eq(0)"),
-    Mutant("a stop keeps a request that waits", "m.d.sync += [valid.eq(0), complete.eq(0)]",
+    Mutant("a stop keeps a request that waits", "m.d.sync += valid.eq(0)\n                m.d.sync += complete.eq(0)",
            "m.d.sync += complete.eq(0)"),
     Mutant("a stop empties queues that are being written from", "empty.eq(self.stop & quiet)", "empty.eq(self.stop)"),
     Mutant("idle while a burst waits for its response", "splitter.held | sending.held | waiting.held | bus.wvalid",

@@ -47,8 +47,6 @@ class Copy:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("conftest.py", "pyproject.toml"):
             shutil.copy(ROOT / name, folder / name)
-        # Models are built for one run: no time goes into making them fast.
-        _replace(folder / "verif" / "bench" / "runner.py", 'opt: str = "-O1",\n    only', 'opt: str = "-O0",\n    only')
         self._env = {name: value for name, value in os.environ.items()
                      if not name.startswith(("HOTRAIL_", "PYTEST_", "COCOTB_"))}
         # A file that changes twice a second must not be taken from a cache of compiled ones.

@@ -31,7 +31,7 @@ INDEX = Unit("hw/tt/index.py", ("verif/tt/test_index.py",), (
     Mutant("the first index comes a cycle early", '_delay(m, "late_first", held[3], 1)', "held[3]"),
     Mutant("first and second index are exchanged", '_delay(m, "late_second", held[2], 1)',
            '_delay(m, "late_second", held[3], 1)'),
-    Mutant("the mode sizes come a cycle late", "at * bits)),", "at * bits + 1)),"),
+    Mutant("the mode sizes come a cycle late", "at * bits))", "at * bits + 1))"),
     Mutant("a slice's offset loses its top bit",
            'offset = Signal(width, name=f"{name}_offset"', 'offset = Signal(width - 1, name=f"{name}_offset"'),
     Mutant("the divider's borrow is lost", "Cat(~less_one, Const(3, 2))", "Cat(~less_one, Const(1, 2))"),
