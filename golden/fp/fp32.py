@@ -171,22 +171,10 @@ def _special(word: NDArray, sign: NDArray, infinite: NDArray, nan: NDArray) -> N
     return value(np.where(nan, NAN, word))
 
 
-LESS, EQUAL, GREATER, UNORDERED = 1, 2, 4, 8
-
-
 def _order(x: ArrayLike) -> NDArray[np.int64]:
     """Integers in the order of the flushed values, -0 below +0."""
     word = bits(flush(x)).astype(np.int64)
     return np.where(word >> 31 == 1, -1 - (word & 0x7FFFFFFF), word)
-
-
-def compare(x: ArrayLike, y: ArrayLike) -> NDArray[np.uint8]:
-    """One of LESS, EQUAL, GREATER, UNORDERED (a NaN on either side); zeros of both signs are equal."""
-    a, b = _order(x), _order(y)
-    zeros = ((a == 0) | (a == -1)) & ((b == 0) | (b == -1))
-    result = np.where(a < b, LESS, np.where(a > b, GREATER, EQUAL))
-    result = np.where(zeros, EQUAL, result)
-    return np.where(_unpack(x)[3] | _unpack(y)[3], UNORDERED, result).astype(np.uint8)
 
 
 def maximum(x: ArrayLike, y: ArrayLike) -> NDArray[np.float32]:

@@ -19,7 +19,7 @@ class Unit(wiring.Component):
 
     CUTS: tuple[str, ...] = ()
 
-    def __init__(self, *, registers: tuple[str, ...] | None = None, output_bits: int = 32):
+    def __init__(self, *, registers: tuple[str, ...] | None = None):
         chosen = self.CUTS if registers is None else tuple(registers)
         for name in chosen:
             if name not in self.CUTS:
@@ -28,7 +28,7 @@ class Unit(wiring.Component):
         if len(set(chosen)) != len(chosen):
             raise ValueError(f"registers is {', '.join(chosen)}, each cut may be named once")
         self.registers = tuple(name for name in self.CUTS if name in chosen)
-        super().__init__({"x": In(32), "y": In(32), "o": Out(output_bits)})
+        super().__init__({"x": In(32), "y": In(32), "o": Out(32)})
 
     @property
     def latency(self) -> int:
