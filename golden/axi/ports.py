@@ -8,28 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Memory", "Queue", "ReadPort", "Reader", "Reporter", "WritePort"]
+from golden.stream.fifo import Fifo
 
-
-class Queue:
-    """A memory and the register behind it: 2 cycles, one payload a cycle, `depth` payloads besides the register."""
-
-    def __init__(self, depth: int):
-        self.depth = depth
-        self.inside: deque[Any] = deque()
-        self.o: Any = None
-
-    @property
-    def ready(self) -> bool:
-        return len(self.inside) < self.depth
-
-    def step(self, push: Any = None, taken: bool = False) -> None:
-        if self.inside and (self.o is None or taken):
-            self.o = self.inside.popleft()
-        elif taken:
-            self.o = None
-        if push is not None:
-            self.inside.append(push)
+__all__ = ["Memory", "ReadPort", "Reader", "Reporter", "WritePort"]
 
 
 class Memory:
@@ -120,7 +101,7 @@ class Reader:
     def __init__(self, memory: Memory, *, block: int, outstanding: int):
         self.memory = memory
         self.splitter = _Splitter(block)
-        self.bursts = Queue(outstanding)
+        self.bursts = Fifo(outstanding)
         self.o: Any = None
         self._at = 0
 
@@ -151,8 +132,8 @@ class ReadPort:
         self.memory = memory
         self.block, self.depths = block, clients
         self.largest = [min(block, max(1, depth // 4)) for depth in clients]
-        self.bursts = Queue(outstanding)
-        self.queues = [Queue(depth) for depth in clients]
+        self.bursts = Fifo(outstanding)
+        self.queues = [Fifo(depth) for depth in clients]
         self.free = list(clients)
         count = len(clients)
         self.rest: list[Any] = [None] * count           # (address, beats) of a request that has begun
@@ -241,8 +222,8 @@ class WritePort:
     def __init__(self, memory: Memory, *, block: int, clients: tuple[int, ...], outstanding: int):
         self.memory = memory
         self.splitter = _Splitter(block)
-        self.sending, self.waiting = Queue(outstanding), Queue(outstanding)
-        self.queues = [Queue(depth) for depth in clients]
+        self.sending, self.waiting = Fifo(outstanding), Fifo(outstanding)
+        self.queues = [Fifo(depth) for depth in clients]
         count = len(clients)
         self.requests: list[Any] = [None] * count
         self.spare = [0] * count

@@ -7,8 +7,9 @@ it. Only what decides the time is there: no words, no faults.
 from collections import deque
 from typing import Any, NamedTuple
 
-from golden.axi.ports import Memory, Queue, Reader, ReadPort, Reporter, WritePort
+from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
 from golden.emb.rows import set_of
+from golden.stream.fifo import Fifo
 
 __all__ = ["Arbiter", "Finish", "RowFetch", "Sizes", "cycles"]
 
@@ -38,7 +39,7 @@ class RowFetch:
         self.size, self.sets, self.longest, self.rows = window_beats // 4, sets, row_beats_max, delivery_rows
         self.turns = 4 * ((1 << lap_bits) - 1)
         self.table: dict[int, list[Any]] = {}
-        self.queue = Queue(delivery_rows)
+        self.queue = Fifo(delivery_rows)
         self.stages: list[Any] = [None, None]
         self.asks: deque[Any] = deque()
         self.request: Any = None
@@ -174,7 +175,7 @@ class Finish:
         self.may = False
         self.credits, self.bags, self.back = output_beats, 0, 0
         self.most = max(64, 2 * writes_in_flight)       # bags that wait for their write
-        self.requests, self.under_way = Queue(self.most), Queue(self.most)
+        self.requests, self.under_way = Fifo(self.most), Fifo(self.most)
         self.pool: deque[bool] = deque([False] * pool_latency)
         self.divided = 0                                # the cycle in which the factor is there; 0: not asked for
         self.cycle = 0
@@ -311,7 +312,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
     arbiter = Arbiter(row_beats_max=sizes.row_beats_max, partial_beats=sizes.partial_beats,
                       copy_beats=sizes.output_beats, ring_beats=ring_beats)
     pool: deque[Any] = deque([None] * sizes.pool_latency)
-    partials = {name: Queue(sizes.partial_beats) for name in ("dram", "ssd")}
+    partials = {name: Fifo(sizes.partial_beats) for name in ("dram", "ssd")}
     finish = Finish(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
                     pool_latency=sizes.pool_latency)
     reporter, doorbell = Reporter(), _Doorbell(filled, ring_beats != 0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step
+from golden.stream.fifo import Fifo
 from hw.isa import EMB
 
 __all__ = ["Arguments", "Front"]
@@ -40,27 +41,6 @@ class _Token(NamedTuple):
     out: int
     item: Mapping[str, int]
     number: int
-
-
-class _Outlet:
-    """A queue behind a pipeline that cannot wait: head in a register, `open` a cycle behind the level."""
-
-    def __init__(self, depth: int):
-        self.depth = depth
-        self.held: deque = deque()
-        self.head = None
-        self.open = False
-
-    def step(self, push, taken: bool) -> None:
-        is_open = len(self.held) <= self.depth - SLACK
-        fetch = bool(self.held) and (self.head is None or taken)
-        if fetch:
-            self.head = self.held.popleft()
-        elif taken:
-            self.head = None
-        if push is not None:
-            self.held.append(push)
-        self.open = is_open
 
 
 class _Regions:
@@ -114,27 +94,24 @@ class _Program:
         self.item: dict[str, int] = {}
         self.checks: Iterator[tuple[int, tuple[int, int, int] | None]] = iter(())
         self.ask: tuple[int, int, int] | None = None
-        self.jobs: deque = deque()
-        self.job: tuple[int, dict[str, int]] | None = None      # offered to the feeder
-        self.room = self.job_room = False
-        self.under_way = self.finished = 0
+        self.jobs, self.releases = Fifo(JOBS, headroom=2), Fifo(IN_FLIGHT, headroom=3)
+        self.finished = 0
         self.done = False
+
+    @property
+    def job(self) -> tuple[int, dict[str, int]] | None:
+        """What is offered to the feeder."""
+        return self.jobs.o
 
     def takes(self, data) -> bool:
         return self.state == "NEXT" and self.left != 0 and data is not None
 
     def step(self, start: bool, arguments: Arguments, data, entered: bool, job_taken: bool, bags_done: bool) -> None:
-        issue = self.state == "SEND" and self.room and self.job_room
-        quiet = self.under_way == 0
+        issue = self.state == "SEND" and self.releases.room and self.jobs.room
+        quiet = not self.releases.held
         busy = self.region is not None      # in this cycle
-        self.room, self.job_room = self.under_way < IN_FLIGHT - 1, len(self.jobs) < JOBS - 1
-        if self.jobs and (self.job is None or job_taken):
-            self.job = self.jobs.popleft()
-        elif job_taken:
-            self.job = None
-        if issue:
-            self.jobs.append((self.number, self.item))
-        self.under_way += issue - bags_done
+        self.jobs.step((self.number, self.item) if issue else None, job_taken)
+        self.releases.step(True if issue else None, bags_done)
         self.finished = 0 if start else self.finished + bags_done
         if entered:
             self.region = None
@@ -312,7 +289,7 @@ class _Tiers:
     """Rows held back until it is known whether they are their bag's last."""
 
     def __init__(self, queues: Mapping[str, int]):
-        self.outlets = {name: _Outlet(queues[name]) for name in ("dram", "ssd", "tt", "steps")}
+        self.queues = {name: Fifo(queues[name], headroom=SLACK) for name in ("dram", "ssd", "tt", "steps")}
         self.open = False
         self.held: dict[int, tuple[_Token, bool]] = {}      # device -> row, first of the bag
         self.in_chunk = 0                                   # rows of the chunk that the held one ends
@@ -322,7 +299,7 @@ class _Tiers:
 
     def step(self, token: _Token | None, taken: Mapping[str, bool]) -> None:
         ended = self.ended
-        bag, pushes = self.bag, dict.fromkeys(self.outlets)
+        bag, pushes = self.bag, dict.fromkeys(self.queues)
         new = token.device if token else None
         had_tt = self.held.get(1)
         for device, name in ((0, "dram"), (2, "ssd")):
@@ -354,9 +331,9 @@ class _Tiers:
             self.held[new] = token, new not in self.held
         self.ended = token if token and token.last else None
         self.bag = token or bag
-        is_open = all(outlet.open for outlet in self.outlets.values())
-        for name, outlet in self.outlets.items():
-            outlet.step(pushes[name], taken[name])
+        is_open = all(queue.room for queue in self.queues.values())
+        for name, queue in self.queues.items():
+            queue.step(pushes[name], taken[name])
         self.open = is_open
 
 
@@ -383,19 +360,19 @@ class Front:
 
     @property
     def dram(self) -> Row | None:
-        return self._tiers.outlets["dram"].head
+        return self._tiers.queues["dram"].o
 
     @property
     def ssd(self) -> Row | None:
-        return self._tiers.outlets["ssd"].head
+        return self._tiers.queues["ssd"].o
 
     @property
     def lookups(self) -> Lookup | None:
-        return self._tiers.outlets["tt"].head
+        return self._tiers.queues["tt"].o
 
     @property
     def steps(self) -> Step | None:
-        return self._tiers.outlets["steps"].head
+        return self._tiers.queues["steps"].o
 
     @property
     def finished(self) -> int:

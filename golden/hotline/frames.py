@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from golden.axi.ports import Queue
+from golden.stream.fifo import Fifo
 
 __all__ = ["InputBuffer", "mini_batches"]
 
@@ -39,9 +39,9 @@ class InputBuffer:
         self.handed: tuple[int, int, int] | None = None     # class, frame, samples
         self.flushing = False
         depth = max(2, 1 << (frames - 1).bit_length())
-        self.out = (Queue(depth), Queue(depth))         # o: (frame, samples)
+        self.out = (Fifo(depth), Fifo(depth))         # o: (frame, samples)
         self.write: tuple[Any, Any] | None = None
-        self.read = (Queue(READ_DEPTH), Queue(READ_DEPTH))
+        self.read = (Fifo(READ_DEPTH), Fifo(READ_DEPTH))
         self.under_way: deque[Any] = deque([None] * READ_STAGES)
         self.level = [0, 0]
         self.turn = 0           # who goes first
@@ -69,7 +69,7 @@ class InputBuffer:
         takes = beat is not None and self.ready(beat[0], write is not None)
         waits = beat is not None and self._waits(beat[0])
         any_open = any(one is not None for one in self.open)
-        busy = any(queue.inside or queue.o is not None for queue in self.out)
+        busy = any(queue.held for queue in self.out)
         # What the output registers show next.
         self.flushed = self.flushing and not (any_open or self.handed is not None or busy)
         self.idle = (len(self.free) == self.frames and not any(self.level) and beat is None and write is None

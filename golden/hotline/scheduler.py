@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from golden.stream.fifo import Fifo
+
 __all__ = ["Scheduler", "order", "pool"]
 
 COLUMNS = 8
@@ -39,20 +41,6 @@ def pool(banks: np.ndarray, *, count: int, queue: int) -> float:
         at += room
         waits -= waits > 0
         cycles += 1
-
-
-class _Queue:
-    """hw.axi.queue.BurstQueue: the head has a register of its own."""
-
-    def __init__(self):
-        self.inside: deque = deque()
-        self.head = None
-
-    def step(self, push, ready: bool) -> None:
-        if self.head is None or ready:
-            self.head = self.inside.popleft() if self.inside else None
-        if push is not None:
-            self.inside.append(push)
 
 
 @dataclass
@@ -96,7 +84,7 @@ class Scheduler:
         # Pipelines: the oldest at the right end leaves in this cycle.
         self._sorting: deque = deque([None] * sorting)
         self._splitting: deque = deque([None] * splitting)
-        self._waves, self._parts = _Queue(), _Queue()
+        self._waves, self._parts = Fifo(self.room), Fifo(self.room)
         self._ahead = self._behind = 0
         self._left = (False, False)
         self._may_split = False
@@ -131,7 +119,7 @@ class Scheduler:
             goes[1] = (newer.costs <= self._credits) & done[0] & ~done[1]
         advance = older is None or (not hold and bool(older.costs[-1] <= self._credits))
         free = advance or newer is None
-        load = self._parts.head if free else None
+        load = self._parts.o if free else None
         ended = advance and older is not None and older.last
         some = self._waits > 0
         lengths = np.where(goes[0], older.lengths if older else 0, np.where(goes[1], newer.lengths if newer else 0, 0))
@@ -185,7 +173,7 @@ class Scheduler:
     def _front(self, taken, load) -> None:
         """From waves to parts of waves."""
         part = None
-        wave = self._waves.head
+        wave = self._waves.o
         final = False
         if wave is not None and self._may_split:
             width = self.columns

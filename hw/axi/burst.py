@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import block_beats, check_beat_bytes
-from hw.axi.queue import BurstQueue
-from hw.stream import SkidBuffer
+from hw.stream.fifo import Fifo
+from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["BurstTracker", "Splitter", "address_layout", "burst_layout"]
 
@@ -155,7 +155,7 @@ class BurstTracker(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.bursts = bursts = BurstQueue(burst_layout(self.tag_bits), depth=self.outstanding)
+        m.submodules.bursts = bursts = Fifo(burst_layout(self.tag_bits), depth=self.outstanding)
         wiring.connect(m, wiring.flipped(self.i), bursts.i)
         burst = bursts.o.payload
         position, ends, step = Signal(8), Signal(), Signal()

@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.burst import BurstTracker, burst_layout
 from hw.axi.bus import AXI4, address_constants, block_beats, check_beat_bytes, read_layout, request_layout
-from hw.axi.queue import round_robin
 from hw.axi.reader import check_outstanding
-from hw.queue import BlockQueue
+from hw.stream.fifo import Fifo
+from hw.stream.round_robin import round_robin
 
 __all__ = ["ReadPort", "check_clients"]
 
@@ -191,7 +191,7 @@ class ReadPort(wiring.Component):
                 with m.If(arrived[k]):
                     m.d.sync += only.eq(beat)
             else:
-                queue = BlockQueue(read_layout(self.beat_bytes), depth=depth)
+                queue = Fifo(read_layout(self.beat_bytes), depth=depth, block=True)
                 m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
                 m.d.comb += [
                     queue.i.valid.eq(arrived[k]),

@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.burst import Splitter, burst_layout
 from hw.axi.bus import AXI4, address_constants, check_beat_bytes, data_layout, request_layout
 from hw.axi.port import check_clients
-from hw.axi.queue import BurstQueue, round_robin
 from hw.axi.reader import check_outstanding
-from hw.queue import BlockQueue
+from hw.stream.fifo import Fifo
+from hw.stream.round_robin import round_robin
 
 __all__ = ["WritePort", "connect_client"]
 
@@ -75,8 +75,8 @@ class WritePort(wiring.Component):
         bus, count = self.bus, len(self.clients)
         m.submodules.splitter = splitter = Splitter(beat_bytes=self.beat_bytes, tag_bits=count)
         # Bursts that have data to send, and bursts that wait for their response: the latter bound the former.
-        m.submodules.sending = sending = BurstQueue(burst_layout(count), depth=self.outstanding)
-        m.submodules.waiting = waiting = BurstQueue(
+        m.submodules.sending = sending = Fifo(burst_layout(count), depth=self.outstanding)
+        m.submodules.waiting = waiting = Fifo(
             data.StructLayout({"final": 1, "tag": count}), depth=self.outstanding)
 
         # -- Grants: a request whose beats are all in its client's queue.
@@ -87,7 +87,7 @@ class WritePort(wiring.Component):
         queues, held, whole = [], [], []
         granted, last = Signal(count), Signal(count)
         for k, depth in enumerate(self.clients):
-            queue = BlockQueue(data_layout(self.beat_bytes), depth=depth)
+            queue = Fifo(data_layout(self.beat_bytes), depth=depth, block=True)
             m.submodules[f"queue_{k}"] = ResetInserter(empty)(queue)
             bits = (depth + 1).bit_length()
             request = Signal(data.StructLayout({"address": 64, "beats": bits}), reset_less=True, name=f"request_{k}")

@@ -20,8 +20,8 @@ from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.frame import Frame, kernel_ports, tell_first
 from hw.place import place
-from hw.queue import BlockQueue
-from hw.stream import SkidBuffer
+from hw.stream.fifo import Fifo
+from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.sums import sum_layout
 from hw.tt.unit import TTUnit
 
@@ -156,7 +156,7 @@ class EmbCore(wiring.Component):
         m.d.comb += tag.eq(pool.o.tag)
         for number, (name, to) in enumerate((("dram", finish.i_dram), ("ssd", finish.i_ssd))):
             # Room was made before the row was fetched: the queue cannot be full.
-            queue = BlockQueue(partial_layout(config), depth=config.partial_beats)
+            queue = Fifo(partial_layout(config), depth=config.partial_beats, block=True)
             m.submodules[f"{name}_partials"] = self._flushed(parts, queue)
             m.d.comb += [
                 queue.i.valid.eq(pool.o_valid & (tag.tier == number)),

@@ -3,12 +3,13 @@
 from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout, token_layout
 from hw.isa import EMB, LONGEST_BAG
+from hw.stream.fifo import Fifo
 
 __all__ = ["Feeder"]
 
@@ -196,28 +197,14 @@ class Feeder(wiring.Component):
             entry.wrong.eq(remains[32] | above(after, LONGEST_BAG)),
             leaves.eq(after_last & (remains[:32] != 0)),
         ]
-        store = memory.Memory(shape=entry.shape(), depth=BAGS_AHEAD, init=[], attrs={"ram_style": "distributed"})
-        m.submodules.bags = store
-        write, port = store.write_port(), store.read_port(domain="comb")
-        head, tail = Signal(range(BAGS_AHEAD)), Signal(range(BAGS_AHEAD))
-        waiting = Signal(range(BAGS_AHEAD + 1))
-        bag = port.data
-        bag_valid, bag_pop = (Signal() for _ in range(2))
+        m.submodules.bags = bags = Fifo(entry.shape(), depth=BAGS_AHEAD, register=False)
         m.d.comb += [
-            write.addr.eq(tail),
-            write.data.eq(entry),
-            write.data.wrong.eq(entry.wrong | leaves),
-            write.en.eq(read[2]),
-            port.addr.eq(head),
+            bags.i.payload.eq(entry),
+            bags.i.payload.wrong.eq(entry.wrong | leaves),
+            bags.i.valid.eq(read[2]),
         ]
-        m.d.sync += [
-            tail.eq(tail + read[2]),
-            head.eq(head + bag_pop),
-            waiting.eq(waiting + read[2] - bag_pop),
-            bag_valid.eq((waiting[1:] != 0) | (waiting[0] & ~bag_pop) | read[2]),
-            room.eq(room + bag_pop - take),
-        ]
-        return SimpleNamespace(bag=bag, bag_pop=bag_pop, bag_valid=bag_valid)
+        m.d.sync += room.eq(room + bags.o.ready - take)
+        return SimpleNamespace(bag=bags.o.payload, bag_pop=bags.o.ready, bag_valid=bags.o.valid)
 
     @staticmethod
     def _bag_layout():

@@ -5,12 +5,12 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.emb.config import EmbConfig
 from hw.emb.pooling import ONE, PoolingUnit
 from hw.fp.reciprocal import COUNT_BITS, KNOWN, Reciprocal, reciprocal_word
 from hw.isa import EMB
 from hw.place import place
+from hw.stream.fifo import Fifo
 
 __all__ = ["Finish", "fault_layout", "partial_layout", "step_layout", "vector_layout"]
 
@@ -238,8 +238,8 @@ class Finish(wiring.Component):
         beats_bits = len(step.beats)
         depth = self.config.output_beats
         most = max(BAGS, 2 * self.config.writes_in_flight)
-        waiting = BurstQueue(data.StructLayout({"out": 32, "beats": beats_bits}), depth=most)
-        under_way = BurstQueue(data.StructLayout({"beats": beats_bits, "last": 1}), depth=most)
+        waiting = Fifo(data.StructLayout({"out": 32, "beats": beats_bits}), depth=most)
+        under_way = Fifo(data.StructLayout({"beats": beats_bits, "last": 1}), depth=most)
         m.submodules.waiting, m.submodules.under_way = waiting, under_way
         shift = self.config.beat_log2
         # Room in both was seen before the bag's last beat went.

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import enum, memory, stream, wiring
+from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
@@ -12,6 +12,7 @@ from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
 from hw.kernel.bounds import BoundedSum, Term
 from hw.layouts import arguments_layout, instruction_layout
+from hw.stream.fifo import Fifo
 
 __all__ = ["Program"]
 
@@ -118,45 +119,22 @@ class Program(wiring.Component):
     def _queues(self, m: Module, state) -> SimpleNamespace:
         """Jobs for the feeder, and what each instruction releases when it has finished."""
         item = state.item
-        shape = self.o_jobs.payload.shape()
-        m.submodules.jobs = jobs = memory.Memory(
-            shape=shape, depth=JOBS, init=[], attrs={"ram_style": "distributed"})
-        m.submodules.releases = releases = memory.Memory(
-            shape=POSITION_BITS, depth=IN_FLIGHT, init=[], attrs={"ram_style": "distributed"})
-
-        job_write, job_read = jobs.write_port(), jobs.read_port(domain="comb")
-        job_push, fetch = (Signal() for _ in range(2))
-        waiting, job_room = (Signal(shape) for shape in (range(JOBS + 1), 1))
-        head, tail = Signal(range(JOBS)), Signal(range(JOBS))
-        m.d.comb += [
-            fetch.eq((waiting != 0) & (~self.o_jobs.valid | self.o_jobs.ready)),
-            job_write.addr.eq(tail),
-            job_write.en.eq(job_push),
-            job_read.addr.eq(head),
-        ]
-        m.d.sync += [
-            waiting.eq(waiting + job_push - fetch),
-            tail.eq(tail + job_push),
-            head.eq(head + fetch),
-            job_room.eq(waiting < JOBS - 1),
-            self.o_jobs.valid.eq(fetch | (self.o_jobs.valid & ~self.o_jobs.ready)),
-        ]
-        kept = Signal(shape, name="next_job", reset_less=True)
-        with m.If(fetch):
-            m.d.sync += kept.eq(job_read.data)
-        m.d.comb += self.o_jobs.payload.eq(kept)
+        # Room is seen before.
+        m.submodules.jobs = jobs = Fifo(self.o_jobs.payload.shape(), depth=JOBS, headroom=2)
+        m.submodules.releases = releases = Fifo(POSITION_BITS, depth=IN_FLIGHT, headroom=3)
+        wiring.connect(m, jobs.o, wiring.flipped(self.o_jobs))
 
         # How many positions a row may begin at; worked out while the sums are.
         span = Signal(33, reset_less=True)
         fill = Signal(reset_less=True)
         # In two steps, or synthesis puts one subtraction of row_beats behind the other.
-        less_one = Signal(len(job_write.data.beats), name="beats_less_one", reset_less=True)
+        less_one = Signal(len(jobs.i.payload.beats), name="beats_less_one", reset_less=True)
         inverted = Signal(33)
         m.d.comb += inverted.eq(~Cat(less_one, Const(0, 33 - len(less_one))))
         m.d.sync += less_one.eq(item.row_beats - 1)
         m.d.sync += span.eq(item.ring_count + inverted)
         m.d.sync += fill.eq(item.opcode == FILL)
-        job = job_write.data
+        job = jobs.i.payload
         m.d.comb += [
             self.table.eq(item.tt_table),
             self.number_now.eq(state.number),
@@ -180,33 +158,20 @@ class Program(wiring.Component):
             job.ring.eq(~span[32]),
         ]
 
-        release_write, release_read = releases.write_port(), releases.read_port(domain="comb")
-        issue, retire = (Signal() for _ in range(2))
-        under_way = Signal(range(IN_FLIGHT + 1))
-        quiet, room = (Signal() for _ in range(2))
-        at_head, at_tail = Signal(range(IN_FLIGHT)), Signal(range(IN_FLIGHT))
+        issue, retire, quiet = releases.i.valid, releases.o.ready, Signal()
         m.d.comb += [
-            release_write.addr.eq(at_tail),
-            release_write.en.eq(issue),
-            release_write.data.eq(item.release),
-            release_read.addr.eq(at_head),
+            releases.i.payload.eq(item.release),
             self.finish.eq(retire),
-            quiet.eq(under_way == 0),
-        ]
-        m.d.sync += [
-            under_way.eq(under_way + issue - retire),
-            room.eq(under_way < IN_FLIGHT - 1),
-            at_tail.eq(at_tail + issue),
-            at_head.eq(at_head + retire),
+            quiet.eq(~releases.held),
         ]
         with m.If(self.start):
             m.d.sync += self.finished.eq(0)
         with m.Elif(retire):
             m.d.sync += self.finished.eq(self.finished + 1)
-            m.d.sync += self.released.eq(release_read.data)
+            m.d.sync += self.released.eq(releases.o.payload)
         return SimpleNamespace(
-            job_push=job_push, job_room=job_room, fill=fill, issue=issue, retire=retire, quiet=quiet,
-            room=room)
+            job_push=jobs.i.valid, job_room=jobs.room, fill=fill, issue=issue, retire=retire, quiet=quiet,
+            room=releases.room)
 
     def _allowed(self, m: Module, state) -> SimpleNamespace:
         """What an instruction must keep to by itself. Registers, so two cycles after the instruction is there."""

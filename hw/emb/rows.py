@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
 from hw.emb.window import LAP_BITS, OFFSET_BITS, RowWindow
-from hw.queue import BlockQueue
+from hw.stream.fifo import Fifo
 
 __all__ = ["RowFetch", "beats_bits", "pooled_layout", "row_layout"]
 
@@ -171,7 +171,7 @@ class RowFetch(wiring.Component):
             "position": position_bits, "mark": 1, "found": 1, "beats": b_bits, "tier": 1, "first": 1, "last": 1,
             "weight": 32, "maximum": 1, "copy": 1,
         })
-        m.submodules.queue = queue = BlockQueue(wait_layout, depth=self.delivery_rows)
+        m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows, block=True)
         entry = queue.i.payload
         m.d.comb += [
             queue.i.valid.eq(window.o_valid),

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.emb.outlet import Outlet
 from hw.emb.rows import beats_bits, row_layout
-from hw.emb.tokens import CHUNK_BITS, token_layout
+from hw.emb.tokens import CHUNK_BITS, OPEN_SLACK, token_layout
+from hw.stream.fifo import Fifo
 
 __all__ = ["Tiers", "fill_layout"]
 
@@ -77,13 +77,14 @@ class Tiers(wiring.Component):
         token = self.i
         row = row_layout(self.row_beats_max)
 
-        outlets = {}
+        queues = {}
         for name, port in (("dram", self.o_dram), ("ssd", self.o_ssd), ("tt", self.o_lookups),
                            ("steps", self.o_steps), ("fills", self.o_fills)):
-            outlet = Outlet(port.payload.shape(), depth=self.depths[name])
-            m.submodules[f"{name}_queue"] = outlets[name] = outlet
-            wiring.connect(m, outlet.o, wiring.flipped(port))
-            m.d.comb += self.full[name].eq(~outlet.open)
+            queue = Fifo(port.payload.shape(), depth=self.depths[name], headroom=OPEN_SLACK)
+            m.submodules[f"{name}_queue"] = queue
+            queues[name] = queue.i      # never refused: `open` is heeded before
+            wiring.connect(m, queue.o, wiring.flipped(port))
+            m.d.comb += self.full[name].eq(~queue.room)
         m.d.sync += self.open.eq(~self.full.as_value().any())
 
         # The bag that is under way, and whether its last token came in the cycle before.
@@ -112,15 +113,15 @@ class Tiers(wiring.Component):
                     kept.maximum.eq(token.mode == MAXIMUM),
                     kept.copy.eq(token.copy),
                 ]
-            m.d.comb += outlets[name].push.eq(push)
-            m.d.comb += outlets[name].i.eq(kept)
-            m.d.comb += outlets[name].i.last.eq(ended)
+            m.d.comb += queues[name].valid.eq(push)
+            m.d.comb += queues[name].payload.eq(kept)
+            m.d.comb += queues[name].payload.last.eq(ended)
             held[name] = some
 
         # Rows of the tensor-train unit.
         some, load, push = Signal(name="tt_held"), Signal(name="tt_load"), Signal(name="tt_push")
         begin, full = Signal(), Signal()
-        index = Signal.like(outlets["tt"].i.index, reset_less=True)
+        index = Signal.like(queues["tt"].payload.index, reset_less=True)
         place_ = Signal(CHUNK_BITS, name="tt_place", reset_less=True)  # the held row's in its chunk
         following = Signal(CHUNK_BITS)
         starts = Signal()
@@ -130,11 +131,11 @@ class Tiers(wiring.Component):
             push.eq(some & (ended | load)),
             starts.eq(~some | ended | full),
             following.eq(Mux(starts, 0, place_ + 1)),
-            outlets["tt"].push.eq(push),
-            outlets["tt"].i.table.eq(bag.table),
-            outlets["tt"].i.index.eq(index),
-            outlets["tt"].i.begin.eq(begin),
-            outlets["tt"].i.end.eq(full | ended),
+            queues["tt"].valid.eq(push),
+            queues["tt"].payload.table.eq(bag.table),
+            queues["tt"].payload.index.eq(index),
+            queues["tt"].payload.begin.eq(begin),
+            queues["tt"].payload.end.eq(full | ended),
         ]
         m.d.sync += some.eq(load | (some & ~ended))
         with m.If(load):
@@ -150,11 +151,11 @@ class Tiers(wiring.Component):
 
         # Steps.
         first = Signal(init=1)
-        step = outlets["steps"].i
+        step = queues["steps"].payload
         chunk_done = Signal()
         m.d.comb += [
             chunk_done.eq(push & full),
-            outlets["steps"].push.eq((ended | chunk_done) & ~bag.copy),
+            queues["steps"].valid.eq((ended | chunk_done) & ~bag.copy),
             step.tt.eq(some),
             step.dram.eq(held["dram"] & ended),
             step.ssd.eq(held["ssd"] & ended),
@@ -168,11 +169,11 @@ class Tiers(wiring.Component):
             step.last.eq(ended & bag.final),
             step.instruction.eq(bag.number),
         ]
-        with m.If(outlets["steps"].push):
+        with m.If(queues["steps"].valid):
             m.d.sync += first.eq(ended)
 
         # Where rows are copied to.
-        m.d.comb += outlets["fills"].push.eq(self.i_valid & token.dram & token.copy)
-        m.d.comb += outlets["fills"].i.offset.eq(token.offset)
-        m.d.comb += outlets["fills"].i.beats.eq(token.beats)
+        m.d.comb += queues["fills"].valid.eq(self.i_valid & token.dram & token.copy)
+        m.d.comb += queues["fills"].payload.offset.eq(token.offset)
+        m.d.comb += queues["fills"].payload.beats.eq(token.beats)
         return m

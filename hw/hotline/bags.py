@@ -7,13 +7,13 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.joined import CONTEXT_BITS, CONTEXTS, InOrder, JoinedPositions
 from hw.hotline.records import HOT, gathered_layout, place_layout, register_layout
 from hw.hotline.reducer import MINUS_ZERO, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
 from hw.isa.hotline import JOIN
+from hw.stream.fifo import Fifo
 
 __all__ = ["BagReader"]
 
@@ -230,7 +230,7 @@ class BagReader(wiring.Component):
         advance, fresh = (Signal() for _ in range(2))
         closes = Signal(CONTEXTS)
         step, valid = Signal(step_layout(), reset_less=True), Signal()
-        m.submodules.active = active = BurstQueue(step_layout(), depth=CONTEXTS)
+        m.submodules.active = active = Fifo(step_layout(), depth=CONTEXTS)
         m.submodules.asked = asked = InOrder()
         m.d.comb += [
             state.positions.position[0].eq(position),
@@ -265,15 +265,15 @@ class BagReader(wiring.Component):
         wires = SimpleNamespace(samples_left=samples_left, advance=advance, fresh=fresh, active=active)
         return step, valid, asked.mark, wires
 
-    def _ask(self, m: Module, state, samples, starts, step, valid, ended) -> BurstQueue:
+    def _ask(self, m: Module, state, samples, starts, step, valid, ended) -> Fifo:
         """Asks for the row of each position, of whom has it; the queue of the rows that will come, in order."""
         config = self.config
         beat_log2 = (config.beat_bytes - 1).bit_length()
         word_bits = (config.words - 1).bit_length()
         about, words = state.positions.joined[1], samples.read_port(domain="comb")
-        m.submodules.rows = rows = BurstQueue(row_layout(), depth=AHEAD)
-        m.submodules.hot_rows = hot = BurstQueue(config.hot_bits, depth=REQUESTS)
-        m.submodules.cold_rows = cold = BurstQueue(config.slot_bits, depth=REQUESTS)
+        m.submodules.rows = rows = Fifo(row_layout(), depth=AHEAD)
+        m.submodules.hot_rows = hot = Fifo(config.hot_bits, depth=REQUESTS)
+        m.submodules.cold_rows = cold = Fifo(config.slot_bits, depth=REQUESTS)
         word, row = Signal(32, reset_less=True), Signal(row_layout(), reset_less=True)
         pinned, read = Signal(reset_less=True), Signal()
         m.d.comb += [
@@ -339,7 +339,7 @@ class BagReader(wiring.Component):
         m.d.sync += self.gpu_rd.eq(o.valid & o.ready)
         return rows
 
-    def _reduce(self, m: Module, state, rows: BurstQueue) -> tuple[Reducer, SimpleNamespace]:
+    def _reduce(self, m: Module, state, rows: Fifo) -> tuple[Reducer, SimpleNamespace]:
         """Rows into the reducer, as they come; a vector's row only when the one before it is through."""
         config = self.config
         tag = data.StructLayout({"last": 1, "ends": 1, "start": CONTEXT_BITS, "context": CONTEXT_BITS})

@@ -5,6 +5,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.release import command_layout
+from hw.stream.fifo import Fifo
 
 __all__ = ["BankQueue"]
 
@@ -76,25 +77,18 @@ class BankQueue(wiring.Component):
         ]
 
         # -- The runs, and the one under way.
-        m.submodules.runs = runs = memory.Memory(shape=run_layout, depth=2 * self.depth, init=[],
-                                                 attrs={"ram_style": "distributed"})
-        put, get = runs.write_port(), runs.read_port(domain="comb")
-        level = Signal(range(2 * self.depth + 1))
-        now, busy, fetch, some = Signal(run_layout, reset_less=True), Signal(), Signal(), Signal()
-        m.d.comb += put.data.eq(run)
-        m.d.comb += put.en.eq(comes)
-        m.d.comb += fetch.eq(some & (~busy | (now.more == 0)))
-        # One more, one less or none, in one carry chain.
-        change = Cat(comes ^ fetch, (fetch & ~comes).replicate(len(level) - 1))
-        m.d.sync += [
-            put.addr.eq(put.addr + comes),
-            get.addr.eq(get.addr + fetch),
-            level.eq(level + change),
-            some.eq(comes | (level[1:] != 0) | (level[0] & ~fetch)),
-            busy.eq(fetch | (busy & (now.more != 0))),
+        m.submodules.runs = runs = Fifo(run_layout, depth=2 * self.depth, block=False, register=False,
+                                        headroom=self.MARGIN + 1)
+        now, busy, fetch = Signal(run_layout, reset_less=True), Signal(), Signal()
+        m.d.comb += [
+            runs.i.payload.eq(run),
+            runs.i.valid.eq(comes),
+            runs.o.ready.eq(~busy | (now.more == 0)),
+            fetch.eq(runs.o.valid & runs.o.ready),
         ]
+        m.d.sync += busy.eq(fetch | (busy & (now.more != 0)))
         with m.If(fetch):
-            m.d.sync += now.eq(get.data)
+            m.d.sync += now.eq(runs.o.payload)
         with m.Else():
             # Up and down by one in plain LUTs: the mapper would use a carry chain of theirs for decoding, too.
             m.d.sync += [now.column[k].eq(now.column[k] ^ (now.column[:k].all() if k else 1))
@@ -102,7 +96,7 @@ class BankQueue(wiring.Component):
             m.d.sync += [now.more[k].eq(now.more[k] ^ (~now.more[:k].any() if k else 1)) for k in range(column_bits)]
 
         # -- The accesses.
-        places, near = [], []
+        places, near, near_full = [], [], Signal()
         for c in range(columns):
             store = memory.Memory(shape=self.payload, depth=self.depth, init=[], attrs={"ram_style": "distributed"})
             m.submodules[f"store_{c}"] = store
@@ -121,6 +115,7 @@ class BankQueue(wiring.Component):
             self.o.valid.eq(busy),
             self.o.tag.eq(now.tag),
             self.o.place.eq(Array(places)[now.column]),
-            self.full.eq(Cat(near).any() | level[3:-1].all() | level[-1]),
+            near_full.eq(Cat(near).any()),
         ]
+        m.d.comb += self.full.eq(near_full | ~runs.room)
         return m

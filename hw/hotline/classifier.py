@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import HotlineConfig
 from hw.hotline.records import sample_layout
+from hw.stream.fifo import Fifo
 
 __all__ = ["Classifier"]
 
@@ -46,8 +46,8 @@ class Classifier(wiring.Component):
         # Two of the longest samples: one goes out while the next comes in.
         depth = 2 * config.sample_beats_max
         layout = data.StructLayout({"words": data.ArrayLayout(32, config.words), "first": 1, "last": 1})
-        m.submodules.beats = beats = BurstQueue(layout, depth=depth)
-        m.submodules.classes = classes = BurstQueue(1, depth=depth)
+        m.submodules.beats = beats = Fifo(layout, depth=depth)
+        m.submodules.classes = classes = Fifo(1, depth=depth)
         i, o = self.i, self.o
         some, taken = Signal(), Signal()    # a beat of this sample was cold
         cold = i.payload.cold | (some & ~i.payload.first)

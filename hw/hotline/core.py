@@ -24,7 +24,7 @@ from hw.isa import HOTLINE
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.frame import Frame, kernel_ports, tell_first
 from hw.place import place
-from hw.stream import SkidBuffer
+from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["HotlineCore"]
 

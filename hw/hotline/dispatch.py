@@ -7,7 +7,6 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import HotlineConfig
 from hw.hotline.program import job_layout
 from hw.hotline.records import frame_layout, gathered_layout, place_layout, update_layout
@@ -15,6 +14,7 @@ from hw.hotline.row_table import queried_layout, query_layout
 from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from hw.isa.hotline import KIND
+from hw.stream.fifo import Fifo
 
 __all__ = ["Dispatcher", "dispatch_error_layout"]
 
@@ -268,7 +268,7 @@ class Dispatcher(wiring.Component):
         way, `go` passes on a beat, `closes` with the last; a request goes behind its beats."""
         config, now, job = self.config, state.now, self.job
         o, request, chunk = self.o_data, self.o_requests, chunk_beats(config)
-        m.submodules.ends = ends = BurstQueue(
+        m.submodules.ends = ends = Fifo(
             data.StructLayout({"last": 1, "kind": 1}), depth=config.writes_in_flight)
         self._written(m, ends)
         sending, go, closes = (Signal() for _ in range(3))

@@ -5,8 +5,8 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
+from hw.stream.fifo import Fifo
 
 __all__ = ["CLIENTS", "EmbeddingBuffer", "updated_layout"]
 
@@ -96,7 +96,7 @@ class EmbeddingBuffer(wiring.Component):
             return Array([Cat(Const(0, k), slot)[:bits] for k in range(ROW_BEATS_LOG2_MAX + 1)] + [slot])[scale]
 
         # -- In: rows that land, and before them beats that were updated.
-        m.submodules.landing = landing = BurstQueue(config.slot_bits, depth=config.row_read_beats)
+        m.submodules.landing = landing = Fifo(config.slot_bits, depth=config.row_read_beats)
         wiring.connect(m, wiring.flipped(self.i_landing), landing.i)
         failed, take, ends = Signal(), Signal(), Signal()
         beat = Signal(ROW_BEATS_LOG2_MAX)
@@ -131,8 +131,8 @@ class EmbeddingBuffer(wiring.Component):
         wants, turns, addresses, queues = [], Signal(CLIENTS), [], []
         last = Signal(range(CLIENTS))
         for k in range(CLIENTS):
-            m.submodules[f"slots_{k}"] = slots = BurstQueue(config.slot_bits, depth=SLOTS)
-            m.submodules[f"beats_{k}"] = queue = BurstQueue(32 * config.words, depth=depth)
+            m.submodules[f"slots_{k}"] = slots = Fifo(config.slot_bits, depth=SLOTS)
+            m.submodules[f"beats_{k}"] = queue = Fifo(32 * config.words, depth=depth)
             wiring.connect(m, wiring.flipped(self.i_read[k]), slots.i)
             wiring.connect(m, queue.o, wiring.flipped(self.o_read[k]))
             held, final, want = (Signal(name=f"{name}_{k}") for name in ("held", "final", "want"))

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import HotlineConfig
 from hw.hotline.records import frame_layout, place_layout, sample_layout
+from hw.stream.fifo import Fifo
 
 __all__ = ["InputBuffer", "rewrite_layout"]
 
@@ -173,7 +173,7 @@ class InputBuffer(wiring.Component):
         depth = max(2, 1 << (config.frames - 1).bit_length())
         held = []
         for k, out in enumerate((self.o_popular, self.o_cold)):
-            queue = BurstQueue(frame_layout(config), depth=depth)
+            queue = Fifo(frame_layout(config), depth=depth)
             m.submodules[CLASSES[k]] = queue
             m.d.comb += [
                 queue.i.valid.eq(hands & (handed.cold == k)),
@@ -224,7 +224,7 @@ class InputBuffer(wiring.Component):
             m.d.sync += turn.eq(granted[0])
         some = []
         for k in range(2):
-            queue = BurstQueue(32 * config.words, depth=READ_DEPTH)
+            queue = Fifo(32 * config.words, depth=READ_DEPTH)
             m.submodules[f"client_{k}"] = queue
             level = Signal(range(READ_DEPTH + 1), name=f"level_{k}")
             done = Signal(name=f"done_{k}")

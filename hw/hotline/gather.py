@@ -5,12 +5,12 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import request_layout
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.frames import rewrite_layout
 from hw.hotline.records import HOT, frame_layout, gathered_layout, place_layout, register_layout
 from hw.hotline.row_table import QUERY_CLIENTS, RowTable, lookup_layout, queried_layout, query_layout
 from hw.place import place
+from hw.stream.fifo import Fifo
 
 __all__ = ["Gather"]
 
@@ -99,8 +99,8 @@ class Gather(wiring.Component):
         # -- The table, and what it gives out.
         table = RowTable(config)
         place(m, platform, "table", table)
-        m.submodules.requests = requests = BurstQueue(32, depth=REQUESTS)
-        m.submodules.landing = landing = BurstQueue(config.slot_bits, depth=REQUESTS)
+        m.submodules.requests = requests = Fifo(32, depth=REQUESTS)
+        m.submodules.landing = landing = Fifo(config.slot_bits, depth=REQUESTS)
         fresh, shared = Signal(), Signal()
         shift = (config.beat_bytes - 1).bit_length()
         wiring.connect(m, wiring.flipped(self.i_release), table.i_release)
@@ -155,7 +155,7 @@ class Gather(wiring.Component):
         begins, opens, closes = Signal(), Signal(), Signal()
         sample_begins, sample_ends, more = Signal(), Signal(), Signal()
         record_layout = data.StructLayout({"gathered": gathered_layout(config), "news": count_bits})
-        m.submodules.closed = closed = BurstQueue(record_layout, depth=config.batches)
+        m.submodules.closed = closed = Fifo(record_layout, depth=config.batches)
         resting = Signal()
         with m.FSM():
             with m.State("REST"):
@@ -335,12 +335,12 @@ class Gather(wiring.Component):
         ]
         return found
 
-    def _addresses(self, m: Module, words: "_Words") -> BurstQueue:
+    def _addresses(self, m: Module, words: "_Words") -> Fifo:
         """Cold words become rows and their addresses, one register each for lookup, shift, sums and bounds."""
         config = self.config
         bits = 32 + ROW_BEATS_LOG2_MAX + 1
         register = self.registers
-        m.submodules.lookups = lookups = BurstQueue(lookup_layout(config), depth=WORDS_UNDER_WAY)
+        m.submodules.lookups = lookups = Fifo(lookup_layout(config), depth=WORDS_UNDER_WAY)
         m.submodules.firsts = firsts = memory.Memory(shape=config.domain_bits, depth=config.positions, init=[],
                                                      attrs={"ram_style": "distributed"})
         m.submodules.bases = bases = memory.Memory(shape=32, depth=config.positions, init=[],
@@ -393,11 +393,11 @@ class Gather(wiring.Component):
         ]
         return lookups
 
-    def _patch(self, m: Module, table: RowTable, queue: BurstQueue, frame: Signal) -> tuple[Signal, Signal]:
+    def _patch(self, m: Module, table: RowTable, queue: Fifo, frame: Signal) -> tuple[Signal, Signal]:
         """Ordinals into their beats; (a word is done, a beat is here)."""
         config = self.config
         index_bits = (config.words - 1).bit_length()
-        m.submodules.answers = answers = BurstQueue(
+        m.submodules.answers = answers = Fifo(
             data.StructLayout({"ordinal": config.slot_bits, "lane": index_bits, "last": 1}), depth=WORDS_UNDER_WAY)
         held, whole, patched, leaves = Signal(), Signal(), Signal(), Signal()
         beat = Signal.like(queue.o.payload.beat, reset_less=True)
@@ -437,7 +437,7 @@ class _Words:
     def __init__(self, config: HotlineConfig, m: Module):
         beat = data.StructLayout({"beat": (config.frame_beats - 1).bit_length(),
                                   "words": data.ArrayLayout(32, config.words)})
-        m.submodules.beats = self.queue = BurstQueue(beat, depth=WORDS_UNDER_WAY)
+        m.submodules.beats = self.queue = Fifo(beat, depth=WORDS_UNDER_WAY)
         self.room = Signal()
         self.valid = Signal()
         self.last, self.index = Signal(reset_less=True), Signal(HOT, reset_less=True)

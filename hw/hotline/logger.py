@@ -4,13 +4,13 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue
 from hw.hotline.bank import LoggerBank, way_layout
 from hw.hotline.config import ID_BITS, WAYS, HotlineConfig
 from hw.hotline.randomizer import Randomizer
 from hw.hotline.records import access_layout, answer_layout, image_layout
 from hw.hotline.scheduler import BankScheduler
 from hw.place import place
+from hw.stream.fifo import Fifo
 
 __all__ = ["LaneAnswers", "Logger"]
 
@@ -359,7 +359,7 @@ class Logger(wiring.Component):
         config = self.config
         queued = data.StructLayout({"bank": config.bank_bits, "set": config.set_bits,
                                     "ways": data.ArrayLayout(way_layout(), WAYS)})
-        m.submodules.images = images = BurstQueue(queued, depth=IMAGES)
+        m.submodules.images = images = Fifo(queued, depth=IMAGES)
         stages = [ask]
         for n in range(LoggerBank.LATENCY + 1):
             stage = Signal(ask.shape(), name=f"asked_{n}")

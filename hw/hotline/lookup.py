@@ -4,7 +4,6 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import HotlineConfig
 from hw.hotline.records import (
     HOT,
@@ -15,6 +14,7 @@ from hw.hotline.records import (
     register_layout,
     sample_layout,
 )
+from hw.stream.fifo import Fifo
 
 __all__ = ["LookupArray", "lookup_error_layout", "waiting_beats"]
 
@@ -167,8 +167,8 @@ class LookupArray(wiring.Component):
             ]
 
         depth = waiting_beats(config)
-        m.submodules.waiting = waiting = BurstQueue(waiting_layout, depth=depth)
-        m.submodules.rows = rows = BurstQueue(lanes, depth=ROWS_DEPTH)
+        m.submodules.waiting = waiting = Fifo(waiting_layout, depth=depth)
+        m.submodules.rows = rows = Fifo(lanes, depth=ROWS_DEPTH)
         behind = waiting.i.payload
         m.d.comb += [
             waiting.i.valid.eq(push),
@@ -242,7 +242,7 @@ class LookupArray(wiring.Component):
                 m.d.sync += known[k].eq(1)
         return entry, written
 
-    def _waves(self, m: Module, rows: BurstQueue, taken):
+    def _waves(self, m: Module, rows: Fifo, taken):
         """Makes waves of the beats in `rows`; the answers to the next beat and whether they are there. `taken`: the
         beat goes on."""
         config = self.config
@@ -259,7 +259,7 @@ class LookupArray(wiring.Component):
             return list(answer.payload.lanes), answer.valid
 
         # Every wave that is under way has a beat that waits: there is room for its size.
-        m.submodules.sizes = sizes = BurstQueue(range(parts), depth=waiting_beats(config))
+        m.submodules.sizes = sizes = Fifo(range(parts), depth=waiting_beats(config))
         filled, load = Signal(range(parts)), Signal()
         part = Mux(wave.valid, 0, filled)
         full = Signal()

@@ -4,8 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue, round_robin
 from hw.hotline.config import HotlineConfig
+from hw.stream.fifo import Fifo
+from hw.stream.round_robin import round_robin
 
 __all__ = ["ARRAY_ROWS", "QUERY_CLIENTS", "RowTable", "bucket_bits", "found_layout", "hashed", "lookup_layout",
            "queried_layout", "query_layout"]
@@ -334,7 +335,7 @@ class RowTable(wiring.Component):
         config = self.config
         asks, queues = [], []
         for k in range(QUERY_CLIENTS):
-            m.submodules[f"query_{k}"] = queue = BurstQueue(queried_layout(config), depth=QUERIES)
+            m.submodules[f"query_{k}"] = queue = Fifo(queried_layout(config), depth=QUERIES)
             wiring.connect(m, queue.o, wiring.flipped(self.o_query[k]))
             queues.append(queue)
             ask = Signal(query_layout(config), name=f"ask_{k}", reset_less=True)

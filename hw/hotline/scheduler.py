@@ -4,12 +4,12 @@ from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue
 from hw.hotline.bank_queue import BankQueue
 from hw.hotline.release import ReleaseStage
 from hw.hotline.sorter import BankSorter, wave_layout
 from hw.hotline.splitter import RunSplitter, part_layout, runs_layout
 from hw.place import place
+from hw.stream.fifo import Fifo
 
 __all__ = ["BankScheduler", "issue_layout", "wave_layout"]
 
@@ -43,7 +43,7 @@ class _LaneWindow(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.waves = waves = BurstQueue(self.i.shape(), depth=self.depth)
+        m.submodules.waves = waves = Fifo(self.i.shape(), depth=self.depth)
         advance, load = Signal(), Signal()
         older, newer = (Signal(self.i.shape(), name=name, reset_less=True) for name in ("first", "second"))
         m.d.comb += [
@@ -154,7 +154,7 @@ class BankScheduler(wiring.Component):
         # -- Waves are sorted, and wait: runs and accesses by themselves.
         sorter = BankSorter(lanes=lanes, banks=banks, payload=self.payload, tag=tag, columns=columns)
         place(m, platform, "sorter", sorter)
-        m.submodules.waves = waves = BurstQueue(runs_layout(lanes=lanes, banks=banks, tag=tag), depth=self.waves_ahead)
+        m.submodules.waves = waves = Fifo(runs_layout(lanes=lanes, banks=banks, tag=tag), depth=self.waves_ahead)
         takes, leaves = Signal(), Signal()
         m.d.comb += [
             takes.eq(self.i.valid & self.i.ready),
@@ -176,7 +176,7 @@ class BankScheduler(wiring.Component):
         release = ReleaseStage(lanes=lanes, banks=banks, queue=self.queue, tag=tag, columns=columns,
                                cost_bits=self.cost_bits)
         place(m, platform, "release", release)
-        m.submodules.parts = parts = BurstQueue(
+        m.submodules.parts = parts = Fifo(
             part_layout(lanes=lanes, banks=banks, tag=tag, columns=columns, cost_bits=self.cost_bits),
             depth=self.parts_ahead)
         wiring.connect(m, waves.o, splitter.i)

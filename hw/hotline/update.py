@@ -5,13 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, read_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.embeddings import updated_layout
 from hw.hotline.records import update_layout
 from hw.hotline.reducer import UPDATE, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
 from hw.kernel.pieces import ask_in_pieces
+from hw.stream.fifo import Fifo
 
 __all__ = ["Updater", "refused_layout"]
 
@@ -121,7 +121,7 @@ class Updater(wiring.Component):
         answers = self._list(m, batch, begin | again)
 
         # -- A row of the list is read, and updated or written; at last its slot is released.
-        m.submodules.under_way = under_way = BurstQueue(queried_layout(config), depth=ROWS)
+        m.submodules.under_way = under_way = Fifo(queried_layout(config), depth=ROWS)
         forward, released = Signal(), Signal()
         m.d.comb += [
             self.o_read.payload.eq(answers.o.payload.slot),
@@ -222,7 +222,7 @@ class Updater(wiring.Component):
         m.d.sync += self.rests.eq(steps.ongoing("IDLE") & ~load | steps.ongoing("STUCK") | self.error)
         return m
 
-    def _update(self, m: Module, updating: Signal, under_way: BurstQueue, last_beat: Signal) -> tuple[Signal, Signal]:
+    def _update(self, m: Module, updating: Signal, under_way: Fifo, last_beat: Signal) -> tuple[Signal, Signal]:
         """Gradients meet rows, and results go to the embedding buffer: (a row's beat is taken, a row's last result)."""
         config = self.config
         reducer = Reducer(words=config.words)
@@ -256,9 +256,9 @@ class Updater(wiring.Component):
             m.d.sync += beat.eq(Mux(beat == last_beat, 0, beat + 1))
         return take, ends
 
-    def _list(self, m: Module, batch: data.View, begin) -> BurstQueue:
+    def _list(self, m: Module, batch: data.View, begin) -> Fifo:
         """Asks for all rows of the list in order, each time that it begins; the queue of the answers."""
-        m.submodules.answers = answers = BurstQueue(queried_layout(self.config), depth=ANSWERS)
+        m.submodules.answers = answers = Fifo(queried_layout(self.config), depth=ANSWERS)
         left = Signal.like(batch.rows)
         room = Signal(range(ANSWERS + 1), init=ANSWERS)
         asked, leaves = Signal(), Signal()
@@ -284,7 +284,7 @@ class Updater(wiring.Component):
             m.d.sync += ordinal.eq(ordinal + 1)
         return answers
 
-    def _write(self, m: Module, writing: Signal, under_way: BurstQueue, row_beats: Signal) -> Signal:
+    def _write(self, m: Module, writing: Signal, under_way: Fifo, row_beats: Signal) -> Signal:
         """Rows as they are in the embedding buffer, a request for each; returns that one is asked for."""
         beat_log2 = (self.config.beat_bytes - 1).bit_length()
         o, rows = self.o_write_requests, self.i_rows

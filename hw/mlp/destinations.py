@@ -6,9 +6,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import store_layout
+from hw.stream.fifo import Fifo
 
 __all__ = ["Destinations", "KEEP", "STORED", "choose", "delayed", "destination_layout"]
 
@@ -125,7 +125,7 @@ class Destinations(wiring.Component):
     def _count(self, m: Module):
         """The row's number in its tile, and how many columns of it count."""
         config, rows, units = self.config, self.config.rows, self.config.units
-        m.submodules.tiles = tiles = BurstQueue(self._layout, depth=self.depth)
+        m.submodules.tiles = tiles = Fifo(self._layout, depth=self.depth)
         wiring.connect(m, wiring.flipped(self.i), tiles.i)
         tile = tiles.o.payload
         row, first, last = Signal(_bits(rows)), Signal(init=1), Signal()

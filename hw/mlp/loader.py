@@ -5,12 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import load_layout
 from hw.mlp.requests import Requests, run_layout
 from hw.place import place
-from hw.stream import SkidBuffer
+from hw.stream.fifo import Fifo
+from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["JOBS", "RowLoader", "load_error_layout", "rows_job_layout"]
 
@@ -104,7 +104,7 @@ class RowLoader(wiring.Component):
         config, job, error = self.config, self.i.payload, self.error
         requests = Requests(beat_bytes=config.beat_bytes)
         place(m, platform, "requests", requests)
-        m.submodules.jobs = jobs = BurstQueue(_place_layout(config), depth=JOBS)
+        m.submodules.jobs = jobs = Fifo(_place_layout(config), depth=JOBS)
         m.d.comb += [
             self.i.ready.eq(requests.i.ready & jobs.i.ready),
             requests.i.valid.eq(self.i.valid & jobs.i.ready),

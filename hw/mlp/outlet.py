@@ -5,11 +5,11 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.fp.sigmoid import Sigmoid
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import store_layout
 from hw.place import place
+from hw.stream.fifo import Fifo
 
 __all__ = ["Outlet", "groups_of"]
 
@@ -84,7 +84,7 @@ class Outlet(wiring.Component):
         incoming, opened = Signal(bits), Signal()
         closes, shares = Signal(), Signal()
         closed, closing = Signal(tile_layout, reset_less=True), Signal()
-        m.submodules.tiles = tiles = BurstQueue(tile_layout, depth=groups)
+        m.submodules.tiles = tiles = Fifo(tile_layout, depth=groups)
         # Lanes that exist are the first ones; in latency mode all rows that come exist.
         ends = i.lanes & ~(i.lanes >> 1)
         number = Cat(Cat(ends[lane] for lane in range(samples) if (lane + 1) >> bit & 1).any()
@@ -145,7 +145,7 @@ class Outlet(wiring.Component):
         asks, final = Signal(reset_less=True), Signal(reset_less=True)  # a request with this beat; the tile's last
         sample_ends = Signal()
         go, move = Signal(), Signal()
-        m.submodules.requests = requests = BurstQueue(
+        m.submodules.requests = requests = Fifo(
             data.StructLayout({"address": 32, "beats": range(samples + 1)}), depth=REQUESTS)
         there = Signal()
         m.d.comb += [

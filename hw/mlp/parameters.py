@@ -5,12 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import JOBS, load_error_layout
 from hw.mlp.requests import Requests
 from hw.mlp.store import addend_line_layout, weights_layout
 from hw.place import place
+from hw.stream.fifo import Fifo
 
 __all__ = ["ParameterLoader", "parameters_job_layout"]
 
@@ -75,7 +75,7 @@ class ParameterLoader(wiring.Component):
         config, job, error = self.config, self.i.payload, self.error
         requests = Requests(beat_bytes=config.beat_bytes)
         place(m, platform, "requests", requests)
-        m.submodules.jobs = jobs = BurstQueue(_place_layout(), depth=JOBS)
+        m.submodules.jobs = jobs = Fifo(_place_layout(), depth=JOBS)
         m.d.comb += [
             self.i.ready.eq(requests.i.ready & jobs.i.ready),
             requests.i.valid.eq(self.i.valid & jobs.i.ready),

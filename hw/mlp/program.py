@@ -7,7 +7,6 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
-from hw.axi.queue import BurstQueue
 from hw.isa import MLP, WORD_BITS
 from hw.isa.mlp import ACTIVATION, TARGET
 from hw.kernel.bounds import BoundedSum, Term
@@ -18,6 +17,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.loader import rows_job_layout
 from hw.mlp.parameters import parameters_job_layout
 from hw.mlp.records import layer_layout
+from hw.stream.fifo import Fifo
 
 __all__ = ["QUEUE", "Program"]
 
@@ -159,7 +159,7 @@ class Program(wiring.Component):
         for name, fields in own.items():
             port = getattr(self, name)
             fields |= {"end": bounds.sum.total[:32], "number": self.number}
-            queue = BurstQueue(port.payload.shape(), depth=QUEUE)
+            queue = Fifo(port.payload.shape(), depth=QUEUE)
             m.submodules[name[2:]] = queue
             m.d.comb += [queue.i.payload[field].eq(fields[field] if field in fields else item[field])
                          for field in port.payload.shape().members]

@@ -4,7 +4,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.queue import BurstQueue
 from hw.fp.add import Add
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
@@ -13,6 +12,7 @@ from hw.mlp.records import result_layout, store_layout, tile_layout
 from hw.mlp.store import addends_layout, rows_layout
 from hw.mlp.units import ComputeUnits
 from hw.place import place
+from hw.stream.fifo import Fifo
 
 __all__ = ["ADDEND_LATENCY", "Results"]
 
@@ -138,7 +138,7 @@ class Results(wiring.Component):
         m = Module()
         there = Destinations(self.config, depth=self.tiles)
         place(m, platform, "destinations", there)
-        turns = BurstQueue(data.StructLayout({
+        turns = Fifo(data.StructLayout({
             "end": _bits(self.config.rows), "last_beat": _bits(self.beats), "plain": 1, "apart": 1, "partial": 1,
             "line": _bits(self.config.addend_lines)}), depth=self.tiles)
         m.submodules.turns = turns

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.queue import BlockQueue
+from hw.stream.fifo import Fifo
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import keep_layout
 
@@ -164,7 +164,7 @@ class OutputOrder(wiring.Component):
         m.d.sync += queued.eq(within)
         m.d.sync += dropped.eq(pushed & (number > beats))
         m.d.sync += last.eq(number == beats)
-        m.submodules.queue = queue = BlockQueue(vector_layout(config), depth=config.output_beats)
+        m.submodules.queue = queue = Fifo(vector_layout(config), depth=config.output_beats, block=True)
         late_beat, late_error = Signal(rows, reset_less=True), Signal()
         m.d.sync += late_beat.eq(beat)
         m.d.sync += late_error.eq(error)

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import place
 from hw.secded import DATA_BITS, WORD_BITS, encode
-from hw.stream import SkidBuffer
+from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.config import TTConfig
 from hw.tt.cores import Bank
 from hw.tt.descriptor import Target, load_layout

@@ -7,7 +7,6 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.axi.burst import Splitter
-from hw.axi.queue import BurstQueue
 from hw.axi.reader import Reader
 from verif.bench import report, reset, rng, start
 from verif.bench.axi import DECERR, SLVERR, AxiMemory, CardMemory
@@ -417,5 +416,3 @@ def test_illegal_config_wrong():
         Reader(beat_bytes=64, outstanding=3)
     with pytest.raises(ValueError, match="beat_bytes must be one of"):
         Splitter(beat_bytes=0)
-    with pytest.raises(ValueError, match="depth must be a power of two of at least 2, not 12"):
-        BurstQueue(8, depth=12)

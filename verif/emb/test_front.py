@@ -13,7 +13,6 @@ from cocotb.triggers import RisingEdge
 from golden.emb import front as emb_front
 from hw.emb.feeder import Feeder
 from hw.emb.front import Front
-from hw.emb.outlet import Outlet
 from hw.emb.program import Program
 from hw.emb.regions import CLIENTS, Regions
 from hw.isa import LONGEST_BAG
@@ -295,8 +294,6 @@ def test_illegal_config_wrong():
         Program(beat_bytes=16, row_beats_max=4, tables=8, index_bits=20, chunk_rows=16)
     with pytest.raises(ValueError, match="piece_beats must be a power of two of at least 2, not 3"):
         Regions(beat_bytes=16, piece_beats=3)
-    with pytest.raises(ValueError, match="depth must be a power of two of at least 32, not 48"):
-        Outlet(8, depth=48)
 
 
 @pytest.mark.parametrize("words", [4, 16])

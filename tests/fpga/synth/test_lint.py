@@ -5,7 +5,7 @@ import pytest
 from fpga.synth import lint
 from gen.rtl.config import Preset, load
 from gen.rtl.verilog import emit
-from hw.stream import SkidBuffer
+from hw.stream.skid_buffer import SkidBuffer
 
 CLEAN = """module unit(clk, a, o);
   input clk;

@@ -17,7 +17,7 @@ from amaranth.sim import Simulator
 from gen.rtl import verilog
 from gen.rtl.verilog import NAME_LIMIT, NO_INLINE, convert, describe, emit, module_name
 from hw.place import place
-from hw.stream import SkidBuffer
+from hw.stream.skid_buffer import SkidBuffer
 
 ROOT = Path(__file__).parents[3]
 SHAPE = data.StructLayout({"tag": 3, "words": data.ArrayLayout(signed(5), 2)})

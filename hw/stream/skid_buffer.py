@@ -1,4 +1,4 @@
-"""Stream parts: the small toolbox that units are wired with."""
+"""A buffer of two registers."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -21,7 +21,7 @@ class SkidBuffer(wiring.Component):
     Numerics    none
     Reset       drops what it holds
     Raises      TypeError: from amaranth, when the shape is not a shape
-    Golden      the identity          Tests  verif/test_stream.py
+    Golden      the identity          Tests  verif/stream/test_skid_buffer.py
     """
 
     def __init__(self, shape):

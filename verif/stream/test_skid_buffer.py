@@ -5,7 +5,7 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from hw.stream import SkidBuffer
+from hw.stream.skid_buffer import SkidBuffer
 from verif.bench import reset, rng, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, bursty, never, sometimes
@@ -89,7 +89,7 @@ async def corner_values(dut):
 
 @pytest.mark.parametrize("number", seeds())
 def test_skid_buffer(number):
-    simulate(SkidBuffer(SHAPE), "verif.test_stream", name="skid_buffer", tests=6, seed=number)
+    simulate(SkidBuffer(SHAPE), "verif.stream.test_skid_buffer", name="skid_buffer", tests=6, seed=number)
 
 
 def test_illegal_config_wrong():

@@ -1,0 +1,1 @@
+"""What stream parts do, cycle by cycle."""

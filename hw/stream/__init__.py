@@ -1,0 +1,1 @@
+"""Stream parts: the small toolbox that units are wired with."""
