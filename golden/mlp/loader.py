@@ -7,8 +7,8 @@ it. Beats are whatever the memory holds, addresses and lengths are in beats.
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from golden.axi.ports import Queue
 from golden.mlp.program import PIECE, Job
+from golden.stream.fifo import Fifo
 
 __all__ = ["Addends", "Load", "ParameterLoader", "Requests", "RowLoader", "Run", "Weights"]
 
@@ -113,7 +113,7 @@ class _Loader:
 
     def __init__(self) -> None:
         self.requests = Requests()
-        self.jobs = Queue(JOBS)
+        self.jobs = Fifo(JOBS)
         self.new: Job | None = None
         self.may = False
         self.active = False

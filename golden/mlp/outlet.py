@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from golden.axi.ports import Queue
 from golden.fp import fp32
+from golden.stream.fifo import Fifo
 
 __all__ = ["Outlet", "Row", "Sigmoid"]
 
@@ -104,7 +104,7 @@ class Outlet:
         self.units, self.rows, self.columns, self.halves = units, rows, columns, halves
         self.groups = max(2, staged_tiles // halves)
         self.runs = units * rows <= output_beats
-        self.tiles, self.requests = Queue(self.groups), Queue(self.REQUESTS)
+        self.tiles, self.requests = Fifo(self.groups), Fifo(self.REQUESTS)
         self.open: list[list[Row]] = [[]]
         self.closing: _Tile | None = None
         self.next: _Tile | None = None

@@ -7,7 +7,7 @@ it. Addresses and lengths are in beats.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from golden.axi.ports import Queue
+from golden.stream.fifo import Fifo
 from hw.isa import MLP
 
 __all__ = ["PIECE", "Arguments", "Fault", "Job", "Program"]
@@ -60,7 +60,7 @@ class Program:
         self.item: dict[str, int] = {}
         self.word = 0                   # the instruction's first
         self.sums: list[int] = []       # bits of the multipliers that are left
-        self.queues = [Queue(QUEUE) for _ in range(3)]
+        self.queues = [Fifo(QUEUE) for _ in range(3)]
         self.before = [0, 0, 0]         # rows, weights and layers that have been handed on
         self.done = False
         self.error: Fault | None = None

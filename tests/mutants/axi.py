@@ -42,21 +42,6 @@ BUS = Unit("hw/axi/bus.py", (READER, WRITER), (
            '"size": (beat_bytes - 1).bit_length() - 1'),
     Mutant("bursts of 512 beats", "min(PAGE_BYTES // beat_bytes, 256)", "min(PAGE_BYTES // beat_bytes, 512)"),
 ))
-QUEUE = Unit("hw/axi/queue.py", (READER, PORT, WRITER), (
-    Mutant("a queue is never full", "self.i.ready.eq(~level[bits])", "self.i.ready.eq(1)"),
-    Mutant("held forgets the head", "self.held.eq(some | self.o.valid)", "self.held.eq(some)"),
-    Mutant("a payload is lost", "some.eq(push | (level[1:] != 0) | (level[0] & ~fetch))",
-           "some.eq(push | (level[1:] != 0))"),
-    Mutant("the head is taken twice", "self.o.valid.eq(fetch | (self.o.valid & ~self.o.ready))",
-           "self.o.valid.eq(fetch | self.o.valid)"),
-    Mutant("a reset leaves the head", "head, tail, level = Signal(bits), ",
-           "head, tail, level = Signal(bits, reset_less=True), "),
-    Mutant("a reset leaves the level", "level = Signal(bits), Signal(bits), Signal(bits + 1)",
-           "level = Signal(bits), Signal(bits), Signal(bits + 1, reset_less=True)"),
-    Mutant("a reset leaves that there is some", "some = Signal()", "some = Signal(reset_less=True)"),
-    Mutant("the first goes first", "wins = wins | (last[before] & free)", "wins = wins | 0 & free"),
-    Mutant("a turn is missed", "requests[(before + 1 + step) % count]", "requests[(before + 2 + step) % count]"),
-))
 READ = Unit("hw/axi/reader.py", (READER,), (
     Mutant("idle while a beat waits", "self.idle.eq(~(splitter.held | tracker.held | o.valid))",
            "self.idle.eq(~(splitter.held | tracker.held))"),

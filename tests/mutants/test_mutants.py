@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.mutants.axi import BURST, BUS, QUEUE, READ, READS, WRITE
+from tests.mutants.axi import BURST, BUS, READ, READS, WRITE
 from tests.mutants.mlp_sequencer import SEQUENCER
 from tests.mutants.mutant import ROOT, Copy
+from tests.mutants.stream import FIFO, ROUND_ROBIN
 from tests.mutants.tt_index import INDEX
 from tests.mutants.tt_reuse import REUSE
 
-UNITS = (BURST, BUS, QUEUE, READ, READS, WRITE, SEQUENCER, INDEX, REUSE)
+UNITS = (BURST, BUS, READ, READS, WRITE, FIFO, ROUND_ROBIN, SEQUENCER, INDEX, REUSE)
 BENCHES = sorted({unit.benches for unit in UNITS})
 
 

@@ -13,10 +13,13 @@ from hw.stream.round_robin import round_robin
 from verif.bench.pack import layout_of
 from verif.bench.runner import simulate
 
-WAIVED = dict.fromkeys(
-    ("backpressure_both_sides", "latency_and_rate_as_documented", "reset_midstream", "illegal_config_wrong"),
-    "A function of what asks and who was last, without state, handshake or parameters.") | {
-    "random_match_golden": "All values are tried: corner_values."}
+WAIVED = {
+    "random_match_golden": "The testpoint corner_values tries all values of all inputs, which leaves nothing to draw.",
+    "backpressure_both_sides": "It is a function of who asks and who was last; there is nothing to hold back.",
+    "latency_and_rate_as_documented": "It is a function without state: there is nothing to count or to reset.",
+    "reset_midstream": "It is a function without state: there is nothing to count or to reset.",
+    "illegal_config_wrong": "It takes any number of requests, so that there is nothing to refuse.",
+}
 
 
 class Turns(wiring.Component):
