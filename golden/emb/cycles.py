@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
 from golden.emb.rows import set_of
 from golden.stream.fifo import Fifo
+from golden.stream.skid_buffer import SkidBuffer
 
 __all__ = ["Arbiter", "Finish", "RowFetch", "Sizes", "cycles"]
 
@@ -236,23 +237,6 @@ class Finish:
         return taken
 
 
-class _Skid:
-    """A stream's two registers; `o` is what stands at the output."""
-
-    def __init__(self) -> None:
-        self.o: Any = None
-        self.held: Any = None
-
-    def step(self, offered: Any, taken: bool) -> bool:
-        """The edge; whether what was offered has been taken."""
-        arrives = offered is not None and self.held is None
-        if self.o is None or taken:
-            self.o, self.held = (offered, None) if self.held is None else (self.held, None)
-        elif arrives:
-            self.held = offered
-        return arrives
-
-
 class _Doorbell:
     """Looks how far the ring has been filled: now and then, and often while a row is waited for."""
 
@@ -316,7 +300,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
     finish = Finish(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
                     pool_latency=sizes.pool_latency)
     reporter, doorbell = Reporter(), _Doorbell(filled, ring_beats != 0)
-    vectors, asks = _Skid(), _Skid()
+    vectors, asks = SkidBuffer(), SkidBuffer()
     told = settling = False
 
     for cycle in range(most):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from golden.mlp.program import PIECE, Job
 from golden.stream.fifo import Fifo
+from golden.stream.skid_buffer import SkidBuffer
 
 __all__ = ["Addends", "Load", "ParameterLoader", "Requests", "RowLoader", "Run", "Weights"]
 
@@ -53,24 +54,6 @@ class Addends(NamedTuple):
     half: int
     data: Any
     last: bool
-
-
-class _Skid:
-    """A register and one behind it that takes what comes while the first is held back."""
-
-    def __init__(self) -> None:
-        self.o: Any = None
-        self.spare: Any = None
-
-    @property
-    def ready(self) -> bool:
-        return self.spare is None
-
-    def step(self, push: Any, taken: bool) -> None:
-        if self.o is None or taken:
-            self.o, self.spare = (self.spare, None) if self.spare is not None else (push, None)
-        elif push is not None:
-            self.spare = push
 
 
 class Requests:
@@ -162,7 +145,7 @@ class RowLoader(_Loader):
         self.units, self.rows, self.pieces, self.lines, self.base = units, rows, pieces, lines, base
         self.places: Iterator[tuple[int, int, int, int, bool]] = iter(())
         self.place: tuple[int, int, int, int, bool] | None = None
-        self.out = _Skid()
+        self.out = SkidBuffer()
 
     @property
     def idle(self) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from golden.stream.skid_buffer import SkidBuffer as Model
 from hw.stream.skid_buffer import SkidBuffer
 from verif.bench import reset, rng, start
 from verif.bench.runner import seeds, simulate
@@ -87,9 +88,28 @@ async def corner_values(dut):
     assert source.taken_at[:2] == [1, 2] and source.taken_at[2] > 10
 
 
+@cocotb.test()
+@pytest.mark.testpoint("random_match_golden")
+async def cycles_as_golden(dut):
+    """Valid, payload and ready in every cycle as the model's, at rates that keep it empty, full and in between."""
+    start(dut)
+    dut.i__valid.value = dut.o__ready.value = 0
+    await reset(dut)
+    model, random = Model(), rng("cycles")
+    for cycle in range(1200):
+        rates = ((0.9, 0.3), (0.3, 0.9), (0.9, 0.9))[cycle // 400]
+        offered, taken = (random.random() < rate for rate in rates)
+        payload = random.getrandbits(101)
+        dut.i__payload.value, dut.i__valid.value, dut.o__ready.value = payload, offered, taken
+        await RisingEdge(dut.clk)
+        assert (dut.i__ready.value, dut.o__valid.value) == (model.ready, model.o is not None)
+        assert model.o is None or dut.o__payload.value == model.o
+        model.step(payload if offered else None, taken and model.o is not None)
+
+
 @pytest.mark.parametrize("number", seeds())
 def test_skid_buffer(number):
-    simulate(SkidBuffer(SHAPE), "verif.stream.test_skid_buffer", name="skid_buffer", tests=6, seed=number)
+    simulate(SkidBuffer(SHAPE), "verif.stream.test_skid_buffer", name="skid_buffer", tests=7, seed=number)
 
 
 def test_illegal_config_wrong():
