@@ -198,11 +198,9 @@ class Feeder(wiring.Component):
             leaves.eq(after_last & (remains[:32] != 0)),
         ]
         m.submodules.bags = bags = Fifo(entry.shape(), depth=BAGS_AHEAD, register=False)
-        m.d.comb += [
-            bags.i.payload.eq(entry),
-            bags.i.payload.wrong.eq(entry.wrong | leaves),
-            bags.i.valid.eq(read[2]),
-        ]
+        m.d.comb += bags.i.payload.eq(entry)
+        m.d.comb += bags.i.payload.wrong.eq(entry.wrong | leaves)
+        m.d.comb += bags.i.valid.eq(read[2])
         m.d.sync += room.eq(room + bags.o.ready - take)
         return SimpleNamespace(bag=bags.o.payload, bag_pop=bags.o.ready, bag_valid=bags.o.valid)
 

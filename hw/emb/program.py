@@ -159,11 +159,9 @@ class Program(wiring.Component):
         ]
 
         issue, retire, quiet = releases.i.valid, releases.o.ready, Signal()
-        m.d.comb += [
-            releases.i.payload.eq(item.release),
-            self.finish.eq(retire),
-            quiet.eq(~releases.held),
-        ]
+        m.d.comb += releases.i.payload.eq(item.release)
+        m.d.comb += self.finish.eq(retire)
+        m.d.comb += quiet.eq(~releases.held)
         with m.If(self.start):
             m.d.sync += self.finished.eq(0)
         with m.Elif(retire):
