@@ -31,8 +31,7 @@ from tests import test_import_law
 from tests.support import log_files, mlp_card, mlp_sizes
 
 ROOT = Path(__file__).parents[1]
-LATER = ("reliability",)
-PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.stem not in LATER)]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 INFO = re.compile(r"(python|console|text)(?: (not-run|oracle|torch): (.+))?")
