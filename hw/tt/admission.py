@@ -39,7 +39,7 @@ class Admission(wiring.Component):
                 reused             Out  a pulse per lookup whose first product was found
     Timing      a lookup every other cycle
     Reset       drops lookups, forgets first products
-    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):

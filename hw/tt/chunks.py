@@ -27,7 +27,7 @@ class ChunkRows(wiring.Component):
                 first, last  Out  it is the chunk's first, last row
     Timing      a row a cycle, also from chunk to chunk; no output depends on an input of the same cycle
     Reset       drops all rows
-    Golden      golden.tt.cycles          Tests  verif/tt/test_pooled.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_pooled.py
     """
 
     def __init__(self, *, pool_log2: int, shape: data.StructLayout):

@@ -51,7 +51,7 @@ class LastProduct(wiring.Component):
                 returned           In  beats, with pooling vectors, that left the output this cycle
     Timing      one slot a cycle, also from lookup to lookup
     Reset       drops lookups
-    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py, verif/tt/test_pooled.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py, verif/tt/test_pooled.py
     """
 
     def __init__(self, config: TTConfig):

@@ -27,7 +27,7 @@ class TokenQueue(wiring.Component):
                 o        Out  the oldest lookup
     Timing      no latency
     Reset       drops all
-    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, shape: data.StructLayout, *, depth: int):
@@ -88,7 +88,7 @@ class FirstProduct(wiring.Component):
                 ripens  Out  `done`, `delay` cycles later
     Timing      one slot a cycle, also from lookup to lookup; a lookup that needs none takes a cycle
     Reset       drops lookups
-    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig, *, delay: int):
@@ -213,7 +213,7 @@ class MiddleProduct(wiring.Component):
                 freed_lines  In  its lines, less one
     Timing      one slot a cycle, a cycle between lookups
     Reset       drops lookups and products
-    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig, *, delay: int):

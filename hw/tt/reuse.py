@@ -1,10 +1,21 @@
 """Remembers where recent first products lie, so that lookups that share (table, i_1, i_2) compute it once."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from typing import NamedTuple
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 __all__ = ["ReuseTable"]
+
+
+class _Entries(NamedTuple):
+    """The table's registers, one per entry; users: lookups between their service and the last slot that reads T."""
+
+    valid: Value
+    keys: list[Value]
+    users: list[Value]
+    idle: Value
 
 
 class ReuseTable(wiring.Component):
@@ -68,10 +79,11 @@ class ReuseTable(wiring.Component):
         m = Module()
         entries = self.entries
         entry_bits, line_bits = len(self.entry), len(self.base)
-        valid = Signal(entries)
-        keys = [Signal(len(self.key), name=f"key_{i}") for i in range(entries)]
-        users = [Signal(self.users_bits, name=f"users_{i}") for i in range(entries)]
-        idle = Signal(entries, init=(1 << entries) - 1)
+        table = _Entries(
+            valid=Signal(entries, name="valid"),
+            keys=[Signal(len(self.key), name=f"key_{i}") for i in range(entries)],
+            users=[Signal(self.users_bits, name=f"users_{i}") for i in range(entries)],
+            idle=Signal(entries, init=(1 << entries) - 1, name="idle"))
         head, oldest_found, tail = Signal(entry_bits), Signal(entry_bits), Signal(entry_bits)
         heads = Signal(entries, init=1)         # the same as `head`, a bit an entry
         held, findable = Signal(entry_bits + 1), Signal(entry_bits + 1)
@@ -85,29 +97,8 @@ class ReuseTable(wiring.Component):
         write = store.write_port()
         found_port, aging_port, tail_port = (store.read_port(domain="comb") for _ in range(3))
 
-        # What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may
-        # still be used, it is only freed once idle.
-        # Also by fours, so that finding the entry's number is short: which four it is among, and where in them.
         take = Signal()
-        matches = Signal(entries)
-        fours, odd, upper = (Signal(entries // 4, name=name) for name in ("fours", "odd", "upper"))
-        equal = Signal(entries)
-        for i, key in enumerate(keys):
-            # Three bits a LUT, and nets of their own, or the mapper makes the path longer.
-            same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs={"keep": 1})
-            m.d.comb += same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3)))
-            m.d.comb += equal[i].eq(same.all() & valid[i])
-        with m.If(self.advance):
-            starts = range(0, entries, 4)
-            m.d.sync += [
-                matches.eq(equal),
-                fours.eq(Cat(equal[at:at + 4].any() for at in starts)),
-                odd.eq(Cat(equal[at + 1] | equal[at + 3] for at in starts)),
-                upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts)),
-            ]
-        with m.Elif(take):
-            m.d.sync += matches.eq(0)
-            m.d.sync += fours.eq(0)
+        matches, fours, odd, upper = self._matches(m, table, take)
 
         # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
         found, room, make = Signal(), Signal(), Signal()
@@ -142,7 +133,7 @@ class ReuseTable(wiring.Component):
         # waiting lookup equals, or has just joined, is in use.
         joins, leaves = Signal(entries), Signal(entries)
         drop, tail_idle, dropped, old = Signal(), Signal(), Signal(), Signal()
-        m.d.sync += tail_idle.eq(Array(idle & ~matches & ~joins)[tail])
+        m.d.sync += tail_idle.eq(Array(table.idle & ~matches & ~joins)[tail])
         m.d.sync += old.eq(held != findable)
         m.d.sync += dropped.eq(drop)
         m.d.comb += drop.eq(tail_idle & old & ~dropped & ~make)
@@ -172,20 +163,51 @@ class ReuseTable(wiring.Component):
         m.d.sync += leaves.eq(Cat(self.release & (self.released == i) for i in range(entries)))
         for i in range(entries):
             with m.If(make & heads[i]):
-                m.d.sync += keys[i].eq(self.key)
-                m.d.sync += valid[i].eq(1)
+                m.d.sync += table.keys[i].eq(self.key)
+                m.d.sync += table.valid[i].eq(1)
                 m.d.sync += self.bad[i].eq(0)
             with m.Elif(age & (oldest_found == i)):
-                m.d.sync += valid[i].eq(0)
+                m.d.sync += table.valid[i].eq(0)
             with m.If(self.poison & (self.poisoned == i)):
                 m.d.sync += self.bad[i].eq(1)
-            with m.If(joins[i] & ~leaves[i]):
-                m.d.sync += users[i].eq(users[i] + 1)
-                m.d.sync += idle[i].eq(0)
-            with m.Elif(leaves[i] & ~joins[i]):
-                m.d.sync += users[i].eq(users[i] - 1)
-                m.d.sync += idle[i].eq(users[i] == 1)
+            self._count(m, table, i, joins[i], leaves[i])
         return m
+
+    def _count(self, m: Module, table: _Entries, i: int, joins, leaves):
+        """The users of an entry; without any it is idle."""
+        with m.If(joins & ~leaves):
+            m.d.sync += table.users[i].eq(table.users[i] + 1)
+            m.d.sync += table.idle[i].eq(0)
+        with m.Elif(leaves & ~joins):
+            m.d.sync += table.users[i].eq(table.users[i] - 1)
+            m.d.sync += table.idle[i].eq(table.users[i] == 1)
+
+    def _matches(self, m: Module, table: _Entries, take):
+        """(a bit per entry: the asking lookup equals it, per four: it equals one of them, its place there in two bits)
+
+        What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may still be
+        used, it is only freed once idle. Also by fours, so that finding the entry's number is short.
+        """
+        matches = Signal(self.entries)
+        fours, odd, upper = (Signal(self.entries // 4, name=name) for name in ("fours", "odd", "upper"))
+        equal = Signal(self.entries)
+        for i, key in enumerate(table.keys):
+            # Three bits a LUT, and nets of their own, or the mapper makes the path longer.
+            same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs={"keep": 1})
+            m.d.comb += same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3)))
+            m.d.comb += equal[i].eq(same.all() & table.valid[i])
+        with m.If(self.advance):
+            starts = range(0, self.entries, 4)
+            m.d.sync += [
+                matches.eq(equal),
+                fours.eq(Cat(equal[at:at + 4].any() for at in starts)),
+                odd.eq(Cat(equal[at + 1] | equal[at + 3] for at in starts)),
+                upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts)),
+            ]
+        with m.Elif(take):
+            m.d.sync += matches.eq(0)
+            m.d.sync += fours.eq(0)
+        return matches, fours, odd, upper
 
 
 def _widen(value, width: int):

@@ -40,7 +40,7 @@ class Sequencer(wiring.Component):
                 more to the last product's
     Handshake   `taken` comes from a register, a cycle after the lookup has left
     Reset       drops lookups, forgets first products
-    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig, *, distance: int):

@@ -54,7 +54,7 @@ class LoopMachine(wiring.Component):
                 begin, ends    Out  first and last slot of the job
     Timing      one slot a cycle, also from job to job; no output depends on an input of the same cycle
     Reset       drops the job
-    Golden      golden.tt.cycles          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, *, held_bits: int, running_bits: int):

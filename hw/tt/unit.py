@@ -285,7 +285,6 @@ class TTUnit(wiring.Component):
 
     def _lane(self, m: Module, platform, load, lane: int, slots, lines, sequencer, grid: Grid, sums, events):
         config = self.config
-        n = config.side
         buffer = Intermediate(config)
         order = SumMemory(config) if config.pool_log2 else OutputOrder(config)
         for name, part in (("intermediate", buffer), ("grid", grid), ("order", order)):
@@ -295,7 +294,49 @@ class TTUnit(wiring.Component):
         _, early = slots[FETCH_CYCLES - 2 - WordBank.latency]
         m.d.comb += buffer.ring.eq(early.ring)
         m.d.comb += buffer.address.eq(early.y)
+        wrong = self._operands(m, lane, slots, lines, buffer, grid, events)
 
+        # In the grid.
+        valid, slot = slots[FETCH_CYCLES - 1]
+        m.d.comb += [
+            grid.rows.eq(slot.rows),
+            grid.place.eq(self._quarter(slot)),
+            grid.columns.eq(slot.columns),
+            grid.turn.eq(slot.turn),
+            grid.paired.eq(slot.paired),
+            grid.stored.eq(~slot.lines),
+            grid.first.eq(slot.first),
+            grid.combine.eq(slot.combine),
+            sequencer.error.eq(valid & wrong),
+            sequencer.error_slot.eq(slot),
+        ]
+        self._results(m, lane, valid, slot, wrong, buffer, grid, order)
+        if config.pool_log2:
+            m.d.comb += [
+                sums.about[lane].eq(order.about),
+                sums.ready[lane].eq(order.ready),
+                order.pop.eq(sums.pop[lane]),
+                order.fetch.eq(sums.fetch),
+                order.vector.eq(sums.vector[lane]),
+                order.beat.eq(sums.beat),
+                sums.words[lane].eq(order.words),
+                sequencer.returned.eq(sums.popped[lane]),
+            ]
+            return
+        out = self.o_vectors[lane]
+        m.d.comb += [
+            sequencer.returned.eq(order.returned),
+            order.write.eq(load.valid & load.ready & (load.payload.target == Target.KEEP)),
+            order.address.eq(load.payload.address),
+            order.mask.eq(load.payload.data),
+            out.payload.eq(order.o.payload),
+            out.valid.eq(order.o.valid),
+            order.o.ready.eq(out.ready),
+        ]
+
+    def _operands(self, m: Module, lane: int, slots, lines, buffer: Intermediate, grid: Grid, events):
+        """Brings the slot's lines to the grid; returns whether one of them could not be corrected."""
+        n = self.config.side
         # Lines that have arrived; one more register before the grid.
         valid, slot = slots[FETCH_CYCLES - 2]
         (x, x_fixed, x_bad), (even, even_fixed, even_bad), (odd, odd_fixed, odd_bad) = lines
@@ -317,29 +358,17 @@ class TTUnit(wiring.Component):
                 m.d.sync += seen.eq(flags.any() & used)
                 events[name].append(seen)
         unread = events["uncorrectable"]
-        wrong = unread[-1] | unread[-2] | unread[-3]
+        return unread[-1] | unread[-2] | unread[-3]
 
-        # In the grid.
-        valid, slot = slots[FETCH_CYCLES - 1]
-        m.d.comb += [
-            grid.rows.eq(slot.rows),
-            grid.place.eq(self._quarter(slot)),
-            grid.columns.eq(slot.columns),
-            grid.turn.eq(slot.turn),
-            grid.paired.eq(slot.paired),
-            grid.stored.eq(~slot.lines),
-            grid.first.eq(slot.first),
-            grid.combine.eq(slot.combine),
-            sequencer.error.eq(valid & wrong),
-            sequencer.error_slot.eq(slot),
-        ]
+    def _results(self, m: Module, lane: int, valid, slot, wrong, buffer: Intermediate, grid: Grid, order):
+        """What becomes of the results travels beside the grid: to the intermediate buffer, or out."""
+        config = self.config
         # An error in any slot of a vector's last product marks the vector.
         marked, mark = Signal(), Signal()
         m.d.comb += mark.eq((marked & ~slot.begin) | wrong | slot.bad)
         with m.If(valid & (slot.stage == Product.LAST)):
             m.d.sync += marked.eq(mark)
 
-        # What becomes of the results travels beside the grid.
         of_vector = {"ends": 1, "tail": len(slot.tail)} if config.pool_log2 else {"keep": len(slot.keep)}
         fate = data.StructLayout({
             "buffer": 1, "middle": 1, "swap": 1, "write": config.t_bits,
@@ -383,26 +412,4 @@ class TTUnit(wiring.Component):
             order.error.eq(now.error),
             order.beats.eq(now.beats),
             *(getattr(order, name).eq(now[name]) for name in of_vector),
-        ]
-        if config.pool_log2:
-            m.d.comb += [
-                sums.about[lane].eq(order.about),
-                sums.ready[lane].eq(order.ready),
-                order.pop.eq(sums.pop[lane]),
-                order.fetch.eq(sums.fetch),
-                order.vector.eq(sums.vector[lane]),
-                order.beat.eq(sums.beat),
-                sums.words[lane].eq(order.words),
-                sequencer.returned.eq(sums.popped[lane]),
-            ]
-            return
-        out = self.o_vectors[lane]
-        m.d.comb += [
-            sequencer.returned.eq(order.returned),
-            order.write.eq(load.valid & load.ready & (load.payload.target == Target.KEEP)),
-            order.address.eq(load.payload.address),
-            order.mask.eq(load.payload.data),
-            out.payload.eq(order.o.payload),
-            out.valid.eq(order.o.valid),
-            order.o.ready.eq(out.ready),
         ]

@@ -1,0 +1,162 @@
+"""The TT unit cycle by cycle, without its data: lookups in, dealt to the lanes, and the way of the vectors out."""
+
+from numba import njit
+
+from golden.tt.registers import HORIZON
+from golden.tt.sequencer import ends_chunk, lane_steps, part
+
+__all__ = ["run", "steps"]
+
+# Without an event for so long nothing will come any more.
+STUCK = 100_000
+
+
+# hw.tt.output.OutputOrder: its queue
+@part
+def _output_steps(lane, beats, number, vectors, total, cycle, goes):
+    this, soon, depth = lane.output, lane.soon[cycle % HORIZON], beats.shape[1]
+    leaves = this.shown != -1 and goes
+    if leaves:
+        lane.soon[(cycle + 2) % HORIZON].returned += 1
+    if leaves and this.shown >= 0:
+        _finish(vectors, total, this.shown, cycle)
+    if this.level > 0 and (this.shown == -1 or goes):
+        this.shown = beats[number, this.head]
+        this.head = (this.head + 1) % depth
+        this.level -= 1
+    elif leaves:
+        this.shown = -1
+    if soon.pushed != -1:
+        beats[number, (this.head + this.level) % depth] = soon.pushed
+        this.level += 1
+        soon.pushed = -1
+
+
+@part
+def _finish(vectors, total, vector, cycle):
+    vectors[vector].last_at = cycle
+    total.finished += 1
+    total.idle = 0
+
+
+# hw.tt.sums.SumStream
+@part
+def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
+    this = unit.sums
+    free_2 = this.offered == -1 or goes
+    step = this.reading >= 0 and (this.given == -1 or free_2)
+    last = step and this.beats_left == 1
+    if this.offered >= 0 and goes:
+        _finish(vectors, unit.total, this.offered, cycle)
+    for lane in lanes:
+        lane.output.whole += lane.soon[cycle % HORIZON].whole
+        lane.soon[cycle % HORIZON].whole = 0
+    next_lane = lanes[vectors[this.order_out].lane]
+    starts = this.following and next_lane.output.whole > 0 and (this.reading < 0 or last)
+    # The next vector's lane waits in a register before the queue.
+    queued = this.order_in - this.order_out - this.following
+    this.room = queued < 4 * sizes.in_flight * sizes.lanes - 4
+    this.following = (queued > 0 and (not this.following or starts)) or (this.following and not starts)
+    if free_2:
+        this.offered = this.given
+        this.given = -1
+    if step:
+        this.given = this.reading if last else -2
+        this.beats_left -= 1
+    if last:
+        lanes[vectors[this.reading].lane].soon[(cycle + 2) % HORIZON].returned += 1
+        this.reading = -1
+    if starts:
+        next_lane.output.whole -= 1
+        this.reading = this.order_out
+        this.beats_left = lookups[vectors[this.reading].begin].plan.beats
+        this.order_out += 1
+
+
+# hw.tt.unit.TTUnit: lookups in, dealt to the lanes
+@part
+def _room(sizes, unit, lanes, lookups):
+    this = unit.input
+    return (this.next < len(lookups) - sizes.lanes and lanes[this.turn].admission.waiting != sizes.in_flight
+            and (not sizes.pooled or unit.sums.room))
+
+
+@part
+def _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept):
+    this, number, lane = unit.input, unit.input.next, unit.input.turn
+    waiting_0, waiting_1 = lanes[0].admission.waiting, lanes[sizes.lanes - 1].admission.waiting
+    if accept:
+        admission = lanes[lane].admission
+        unit.total.idle = 0
+        lookups[number].taken_at = cycle
+        lookups[admission.newest].after = number
+        admission.newest = number
+        admission.waiting += 1
+        this.next += 1
+        this.pause = lookups[this.next].gap
+    if not sizes.pooled:
+        this.turn = (lane + accept) % sizes.lanes
+        return
+    if accept and number == lookups[number].begin:
+        vectors[unit.sums.order_in].lane = lane
+        unit.sums.order_in += 1
+    between = ends_chunk(lookups, number) if accept else not this.inside_chunk
+    if sizes.lanes == 2 and between:
+        if waiting_0 == waiting_1:
+            this.turn = 1 - (lane if accept else this.turn_before)
+        else:
+            this.turn = 1 if waiting_1 < waiting_0 else 0
+    if accept:
+        this.inside_chunk = not between
+        this.turn_before = lane
+
+
+@part
+def _goes_on(total, vectors):
+    return total.finished < len(vectors) - 1 and total.idle < STUCK
+
+
+@njit(cache=True, _nrt=False)
+def run(state, ready):
+    """Runs through at once; ready: (lanes or 1, cycles) whether consumers take a beat, repeated."""
+    sizes, unit, lanes, entries, beats, lookups, vectors = state
+    unit = unit[0]
+    cycle = 0
+    while _goes_on(unit.total, vectors):
+        unit.total.idle += 1
+        accept = _room(sizes, unit, lanes, lookups) and unit.input.pause == 0
+        if unit.input.pause > 0:
+            unit.input.pause -= 1
+        at = cycle % ready.shape[1]
+        if sizes.pooled:
+            _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, ready[0, at])
+        _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept)
+        for number in range(sizes.lanes):
+            if not sizes.pooled:
+                _output_steps(lanes[number], beats, number, vectors, unit.total, cycle, ready[number, at])
+            lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
+        cycle += 1
+
+
+@njit(cache=True)
+def steps(state, ports):
+    """The unit with pooling; yields the number of each cycle.
+
+    Then ports[0] (golden.tt.registers.PORT) says whether a lookup can be taken (room) and what is offered: 0 nothing,
+    1 a beat, 2 a last one. It goes on with whether there is a lookup and whether a beat is taken (goes).
+    """
+    sizes, units, lanes, entries, _, lookups, vectors = state
+    cycle = 0
+    while _goes_on(units[0].total, vectors):
+        unit, port = units[0], ports[0]
+        unit.total.idle += 1
+        port.room = _room(sizes, unit, lanes, lookups)
+        port.offered = 0 if unit.sums.offered == -1 else 1 if unit.sums.offered < 0 else 2
+        yield cycle
+        unit, port = units[0], ports[0]
+        accept = port.room and port.lookup
+        _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, port.goes)
+        _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept)
+        for number in range(sizes.lanes):
+            lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
+        cycle += 1
