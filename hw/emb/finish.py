@@ -245,11 +245,9 @@ class Finish(wiring.Component):
         # Room in both was seen before the bag's last beat went.
         m.d.comb += [
             waiting.i.valid.eq(bag_ends),
-            waiting.i.payload.out.eq(step.out),
-            waiting.i.payload.beats.eq(step.beats),
+            *(waiting.i.payload[name].eq(step[name]) for name in ("out", "beats")),
             under_way.i.valid.eq(bag_ends),
-            under_way.i.payload.beats.eq(step.beats),
-            under_way.i.payload.last.eq(step.last),
+            *(under_way.i.payload[name].eq(step[name]) for name in ("beats", "last")),
             self.o_requests.valid.eq(waiting.o.valid),
             waiting.o.ready.eq(self.o_requests.ready),
             self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), waiting.o.payload.out)),

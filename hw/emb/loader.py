@@ -130,10 +130,7 @@ class Loader(wiring.Component):
         next_header = HEADER(raw[:HEADER.size])
         inside = Array([next_header.address >> limits[target] == 0 for target in Target])[next_header.target]
         m.d.comb += [
-            self.o_load.payload.target.eq(header.target),
-            self.o_load.payload.part.eq(header.part),
-            self.o_load.payload.address.eq(header.address),
-            self.o_load.payload.flip.eq(header.flip),
+            *(self.o_load.payload[name].eq(header[name]) for name in ("target", "part", "address", "flip")),
             self.o_load.payload.data.eq(beat.data),
         ]
         m.d.comb += error.index.eq(done)

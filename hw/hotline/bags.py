@@ -281,8 +281,7 @@ class BagReader(wiring.Component):
             words.addr.eq((step.at + step.position[word_bits:])[:6]),
             starts.active.i.valid.eq(valid & about.follows & starts.advance),
             starts.active.i.payload.position.eq(step.position + 1),
-            starts.active.i.payload.at.eq(step.at),
-            starts.active.i.payload.context.eq(step.context),
+            *(starts.active.i.payload[name].eq(step[name]) for name in ("at", "context")),
         ]
         m.d.comb += ended.valid.eq(valid & ~about.follows & starts.advance)
         m.d.comb += ended.context.eq(step.context)

@@ -177,8 +177,7 @@ class InputBuffer(wiring.Component):
             m.submodules[CLASSES[k]] = queue
             m.d.comb += [
                 queue.i.valid.eq(hands & (handed.cold == k)),
-                queue.i.payload.frame.eq(handed.frame),
-                queue.i.payload.samples.eq(handed.samples),
+                *(queue.i.payload[name].eq(handed[name]) for name in ("frame", "samples")),
                 out.valid.eq(queue.o.valid),
                 out.payload.eq(queue.o.payload),
                 queue.o.ready.eq(out.ready),
@@ -235,10 +234,8 @@ class InputBuffer(wiring.Component):
                 done.eq(port.valid & port.ready),
                 queue.i.valid.eq(under_way[2][k]),
                 queue.i.payload.eq(line),
-                port.valid.eq(queue.o.valid),
-                port.payload.eq(queue.o.payload),
-                queue.o.ready.eq(port.ready),
             ]
+            wiring.connect(m, queue.o, wiring.flipped(port))
             m.d.sync += level.eq(level + granted[k] - done)
             some.append(level != 0)
         return Cat(some).any()

@@ -370,13 +370,11 @@ class Logger(wiring.Component):
         out = images.o.payload
         m.d.comb += [
             images.i.valid.eq(stages[-1].valid),
-            images.i.payload.bank.eq(stages[-1].bank),
-            images.i.payload.set.eq(stages[-1].set),
+            *(images.i.payload[name].eq(stages[-1][name]) for name in ("bank", "set")),
             images.i.payload.ways.eq(ways),
             self.o_image.valid.eq(images.o.valid),
             images.o.ready.eq(self.o_image.ready),
-            self.o_image.payload.bank.eq(out.bank),
-            self.o_image.payload.set.eq(out.set),
+            *(self.o_image.payload[name].eq(out[name]) for name in ("bank", "set")),
             *(self.o_image.payload.ways[way].eq(out.ways[way].as_value()) for way in range(WAYS)),
         ]
         return images.held

@@ -99,9 +99,7 @@ class Outlet(wiring.Component):
         m.d.sync += [
             closing.eq(closes),
             closed.address.eq(i.out),
-            closed.stride.eq(i.stride),
-            closed.latency.eq(i.latency),
-            closed.sigmoid.eq(i.sigmoid),
+            *(closed[name].eq(i[name]) for name in ("stride", "latency", "sigmoid")),
             closed.unit.eq(Mux(i.latency, i.unit, 0)),
             closed.outs.eq(i.outs),
             # Units are a multiple of the halves: the last unit's half is what idle units leave of the last one.

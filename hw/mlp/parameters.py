@@ -83,8 +83,7 @@ class ParameterLoader(wiring.Component):
             requests.base.eq(self.base),
             requests.hold.eq(error.valid),
             requests.i.payload.run.eq(1),
-            requests.i.payload.source.eq(job.source),
-            requests.i.payload.end.eq(job.end),
+            *(requests.i.payload[name].eq(job[name]) for name in ("source", "end")),
             *(jobs.i.payload[name].eq(job[name]) for name in _place_layout().members),
         ]
         wiring.connect(m, requests.o, wiring.flipped(self.o_requests))

@@ -96,10 +96,8 @@ class Sequencer(wiring.Component):
         emit, new = (Signal() for _ in range(2))
         order, load = (Signal(shape) for shape in (order_layout(config), 1))
         first_free = Signal()
+        wiring.connect(m, wiring.flipped(self.i), planner.i)
         m.d.comb += [
-            planner.i.payload.eq(self.i.payload),
-            planner.i.valid.eq(self.i.valid),
-            self.i.ready.eq(planner.i.ready),
             order.eq(Mux(plan.interact, interact.o, layer.o)),
             emit.eq(cutting & settled & first_free),
             new.eq(fresh),
