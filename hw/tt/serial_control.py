@@ -1,7 +1,9 @@
 """The serial TT unit's control: row numbers split ahead, and the walk through products and tiles."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import fifo, memory, stream, wiring
+from typing import NamedTuple
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.tt.index import IndexSplitter, lookup_layout, slices_layout
@@ -82,6 +84,18 @@ class Front(wiring.Component):
         return m
 
 
+class _Ahead(NamedTuple):
+    """Where to go on after a tile: at the next product, its C slice and its sizes; or at the next row of tiles, its
+    first word and line of the intermediate, from the C slice that the product under way has here."""
+
+    product: Value
+    c_line: Value
+    step: data.View
+    here: Value
+    row: Value
+    b_line: Value
+
+
 class Control(wiring.Component):
     """Walks through a lookup's products and tiles: issues a tile's beats, waits for its drain, goes on.
 
@@ -121,22 +135,14 @@ class Control(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        rows_log2, columns_log2 = (config.rows - 1).bit_length(), (config.columns - 1).bit_length()
         line_bits = len(self.a_line)
 
         job = Signal(job_layout(config), reset_less=True)
         step = self.step
-        slices = job.slices
         running, issuing = Signal(), Signal()
         beat = Signal(shape_layout(config)["steps"].shape.elem_shape["less_one"].shape)
         row_tile, column_tile = Signal(tile_bits(config)), Signal(tile_bits(config))
-        last_row_tile, last_column_tile, last_beat = Signal(), Signal(), Signal()
-        m.d.comb += self.last_product.eq(self.product == job.plan.products)
-        m.d.comb += last_beat.eq(beat == step.less_one)
-        # A tile takes so long that all it needs at its end can be worked out a cycle late, in registers.
-        m.d.sync += last_row_tile.eq(row_tile == tiles_less_one(step.m_log2, rows_log2, len(row_tile)))
-        m.d.sync += last_column_tile.eq(column_tile == tiles_less_one(step.n_log2, columns_log2, len(row_tile)))
-        m.d.sync += self.live_rows.eq(Mux(step.m_log2 >= rows_log2, config.rows, 1 << step.m_log2[:3]))
+        last_row_tile, last_column_tile, last_beat = self._ends(m, job, beat, row_tile, column_tile)
 
         # A tile's address of the left operand in A memory, to come back to for each of its column tiles.
         a_line, a_back = Signal(line_bits, name="a_line_now"), Signal(line_bits)
@@ -159,21 +165,7 @@ class Control(wiring.Component):
                 m.d.sync += issuing.eq(0)
                 m.d.sync += beat.eq(0)
 
-        following = Signal(2)           # the product that comes next, and its C slice and size
-        c_slice = Signal(line_bits)
-        next_step = Signal.like(step)
-        here = Signal(line_bits)        # the C slice of the product under way
-        next_row, next_b_line = Signal(word_bits(config)), Signal.like(self.b_line)
-        m.d.sync += [
-            following.eq(self.product + 1),
-            c_slice.eq(Mux(self.product + 1 == job.plan.products, slices.last, slices.middle)),
-            next_step.eq(Mux(self.product == 0, job.plan.steps[1], job.plan.steps[2])),
-            here.eq(Mux(self.last_product, slices.last,
-                        Mux(self.product == 0, slices.second, slices.middle))),
-            next_row.eq(row_word + ((1 << step.n_log2) << rows_log2)),
-            next_b_line.eq(self.b_line + ((1 << step.stride_log2) >> (columns_log2 - rows_log2))),
-        ]
-
+        ahead = self._ahead(m, job, row_word)
         done = Signal()
         m.d.comb += done.eq(running & self.tile_done)
         with m.If(done):
@@ -191,19 +183,19 @@ class Control(wiring.Component):
                     column_tile.eq(0),
                     row_tile.eq(row_tile + 1),
                     a_back.eq(a_line),
-                    c_line.eq(here),
-                    tile_word.eq(next_row),
-                    row_word.eq(next_row),
-                    self.b_line.eq(next_b_line),
-                    self.b_turn.eq(next_b_line),
+                    c_line.eq(ahead.here),
+                    tile_word.eq(ahead.row),
+                    row_word.eq(ahead.row),
+                    self.b_line.eq(ahead.b_line),
+                    self.b_turn.eq(ahead.b_line),
                 ]
             with m.Elif(~self.last_product):
                 m.d.sync += [
                     column_tile.eq(0),
                     row_tile.eq(0),
-                    self.product.eq(following),
-                    c_line.eq(c_slice),
-                    step.eq(next_step),
+                    self.product.eq(ahead.product),
+                    c_line.eq(ahead.c_line),
+                    step.eq(ahead.step),
                     tile_word.eq(0),
                     row_word.eq(0),
                     self.b_line.eq(0),
@@ -235,3 +227,36 @@ class Control(wiring.Component):
                 c_line.eq(Mux(self.job.plan.products == 0, self.job.slices.last, self.job.slices.second)),
             ]
         return m
+
+    def _ahead(self, m: Module, job, row_word) -> _Ahead:
+        """Worked out a cycle late, in registers, as is all that a tile needs at its end: it takes so long."""
+        rows_log2, columns_log2 = (self.config.rows - 1).bit_length(), (self.config.columns - 1).bit_length()
+        step, slices = self.step, job.slices
+        following = Signal(2)
+        c_slice = Signal(len(self.c_line))
+        next_step = Signal.like(self.step)
+        here = Signal(len(self.c_line))
+        next_row, next_b_line = Signal(word_bits(self.config)), Signal.like(self.b_line)
+        m.d.sync += [
+            following.eq(self.product + 1),
+            c_slice.eq(Mux(self.product + 1 == job.plan.products, slices.last, slices.middle)),
+            next_step.eq(Mux(self.product == 0, job.plan.steps[1], job.plan.steps[2])),
+            here.eq(Mux(self.last_product, slices.last,
+                        Mux(self.product == 0, slices.second, slices.middle))),
+            next_row.eq(row_word + ((1 << step.n_log2) << rows_log2)),
+            next_b_line.eq(self.b_line + ((1 << step.stride_log2) >> (columns_log2 - rows_log2))),
+        ]
+        return _Ahead(following, c_slice, next_step, here, next_row, next_b_line)
+
+    def _ends(self, m: Module, job, beat, row_tile, column_tile):
+        """Whether this is the last row of tiles, its last tile, the tile's last beat."""
+        config, step = self.config, self.step
+        rows_log2, columns_log2 = (config.rows - 1).bit_length(), (config.columns - 1).bit_length()
+        last_row_tile, last_column_tile, last_beat = Signal(), Signal(), Signal()
+        m.d.comb += self.last_product.eq(self.product == job.plan.products)
+        m.d.comb += last_beat.eq(beat == step.less_one)
+        # A tile takes so long that all it needs at its end can be worked out a cycle late, in registers.
+        m.d.sync += last_row_tile.eq(row_tile == tiles_less_one(step.m_log2, rows_log2, len(row_tile)))
+        m.d.sync += last_column_tile.eq(column_tile == tiles_less_one(step.n_log2, columns_log2, len(row_tile)))
+        m.d.sync += self.live_rows.eq(Mux(step.m_log2 >= rows_log2, config.rows, 1 << step.m_log2[:3]))
+        return last_row_tile, last_column_tile, last_beat
