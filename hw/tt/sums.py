@@ -189,7 +189,12 @@ class SumMemory(wiring.Component):
                 Cat(self.words[group * n + x] for x in range(n)).eq(read.data),
             ]
 
-        # -- Whole vectors.
+        self._whole(m, closes, vector, late_beats, late_tail, late_error)
+        return m
+
+    def _whole(self, m: Module, closes, vector, beats, tail, error):
+        """Queues what there is to know of a vector when its last group comes."""
+        config = self.config
         m.submodules.whole = whole = fifo.SyncFIFO(width=about_layout(config).size, depth=config.vectors)
         close = Signal()
         done = Signal(about_layout(config))
@@ -197,9 +202,9 @@ class SumMemory(wiring.Component):
             m.d.sync += vector.eq(vector + 1)
         m.d.sync += [
             close.eq(closes),
-            done.beats.eq(late_beats),
-            done.tail.eq(late_tail),
-            done.error.eq(late_error),
+            done.beats.eq(beats),
+            done.tail.eq(tail),
+            done.error.eq(error),
         ]
         m.d.comb += [
             whole.w_data.eq(done),
@@ -208,7 +213,6 @@ class SumMemory(wiring.Component):
             self.ready.eq(whole.r_rdy),
             whole.r_en.eq(self.pop),
         ]
-        return m
 
 
 class SumStream(wiring.Component):
