@@ -29,7 +29,7 @@ SMALL = 500         # tables of fewer rows stay dense
 
 @dataclass(frozen=True)
 class Form:
-    """hot, warm: shares of a table's accesses, to rows that are dense in card memory and to the next ones, in a train;
+    """hot, warm: shares of a table's accesses, to rows that are dense in DRAM and to the next ones, in a train;
     the coldest are dense on the SSD. core_rate: of Adam. later: rows are dense for the first half of the training,
     then warm ones are decomposed and go on as trains."""
 

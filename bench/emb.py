@@ -15,7 +15,7 @@ from gen.rtl import config
 
 PRESET = "smartssd"
 DEVICE = "smartssd"
-TABLE_BYTES = 32 << 20          # of each table in card memory: many pages of every bank
+TABLE_BYTES = 32 << 20          # of each table in DRAM: many pages of every bank
 BAG = 32                        # rows, where their number is not what is measured
 DIMS = (16, 32, 64, 128, 256, 512)
 TT_MODES, TT_COLUMNS, TT_RANK = (100, 100, 100), (4, 4, 4), 4
@@ -35,7 +35,7 @@ def _train() -> tuple[np.ndarray, ...]:
 
 
 def _mixed() -> Table:
-    """D = 64: half of the rows in card memory, half in the tensor train, some on the SSD."""
+    """D = 64: half of the rows in DRAM, half in the tensor train, some on the SSD."""
     rows, dim = 65_536, 64
     device = np.resize([DRAM, TT], rows)
     device[-4096:] = SSD
@@ -83,7 +83,7 @@ def _rig(memory: str) -> _Rig:
 
 @bench("emb_dram")
 def dram() -> Iterator[Row]:
-    """Random rows of card memory through the whole core: beats of the port, and of what DDR4 can give."""
+    """Random rows of DRAM through the whole core: beats of the port, and of what DDR4 can give."""
     rig, device = _rig("ideal"), Device.load(DEVICE)
     for dim in DIMS:
         rows = min(16_384, (1 << 19) // dim)
@@ -135,11 +135,11 @@ def mixed() -> Iterator[Row]:
         rig = _rig(memory)
         device = rig.tables["mixed"].placement >> 30
         for label, what, share in (
-            ("even", "half card memory, half tensor train", (0.5, 0.5, 0.0)),
-            # Rows of the SSD come through the port of card memory's rows, so few of them.
-            ("all", "30 % card memory, 69.5 % tensor train, .5 % SSD", (0.3, 0.695, 0.005)),
+            ("even", "half DRAM, half tensor train", (0.5, 0.5, 0.0)),
+            # Rows of the SSD come through the port of DRAM's rows, so few of them.
+            ("all", "30 % DRAM, 69.5 % tensor train, .5 % SSD", (0.3, 0.695, 0.005)),
             # More rows than the one index a cycle that is dealt out: both memories are as busy as can be.
-            ("balanced", "20 % card memory, 80 % tensor train", (0.2, 0.8, 0.0)),
+            ("balanced", "20 % DRAM, 80 % tensor train", (0.2, 0.8, 0.0)),
         ):
             lengths = rig.random.integers(1, 41, 2400)
             count = int(lengths.sum())
@@ -153,7 +153,7 @@ def mixed() -> Iterator[Row]:
             bag = np.repeat(np.arange(len(lengths)), lengths)
             together = rig.steady("mixed", indices, lengths)
             alone = {}
-            for place, name in ((DRAM, "card memory"), (TT, "tensor train"), (SSD, "SSD")):
+            for place, name in ((DRAM, "DRAM"), (TT, "tensor train"), (SSD, "SSD")):
                 mine = kind == place
                 if mine.any():
                     alone[name] = rig.steady("mixed", indices[mine], np.bincount(bag[mine], minlength=len(lengths)))

@@ -64,7 +64,7 @@ def planned(id: str, what: str, profile: Profile, seconds: float, *, network: Mo
 
 
 def serial(item: Item) -> Item:
-    """The same table where a card takes its memories one after another: all seconds are those of card memory."""
+    """The same table where a card takes its memories one after another: all seconds are those of DRAM."""
     share = np.arange(item.steps + 1) / item.steps
     return replace(item, dram_s=item.dram_s - item.tt_s, tt_s=0.0, ssd_s=0.0,
                    ssd_landing=item.landing + item.reads * item.ssd_s + item.lookups * item.tt_s * share)

@@ -16,7 +16,7 @@ SAMPLES = 1 << 20
 BATCH = 1 << 16         # samples that are remapped at once
 REPEATS = 3
 TARGET = 100.0
-HOT, WARM = 10, 3       # a tenth of the rows in card memory, to a third in tensor trains
+HOT, WARM = 10, 3       # a tenth of the rows in DRAM, to a third in tensor trains
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -42,7 +42,7 @@ def rows() -> Iterator[Row]:
 
 
 def _words(log: ClickLog, number: int) -> NDArray[np.uint32]:
-    """Rows by their heat: the hottest in card memory, the next in a tensor train, the others on the SSD."""
+    """Rows by their heat: the hottest in DRAM, the next in a tensor train, the others on the SSD."""
     count = log.tables[number].rows
     order = log.row(number, np.arange(count))
     device = np.full(count, SSD, np.uint8)

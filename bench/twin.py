@@ -14,7 +14,7 @@ COUNTED = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_row
 
 
 class Twin:
-    """The oracle of one EmbeddingBags, with card memory of its own."""
+    """The oracle of one EmbeddingBags, with DRAM of its own."""
 
     def __init__(self, bags: EmbeddingBags):
         self.bags = bags

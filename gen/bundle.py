@@ -6,7 +6,7 @@
     tables/K.ids.npy                      (n,) uint64 ascending, where the table's ids are a vocabulary: the model's
                                           own, or the ids that the profile has counted
     tables/K.core1.npy ..                 its tensor train (R, I, J, R')
-    cardN/rows.npy, pages.npy, load.npy   images of EMB card N: card memory, SSD, tensor-train load
+    cardN/rows.npy, pages.npy, load.npy   images of EMB card N: DRAM, SSD, tensor-train load
     network/bottom1.weights.npy, .bias.npy ..   layers of the networks that the MLP cards run
 
 `write` makes one from a plan, the profile of its log and a model's parameters.            Source: SCRec §III.D
@@ -331,7 +331,7 @@ def _room(writer: Writer, card: int, plan: Plan,
     def room(name: str, shape: tuple[int, int]) -> NDArray[np.uint32]:
         bytes = 4 * math.prod(shape)
         if name == "rows" and bytes + plan.ring_bytes > device.memory.bytes:
-            raise ValueError(f"its rows take {bytes:,} bytes of card memory and the ring {plan.ring_bytes:,}; "
+            raise ValueError(f"its rows take {bytes:,} bytes of DRAM and the ring {plan.ring_bytes:,}; "
                              f"{plan.device} has {device.memory.bytes:,}")
         if name == "pages" and bytes > device.ssd.bytes:
             raise ValueError(f"its rows take {bytes:,} bytes of the SSD in whole pages; {plan.device} has "

@@ -214,7 +214,7 @@ def _decomposed(model: learn.Model, ratings: learn.Ratings, new_row: np.ndarray,
             fits.append(Fit(f"decomposed, rank {rank}, {name}", sum(core.size for core in cores),
                             model.rmse(ratings, dense(cores)[row_of]), relative_error(table, cores)))
             say(f"decomposed rank {rank:2}, {name}: relative error {fits[-1].error:.3f}, "
-                f"RMSE {fits[-1].rmse:.4f}, {fits[-1].parameters:,} words for {model.items.size:,}")
+                f"RMSE {fits[-1].rmse:.4f}, {fits[-1].parameters:,} values for {model.items.size:,}")
     return chosen
 
 
@@ -229,7 +229,7 @@ def _trained(ratings: learn.Ratings, new_row: np.ndarray, options: Options, fits
     fits.append(Fit(f"trained as a train, rank {options.rank}, rows by similarity",
                     sum(core.size for core in cores), model.rmse(ratings, dense(cores)[new_row])))
     say(f"trained    rank {options.rank:2}, rows by similarity: RMSE {fits[-1].rmse:.4f}, "
-        f"{fits[-1].parameters:,} words")
+        f"{fits[-1].parameters:,} values")
     return cores
 
 
@@ -240,7 +240,7 @@ def describe(run_: Run) -> str:
              else f"{run_.off_the_model:,} CYCLES ARE NOT THE MODEL'S")
     return (f"RTL        {run_.name}: {run_.lookups:,} lookups in {run_.cycles:,} cycles, "
             f"{run_.microseconds:.1f} us at {MEGAHERTZ} MHz\n"
-            f"           {run_.rows_per_cycle:.3f} rows a cycle, {run_.utilisation:.1%} of MAC slots, "
+            f"           {run_.rows_per_cycle:.3f} rows per cycle, {run_.utilisation:.1%} of MAC slots, "
             f"{run_.first_products:,} first products computed\n"
             f"           {bits}, {model}")
 

@@ -22,9 +22,9 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
-    A log of yours: profile, plan, compile, run; hotline for training. The hardware: verilog, lint, synth. A real card:
-    package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names sizes of the cores: tiny to simulate,
-    smartssd for the card.
+    Your log: profile, plan, compile, run; hotline for training. The hardware: verilog, lint, synth. A real card:
+    package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names the sizes of the cores: tiny for
+    simulation, smartssd for the card.
     """
 
 
@@ -130,10 +130,10 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 @main.command()
 @click.option("--log", multiple=True, help="Your click log, of any format; files or a folder [MovieLens-100K].")
 @FORMAT
-@click.option("--user", default="user_id", show_default=True, help="Field of the log that says who.")
+@click.option("--user", default="user_id", show_default=True, help="Field of the log with the user.")
 @click.option("--item", default="item_id", show_default=True, help="Field whose embeddings are learned.")
-@click.option("--value", default="rating", show_default=True, help="Field that says how much it was liked.")
-@click.option("--lookups", default=10_000, show_default=True, help="How much of the log the RTL looks up.")
+@click.option("--value", default="rating", show_default=True, help="Field with the rating.")
+@click.option("--lookups", default=10_000, show_default=True, help="Number of samples that the RTL looks up.")
 @click.option("--columns", default=64, show_default=True, help="Embedding dimension.")
 @click.option("--rank", default=4, show_default=True, help="Rank of the tensor train.")
 @click.option("--preset", default="smartssd", show_default=True, help="The preset whose TT unit runs.")
@@ -175,15 +175,15 @@ def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, 
 @click.option("--table", multiple=True, help="A table to look up; may be given several times [all].")
 @click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, click, .., rating].")
 @click.option("--learn", default=0.05, show_default=True, help="Share of the log that is learned from.")
-@click.option("--samples", default=2000, show_default=True, help="Samples behind those that are trained on.")
+@click.option("--samples", default=2000, show_default=True, help="Number of following samples to train on.")
 @click.option("--batch", type=int, help="Samples of a mini-batch [what a frame holds, at most 64].")
 @click.option("--columns", default=8, show_default=True, help="Embedding dimension.")
-@click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core that the GPU takes a sample.")
+@click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core per sample on the GPU.")
 @click.option("--preset", default="tiny", show_default=True, help="The preset whose Hotline core runs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
 def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: str | None, learn: float,
             samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
-    """Deals LOG to a GPU beside the simulated card.
+    """Dispatches LOG to a GPU model beside the simulated card.
 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
     """

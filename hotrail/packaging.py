@@ -13,8 +13,8 @@ _OPTIONS = (
     click.option("--platform", default="", help="One of the card's, by its name or its .xpfm [the standard shell's]."),
     click.option("--clock", type=int, help="The kernel's clock in MHz, one that the shell offers [its own]."),
     click.option("--instances", type=int, default=1, show_default=True, help="Instances of the kernel in the image."),
-    click.option("--force", is_flag=True, help="Packages what the gate refuses; package.json says so."),
-    click.option("--no-gate", is_flag=True, help="Leaves the gate's measurement out; package.json says so."),
+    click.option("--force", is_flag=True, help="Packages what the gate refuses; package.json records it."),
+    click.option("--no-gate", is_flag=True, help="Skips the gate's measurement; package.json records it."),
     click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build]."),
 )
 

@@ -26,8 +26,8 @@ SHOWN = 12          # tables on the terminal
 CURVES = 6          # in the picture
 CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("bytes", "time")),
              "waits for", "full")
-TABLE_HEAD = ("table", "card", "rows a batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
-                                                for what in ("rows", "accesses")), "train")
+TABLE_HEAD = ("table", "card", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
+                                                for what in ("rows", "accesses")), "TT shape")
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def show(plan: Plan) -> None:
     shown.print(f"plan       {_sentence(plan)}")
     for title, head, rows in (
             ("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards]),
-            (f"Tables, those of the most rows a batch ({min(SHOWN, len(plan.tables))} of {len(plan.tables)})",
+            (f"Tables, those with the most rows per batch ({min(SHOWN, len(plan.tables))} of {len(plan.tables)})",
              TABLE_HEAD, [_table(table) for table in _busiest(plan)[:SHOWN]]),
             ("What it would be otherwise", ("", "batch", "gap", "against this plan"), _otherwise(plan))):
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
@@ -120,7 +120,7 @@ def _draw_cuts(axis, plan: Plan, profile: Profile) -> None:
         for marker, rank in (("o", table.dram.rows), ("s", table.dram.rows + table.tt.rows)):
             if rank:
                 axis.plot([rank], [100 * heat.cdf(rank)], marker, color=line.get_color(), ms=5)
-    axis.set(xscale="log", title="The busiest tables: o ends card memory, [] the tensor train",
+    axis.set(xscale="log", title="The busiest tables: o ends DRAM, [] TT",
              xlabel="rows, most accessed first", ylabel="per cent of the accesses")
     axis.legend(frameon=False, fontsize=7, loc="lower right")
 
@@ -169,10 +169,10 @@ def _sentence(plan: Plan) -> str:
         first = (f"the {waits} ({duration(slowest.seconds)})" if slowest.seconds >= mlp[0].bottom_s
                  else f"the bottom network ({duration(mlp[0].bottom_s)})")
         waits = f"{first}, then the top network ({duration(mlp[0].top_s)})"
-    return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} a "
-            f"batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; no placement is below "
-            f"{duration(plan.bound)}: proven gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of "
-            f"all accesses read approximated rows.")
+    return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} "
+            f"per batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; lower bound {duration(plan.bound)}, "
+            f"optimality gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of all accesses read "
+            f"approximated rows.")
 
 
 def _busiest(plan: Plan) -> list[PlanTable]:

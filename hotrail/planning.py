@@ -12,7 +12,7 @@ from gen.planner.plan import FILE
 __all__ = ["COMMANDS"]
 
 
-FORMAT = click.option("--format", "kind", help="The log's format [what ending and first line say].")
+FORMAT = click.option("--format", "kind", help="The log's format [detected from its ending and first line].")
 
 
 @click.command()
@@ -22,33 +22,33 @@ FORMAT = click.option("--format", "kind", help="The log's format [what ending an
 @click.option("--device", default="smartssd", show_default=True, help="Name of a device, or a path that ends in .toml.")
 @click.option("--preset", default="smartssd", show_default=True, help="The preset whose cores the cards have.")
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
-              help="How many cards, for EMB and MLP cores together.")
+              help="Number of cards, EMB and MLP cores together.")
 @click.option("--levels", type=click.IntRange(1, 3), default=3, show_default=True,
-              help="Memories to use: 1 the SSD, 2 card memory too, 3 tensor trains too.")
+              help="Memories to use: 1 SSD only, 2 DRAM and SSD, 3 DRAM, tensor trains (TT) and SSD.")
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank of the tensor trains.")
 @click.option("--hot-share", type=click.FloatRange(0, 1),
-              help="Of each table's accesses, at most this share leaves the SSD [small tables: all; large ones: those "
+              help="Largest share of each table's accesses that leaves the SSD [small tables: all; large ones: those "
                    "to rows that the log has twice].")
 @click.option("--train-share", type=click.FloatRange(0, 1),
-              help="Of each table's accesses, at most this share reads rows of a tensor train, which are "
+              help="Largest share of each table's accesses that reads TT rows, which are "
                    "approximations; 1 is SCRec's program [the model's, else 0.1].")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row, without a model.")
-@click.option("--batch", type=click.IntRange(1), help="Samples that are inferred at once [the model's, else 2048].")
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
+@click.option("--batch", type=click.IntRange(1), help="Samples per batch [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
-              help="How far from the best a placement may be, proven.")
+              help="Optimality gap at which a search may end.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
-              help="How long to search for each placement.")
-@click.option("--quick", is_flag=True, help="This placement alone: no fewer memories, no further card.")
+              help="Time limit of each search.")
+@click.option("--quick", is_flag=True, help="Only this placement, no comparison with fewer memories or one more card.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, train_share: float | None, dim: int, batch: int | None,
          sample: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
-    """Plans which rows of LOG lie where, on how many cards.
+    """Places the rows of LOG in memories of cards.
 
-    Near the best, with a proven gap, and explained: what each card waits for, what binds, what more would bring.
+    Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """
@@ -80,21 +80,21 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 @click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
 @FORMAT
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Share of the samples to count; what that costs in accuracy is shown, up to half of them.")
+              help="Share of the samples to count; up to one half the sampling error is shown.")
 @click.option("--together", "second", is_flag=True,
-              help="A second pass: popular samples, tables whose rare rows come together, miss ratios of LRU.")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row, without a model.")
-@click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Of the compression ratio.")
+              help="A second pass: popular samples, tables whose rare rows occur together, miss ratios of LRU.")
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
+@click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank for the compression ratio.")
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
               help="Processes of a Dask cluster on this machine; 0: none.")
 @click.option("--scheduler", help="Address of a Dask scheduler.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder for profile.npz and the pictures [build/profile].")
+              help="Folder for profile.npz and the charts [build/profile].")
 def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, second: bool, dim: int,
             rank: int, workers: int, scheduler: str | None, out: Path | None) -> None:
-    """Counts how hot the rows of LOG are.
+    """Counts the accesses of LOG per row.
 
-    And how many a sample looks up, how far tensor trains compress the tables, what comes together.
+    Also counts the rows that a sample looks up, the compression by tensor trains, and rows that occur together.
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
     mels2021 or mels2022.
     """

@@ -81,7 +81,7 @@ def draw(profile: Profile, path: Path, *, dim: int, rank: int) -> None:
         pooling.set(title="Average pooling factor", xlabel="table", ylim=(0, None))
         _bars(ratio, ratios([table.rows for table in tables], dim, [rank])[:, 0], GREEN)
         ratio.axhline(1, color=SOFT, linewidth=0.8)
-        ratio.set(title=f"Compression ratio, {dim} words, rank {rank}", xlabel="table", yscale="log")
+        ratio.set(title=f"Compression ratio, {dim} values per row, rank {rank}", xlabel="table", yscale="log")
         if len(tables) <= 30:
             for axis in (pooling, ratio):
                 axis.set_xticks(range(len(tables)), [plain(table.name) for table in tables], rotation=90, fontsize=6)

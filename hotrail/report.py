@@ -98,7 +98,7 @@ def _draw_accuracy(axis, demo: Demo) -> None:
     for place, fit in zip(places, fits):
         note = f"{fit.rmse:.4f}"
         if fit.parameters:
-            note += f"   {fit.parameters:,} words"
+            note += f"   {fit.parameters:,} values"
         if fit.error is not None:
             note += f",  error {fit.error:.2f}"
         axis.text(fit.rmse + 0.0006, place, note, va="center", fontsize=8)
@@ -121,12 +121,12 @@ def _draw_vectors(figure, axis, demo: Demo) -> None:
 def _draw_arrivals(axis, demo: Demo) -> None:
     for run, colour, style in zip(demo.runs, (WARM, GREEN, COOL), ("-", "--", ":")):
         axis.plot(np.sort(run.arrivals), np.arange(1, run.lookups + 1), color=colour, ls=style, lw=1.8,
-                  label=f"{run.name}: {run.rows_per_cycle:.3f} rows a cycle")
+                  label=f"{run.name}: {run.rows_per_cycle:.3f} rows per cycle")
     lookups = demo.runs[0].lookups
     reach = max(run.cycles for run in demo.runs)
     if demo.serial_cycles_a_row:
         axis.plot([0, reach], [0, reach / demo.serial_cycles_a_row], color=SOFT, lw=1.2,
-                  label=f"SCRec's own array, tile after tile: {demo.serial_cycles_a_row} cycles a row")
+                  label=f"SCRec's own array, one tile after another: {demo.serial_cycles_a_row} cycles per row")
     axis.set_ylim(0, lookups * 1.04)
     axis.set_xlim(0, reach * 1.02)
     above = axis.secondary_xaxis("top", functions=(lambda c: c / MEGAHERTZ, lambda t: t * MEGAHERTZ))
@@ -154,7 +154,7 @@ def render(demo: Demo, picture: bytes) -> str:
     serial = ""
     if demo.serial_cycles_a_row:
         serial = (f"<p>SCRec's own array of as many multipliers, tile after tile, takes "
-                  f"{demo.serial_cycles_a_row} cycles a row of this shape: "
+                  f"{demo.serial_cycles_a_row} cycles per row of this shape: "
                   f"{demo.serial_cycles_a_row * demo.runs[0].rows_per_cycle:.0f} times as many.</p>\n")
     verdict_style = f".verdict {{ color: {GREEN if demo.passed else WARM}; font-weight: 600 }}\n"
     return page("hotrail demo", f"""<h1>An embedding table as tensor trains, out of the RTL</h1>
@@ -165,7 +165,7 @@ rows split {modes[0]}, columns {modes[1]}, rank {demo.rank}.
 on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p>
 {inline(picture, "skew of the log, accuracy of each table, vectors, deliveries by cycle")}
 <h2>Lookups through the RTL</h2>
-<table>{row(["stream", "lookups", "against golden", "cycles", "as modelled", "rows a cycle", "MAC slots",
+<table>{row(["stream", "lookups", "against golden", "cycles", "as modelled", "rows per cycle", "MAC slots",
              "first products", f"us at {MEGAHERTZ} MHz"], "th")}
 {runs}</table>
 <p>Rows a cycle and MAC slots are of the steady state, between the first vector and the last; cycles count

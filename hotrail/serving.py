@@ -14,13 +14,13 @@ __all__ = ["COMMANDS"]
 @click.command("compile")
 @click.argument("plan", type=click.Path(path_type=Path))
 @click.option("--weights", type=click.Path(path_type=Path), help="The model's parameters, an .npz [random ones].")
-@click.option("--seed", default=0, show_default=True, help="Of random parameters.")
-@click.option("--profile", type=click.Path(path_type=Path), help="Of the log [profile.npz beside the plan].")
+@click.option("--seed", default=0, show_default=True, help="Seed of random parameters.")
+@click.option("--profile", type=click.Path(path_type=Path), help="The log's profile [profile.npz beside the plan].")
 @click.option("--preset", help="The preset whose cores the cards have [the plan's].")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the bundle.")
 def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | None, preset: str | None,
                  out: Path) -> None:
-    """Makes a bundle of PLAN: all that its cards need.
+    """Makes a bundle of PLAN with everything that its cards need.
 
     PLAN is a folder of `hotrail plan`, or its plan.json.
     """
@@ -41,16 +41,16 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.argument("log", nargs=-1, required=True)
 @FORMAT
 @click.option("--samples", type=click.IntRange(1), default=256, show_default=True, help="Samples of the log to run.")
-@click.option("--batch", type=click.IntRange(1), help="Samples at once [the plan's].")
+@click.option("--batch", type=click.IntRange(1), help="Samples per batch [the plan's].")
 @click.option("--weights", type=click.Path(path_type=Path),
               help="The .npz that was compiled, for the distance from the dense rows.")
 @click.option("--memory", type=click.Choice(("ddr4", "ideal")), default="ddr4", show_default=True,
-              help="Card memory with the device's timing, or with a fixed latency.")
+              help="DRAM with the device's timing, or with a fixed latency.")
 def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batch: int | None, weights: Path | None,
         memory: str) -> None:
     """Runs LOG on the simulated cards of BUNDLE.
 
-    Every word is held against the oracle, every card against the plan.
+    Compares every result with the oracle and every card's cycles with the plan.
     """
     from fpga.api import verifying as flow
     from gen.bundle import Bundle
@@ -79,8 +79,8 @@ def _show(bundle: Any, done: Any) -> None:
 
     shown = console(110)
     cards = Table("card", "core", title=f"{done.samples:,} samples in {done.batches} batches", title_justify="left")
-    for head in ("cycles a batch", "the plan's", "measured / planned", "batch after batch, planned",
-                 f"samples a second at {done.clock_mhz:g} MHz"):
+    for head in ("cycles per batch", "the plan's", "measured / planned", "in sequence, planned",
+                 f"samples per second at {done.clock_mhz:g} MHz"):
         cards.add_column(head, justify="right")
     for card in bundle.plan.cards:
         if card.number in done.cycles:
@@ -90,7 +90,7 @@ def _show(bundle: Any, done: Any) -> None:
                           f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-")
     shown.print(cards)
     tables = Table("table", "card")
-    for head in ("card memory", "tensor train", "SSD", "error of the train", "distance of the vectors"):
+    for head in ("DRAM", "TT", "SSD", "TT error", "distance of the vectors"):
         tables.add_column(head, justify="right")
     for name, told in bundle.tables.items():
         far = done.distance[name] if done.distance is not None else None

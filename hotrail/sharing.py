@@ -13,7 +13,8 @@ from hotrail.planning import FORMAT
 
 __all__ = ["COMMANDS"]
 
-HEAD = ("memory", "rows cached", "of those asked for", "batch", "words a sample", "no row cached", "its batch", "gap")
+HEAD = ("memory", "rows cached", "of the rows accessed", "batch", "values per sample", "no row cached", "its batch",
+        "gap")
 
 
 @click.command()
@@ -21,19 +22,19 @@ HEAD = ("memory", "rows cached", "of those asked for", "batch", "words a sample"
 @FORMAT
 @click.option("--memory", type=click.IntRange(1), multiple=True, default=(16, 64, 256, 1024), show_default=True,
               help="MB of the device for cached rows and activations; may be given several times.")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Words of a row.")
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
 @click.option("--activations", type=click.IntRange(1), default=4800, show_default=True,
-              help="Words that a sample takes on the device, gradients too; the default is Meta's DLRM for Criteo.")
+              help="FP32 values per sample on the device, with gradients; the default is Meta's DLRM for Criteo.")
 @click.option("--overhead", type=click.IntRange(0), default=300_000, show_default=True,
-              help="Words that could be moved while a batch is started; the default is 100 us at 12 GB/s.")
-@click.option("--smallest", type=click.IntRange(1), default=1, show_default=True, help="No batch below it.")
-@click.option("--largest", type=click.IntRange(1), help="No batch above it [as memory allows].")
+              help="FP32 values that could be moved while a batch is started; the default is 100 us at 12 GB/s.")
+@click.option("--smallest", type=click.IntRange(1), default=1, show_default=True, help="Smallest batch.")
+@click.option("--largest", type=click.IntRange(1), help="Largest batch [as memory allows].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for scars.png [build/scars].")
 def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: int, activations: int, overhead: int,
           smallest: int, largest: int | None, sample: float, out: Path | None) -> None:
-    """Shares a GPU's memory out to batch and cached rows.
+    """Divides a GPU's memory between batch and cached rows.
 
     The best split of a training device's memory by SCARS' formulas, proven.
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
@@ -68,8 +69,8 @@ def show(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict
     for cells in cells_of(traffic, devices, splits):
         table.add_row(*cells)
     shown = console(140)
-    shown.print(f"log        {source}: {traffic.touched:,} rows asked for, {traffic.lookups:,.2f} lookups a sample, "
-                  f"{traffic.lookups * (1 + dim):,.0f} words as they come", soft_wrap=True)
+    shown.print(f"log        {source}: {traffic.touched:,} rows accessed, {traffic.lookups:,.2f} lookups per sample, "
+                  f"{traffic.lookups * (1 + dim):,.0f} values per sample without cache", soft_wrap=True)
     shown.print(table)
 
 
@@ -101,7 +102,7 @@ def draw(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict
             rows.plot(batches, [traffic.unique(int(batch), cached) for batch in batches], color=colour, lw=1.6,
                       label=f"besides the likeliest {share:.1%} of the rows" if share else "different rows")
         rows.plot(batches, traffic.lookups * batches, color=SOFT, lw=1, ls=":", label="lookups")
-        rows.set(xscale="log", yscale="log", title="What a batch asks for", xlabel="samples", ylabel="rows")
+        rows.set(xscale="log", yscale="log", title="Distinct rows of a batch", xlabel="samples", ylabel="rows")
         for place, (megabytes, device) in enumerate(devices.items()):
             colour, split = (COOL, GREEN, WARM, SOFT)[place % 4], splits[megabytes]
             own = np.unique(np.linspace(device.smallest, int(device.batch(0)), 150).astype(int)).tolist()

@@ -4,7 +4,7 @@
     with EmbeddingBags([Table.place("genre", values, device)]) as bags:     # the simulated card
         vectors = bags("genre", indices, offsets, mode="mean")              # (bags, dim) float32
 
-Rows lie where the table's placement puts them: card memory, tensor train, SSD. A batch of several tables is one run
+Rows lie where the table's placement puts them: DRAM, tensor train, SSD. A batch of several tables is one run
 of the core: `bags.batch([bags.request("genre", ...), bags.request("anime", ...)])`. A RunError of this core has
 instruction, bag, index and detail of the result block; and table, and `request_bag` and `request_index` within the
 request, where an instruction of bags is meant.
@@ -39,7 +39,7 @@ class EmbeddingBags(OnCard):
     the simulated one, "xrt" a real one, else an open card whose core is that of `preset`, which is then not closed
     here. preset: a name or path, or the core's configuration itself. page_bytes: of the SSD. ring_bytes: where its
     pages land, a power of two. ssd: a file on the card's drive, where the SSD's pages are written and read from [the
-    host's memory plays the drive]. cache_rows: rows of card memory, by table, that hold its hottest SSD rows.
+    host's memory plays the drive]. cache_rows: rows of DRAM, by table, that hold its hottest SSD rows.
     timeout_cycles: of a row's landing. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for
     fpga.card.open.
 

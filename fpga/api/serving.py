@@ -30,7 +30,7 @@ __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 @dataclass(frozen=True, eq=False)
 class Done:
     """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. cycles:
-    that each card took, by its number in the plan. rows: of each table, looked up in card memory, train and SSD."""
+    that each card took, by its number in the plan. rows: of each table, looked up in DRAM, train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]

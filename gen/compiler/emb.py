@@ -3,7 +3,7 @@
 Pages of the SSD land in a ring in the order in which the program first needs them; a page that is still in the
 ring is not brought again. An instruction reads rows of a stretch of the ring and releases what no later one
 needs, so requests are cut into as many instructions as the ring asks for. Rows that enter the row cache are
-copied by FILL instructions at the program's beginning; the bags then find them in card memory.
+copied by FILL instructions at the program's beginning; the bags then find them in DRAM.
 
 Source: SCRec §III.D (remapping); the fifth paper, §4.3 (row cache). Layouts are those of hw.isa.
 """

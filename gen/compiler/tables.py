@@ -1,6 +1,6 @@
-"""Tables with a placement, and their images: card memory, tensor-train load, SSD pages.
+"""Tables with a placement, and their images: DRAM, tensor-train load, SSD pages.
 
-A row lies in one of three places, as a remapped word {device[31:30], emb_idx[29:0]}: card memory (0), the
+A row lies in one of three places, as a remapped word {device[31:30], emb_idx[29:0]}: DRAM (0), the
 tensor-train unit (1) or the SSD (2). Rows on the SSD are numbered by rank, the one looked up most first, so that
 hot rows share pages and the row cache can go by the number alone.       Source: SCRec §III.D; the fifth paper, §4.2
 """
@@ -52,7 +52,7 @@ class Table:
         device, number = self.placement >> DEVICE_SHIFT, self.placement & (ROWS_AT_MOST - 1)
         if (device == 3).any():
             raise ValueError(f"table {self.name}, row {int(np.argmax(device == 3))}: device 3 does not exist")
-        for place, name, there in ((DRAM, "card memory", len(self.dram)), (TT, "the tensor train", self.tt_rows),
+        for place, name, there in ((DRAM, "DRAM", len(self.dram)), (TT, "the tensor train", self.tt_rows),
                                    (SSD, "the SSD", len(self.ssd))):
             past = (device == place) & (number >= there)
             if past.any():
@@ -124,7 +124,7 @@ class CardImages:
     tables: in any order, names differ. config: the core's EmbConfig. page_bytes: of the SSD. cache_rows: slots of
     the row cache, by table name; they begin filled with the table's hottest SSD rows. room: gives an array of zeros for
     the image called rows or pages. stored: these two images, where they have been made before.
-    rows: (beats, words) uint32, card memory. load: (beats, words), the tensor-train load image of `load_beats`
+    rows: (beats, words) uint32, DRAM. load: (beats, words), the tensor-train load image of `load_beats`
     load beats. pages: (pages, words of a page), the SSD. cores: those loaded, by their number in the unit.
     Raises      ValueError: one sentence that names the table and what does not fit
     """
@@ -172,7 +172,7 @@ class CardImages:
             row_beats += placed.dram_rows * placed.row_beats
             page_count += placed.pages
         if row_beats >= 1 << 32:
-            raise ValueError(f"the tables take {row_beats} beats of card memory; offsets have 32 bits")
+            raise ValueError(f"the tables take {row_beats} beats of DRAM; offsets have 32 bits")
         self.load_beats = len(beats)
         self.load: NDArray[np.uint32] = self._load_image(beats)
         shapes = {"rows": (row_beats, self.words), "pages": (page_count, self.page_bytes // 4)}

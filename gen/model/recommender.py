@@ -38,7 +38,7 @@ ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits e
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to card memory and
+    """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to DRAM and
     tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says. train_share: how many may read
     rows of the train, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
     1 is the program as SCRec has it."""

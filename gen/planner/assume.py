@@ -24,7 +24,7 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
             else:
                 rows = max(rows, largest + 1)
         tables[name] = TableSpec(name, rows, dim, ids)
-    notes = [f"no model was given: {len(tables)} tables with the rows that the log has, of {dim} words, without a "
+    notes = [f"no model was given: {len(tables)} tables with the rows that the log has, of {dim} values, without a "
              f"network, in batches of {batch:,} samples"]
     if profile.sampled < 1:
         notes.append(f"rows are those of {profile.sampled:.3g} of the samples; a model says how many there really are")

@@ -61,7 +61,7 @@ class Master:
         return len(fresh)
 
     def overflow(self, cards: int, until: float = np.inf) -> Relaxed:
-        """The fewest bytes of card memory and SSD that so many cards lack, in `bound`; 0 where they hold all."""
+        """The fewest bytes of DRAM and SSD that so many cards lack, in `bound`; 0 where they hold all."""
         # A byte of train more may save many: it is no way out.
         slack = np.array([0.0, 0.0, 0.0, 1.0, 1e3, 1.0])
         room = np.append(np.full(3, np.inf), cards * self.choices.cap[3:])

@@ -1,6 +1,6 @@
 """The planner's program for a model, a profile of its log and a device's costs.      Source: SCRec eq. 9 to 12, 22, 26
 
-hot_share, where a table does not say it: the smallest tables, as many as fit the card memory of all EMB cards
+hot_share, where a table does not say it: the smallest tables, as many as fit the DRAM of all EMB cards
 together, may leave the SSD whole (1). Of larger ones those accesses may which fall on rows that the log has more than
 once: the others, n1 / N of them, are also what the log says of rows that it does not have (Good and Turing), and
 those lie on the SSD.

@@ -1,6 +1,6 @@
 """Every way to split each table over the three memories, packed for the solver's loops.    Source: SCRec eq. 9 to 33
 
-A split is a pair of steps (a, h), a <= h: the first a / S of the accesses go to card memory, those up to h / S to the
+A split is a pair of steps (a, h), a <= h: the first a / S of the accesses go to DRAM, those up to h / S to the
 tensor train, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
 that no row is in two memories.
 """
@@ -35,7 +35,7 @@ def train_steps(item: Item) -> int:
 
 
 def with_levels(problem: Problem, levels: int) -> Problem:
-    """The same problem on fewer memories: 1 is the SSD alone, 2 card memory and SSD, 3 all."""
+    """The same problem on fewer memories: 1 is the SSD alone, 2 DRAM and SSD, 3 all."""
     if levels not in LEVELS:
         raise ValueError(f"levels = {levels!r}: must be 1, 2 or 3")
     none: dict = {} if levels == 3 else {"tt_rows": np.zeros(1, np.int64), "tt_bytes": np.zeros(1)}

@@ -3,7 +3,7 @@
 Seconds a row or a page are what the memory models of the simulated card give (fpga.card.costs measures them);
 those of a
 tensor train are the golden model's cycles at the kernel's clock, those of the networks what the compiler predicts of
-its programs, loads of weights and samples from card memory included.
+its programs, loads of weights and samples from DRAM included.
 """
 
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ CHUNK_ROWS, CHUNK_CYCLES = 8, 2.5
 class Costs:
     """Of a device with the cores of a preset.
 
-    row_s: seconds a random row of card memory, by its lines of 64 bytes. read_s, write_s: seconds a byte of a stream
+    row_s: seconds a random row of DRAM, by its lines of 64 bytes. read_s, write_s: seconds a byte of a stream
     there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; drive_s: until the
-    first of a batch is there; landing_s: of card memory a page.
-    dram_bytes, ssd_bytes: of a card; ring_bytes: of card memory, where pages land.
+    first of a batch is there; landing_s: of DRAM a page.
+    dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land.
     """
 
     device: str
@@ -74,7 +74,7 @@ class Costs:
 
 
 def row_bytes(preset: str, dim: int, page_bytes: int) -> int:
-    """That a row takes in card memory and on the SSD: whole beats.
+    """That a row takes in DRAM and on the SSD: whole beats.
 
     Raises      ValueError: the core takes no rows as wide"""
     core = _core(preset, "emb")

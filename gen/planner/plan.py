@@ -20,8 +20,8 @@ FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
 #: What a reader calls them, and how many of them a plan may use.
-NAMES = {"dram": "card memory", "tt": "tensor train", "ssd": "SSD"}
-LEVELS = {1: "SSD alone", 2: "card memory and SSD", 3: "card memory, tensor trains and SSD"}
+NAMES = {"dram": "DRAM", "tt": "TT", "ssd": "SSD"}
+LEVELS = {1: "SSD only", 2: "DRAM and SSD", 3: "DRAM, TT and SSD"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class PlanTable:
-    """One table. card: its number among the cards. The hottest dram.rows rows lie in card memory, the next tt.rows in
+    """One table. card: its number among the cards. The hottest dram.rows rows lie in DRAM, the next tt.rows in
     the tensor train, all others on the SSD. row_modes, column_modes, ranks (inner ones): of the train, empty without.
     """
 
@@ -89,7 +89,7 @@ class PlanCard:
 class Plan:
     """A placement with all that explains it. Seconds are of a batch of `model.batch` samples.
 
-    preset: of the cores. page_bytes, ring_bytes: of the SSD and the ring in card memory where its pages land, as the
+    preset: of the cores. page_bytes, ring_bytes: of the SSD and the ring in DRAM where its pages land, as the
     seconds were reckoned with. capacity: bytes of each memory of a card. tables: by name, in the model's order.
     cards: EMB cards first. bound: no placement of this model on these cards is faster; seconds / bound - 1 is the
     gap. levels: memories that were used (3: all). ablation: seconds and bound on fewer memories, by their number.

@@ -36,7 +36,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
          explain: bool = True, say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
-    rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: card memory too, 3: all. hot_share,
+    rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
     train_share: see gen.planner.build. gap, seconds: where the search for each placement may end. explain: fewer
     memories and more of each memory are tried too. say: is told what goes on.
     Raises      ValueError: what does not fit, in one sentence
@@ -48,7 +48,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     def solved(problem: Problem, what: str) -> Placement:
         begin = time.monotonic()
         found = _solved(problem, costs.drive_s, gap, seconds)
-        say(f"{what}: {duration(found.seconds)} a batch, at most {found.gap:.2%} above the best there is, "
+        say(f"{what}: {duration(found.seconds)} per batch, optimality gap {found.gap:.2%}, "
             f"found in {time.monotonic() - begin:.1f} s")
         return found
 

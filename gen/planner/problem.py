@@ -17,14 +17,14 @@ class Item:
     row_bytes: of one dense row. lookups: of a batch (pooling factor times batch). dram_s, tt_s, ssd_s: seconds a row.
     tt_rows, tt_bytes: knots of what the tensor train of n rows takes on chip, interpolated between (tt_cm of eq. 26);
     tt_rows[0] = 0 with 0 bytes, tt_rows[-1] the most rows that fit at all (no train where there is one knot).
-    hot_share: of the accesses, the most that may go to card memory and train together (eq. 22).
+    hot_share: of the accesses, the most that may go to DRAM and train together (eq. 22).
 
     train_share: of the accesses, the most that may go to the train alone, as its rows are approximations.
 
     What the paper's program leaves out, nothing unless said. ssd_reads: (S + 1,) of a batch, reads of the drive where
     the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - i / S)`.
-    ssd_landing: (S + 1,) seconds of card memory then, in which the pages land and out of which the core takes the rows,
-    not rising either. bags_s, bags_bytes: of card memory whatever the split, as the table's indices and pooled vectors
+    ssd_landing: (S + 1,) seconds of DRAM then, in which the pages land and out of which the core takes the rows,
+    not rising either. bags_s, bags_bytes: of DRAM whatever the split, as the table's indices and pooled vectors
     lie there. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from step i on lie there, not rising;
     None: `row_bytes` a row.
     """
@@ -60,7 +60,7 @@ class Item:
 
     @property
     def landing(self) -> NDArray[np.float64]:
-        """(S + 1,) seconds of card memory a batch for the accesses from that step on, which lie on the SSD."""
+        """(S + 1,) seconds of DRAM a batch for the accesses from that step on, which lie on the SSD."""
         return np.zeros(self.steps + 1) if self.ssd_landing is None else self.ssd_landing
 
     @property
@@ -85,7 +85,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class TableChoice:
-    """Of one table: its card (0 is the first EMB card), and the steps: i_dram / S of its accesses go to card memory,
+    """Of one table: its card (0 is the first EMB card), and the steps: i_dram / S of its accesses go to DRAM,
     (i_hot - i_dram) / S to the tensor train, the others to the SSD."""
 
     card: int

@@ -112,7 +112,7 @@ def _each_fits(problem: Problem, choices: Choices) -> None:
         lack = sum(np.maximum(load - choices.cap[r], 0)
                    for load, r in ((choices.a_load[j, a, DRAM], DRAM), (choices.h_load[j, h, SSD], SSD)))
         raise Infeasible(f"table {item.name}: at least {lack.min():.0f} bytes of it fit in no memory of one card, "
-                         f"which has {problem.dram_bytes} bytes of card memory, {problem.tt_bytes} of trains and "
+                         f"which has {problem.dram_bytes} bytes of DRAM, {problem.tt_bytes} of TT memory and "
                          f"{problem.ssd_bytes} of SSD")
 
 
@@ -136,7 +136,7 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: float,
              + (", more than fewer MLP cards need" if each.whole(each.bound) > found else ""))
         counts.append(each)
     if not counts:
-        raise Infeasible(f"tables: {lack:.0f} bytes of them fit neither in the card memory nor on the SSDs of the "
+        raise Infeasible(f"tables: {lack:.0f} bytes of them fit neither in the DRAM nor on the SSDs of the "
                          f"{problem.cards - networks} cards that may hold them")
     return sorted(counts, key=lambda each: each.whole(each.bound))
 

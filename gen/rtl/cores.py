@@ -40,7 +40,7 @@ def _find(name: str) -> Any:
 
 CORES = {
     "emb": Core(
-        "EMB core: embedding bags pooled from card memory, tensor trains and the SSD; a Vitis kernel",
+        "EMB core: embedding bags pooled from DRAM, tensor trains and the SSD; a Vitis kernel",
         "hw.emb.config:EmbConfig",
         "hw.emb.core:EmbCore",
     ),

@@ -258,7 +258,7 @@ def test_files_that_are_no_parameters(tmp_path):
     ({"user/id": (20, 60, 219)}, {}, "table user/id: the plan places 299 rows, the model has 300"),
     ({"user/id": (20, 65, 215)}, {}, r"row_modes \(4, 4, 4\) multiply to 64, fewer than the table's 65 rows"),
     ({}, {"page_bytes": 100}, "card 0: page_bytes must be a multiple of the beat's 16 bytes, not 100"),
-    ({}, {"ring_bytes": 1 << 32}, "card 0: its rows take 1,280 bytes of card memory and the ring 4,294,967,296; smar"),
+    ({}, {"ring_bytes": 1 << 32}, "card 0: its rows take 1,280 bytes of DRAM and the ring 4,294,967,296; smar"),
     ({}, {"preset": "screc"}, r"preset screc.toml describes no (emb|mlp) core, which the plan needs"),
     ({}, {"preset": "none"}, "there is no preset 'none'; there are hotline"),
 ])

@@ -42,10 +42,10 @@ def test_a_log_becomes_a_plan_and_a_page(log, tmp_path):
     assert len(plan.cards) == 2 and plan.gap <= 0.01 and set(plan.ablation) == {1, 2, 3}
     assert plan.profile_sha256 == hashlib.sha256((out / "profile.npz").read_bytes()).hexdigest()
     page = (out / "index.html").read_text()
-    for said in ("proven gap", "genre", "one card more", "SSD alone", "data:image/png;base64,"):
+    for said in ("optimality gap", "genre", "one card more", "SSD only", "data:image/png;base64,"):
         assert said in page
     for said in ("profile ", "search ", "assumed ", "plan ", "no model was given", "waits for",
-                 "1 MB more of card memory"):
+                 "1 MB more of DRAM"):
         assert said in done.output, said
 
 

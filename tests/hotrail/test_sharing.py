@@ -34,7 +34,8 @@ def test_a_log_is_shared_out(log, tmp_path):
         assert line.split() == [f"{megabytes}", "MB", f"{best.cached:,}", f"{best.cached / traffic.touched:.1%}",
                                 f"{best.batch:,}", f"{best.words:,.1f}", f"{device.words(traffic, alone, 0):,.1f}",
                                 f"{alone:,}", f"{best.gap:.3%}"]
-    assert f"{traffic.touched:,} rows asked for, 2.00 lookups a sample, 4,098 words as they come" in done.output
+    assert (f"{traffic.touched:,} rows accessed, 2.00 lookups per sample, 4,098 values per sample without cache"
+            in done.output)
     assert (tmp_path / "out" / "scars.png").read_bytes().startswith(b"\x89PNG")
 
 

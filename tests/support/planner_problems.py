@@ -35,7 +35,7 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
 
 
 def split(item, a, h):
-    """(seconds of card memory, trains, SSD, bytes of the three) of a split, or None where it is not one."""
+    """(seconds of DRAM, trains, SSD, bytes of the three) of a split, or None where it is not one."""
     steps = len(item.rows) - 1
     if not 0 <= a <= h <= steps or h / steps > item.hot_share + 1e-9 or (h - a) / steps > item.train_share + 1e-9:
         return None

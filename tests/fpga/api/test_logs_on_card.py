@@ -1,6 +1,6 @@
 """Real logs and the demo's table through the EMB core on the simulated card, every word against the oracle.
 
-Preset `tiny`. Rows are placed by how often the log looks them up: the hottest in card memory, the next in a tensor
+Preset `tiny`. Rows are placed by how often the log looks them up: the hottest in DRAM, the next in a tensor
 train, the rest on the SSD, with a row cache.
 """
 

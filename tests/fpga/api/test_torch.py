@@ -19,7 +19,7 @@ def weight():
 
 
 def module(weight, **options):
-    """A module over card memory and SSD with the rows of `weight`."""
+    """A module over DRAM and SSD with the rows of `weight`."""
     table = table_of(torch.nn.EmbeddingBag.from_pretrained(weight), "items", np.arange(ROWS) % 2 * 2)
     return EmbeddingBag(opened([table], cache_rows={"items": 7}), "items", **options)
 

@@ -74,7 +74,7 @@ class Bench(FaultyBench):
         self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.images.cores,
                           grid_log2=unit.grid_log2, index_bits=unit.index_bits,
                           lines=(unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
-        self.rows = self.images.rows.reshape(-1).copy()     # of card memory, as the oracle has it
+        self.rows = self.images.rows.reshape(-1).copy()     # of DRAM, as the oracle has it
         self.beat = self.config.beat_bytes
         self.place("rows", self.images.rows)
         self.place("ring", np.zeros(self.ring_beats * self.config.words, np.uint32))
@@ -115,7 +115,7 @@ class Bench(FaultyBench):
         return {"program": run.words, "inputs": run.inputs}
 
     def expected(self, run):
-        """What the oracle makes of it; its card memory follows."""
+        """What the oracle makes of it; its DRAM follows."""
         outputs = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32)
         memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), outputs, self.rows,
                         self.images.pages[run.pages].reshape(-1), 0, self.ring_beats)
@@ -303,12 +303,12 @@ WRONG = {
     "ring_count": word(14, lambda w: 1 << 20), "lengths past the end": word(2, lambda w: 1 << 20),
     "lengths wrap": word(2, lambda w: -1), "indices past the end": word(3, lambda w: 1 << 24),
     "indices wrap": word(3, lambda w: -1), "weights past the end": word(4, lambda w: 1 << 24, weighted=1),
-    "card memory past the end": word(6, lambda w: 1 << 24), "card memory wraps": word(6, lambda w: -1),
+    "DRAM past the end": word(6, lambda w: 1 << 24), "DRAM wraps": word(6, lambda w: -1),
     "too many rows": word(7, lambda w: -1), "outputs past the end": word(11, lambda w: 1 << 24),
     "outputs wrap": word(11, lambda w: -1), "stride past the end": word(12, lambda w: -1),
     "an index too many": word(5, lambda w: w - 1), "an index too few": word(5, lambda w: w + 1),
     "no index": word(5, lambda w: 0), "bags past the lengths": word(1, lambda w: 1 << 30),
-    "device 3": index(lambda i, w: i | 3 << 30), "row past card memory": index(lambda i, w: int(w[7]), 0),
+    "device 3": index(lambda i, w: i | 3 << 30), "row past DRAM": index(lambda i, w: int(w[7]), 0),
     "last row of 30 bits": index(lambda i, w: (1 << 30) - 1, 0),
     "row past the train": index(lambda i, w: 1 << 30 | int(w[10]), 1),
     "train not loaded": not_loaded,

@@ -107,7 +107,7 @@ def test_what_a_card_has_no_room_for_is_refused_before_the_disk_is_asked(tmp_pat
     asked = []
     room = _room(Some(room=lambda *what: asked.append(what)), 0, Some(ring_bytes=4096, device="small"),
                  Some(memory=Some(bytes=8192), ssd=Some(bytes=8192)))
-    with pytest.raises(ValueError, match="its rows take 4,100 bytes of card memory and the ring 4,096; small has"):
+    with pytest.raises(ValueError, match="its rows take 4,100 bytes of DRAM and the ring 4,096; small has"):
         room("rows", (1025, 1))
     with pytest.raises(ValueError, match="its rows take 8,196 bytes of the SSD in whole pages; small has 8,192"):
         room("pages", (2049, 1))

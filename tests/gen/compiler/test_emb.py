@@ -35,7 +35,7 @@ def run(core, compiler, program):
 
 def plainly(table, chunk, bags, grid_log2, slots=None):
     """The vectors of a request, bag after bag, from the table as it was given; `slots` says which ranks of the
-    SSD are cached: they pool with the rows of card memory.
+    SSD are cached: they pool with the rows of DRAM.
     """
     dram, placement = table.dram, table.placement.copy()
     if slots is not None:

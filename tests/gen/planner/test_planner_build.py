@@ -175,7 +175,7 @@ def test_nobody_waits_for_the_drive_without_need(known, model):
 
 
 def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
-    """Four tables of 5,000 rows in bags of 10: the card memory holds .6 of what they need, and who leaves the drive
+    """Four tables of 5,000 rows in bags of 10: the DRAM holds .6 of what they need, and who leaves the drive
     saves its wait. A megabyte more each lets both cards leave it."""
     random = np.random.default_rng(0)
     offsets = np.arange(0, 10 * 2001, 10)
@@ -187,14 +187,14 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
     slow = replace(COSTS, drive_s=1e-2, dram_bytes=int(0.3 * need))
     plan = make(model, profiled, slow, cards=2, levels=2, hot_share=1.0, seconds=0.5)
     assert list(plan.what_if) == ["one card more"] + [f"1 MB more of {what} on every EMB card"
-                                                      for what in ("card memory", "SSD")]
+                                                      for what in ("DRAM", "SSD")]
     assert 1e-2 <= plan.bound <= plan.seconds
     for what, (seconds_more, least) in plan.what_if.items():
         assert 0 < least <= seconds_more <= plan.seconds, what
     # Nearly all the room that is needed: a megabyte more is the end of waiting.
     plan = make(model, profiled, replace(slow, dram_bytes=need // 2 - 200_000), cards=2, levels=2, hot_share=1.0,
                 seconds=0.5)
-    more, least = plan.what_if["1 MB more of card memory on every EMB card"]
+    more, least = plan.what_if["1 MB more of DRAM on every EMB card"]
     assert 0 < least <= more < 5e-3 < 1e-2 < plan.seconds
 
 
@@ -216,7 +216,7 @@ def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
     plan = make(model, known, COSTS, cards=1, say=said.append)
     assert set(plan.ablation) == {3} and "one card more" not in plan.what_if
     assert "one card more: tables: none was found" in said
-    assert "1 cards, card memory and SSD: tables: none was found" in said
+    assert "1 cards, DRAM and SSD: tables: none was found" in said
 
 
 @pytest.mark.parametrize("drive_s", [0.0, 5.0, 200.0])
@@ -332,7 +332,7 @@ def test_what_does_not_fit_is_said(known, model):
                 lacks.append(max(int(item.rows[a]) * 256 + item.bags_bytes - 100, 0)
                              + max(-(-(900 - int(item.rows[h])) // 16) * 4096 - 100, 0))
     sentence = (f"table one: at least {min(lacks)} bytes of it fit in no memory of one card, which has 100 bytes of "
-                f"card memory, {int(COSTS.tt_bytes)} of trains and 100 of SSD")
+                f"DRAM, {int(COSTS.tt_bytes)} of TT memory and 100 of SSD")
     with pytest.raises(ValueError) as error:
         make(model, known, costs, cards=2)
     assert str(error.value) == sentence
