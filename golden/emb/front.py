@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from golden.axi.requester import Requester
 from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step
 from golden.stream.fifo import Fifo
 from hw.isa import EMB
@@ -18,7 +19,6 @@ __all__ = ["Arguments", "Front"]
 BAGS_AHEAD = 16         # lengths that are read before their bags begin
 IN_FLIGHT, JOBS = 64, 16
 SLACK = 14              # room that a queue keeps for what is already on its way
-PIECE_BEATS = 32        # of a request at most
 PROGRAM, LENGTHS, INDICES, WEIGHTS = range(4)
 TOKEN_STAGES = 6        # from an index taken to its token
 POSITION_BITS = 30
@@ -41,44 +41,6 @@ class _Token(NamedTuple):
     out: int
     item: Mapping[str, int]
     number: int
-
-
-class _Regions:
-    """A client at a time: look, compare, measure, ask."""
-
-    def __init__(self, piece_beats: int):
-        self.bits = (piece_beats - 1).bit_length()
-        self.requests: list[tuple[int, int] | None] = [None] * 4
-        self.begin, self.end, self.busy = [0] * 4, [0] * 4, [False] * 4
-        self.turn = self.phase = 0
-        self.now = (0, 0, False)
-
-    def ready(self, client: int) -> bool:
-        return not self.busy[client] and self.phase != 3
-
-    def step(self, entry: tuple[int, int, int] | None, taken: Sequence[bool], bases: Sequence[int]) -> None:
-        requests = list(self.requests)
-        for client, gone in enumerate(taken):
-            if gone:
-                requests[client] = None
-        turn = self.turn
-        if self.phase == 0:
-            self.now = self.begin[turn], self.end[turn], self.busy[turn] and self.requests[turn] is None
-        elif self.phase == 3:
-            begin, end, some = self.now
-            if some:
-                following = (begin >> self.bits) + 1 << self.bits
-                inside = begin >> self.bits == end >> self.bits
-                beats = (end if inside else following) - begin
-                if beats:
-                    requests[turn] = bases[turn] + begin, beats
-                self.begin[turn], self.busy[turn] = following, not inside
-            self.turn = (turn + 1) % 4
-        self.phase = (self.phase + 1) % 4
-        if entry:
-            client, self.begin[client], self.end[client] = entry
-            self.busy[client] = True
-        self.requests = requests
 
 
 class _Program:
@@ -343,20 +305,19 @@ class Front:
     requests, dram, ssd, lookups, steps, finished, done: what its registered outputs show in the present cycle, None
     where valid is low; a request is (address in beats, beats), in the order program, lengths, indices, weights.
 
-    Parameters  words: of a beat; input_beats: depth of the queues behind the read port; queues: depths, by dram,
-                ssd, tt, steps
+    Parameters  words: of a beat; queues: depths, by dram, ssd, tt, steps
     """
 
-    def __init__(self, arguments: Arguments, *, words: int, input_beats: int, queues: Mapping[str, int]):
+    def __init__(self, arguments: Arguments, *, words: int, queues: Mapping[str, int]):
         self.arguments = arguments
-        self._regions = _Regions(max(2, min(PIECE_BEATS, input_beats // 2)))
+        self._regions = [Requester() for _ in range(4)]
         self._program = _Program(words)
         self._feeder = _Feeder(words)
         self._tiers = _Tiers(queues)
 
     @property
     def requests(self) -> list[tuple[int, int] | None]:
-        return self._regions.requests
+        return [requester.o for requester in self._regions]
 
     @property
     def dram(self) -> Row | None:
@@ -387,7 +348,7 @@ class Front:
              lookups_taken: bool = False, steps_taken: bool = False, bags_done: bool = False) -> list[bool]:
         """One clock edge. data: the beats that stand at the four clients; returns which of them were taken."""
         regions, program, feeder = self._regions, self._program, self._feeder
-        entry = program.region if program.region and regions.ready(program.region[0]) else None
+        entry = program.region if program.region and not regions[program.region[0]].asking else None
         program_taken = program.takes(data[PROGRAM])
         job_taken = program.job is not None and feeder.job_ready
         offered, token, is_open = program.job, feeder.tokens[-1], self._tiers.open
@@ -396,6 +357,11 @@ class Front:
         program.step(start, self.arguments, data[PROGRAM] if program_taken else None, entry is not None, job_taken,
                      bags_done)
         base = self.arguments
-        regions.step(entry, requests_taken, (base.program, base.inputs, base.inputs, base.inputs))
+        for client, gone in enumerate(requests_taken):
+            mine = entry is not None and entry[0] == client
+            regions[client].step(taken=gone, start=mine)
+            if mine and entry is not None:
+                regions[client].begin((base.program if client == PROGRAM else base.inputs) + entry[1],
+                                      entry[2] - entry[1])
         self._tiers.step(token, {"dram": dram_taken, "ssd": ssd_taken, "tt": lookups_taken, "steps": steps_taken})
         return taken

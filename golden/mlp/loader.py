@@ -7,11 +7,12 @@ it. Beats are whatever the memory holds, addresses and lengths are in beats.
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from golden.mlp.program import PIECE, Job
+from golden.axi.requester import Requester
+from golden.mlp.program import Job
 from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
 
-__all__ = ["Addends", "Load", "ParameterLoader", "Requests", "RowLoader", "Run", "Weights"]
+__all__ = ["Addends", "Load", "ParameterLoader", "RowLoader", "Run", "Weights"]
 
 JOBS = 32               # loads whose data has been asked for
 
@@ -56,46 +57,13 @@ class Addends(NamedTuple):
     last: bool
 
 
-class Requests:
-    """hw.mlp.requests.Requests: o is (address, beats)."""
-
-    def __init__(self) -> None:
-        self.state = "TAKE"
-        self.o: tuple[int, int] | None = None
-        self.pieces: list[tuple[int, int]] = []
-
-    @property
-    def ready(self) -> bool:
-        return self.state == "TAKE"
-
-    def step(self, run: Run | None, base: int, taken: bool, hold: bool) -> None:
-        if taken:
-            self.o = None
-        if self.state == "TAKE":
-            if run is not None:
-                self.pieces = _pieces(run)
-                self.state = "SIZE"
-        elif self.state == "SIZE":
-            self.state = "ASK"
-        elif self.o is None and not hold:
-            at, beats = self.pieces.pop(0)
-            self.o = base + at, beats
-            self.state = "SIZE" if self.pieces else "TAKE"
-
-
-def _pieces(run: Run) -> list[tuple[int, int]]:
-    if not run.run:
-        return [(run.source + row * run.stride, run.beats) for row in range(run.less_one + 1)]
-    return [(at, min(PIECE, run.end - at)) for at in range(run.source, run.end, PIECE)]
-
-
 class _Loader:
     """What both loaders do with their instructions: ask for the data at once, begin each when its waits are over."""
 
     waits: tuple[str, str]
 
     def __init__(self) -> None:
-        self.requests = Requests()
+        self.requests = Requester()
         self.jobs = Fifo(JOBS)
         self.new: Job | None = None
         self.may = False
@@ -111,7 +79,7 @@ class _Loader:
     @property
     def ready(self) -> bool:
         """Whether the instruction that stands there is taken."""
-        return self.requests.ready and self.jobs.ready
+        return not self.requests.asking and self.jobs.ready
 
     @property
     def idle(self) -> bool:
@@ -120,7 +88,12 @@ class _Loader:
     def _accept(self, job: Job | None, run: Run | None, base: int, request_taken: bool, hold: bool, begin: bool,
                 done: Sequence[int]) -> None:
         accept = job is not None and self.ready
-        self.requests.step(run if accept else None, base, request_taken, hold)
+        self.requests.step(taken=request_taken, start=accept, hold=hold)
+        if accept and run is not None:
+            if run.run:
+                self.requests.begin(base + run.source, run.end - run.source)
+            else:
+                self.requests.begin(base + run.source, run.beats, less_one=run.less_one, stride=run.stride)
         new = self.new
         self.may = (new is not None and not begin
                     and all(count >= new[name] for count, name in zip(done, self.waits, strict=True)))

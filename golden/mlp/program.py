@@ -7,12 +7,12 @@ it. Addresses and lengths are in beats.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from golden.axi.requester import Requester
 from golden.stream.fifo import Fifo
 from hw.isa import MLP
 
-__all__ = ["PIECE", "Arguments", "Fault", "Job", "Program"]
+__all__ = ["Arguments", "Fault", "Job", "Program"]
 
-PIECE = 1 << 15         # beats of a request at most
 QUEUE = 32              # instructions that wait for an engine
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
@@ -52,9 +52,7 @@ class Program:
         self.beats = 16 // words
         self.halves, self.line_beats = words // columns, columns * width // words
         self.state = "IDLE"
-        self.request: tuple[int, int] | None = None
-        self.asking = False
-        self.address = self.span = 0
+        self.requests = Requester()
         self.left = self.number = self.wait = self.bits = 0
         self.got: list[int] = []
         self.item: dict[str, int] = {}
@@ -64,6 +62,10 @@ class Program:
         self.before = [0, 0, 0]         # rows, weights and layers that have been handed on
         self.done = False
         self.error: Fault | None = None
+
+    @property
+    def request(self) -> tuple[int, int] | None:
+        return self.requests.o
 
     @property
     def rows(self) -> Job | None:
@@ -83,7 +85,9 @@ class Program:
     def step(self, *, start: bool, arguments: Arguments, data: Sequence[int] | None, request_taken: bool,
              taken: Sequence[bool], bad: bool = False) -> None:
         """data: the words of the beat that stands at the client, bad: it has an error; taken: of the three streams."""
-        self._request(start, arguments, request_taken)
+        self.requests.step(taken=request_taken, start=start)
+        if start:
+            self.requests.begin(arguments.program, arguments.program_count * self.beats)
         pushed: list[Job | None] = [None] * 3
         held = any(queue.inside or queue.o is not None for queue in self.queues)
         state = self.state
@@ -138,17 +142,6 @@ class Program:
             self.done, self.state = True, "IDLE" if self.error is None else "DRAIN"
         for queue, push, gone in zip(self.queues, pushed, taken, strict=True):
             queue.step(push, gone)
-
-    def _request(self, start: bool, arguments: Arguments, taken: bool) -> None:
-        if taken:
-            self.request = None
-        if start:
-            self.span, self.address, self.asking = arguments.program_count * self.beats, arguments.program, True
-        elif self.asking and self.request is None:
-            beats = min(self.span, PIECE)
-            self.asking = self.span >= PIECE
-            self.request = (self.address, beats) if beats else None
-            self.address, self.span = self.address + PIECE, self.span - beats
 
     def _refuse(self, code: int, detail: int) -> None:
         self.error, self.state = Fault(code, self.number, detail), "DRAIN"

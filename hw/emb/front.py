@@ -22,8 +22,6 @@ from hw.tt.index import lookup_layout
 
 __all__ = ["Front"]
 
-PIECE_BEATS = 32  # of a request, when the queue behind the port is deep enough for two
-
 
 class Front(wiring.Component):
     """Program, regions, loader, feeder and tiers in one.
@@ -50,8 +48,7 @@ class Front(wiring.Component):
                 stall               Out  {dram, ssd, tt, write, feeder}, who holds up the bags in this cycle
                 row                 Out  {dram, tt, ssd, bag, index, beats}, what was dealt out in this cycle and how
                     long a row is, less one
-    Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers. Where the first piece of a program's lengths or
-                indices has fewer than 16 words, the next comes 16 cycles after it (hw.emb.regions)
+    Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers
     Reset       drops everything but which tables are loaded
     Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
     """
@@ -89,7 +86,7 @@ class Front(wiring.Component):
         sizes = {"row_beats_max": config.row_beats_max, "tables": config.tt.tables}
         beat_bytes, index_bits = config.beat_bytes, config.tt.index_bits
         program = Program(beat_bytes=beat_bytes, index_bits=index_bits, chunk_rows=1 << config.tt.pool_log2, **sizes)
-        regions = Regions(beat_bytes=beat_bytes, piece_beats=max(2, min(PIECE_BEATS, config.input_beats // 2)))
+        regions = Regions(beat_bytes=beat_bytes)
         loader = Loader(config.tt)
         feeder = Feeder(beat_bytes=beat_bytes, index_bits=index_bits, **sizes)
         tiers = Tiers(lookups=lookup_layout(config.tt), steps=step_layout(config), dram_queue=config.dram_queue,

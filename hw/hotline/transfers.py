@@ -2,8 +2,8 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
+from hw.axi.requester import request_beats
 from hw.hotline.config import WAYS, HotlineConfig
-from hw.kernel.pieces import ask_in_pieces
 
 __all__ = ["ImageWriter", "InputReader", "chunk_beats", "image_beats"]
 
@@ -37,7 +37,7 @@ class InputReader:
         self.failed = Signal(name="read_failed")
         address = Signal(64, name="input_address", reset_less=True)
         m.d.sync += address.eq(base + Cat(Const(0, shift), source))
-        ask_in_pieces(m, o_requests, start=self.begin, address=address, span=self.span, beat_bytes=config.beat_bytes)
+        request_beats(m, o_requests, start=self.begin, address=address, span=self.span, beat_bytes=config.beat_bytes)
 
         left, final = Signal(32, reset_less=True), Signal(reset_less=True)
         moving, take = Signal(), Signal()

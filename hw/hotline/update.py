@@ -5,12 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, read_layout, request_layout
+from hw.axi.requester import request_beats
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.embeddings import updated_layout
 from hw.hotline.records import update_layout
 from hw.hotline.reducer import UPDATE, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
-from hw.kernel.pieces import ask_in_pieces
 from hw.stream.fifo import Fifo
 
 __all__ = ["Updater", "refused_layout"]
@@ -116,7 +116,7 @@ class Updater(wiring.Component):
         m.d.sync += scale.eq(self.row_beats_log2)
         m.d.sync += row_beats.eq(Array([*(1 << k for k in logs), 0])[self.row_beats_log2])
         m.d.sync += last_beat.eq(Array([*((1 << k) - 1 for k in logs), 0])[self.row_beats_log2])
-        ask_in_pieces(m, self.o_requests, start=begin, address=batch.address, span=batch.rows << scale,
+        request_beats(m, self.o_requests, start=begin, address=batch.address, span=batch.rows << scale,
                       beat_bytes=config.beat_bytes)
         answers = self._list(m, batch, begin | again)
 

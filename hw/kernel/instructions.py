@@ -3,8 +3,8 @@
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data
 
+from hw.axi.requester import request_beats
 from hw.isa import WORD_BITS, Kernel
-from hw.kernel.pieces import ask_in_pieces
 from hw.layouts import instruction_layout
 
 __all__ = ["PROGRAM", "Instructions", "program_error_layout"]
@@ -31,7 +31,7 @@ class Instructions:
         bits = len(unit.i.payload.data)
         self.beats = kernel.words * WORD_BITS // bits       # of an instruction
         span = Cat(Const(0, (self.beats - 1).bit_length()), unit.arguments.program_count)
-        ask_in_pieces(m, unit.o_requests, start=unit.start, address=unit.arguments.program, span=span,
+        request_beats(m, unit.o_requests, start=unit.start, address=unit.arguments.program, span=span,
                       beat_bytes=bits // 8)
         self.following = Signal(32, name="following", reset_less=True)      # the next instruction's number
         self.last, self.more = Signal(name="last", reset_less=True), Signal(name="more")

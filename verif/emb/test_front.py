@@ -14,7 +14,7 @@ from golden.emb import front as emb_front
 from hw.emb.feeder import Feeder
 from hw.emb.front import Front
 from hw.emb.program import Program
-from hw.emb.regions import CLIENTS, Regions
+from hw.emb.regions import CLIENTS
 from hw.isa import LONGEST_BAG
 from verif.bench import report, reset, rng
 from verif.bench.pack import layout_of
@@ -171,7 +171,7 @@ async def cycles_as_golden(dut):
         await reset(dut)
         model = emb_front.Front(
             emb_front.Arguments(PROGRAM // unit.beat_bytes, len(plan.items), INPUTS // unit.beat_bytes),
-            words=words, input_beats=unit.input_beats, queues=queues)
+            words=words, queues=queues)
         coming: list[deque] = [deque() for _ in CLIENTS]
         latency = r.choice([1, 10, 70])
         room, flow = r.choice([1.0, 0.7, 0.3]), r.choice([1.0, 0.8])
@@ -292,8 +292,6 @@ def test_illegal_config_wrong():
         Feeder(beat_bytes=16, row_beats_max=4, tables=8, index_bits=31)
     with pytest.raises(ValueError, match="chunk_rows must be from 1 to 8, not 16"):
         Program(beat_bytes=16, row_beats_max=4, tables=8, index_bits=20, chunk_rows=16)
-    with pytest.raises(ValueError, match="piece_beats must be a power of two of at least 2, not 3"):
-        Regions(beat_bytes=16, piece_beats=3)
 
 
 @pytest.mark.parametrize("words", [4, 16])

@@ -8,9 +8,9 @@ import pytest
 
 from golden.mlp.loader import Load
 from golden.mlp.loader import RowLoader as Golden
+from hw.axi.requester import REQUEST_LOG2
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
-from hw.mlp.requests import PIECE_LOG2
 from verif.bench import report, rng
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
@@ -136,7 +136,7 @@ async def corner_values(dut):
     unit = await Bench.begin(dut)
     r = rng("corners")
     top = (1 << 32) - 1
-    piece = 1 << PIECE_LOG2
+    piece = 1 << REQUEST_LOG2
     cases = [
         {"features_in": 0, "features": 1, "count": 2, "row_beats": 4095, "stride": top - 5000, "source": 0},
         {"features_in": 0, "features": 1, "count": 3, "row_beats": 1, "stride": 0, "source": top - 1},

@@ -47,7 +47,6 @@ def modelled(bags, config, *, filled=0):
     chosen = {name: getattr(config, name) for name in Sizes._fields if hasattr(config, name)}
     sizes = Sizes(**chosen, counters=1 << (len(EMB.counters) - 1).bit_length(), pool_latency=pooling.latency(False))
     front = Front(Arguments(at["program"], program.count, at["inputs"]), words=config.words,
-                  input_beats=config.input_beats,
                   queues={"dram": config.dram_queue, "ssd": config.ssd_queue, "tt": config.tt_queue,
                           "steps": config.bag_queue})
     found, starts = lookups(program, images, config)
