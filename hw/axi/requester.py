@@ -24,7 +24,7 @@ def request_beats(m: Module, o, *, start: ValueLike, address: ValueLike, span: V
     pieces = Signal(max(1, len(span) - REQUEST_LOG2), name=f"{name}_pieces", reset_less=True)
     following, asking = Signal(64, name=f"{name}_address", reset_less=True), Signal(name=f"{name}_asking")
     whole, more, distance = pieces != 0, Const(0, 1), Const(1 << REQUEST_LOG2)
-    go = asking & (~o.valid | o.ready) & ~hold
+    go = asking & (~o.valid | o.ready) & ~Value.cast(hold)
     if rows is not None:
         left, stride = (Signal(len(value), name=f"{name}_{what}", reset_less=True)
                         for what, value in zip(("left", "stride"), rows, strict=True))
