@@ -71,7 +71,7 @@ def _draw_share(axis, dealing: Dealing) -> None:
         axis.legend(frameon=False, loc="upper left", title=f"{dealing.hot:,} hot rows", alignment="left")
     axis.set(xscale="log", xlim=(0.9, 1.2 * counts.size))
     axis.set_ylim(0, 104)
-    axis.set(title=f"Skew of the log: {dealing.source}", xlabel="rows, most asked for first",
+    axis.set(title=f"Skew of the log: {dealing.source}", xlabel="rows, most accessed first",
              ylabel="per cent of the accesses")
 
 
@@ -80,20 +80,20 @@ def render(dealing: Dealing, picture: bytes) -> str:
     runs = "\n".join(row([
         html.escape(run.name), f"{run.count(POPULAR):,}", f"{run.count(GATHERED):,}", f"{run.counters['dma_rd']:,}",
         f"{run.counters['shared']:,}", f"{run.finished[-1]:,}", f"{run.idle:.1%}"]) for run in dealing.runs)
-    cut = f" {dealing.cut:,} indices of bags found no room and were left out." if dealing.cut else ""
+    cut = f" {dealing.cut:,} indices of bags did not fit and were skipped." if dealing.cut else ""
     return page("hotrail hotline", f"""<h1>Popular mini-batches first, the others gathered meanwhile</h1>
 <p>{html.escape(dealing.source)}: {dealing.rows:,} rows in {len(dealing.tables)} tables. The core learned from
-{dealing.learned:,} samples and found {dealing.hot:,} hot rows ({dealing.capacity:,} would have room), which take
-{dealing.share:.1%} of the accesses in the rest of the log; the best {dealing.hot:,} rows in hindsight take
+{dealing.learned:,} samples and found {dealing.hot:,} hot rows (capacity {dealing.capacity:,}), which take
+{dealing.share:.1%} of the accesses in the remaining log; the oracle's {dealing.hot:,} rows take
 {dealing.best:.1%}. Of the next {dealing.samples:,} samples {dealing.popular:,}
 ({dealing.popular / dealing.samples:.1%}) need hot rows only: their mini-batches of {dealing.batch} go to the GPU at
 once, while the cold rows of the others are gathered.{cut}</p>
 {inline(picture, "what the GPU does when, and the share of accesses that hot rows take")}
-<h2>The same samples, dealt twice</h2>
+<h2>The same samples, dispatched in two ways</h2>
 <table>{row(["", "popular mini-batches", "gathered", "cold rows read", "shared", "cycles to the last one's end",
              "GPU idle"], "th")}
 {runs}</table>
-<p>Shared: cold indices whose row was there already. Where every mini-batch is gathered the GPU is done
-{dealing.speedup:.2f} times as late: each of them waits for the updates of the one before. A mini-batch ends before it
+<p>Shared: cold indices whose row was there already. Where every mini-batch is gathered the run takes
+{dealing.speedup:.2f} times as long: each of them waits for the updates of the one before. A mini-batch ends before it
 is full where its rows would pass the {dealing.slots:,} that the core holds.</p>
 """)

@@ -177,7 +177,7 @@ class _Counted:
         self.done += len(vectors)
         if self.done * REPORTS // self.samples > self.told:
             self.told = self.done * REPORTS // self.samples
-            self.say(f"dealing    {self.name}: {self.done:,} of {self.samples:,} samples trained")
+            self.say(f"training   {self.name}: {self.done:,} of {self.samples:,} samples trained")
         return slopes
 
 
@@ -224,9 +224,9 @@ def _payload(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], list[
 def lines(dealing: Dealing) -> list[str]:
     """The table that the command prints."""
     found = [
-        f"rows       {dealing.rows:,} in {len(dealing.tables)} tables; room for {dealing.capacity:,} hot ones, "
+        f"rows       {dealing.rows:,} in {len(dealing.tables)} tables; capacity {dealing.capacity:,} hot rows, "
         f"{dealing.hot:,} found",
-        f"accesses   {dealing.share:.1%} of the rest of the log meet them; the best {dealing.hot:,} rows in hindsight "
+        f"accesses   {dealing.share:.1%} of the remaining log go to hot rows; the oracle's {dealing.hot:,} rows take "
         f"{dealing.best:.1%}",
         f"popular    {dealing.popular:,} of {dealing.samples:,} samples ({dealing.popular / dealing.samples:.1%})",
         "",
@@ -236,5 +236,5 @@ def lines(dealing: Dealing) -> list[str]:
         counters = each.counters
         found.append(f"{each.name:28s}{each.count(POPULAR):9,d}{each.count(GATHERED):9,d}{counters['dma_rd']:11,d}"
                      f"{counters['shared']:8,d}{each.finished[-1]:12,d}{each.idle:10.1%}")
-    return [*found, "", f"all        the GPU is done {dealing.speedup:.2f} times as late where every mini-batch is "
+    return [*found, "", f"all        the run takes {dealing.speedup:.2f} times as long where every mini-batch is "
                         f"gathered"]

@@ -16,7 +16,7 @@ def option(command, name):
 def test_files_and_format(command):
     log, kind = option(command, "log"), option(command, "kind")
     assert log.nargs == -1 or log.multiple
-    assert kind.opts == ["--format"] and kind.help == "The log's format [what ending and first line say]."
+    assert kind.opts == ["--format"] and kind.help == "The log's format [detected from its ending and first line]."
 
 
 @pytest.mark.parametrize(("command", "before"), [("profile", ()), ("scars", ()), ("hotline", ()), ("demo", ("--log",))])

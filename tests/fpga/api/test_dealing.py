@@ -74,7 +74,7 @@ def test_tells_how_far_it_is(small):
     assert said[0].endswith("600 samples, 8 indices each")
     assert said[1] == f"learned    300 samples: {found.hot:,} hot rows"
     assert [line for line in said if line.endswith("200 of 200 samples trained")] == [
-        f"dealing    {each.name}: 200 of 200 samples trained" for each in found.runs]
+        f"training   {each.name}: 200 of 200 samples trained" for each in found.runs]
     text = "\n".join(dealing.lines(found))
     assert f"{found.hot:,} found" in text and f"{found.share:.1%}" in text and "GPU idle" in text
 
@@ -84,7 +84,7 @@ def test_draws_what_it_found(small, tmp_path):
     page = report.write(replace(found, source="a <log> & more"), tmp_path / "new")
     text = page.read_text()
     assert "a &lt;log&gt; &amp; more" in text and "data:image/png;base64," in text
-    assert f"{found.speedup:.2f} times as late" in text and "src=\"http" not in text
+    assert f"{found.speedup:.2f} times as long" in text and "src=\"http" not in text
     assert (tmp_path / "new" / "hotline.png").stat().st_size > 10_000
     # Nothing hot, nothing popular: the picture stands.
     report.write(replace(found, hot=0, share=0.0, best=0.0, runs=(found.runs[1], found.runs[1])), tmp_path / "none")
