@@ -37,5 +37,5 @@ def test_several_files_are_one_log(tmp_path):
     arguments = ["--memory", "1", "--activations", "500", "--out", str(tmp_path / "out")]
     one, two = (CliRunner().invoke(main, ["scars", *paths, *arguments]) for paths in ([path], [path, path]))
     assert one.exit_code == two.exit_code == 0
-    head = f"{path}: {len(set(log_files.USER)) + len(set(log_files.ITEM))} rows asked for, 2.00 lookups a sample"
+    head = f"{path}: {len(set(log_files.USER)) + len(set(log_files.ITEM))} rows accessed, 2.00 lookups per sample"
     assert f"log        {head}" in one.output and f"log        {path}, {head}" in two.output
