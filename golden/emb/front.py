@@ -50,6 +50,7 @@ class _Program:
         self.words = words
         self.beats = max(1, 16 // words)
         self.state = "IDLE"
+        self.requests = Requester()
         self.region: tuple[int, int, int] | None = None
         self.left = self.number = self.wait = self.bits = 0
         self.got: list[int] = []
@@ -68,7 +69,11 @@ class _Program:
     def takes(self, data) -> bool:
         return self.state == "NEXT" and self.left != 0 and data is not None
 
-    def step(self, start: bool, arguments: Arguments, data, entered: bool, job_taken: bool, bags_done: bool) -> None:
+    def step(self, start: bool, arguments: Arguments, data, request_taken: bool, entered: bool, job_taken: bool,
+             bags_done: bool) -> None:
+        self.requests.step(taken=request_taken, start=start)
+        if start:
+            self.requests.begin(arguments.program, arguments.program_count * self.beats)
         issue = self.state == "SEND" and self.releases.room and self.jobs.room
         quiet = not self.releases.held
         busy = self.region is not None      # in this cycle
@@ -81,7 +86,6 @@ class _Program:
         state = self.state
         if state == "IDLE" and start:
             self.left, self.number, self.got, self.done = arguments.program_count, 0, [], False
-            self.region = PROGRAM, 0, arguments.program_count * self.beats
             self.state = "NEXT"
         elif state == "NEXT":
             if not self.left:
@@ -310,14 +314,14 @@ class Front:
 
     def __init__(self, arguments: Arguments, *, words: int, queues: Mapping[str, int]):
         self.arguments = arguments
-        self._regions = [Requester() for _ in range(4)]
+        self._regions = {client: Requester() for client in (LENGTHS, INDICES, WEIGHTS)}
         self._program = _Program(words)
         self._feeder = _Feeder(words)
         self._tiers = _Tiers(queues)
 
     @property
     def requests(self) -> list[tuple[int, int] | None]:
-        return [requester.o for requester in self._regions]
+        return [requester.o for requester in (self._program.requests, *self._regions.values())]
 
     @property
     def dram(self) -> Row | None:
@@ -354,14 +358,12 @@ class Front:
         offered, token, is_open = program.job, feeder.tokens[-1], self._tiers.open
         taken = feeder.step(offered, is_open, data)
         taken[PROGRAM] = program_taken
-        program.step(start, self.arguments, data[PROGRAM] if program_taken else None, entry is not None, job_taken,
-                     bags_done)
-        base = self.arguments
-        for client, gone in enumerate(requests_taken):
+        program.step(start, self.arguments, data[PROGRAM] if program_taken else None,
+                     requests_taken[PROGRAM], entry is not None, job_taken, bags_done)
+        for client, region in regions.items():
             mine = entry is not None and entry[0] == client
-            regions[client].step(taken=gone, start=mine)
+            region.step(taken=requests_taken[client], start=mine)
             if mine and entry is not None:
-                regions[client].begin((base.program if client == PROGRAM else base.inputs) + entry[1],
-                                      entry[2] - entry[1])
+                region.begin(self.arguments.inputs + entry[1], entry[2] - entry[1])
         self._tiers.step(token, {"dram": dram_taken, "ssd": ssd_taken, "tt": lookups_taken, "steps": steps_taken})
         return taken

@@ -108,12 +108,11 @@ class Front(wiring.Component):
         connect(m, loader.o_load, wiring.flipped(self.o_load))
         for name in ("o_dram", "o_ssd", "o_lookups", "o_steps"):
             connect(m, getattr(tiers, name), wiring.flipped(getattr(self, name)))
-        for port, to in zip(regions.o_requests, self.o_requests, strict=True):
+        for port, to in zip([program.o_requests, *regions.o_requests], self.o_requests, strict=True):
             connect(m, port, wiring.flipped(to))
         m.d.comb += [
             program.start.eq(self.start),
             program.arguments.eq(arguments),
-            regions.program.eq(arguments.program),
             regions.inputs.eq(arguments.inputs),
             # The words of an image and those of bags come by the same client: one of the two is idle. The loader
             # borrows the feeder's multiplexer to read headers word by word.

@@ -6,12 +6,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.bus import read_layout
-from hw.emb.regions import CLIENTS, region_layout
+from hw.axi.bus import read_layout, request_layout
+from hw.emb.regions import READERS, region_layout
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
 from hw.kernel.bounds import BoundedSum, Term
-from hw.layouts import arguments_layout, instruction_layout
+from hw.kernel.decode import Decoder
+from hw.kernel.instructions import Instructions, program_error_layout
+from hw.layouts import arguments_layout
 from hw.stream.fifo import Fifo
 
 __all__ = ["Program"]
@@ -19,6 +21,8 @@ __all__ = ["Program"]
 IN_FLIGHT = 64  # instructions that have begun and not finished
 JOBS = 16       # of these, that wait for the feeder
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
+AT_BAGS, AT_FILL = (EMB.instructions.index(EMB.instruction(name)) for name in ("BAGS", "FILL"))
+WITH_ROWS = {AT_BAGS, AT_FILL}
 SUM, _, MAXIMUM = range(len(EMB.modes))
 INPUTS, OUTPUTS, ROWS, RING = range(4)  # detail of BOUNDS
 HEADER_WORDS = 16                       # of a group of a load image, which has as many beats
@@ -57,7 +61,8 @@ class Program(wiring.Component):
     Members     start               In  a pulse
                 arguments           In  of hw.layouts, from `start` on
                 i                   In(stream of hw.axi.bus.read_layout)  instructions
-                o_regions           Out(stream of hw.emb.regions.region_layout)
+                o_requests          Out(stream of hw.axi.bus.request_layout)  of instructions
+                o_regions           Out(stream of hw.emb.regions.region_layout)  of what they read
                 o_jobs              Out(stream of hw.emb.tokens.job_layout)
                 load_start, load_less_one  Out  to the loader
                 load_busy           In  of the loader
@@ -89,6 +94,7 @@ class Program(wiring.Component):
             "start": In(1),
             "arguments": In(arguments_layout(EMB)),
             "i": In(stream.Signature(read_layout(beat_bytes))),
+            "o_requests": Out(stream.Signature(request_layout())),
             "o_regions": Out(stream.Signature(region_layout())),
             "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max))),
             "load_start": Out(1), "load_less_one": Out(32), "load_busy": In(1),
@@ -107,9 +113,14 @@ class Program(wiring.Component):
         m = Module()
         words = self.beat_bytes // 4
         words_log2 = (words - 1).bit_length()
-        item = Signal(instruction_layout(EMB), reset_less=True)
         number = Signal(32, name="number", reset_less=True)
-        state = SimpleNamespace(words=words, words_log2=words_log2, item=item, number=number)
+        # Why an instruction is refused; it is told when all before has finished.
+        refused = Signal(program_error_layout())
+        instructions = Instructions(m, SimpleNamespace(
+            start=self.start, arguments=self.arguments, o_requests=self.o_requests, i=self.i, number=number,
+            done=self.done, error=refused), EMB, failed="REFUSE")
+        state = SimpleNamespace(words=words, words_log2=words_log2, item=instructions.item, number=number,
+                                instructions=instructions, refused=refused)
         queues = self._queues(m, state)
         allowed = self._allowed(m, state)
         bounds = self._sums(m, state)
@@ -174,36 +185,19 @@ class Program(wiring.Component):
     def _allowed(self, m: Module, state) -> SimpleNamespace:
         """What an instruction must keep to by itself. Registers, so two cycles after the instruction is there."""
         item = state.item
-        words = [item.as_value()[32 * at:32 * at + 32] for at in range(EMB.words)]
         ring = self.arguments.ring_beats
-        wrong, refused = (Signal(bits, reset_less=True) for bits in (11, 1))
-        mapped = Signal(reset_less=True)
-        bags = Signal(reset_less=True)
-        many = state.item.chunk_rows
         ring_odd = Signal(reset_less=True)
-        tt_many = above(item.tt_rows, 1 << self.index_bits)
-        m.d.sync += [
-            self.ring_mask.eq(ring - 1),
-            ring_odd.eq((ring & self.ring_mask) != 0),
-            mapped.eq(item.opcode != LOAD),
-            bags.eq(item.opcode == BAGS),
-            # All instructions.
-            wrong[0].eq(~((item.opcode == LOAD) | (item.opcode == BAGS) | (item.opcode == FILL))),
-            wrong[1].eq((words[0] & EMB.reserved(0)).any() | (words[9] & EMB.reserved(9)).any()),
-            wrong[2].eq(item.count == 0),
-            wrong[3].eq(item.release >> POSITION_BITS != 0),
-            # Those with rows.
-            wrong[4].eq(item.row_beats == 0),
-            wrong[5].eq(above(item.row_beats, self.row_beats_max)),
-            wrong[6].eq(item.ring_first >> POSITION_BITS != 0),
-            wrong[7].eq((item.ring_count != 0) & ring_odd),
-            # BAGS.
-            wrong[8].eq((item.mode > MAXIMUM) | (item.weighted & (item.mode != SUM))),
-            wrong[9].eq((many == 0) | (many > Mux(item.weighted | (item.mode == MAXIMUM), 1, self.chunk_rows))),
-            wrong[10].eq(tt_many),
-            refused.eq(wrong[:4].any() | (mapped & wrong[4:8].any()) | (bags & wrong[8:].any())),
-        ]
-        return SimpleNamespace(refused=refused, bags=bags)
+        m.d.sync += self.ring_mask.eq(ring - 1)
+        m.d.sync += ring_odd.eq((ring & self.ring_mask) != 0)
+        most = Mux(item.weighted | (item.mode == MAXIMUM), 1, self.chunk_rows)
+        decoder = Decoder(m, EMB, item, [
+            (above(item.row_beats, self.row_beats_max), WITH_ROWS),
+            ((item.ring_count != 0) & ring_odd, WITH_ROWS),
+            (item.weighted & (item.mode != SUM), {AT_BAGS}),
+            (item.chunk_rows > most, {AT_BAGS}),
+            (above(item.tt_rows, 1 << self.index_bits), {AT_BAGS}),
+        ], words=(0, 9))
+        return SimpleNamespace(refused=decoder.refused, bags=decoder.kind[AT_BAGS])
 
     def _sums(self, m: Module, state) -> SimpleNamespace:
         item, arguments = state.item, self.arguments
@@ -245,15 +239,8 @@ class Program(wiring.Component):
         return SimpleNamespace(check=check, sum=bounded, begin=begin)
 
     def _sequence(self, m: Module, state, queues, allowed, bounds) -> None:
-        item, arguments, check = state.item, self.arguments, bounds.check
-        beats = max(1, EMB.words // state.words)     # of an instruction
-        next_number = Signal(32, reset_less=True)   # the next instruction's number
-        last, more = Signal(reset_less=True), Signal()
-        m.d.sync += next_number.eq(state.number + 1)
-        m.d.sync += last.eq(next_number == arguments.program_count)
-        error = self.error
+        item, instructions, check = state.item, state.instructions, bounds.check
         rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
-        code, detail = Signal(8, reset_less=True), Signal(32, reset_less=True)
         wait = Signal(2)
         region = self.o_regions.payload
         region_valid = Signal()
@@ -261,7 +248,7 @@ class Program(wiring.Component):
 
         def ask(client: str, begin, end):
             return [
-                region.client.eq(CLIENTS.index(client)),
+                region.client.eq(READERS.index(client)),
                 region.begin.eq(begin),
                 region.end.eq(end),
                 region_valid.eq(1),
@@ -285,47 +272,15 @@ class Program(wiring.Component):
             m.d.sync += last_row.eq(rows_left == 2)
         m.d.sync += wait.eq(0)
 
-        fetched = Signal(range(beats + 1))
         with m.FSM():
-            with m.State("IDLE"):
-                with m.If(self.start):
-                    # A program longer than a region can be ends in a read error at its far end.
-                    longest = (1 << 32) // beats - 1
-                    span = arguments.program_count
-                    if beats > 1:
-                        span = Mux(span > longest, longest, span)
-                    m.d.sync += [
-                        state.number.eq(0),
-                        more.eq(arguments.program_count != 0),
-                        fetched.eq(0),
-                        self.done.eq(0),
-                        *ask("program", 0, Cat(Const(0, (beats - 1).bit_length()), span)),
-                    ]
-                    m.next = "NEXT"
-            with m.State("NEXT"):
-                with m.If(~more):
-                    m.next = "DRAIN"
-                with m.Elif(self.i.valid):
-                    m.d.comb += self.i.ready.eq(1)
-                    m.d.sync += item.eq(Cat(item.as_value()[state.words * 32:], self.i.payload.data)
-                                        if beats > 1 else self.i.payload.data)
-                    m.d.sync += fetched.eq(fetched + 1)
-                    with m.If(self.i.payload.error):
-                        m.d.sync += code.eq(EMB.code("READ_ERROR"))
-                        m.d.sync += detail.eq(0)
-                        m.next = "REFUSE"
-                    with m.Elif(fetched == beats - 1):
-                        m.d.sync += fetched.eq(0)
-                        m.next = "ALLOWED"
+            instructions.states(then="ALLOWED", over="DRAIN")
             with m.State("ALLOWED"):
                 # Two cycles for the registers of the checks, and one for those of the sums' operands.
                 m.d.sync += wait.eq(wait + 1)
                 m.d.sync += check.eq(Mux(item.opcode == LOAD, Check.IMAGE, Check.RING))
                 with m.If(wait == 2):
                     with m.If(allowed.refused):
-                        m.d.sync += code.eq(EMB.code("BAD_INSTRUCTION"))
-                        m.d.sync += detail.eq(item.as_value()[:32])
-                        m.next = "REFUSE"
+                        instructions.refuse("BAD_INSTRUCTION", item.as_value()[:32])
                     with m.Else():
                         m.next = "SUM"
             with m.State("SUM"):
@@ -340,9 +295,7 @@ class Program(wiring.Component):
             with m.State("COMPARE"):
                 with m.If(~region_valid):
                     with m.If(bounds.sum.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
-                        m.d.sync += code.eq(EMB.code("BOUNDS"))
-                        m.d.sync += detail.eq(bounds.sum.buffer)
-                        m.next = "REFUSE"
+                        instructions.refuse("BOUNDS", bounds.sum.buffer)
                     with m.Else():
                         with m.Switch(check):
                             for name, following in follows.items():
@@ -378,9 +331,7 @@ class Program(wiring.Component):
                     m.d.comb += queues.retire.eq(1)
                     m.next = "STEP"
             with m.State("STEP"):
-                m.d.sync += state.number.eq(next_number)
-                m.d.sync += more.eq(~last)
-                m.next = "NEXT"
+                instructions.step()
             with m.State("DRAIN"):
                 with m.If(queues.quiet):
                     m.d.sync += self.done.eq(1)
@@ -388,10 +339,8 @@ class Program(wiring.Component):
             with m.State("REFUSE"):
                 with m.If(queues.quiet):
                     m.d.sync += [
-                        error.valid.eq(1),
-                        error.code.eq(code),
-                        error.detail.eq(detail),
-                        error.instruction.eq(state.number),
+                        self.error.valid.eq(1),
+                        *(self.error[name].eq(state.refused[name]) for name in ("code", "detail", "instruction")),
                     ]
                     m.next = "FAILED"
             with m.State("FAILED"):
