@@ -21,11 +21,12 @@ from golden.emb import bags
 from golden.fp import fp32
 from golden.tt.load import TABLE
 from hw.isa import EMB, LONGEST_BAG
+from hw.isa.emb import MODE
 
 __all__ = ["Emb", "Memory", "Result"]
 
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
-SUM, MEAN, MAX = (EMB.modes.index(name) for name in ("sum", "mean", "max"))
+SUM, MEAN, MAX = MODE
 DRAM, TT, SSD = (EMB.devices.index(name) for name in ("dram", "tt", "ssd"))
 OK, BAD_INSTRUCTION, BOUNDS, LENGTHS, TIMEOUT = (
     EMB.code(name) for name in ("OK", "BAD_INSTRUCTION", "BOUNDS", "LENGTHS", "TIMEOUT"))

@@ -11,6 +11,7 @@ from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
 from golden.emb.rows import set_of
 from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
+from hw.isa.emb import MODE
 
 __all__ = ["Arbiter", "Finish", "RowFetch", "Sizes", "cycles"]
 
@@ -19,7 +20,6 @@ POLL = 64           # cycles between two looks at the doorbell while a row is wa
 GLANCE = 256        # and while none is
 KNOWN = 64          # means of fewer indices have their factor at once
 REQUESTS = 16       # rows that wait for the reader before no more are taken
-MEAN = 1
 
 
 class Fetched(NamedTuple):
@@ -205,7 +205,7 @@ class Finish:
 
         ahead, start = self.following, False
         ready = ahead is not None
-        if ahead is not None and ahead.mode == MEAN and ahead.factor >= KNOWN:
+        if ahead is not None and ahead.mode == MODE.MEAN and ahead.factor >= KNOWN:
             start = not self.divided
             ready = bool(self.divided) and self.cycle >= self.divided
         move = ready and free

@@ -7,10 +7,12 @@ by bag: which rows a memory is asked for, the first and the last marked, and wha
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hw.isa.emb import MODE
+
 __all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal"]
 
 BAGS, FILL = 2, 3
-MEAN, MAX = 1, 2
+_, MEAN, MAX = MODE
 DRAM, TT, SSD = range(3)
 INDEX_DEVICE, INDEX_RANGE, LENGTHS, TT_TABLE = 3, 4, 5, 11
 POSITIONS = 1 << 30

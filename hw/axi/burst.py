@@ -8,12 +8,14 @@ from hw.axi.bus import block_beats, check_beat_bytes
 from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["BurstTracker", "Splitter", "address_layout", "burst_layout"]
+__all__ = ["BurstTracker", "Splitter", "BurstAddress", "burst_layout"]
 
 
-def address_layout() -> data.StructLayout:
+class BurstAddress(data.Struct):
     """What changes from burst to burst on an address channel."""
-    return data.StructLayout({"addr": 64, "len": 8})
+
+    addr: 64
+    len: 8
 
 
 def burst_layout(tag_bits: int) -> data.StructLayout:
@@ -51,7 +53,7 @@ class Splitter(wiring.Component):
             "drop": In(1),
             "emit": Out(1),
             "burst": Out(burst_layout(tag_bits)),
-            "o": Out(stream.Signature(address_layout())),
+            "o": Out(stream.Signature(BurstAddress)),
             "held": Out(1),
         })
 
@@ -59,7 +61,7 @@ class Splitter(wiring.Component):
         m = Module()
         beat_log2 = (self.beat_bytes - 1).bit_length()
         inside = (block_beats(self.beat_bytes) - 1).bit_length()
-        m.submodules.ahead = ahead = SkidBuffer(address_layout())
+        m.submodules.ahead = ahead = SkidBuffer(BurstAddress)
         wiring.connect(m, ahead.o, wiring.flipped(self.o))
 
         # -- A request as it came.

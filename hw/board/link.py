@@ -6,7 +6,7 @@ from amaranth.lib.crc import catalog
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import AXI4Lite
-from hw.board.uart import received_layout
+from hw.board.uart import Received
 
 __all__ = ["ADDRESS_BITS", "READ", "WORDS_MAX", "WRITE", "Link", "Status"]
 
@@ -64,7 +64,7 @@ class Link(wiring.Component):
             raise ValueError(f"gap_cycles must be at least 1, not {gap_cycles!r}")
         self.gap_cycles = gap_cycles
         super().__init__({
-            "i": In(stream.Signature(received_layout(), always_ready=True)), "o": Out(stream.Signature(8)),
+            "i": In(stream.Signature(Received, always_ready=True)), "o": Out(stream.Signature(8)),
             "bus": Out(AXI4Lite(ADDRESS_BITS)), "busy": Out(1), "refused": Out(1),
         })
 

@@ -5,15 +5,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["DIVISOR_MIN", "BITS", "Receiver", "Transmitter", "received_layout"]
+__all__ = ["DIVISOR_MIN", "BITS", "Receiver", "Transmitter", "Received"]
 
 BITS = 10           # of a byte on the line: start, eight of data, stop
 DIVISOR_MIN = 4     # cycles of a bit: sampled within a quarter of its middle
 
 
-def received_layout() -> data.StructLayout:
+class Received(data.Struct):
     """A byte off the line. error: its stop bit was missing."""
-    return data.StructLayout({"data": 8, "error": 1})
+
+    data: 8
+    error: 1
 
 
 def _check(divisor) -> None:
@@ -40,7 +42,7 @@ class Receiver(wiring.Component):
     def __init__(self, *, divisor: int):
         _check(divisor)
         self.divisor = divisor
-        super().__init__({"rx": In(1), "o": Out(stream.Signature(received_layout(), always_ready=True))})
+        super().__init__({"rx": In(1), "o": Out(stream.Signature(Received, always_ready=True))})
 
     def elaborate(self, platform):
         m = Module()

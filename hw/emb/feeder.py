@@ -9,12 +9,12 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import read_layout
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout, token_layout
 from hw.isa import EMB, LONGEST_BAG
+from hw.isa.emb import MODE
 from hw.stream.fifo import Fifo
 
 __all__ = ["Feeder"]
 
 ONE = 0x3F80_0000
-MEAN = 1  # mode
 LENGTH_BITS = LONGEST_BAG.bit_length()
 BAGS_AHEAD = 16  # bags whose lengths are known before their turn
 # A DSP multiplies 26 unsigned bits; what an index has above them is put right by hand.
@@ -264,7 +264,7 @@ class Feeder(wiring.Component):
             m.d.sync += closes.eq((left == 2) & last)
         with m.If(jobs.start[0]):
             m.d.sync += weighted.eq(job.weighted)
-            m.d.sync += mean.eq(job.mode == MEAN)
+            m.d.sync += mean.eq(job.mode == MODE.MEAN)
 
         # What was taken.
         taken_late = Signal(name="taken")

@@ -9,12 +9,12 @@ from hw.emb.config import EmbConfig
 from hw.emb.pooling import ONE, PoolingUnit
 from hw.fp.reciprocal import COUNT_BITS, KNOWN, Reciprocal, reciprocal_word
 from hw.isa import EMB
+from hw.isa.emb import MODE
 from hw.place import place
 from hw.stream.fifo import Fifo
 
-__all__ = ["Finish", "fault_layout", "partial_layout", "step_layout", "vector_layout"]
+__all__ = ["Finish", "Fault", "partial_layout", "step_layout", "vector_layout"]
 
-SUM, MEAN, MAXIMUM = range(3)
 BAGS = 64  # that wait for their write, at least: what a LUT memory holds
 
 
@@ -31,7 +31,7 @@ def step_layout(config: EmbConfig) -> data.StructLayout:
     """What a bag takes next, in order.
 
     tt: one vector of the TT unit; end: the bag ends with this step; dram, ssd (only with end): then the partial
-    vector of that tier; first: the bag begins with this step; mode: SUM, MEAN or MAXIMUM; weighted: `factor` is the
+    vector of that tier; first: the bag begins with this step; mode: see MODE; weighted: `factor` is the
     weight of the TT vector; factor: with MEAN the bag's indices as an integer, up to 2^16; beats: of a
     vector, less 1; out: beats from the outputs' base to the bag's vector; last: the instruction ends with this step;
     instruction: its number, for faults.
@@ -51,9 +51,12 @@ def vector_layout(config: EmbConfig) -> data.StructLayout:
     return data.StructLayout({"words": data.ArrayLayout(32, config.words), "last": 1, "error": 1})
 
 
-def fault_layout() -> data.StructLayout:
+class Fault(data.Struct):
     """code: as in the result block; bag: its number within the instruction."""
-    return data.StructLayout({"code": 8, "instruction": 32, "bag": 32})
+
+    code: 8
+    instruction: 32
+    bag: 32
 
 
 class Finish(wiring.Component):
@@ -70,7 +73,7 @@ class Finish(wiring.Component):
                 written             In  a pulse as a request has been written
                 done                Out  a pulse per bag that is written
                 instruction_done    Out  with the done of an instruction's last bag
-                fault_valid, fault  Out  a pulse and its `fault_layout`, at most one per cycle
+                fault_valid, fault  Out  a pulse and its `Fault`, at most one per cycle
     Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words
     Timing      a beat of a vector a cycle, none lost between vectors, steps or bags; but a mean of KNOWN or more
                 indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is
@@ -101,7 +104,7 @@ class Finish(wiring.Component):
             "done": Out(1),
             "instruction_done": Out(1),
             "fault_valid": Out(1),
-            "fault": Out(fault_layout()),
+            "fault": Out(Fault),
         })
 
     def key(self) -> str:
@@ -191,7 +194,7 @@ class Finish(wiring.Component):
             pool.i.context.eq(beat),
             pool.i.first.eq(first),
             pool.i.last.eq(last),
-            pool.i.maximum.eq(step.mode == MAXIMUM),
+            pool.i.maximum.eq(step.mode == MODE.MAX),
             self.o_data.valid.eq(pool.o_valid),
             self.o_data.payload.data.eq(pool.o.words.as_value()),
         ]
@@ -202,7 +205,7 @@ class Finish(wiring.Component):
     def _prepare(self, m: Module, platform, taken: Signal):
         """The next step, whether its factor is there, and the factor."""
         following, valid = Signal(step_layout(self.config), reset_less=True), Signal()
-        mean = following.mode == MEAN
+        mean = following.mode == MODE.MEAN
         count = following.factor[:COUNT_BITS]
         few = Signal()
         known = Signal(32)  # few of its bits depend on more than six others: a LUT each

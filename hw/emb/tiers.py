@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from hw.emb.rows import beats_bits, row_layout
 from hw.emb.tokens import CHUNK_BITS, OPEN_SLACK, token_layout
+from hw.isa.emb import MODE
 from hw.stream.fifo import Fifo
 
 __all__ = ["Tiers", "fill_layout"]
 
 ONE = 0x3F80_0000
-MAXIMUM = 2  # mode
 FILL_QUEUE = 32
 
 
@@ -110,7 +110,7 @@ class Tiers(wiring.Component):
                     kept.beats.eq(token.beats),
                     kept.first.eq(~some | ended),
                     kept.weight.eq(Mux(token.weighted, token.factor, ONE)),
-                    kept.maximum.eq(token.mode == MAXIMUM),
+                    kept.maximum.eq(token.mode == MODE.MAX),
                     kept.copy.eq(token.copy),
                 ]
             m.d.comb += queues[name].valid.eq(push)

@@ -26,14 +26,21 @@ HOT_ROW, COLD_ROW, NO_ROW = range(3)
 PASSING = Reducer.turnaround - 3
 
 
-def step_layout() -> data.StructLayout:
+class Step(data.Struct):
     """A position of a vector under way. at: where its sample's beats are; context: where its own are."""
-    return data.StructLayout({"position": 6, "at": 6, "context": CONTEXT_BITS})
+
+    position: 6
+    at: 6
+    context: CONTEXT_BITS
 
 
-def row_layout() -> data.StructLayout:
+class Row(data.Struct):
     """A row on its way to the reducer. last: of its vector."""
-    return data.StructLayout({"kind": 2, "join": 2, "last": 1, "context": CONTEXT_BITS})
+
+    kind: 2
+    join: 2
+    last: 1
+    context: CONTEXT_BITS
 
 
 class BagReader(wiring.Component):
@@ -229,8 +236,8 @@ class BagReader(wiring.Component):
         span, tail = Signal(CONTEXT_BITS + 1), Signal(CONTEXT_BITS)
         advance, fresh = (Signal() for _ in range(2))
         closes = Signal(CONTEXTS)
-        step, valid = Signal(step_layout(), reset_less=True), Signal()
-        m.submodules.active = active = Fifo(step_layout(), depth=CONTEXTS)
+        step, valid = Signal(Step, reset_less=True), Signal()
+        m.submodules.active = active = Fifo(Step, depth=CONTEXTS)
         m.submodules.asked = asked = InOrder()
         m.d.comb += [
             state.positions.position[0].eq(position),
@@ -271,10 +278,10 @@ class BagReader(wiring.Component):
         beat_log2 = (config.beat_bytes - 1).bit_length()
         word_bits = (config.words - 1).bit_length()
         about, words = state.positions.joined[1], samples.read_port(domain="comb")
-        m.submodules.rows = rows = Fifo(row_layout(), depth=AHEAD)
+        m.submodules.rows = rows = Fifo(Row, depth=AHEAD)
         m.submodules.hot_rows = hot = Fifo(config.hot_bits, depth=REQUESTS)
         m.submodules.cold_rows = cold = Fifo(config.slot_bits, depth=REQUESTS)
-        word, row = Signal(32, reset_less=True), Signal(row_layout(), reset_less=True)
+        word, row = Signal(32, reset_less=True), Signal(Row, reset_less=True)
         pinned, read = Signal(reset_less=True), Signal()
         m.d.comb += [
             state.positions.position[1].eq(step.position),
@@ -295,7 +302,7 @@ class BagReader(wiring.Component):
                 word.eq(words.data.word_select(step.position[:word_bits], 32)),
             ]
         # -- What the word says.
-        known, held = Signal(row_layout(), reset_less=True), Signal()
+        known, held = Signal(Row, reset_less=True), Signal()
         number = Signal(max(config.hot_bits, config.slot_bits), reset_less=True)
         with m.If(starts.advance):
             m.d.sync += [
@@ -352,8 +359,8 @@ class BagReader(wiring.Component):
         leaves = Signal()      # a vector leaves
         left = Signal()
 
-        waits, waiting, blocked = Signal(row_layout(), reset_less=True), Signal(), Signal(reset_less=True)
-        now, there = Signal(row_layout(), reset_less=True), Signal()
+        waits, waiting, blocked = Signal(Row, reset_less=True), Signal(), Signal(reset_less=True)
+        now, there = Signal(Row, reset_less=True), Signal()
         beat, move, take = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
         ends = self._last(m, state, beat, take)
         begins = Signal()

@@ -6,15 +6,18 @@ from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import ID_BITS, POLICIES, SRRIP, STEADY, WAYS
 
-__all__ = ["LoggerBank", "way_layout"]
+__all__ = ["LoggerBank", "Way"]
 
 STALE = 3               # the rrpv of what may be replaced
 ULTRA_SETS = 2048       # from here on a bank fills a good part of an UltraRAM
 
 
-def way_layout() -> data.StructLayout:
+class Way(data.Struct):
     """An entry: what it holds of the row's number, how soon the row is expected again (0 soon .. 3), in use."""
-    return data.StructLayout({"id": ID_BITS, "rrpv": 2, "valid": 1})
+
+    id: ID_BITS
+    rrpv: 2
+    valid: 1
 
 
 def _lowest(bits: Value) -> Value:
@@ -66,7 +69,7 @@ class LoggerBank(wiring.Component):
             raise ValueError(f"tag_bits must be 1 or more, not {tag_bits}")
         self.sets, self.policy, self.insert_log2, self.tag_bits = sets, policy, insert_log2, tag_bits
         set_bits = (sets - 1).bit_length()
-        ways = data.ArrayLayout(way_layout(), WAYS)
+        ways = data.ArrayLayout(Way, WAYS)
         super().__init__({
             "i": In(data.StructLayout({"valid": 1, "learn": 1, "set": set_bits, "id": ID_BITS, "tag": tag_bits})),
             "o": Out(data.StructLayout({"valid": 1, "hit": 1, "way": 2, "wrong": 1, "tag": tag_bits, "ways": ways})),
@@ -79,8 +82,8 @@ class LoggerBank(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         i, o = self.i, self.o
-        words = data.ArrayLayout(way_layout(), WAYS)
-        entry_bits = way_layout().size
+        words = data.ArrayLayout(Way, WAYS)
+        entry_bits = Way.as_shape().size
         store = memory.Memory(shape=data.ArrayLayout(entry_bits + 1, WAYS), depth=self.sets, init=[], attrs={
             "ram_style": "ultra" if self.sets >= ULTRA_SETS else "block"})
         m.submodules.store = store

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
 from hw.hotline.config import HotlineConfig
-from hw.hotline.program import job_layout
+from hw.hotline.program import Job
 from hw.hotline.records import frame_layout, gathered_layout, place_layout, update_layout
 from hw.hotline.row_table import queried_layout, query_layout
 from hw.hotline.transfers import chunk_beats
@@ -16,15 +16,18 @@ from hw.isa import HOTLINE
 from hw.isa.hotline import KIND
 from hw.stream.fifo import Fifo
 
-__all__ = ["Dispatcher", "dispatch_error_layout"]
+__all__ = ["Dispatcher", "DispatchError"]
 
 NUMBER_BITS = 32        # of a mini-batch's number
 HEADER, SAMPLES, ROWS, VECTORS = range(4)       # what a mini-batch has in the mailbox, in order
 
 
-def dispatch_error_layout() -> data.StructLayout:
+class DispatchError(data.Struct):
     """What the GPU did wrong; valid stays until reset."""
-    return data.StructLayout({"valid": 1, "code": 8, "detail": 32})
+
+    valid: 1
+    code: 8
+    detail: 32
 
 
 class Dispatcher(wiring.Component):
@@ -35,7 +38,7 @@ class Dispatcher(wiring.Component):
     vectors. `dealt` becomes k + 1 when all of that is written. Source: Hotline §6.1, §6.5 (dispatcher and scheduler)
 
     Parameters  config: HotlineConfig
-    Members     job                 In  of hw.hotline.program.job_layout
+    Members     job                 In  of hw.hotline.program.Job
                 start               In  a pulse before the first mini-batch of a job
                 to                  In(64)  address of the mailbox (whose name SystemVerilog has taken)
                 gradients           In(64)  address of the gradients
@@ -86,7 +89,7 @@ class Dispatcher(wiring.Component):
         bits = 32 * config.words
         beat = stream.Signature(bits)
         super().__init__({
-            "job": In(job_layout()), "start": In(1), "to": In(64), "gradients": In(64), "timeout": In(32),
+            "job": In(Job), "start": In(1), "to": In(64), "gradients": In(64), "timeout": In(32),
             "i_popular": In(stream.Signature(frame_layout(config))),
             "i_gathered": In(stream.Signature(gathered_layout(config))),
             "o_place": Out(stream.Signature(place_layout(config))), "i_beats": In(beat),
@@ -101,7 +104,7 @@ class Dispatcher(wiring.Component):
             "waiting": Out(1),
             "o_update": Out(stream.Signature(update_layout(config))), "updated": In(1),
             "popular": Out(1), "gathered": Out(1), "stall_mailbox": Out(1), "hungry": Out(1),
-            "error": Out(dispatch_error_layout()), "idle": Out(1, init=1),
+            "error": Out(DispatchError), "idle": Out(1, init=1),
         })
 
     def key(self) -> str:

@@ -8,7 +8,7 @@ from hw.hotline.config import HotlineConfig
 from hw.hotline.records import register_layout
 from hw.isa.hotline import JOIN
 
-__all__ = ["CONTEXTS", "CONTEXT_BITS", "InOrder", "JoinedPositions", "READERS", "joined_layout"]
+__all__ = ["CONTEXTS", "CONTEXT_BITS", "InOrder", "JoinedPositions", "READERS", "Joined"]
 
 CONTEXTS = 64       # beats of vectors under way
 CONTEXT_BITS = 6
@@ -17,10 +17,15 @@ PLACE_BITS = 20     # beats of a frame, of samples
 READERS = 2
 
 
-def joined_layout() -> data.StructLayout:
+class Joined(data.Struct):
     """What is known of a position. follows: the next position is joined to this one; more: a vector begins behind it,
     first at `next`."""
-    return data.StructLayout({"join": 2, "pinned": 1, "follows": 1, "more": 1, "next": POSITION_BITS})
+
+    join: 2
+    pinned: 1
+    follows: 1
+    more: 1
+    next: POSITION_BITS
 
 
 class JoinedPositions(wiring.Component):
@@ -51,7 +56,7 @@ class JoinedPositions(wiring.Component):
             "registers": In(register_layout(config)), "indices": In(8), "sample_beats": In(4),
             "load": In(1), "start": In(16), "samples": In(16), "done": Out(1),
             "first": Out(PLACE_BITS), "beats": Out(PLACE_BITS), "some": Out(1), "begin": Out(POSITION_BITS),
-            "position": In(POSITION_BITS).array(READERS), "joined": Out(joined_layout()).array(READERS),
+            "position": In(POSITION_BITS).array(READERS), "joined": Out(Joined).array(READERS),
         })
 
     def elaborate(self, platform):
@@ -59,7 +64,7 @@ class JoinedPositions(wiring.Component):
         positions = self.config.positions
         written = memory.Memory(shape=data.StructLayout({"join": 2, "pinned": 1}), depth=positions, init=[],
                                 attrs={"ram_style": "distributed"})
-        found = memory.Memory(shape=joined_layout(), depth=positions, init=[], attrs={"ram_style": "distributed"})
+        found = memory.Memory(shape=Joined, depth=positions, init=[], attrs={"ram_style": "distributed"})
         m.submodules.written, m.submodules.found = written, found
         write, read, into = written.write_port(), written.read_port(domain="comb"), found.write_port()
         looks, position = Signal(), Signal(range(positions), init=positions - 1)

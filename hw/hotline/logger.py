@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.hotline.bank import LoggerBank, way_layout
+from hw.hotline.bank import LoggerBank, Way
 from hw.hotline.config import ID_BITS, WAYS, HotlineConfig
 from hw.hotline.randomizer import Randomizer
 from hw.hotline.records import access_layout, answer_layout, image_layout
@@ -235,7 +235,7 @@ class Logger(wiring.Component):
         config = self.config
         ask = Signal(data.StructLayout({"valid": 1, "bank": config.bank_bits, "set": config.set_bits}))
         write = Signal(data.StructLayout({
-            "banks": config.banks, "set": config.set_bits, "ways": data.ArrayLayout(way_layout(), WAYS)}))
+            "banks": config.banks, "set": config.set_bits, "ways": data.ArrayLayout(Way, WAYS)}))
         asked, after = Signal(range(IMAGES + 1)), Signal(range(IMAGES + 1))
         credit = Signal(init=1)
         swept = Signal(config.set_bits)
@@ -258,7 +258,7 @@ class Logger(wiring.Component):
             ask.set.eq(self.i_ask.payload.set),
             write.banks.eq(Cat(sweeps | (takes & (image.bank == bank)) for bank in range(config.banks))),
             write.set.eq(Mux(sweeps, swept, image.set)),
-            *(write.ways[way].eq(Mux(sweeps, 0, image.ways[way][:way_layout().size])) for way in range(WAYS)),
+            *(write.ways[way].eq(Mux(sweeps, 0, image.ways[way][:Way.as_shape().size])) for way in range(WAYS)),
             swept.eq(Mux(sweeps, swept + 1, 0)),
             clearing.eq(self.clear | (clearing & ~(sweeps & swept.all()))),
         ]
@@ -358,7 +358,7 @@ class Logger(wiring.Component):
         """Sets that were asked for, into a queue. Returns whether something is in it."""
         config = self.config
         queued = data.StructLayout({"bank": config.bank_bits, "set": config.set_bits,
-                                    "ways": data.ArrayLayout(way_layout(), WAYS)})
+                                    "ways": data.ArrayLayout(Way, WAYS)})
         m.submodules.images = images = Fifo(queued, depth=IMAGES)
         stages = [ask]
         for n in range(LoggerBank.LATENCY + 1):

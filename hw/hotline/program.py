@@ -17,7 +17,7 @@ from hw.kernel.decode import Decoder
 from hw.kernel.instructions import Instructions, program_error_layout
 from hw.layouts import arguments_layout
 
-__all__ = ["CALM_CYCLES", "Program", "job_layout"]
+__all__ = ["CALM_CYCLES", "Program", "Job"]
 
 KINDS = tuple(instruction.name for instruction in HOTLINE.instructions)
 S_WR, CLEAR, LEARN, TRAIN, SAVE, LOAD = range(len(KINDS))
@@ -54,13 +54,21 @@ LIMITS = {
 TOLD = {IN_MAILBOX_PITCH: IN_MAILBOX, IN_GRADIENTS_PITCH: IN_GRADIENTS}
 
 
-def job_layout() -> data.StructLayout:
+class Job(data.Struct):
     """What the parts are to do; fields as in the instruction (hw.isa). learn: LEARN, else TRAIN; vectors: of a pooled
     sample."""
-    return data.StructLayout({
-        "learn": 1, "indices": 8, "sample_beats": 4, "row_beats_log2": 3, "batch": 16, "pooled": 1, "vectors": 7,
-        "mailbox_slots": 8, "mailbox_pitch": 32, "gradients_pitch": 32, "rate": 32,
-    })
+
+    learn: 1
+    indices: 8
+    sample_beats: 4
+    row_beats_log2: 3
+    batch: 16
+    pooled: 1
+    vectors: 7
+    mailbox_slots: 8
+    mailbox_pitch: 32
+    gradients_pitch: 32
+    rate: 32
 
 
 class Program(wiring.Component):
@@ -79,7 +87,7 @@ class Program(wiring.Component):
                 i_inputs          In(stream)  the inputs' client
                 o_beats           Out(stream of hw.hotline.records.beat_layout)  samples
                 registers         Out  of register_layout, valid is a pulse
-                job               Out  see job_layout, stands while an instruction is carried out
+                job               Out  see Job, stands while an instruction is carried out
                 begin             Out  a pulse before the first beat of a LEARN or TRAIN
                 train             Out  the same, of a TRAIN alone
                 clear, start_save, start_load  Out  pulses
@@ -116,7 +124,7 @@ class Program(wiring.Component):
             "o_input_requests": Out(stream.Signature(request_layout())),
             "i_inputs": In(stream.Signature(read_layout(config.beat_bytes))),
             "o_beats": Out(stream.Signature(beat_layout(config))),
-            "registers": Out(register_layout(config)), "job": Out(job_layout()), "begin": Out(1), "train": Out(1),
+            "registers": Out(register_layout(config)), "job": Out(Job), "begin": Out(1), "train": Out(1),
             "clear": Out(1), "start_save": Out(1), "start_load": Out(1), "moved": In(1),
             "o_image_beats": Out(stream.Signature(bits)), "i_image_beats": In(stream.Signature(bits)),
             "o_write_requests": Out(stream.Signature(request_layout())),
@@ -212,7 +220,7 @@ class Program(wiring.Component):
         """What stands at the other parts."""
         item, job, registers = state.item, self.job, self.registers
         m.d.comb += [
-            *(job[name].eq(item[name]) for name in job_layout().members if name not in ("learn", "vectors")),
+            *(job[name].eq(item[name]) for name in Job.as_shape().members if name not in ("learn", "vectors")),
             job.learn.eq(allowed.kind[LEARN]),
             job.vectors.eq(bounds.vectors),
             *(registers[name].eq(item[name]) for name in ("position", "base", "pinned", "join")),

@@ -1,5 +1,7 @@
 """What software and the EMB core agree on."""
 
+from enum import IntEnum
+
 from hw.isa.kernel import (
     ABORTED,
     ENDED,
@@ -16,10 +18,19 @@ from hw.isa.kernel import (
     outcome,
 )
 
-__all__ = ["EMB", "LONGEST_BAG"]
+__all__ = ["EMB", "LONGEST_BAG", "MODE"]
 
 LONGEST_BAG = 1 << 16       # indices: what sums keep room for
 _PLACE = ("instruction", "bag", "index")
+
+
+class MODE(IntEnum):
+    """How the rows of a bag become its vector."""
+
+    SUM = 0
+    MEAN = 1
+    MAX = 2
+
 
 EMB = Kernel(
     name="emb",
@@ -81,7 +92,7 @@ EMB = Kernel(
             Use("ring_first"), Use("ring_count"), Use("release"),
         ), fence=True),
     ),
-    modes=("sum", "mean", "max"),
+    modes=tuple(mode.name.lower() for mode in MODE),
     devices=("dram", "tt", "ssd"),
     states=STATES,
     codes=(

@@ -1,5 +1,7 @@
 """What software and the Hotline core agree on."""
 
+from enum import IntEnum
+
 from hw.isa.kernel import (
     ABORTED,
     BAD_INSTRUCTION,
@@ -20,16 +22,19 @@ from hw.isa.kernel import (
 __all__ = ["HOTLINE", "JOIN", "KIND"]
 
 
-class KIND:
+class KIND(IntEnum):
     """Kinds of mini-batches in the mailbox."""
 
-    POPULAR, GATHERED = range(2)
+    POPULAR = 0
+    GATHERED = 1
 
 
-class JOIN:
+class JOIN(IntEnum):
     """What a position's row does in a pooled sample."""
 
-    BEGIN, ADD, MULTIPLY = range(3)
+    BEGIN = 0
+    ADD = 1
+    MULTIPLY = 2
 
 
 _SAMPLES = (Use("count", "samples"), Use("source", "inputs offset of the first sample, in beats"),

@@ -1,5 +1,7 @@
 """What software and the MLP core agree on."""
 
+from enum import IntEnum
+
 from hw.isa.kernel import (
     ABORTED,
     BAD_INSTRUCTION,
@@ -20,22 +22,29 @@ from hw.isa.kernel import (
 __all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET"]
 
 
-class TARGET:
+class TARGET(IntEnum):
     """Where a layer's results go."""
 
-    ROWS, FEATURE, PARTIAL, MEMORY = range(4)
+    ROWS = 0
+    FEATURE = 1
+    PARTIAL = 2
+    MEMORY = 3
 
 
-class ADDEND:
+class ADDEND(IntEnum):
     """What is added to a layer's dot products."""
 
-    NONE, BIAS, PARTIAL = range(3)
+    NONE = 0
+    BIAS = 1
+    PARTIAL = 2
 
 
-class ACTIVATION:
+class ACTIVATION(IntEnum):
     """What a layer's results go through."""
 
-    NONE, RELU, SIGMOID = range(3)
+    NONE = 0
+    RELU = 1
+    SIGMOID = 2
 
 
 _AFTER = tuple(Use(name) for name in ("after_rows", "after_weights", "after_layers"))

@@ -7,20 +7,22 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import read_layout, request_layout
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import load_layout
-from hw.mlp.requests import Requests, run_layout
+from hw.mlp.requests import Fetch, Requests
 from hw.place import place
 from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["JOBS", "RowLoader", "load_error_layout", "rows_job_layout"]
+__all__ = ["JOBS", "RowLoader", "LoadError", "RowsJob"]
 
 COUNTED = ("row_beats", "features", "count")    # from the innermost
 JOBS = 32   # loads that have been asked for and wait for their data: as many as LUT memory holds
 
 
-def load_error_layout() -> data.StructLayout:
+class LoadError(data.Struct):
     """A beat that could not be read; valid stays until reset."""
-    return data.StructLayout({"valid": 1, "instruction": 32})
+
+    valid: 1
+    instruction: 32
 
 
 def _place_layout(config: MlpConfig) -> data.StructLayout:
@@ -45,15 +47,26 @@ def _walk_layout(config: MlpConfig) -> data.StructLayout:
     })
 
 
-def rows_job_layout() -> data.StructLayout:
+class RowsJob(data.Struct):
     """A LOAD_ROWS that has been checked: the instruction's fields of those names, but line: of the first feature
     that is loaded; less_one: rows less one; end: the beat behind the last row; run: the rows lie one behind the
     other; number: of the instruction."""
-    return data.StructLayout({
-        "features_in": 1, "count": 20, "source": 32, "end": 32, "stride": 32, "run": 1, "less_one": 28,
-        "row_beats": 12, "features": 8, "feature": 8, "line": 16, "apart": 16,
-        "after_weights": 32, "after_layers": 32, "number": 32,
-    })
+
+    features_in: 1
+    count: 20
+    source: 32
+    end: 32
+    stride: 32
+    run: 1
+    less_one: 28
+    row_beats: 12
+    features: 8
+    feature: 8
+    line: 16
+    apart: 16
+    after_weights: 32
+    after_layers: 32
+    number: 32
 
 
 class RowLoader(wiring.Component):
@@ -64,7 +77,7 @@ class RowLoader(wiring.Component):
     s = i // (rows * units), j = s * rows + i % rows.
 
     Parameters  config: MlpConfig
-    Members     i           In(stream of rows_job_layout)
+    Members     i           In(stream of RowsJob)
                 weights_done, layers_done  In(32)  loads and layers done in this run
                 o_requests  Out(stream)  to and from a client of a ReadPort
                 i_data      In(stream)  to and from a client of a ReadPort
@@ -72,7 +85,7 @@ class RowLoader(wiring.Component):
                 o_load      Out(stream of hw.mlp.records.load_layout)
                 done        Out  a pulse in the cycle after a load's last beat was taken
                 number      Out  the instruction whose beats are looked for
-                error       Out  see load_error_layout
+                error       Out  see LoadError
                 idle        Out  no instruction is inside
     Shapes      a row of row_beats beats is as many beats of o_load
     Timing      a beat a cycle; from i_data to o_load a cycle. Instructions follow one another without a gap if they
@@ -87,13 +100,13 @@ class RowLoader(wiring.Component):
     def __init__(self, config: MlpConfig):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(rows_job_layout())),
+            "i": In(stream.Signature(RowsJob)),
             "weights_done": In(32), "layers_done": In(32),
             "o_requests": Out(stream.Signature(request_layout())),
             "i_data": In(stream.Signature(read_layout(config.beat_bytes))),
             "base": In(64),
             "o_load": Out(stream.Signature(load_layout(config))),
-            "done": Out(1), "number": Out(32), "error": Out(load_error_layout()), "idle": Out(1),
+            "done": Out(1), "number": Out(32), "error": Out(LoadError), "idle": Out(1),
         })
 
     def key(self) -> str:
@@ -112,7 +125,7 @@ class RowLoader(wiring.Component):
             requests.base.eq(self.base),
             requests.hold.eq(error.valid),
             requests.i.payload.beats.eq(job.row_beats),
-            *(requests.i.payload[name].eq(job[name]) for name in run_layout().members if name != "beats"),
+            *(requests.i.payload[name].eq(job[name]) for name in Fetch.as_shape().members if name != "beats"),
             *(jobs.i.payload[name].eq(job[name]) for name in _place_layout(config).members),
         ]
         wiring.connect(m, requests.o, wiring.flipped(self.o_requests))

@@ -6,24 +6,32 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
 from hw.mlp.config import MlpConfig
-from hw.mlp.loader import JOBS, load_error_layout
+from hw.mlp.loader import JOBS, LoadError
 from hw.mlp.requests import Requests
 from hw.mlp.store import addend_line_layout, weights_layout
 from hw.place import place
 from hw.stream.fifo import Fifo
 
-__all__ = ["ParameterLoader", "parameters_job_layout"]
+__all__ = ["ParameterLoader", "ParametersJob"]
 
 
-def _place_layout() -> data.StructLayout:
-    return data.StructLayout({
-        "addends": 1, "count": 20, "steps": 12, "line": 16, "after_rows": 32, "after_layers": 32, "number": 32})
-
-
-def parameters_job_layout() -> data.StructLayout:
+class ParametersJob(data.Struct):
     """A LOAD_WEIGHTS or, with `addends`, a LOAD_ADDENDS that has been checked: the instruction's fields of those
     names; line: weight_line or addend_line; end: the beat behind the last; number: of the instruction."""
-    return data.StructLayout({"source": 32, "end": 32, **dict(_place_layout().members)})
+
+    source: 32
+    end: 32
+    addends: 1
+    count: 20
+    steps: 12
+    line: 16
+    after_rows: 32
+    after_layers: 32
+    number: 32
+
+
+PLACE = data.StructLayout({  # what is kept of a job until its data is there
+    name: field.shape for name, field in ParametersJob.as_shape() if name not in ("source", "end")})
 
 
 class ParameterLoader(wiring.Component):
@@ -32,7 +40,7 @@ class ParameterLoader(wiring.Component):
     Line k of column group g of weights: part g % units, line + (g // units) * steps + k. Addends: line + n, for all.
 
     Parameters  config: MlpConfig
-    Members     i           In(stream of parameters_job_layout)
+    Members     i           In(stream of ParametersJob)
                 rows_done, layers_done  In(32)  loads and layers done in this run
                 o_requests  Out(stream)  to and from a client of a ReadPort
                 i_data      In(stream)  to and from a client of a ReadPort
@@ -41,7 +49,7 @@ class ParameterLoader(wiring.Component):
                 o_addends   Out(stream of addend_line_layout)
                 done        Out  a pulse in the cycle after a load's last line was written
                 number      Out  the instruction whose beats are looked for
-                error       Out  see hw.mlp.loader.load_error_layout
+                error       Out  see hw.mlp.loader.LoadError
                 idle        Out  no instruction is inside
     Shapes      line_beats beats make a line of weights, a beat `halves` lines of addends
     Timing      a beat of weights a cycle, a line of addends a cycle; from i_data to o_weights and o_addends a cycle.
@@ -57,14 +65,14 @@ class ParameterLoader(wiring.Component):
     def __init__(self, config: MlpConfig):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(parameters_job_layout())),
+            "i": In(stream.Signature(ParametersJob)),
             "rows_done": In(32), "layers_done": In(32),
             "o_requests": Out(stream.Signature(request_layout())),
             "i_data": In(stream.Signature(read_layout(config.beat_bytes))),
             "base": In(64),
             "o_weights": Out(weights_layout(config)),
             "o_addends": Out(stream.Signature(addend_line_layout(config))),
-            "done": Out(1), "number": Out(32), "error": Out(load_error_layout()), "idle": Out(1),
+            "done": Out(1), "number": Out(32), "error": Out(LoadError), "idle": Out(1),
         })
 
     def key(self) -> str:
@@ -75,7 +83,7 @@ class ParameterLoader(wiring.Component):
         config, job, error = self.config, self.i.payload, self.error
         requests = Requests(beat_bytes=config.beat_bytes)
         place(m, platform, "requests", requests)
-        m.submodules.jobs = jobs = Fifo(_place_layout(), depth=JOBS)
+        m.submodules.jobs = jobs = Fifo(PLACE, depth=JOBS)
         m.d.comb += [
             self.i.ready.eq(requests.i.ready & jobs.i.ready),
             requests.i.valid.eq(self.i.valid & jobs.i.ready),
@@ -84,12 +92,12 @@ class ParameterLoader(wiring.Component):
             requests.hold.eq(error.valid),
             requests.i.payload.run.eq(1),
             *(requests.i.payload[name].eq(job[name]) for name in ("source", "end")),
-            *(jobs.i.payload[name].eq(job[name]) for name in _place_layout().members),
+            *(jobs.i.payload[name].eq(job[name]) for name in PLACE.members),
         ]
         wiring.connect(m, requests.o, wiring.flipped(self.o_requests))
 
         # The next instruction, and whether its waits are over.
-        new, held, may = Signal(_place_layout(), reset_less=True), Signal(), Signal()
+        new, held, may = Signal(PLACE, reset_less=True), Signal(), Signal()
         one_line, one_group = Signal(reset_less=True), Signal(reset_less=True)
         active, begin = Signal(), Signal()
         m.d.comb += jobs.o.ready.eq(~held)
@@ -105,7 +113,7 @@ class ParameterLoader(wiring.Component):
         beat, bad = self.i_data.payload.data, self.i_data.payload.error
         going = Signal()
         m.d.comb += going.eq(active & self.i_data.valid & ~error.valid)
-        now = Signal(_place_layout(), name="now", reset_less=True)
+        now = Signal(PLACE, name="now", reset_less=True)
         with m.If(begin):
             m.d.sync += now.eq(new)
         m.d.comb += self.number.eq(now.number)

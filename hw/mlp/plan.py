@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
-from hw.mlp.records import SOURCE, layer_layout, tile_layout
+from hw.mlp.records import SOURCE, LayerJob, tile_layout
 
 __all__ = ["LAG_BITS", "LONG", "RELU", "SHORT_BITS", "SIGMOID", "Planner", "group_bits", "plan_layout", "shared_layout"]
 
@@ -67,7 +67,7 @@ class Planner(wiring.Component):
     """Takes an instruction and has its plan two cycles later, until it is taken.
 
     Parameters  config: MlpConfig
-    Members     i      In(stream of layer_layout)
+    Members     i      In(stream of LayerJob)
                 valid  Out
                 plan   Out  of plan_layout
                 taken  In  the plan goes, while `valid`
@@ -81,14 +81,13 @@ class Planner(wiring.Component):
     def __init__(self, config: MlpConfig):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(layer_layout(config))),
+            "i": In(stream.Signature(LayerJob)),
             "valid": Out(1), "plan": Out(plan_layout(config)), "taken": In(1), "empty": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        item = Signal(layer_layout(config), reset_less=True)
+        item = Signal(LayerJob, reset_less=True)
         held, first, second = Signal(), Signal(), Signal()
         m.d.comb += self.i.ready.eq(~held)
         m.d.comb += self.empty.eq(~held)

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import enum, stream, wiring
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
@@ -14,9 +14,9 @@ from hw.kernel.decode import Decoder
 from hw.kernel.instructions import Instructions, program_error_layout
 from hw.layouts import arguments_layout
 from hw.mlp.config import MlpConfig
-from hw.mlp.loader import rows_job_layout
-from hw.mlp.parameters import parameters_job_layout
-from hw.mlp.records import layer_layout
+from hw.mlp.loader import RowsJob
+from hw.mlp.parameters import ParametersJob
+from hw.mlp.records import LayerJob
 from hw.stream.fifo import Fifo
 
 __all__ = ["QUEUE", "Program"]
@@ -49,9 +49,9 @@ class Program(wiring.Component):
                 arguments     In  of hw.layouts, from `start` on
                 o_requests    Out(stream)  to and from a client of a ReadPort
                 i             In(stream)  to and from a client of a ReadPort
-                o_rows        Out(stream of hw.mlp.loader.rows_job_layout)
-                o_parameters  Out(stream of hw.mlp.parameters.parameters_job_layout)
-                o_layers      Out(stream of hw.mlp.records.layer_layout)
+                o_rows        Out(stream of hw.mlp.loader.RowsJob)
+                o_parameters  Out(stream of hw.mlp.parameters.ParametersJob)
+                o_layers      Out(stream of hw.mlp.records.LayerJob)
                 number        Out  the instruction that is looked at
                 error         Out  see program_error_layout
                 done          Out  all instructions, or all before one that is refused, have been taken from the
@@ -72,9 +72,9 @@ class Program(wiring.Component):
             "arguments": In(arguments_layout(MLP)),
             "o_requests": Out(stream.Signature(request_layout())),
             "i": In(stream.Signature(read_layout(config.beat_bytes))),
-            "o_rows": Out(stream.Signature(rows_job_layout())),
-            "o_parameters": Out(stream.Signature(parameters_job_layout())),
-            "o_layers": Out(stream.Signature(layer_layout(config))),
+            "o_rows": Out(stream.Signature(RowsJob)),
+            "o_parameters": Out(stream.Signature(ParametersJob)),
+            "o_layers": Out(stream.Signature(LayerJob)),
             "number": Out(32), "error": Out(program_error_layout()), "done": Out(1),
         })
 
@@ -162,7 +162,7 @@ class Program(wiring.Component):
             queue = Fifo(port.payload.shape(), depth=QUEUE)
             m.submodules[name[2:]] = queue
             m.d.comb += [queue.i.payload[field].eq(fields[field] if field in fields else item[field])
-                         for field in port.payload.shape().members]
+                         for field in data.Layout.cast(port.payload.shape()).members]
             wiring.connect(m, queue.o, wiring.flipped(port))
             queues.append(queue)
         return SimpleNamespace(line=line, rows_less_one=rows_less_one, queues=queues)

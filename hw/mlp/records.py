@@ -4,7 +4,7 @@ from amaranth.lib import data
 
 from hw.mlp.config import MlpConfig
 
-__all__ = ["LATENCY", "SOURCE", "layer_layout", "load_layout", "result_layout", "slot_layout",
+__all__ = ["LATENCY", "SOURCE", "LayerJob", "load_layout", "result_layout", "slot_layout",
            "store_layout", "tile_layout"]
 
 LATENCY = 6     # cycles from a slot to its operands at the units
@@ -104,12 +104,31 @@ def load_layout(config: MlpConfig) -> data.StructLayout:
     })
 
 
-def layer_layout(config: MlpConfig) -> data.StructLayout:
+class LayerJob(data.Struct):
     """A LAYER or INTERACT for the sequencer: the instruction's fields (hw.isa.MLP) of those names; interact: which
     of the two; number: of the instruction."""
-    return data.StructLayout({
-        "interact": 1, "mode": 1, "addend": 2, "target": 2, "activation": 2, "count": 20, "row_beats": 12,
-        "features": 8, "feature": 8, "line": 16, "apart": 16, "steps": 12, "groups": 12, "weight_line": 16,
-        "tail": 8, "addend_line": 16, "to_line": 16, "to_apart": 16, "out": 32, "out_stride": 32, "lag": 32,
-        "after_rows": 32, "after_weights": 32, "number": 32,
-    })
+
+    interact: 1
+    mode: 1
+    addend: 2
+    target: 2
+    activation: 2
+    count: 20
+    row_beats: 12
+    features: 8
+    feature: 8
+    line: 16
+    apart: 16
+    steps: 12
+    groups: 12
+    weight_line: 16
+    tail: 8
+    addend_line: 16
+    to_line: 16
+    to_apart: 16
+    out: 32
+    out_stride: 32
+    lag: 32
+    after_rows: 32
+    after_weights: 32
+    number: 32

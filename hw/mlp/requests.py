@@ -7,20 +7,26 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import request_layout
 from hw.axi.requester import request_beats
 
-__all__ = ["Requests", "run_layout"]
+__all__ = ["Requests", "Fetch"]
 
 
-def run_layout() -> data.StructLayout:
+class Fetch(data.Struct):
     """What a load reads. run: beats `source` .. `end` - 1; else `less_one` + 1 rows of `beats`, `stride` beats from
     one to the next, the first at `source`."""
-    return data.StructLayout({"run": 1, "source": 32, "end": 32, "stride": 32, "beats": 12, "less_one": 28})
+
+    run: 1
+    source: 32
+    end: 32
+    stride: 32
+    beats: 12
+    less_one: 28
 
 
 class Requests(wiring.Component):
     """Turns runs of beats and rows at a distance into requests.
 
     Parameters  beat_bytes: of the port
-    Members     i     In(stream of run_layout)
+    Members     i     In(stream of Fetch)
                 base  In(64)  the buffer's address in bytes
                 hold  In  nothing more is asked for
                 o     Out(stream of hw.axi.bus.request_layout)
@@ -34,7 +40,7 @@ class Requests(wiring.Component):
     def __init__(self, *, beat_bytes: int):
         self.beat_bytes = beat_bytes
         super().__init__({
-            "i": In(stream.Signature(run_layout())), "base": In(64), "hold": In(1),
+            "i": In(stream.Signature(Fetch)), "base": In(64), "hold": In(1),
             "o": Out(stream.Signature(request_layout())),
         })
 

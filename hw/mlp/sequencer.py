@@ -11,7 +11,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.interact_order import InteractOrder
 from hw.mlp.layer_order import LayerOrder, order_layout
 from hw.mlp.plan import LAG_BITS, SHORT_BITS, Planner, plan_layout, shared_layout
-from hw.mlp.records import layer_layout, slot_layout, tile_layout
+from hw.mlp.records import LayerJob, slot_layout, tile_layout
 
 __all__ = ["STALLS", "Sequencer"]
 
@@ -26,7 +26,7 @@ class Sequencer(wiring.Component):
     Source: SCRec §III.E (the MLP core's instructions)
 
     Parameters  config: MlpConfig
-    Members     i                 In(stream of layer_layout)
+    Members     i                 In(stream of LayerJob)
                 rows_done, weights_done  In  loads that are done
                 written           In  a pulse, a tile's results can be read by the slot of the next cycle
                 room              In  for another tile on its way to memory
@@ -50,7 +50,7 @@ class Sequencer(wiring.Component):
     def __init__(self, config: MlpConfig):
         self.config = config
         super().__init__({
-            "i": In(stream.Signature(layer_layout(config))),
+            "i": In(stream.Signature(LayerJob)),
             "rows_done": In(32), "weights_done": In(32), "written": In(1), "room": In(1), "reserve": Out(1),
             "valid": Out(1), "slot": Out(slot_layout(config)),
             "tile_valid": Out(1), "tile": Out(tile_layout(config)),

@@ -13,6 +13,7 @@ from golden.emb import tokens as emb_tokens
 from hw.emb.config import EmbConfig
 from hw.emb.regions import CLIENTS
 from hw.isa import EMB
+from hw.isa.emb import MODE
 from hw.tt.config import TTConfig
 from verif.bench import reset, start
 from verif.bench.stream import Sink, Source, bursty, sometimes
@@ -23,7 +24,7 @@ __all__ = ["BAGS", "FILL", "INPUTS", "LOAD", "MAX", "MEAN", "PROGRAM", "ROWS", "
 
 PROGRAM, INPUTS, ROWS = 0x40_0000_1000, 0x47_1234_0000, 0x40_8000_0000
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
-SUM, MEAN, MAX = range(3)
+SUM, MEAN, MAX = MODE
 STREAMS = ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies", "o_load")
 
 

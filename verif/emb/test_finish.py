@@ -10,9 +10,10 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from gen.rtl.config import load
 from golden.emb import pooling
 from golden.fp import fp32
-from hw.emb.finish import MAXIMUM, MEAN, SUM, Finish
+from hw.emb.finish import Finish
 from hw.fp.reciprocal import COUNT_BITS, Reciprocal, reciprocal_word
 from hw.isa import EMB
+from hw.isa.emb import MODE
 from verif.bench import has_begun, reset, rng, seed, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Sink, Source, always, bursty, sometimes
@@ -20,7 +21,8 @@ from verif.fp.vectors import Runner
 
 WORDS, OUTPUT_BEATS, BEAT_BYTES = 4, 64, 16   # of the tiny preset
 BASE = 0x40_0000_1000
-MODES = {SUM: "sum", MEAN: "mean", MAXIMUM: "max"}
+SUM, MEAN, MAXIMUM = MODE
+MODES = {mode: mode.name.lower() for mode in MODE}
 
 
 def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weighted=None, count=None, values=None):
