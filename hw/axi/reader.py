@@ -64,7 +64,8 @@ class Reader(wiring.Component):
         m.submodules.splitter = splitter = Splitter(beat_bytes=self.beat_bytes)
         m.submodules.tracker = tracker = BurstTracker(outstanding=self.outstanding)
         m.d.comb += [
-            *(splitter.i.payload[name].eq(self.i_requests.payload[name]) for name in ("address", "beats")),
+            splitter.i.payload.address.eq(self.i_requests.payload.address),
+            splitter.i.payload.beats.eq(self.i_requests.payload.beats),
             splitter.i.valid.eq(self.i_requests.valid),
             self.i_requests.ready.eq(splitter.i.ready),
             splitter.drop.eq(self.stop),
