@@ -89,4 +89,4 @@ def area() -> Iterator[Row]:
             "LUT",
         )
         yield at_most("mac.dsp", "the same", round(dsps / macs, 3), "DSP48E2", 2)
-        yield at_least("area.tt.macs", "multiply-accumulates a cycle", macs, "MAC", 512)
+        yield at_least("area.tt.macs", "multiply-accumulates per cycle", macs, "MAC", 512)

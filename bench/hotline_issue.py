@@ -18,7 +18,7 @@ SKEWED = 512    # places with which skewed streams are measured
 
 @bench("hotline_issue")
 def issue() -> Iterator[Row]:
-    """Accesses issued a cycle, in RTL, over banks and places of the queue; random banks, and skewed rows."""
+    """Accesses issued per cycle, in RTL, over banks and places of the queue; random banks, and skewed rows."""
     random = np.random.default_rng(1)
     for banks in (64, 32, 16):
         for queue in QUEUES:

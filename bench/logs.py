@@ -73,6 +73,6 @@ def rows() -> Iterator[Row]:
         yield figure(f"emb.logs.{name}.bags", f"{name}: bags, every word equal to the oracle's", total["bags"], "bags")
         shares = ", ".join(f"{100 * total[f'{place}_rows'] / total['indices']:.0f} % {place}"
                            for place in ("dram", "tt", "ssd"))
-        yield figure(f"emb.logs.{name}.cycles", f"{name}: cycles an index ({shares}; fills count as ssd)",
+        yield figure(f"emb.logs.{name}.cycles", f"{name}: cycles per index ({shares}; fills count as ssd)",
                      total["cycles"] / total["indices"], "cycles")
         yield figure(f"emb.logs.{name}.speed", f"{name}: simulated, {config.words} words a beat", speed, "cycles/s")

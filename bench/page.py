@@ -5,6 +5,7 @@
 
 bench/results.json has the last row of every bench that was recorded, bench/figures.toml the lines of the page: what a
 line says and the ids of the rows whose values it shows. A recorded row that no line names is listed at the page's end.
+Points of curves are not recorded.
 """
 
 import json
@@ -59,10 +60,14 @@ def recorded(path: Path) -> dict[str, Row]:
     return {row["id"]: Row(**row) for row in json.loads(path.read_text())}
 
 
-def merged(old: Mapping[str, Row], new: Mapping[str, Row]) -> list[Row]:
-    """The recorded rows after a bench: a bench that ran replaces all of its own rows, the others stay."""
+def merged(old: Mapping[str, Row], new: Mapping[str, Row], curves: Sequence[str] = ()) -> list[Row]:
+    """The recorded rows after a bench: a bench that ran replaces all of its own rows, the others stay.
+
+    curves: beginnings of the ids that are points of curves, which are left out
+    """
     ran = {row.bench for row in new.values()}
-    return [row for row in old.values() if row.bench not in ran] + list(new.values())
+    return [row for row in (*(row for row in old.values() if row.bench not in ran), *new.values())
+            if not row.id.startswith(tuple(curves))]
 
 
 def _joined(texts: Sequence[str]) -> str:
@@ -124,7 +129,7 @@ def page(rows: Iterable[Row], layout: Sequence[Section]) -> str:
 def main() -> None:
     rows = list(recorded(RESULTS).values())
     if (path := build_folder() / "bench.json").exists():
-        rows = merged(recorded(RESULTS), recorded(path))
+        rows = merged(recorded(RESULTS), recorded(path), tomllib.loads(LINES.read_text())["curves"])
         lines = [" " + json.dumps(_plain(row), ensure_ascii=False) for row in rows]
         RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     PAGE.write_text(page(rows, sections(LINES.read_text())))

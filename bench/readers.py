@@ -57,7 +57,7 @@ def seconds(path: Path) -> float:
 
 @bench("readers")
 def rows() -> Iterator[Row]:
-    """Lines of Criteo's a second that the reader streams, packed and not, on one core; polars' on the same file."""
+    """Lines of Criteo's log per second, streamed, compressed or not, on one core; polars' on the same file."""
     with TemporaryDirectory() as folder:
         path = written(Path(folder) / "train.txt", LINES)
         packed = path.with_name("train.txt.gz")

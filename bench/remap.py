@@ -22,7 +22,7 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 @bench("remap")
 def rows() -> Iterator[Row]:
-    """Indices remapped a second, 26 tables and 33.8 M rows of Criteo Kaggle's shape, for each policy of ids."""
+    """Indices remapped per second, 26 tables and 33.8 M rows of Criteo Kaggle's shape, for each policy of ids."""
     log = ClickLog(needed(CALIBRATION), seed=7)
     rows_of = np.concatenate(list(log.blocks(SAMPLES)))
     for name, policy, about in (
@@ -38,7 +38,7 @@ def rows() -> Iterator[Row]:
             known = np.unique(key) if policy == "vocabulary" else None
             tables[table.name] = Remap(TableSpec(table.name, table.rows, 64, policy), _words(log, number), known)
             ids[table.name] = key
-        yield at_least(f"remap.{name}", f"{about}: indices a second, one core", _rate(tables, ids), "M/s", TARGET)
+        yield at_least(f"remap.{name}", f"{about}: indices per second, one core", _rate(tables, ids), "M/s", TARGET)
 
 
 def _words(log: ClickLog, number: int) -> NDArray[np.uint32]:

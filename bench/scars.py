@@ -2,7 +2,7 @@
 
 Real logs: all tables of a log together, the formulas from the log's counts, beside the rows that its batches ask for,
 shuffled and in the log's order. Criteo Kaggle's shape: batches drawn with its tables' correlation, against the formula;
-words moved a sample in training Meta's DLRM (D = 16, activations and their gradients 4,800 words a sample), coalesced
+values moved per sample in training Meta's DLRM (D = 16, activations and gradients 4,800 values per sample), coalesced
 alone with the batch that is best for that, and the best split of memory. Starting a batch is taken to cost 100 us at
 12 GB/s; as the paper has it, nothing.
 """
@@ -61,7 +61,7 @@ def hottest(log: Trace, rows: int) -> dict[str, np.ndarray]:
 
 
 def exhaustive(traffic: Traffic, device: Device) -> float:
-    """The fewest words a sample of every batch, each with all the cache that it leaves room for."""
+    """The fewest values per sample of every batch, each with all the cache that it leaves room for."""
     return min(device.words(traffic, batch, device.room(batch)) for batch in range(1, int(device.batch(0)) + 1))
 
 
@@ -86,7 +86,7 @@ def on_logs() -> Iterator[Row]:
                       "times", 1.0001)
         moved = DIM * unique(log, best.batch, shuffled, hottest(log, best.cached)) + LOG_OVERHEAD
         measured = traffic.lookups + moved / best.batch
-        yield figure(f"scars.split.{name}.words", f"{name}: words a sample, no row cached "
+        yield figure(f"scars.split.{name}.words", f"{name}: values per sample, no row cached "
                      f"{device.words(traffic, int(device.batch(0)), 0):.1f}", best.words, "values")
         yield at_most(f"scars.split.{name}.error", f"{name}: of the words of the log shuffled, the formula is off by",
                       100 * abs(best.words / measured - 1), "%", 3)
@@ -120,7 +120,7 @@ def rows() -> Iterator[Row]:
         what = f"Criteo's shape, {megabytes:,} MB"
         free = optimum(traffic, replace(device, overhead=0))
         whole = int(device.batch(0))
-        yield figure(f"scars.criteo.{megabytes}", f"{what}: words a sample, {best.cached:,} rows cached, batch "
+        yield figure(f"scars.criteo.{megabytes}", f"{what}: values per sample, {best.cached:,} rows cached, batch "
                      f"{best.batch:,} (rows as they come {traffic.lookups * (1 + DIM):.0f})", best.words, "values")
         yield figure(f"scars.criteo.{megabytes}.coalesced", f"{what}: no row cached, batch {whole:,}",
                      device.words(traffic, whole, 0), "values")

@@ -1,4 +1,4 @@
-"""The TT unit's rate over shapes, from its RTL: rows a cycle, MAC slots used, against SCRec's own array."""
+"""The TT unit's rate over shapes, from its RTL: rows per cycle, MAC slots used, against SCRec's own array."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -66,7 +66,7 @@ def measured_cycles(config: Any, columns: tuple[int, ...], rank: int) -> float:
 
 @bench("tt")
 def rows() -> Iterator[Row]:
-    """Rows a cycle and MAC slots used for every D and rank, near-equal and fastest J, beside SCRec's array."""
+    """Rows per cycle and MAC slots used for every D and rank, near-equal and fastest J, beside SCRec's array."""
     config = load("smartssd").cores["tt"]
     yield from _real(config)
     shapes = {(dim, rank): column_modes(dim) for dim in DIMS for rank in RANKS}
@@ -90,11 +90,11 @@ def rows() -> Iterator[Row]:
 def _rates(config: Any, name: str, what: str, needed: int, cycles: float) -> Iterator[Row]:
     used = needed / (cycles * config.macs)
     if needed < config.macs:
-        yield at_least(f"tt.rows_per_cycle.{name}", f"rows a cycle, {what}", round(1 / cycles, 4), "rows", 0.99)
+        yield at_least(f"tt.rows_per_cycle.{name}", f"rows per cycle, {what}", round(1 / cycles, 4), "rows", 0.99)
         yield figure(f"tt.mac_util.{name}", f"MAC slots used, {what}", round(100 * used, 2), "%")
         return
     least = 99 if needed % config.macs == 0 else 75
-    yield figure(f"tt.rows_per_cycle.{name}", f"rows a cycle, {what}", round(1 / cycles, 4), "rows")
+    yield figure(f"tt.rows_per_cycle.{name}", f"rows per cycle, {what}", round(1 / cycles, 4), "rows")
     yield at_least(f"tt.mac_util.{name}", f"MAC slots used, {what}", round(100 * used, 2), "%", least)
 
 
@@ -106,7 +106,7 @@ def _real(config: Any) -> Iterator[Row]:
     done = run(config, [cores], np.zeros(len(indices), int), indices)
     check(config, cores, indices, done)
     rate = 1 / steady(config, cores, indices, done)
-    yield at_least("tt.rows_per_cycle.d64r4.real", f"rows a cycle, D 64 as (4, 4, 4), rank 4, {len(indices):,} "
+    yield at_least("tt.rows_per_cycle.d64r4.real", f"rows per cycle, D 64 as (4, 4, 4), rank 4, {len(indices):,} "
                    "MovieLens-100K items in the log's order", round(rate, 4), "rows", 0.99)
     share = done.counters["reused"] / max(1, done.counters["reused"] + done.counters["computed"])
     yield figure("tt.reuse.d64r4.real", "first products found again, MovieLens-100K as it comes",
@@ -119,7 +119,7 @@ CHUNKS: dict[str, tuple[int, ...]] = {"8": (8,), "4": (4,), "mixed": (8, 1, 8, 2
 
 
 def pooled_rate(config: Any, columns: tuple[int, ...], rank: int, sizes: tuple[int, ...]) -> float:
-    """Rows a cycle in steady state of chunks of `sizes`, over and over, nothing reused.
+    """Rows per cycle in steady state of chunks of `sizes`, over and over, nothing reused.
 
     By the cycle model, which verif/tt/test_pooled.py holds to the RTL, cycle for cycle.
     """
@@ -138,11 +138,11 @@ def pooled_rate(config: Any, columns: tuple[int, ...], rank: int, sizes: tuple[i
 
 @bench("tt_pooled")
 def sums() -> Iterator[Row]:
-    """Rows a cycle where the array adds them up, by chunk sizes; the consumer takes a beat a cycle."""
+    """Rows per cycle where the array adds them up, by chunk sizes; the consumer takes a beat a cycle."""
     config = load("smartssd").cores["emb"].tt
     for name, sizes in CHUNKS.items():
         rate = round(pooled_rate(config, (4, 4, 4), 4, sizes), 4)
-        what = f"rows a cycle added up, D 64 as (4, 4, 4), rank 4, chunks of {', '.join(map(str, sizes))} rows"
+        what = f"rows per cycle added up, D 64 as (4, 4, 4), rank 4, chunks of {', '.join(map(str, sizes))} rows"
         target = {"8": 0.99, "4": 0.99, "mixed": 0.9}.get(name)
         known = f"tt.pooled_rows_per_cycle.d64r4.chunks_{name}"
         yield figure(known, what, rate, "rows") if target is None else at_least(known, what, rate, "rows", target)

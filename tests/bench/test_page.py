@@ -49,3 +49,4 @@ def test_a_bench_that_ran_again_replaces_its_rows():
     old = {row.id: row for row in (row("a", 1, "one"), row("gone", 1, "one"), row("b", 2, "two"))}
     new = {"a": row("a", 3, "one"), "c": row("c", 4, "one")}
     assert {row.id: row.value for row in page.merged(old, new)} == {"b": 2, "a": 3, "c": 4}
+    assert [row.id for row in page.merged(old, new, ["c"])] == ["b", "a"]
