@@ -121,7 +121,8 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset with the queue full, half full and with one payload: nothing comes out, the next payloads are whole."""
+    """A reset of one cycle with the queue full, half full and with one payload: nothing comes out, the next payloads
+    are whole."""
     bench = await fresh(dut)
     for count in (bench.depth + 4, bench.depth // 2, 1):
         for _ in range(count):
@@ -129,7 +130,7 @@ async def reset_midstream(dut):
         await bench.cycle(False, False)
         await bench.cycle(False, True)
         dut.i__valid.value = dut.o__ready.value = 0
-        await reset(dut)
+        await reset(dut, cycles=1)
         bench = Bench(dut)
         await bench.cycle(False, True)
         for _ in range(bench.depth + 2):
