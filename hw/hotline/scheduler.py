@@ -25,8 +25,7 @@ def issue_layout(*, lanes: int, banks: int, payload: int, tag: int) -> data.Arra
 class _LaneWindow(wiring.Component):
     """The places of a few lanes of the two waves in the release stage, and of the waves that follow.
 
-    Members     i_valid       In  a wave comes
-                i             In  its places
+    Members     i             In(stream, always ready)  the places of a wave
                 advance       In  the newer wave becomes the older one
                 load          In  the next wave becomes the newer one
                 older, newer  Out  the places of the two waves
@@ -35,20 +34,22 @@ class _LaneWindow(wiring.Component):
     def __init__(self, *, lanes: int, width: int, depth: int):
         self.lanes, self.width, self.depth = lanes, width, depth
         places = data.ArrayLayout(width, lanes)
-        super().__init__({"i_valid": In(1), "i": In(places), "advance": In(1), "load": In(1), "older": Out(places),
-                          "newer": Out(places)})
+        super().__init__({
+            "i": In(stream.Signature(places, always_ready=True)),
+            "advance": In(1), "load": In(1), "older": Out(places), "newer": Out(places),
+        })
 
     def key(self) -> str:
         return f"_LaneWindow({self.lanes},{self.width},{self.depth})"
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.waves = waves = Fifo(self.i.shape(), depth=self.depth)
+        m.submodules.waves = waves = Fifo(self.i.payload.shape(), depth=self.depth)
         advance, load = Signal(), Signal()
-        older, newer = (Signal(self.i.shape(), name=name, reset_less=True) for name in ("first", "second"))
+        older, newer = (Signal(self.i.payload.shape(), name=name, reset_less=True) for name in ("first", "second"))
         m.d.comb += [
-            waves.i.valid.eq(self.i_valid),
-            waves.i.payload.eq(self.i),
+            waves.i.valid.eq(self.i.valid),
+            waves.i.payload.eq(self.i.payload),
             waves.o.ready.eq(load),
             self.older.eq(older),
             self.newer.eq(newer),
@@ -183,8 +184,8 @@ class BankScheduler(wiring.Component):
         wiring.connect(m, parts.o, release.i)
         enters, goes = Signal(), Signal()
         m.d.comb += [
-            parts.i.valid.eq(splitter.o_valid),
-            parts.i.payload.eq(splitter.o),
+            parts.i.valid.eq(splitter.o.valid),
+            parts.i.payload.eq(splitter.o.payload),
             enters.eq(waves.o.valid & splitter.room),
             goes.eq(parts.o.valid & parts.o.ready),
         ]
@@ -201,10 +202,10 @@ class BankScheduler(wiring.Component):
             window = _LaneWindow(lanes=group, width=width, depth=depth)
             place(m, platform, f"window_{g}", window)
             m.d.comb += [
-                window.i_valid.eq(sorter.o_valid),
+                window.i.valid.eq(sorter.o_valid),
                 window.advance.eq(release.advance),
                 window.load.eq(release.load),
-                *(window.i[k].eq(sorter.o[g + k].as_value()) for k in range(group)),
+                *(window.i.payload[k].eq(sorter.o[g + k].as_value()) for k in range(group)),
             ]
             older += [window.older[k] for k in range(group)]
             newer += [window.newer[k] for k in range(group)]

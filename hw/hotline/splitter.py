@@ -27,9 +27,9 @@ class RunSplitter(wiring.Component):
     A run of n accesses costs n - 1: its bank takes one of them at once. Part k of a wave has the accesses k * columns
     to k * columns + columns - 1 of every run.
     Parameters  lanes, banks, columns: powers of two; tag, cost_bits: bits
-    Members     i           In(stream)  of runs_layout
-                o_valid, o  Out  a part
-                room        In  whether a part may leave
+    Members     i     In(stream)  of runs_layout
+                o     Out(stream, always ready)  a part, of part_layout
+                room  In  whether a part may leave
     Timing      latency `latency`; a wave a cycle, a heavy one takes lanes / columns cycles
     Handshake   `room` and i.valid reach i.ready through one LUT; o comes from registers and has no ready
     Numerics    costs modulo 2**cost_bits
@@ -43,8 +43,9 @@ class RunSplitter(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(runs_layout(lanes=lanes, banks=banks, tag=tag))),
             "room": In(1),
-            "o_valid": Out(1),
-            "o": Out(part_layout(lanes=lanes, banks=banks, tag=tag, columns=columns, cost_bits=cost_bits)),
+            "o": Out(stream.Signature(
+                part_layout(lanes=lanes, banks=banks, tag=tag, columns=columns, cost_bits=cost_bits),
+                always_ready=True)),
         })
 
     @property
@@ -80,8 +81,9 @@ class RunSplitter(wiring.Component):
             beside[0].eq(Cat(part == 0, final, wave.tag)),
             *(beside[k].eq(beside[k - 1]) for k in range(1, self.latency)),
         ]
-        m.d.comb += self.o_valid.eq(going[-1])
-        m.d.comb += Cat(self.o.first, self.o.last, self.o.tag).eq(beside[self.latency - 1])
+        m.d.comb += self.o.valid.eq(going[-1])
+        o = self.o.payload
+        m.d.comb += Cat(o.first, o.last, o.tag).eq(beside[self.latency - 1])
 
         # -- Lengths of whole runs, then of the part's.
         now = register("now", max(1, part_bits))
@@ -123,7 +125,6 @@ class RunSplitter(wiring.Component):
             total, run = register(f"total_{b}", self.cost_bits), register(f"out_{b}", len(runs[b]))
             m.d.sync += total.eq(base + costs[b])
             m.d.sync += run.eq(runs[b])
-            out = self.o.runs[b]
-            m.d.comb += Cat(out.some, out.start, out.more).eq(run)
-            m.d.comb += out.cost.eq(total)
+            m.d.comb += Cat(o.runs[b].some, o.runs[b].start, o.runs[b].more).eq(run)
+            m.d.comb += o.runs[b].cost.eq(total)
         return m
