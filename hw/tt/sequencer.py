@@ -78,9 +78,9 @@ class Sequencer(wiring.Component):
         delay = self.distance - 3
         # In line, not shared: their logic and the arbitration are mapped together.
         m.submodules.admission = admission = Admission(config)
-        m.submodules.first = first = FirstProduct(config, delay=delay)
-        m.submodules.middle = middle = MiddleProduct(config, delay=delay)
-        m.submodules.last = last = LastProduct(config)
+        m.submodules.first_product = first = FirstProduct(config, delay=delay)
+        m.submodules.middle_product = middle = MiddleProduct(config, delay=delay)
+        m.submodules.last_product = last = LastProduct(config)
 
         load = Signal(part_layout(config))
         m.d.comb += [
