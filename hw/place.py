@@ -5,19 +5,45 @@ Amaranth writes every submodule out again for every place it is used in. An arra
 instead of `m.submodules[name] = part` lets the Verilog generator write each distinct part once.
 """
 
-from typing import Any
+import inspect
+from typing import Any, Self
 
 from amaranth.hdl import Elaboratable, Module, ResetInserter
+from amaranth.lib import wiring
 
-__all__ = ["place"]
+__all__ = ["Part", "place"]
+
+
+class Part(wiring.Component):
+    """A component that is written once for all its equals: those of its class that were made with the same
+    arguments, of which all that it depends on is one.
+
+    Golden      none, it has no logic          Tests  tests/gen/rtl/test_verilog.py
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        part = super().__new__(cls, src_loc_at=1)
+        part._made_with = {}
+        if cls.__init__ is not wiring.Component.__init__:
+            given = inspect.signature(cls.__init__).bind(part, *args, **kwargs)
+            given.apply_defaults()
+            part._made_with = dict(list(given.arguments.items())[1:])
+        return part
+
+    def key(self) -> str:
+        """The class and the arguments: equal keys mean equal modules."""
+        values = {name: value.key() if hasattr(value, "key") else repr(value)
+                  for name, value in self._made_with.items()}
+        given = values["config"] if list(values) == ["config"] else ",".join(f"{n}={v}" for n, v in values.items())
+        return f"{type(self).__name__}({given})"
 
 
 def place(m: Module, platform: Any, name: str, component: Any, *, reset: Any = None) -> None:
     """Adds `component` to `m` under `name`; the caller wires its members as with any submodule.
 
     Parameters  m: the parent; platform: what the parent's `elaborate` was given; name: the submodule's name;
-                component: a `wiring.Component` with a method `key()`, a string that names its class and every
-                parameter, so that equal keys mean equal modules; reset: a signal that resets the component
+                component: a `Part`, or another `wiring.Component` with a method `key()` that names its class and
+                every parameter, so that equal keys mean equal modules; reset: a signal that resets the component
                 besides the parent's own reset
     Reset       a placed module has its own `clk` and `rst`, taken from the parent's `sync`. `ResetInserter`
                 and `EnableInserter` around the parent do not reach into it: that is what `reset` is for

@@ -8,8 +8,9 @@ Source: M. Y. Hsiao, A Class of Optimal Minimum Odd-weight-column SEC-DED Codes,
 """
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 __all__ = ["CHECK_BITS", "COLUMNS", "DATA_BITS", "MASKS", "WORD_BITS", "Decoder", "encode"]
 
@@ -42,7 +43,7 @@ def encode(data: Value) -> Value:
     return Cat((data & Const(mask, DATA_BITS)).xor() for mask in MASKS)
 
 
-class Decoder(wiring.Component):
+class Decoder(Part):
     """Corrects single flips of a 72-bit codeword and reports the rest.
 
     data = codeword[:64] with a single flipped bit put right.      Source: Hsiao 1970
@@ -65,9 +66,6 @@ class Decoder(wiring.Component):
     data: Out(DATA_BITS)
     corrected: Out(1)
     uncorrectable: Out(1)
-
-    def key(self) -> str:
-        return "secded_decoder"
 
     def elaborate(self, platform):
         m = Module()

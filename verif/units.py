@@ -60,7 +60,7 @@ def collect(root: Path = ROOT) -> list[Unit]:
         for node in ast.parse(path.read_text()).body:
             if not isinstance(node, ast.ClassDef):
                 continue
-            if any(ast.unparse(base) in ("wiring.Component", "Component", "Unit") for base in node.bases):
+            if any(ast.unparse(base) in ("wiring.Component", "Component", "Part", "Unit") for base in node.bases):
                 text = ast.get_docstring(node) or ""
                 units.append(Unit(path.relative_to(root).as_posix(), node.name, _entry(text, "Golden"),
                                   _entry(text, "Tests")))

@@ -1,12 +1,12 @@
 """The control slave of a Vitis kernel: ap_ctrl_hs, its arguments and what stands behind them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import AXI4Lite
 from hw.isa import Kernel
 from hw.layouts import arguments_layout
+from hw.place import Part
 
 __all__ = ["AUTO_RESTART", "CTRL", "DONE", "GIE", "IDLE", "IER", "ISR", "READY", "START", "ControlSlave"]
 
@@ -17,7 +17,7 @@ START, DONE, IDLE, READY, AUTO_RESTART = 0, 1, 2, 3, 7
 RANGE_BYTES = 0x1000
 
 
-class ControlSlave(wiring.Component):
+class ControlSlave(Part):
     """What the driver sees of a kernel: start, done, idle, interrupts, arguments, abort and status.
 
     Parameters  kernel: a hw.isa.Kernel whose registers are `abort` and `status`
@@ -56,9 +56,6 @@ class ControlSlave(wiring.Component):
             "status": In(32),
             "interrupt": Out(1),
         })
-
-    def key(self) -> str:
-        return f"ControlSlave(kernel={self.kernel!r})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,12 +1,13 @@
 """One read master for several clients, each with a data queue of its own."""
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.burst import BurstTracker, burst_layout
 from hw.axi.bus import AXI4, address_constants, block_beats, check_beat_bytes, read_layout, request_layout
 from hw.axi.reader import check_outstanding
+from hw.place import Part
 from hw.stream.fifo import Fifo
 from hw.stream.round_robin import round_robin
 
@@ -23,7 +24,7 @@ def check_clients(clients: tuple[int, ...], *, least: int = 1) -> None:
                 f"a client's queue must be a power of two from {least} to 4096 beats deep, not {depth!r}")
 
 
-class ReadPort(wiring.Component):
+class ReadPort(Part):
     """Several clients' requests over one read master, in turns of a burst; each client's beats in its own queue.
 
     o[k] = memory[address, address + beats * beat_bytes) of client k's requests, in their order
@@ -65,9 +66,6 @@ class ReadPort(wiring.Component):
             "stop": In(1),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"ReadPort(beat_bytes={self.beat_bytes},clients={self.clients},outstanding={self.outstanding})"
 
     def elaborate(self, platform):
         m = Module()

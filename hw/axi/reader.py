@@ -1,11 +1,12 @@
 """Reads runs of beats in order, as fast as an AXI4 port goes."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.burst import BurstTracker, Splitter
 from hw.axi.bus import AXI4, address_constants, check_beat_bytes, read_layout, request_layout
+from hw.place import Part
 
 __all__ = ["Reader", "check_outstanding"]
 
@@ -16,7 +17,7 @@ def check_outstanding(outstanding: int) -> None:
         raise ValueError(f"outstanding must be a power of two from 2 to 1024, not {outstanding!r}")
 
 
-class Reader(wiring.Component):
+class Reader(Part):
     """One client's read master: requests in, their beats out, in order.
 
     o = memory[address, address + beats * beat_bytes)                    Source: AXI4 (ARM IHI 0022)
@@ -54,9 +55,6 @@ class Reader(wiring.Component):
             "stop": In(1),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Reader(beat_bytes={self.beat_bytes},outstanding={self.outstanding})"
 
     def elaborate(self, platform):
         m = Module()

@@ -8,6 +8,7 @@ from hw.axi.burst import Splitter, burst_layout
 from hw.axi.bus import AXI4, address_constants, check_beat_bytes, data_layout, request_layout
 from hw.axi.port import check_clients
 from hw.axi.reader import check_outstanding
+from hw.place import Part
 from hw.stream.fifo import Fifo
 from hw.stream.round_robin import round_robin
 
@@ -23,7 +24,7 @@ def connect_client(m: Module, port: "WritePort", number: int, requests, beats) -
     m.d.comb += beats.ready.eq(to.ready)
 
 
-class WritePort(wiring.Component):
+class WritePort(Part):
     """Writes clients' requests once all their data is there, and says when each has been written.
 
     memory[address, address + beats * beat_bytes) = the client's next `beats` beats       Source: AXI4 (ARM IHI 0022)
@@ -66,9 +67,6 @@ class WritePort(wiring.Component):
             "stop": In(1),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"WritePort(beat_bytes={self.beat_bytes},clients={self.clients},outstanding={self.outstanding})"
 
     def elaborate(self, platform):
         m = Module()

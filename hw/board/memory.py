@@ -1,11 +1,12 @@
 """Block memory in the place of a card's DRAM: two AXI4 ports for a core, one port of words for a host."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import memory, wiring
+from amaranth.lib import memory
 from amaranth.lib.wiring import In
 
 from hw.axi.bus import AXI4, INCR, AXI4Lite, check_beat_bytes
 from hw.board.link import ADDRESS_BITS
+from hw.place import Part
 
 __all__ = ["BoardMemory"]
 
@@ -13,7 +14,7 @@ OKAY, SLVERR, DECERR = 0, 2, 3
 WORD_BYTES = 4
 
 
-class BoardMemory(wiring.Component):
+class BoardMemory(Part):
     """Answers a core's two masters and a host out of one block memory that begins at address 0.
 
     Parameters  beat_bytes: of the core's ports; size_bytes: of the memory, a power of two
@@ -43,9 +44,6 @@ class BoardMemory(wiring.Component):
             "m00_axi": In(AXI4(8 * beat_bytes)), "m01_axi": In(AXI4(8 * beat_bytes)),
             "host": In(AXI4Lite(ADDRESS_BITS)),
         })
-
-    def key(self) -> str:
-        return f"BoardMemory(beat_bytes={self.beat_bytes},size_bytes={self.size_bytes})"
 
     @property
     def beat_log2(self) -> int:

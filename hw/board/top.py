@@ -12,7 +12,7 @@ from hw.board.memory import BoardMemory
 from hw.board.registers import BoardRegisters, HostMap
 from hw.board.uart import DIVISOR_MIN, Receiver, Transmitter
 from hw.config import Config, whole
-from hw.place import place
+from hw.place import Part, place
 
 __all__ = ["LAMPS", "Board", "BoardConfig"]
 
@@ -34,7 +34,7 @@ class BoardConfig(Config):
     lamp_log2: int = whole(4, 28, "log2 of the cycles that a lamp shows an event for")
 
 
-class Board(wiring.Component):
+class Board(Part):
     """A core, a memory and a serial line by which a host fills the memory, starts the core and reads what it wrote.
 
     The host's addresses: the memory from 0 on, as the core sees it; the core's control registers (hw.isa) from
@@ -57,9 +57,6 @@ class Board(wiring.Component):
     def __init__(self, core, config: BoardConfig):
         self.core, self.config = core, config
         super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "button": In(1), "lamps": Out(len(LAMPS))})
-
-    def key(self) -> str:
-        return f"Board({self.core.key() if self.core else None},{self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -19,7 +19,7 @@ from hw.emb.rows import RowFetch
 from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.frame import Frame, kernel_ports, tell_first
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.sums import sum_layout
@@ -35,7 +35,7 @@ TT_COUNTS = {"tt_computed": "computed", "tt_reused": "reused", "tt_slots": "slot
 TT_COUNT_BITS = 4               # more than any of them grows in a cycle
 
 
-class EmbCore(wiring.Component):
+class EmbCore(Part):
     """Pools bags of rows from three memories at once: card DRAM, tensor trains on chip, the SSD by way of a ring.
 
     o[bag] = pool over its indices of row(index), sum, mean or max, with a weight an index.
@@ -64,9 +64,6 @@ class EmbCore(wiring.Component):
     def __init__(self, config: EmbConfig):
         self.config = config
         super().__init__(kernel_ports(config.beat_bytes))
-
-    def key(self) -> str:
-        return f"EmbCore({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

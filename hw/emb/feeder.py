@@ -3,13 +3,14 @@
 from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout, token_layout
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import MODE
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["Feeder"]
@@ -52,7 +53,7 @@ class _Cursor:
         self.word = _word(port, place)
 
 
-class Feeder(wiring.Component):
+class Feeder(Part):
     """Reads the bags of one instruction after the other and makes a token of every index.
 
     token = the row's place in its memory, where offset = base + row * beats in card memory, and the ring position
@@ -107,9 +108,6 @@ class Feeder(wiring.Component):
             "error": Out(error_layout()),
             "stall": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Feeder({self.beat_bytes}, {self.row_beats_max}, {self.tables}, {self.index_bits})"
 
     def elaborate(self, platform):
         m = Module()

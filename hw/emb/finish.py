@@ -1,7 +1,7 @@
 """Puts the vectors of a bag's tiers together and hands the bag's vector to the writer."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
@@ -10,7 +10,7 @@ from hw.emb.pooling import ONE, PoolingUnit
 from hw.fp.reciprocal import COUNT_BITS, KNOWN, Reciprocal, reciprocal_word
 from hw.isa import EMB
 from hw.isa.emb import MODE
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["Finish", "Fault", "partial_layout", "step_layout", "vector_layout"]
@@ -59,7 +59,7 @@ class Fault(data.Struct):
     bag: 32
 
 
-class Finish(wiring.Component):
+class Finish(Part):
     """Puts a bag's vectors together and hands the bag to the writer, bag by bag.
 
     o[d] = sum_p f[p] partial[p, d], p: the bag's tensor-train vectors in order, card memory's, the SSD's; or their
@@ -106,9 +106,6 @@ class Finish(wiring.Component):
             "fault_valid": Out(1),
             "fault": Out(Fault),
         })
-
-    def key(self) -> str:
-        return f"Finish({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

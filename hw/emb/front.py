@@ -16,14 +16,14 @@ from hw.emb.tiers import Tiers
 from hw.emb.tokens import POSITION_BITS, error_layout
 from hw.isa import EMB
 from hw.layouts import arguments_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.tt.descriptor import load_layout
 from hw.tt.index import lookup_layout
 
 __all__ = ["Front"]
 
 
-class Front(wiring.Component):
+class Front(Part):
     """Program, regions, loader, feeder and tiers in one.
 
     Source: SCRec §III.D and §III.E, Fig. 7a (the front of the EMB core)
@@ -76,9 +76,6 @@ class Front(wiring.Component):
             "row": Out(data.StructLayout({
                 **dict.fromkeys(("dram", "tt", "ssd", "bag", "index"), 1), "beats": beats_bits(config.row_beats_max)})),
         })
-
-    def key(self) -> str:
-        return f"Front({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,17 +1,18 @@
 """Which row is fetched next: rows of card memory and rows that landed in the ring take turns."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.emb.rows import row_layout
+from hw.place import Part
 
 __all__ = ["TierArbiter"]
 
 POSITION_BITS = 30
 
 
-class TierArbiter(wiring.Component):
+class TierArbiter(Part):
     """Merges the rows of both tiers, row by row, each as soon as it can be fetched and its result has a place.
 
     A row of the SSD waits until the host says that it has landed; rows of card memory pass it meanwhile. A bag's
@@ -76,10 +77,6 @@ class TierArbiter(wiring.Component):
             "overflow": Out(1),
             "full": Out(data.StructLayout({"dram": 1, "ssd": 1, "copy": 1})),
         })
-
-    def key(self) -> str:
-        return (f"TierArbiter(row_beats_max={self.row_beats_max},partial_beats={self.partial_beats},"
-                f"copy_beats={self.copy_beats})")
 
     def elaborate(self, platform):
         m = Module()

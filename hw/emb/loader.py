@@ -1,11 +1,12 @@
 """Brings load images into the tensor-train unit, and knows which tables it holds."""
 
 from amaranth.hdl import Array, Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.isa import EMB
+from hw.place import Part
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import Target, load_layout
 
@@ -18,7 +19,7 @@ LAST_PART = 3   # of a descriptor
 INPUTS = 1      # detail of READ_ERROR
 
 
-class Loader(wiring.Component):
+class Loader(Part):
     """Passes the beats of a load image on, each where its header says.
 
     A table counts as loaded from the beat on that writes the last part of its descriptor. A load that is broken
@@ -54,9 +55,6 @@ class Loader(wiring.Component):
             "error": Out(data.StructLayout({"valid": 1, "code": 8, "index": 32, "detail": 32})),
             "table": In(16), "loaded": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Loader({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,13 +1,13 @@
 """Pools rows beat by beat: FP32 sums with a weight a row, or maxima, of many vectors at a time."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.logic import named
 from hw.fp.operand import Operand, delay, unpack
 from hw.fp.running import RunningSums
-from hw.place import place
+from hw.place import Part, place
 
 __all__ = ["PoolingUnit", "pooled_layout", "pooling_layout"]
 
@@ -31,7 +31,7 @@ def pooled_layout(words: int, tag_bits: int) -> data.StructLayout:
     return data.StructLayout({"words": data.ArrayLayout(32, words), "tag": tag_bits})
 
 
-class PoolingLane(wiring.Component):
+class PoolingLane(Part):
     """One word of a pooling unit: running sums that, for a maximum, a larger word replaces.
 
     Parameters  as of PoolingUnit
@@ -53,9 +53,6 @@ class PoolingLane(wiring.Component):
         super().__init__({
             "word": In(32), "weight": In(Operand), "context": In(contexts_log2), "first": In(1), "maximum": In(1),
             "valid": In(1), "o": Out(32)})
-
-    def key(self) -> str:
-        return f"PoolingLane_{self._sums.key()}"
 
     def elaborate(self, platform):
         m = Module()
@@ -106,7 +103,7 @@ class PoolingLane(wiring.Component):
         return m
 
 
-class PoolingUnit(wiring.Component):
+class PoolingUnit(Part):
     """Pools the rows of bags, `words` words a beat; several vectors may be under way in turns.
 
     o[d] = sum_k weight[k] * v[k, d], k ascending, or max_k v[k, d].     Source: SCRec §III.E, Fig. 7a
@@ -145,10 +142,6 @@ class PoolingUnit(wiring.Component):
             "o_valid": Out(1),
             "o": Out(pooled_layout(words, tag_bits)),
         })
-
-    def key(self) -> str:
-        return (f"PoolingUnit_words{self.words}_contexts{self.contexts_log2}_tag{self.tag_bits}"
-                f"_terms{self.terms_log2}_lut{self.lut_products}")
 
     def _lane(self, lut_product: bool) -> PoolingLane:
         return PoolingLane(contexts_log2=self.contexts_log2, terms_log2=self.terms_log2, lut_product=lut_product)

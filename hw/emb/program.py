@@ -14,6 +14,7 @@ from hw.kernel.bounds import BoundedSum, Term
 from hw.kernel.decode import Decoder
 from hw.kernel.instructions import Instructions, program_error_layout
 from hw.layouts import arguments_layout
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["Program"]
@@ -48,7 +49,7 @@ class Check(enum.Enum, shape=4):
 BUFFERS = {Check.RING: RING, Check.ROWS: ROWS, Check.VECTOR: OUTPUTS, Check.BAGS: OUTPUTS}
 
 
-class Program(wiring.Component):
+class Program(Part):
     """Carries a program out: checks each instruction, asks for what it reads, and hands it to feeder or loader.
 
     Source: SCRec §III.D (the EMB core's instructions); hw.isa, golden.emb.core for what is checked
@@ -104,10 +105,6 @@ class Program(wiring.Component):
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
             "error": Out(error_layout()),
         })
-
-    def key(self) -> str:
-        return (f"Program({self.beat_bytes}, {self.row_beats_max}, {self.tables}, {self.index_bits}, "
-                f"{self.chunk_rows})")
 
     def elaborate(self, platform):
         m = Module()

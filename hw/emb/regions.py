@@ -1,11 +1,12 @@
 """Asks the read port for the regions that a program names."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import request_layout
 from hw.axi.requester import request_beats
+from hw.place import Part
 
 __all__ = ["CLIENTS", "READERS", "Regions", "region_layout"]
 
@@ -19,7 +20,7 @@ def region_layout() -> data.StructLayout:
     return data.StructLayout({"client": 2, "begin": 32, "end": 32})
 
 
-class Regions(wiring.Component):
+class Regions(Part):
     """Turns regions into requests, each client's in order, all clients at once.
 
     Parameters  beat_bytes: of the port
@@ -39,9 +40,6 @@ class Regions(wiring.Component):
             "inputs": In(64),
             "o_requests": Out(stream.Signature(request_layout())).array(len(READERS)),
         })
-
-    def key(self) -> str:
-        return f"Regions({self.beat_bytes})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,11 +1,12 @@
 """Row fetch: embedding rows out of card memory, each read once while it lies in the window."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
 from hw.emb.window import LAP_BITS, OFFSET_BITS, RowWindow
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["RowFetch", "beats_bits", "pooled_layout", "row_layout"]
@@ -40,7 +41,7 @@ def pooled_layout(words: int, row_beats_max: int) -> data.StructLayout:
     })
 
 
-class RowFetch(wiring.Component):
+class RowFetch(Part):
     """Fetches rows and hands their beats to the pooling unit; a row repeated within the window is fetched once.
 
     o = the beats of row 0, of row 1, ..., whether they come from memory or from the window.
@@ -99,10 +100,6 @@ class RowFetch(wiring.Component):
             "idle": Out(1),
             "events": Out(data.StructLayout(dict.fromkeys(EVENTS, 1))),
         })
-
-    def key(self) -> str:
-        return (f"RowFetch(words={self.words},row_beats_max={self.row_beats_max},window_beats={self.window_beats},"
-                f"window_sets={self.window_sets},delivery_rows={self.delivery_rows},lap_bits={self.lap_bits})")
 
     def elaborate(self, platform):
         m = Module()

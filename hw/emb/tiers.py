@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.emb.rows import beats_bits, row_layout
 from hw.emb.tokens import CHUNK_BITS, OPEN_SLACK, token_layout
 from hw.isa.emb import MODE
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["Tiers", "fill_layout"]
@@ -20,7 +21,7 @@ def fill_layout(row_beats_max: int) -> data.StructLayout:
     return data.StructLayout({"offset": 32, "beats": beats_bits(row_beats_max)})
 
 
-class Tiers(wiring.Component):
+class Tiers(Part):
     """Splits a stream of tokens into rows of card memory, rows of the SSD and rows of the tensor-train unit.
 
     Of each memory one row is held back until the next of the same bag or the bag's end is seen, which tells
@@ -68,9 +69,6 @@ class Tiers(wiring.Component):
             "open": Out(1),
             "full": Out(data.StructLayout(dict.fromkeys(self.depths, 1))),
         })
-
-    def key(self) -> str:
-        return f"Tiers({self.row_beats_max}, {self.tables}, {self.lookups!r}, {self.steps!r}, {self.depths!r})"
 
     def elaborate(self, platform):
         m = Module()

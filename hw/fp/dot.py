@@ -1,8 +1,10 @@
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 from .logic import add, is_power_of_two, largest, largest_of_four, log2, named, shift_level
 from .normalise import normalise
@@ -18,7 +20,7 @@ class _Sum:
         self.carry = carry
 
 
-class FusedDot(wiring.Component):
+class FusedDot(Part):
     """Adds up dot products of FP32 operands, rounding once.
 
     A beat brings `subs` groups of `width` products. o[s] = sum over the beats since `first` of the products
@@ -73,10 +75,6 @@ class FusedDot(wiring.Component):
             "combine": In(range(self._levels + 1)),
             "o": Out(data.ArrayLayout(32, subs)),
         })
-
-    def key(self) -> str:
-        return (f"FusedDot_width{self.width}_subs{self.subs}_terms{self.terms_log2}"
-                f"_lut{self.lut_products}")
 
     # Pipeline stages: a value "of stage n" is in a register whose content is n + 1 edges old. Stage 0 holds
     # the operands. A stage finds the largest of four exponents.

@@ -4,13 +4,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueCastable
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 from .operand import Operand, unpack
 
 
-class Unit(wiring.Component):
+class Unit(Part):
     """An operation on two binary32 words with a register at each of the named cuts that the user wants.
 
     Subclasses list their cuts from input to output in CUTS and say in `elaborate` what lies between.
@@ -34,9 +35,6 @@ class Unit(wiring.Component):
     def latency(self) -> int:
         """Cycles from operands to result: the number of registers chosen."""
         return len(self.registers)
-
-    def key(self) -> str:
-        return f"{type(self).__name__}_{'_'.join(self.registers) or 'combinational'}"
 
     def cut(self, m: Module, name: str, **values: Any) -> SimpleNamespace:
         """The values behind the cut `name`: registered if it was chosen, else the same values as wires."""

@@ -1,8 +1,9 @@
 """One over a whole number, a bit a cycle, for numbers that have to be counted first anyway."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 __all__ = ["COUNT_BITS", "KNOWN", "Reciprocal", "reciprocal_word"]
 
@@ -22,7 +23,7 @@ def reciprocal_word(count: int) -> int:
     return (126 - places) << 23 | (significand & 0x7FFFFF)
 
 
-class Reciprocal(wiring.Component):
+class Reciprocal(Part):
     """1 / n of a whole number as a binary32 word.
 
     o = 1 / n.                                       Source: non-restoring division, radix 2
@@ -40,9 +41,6 @@ class Reciprocal(wiring.Component):
 
     def __init__(self):
         super().__init__({"start": In(1), "n": In(COUNT_BITS), "o": Out(32), "done": Out(1)})
-
-    def key(self) -> str:
-        return "Reciprocal"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,6 +1,8 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import memory, wiring
+from amaranth.lib import memory
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 from .logic import add, named, shift_level
 from .normalise import normalise
@@ -8,7 +10,7 @@ from .operand import Operand, delay
 from .product import EXPONENT_BITS, PRODUCT_BITS, classify, multiply
 
 
-class RunningSums(wiring.Component):
+class RunningSums(Part):
     """Adds up products of FP32 operands in many sums by turns, a product a beat, rounding once at the end.
 
     o = sum over the beats of a context since its `first`.     Source: SCRec §III.E; FusedDot with one term a beat
@@ -41,9 +43,6 @@ class RunningSums(wiring.Component):
             "x": In(Operand), "y": In(Operand), "context": In(contexts_log2), "first": In(1), "copy": In(1),
             "o": Out(32),
         })
-
-    def key(self) -> str:
-        return f"RunningSums_contexts{self.contexts_log2}_terms{self.terms_log2}_lut{int(self.lut_product)}"
 
     # Pipeline stages: a value "of stage n" is in a register whose content is n + 1 edges old. Stage 0 holds
     # the operands.

@@ -4,11 +4,12 @@ import decimal
 import functools
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.operand import unpack
 from hw.fp.pipeline import is_nan
+from hw.place import Part
 
 __all__ = ["INTERVAL", "STAGES", "Sigmoid", "power_table"]
 
@@ -35,7 +36,7 @@ def power_table() -> tuple[tuple[int, int, int], ...]:
                       round(value * ln2 * ln2 / 2 * 2 ** BEND_BITS)) for value in middle)
 
 
-class Sigmoid(wiring.Component):
+class Sigmoid(Part):
     """The logistic function of a binary32 word, a few cycles a word.
 
     o = 1 / (1 + 2^-t), t = x log2(e); of a negative x, 2^-n 2^-f / (1 + 2^-(n + f)) with n + f = |t|, f < 1.
@@ -67,9 +68,6 @@ class Sigmoid(wiring.Component):
             "o": Out(stream.Signature(payload)),
             "busy": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Sigmoid(tag_bits={self.tag_bits})"
 
     def elaborate(self, platform):
         m = Module()

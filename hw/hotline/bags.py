@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
@@ -13,6 +13,7 @@ from hw.hotline.records import HOT, gathered_layout, place_layout, register_layo
 from hw.hotline.reducer import MINUS_ZERO, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
 from hw.isa.hotline import JOIN
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["BagReader"]
@@ -43,7 +44,7 @@ class Row(data.Struct):
     context: CONTEXT_BITS
 
 
-class BagReader(wiring.Component):
+class BagReader(Part):
     """Makes the vectors of a pooled mini-batch: rows joined position by position.
 
     A vector begins with the row of each position whose `join` is 0; rows of the positions behind it are added to it or
@@ -98,9 +99,6 @@ class BagReader(wiring.Component):
             "busy": Out(1), "v_mul": Out(1), "v_add": Out(1), "gpu_rd": Out(1), "error": Out(1),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"BagReader({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

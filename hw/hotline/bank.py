@@ -1,10 +1,11 @@
 """A bank of the access logger: a memory of sets, and the policy that decides which rows stay."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import ID_BITS, POLICIES, SRRIP, STEADY, WAYS
+from hw.place import Part
 
 __all__ = ["LoggerBank", "Way"]
 
@@ -24,7 +25,7 @@ def _lowest(bits: Value) -> Value:
     return Cat(bits[n] & ~bits[:n].any() for n in range(len(bits)))
 
 
-class LoggerBank(wiring.Component):
+class LoggerBank(Part):
     """Looks rows up in their sets, and learns which ones are accessed often.
 
     srrip   hit: rrpv[way] = 0; else the lowest empty way takes the row with rrpv 2; if there is none, all rrpv of the
@@ -75,9 +76,6 @@ class LoggerBank(wiring.Component):
             "o": Out(data.StructLayout({"valid": 1, "hit": 1, "way": 2, "wrong": 1, "tag": tag_bits, "ways": ways})),
             "i_write": In(data.StructLayout({"valid": 1, "set": set_bits, "ways": ways})),
         })
-
-    def key(self) -> str:
-        return f"LoggerBank({self.sets}, {self.policy}, {self.insert_log2}, {self.tag_bits})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,16 +1,17 @@
 """The accesses that wait for one bank."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.release import command_layout
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["BankQueue"]
 
 
-class BankQueue(wiring.Component):
+class BankQueue(Part):
     """Takes runs of accesses, up to one from each column of the sorted wave's places, and gives one a cycle to its
     bank, in order.
 
@@ -44,9 +45,6 @@ class BankQueue(wiring.Component):
             "o": Out(data.StructLayout({"valid": 1, "tag": tag, "place": payload})),
             "full": Out(1),
         })
-
-    def key(self) -> str:
-        return f"BankQueue({self.lanes},{self.columns},{self.payload},{self.tag},{self.depth})"
 
     def elaborate(self, platform):
         m = Module()

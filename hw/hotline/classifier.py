@@ -1,17 +1,18 @@
 """Tells popular samples from those with cold rows."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import HotlineConfig
 from hw.hotline.records import sample_layout
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["Classifier"]
 
 
-class Classifier(wiring.Component):
+class Classifier(Part):
     """Holds a sample back until all its beats are in, and marks each of them with the sample's class.
 
     o.cold = any of the sample's i.cold; all else of a beat stays as it is          Source: Hotline §5.3 (classifier)
@@ -36,9 +37,6 @@ class Classifier(wiring.Component):
             "popular": Out(1),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Classifier({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -23,7 +23,7 @@ from hw.hotline.update import Updater
 from hw.isa import HOTLINE
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.frame import Frame, kernel_ports, tell_first
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["HotlineCore"]
@@ -35,7 +35,7 @@ MAILBOX, IMAGE, STATUS = range(3)                   # clients of the first write
 REFUSED = 2                                         # detail of WRITE_ERROR: rows; one more where twice
 
 
-class HotlineCore(wiring.Component):
+class HotlineCore(Part):
     """Learns which rows are hot, deals mini-batches of popular samples, gathers the rows of the others, updates them.
 
     Source: Hotline ch. 5 and 6, Fig. 6.1, table 6.1; EL-Rec §V.B (rows updated while they are prefetched)
@@ -65,9 +65,6 @@ class HotlineCore(wiring.Component):
     def __init__(self, config: HotlineConfig):
         self.config = config
         super().__init__(kernel_ports(config.beat_bytes))
-
-    def key(self) -> str:
-        return f"HotlineCore({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

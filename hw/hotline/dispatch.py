@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
@@ -14,6 +14,7 @@ from hw.hotline.row_table import queried_layout, query_layout
 from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from hw.isa.hotline import KIND
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["Dispatcher", "DispatchError"]
@@ -30,7 +31,7 @@ class DispatchError(data.Struct):
     detail: 32
 
 
-class Dispatcher(wiring.Component):
+class Dispatcher(Part):
     """Writes mini-batches to the mailbox as the GPU frees it: a header, samples, and the rows or vectors gathered.
 
     Mini-batch k, counted from 0 over the run, lies from beat (k % mailbox_slots) * mailbox_pitch on: words k, kind,
@@ -106,9 +107,6 @@ class Dispatcher(wiring.Component):
             "popular": Out(1), "gathered": Out(1), "stall_mailbox": Out(1), "hungry": Out(1),
             "error": Out(DispatchError), "idle": Out(1, init=1),
         })
-
-    def key(self) -> str:
-        return f"Dispatcher({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["CLIENTS", "EmbeddingBuffer", "updated_layout"]
@@ -21,7 +22,7 @@ def updated_layout(config: HotlineConfig) -> data.StructLayout:
                               "words": data.ArrayLayout(32, config.words)})
 
 
-class EmbeddingBuffer(wiring.Component):
+class EmbeddingBuffer(Part):
     """Holds rows in slots: they land from memory, are read by two clients and written over beat by beat.
 
     memory[slot * row_beats + beat], row_beats = 1 << row_beats_log2                Source: Hotline thesis, fig. 6.1
@@ -61,9 +62,6 @@ class EmbeddingBuffer(wiring.Component):
             "error": Out(1),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"EmbeddingBuffer({self.config.key()})"
 
     @property
     def registers(self) -> int:

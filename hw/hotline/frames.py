@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import HotlineConfig
 from hw.hotline.records import frame_layout, place_layout, sample_layout
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["InputBuffer", "rewrite_layout"]
@@ -24,7 +25,7 @@ def free_layout(config: HotlineConfig) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "frame": config.frame_bits})
 
 
-class InputBuffer(wiring.Component):
+class InputBuffer(Part):
     """Fills frames with samples of one class, hands full ones out, and lets two clients read them.
 
     beat k of a class goes to frame f of the class, beat k % (beats of a mini-batch); popular mini-batches take the
@@ -71,9 +72,6 @@ class InputBuffer(wiring.Component):
             "waits": Out(1),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"InputBuffer({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -9,7 +9,7 @@ from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.frames import rewrite_layout
 from hw.hotline.records import HOT, frame_layout, gathered_layout, place_layout, register_layout
 from hw.hotline.row_table import QUERY_CLIENTS, RowTable, lookup_layout, queried_layout, query_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["Gather"]
@@ -18,7 +18,7 @@ WORDS_UNDER_WAY = 16    # cold words between scan and patch; a queue of LUT memo
 REQUESTS = 16           # that wait for the port, and slots for the embedding buffer
 
 
-class Gather(wiring.Component):
+class Gather(Part):
     """Reads samples again, asks for the rows of their cold words, and hands them on once all have landed.
 
     word = ordinal of its row in the mini-batch, rows counted by first appearance; rows that a mini-batch in flight
@@ -87,9 +87,6 @@ class Gather(wiring.Component):
             "shared": Out(1),
             "error": Out(1), "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Gather({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,16 +1,17 @@
 """Moves the access logger's image between the logger and beats of memory."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import WAYS, HotlineConfig
 from hw.hotline.records import image_layout
+from hw.place import Part
 
 __all__ = ["ImageMover"]
 
 
-class ImageMover(wiring.Component):
+class ImageMover(Part):
     """Saves or loads all sets of the logger, in the order of the image.
 
     beat[4k .. 4k + 4] = set s of bank b + k for b = 0, words / 4, .., banks - words / 4, for s = 0 .. sets - 1
@@ -46,9 +47,6 @@ class ImageMover(wiring.Component):
             "i_image": In(stream.Signature(image_layout(config))),
             "done": Out(1),
         })
-
-    def key(self) -> str:
-        return f"ImageMover({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

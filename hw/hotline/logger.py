@@ -1,7 +1,7 @@
 """The access logger: which rows are accessed often, in banks that work side by side."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.bank import LoggerBank, Way
@@ -9,7 +9,7 @@ from hw.hotline.config import ID_BITS, WAYS, HotlineConfig
 from hw.hotline.randomizer import Randomizer
 from hw.hotline.records import access_layout, answer_layout, image_layout
 from hw.hotline.scheduler import BankScheduler
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["LaneAnswers", "Logger"]
@@ -36,7 +36,7 @@ def _count(m: Module, name: str, bits: list[Value], enable: Value, bits_out: Sig
     m.d.sync += bits_out.eq(_total(parts))
 
 
-class LaneAnswers(wiring.Component):
+class LaneAnswers(Part):
     """What the banks answered to one lane, wave by wave.
 
     Parameters  banks, waves
@@ -58,9 +58,6 @@ class LaneAnswers(wiring.Component):
             "o": Out(data.StructLayout({"hit": 1, "way": 2})),
         })
 
-    def key(self) -> str:
-        return f"LaneAnswers({self.banks}, {self.waves})"
-
     def elaborate(self, platform):
         m = Module()
         found = []
@@ -81,7 +78,7 @@ class LaneAnswers(wiring.Component):
         return m
 
 
-class Logger(wiring.Component):
+class Logger(Part):
     """Looks waves of rows up in the log of accesses, and learns from them.
 
     {bank, set, id} = permutation(row), bank lowest; o.hit = the set of the bank holds the id, in way w;
@@ -128,9 +125,6 @@ class Logger(wiring.Component):
             "hits": Out(counts),
             "accesses": Out(counts),
         })
-
-    def key(self) -> str:
-        return f"Logger({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,7 +1,7 @@
 """The lookup engines: samples' indices into accesses of the logger, and its answers into translated samples."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import HotlineConfig
@@ -14,6 +14,7 @@ from hw.hotline.records import (
     register_layout,
     sample_layout,
 )
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["LookupArray", "lookup_error_layout", "waiting_beats"]
@@ -32,7 +33,7 @@ def waiting_beats(config: HotlineConfig) -> int:
     return 1 << (config.waves * config.beats_of_wave + 2 * MARGIN - 1).bit_length()
 
 
-class LookupArray(wiring.Component):
+class LookupArray(Part):
     """Asks the logger for every index of a sample and replaces those that are hot.
 
     row = first[p] + word[p] for each word p < indices that is neither NONE nor in a pinned position;
@@ -79,9 +80,6 @@ class LookupArray(wiring.Component):
             "error": Out(lookup_error_layout(config)),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"LookupArray({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, read_layout, request_layout
@@ -16,6 +16,7 @@ from hw.kernel.bounds import BoundedSum, Term
 from hw.kernel.decode import Decoder
 from hw.kernel.instructions import Instructions, program_error_layout
 from hw.layouts import arguments_layout
+from hw.place import Part
 
 __all__ = ["CALM_CYCLES", "Program", "Job"]
 
@@ -71,7 +72,7 @@ class Job(data.Struct):
     rate: 32
 
 
-class Program(wiring.Component):
+class Program(Part):
     """Reads a program, checks each instruction, and sets going and ends what it asks for.
 
     An instruction begins when the one before has ended with all that followed from it: LEARN when the logger has
@@ -132,9 +133,6 @@ class Program(wiring.Component):
             "idle_lookup": In(1), "flush": Out(1), "flushed": In(1), "idle": In(1),
             "number": Out(32), "finish": Out(1), "done": Out(1), "error": Out(program_error_layout()),
         })
-
-    def key(self) -> str:
-        return f"HotlineProgram({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,10 +1,10 @@
 """Spreads the numbers of rows over the banks and sets of the access logger."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import ID_BITS
+from hw.place import Part
 
 __all__ = ["ROUNDS", "Randomizer"]
 
@@ -24,7 +24,7 @@ def _mixed(half: Value, key: Value, number: int, width: int) -> Value:
     return Cat(mixed, mixed[0])[:width] ^ key.rotate_right(KEYS[number])[:width] ^ Const(constant, width)
 
 
-class Randomizer(wiring.Component):
+class Randomizer(Part):
     """Permutes the numbers of rows, so that neighbours and equal offsets of tables spread over all sets.
 
     o = {place, id}, place lowest: id is i's top 14 bits as they are, place a permutation of the others that depends on
@@ -50,9 +50,6 @@ class Randomizer(wiring.Component):
             raise ValueError(f"domain_bits must be a whole number from 20 to 40, not {domain_bits!r}")
         self.domain_bits = domain_bits
         super().__init__({"i": In(domain_bits), "o": Out(domain_bits)})
-
-    def key(self) -> str:
-        return f"Randomizer({self.domain_bits})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,14 +1,14 @@
 """Element-wise arithmetic on rows: vectors of several rows, and updates of rows by their gradients."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.add import Add
 from hw.fp.multiply import Multiply
 from hw.fp.operand import delay
 from hw.isa.hotline import JOIN
-from hw.place import place
+from hw.place import Part, place
 
 __all__ = ["UPDATE", "Reducer", "ReducerLane", "reduced_layout", "reducing_layout"]
 
@@ -33,7 +33,7 @@ def reduced_layout(words: int, tag_bits: int) -> data.StructLayout:
     return data.StructLayout({"words": data.ArrayLayout(32, words), "tag": tag_bits})
 
 
-class ReducerLane(wiring.Component):
+class ReducerLane(Part):
     """One word of a reducer: a multiplier, behind it an adder, and the word's share of the contexts.
 
     Parameters  contexts: as of Reducer
@@ -53,9 +53,6 @@ class ReducerLane(wiring.Component):
         super().__init__({
             "x": In(32), "y": In(32), "rate": In(32), "operation": In(2), "context": In(bits),
             "write": In(1), "write_context": In(bits), "o": Out(32)})
-
-    def key(self) -> str:
-        return f"ReducerLane(contexts={self.contexts})"
 
     def elaborate(self, platform):
         m = Module()
@@ -95,7 +92,7 @@ class ReducerLane(wiring.Component):
         return m
 
 
-class Reducer(wiring.Component):
+class Reducer(Part):
     """Adds and multiplies rows element by element, a beat of `words` words a cycle.
 
     BEGIN: c = x; ADD: c = c + x; MULTIPLY: c = c * x; UPDATE: o = y + rate * x     Source: Hotline thesis, fig. 6.9
@@ -133,9 +130,6 @@ class Reducer(wiring.Component):
         super().__init__({
             "i_valid": In(1), "i": In(reducing_layout(words, contexts, tag_bits)), "rate": In(32),
             "o_valid": Out(1), "o": Out(reduced_layout(words, tag_bits)), "v_mul": Out(1), "v_add": Out(1)})
-
-    def key(self) -> str:
-        return f"Reducer(words={self.words},contexts={self.contexts},tag_bits={self.tag_bits})"
 
     def elaborate(self, platform):
         m = Module()

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.splitter import part_layout
+from hw.place import Part
 
 __all__ = ["ReleaseStage", "command_layout"]
 
@@ -50,7 +51,7 @@ def _three(a: Value, b: Value, c: Value, low: int) -> tuple[Value, Value]:
     return a ^ b ^ c, Cat(Const(low, 1), carry[:-1])
 
 
-class ReleaseStage(wiring.Component):
+class ReleaseStage(Part):
     """Holds the runs of two waves and releases them to the banks' queues: a bank's in order, a bank at most one a
     cycle, and as long as there are credits, of which there are as many as places.
 
@@ -86,9 +87,6 @@ class ReleaseStage(wiring.Component):
             "load": Out(1),
             "ended": Out(1),
         })
-
-    def key(self) -> str:
-        return (f"ReleaseStage({self.lanes},{self.banks},{self.queue},{self.tag},{self.columns},{self.cost_bits})")
 
     def elaborate(self, platform):
         m = Module()

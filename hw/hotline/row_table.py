@@ -5,6 +5,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.hotline.config import HotlineConfig
+from hw.place import Part
 from hw.stream.fifo import Fifo
 from hw.stream.round_robin import round_robin
 
@@ -56,7 +57,7 @@ def queried_layout(config: HotlineConfig) -> data.StructLayout:
     return data.StructLayout({"slot": config.slot_bits, "address": 32})
 
 
-class RowTable(wiring.Component):
+class RowTable(Part):
     """Finds rows by their number, gives slots to new ones and ordinals to all, and takes slots back.
 
     ordinal = number of different rows asked for before in this mini-batch, at a row's first appearance in it;
@@ -108,9 +109,6 @@ class RowTable(wiring.Component):
             "o_query": Out(stream.Signature(queried_layout(config))).array(QUERY_CLIENTS),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"RowTable({self.config.key()},array_rows={self.array_rows})"
 
     def _array(self, m: Module, name: str, shape, depth: int):
         """(write port, address to read, what was read `registers` + 1 cycles later, registers) of a memory."""

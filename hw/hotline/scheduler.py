@@ -8,7 +8,7 @@ from hw.hotline.bank_queue import BankQueue
 from hw.hotline.release import ReleaseStage
 from hw.hotline.sorter import BankSorter, wave_layout
 from hw.hotline.splitter import RunSplitter, part_layout, runs_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["BankScheduler", "issue_layout", "wave_layout"]
@@ -22,7 +22,7 @@ def issue_layout(*, lanes: int, banks: int, payload: int, tag: int) -> data.Arra
         "valid": 1, "tag": tag, "lane": (lanes - 1).bit_length(), "payload": payload}), banks)
 
 
-class _LaneWindow(wiring.Component):
+class _LaneWindow(Part):
     """The places of a few lanes of the two waves in the release stage, and of the waves that follow.
 
     Members     i             In(stream, always ready)  the places of a wave
@@ -38,9 +38,6 @@ class _LaneWindow(wiring.Component):
             "i": In(stream.Signature(places, always_ready=True)),
             "advance": In(1), "load": In(1), "older": Out(places), "newer": Out(places),
         })
-
-    def key(self) -> str:
-        return f"_LaneWindow({self.lanes},{self.width},{self.depth})"
 
     def elaborate(self, platform):
         m = Module()
@@ -63,7 +60,7 @@ class _LaneWindow(wiring.Component):
         return m
 
 
-class _Crossing(wiring.Component):
+class _Crossing(Part):
     """One column's places to all banks: a multiplexer for each.
 
     Members     older, newer  In  the column's places of the two waves
@@ -80,9 +77,6 @@ class _Crossing(wiring.Component):
             "o": Out(data.ArrayLayout(width, banks)),
         })
 
-    def key(self) -> str:
-        return f"_Crossing({self.rows},{self.banks},{self.width})"
-
     def elaborate(self, platform):
         m = Module()
         places = Array([*(self.older[k] for k in range(self.rows)), *(self.newer[k] for k in range(self.rows))])
@@ -91,7 +85,7 @@ class _Crossing(wiring.Component):
         return m
 
 
-class BankScheduler(wiring.Component):
+class BankScheduler(Part):
     """Takes waves of accesses, one of each lane at most, and gives each bank one access a cycle, in order.
 
     A bank's accesses leave in the order of (wave, lane). Waves are sorted by bank; runs of equal banks of two waves
@@ -143,9 +137,6 @@ class BankScheduler(wiring.Component):
         levels = (self.lanes - 1).bit_length()
         sorted_ = 1 + levels * (levels + 1) // 2 + 1 + -(-levels // 4)
         return sorted_ + 3 + (self.banks - 1).bit_length() + 10
-
-    def key(self) -> str:
-        return f"BankScheduler({self.lanes},{self.banks},{self.queue},{self.payload},{self.tag})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,8 +1,10 @@
 """Sorts the accesses of a wave by their banks and says where each bank's lie."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 __all__ = ["BankSorter", "network", "sorted_layout", "wave_layout"]
 
@@ -38,7 +40,7 @@ def _among(value: Value, allowed: range) -> Value:
     return Const(sum(1 << k for k in allowed), 1 << len(value)).bit_select(value, 1)
 
 
-class BankSorter(wiring.Component):
+class BankSorter(Part):
     """Sorts the accesses of waves by bank, equal banks by lane, and counts them.
 
     o[p] = the p-th access by (bank, lane), runs.ends[b] = accesses with a bank <= b
@@ -78,9 +80,6 @@ class BankSorter(wiring.Component):
     @property
     def runs_latency(self) -> int:
         return self.latency + 1 + self.searches
-
-    def key(self) -> str:
-        return f"BankSorter({self.lanes},{self.banks},{self.payload},{self.tag},{self.columns})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,8 +1,10 @@
 """Makes of sorted waves what the release stage needs: runs that are short enough, and what they cost."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 __all__ = ["RunSplitter", "part_layout", "runs_layout"]
 
@@ -21,7 +23,7 @@ def part_layout(*, lanes: int, banks: int, tag: int, columns: int, cost_bits: in
     return data.StructLayout({"runs": data.ArrayLayout(run, banks), "first": 1, "last": 1, "tag": tag})
 
 
-class RunSplitter(wiring.Component):
+class RunSplitter(Part):
     """Cuts the runs of heavy waves into parts of at most `columns` accesses a bank, and adds up costs.
 
     A run of n accesses costs n - 1: its bank takes one of them at once. Part k of a wave has the accesses k * columns
@@ -51,9 +53,6 @@ class RunSplitter(wiring.Component):
     @property
     def latency(self) -> int:
         return 3 + self.levels
-
-    def key(self) -> str:
-        return f"RunSplitter({self.lanes},{self.banks},{self.tag},{self.columns},{self.cost_bits})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,7 +1,7 @@
 """Applies the GPU's gradients to the rows of a mini-batch, in the embedding buffer and then in memory."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, read_layout, request_layout
@@ -11,6 +11,7 @@ from hw.hotline.embeddings import updated_layout
 from hw.hotline.records import update_layout
 from hw.hotline.reducer import UPDATE, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["Updater", "refused_layout"]
@@ -25,7 +26,7 @@ def refused_layout(config: HotlineConfig) -> data.StructLayout:
     return data.StructLayout({"valid": 1, "twice": 1, "ordinal": config.slot_bits})
 
 
-class Updater(wiring.Component):
+class Updater(Part):
     """row = row + rate * gradient for all rows of a mini-batch: of all in the embedding buffer, then of all in memory.
 
     Nothing is written to memory before the last gradient has come and been applied, so a mini-batch is there as a
@@ -97,9 +98,6 @@ class Updater(wiring.Component):
             "v_mul": Out(1), "v_add": Out(1), "dma_wr": Out(1),
             "error": Out(1), "refused": Out(refused_layout(config)), "rests": Out(1), "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Updater({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

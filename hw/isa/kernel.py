@@ -181,6 +181,10 @@ class Kernel:
                 raise ValueError(f"{self.name}: {value.kind} {value.name} lies on the wrong side of word "
                                  f"{self.final_words} of the result block")
 
+    def key(self) -> str:
+        """What tells the parts that are made for this kernel from those of others."""
+        return self.name
+
     def argument(self, name: str) -> Argument:
         return _named(self.arguments, name)
 

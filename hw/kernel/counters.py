@@ -1,15 +1,17 @@
 """Many wide counters in little logic: events gather in small residues that a memory collects in turn."""
 
 from amaranth.hdl import Array, Module, Mux, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 __all__ = ["CounterFile"]
 
 TOTAL_BITS = 64
 
 
-class CounterFile(wiring.Component):
+class CounterFile(Part):
     """Counts events of several kinds in 64-bit totals that share one adder.
 
     total[k] = the sum of events[k] since `clear`.      Source: common practice in network counters
@@ -41,9 +43,6 @@ class CounterFile(wiring.Component):
             "number": Out(range(self.period)),
             "total": Out(TOTAL_BITS),
         })
-
-    def key(self) -> str:
-        return "CounterFile(" + ",".join(f"{name}={bits}" for name, bits in self._bits.items()) + ")"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,10 +1,11 @@
 """Looks at a word of the result block that the host writes while a core runs."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
+from hw.place import Part
 
 __all__ = ["GLANCE_CYCLES", "POLL_CYCLES", "Doorbell"]
 
@@ -12,7 +13,7 @@ POLL_CYCLES = 64        # between two looks while somebody waits for the host
 GLANCE_CYCLES = 256     # and while nobody does: what the host does in time is never waited for
 
 
-class Doorbell(wiring.Component):
+class Doorbell(Part):
     """Reads a word now and then, and often while somebody waits for it to change.
 
     Source: hw.isa, the result block's words of kind doorbell
@@ -46,9 +47,6 @@ class Doorbell(wiring.Component):
             "i": In(stream.Signature(read_layout(beat_bytes))),
             "value": Out(bits), "polled": Out(1), "failed": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Doorbell({self.beat_bytes}, {self.bits})"
 
     def elaborate(self, platform):
         m = Module()

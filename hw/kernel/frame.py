@@ -14,7 +14,7 @@ from hw.kernel.counters import CounterFile
 from hw.kernel.report import Reporter
 from hw.kernel.run import RunControl, told_layout
 from hw.layouts import arguments_layout
-from hw.place import place
+from hw.place import Part, place
 
 __all__ = ["Frame", "kernel_ports", "tell_first"]
 
@@ -29,7 +29,7 @@ def kernel_ports(beat_bytes: int) -> dict[str, wiring.Member]:
     }
 
 
-class Frame(wiring.Component):
+class Frame(Part):
     """Takes a core from a write to its control slave through a run to the result block and `ap_done`.
 
     Source: hw.isa; Vitis ap_ctrl_hs
@@ -68,10 +68,6 @@ class Frame(wiring.Component):
             "o_requests": reporter["o_requests"], "o_data": Out(stream.Signature(32 * words)), "done": In(1),
             **({"holds": In(1), "ending": Out(1)} if finishes else {}),
         })
-
-    def key(self) -> str:
-        bits = ",".join(f"{name}={bits}" for name, bits in self.increments.items())
-        return f"Frame(kernel={self.kernel.name},words={self.words},{bits}{',finishes' * self.finishes})"
 
     @property
     def block_beats(self) -> int:

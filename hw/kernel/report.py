@@ -1,18 +1,19 @@
 """Tells the host how a run goes and how it ended: the progress and the result block."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.isa import Kernel
 from hw.kernel.counters import TOTAL_BITS
+from hw.place import Part
 
 __all__ = ["Reporter", "HEADER_WORDS"]
 
 HEADER_WORDS = 16   # before the first counter
 
 
-class Reporter(wiring.Component):
+class Reporter(Part):
     """Writes the result block at the end of a run and the progress words during it.
 
     block = header, then every counter's total as two words, low first.      Source: hw.isa, the result block
@@ -66,9 +67,6 @@ class Reporter(wiring.Component):
     def beats(self) -> int:
         """Beats of the block as it is written."""
         return -(-(HEADER_WORDS + 2 * self.counters) // self.words)
-
-    def key(self) -> str:
-        return f"Reporter(words={self.words},counters={self.counters},kernel={self.kernel.name})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,10 +1,11 @@
 """A run of a kernel from start to done, however it ends."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.isa import Kernel
+from hw.place import Part
 
 __all__ = ["RunControl", "told_layout"]
 
@@ -17,7 +18,7 @@ def told_layout(kernel: Kernel) -> data.StructLayout:
     return data.StructLayout(dict.fromkeys(names[:-1], 32))
 
 
-class RunControl(wiring.Component):
+class RunControl(Part):
     """Takes a core through a run: counters cleared, parts at work, the ports quiet, the report written.
 
     Source: hw.isa (states, status words); Vitis ap_ctrl_hs
@@ -60,9 +61,6 @@ class RunControl(wiring.Component):
             "header": Out(data.StructLayout({**dict(told.members), "state": 32})),
             **({"holds": In(1), "ending": Out(1)} if finishes else {}),
         })
-
-    def key(self) -> str:
-        return f"RunControl(kernel={self.kernel.name},period={self.period}{',finishes' * self.finishes})"
 
     def elaborate(self, platform):
         m = Module()

@@ -4,14 +4,14 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.place import place
+from hw.place import Part, place
 
 __all__ = ["CLOCK", "RESET", "VitisKernel"]
 
 CLOCK, RESET = "ap_clk", "ap_rst_n"
 
 
-class VitisKernel(wiring.Component):
+class VitisKernel(Part):
     """A core as `v++` links it: flat names in lower case, `ap_clk`, `ap_rst_n`.
 
     Source: UG1393, requirements of an RTL kernel
@@ -39,9 +39,6 @@ class VitisKernel(wiring.Component):
         flat = {"_".join(map(str, path)): wiring.Member(member.flow, member.shape)
                 for path, member, _ in core.signature.flatten(core)}
         super().__init__({RESET: In(1), **flat})
-
-    def key(self) -> str:
-        return f"VitisKernel({self.core.key()})"
 
     def elaborate(self, platform):
         m = Module()

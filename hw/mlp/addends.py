@@ -1,18 +1,18 @@
 """The addends' memory: biases and partial results, every unit's own."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.mlp.config import MlpConfig
 from hw.mlp.store import Store, addend_line_layout, addends_layout, codewords, delayed, gather
-from hw.place import place
+from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
 __all__ = ["AddendMemory"]
 
 
-class AddendPart(wiring.Component):
+class AddendPart(Part):
     """The addends of one unit.
 
     Parameters  config: MlpConfig
@@ -37,9 +37,6 @@ class AddendPart(wiring.Component):
             "write": In(1), "write_line": In(line), "words": In(words),
             "needed": In(1), "corrected": Out(range(self.pairs + 1)), "uncorrectable": Out(1),
         })
-
-    def key(self) -> str:
-        return f"AddendPart({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()
@@ -70,7 +67,7 @@ class AddendPart(wiring.Component):
         return m
 
 
-class AddendMemory(wiring.Component):
+class AddendMemory(Part):
     """Addends on chip: a line of a column group for every unit a cycle.
 
     addends[u] = line lines[u] of unit u.
@@ -107,9 +104,6 @@ class AddendMemory(wiring.Component):
             "i_results": In(addends_layout(config)), "i_load": In(stream.Signature(addend_line_layout(config))),
             "corrected": Out(range(config.units * config.columns // 2 + 1)), "uncorrectable": Out(1),
         })
-
-    def key(self) -> str:
-        return f"AddendMemory({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -21,7 +21,7 @@ from hw.mlp.rows import RowMemory
 from hw.mlp.sequencer import Sequencer
 from hw.mlp.units import ComputeUnits
 from hw.mlp.weights import WeightMemory
-from hw.place import place
+from hw.place import Part, place
 
 __all__ = ["MlpCore"]
 
@@ -31,7 +31,7 @@ INPUTS, WEIGHTS = 1, 2          # detail of READ_ERROR
 STALLS = ("rows", "weights", "lag", "write", "program")
 
 
-class MlpCore(wiring.Component):
+class MlpCore(Part):
     """Runs a program of loads, layers and interactions over rows of samples, operands brought behind the computation.
 
     y[i, n] = f(sum_k x[i, k] w[k, n] + b[n]); z[i, (a, b)] = sum_k x[i, a, k] x[i, b, k].
@@ -58,9 +58,6 @@ class MlpCore(wiring.Component):
     def __init__(self, config: MlpConfig):
         self.config = config
         super().__init__(kernel_ports(config.beat_bytes))
-
-    def key(self) -> str:
-        return f"MlpCore({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

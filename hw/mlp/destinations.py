@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import store_layout
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["Destinations", "KEEP", "STORED", "choose", "delayed", "destination_layout"]
@@ -69,7 +70,7 @@ def _like(layout: data.StructLayout, names: tuple[str, ...], **more) -> data.Str
     return data.StructLayout({**{name: layout[name].shape for name in names}, **more})
 
 
-class Destinations(wiring.Component):
+class Destinations(Part):
     """Says of each row of results which words count and where it goes.
 
     Parameters  config: MlpConfig
@@ -110,9 +111,6 @@ class Destinations(wiring.Component):
             "lines": Out(data.ArrayLayout(line, config.pieces)),
             "written": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Destinations({self.config.key()}, depth={self.depth})"
 
     def elaborate(self, platform):
         m = Module()

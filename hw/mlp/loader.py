@@ -8,7 +8,7 @@ from hw.axi.bus import read_layout, request_layout
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import load_layout
 from hw.mlp.requests import Fetch, Requests
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
 
@@ -69,7 +69,7 @@ class RowsJob(data.Struct):
     number: 32
 
 
-class RowLoader(wiring.Component):
+class RowLoader(Part):
     """Carries out LOAD_ROWS in order: a beat a cycle, data fetched ahead of the instructions' waits.
 
     Beat q of sample i: unit (i // rows) % units, row i % rows, line + q * apart + s. Of feature f of sample i: row
@@ -108,9 +108,6 @@ class RowLoader(wiring.Component):
             "o_load": Out(stream.Signature(load_layout(config))),
             "done": Out(1), "number": Out(32), "error": Out(LoadError), "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"RowLoader({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

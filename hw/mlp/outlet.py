@@ -1,14 +1,14 @@
 """Stages results on their way to memory and writes them as whole beats."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
 from hw.fp.sigmoid import Sigmoid
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import store_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["Outlet", "groups_of"]
@@ -22,7 +22,7 @@ def groups_of(config: MlpConfig) -> int:
     return max(2, config.staged_tiles // config.halves)
 
 
-class Outlet(wiring.Component):
+class Outlet(Part):
     """Stages rows of results of all units and writes whole beats, a tile at a time.
 
     memory[outputs + (out + lane * stride + b) * beat_bytes] = beat b of the tile's sample in `lane`
@@ -62,9 +62,6 @@ class Outlet(wiring.Component):
             "o_data": Out(stream.Signature(data_layout(config.beat_bytes))),
             "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Outlet({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

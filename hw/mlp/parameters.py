@@ -9,7 +9,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.loader import JOBS, LoadError
 from hw.mlp.requests import Requests
 from hw.mlp.store import addend_line_layout, weights_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["ParameterLoader", "ParametersJob"]
@@ -34,7 +34,7 @@ PLACE = data.StructLayout({  # what is kept of a job until its data is there
     name: field.shape for name, field in ParametersJob.as_shape() if name not in ("source", "end")})
 
 
-class ParameterLoader(wiring.Component):
+class ParameterLoader(Part):
     """Carries out LOAD_WEIGHTS and LOAD_ADDENDS in order, data fetched ahead of the instructions' waits.
 
     Line k of column group g of weights: part g % units, line + (g // units) * steps + k. Addends: line + n, for all.
@@ -74,9 +74,6 @@ class ParameterLoader(wiring.Component):
             "o_addends": Out(stream.Signature(addend_line_layout(config))),
             "done": Out(1), "number": Out(32), "error": Out(LoadError), "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"ParameterLoader({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

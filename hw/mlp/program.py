@@ -17,6 +17,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowsJob
 from hw.mlp.parameters import ParametersJob
 from hw.mlp.records import LayerJob
+from hw.place import Part
 from hw.stream.fifo import Fifo
 
 __all__ = ["QUEUE", "Program"]
@@ -39,7 +40,7 @@ class Check(enum.Enum, shape=3):
     OUTPUTS = 5
 
 
-class Program(wiring.Component):
+class Program(Part):
     """Reads a program, checks each instruction, and hands it to the engine that it is for.
 
     Source: hw.isa, golden.mlp.core for what is checked
@@ -77,9 +78,6 @@ class Program(wiring.Component):
             "o_layers": Out(stream.Signature(LayerJob)),
             "number": Out(32), "error": Out(program_error_layout()), "done": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Program({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()
@@ -231,4 +229,3 @@ class Program(wiring.Component):
         # The rows are counted when the check of their addresses begins.
         with m.If(sums.load & (check == Check.INPUTS)):
             m.d.sync += queues.rows_less_one.eq(bounds.less_one)
-

@@ -1,11 +1,12 @@
 """Asks a read port for all that a load needs."""
 
 from amaranth.hdl import Cat, Const, Module, Mux
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import request_layout
 from hw.axi.requester import request_beats
+from hw.place import Part
 
 __all__ = ["Requests", "Fetch"]
 
@@ -22,7 +23,7 @@ class Fetch(data.Struct):
     less_one: 28
 
 
-class Requests(wiring.Component):
+class Requests(Part):
     """Turns runs of beats and rows at a distance into requests.
 
     Parameters  beat_bytes: of the port
@@ -43,9 +44,6 @@ class Requests(wiring.Component):
             "i": In(stream.Signature(Fetch)), "base": In(64), "hold": In(1),
             "o": Out(stream.Signature(request_layout())),
         })
-
-    def key(self) -> str:
-        return f"Requests({self.beat_bytes})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,7 +1,7 @@
 """What becomes of the rows of results: addends, activation, and their way to the memories."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.add import Add
@@ -11,7 +11,7 @@ from hw.mlp.destinations import KEEP, STORED, Destinations, choose, delayed, des
 from hw.mlp.records import result_layout, store_layout, tile_layout
 from hw.mlp.store import addends_layout, rows_layout
 from hw.mlp.units import ComputeUnits
-from hw.place import place
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["ADDEND_LATENCY", "Results"]
@@ -26,7 +26,7 @@ def _bits(values: int) -> int:
     return max(1, (values - 1).bit_length())
 
 
-class ResultLane(wiring.Component):
+class ResultLane(Part):
     """One word of a row: waits, takes its addend, is activated.
 
     Parameters  depth: words that wait
@@ -49,9 +49,6 @@ class ResultLane(wiring.Component):
         super().__init__({
             "i": In(32), "write": In(1), "to": In(bits), "at": In(bits), "addend": In(32), "plain": In(1),
             "load": In(1), "zero": In(1), "relu": In(1), "o": Out(32)})
-
-    def key(self) -> str:
-        return f"ResultLane(depth={self.depth})"
 
     def elaborate(self, platform):
         m = Module()
@@ -79,7 +76,7 @@ class ResultLane(wiring.Component):
         return m
 
 
-class Results(wiring.Component):
+class Results(Part):
     """Takes rows of dot products to where their tile says, with an addend and an activation.
 
     y[n] = f(dot[n] + addend[n]), f: identity or ReLU; of an interaction the pairs below the diagonal, one behind the
@@ -130,9 +127,6 @@ class Results(wiring.Component):
             "o_store_valid": Out(1), "o_store": Out(store_layout(config)),
             "written": Out(1), "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Results({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

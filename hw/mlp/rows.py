@@ -1,13 +1,13 @@
 """The rows' memory: what the arrays take as rows, and as columns when features meet each other."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE, load_layout, slot_layout
 from hw.mlp.store import Store, codewords, delayed, gather, rows_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
 __all__ = ["RowMemory"]
@@ -26,7 +26,7 @@ def _banks_layout(config: MlpConfig) -> data.ArrayLayout:
     return data.ArrayLayout((config.pieces - 1).bit_length(), READS)
 
 
-class RowLane(wiring.Component):
+class RowLane(Part):
     """The banks of one row of a unit.
 
     Parameters  config: MlpConfig
@@ -55,9 +55,6 @@ class RowLane(wiring.Component):
             "needed": In(READS),
             "corrected": Out(range(READS * _pairs(config) + 1)), "uncorrectable": Out(1),
         })
-
-    def key(self) -> str:
-        return f"RowLane({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()
@@ -104,7 +101,7 @@ class RowLane(wiring.Component):
         return m
 
 
-class RowUnit(wiring.Component):
+class RowUnit(Part):
     """The rows of one unit.
 
     Parameters  config: MlpConfig
@@ -135,9 +132,6 @@ class RowUnit(wiring.Component):
             "needed": In(data.ArrayLayout(READS, config.rows)),
             "corrected": Out(number), "uncorrectable": Out(1),
         })
-
-    def key(self) -> str:
-        return f"RowUnit({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()
@@ -191,7 +185,7 @@ class RowUnit(wiring.Component):
         return m
 
 
-class RowMemory(wiring.Component):
+class RowMemory(Part):
     """Rows of samples and of features on chip: a piece of every row a cycle, a beat of results or of loads in.
 
     x[u][r] = part `part` of bank x_bank of row r of unit u at its line, f[u][m * rows + r] the same of y_banks[m].
@@ -233,9 +227,6 @@ class RowMemory(wiring.Component):
             "i_rows": In(rows_layout(config)), "i_load": In(stream.Signature(load_layout(config))),
             "corrected": Out(range(config.samples * READS * _pairs(config) + 1)), "uncorrectable": Out(1),
         })
-
-    def key(self) -> str:
-        return f"RowMemory({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

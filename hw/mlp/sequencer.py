@@ -12,13 +12,14 @@ from hw.mlp.interact_order import InteractOrder
 from hw.mlp.layer_order import LayerOrder, order_layout
 from hw.mlp.plan import LAG_BITS, SHORT_BITS, Planner, plan_layout, shared_layout
 from hw.mlp.records import LayerJob, slot_layout, tile_layout
+from hw.place import Part
 
 __all__ = ["STALLS", "Sequencer"]
 
 STALLS = ("rows", "weights", "lag", "write", "program")
 
 
-class Sequencer(wiring.Component):
+class Sequencer(Part):
     """Issues the slots of layers and interactions, one a cycle, and tells what becomes of each tile's results.
 
     Instruction by instruction: prepared while the one before is cut into tiles, cut into tiles while those of the one
@@ -57,9 +58,6 @@ class Sequencer(wiring.Component):
             "done": Out(1), "number": Out(32),
             "stall": Out(data.StructLayout(dict.fromkeys(STALLS, 1))), "idle": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Sequencer({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

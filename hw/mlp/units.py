@@ -1,12 +1,12 @@
 """The compute units: the arrays of an MLP core in lock step, and the ways of the operands to them."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE, result_layout, slot_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.systolic import SystolicArray
 
 __all__ = ["ComputeUnits"]
@@ -23,7 +23,7 @@ def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool 
     return line[width * (cycles - 1):]
 
 
-class ComputeUnits(wiring.Component):
+class ComputeUnits(Part):
     """Takes a slot's operands to the units' arrays and hands on their rows of results.
 
     Source SHARED: unit u takes its own rows and the weights of the slot's unit; OWN: the rows of the slot's unit and
@@ -57,9 +57,6 @@ class ComputeUnits(wiring.Component):
             "valid": In(1), "slot": In(slot_layout(config)), "x": In(rows), "w": In(line), "f": In(line),
             "o_valid": Out(1), "o": Out(result_layout(config)),
         })
-
-    def key(self) -> str:
-        return f"ComputeUnits({self.config.key()})"
 
     @property
     def latency(self) -> int:

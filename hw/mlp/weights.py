@@ -1,13 +1,13 @@
 """The weights' memory: a part for every unit."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE, slot_layout
 from hw.mlp.store import FLAGS, Store, codewords, delayed, first_sums, gather, weights_layout
-from hw.place import place
+from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
 __all__ = ["WeightMemory"]
@@ -15,7 +15,7 @@ __all__ = ["WeightMemory"]
 assert 1 + Store.latency + 1 + Decoder.latency == LATENCY
 
 
-class WeightPart(wiring.Component):
+class WeightPart(Part):
     """The weights of one unit.
 
     Parameters  config: MlpConfig
@@ -39,9 +39,6 @@ class WeightPart(wiring.Component):
             "write": In(1), "write_line": In(line), "codewords": In(WORD_BITS * self.pairs),
             "needed": In(1), "corrected": Out(range(self.pairs + 1)), "uncorrectable": Out(1),
         })
-
-    def key(self) -> str:
-        return f"WeightPart({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()
@@ -79,7 +76,7 @@ class WeightPart(wiring.Component):
         return m
 
 
-class WeightMemory(wiring.Component):
+class WeightMemory(Part):
     """Weights on chip: a line of a column group for every unit a cycle.
 
     w[u] = line weight_line of part u.
@@ -113,9 +110,6 @@ class WeightMemory(wiring.Component):
             "load": In(weights_layout(config)),
             "corrected": Out(range(config.units * config.line_words // 2 + 1)), "uncorrectable": Out(1),
         })
-
-    def key(self) -> str:
-        return f"WeightMemory({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

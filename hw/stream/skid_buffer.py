@@ -1,13 +1,15 @@
 """A buffer of two registers."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 __all__ = ["SkidBuffer"]
 
 
-class SkidBuffer(wiring.Component):
+class SkidBuffer(Part):
     """Cuts every combinational path of a stream, forward and backward, at full rate.
 
     o = i, one beat later.                             Source: two-register buffer, common practice
@@ -27,9 +29,6 @@ class SkidBuffer(wiring.Component):
     def __init__(self, shape):
         self._shape = shape
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
-
-    def key(self) -> str:
-        return f"SkidBuffer({self._shape!r})"
 
     def elaborate(self, platform):
         m = Module()

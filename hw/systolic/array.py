@@ -1,11 +1,11 @@
 """The systolic array: rows x columns of dot-product cells, tile after tile without a gap."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.operand import Operand, unpack
-from hw.place import place
+from hw.place import Part, place
 
 from .pe import ProcessingElement
 
@@ -24,7 +24,7 @@ def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool 
     return line[width * (cycles - 1):]
 
 
-class _Row(wiring.Component):
+class _Row(Part):
     """A row of cells: one part, so that an array of any height is written and simulated as a few rows.
 
     Members     x_i, first_i, done_i  In  from the left
@@ -45,10 +45,6 @@ class _Row(wiring.Component):
             "y_i": In(row), "y_o": Out(row),
             "load": In(columns), "below": In(words), "o": Out(words),
         })
-
-    def key(self) -> str:
-        return (f"SystolicRow(columns={self.columns}, width={self.width}, terms_log2={self.terms_log2}, "
-                f"lut_products={self.lut_products})")
 
     @property
     def latency(self) -> int:
@@ -77,7 +73,7 @@ class _Row(wiring.Component):
         return m
 
 
-class SystolicArray(wiring.Component):
+class SystolicArray(Part):
     """Products of matrices, a tile of rows x columns results at a time, results held in the cells.
 
     o[r, c] = sum_k x[r, k] * y[k, c]                    Source: SCRec §III.E, Fig. 7
@@ -120,10 +116,6 @@ class SystolicArray(wiring.Component):
             "first": In(1), "last": In(1), "live_rows": In(range(rows + 1)),
             "o": Out(data.ArrayLayout(32, columns)), "o_valid": Out(1), "o_last": Out(1),
         })
-
-    def key(self) -> str:
-        return (f"SystolicArray(rows={self.rows}, columns={self.columns}, width={self.width}, "
-                f"terms_log2={self.terms_log2}, aligned={self.aligned}, lut_products={self.lut_products})")
 
     def _row(self) -> _Row:
         return _Row(columns=self.columns, width=self.width, terms_log2=self.terms_log2,

@@ -3,16 +3,17 @@
 from functools import cached_property
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.dot import FusedDot
 from hw.fp.operand import Operand
+from hw.place import Part
 
 __all__ = ["ProcessingElement"]
 
 
-class ProcessingElement(wiring.Component):
+class ProcessingElement(Part):
     """Multiplies and accumulates what passes by, and keeps its sum until the column drains.
 
     held = sum_k x[k] * y[k] over the terms between `first` and `done`.  Source: SCRec §III.E, Fig. 7a
@@ -44,10 +45,6 @@ class ProcessingElement(wiring.Component):
             "done_i": In(1), "done_o": Out(1),
             "load": In(1), "below": In(32), "o": Out(32),
         })
-
-    def key(self) -> str:
-        return (f"ProcessingElement(width={self.width}, terms_log2={self.terms_log2}, "
-                f"lut_products={self.lut_products})")
 
     @cached_property
     def _dot(self) -> FusedDot:

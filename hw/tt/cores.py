@@ -1,16 +1,16 @@
 """On-chip memory for core slices: two ports a bank, every codeword protected."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
-from hw.place import place
+from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
 __all__ = ["Bank"]
 
 
-class Bank(wiring.Component):
+class Bank(Part):
     """A memory of 64-bit words, each with its eight check bits, read by every lane through a port of its own.
 
     data[l] = memory[address[l]], corrected.      Source: UltraScale URAM288: 4,096 x 72, two ports
@@ -43,9 +43,6 @@ class Bank(wiring.Component):
             "corrected": Out(ports),
             "uncorrectable": Out(ports),
         })
-
-    def key(self) -> str:
-        return f"Bank(depth={self.depth},ports={self.ports},style={self.style})"
 
     def elaborate(self, platform):
         m = Module()

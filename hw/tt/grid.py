@@ -1,18 +1,18 @@
 """A lane's grid of cells, and the multiplexers that bring a line's words to the sub-dots that need them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.dot import FusedDot
 from hw.fp.operand import Operand
-from hw.place import place
+from hw.place import Part, place
 from hw.tt.config import TTConfig
 
 __all__ = ["Grid"]
 
 
-class Grid(wiring.Component):
+class Grid(Part):
     """n x n cells of n fused dot products of n terms, fed by lines of n**3 words.
 
     z[r, c, s] = sum_w X(q(s), r, w) Y(h(r), c, t(s), w), accumulated from `first` on. q(s) is s with the bits
@@ -50,9 +50,6 @@ class Grid(wiring.Component):
     @property
     def latency(self) -> int:
         return self._cells[0][0].latency
-
-    def key(self) -> str:
-        return f"Grid({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

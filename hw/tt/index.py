@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.place import place
+from hw.place import Part, place
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import descriptor_parts
 
@@ -32,7 +32,7 @@ def slices_layout(config: TTConfig) -> data.StructLayout:
     })
 
 
-class Divider(wiring.Component):
+class Divider(Part):
     """Divides by any number: quotient and remainder by restoring subtraction, a bit a stage.
 
     dividend = quotient * (less_one + 1) + remainder.      Source: radix-2 restoring division
@@ -62,9 +62,6 @@ class Divider(wiring.Component):
     @property
     def latency(self) -> int:
         return self.bits
-
-    def key(self) -> str:
-        return f"Divider(bits={self.bits},divisor_bits={self.divisor_bits})"
 
     def elaborate(self, platform):
         m = Module()

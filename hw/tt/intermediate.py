@@ -1,16 +1,16 @@
 """The intermediate buffer T: a bank a word, written where the tile's format says."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
-from hw.place import place
+from hw.place import Part, place
 from hw.tt.config import TTConfig
 
 __all__ = ["Intermediate", "WordBank"]
 
 
-class WordBank(wiring.Component):
+class WordBank(Part):
     """depth x 32 bits, a write and a read port.
 
     Members     write, write_address, word  In
@@ -30,9 +30,6 @@ class WordBank(wiring.Component):
             "address": In(bits), "data": Out(32),
         })
 
-    def key(self) -> str:
-        return f"WordBank(depth={self.depth})"
-
     def elaborate(self, platform):
         m = Module()
         store = memory.Memory(shape=32, depth=self.depth, init=[], attrs={"ram_style": "block"})
@@ -50,7 +47,7 @@ class WordBank(wiring.Component):
         return m
 
 
-class Intermediate(wiring.Component):
+class Intermediate(Part):
     """Lines of first and middle products: results in as the grid yields them, lines out as it reads them.
 
     A first product's result (row, cell, sub) becomes word (cell = sub, sub = row, word = cell) of its line; with
@@ -77,9 +74,6 @@ class Intermediate(wiring.Component):
             "ring": In(1), "address": In(config.t_bits),
             "line": Out(line),
         })
-
-    def key(self) -> str:
-        return f"Intermediate({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

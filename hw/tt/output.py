@@ -1,9 +1,10 @@
 """Puts a tile's words into the vector's order and queues the beats for the consumer."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
+from hw.place import Part
 from hw.stream.fifo import Fifo
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import keep_layout
@@ -25,7 +26,7 @@ def vector_layout(config: TTConfig) -> data.StructLayout:
     })
 
 
-class OutputOrder(wiring.Component):
+class OutputOrder(Part):
     """Orders tiles into beats of n**3 consecutive words, in pairs where a row spans two tiles, and queues them.
 
     Parameters  config: TTConfig
@@ -80,9 +81,6 @@ class OutputOrder(wiring.Component):
     def _modes(self):
         bits = self.config.grid_log2
         return [(v, combine) for v in range(bits + 1) for combine in range(bits + 1) if v + combine <= bits]
-
-    def key(self) -> str:
-        return f"OutputOrder({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,9 +1,9 @@
 """Turns a lane's lookups into issue slots: which operands meet in the grid, and where the results go."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.place import Part
 from hw.tt.admission import Admission
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import part_layout
@@ -15,7 +15,7 @@ from hw.tt.tokens import Product, slot_layout
 __all__ = ["Sequencer"]
 
 
-class Sequencer(wiring.Component):
+class Sequencer(Part):
     """Schedules the products of a lane's lookups onto its grid.
 
     A lookup passes first, middle and last product in order; each has a loop machine, and whenever a tile ends
@@ -67,9 +67,6 @@ class Sequencer(wiring.Component):
             "computed": Out(1),
             "reused": Out(1),
         })
-
-    def key(self) -> str:
-        return f"Sequencer({self.config.key()},distance={self.distance})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,8 +1,10 @@
 """The loop machine that walks one product of the chain, an issue slot at a time, and what its steps mean."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
 
 __all__ = ["LoopMachine", "job_layout", "job_of", "roles"]
 
@@ -38,7 +40,7 @@ class _Counter:
         self.m.d.sync += self.last.eq(self.value == 1)
 
 
-class LoopMachine(wiring.Component):
+class LoopMachine(Part):
     """Runs a product's loops: rank turns, lines, blocks, groups, row turns, until all tiles are done.
 
     The held pointer walks the lines of a group over and over, once a block, and goes on to the next group; the
@@ -74,9 +76,6 @@ class LoopMachine(wiring.Component):
             "begin": Out(1),
             "ends": Out(1),
         })
-
-    def key(self) -> str:
-        return f"LoopMachine(held_bits={self.held_bits},running_bits={self.running_bits})"
 
     def elaborate(self, platform):
         m = Module()

@@ -1,9 +1,10 @@
 """With pooling: puts a tile's words into the vector's order, n**2 words a cycle, and merges the lanes' vectors."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, fifo, memory, stream, wiring
+from amaranth.lib import data, fifo, memory, stream
 from amaranth.lib.wiring import In, Out
 
+from hw.place import Part
 from hw.tt.config import TTConfig
 
 __all__ = ["SumMemory", "SumStream", "about_layout", "sum_layout"]
@@ -31,7 +32,7 @@ def _vector_bits(config: TTConfig) -> int:
     return (config.vectors - 1).bit_length()
 
 
-class SumMemory(wiring.Component):
+class SumMemory(Part):
     """Takes a lane's tiles apart into beats of n**2 words in the vector's order and keeps them until they are read.
 
     A group of n words is a result (row 0..n-1, cell, sub). A beat is n groups, and group p of any beat has a bank
@@ -67,9 +68,6 @@ class SumMemory(wiring.Component):
             "fetch": In(1), "vector": In(_vector_bits(config)), "beat": In(_beat_bits(config)),
             "words": Out(data.ArrayLayout(32, config.beat_words)),
         })
-
-    def key(self) -> str:
-        return f"SumMemory({self.config.key()})"
 
     def _sub(self, columns_log2, step, cell: int):
         """Which sub-dot a cell gives in a step."""
@@ -215,7 +213,7 @@ class SumMemory(wiring.Component):
         ]
 
 
-class SumStream(wiring.Component):
+class SumStream(Part):
     """Reads the lanes' vectors in the order in which their chunks came, beat after beat, as one stream.
 
     Parameters  config: TTConfig, with pooling
@@ -244,9 +242,6 @@ class SumStream(wiring.Component):
             "popped": Out(lanes),
             "o": Out(stream.Signature(sum_layout(config))),
         })
-
-    def key(self) -> str:
-        return f"SumStream({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.place import place
+from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, encode
 from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.config import TTConfig
@@ -34,7 +34,7 @@ def counters_layout() -> data.StructLayout:
     return data.StructLayout(dict.fromkeys(names, 32))
 
 
-class TTUnit(wiring.Component):
+class TTUnit(Part):
     """Computes rows of embedding tables that live on chip as tensor trains.
 
     E(i, :) = G_1[i_1] G_2[i_2] .. G_d[i_d], d = 2, 3 or 4.      Source: SCRec §II.B eq. 2, §III.E Alg. 1
@@ -75,9 +75,6 @@ class TTUnit(wiring.Component):
             "i_load": In(stream.Signature(load_layout(config))),
             "counters": Out(counters_layout()),
         })
-
-    def key(self) -> str:
-        return f"TTUnit({self.config.key()})"
 
     def elaborate(self, platform):
         m = Module()

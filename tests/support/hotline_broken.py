@@ -40,9 +40,6 @@ class BrokenBank(wiring.Component):
 class BrokenCore(HotlineCore):
     """The core with such banks, if made and built within `broken`."""
 
-    def key(self):
-        return f"BrokenCore({self.config.key()})"
-
 
 @contextmanager
 def broken():
