@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.data import logs
 from bench.framework import Row, bench, figure
-from bench.twin import Twin
+from bench.lockstep import Lockstep
 from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from gen.data import shapes
 from gen.data.logs import Trace
@@ -42,7 +42,7 @@ def carry(bags: EmbeddingBags, log: Trace, batch: int, batches: int, *,
           weights: np.random.Generator | None = None) -> dict[str, int]:
     """Totals of the result block over the batches; AssertionError where a word is not the oracle's. weights: draws
     those of every other table where its rows are summed."""
-    twin = Twin(bags)
+    twin = Lockstep(bags)
     total = dict.fromkeys(("cycles", "bags", "indices", "dram_rows", "tt_rows", "ssd_rows", "cache_fills"), 0)
     for start in range(0, batch * batches, batch):
         requests = []

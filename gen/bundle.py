@@ -38,7 +38,7 @@ from gen.planner.plan import FILE, Plan, PlanTable
 from gen.rtl import config
 from golden.tt.rows import shape_of
 
-__all__ = ["VERSION", "Bundle", "ground", "train_rows", "write"]
+__all__ = ["VERSION", "Bundle", "load_inputs", "train_rows", "write"]
 
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
@@ -173,7 +173,7 @@ class Bundle(Folder):
         return Network(parts["bottom"], model.interaction, model.features, model.dim, parts["top"])
 
 
-def ground(plan: str | Path, profile: str | Path | None = None) -> tuple[Plan, Profile]:
+def load_inputs(plan: str | Path, profile: str | Path | None = None) -> tuple[Plan, Profile]:
     """A plan, from its folder or its file, and the profile beside it or another one.
 
     Another one is taken as it is: that it has the plan's tables is all that is asked, later; hot rows are then hot by

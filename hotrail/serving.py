@@ -28,7 +28,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
     from gen.model.weights import FileWeights, SeededWeights
     from hotrail.terminal import say
 
-    made_of, counted = flow.ground(plan, profile)
+    made_of, counted = flow.load_inputs(plan, profile)
     given = SeededWeights(seed) if weights is None else FileWeights(weights)
     made = flow.write(out, made_of, counted, given, preset=preset, say=say)
     size = sum(path.stat().st_size for path in made.folder.rglob("*") if path.is_file())

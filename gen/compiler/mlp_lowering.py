@@ -70,12 +70,12 @@ class MiniBatch:
     def _features(self) -> Span:
         """The features of every sample, feature 0 being left for the bottom's output."""
         plan, beats = self.plan, self.plan.sparse_beats
-        apart = -(-(plan.network.features + 1) // self.config.rows) * beats
-        held = Span("rows", self.samples * self.config.rows * apart, apart)
+        line_stride = -(-(plan.network.features + 1) // self.config.rows) * beats
+        held = Span("rows", self.samples * self.config.rows * line_stride, line_stride)
         held.loads = [Load("LOAD_ROWS", held, {
             "features_in": 1, "count": self.count, "stride": beats, "row_beats": beats,
             "source": self.in_all * plan.dense_beats + self.start * plan.sparse_rows * beats,
-            "features": plan.network.features, "feature": 1, "apart": apart}, {"line": 0},
+            "features": plan.network.features, "feature": 1, "line_stride": line_stride}, {"line": 0},
             f"features, {self.where}", self.count * plan.network.features * beats)]
         return held
 
@@ -89,8 +89,8 @@ class MiniBatch:
                 clash = any(other < group and (group - other) % config.pieces == 0
                             for other in (2 * block, 2 * block + 1))
                 shapes.append(max(config.rows, beats * config.words // config.width * (1 + clash)))
-        values = {"count": self.count, "row_beats": beats, "features": features, "apart": held.apart,
-                  "to_apart": joined.apart}
+        values = {"count": self.count, "row_beats": beats, "features": features, "line_stride": held.line_stride,
+                  "to_line_stride": joined.line_stride}
         return Op("INTERACT", values, {"line": (held, 0), "to_line": (joined, own)}, f"dot products, {self.where}",
                   [held], [joined], shapes)
 
@@ -112,9 +112,10 @@ class MiniBatch:
                 is_last = number == len(plan.chunks) - 1
                 for begin, size in plan.blocks(first, groups):
                     ends = begin + size == plan.groups
-                    tail = layer.outputs - (plan.groups - 1) * config.columns if ends else config.columns
-                    values = {"mode": mode, "count": self.count, "apart": source.apart, "steps": chunk.steps,
-                              "groups": size, "tail": min(max(tail, 1), config.columns)}
+                    last_columns = layer.outputs - (plan.groups - 1) * config.columns if ends else config.columns
+                    values = {"mode": mode, "count": self.count, "line_stride": source.line_stride,
+                              "steps": chunk.steps,
+                              "groups": size, "last_columns": min(max(last_columns, 1), config.columns)}
                     spans: dict[str, tuple[Span, int]] = {"line": (source, 0)}
                     writes: list[Span] = []
                     spans["weight_line"] = self._weights(plan, chunk, begin, size)
@@ -130,13 +131,13 @@ class MiniBatch:
                         spans["to_line"] = (partials, at)
                     else:
                         values |= target | {"activation": getattr(ACTIVATION, layer.activation.upper())}
-                        beat = begin // config.halves
+                        beat = begin // config.groups_per_beat
                         if to is None:
                             values["out"] += beat
                         else:
-                            apart = 1 if target["target"] == TARGET.FEATURE else to.apart
-                            values["to_apart"] = to.apart
-                            spans["to_line"] = (to, to_lines + beat * apart)
+                            line_stride = 1 if target["target"] == TARGET.FEATURE else to.line_stride
+                            values["to_line_stride"] = to.line_stride
+                            spans["to_line"] = (to, to_lines + beat * line_stride)
                             writes = [to]
                     about = f"layer {plan.name}, {self.where}"
                     if len(plan.chunks) > 1:
@@ -180,7 +181,7 @@ class MiniBatch:
                                                                            self.samples)
         span.loads = [Load("LOAD_ROWS", span, {
             "count": self.count, "source": base + self.start * beats + chunk.first, "stride": beats,
-            "row_beats": chunk.beats, "features": 1, "apart": span.apart}, {"line": 0},
+            "row_beats": chunk.beats, "features": 1, "line_stride": span.line_stride}, {"line": 0},
             f"{'dense rows' if is_dense else 'features'}, {self.where}",
             self.count * (chunk.beats if chunk.beats == beats else max(chunk.beats, BURST)))]
         return span

@@ -51,7 +51,7 @@ class Span:
 
     space: str
     lines: int
-    apart: int = 0
+    line_stride: int = 0
     line: int = -1
     fixed: bool = False
     first: int = -1
@@ -135,7 +135,7 @@ class Tiles:
         if self.op.name == "INTERACT":
             return self.own * sum(self.op.shapes)
         live = min(config.rows, self.count)
-        least = max(config.rows, live * config.units // config.halves if self.mode == LATENCY else 0)
+        least = max(config.rows, live * config.units // config.groups_per_beat if self.mode == LATENCY else 0)
         return max(self.op.values["steps"], least)
 
     @property
@@ -150,7 +150,7 @@ class Tiles:
             return 1
         if self.op.values.get("addend") == ADDEND.PARTIAL:
             return self.number
-        return self.units if self.mode == LATENCY else self.samples * min(self.groups, config.halves)
+        return self.units if self.mode == LATENCY else self.samples * min(self.groups, config.groups_per_beat)
 
     @property
     def leaves(self) -> float:
@@ -159,8 +159,8 @@ class Tiles:
         if values.get("target") != TARGET.MEMORY:
             return 0
         if values["activation"] == ACTIVATION.SIGMOID:
-            return self.count * ((self.groups - 1) * config.columns + values["tail"]) * SIGMOID / self.number
-        return self.count * -(-self.groups // config.halves) / self.number
+            return self.count * ((self.groups - 1) * config.columns + values["last_columns"]) * SIGMOID / self.number
+        return self.count * -(-self.groups // config.groups_per_beat) / self.number
 
     def last_writers(self) -> NDArray[np.int64]:
         """(sample group, unit): the last tile that writes rows of that unit's samples of the group."""
@@ -171,9 +171,9 @@ class Tiles:
         if self.mode == LATENCY:
             passes = -(-self.groups // config.units)
             return np.minimum((passes - 1) * self.units + s * config.units + unit, self.number - 1)
-        passes = -(-self.groups // config.halves)
-        in_last = self.groups - (passes - 1) * config.halves
-        return (passes - 1) * config.halves * self.samples + (s + 1) * in_last - 1 + 0 * unit
+        passes = -(-self.groups // config.groups_per_beat)
+        in_last = self.groups - (passes - 1) * config.groups_per_beat
+        return (passes - 1) * config.groups_per_beat * self.samples + (s + 1) * in_last - 1 + 0 * unit
 
     def first_pass(self, written: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of the tiles of the first pass, and the last tile that wrote what each reads."""
@@ -182,8 +182,8 @@ class Tiles:
             return np.zeros(1, np.int64), written.max()[None]
         if self.mode == LATENCY:
             return np.arange(self.units), written.reshape(-1)[:self.units]
-        halves = min(self.groups, config.halves)
-        return np.arange(self.samples * halves), np.repeat(written.max(axis=1), halves)
+        groups_per_beat = min(self.groups, config.groups_per_beat)
+        return np.arange(self.samples * groups_per_beat), np.repeat(written.max(axis=1), groups_per_beat)
 
 
 class Schedule:
@@ -326,39 +326,40 @@ class Schedule:
             values = dict(item.values)
             if isinstance(item, Load):
                 values |= {name: item.span.line + lines for name, lines in item.lines.items()}
-                values["after_layers"] = item.free_at + 1
+                values["wait_layers"] = item.free_at + 1
             else:
                 values |= {name: span.line + lines for name, (span, lines) in item.spans.items()}
                 sources = [*item.reads, *(item.spans[name][0] for name in ("weight_line", "addend_line")
                                           if name in item.spans)]
                 waits = [load for span in sources for load in span.loads if load.number >= 0]
-                values["after_rows"] = max((load.number + 1 for load in waits if load.is_rows), default=0)
-                values["after_weights"] = max((load.number + 1 for load in waits if not load.is_rows), default=0)
+                values["wait_rows"] = max((load.number + 1 for load in waits if load.is_rows), default=0)
+                values["wait_weights"] = max((load.number + 1 for load in waits if not load.is_rows), default=0)
                 tiles = Tiles(self.config, item)
                 item.begin = tile
-                values["lag"] = self._lag(item, tiles)
+                values["max_in_flight"] = self._lag(item, tiles)
                 self._written(item, tiles)
                 tile += tiles.number
                 self.tiles.append(tiles)
             self.steps.append(Step(item.name, values, item.about))
 
     def _lag(self, op: Op, tiles: Tiles) -> int:
-        """When tile t begins and at most `lag` are under way, tiles 0 to t - 1 - lag are written. `known`: the last
+        """When tile t begins and at most `max_in_flight` are under way, tiles 0 to t - 1 - lag are written.
+        `known`: the last
         tile that is known to be, from the operations before."""
-        lag, last = FREELY, 0
+        max_in_flight, last = FREELY, 0
         for span in op.reads:
             if span.written is not None:
                 number, writer = tiles.first_pass(span.written)
                 room = (op.begin + number - 1 - writer)[writer > self.known]
-                lag, last = min(lag, int(room.min(initial=FREELY))), int(number[-1])
+                max_in_flight, last = min(max_in_flight, int(room.min(initial=FREELY))), int(number[-1])
         if op.values.get("addend") == ADDEND.PARTIAL:
             # The chunk before wrote these column groups in the same order of tiles.
             span, lines = op.spans["addend_line"]
             last = tiles.number - 1
             if span.partial[lines] + last > self.known:
-                lag = min(lag, op.begin - span.partial[lines] - 1)
-        self.known = max(self.known, op.begin + last - 1 - lag)
-        return lag
+                max_in_flight = min(max_in_flight, op.begin - span.partial[lines] - 1)
+        self.known = max(self.known, op.begin + last - 1 - max_in_flight)
+        return max_in_flight
 
     def _written(self, op: Op, tiles: Tiles) -> None:
         for span in op.writes:
@@ -378,7 +379,8 @@ class Schedule:
         ends = [0]              # of the operations' slots
         tile_ends: list[NDArray[np.float64]] = []
         starts_of: list[int] = []
-        left = [0.0] * max(config.staged_tiles // config.halves, 1)     # when the last tiles that were staged are gone
+        left = [0.0] * max(config.staged_tiles // config.groups_per_beat,
+                           1)     # when the last tiles that were staged are gone
         decoded = now = 0
         ops = iter(self.tiles)
         for item, step in zip(self.order, self.steps, strict=True):
@@ -386,7 +388,7 @@ class Schedule:
             decoded += DECODE
             if len(begun[engine]) > QUEUE:
                 decoded = max(decoded, begun[engine][-QUEUE])
-            after = ends[step.values.get("after_layers", 0)]
+            after = ends[step.values.get("wait_layers", 0)]
             if isinstance(item, Load):
                 start = max(decoded, after, busy[item.is_rows])
                 busy[item.is_rows] = start + item.cycles
@@ -394,13 +396,13 @@ class Schedule:
                 begun[engine].append(start)
                 continue
             tiles = next(ops)
-            start = max(now, decoded, done[True][step.values["after_rows"]], done[False][step.values["after_weights"]])
+            start = max(now, decoded, done[True][step.values["wait_rows"]], done[False][step.values["wait_weights"]])
             begun[engine].append(start)
-            lag, slots, leaves = step.values["lag"], tiles.in_all / tiles.number, tiles.leaves
+            max_in_flight, slots, leaves = step.values["max_in_flight"], tiles.in_all / tiles.number, tiles.leaves
             own, time = np.empty(tiles.number), float(start)
             held_up = tiles.number if leaves else tiles.held_up
             for number in range(held_up):
-                needed = item.begin + number - 1 - lag
+                needed = item.begin + number - 1 - max_in_flight
                 if number >= tiles.held_up or needed < 0:
                     pass
                 elif needed >= item.begin:

@@ -173,15 +173,15 @@ class Plan:
     def _groups(self, layer: Layer) -> int:
         """Column groups that are computed: where the dot products read a layer's results, whole beats of them."""
         if self.is_dot and layer is self.network.bottom[-1]:
-            return self.beats(layer.outputs) * self.config.halves
+            return self.beats(layer.outputs) * self.config.groups_per_beat
         return -(-layer.outputs // self.config.columns)
 
     def _check_widths(self) -> None:
         config = self.config
         for name, layer in self.network.layers():
-            if self.beats(layer.outputs) * config.halves > GROUPS_MAX:
+            if self.beats(layer.outputs) * config.groups_per_beat > GROUPS_MAX:
                 raise ValueError(f"layer {name} has {layer.outputs} outputs; at most "
-                                 f"{GROUPS_MAX // config.halves * config.words} are possible")
+                                 f"{GROUPS_MAX // config.groups_per_beat * config.words} are possible")
             is_loaded = name == "bottom 1" or name == "top 1" and not self.is_dot
             if not is_loaded and layer.inputs > STEPS_MAX * config.width:
                 raise ValueError(f"layer {name} has {layer.inputs} inputs; at most {STEPS_MAX * config.width} are "
@@ -285,7 +285,7 @@ class Plan:
                 source = self.image.bias(plan.layer, plan.groups)
                 plan.bias.loads = [Load("LOAD_ADDENDS", plan.bias, {"count": plan.groups, "source": source},
                                         {"addend_line": 0}, f"biases of layer {plan.name}",
-                                        -(-plan.groups // self.config.halves))]
+                                        -(-plan.groups // self.config.groups_per_beat))]
                 self.bias_lines += plan.groups
 
     def _slices(self) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gen.planner.choices import SSD, Choices
 
-__all__ = ["Master", "Relaxed"]
+__all__ = ["Master", "LpSolution"]
 
 ROUNDS = 200
 CLOSE = 1e-5        # of the bound: nearer need not be
@@ -27,7 +27,7 @@ NO_INDEX, NO_VALUE = np.zeros(0, np.int32), np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxed:
+class LpSolution:
     """bound: seconds, or bytes that are lacking. prices (6,): of seconds and bytes.
     tables, a, h, weights: the mixture of splits that the linear program has chosen, in order of tables."""
 
@@ -60,41 +60,41 @@ class Master:
                                            zip((self.tables, self.a, self.h), more, strict=True))
         return len(fresh)
 
-    def overflow(self, cards: int, until: float = np.inf) -> Relaxed:
+    def overflow(self, cards: int, until: float = np.inf) -> LpSolution:
         """The fewest bytes of DRAM and SSD that so many cards lack, in `bound`; 0 where they hold all."""
         # A byte of train more may save many: it is no way out.
         slack = np.array([0.0, 0.0, 0.0, 1.0, 1e3, 1.0])
         room = np.append(np.full(3, np.inf), cards * self.choices.cap[3:])
         return self._solve(np.zeros(6), room, slack, self.unit[SSD], until=until, enough=1e-9)
 
-    def seconds(self, cards: int, limit: float = np.inf, until: float = np.inf, enough: float = np.inf) -> Relaxed:
+    def seconds(self, cards: int, limit: float = np.inf, until: float = np.inf, enough: float = np.inf) -> LpSolution:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
         `until`, or with a bound of `enough`."""
         room = np.append(np.zeros(3), cards * self.choices.cap[3:])
         return self._solve(cards * np.array([1.0] * 3 + [0.0] * 3), room, DEAR * self.unit[0] / self.unit, self.unit[0],
                            limit, until, enough)
 
-    def crowd(self, among: NDArray[np.int64], count: int, until: float = np.inf) -> Relaxed:
+    def crowd(self, among: NDArray[np.int64], count: int, until: float = np.inf) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`. Where those are more than count - 1
         times the cards, some card does (the pigeonhole principle)."""
         room = np.append(np.zeros(3), self.choices.cap[3:])
         return self._solve(np.array([1.0] * 3 + [0.0] * 3), room, DEAR * self.unit[0] / self.unit, self.unit[0],
                            until=until, among=among, count=count)
 
-    def fill(self, cards: int, seconds: float, until: float = np.inf) -> Relaxed:
+    def fill(self, cards: int, seconds: float, until: float = np.inf) -> LpSolution:
         """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`."""
         room = np.append(np.full(3, cards * seconds), np.zeros(3))
         return self._solve(cards * np.append(np.zeros(3), self.choices.cap[3:]), room, DEAR / self.unit, 1.0, seconds,
                            until)
 
-    def train(self, seconds: float, until: float = np.inf) -> Relaxed:
+    def train(self, seconds: float, until: float = np.inf) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
         room = np.array([seconds, 0.0, seconds, *self.choices.cap[3:]])
         return self._solve(np.array([0.0, seconds, 0.0, 0.0, 0.0, 0.0]), room, DEAR / self.unit, 1.0, seconds, until)
 
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
                limit: float = np.inf, until: float = np.inf, enough: float = np.inf,
-               among: NDArray[np.int64] | None = None, count: int | None = None) -> Relaxed:
+               among: NDArray[np.int64] | None = None, count: int | None = None) -> LpSolution:
         """The least value of one variable and `slack` times what overflows, where the loads of `count` of the tables
         `among` (of all, without them) are at most `room` + `main` times the variable + overflow; `scale` is the
         value's unit. Slack of a program that asks for something else only gives the first rounds a solution, and is
@@ -123,7 +123,7 @@ class Master:
         best, best_prices, room = -np.inf, np.zeros(6), np.where(np.isfinite(room), room, 0.0)
         cost, a, h = choices.cheapest(np.array([1.0] * 3 + [0.0] * 3) / unit, limit)
         if not np.isfinite(cost[among]).all():     # a table has no split that is fast enough
-            return Relaxed(np.inf, best_prices, *(np.zeros(0, np.int64),) * 3, np.zeros(0))
+            return LpSolution(np.inf, best_prices, *(np.zeros(0, np.int64),) * 3, np.zeros(0))
         self._add(a, h)
         for _ in range(ROUNDS):
             load = choices.load(self.tables[added:], self.a[added:], self.h[added:])
@@ -158,4 +158,5 @@ class Master:
         used = np.nonzero(weights > 1e-9)[0]
         used = used[np.argsort(self.tables[in_lp[used]], kind="stable")]
         at = in_lp[used]
-        return Relaxed(best * scale, best_prices / unit * scale, self.tables[at], self.a[at], self.h[at], weights[used])
+        return LpSolution(best * scale, best_prices / unit * scale, self.tables[at], self.a[at], self.h[at],
+                          weights[used])

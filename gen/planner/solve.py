@@ -2,7 +2,8 @@
 
 For each number of EMB cards, a linear program gives prices and a bound (gen.planner.bound), and the prices lead a
 search to a placement (gen.planner.search). Where the gap stays open and tables are few, all deals of them to the cards
-are bounded (gen.planner.deal), and the program in whole is solved as far as it is small (gen.planner.exact).
+are bounded (gen.planner.branch_and_bound), and the program in whole is solved as far as it is small
+(gen.planner.exact).
 Source: SCRec §III.C, eq. 3 to 37
 """
 
@@ -13,13 +14,13 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.planner.bound import Master, Relaxed
+from gen.planner.bound import LpSolution, Master
+from gen.planner.branch_and_bound import branch_and_bound
 from gen.planner.choices import DRAM, SSD, TT, Choices, loads, train_steps
-from gen.planner.deal import deal
 from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
-from gen.planner.settle import settle
+from gen.planner.tie_break import tie_break
 
 __all__ = ["Infeasible", "NotFound", "solve"]
 
@@ -50,7 +51,7 @@ class _Count:
     cards: int
     bottom: float
     top: float
-    mixture: Relaxed
+    solution: LpSolution
     bound: float = 0.0
     best: float = np.inf
     placement: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
@@ -90,7 +91,7 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
                              f"all together would hold them")
         raise NotFound(f"tables: no placement on {counts[0].cards} EMB cards was found in {seconds:g} s, though the "
                        f"memories of all together would hold them")
-    placement = settle(problem, choices, best.placement, max(best.bottom, best.best),
+    placement = tie_break(problem, choices, best.placement, max(best.bottom, best.best),
                        min(until, monotonic() + SETTLING * seconds))
     chosen = tuple(TableChoice(*map(int, each)) for each in zip(*placement, strict=True))
     emb = loads(problem.items, chosen, best.cards)
@@ -193,12 +194,12 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     limit[:3] = target
     aim = count.bound + 0.5 * (target - count.bound)
     for filled in (True, False):
-        mixture = master.fill(count.cards, aim, until) if filled else count.mixture
-        if not len(mixture.tables):
+        solution = master.fill(count.cards, aim, until) if filled else count.solution
+        if not len(solution.tables):
             continue
-        prices = mixture.prices / max(float(mixture.prices @ limit), 1e-300)
+        prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
         for seed, lean in enumerate(LEANINGS):
-            a, h = _heaviest(mixture, tables)
+            a, h = _heaviest(solution, tables)
             card = spread(choices.load(np.arange(tables), a, h), limit, count.cards)
             if search(choices, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * tables),
                       seed=seed + 1, until=until):
@@ -209,11 +210,11 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     return False
 
 
-def _heaviest(mixture: Relaxed, tables: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _heaviest(solution: LpSolution, tables: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of each table the split that most of it has."""
-    order = np.lexsort((mixture.weights, mixture.tables))
+    order = np.lexsort((solution.weights, solution.tables))
     a, h = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
-    a[mixture.tables[order]], h[mixture.tables[order]] = mixture.a[order], mixture.h[order]
+    a[solution.tables[order]], h[solution.tables[order]] = solution.a[order], solution.h[order]
     return a, h
 
 
@@ -237,7 +238,7 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
         each.bound = max(each.bound, min(max(found.bound, _crowded(each.cards, master, found.prices, until)), limit))
     for each in open_():
         limit = min(_best(counts) - each.top, each.best)
-        dealt = deal(choices, each.cards, limit, until)
+        dealt = branch_and_bound(choices, each.cards, limit, until)
         if dealt is None:
             continue
         each.bound = max(each.bound, dealt[0])
@@ -268,12 +269,12 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
             if not len(of):
                 continue
             part = choices.part(of)
-            mixture = Master(part).fill(1, float(limit[0]), until)
-            if not len(mixture.tables):
+            solution = Master(part).fill(1, float(limit[0]), until)
+            if not len(solution.tables):
                 return
-            own_a, own_h = _heaviest(mixture, len(of))
+            own_a, own_h = _heaviest(solution, len(of))
             done &= search(part, np.zeros(len(of), np.int64), own_a, own_h, 1, limit,
-                           mixture.prices / max(float(mixture.prices @ limit), 1e-300),
+                           solution.prices / max(float(solution.prices @ limit), 1e-300),
                            moves=min(MOVES, MOVES_TABLE * len(of)), until=until)
             a[of], h[of] = own_a, own_h
         if done:

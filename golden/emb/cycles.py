@@ -13,7 +13,7 @@ from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
 from hw.isa.emb import MODE
 
-__all__ = ["Arbiter", "Finish", "RowFetch", "Sizes", "cycles"]
+__all__ = ["Arbiter", "PostPool", "RowFetch", "Sizes", "cycles"]
 
 POSITIONS = 1 << 30
 POLL = 64           # cycles between two looks at the doorbell while a row is waited for
@@ -165,7 +165,7 @@ class Arbiter:
             self.row = ssd
 
 
-class Finish:
+class PostPool:
     """Puts a bag's vectors together: a beat a cycle, as far as there is room for what comes out."""
 
     def __init__(self, *, output_beats: int, writes_in_flight: int, pool_latency: int):
@@ -297,7 +297,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
                       copy_beats=sizes.output_beats, ring_beats=ring_beats)
     pool: deque[Any] = deque([None] * sizes.pool_latency)
     partials = {name: Fifo(sizes.partial_beats) for name in ("dram", "ssd")}
-    finish = Finish(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
+    finish = PostPool(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
                     pool_latency=sizes.pool_latency)
     reporter, doorbell = Reporter(), _Doorbell(filled, ring_beats != 0)
     vectors, asks = SkidBuffer(), SkidBuffer()

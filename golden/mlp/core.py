@@ -82,7 +82,7 @@ class Mlp:
         self.columns = 2 * rows
         self.piece = max(2, width)
         self.pieces = words // self.piece
-        self.halves = words // self.columns
+        self.groups_per_beat = words // self.columns
         self.line_beats = self.columns * width // words
         self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
         self.weight_memory = np.zeros((units, weight_lines, self.columns * width), np.uint32)
@@ -111,7 +111,7 @@ class Mlp:
     def _check(self, item: SimpleNamespace, memory: Memory, before: list[int]) -> None:
         if not self._allowed(item):
             raise _Fault(BAD_INSTRUCTION, item.word)
-        for what, after in enumerate((item.after_rows, item.after_weights, item.after_layers)):
+        for what, after in enumerate((item.wait_rows, item.wait_weights, item.wait_layers)):
             if after > before[what]:
                 raise _Fault(BAD_ORDER, what)
         if item.opcode == LOAD_ROWS:
@@ -133,7 +133,7 @@ class Mlp:
         if item.opcode == LOAD_ROWS:
             return bool(item.features_in) or item.features == 1
         if item.opcode == LAYER:
-            return (item.addend <= PARTIAL and item.activation <= SIGMOID and item.tail <= self.columns
+            return (item.addend <= PARTIAL and item.activation <= SIGMOID and item.last_columns <= self.columns
                     and not (item.activation == SIGMOID and item.target != TO_MEMORY)
                     and not (item.activation and item.target == TO_PARTIAL))
         return item.opcode != INTERACT or item.features >= 2
@@ -144,7 +144,7 @@ class Mlp:
 
     def _beats(self, groups: int) -> int:
         """Beats of column groups, or of lines of addends."""
-        return -(-groups // self.halves)
+        return -(-groups // self.groups_per_beat)
 
     # Where things lie.
 
@@ -153,17 +153,17 @@ class Mlp:
         sample = np.arange(count)
         return sample // self.rows % self.units, sample % self.rows, sample // (self.rows * self.units)
 
-    def _plain(self, count: int, line: int, apart: int, beats: int) -> tuple[Lines, Lines, Lines]:
+    def _plain(self, count: int, line: int, line_stride: int, beats: int) -> tuple[Lines, Lines, Lines]:
         """Index of the rows' memory for the beats (count, beats) of plain rows."""
         unit, row, group = self._places(count)
-        lines = line + np.arange(beats) * apart + group[:, None]
+        lines = line + np.arange(beats) * line_stride + group[:, None]
         return unit[:, None], row[:, None], lines % self.row_memory.shape[2]
 
-    def _feature(self, item_feature: int, count: int, line: int, apart: int, beats: int) -> tuple:
+    def _feature(self, item_feature: int, count: int, line: int, line_stride: int, beats: int) -> tuple:
         """Index of the rows' memory for the words (count, beats, words) of one feature of every sample, whose own
         `line` already counts the features before it: beat and word as the row has them."""
         unit, row, group = self._places(count)
-        lines = line + (group * self.rows + row)[:, None] * apart + np.arange(beats)
+        lines = line + (group * self.rows + row)[:, None] * line_stride + np.arange(beats)
         turned = np.roll(np.arange(self.words), -(item_feature // self.rows) % self.pieces * self.piece)
         return (unit[:, None, None], item_feature % self.rows, (lines % self.row_memory.shape[2])[:, :, None], turned)
 
@@ -177,9 +177,10 @@ class Mlp:
             for nth in range(item.features):
                 feature = item.feature + nth
                 line = item.line + feature // self.rows * item.row_beats
-                self.row_memory[self._feature(feature, item.count, line, item.apart, item.row_beats)] = rows[:, nth]
+                self.row_memory[self._feature(feature, item.count, line, item.line_stride,
+                                              item.row_beats)] = rows[:, nth]
         else:
-            self.row_memory[self._plain(item.count, item.line, item.apart, item.row_beats)] = rows[:, 0]
+            self.row_memory[self._plain(item.count, item.line, item.line_stride, item.row_beats)] = rows[:, 0]
         counters["rows_beats"] += item.count * item.features * item.row_beats
 
     def _load_weights(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
@@ -202,7 +203,7 @@ class Mlp:
     def _layer(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         count, groups = item.count, item.groups
         beats = -(-item.steps * self.width // self.words)
-        x = self.row_memory[self._plain(count, item.line, item.apart, beats)].reshape(count, -1)
+        x = self.row_memory[self._plain(count, item.line, item.line_stride, beats)].reshape(count, -1)
         group = np.arange(groups)
         lines = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
         w = self.weight_memory[(group % self.units)[:, None], lines % self.weight_memory.shape[1]]
@@ -219,7 +220,7 @@ class Mlp:
             y = fp32.maximum(y, np.float32(0))
         if item.activation == SIGMOID:
             y = fp32.sigmoid(y)
-        y[:, -1, item.tail:] = 0
+        y[:, -1, item.last_columns:] = 0
         self._put(item, fp32.bits(y), memory, counters)
         samples = -(-count // (self.rows * self.units))
         if item.mode == LATENCY:
@@ -264,9 +265,9 @@ class Mlp:
             return
         at: tuple
         if item.target == TO_FEATURE:
-            at = self._feature(item.feature, count, item.to_line, item.to_apart, beats)
+            at = self._feature(item.feature, count, item.to_line, item.to_line_stride, beats)
         else:
-            at = (*(place[:, :, None] for place in self._plain(count, item.to_line, item.to_apart, beats)),
+            at = (*(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats)),
                   np.arange(self.words))
         # What lies behind the last group in its beat stays.
         whole[:] = self.row_memory[at].reshape(count, -1)
@@ -300,7 +301,7 @@ class Mlp:
     def _interact(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         count, features = item.count, item.features
         values = np.stack([
-            self.row_memory[self._feature(f, count, item.line + f // self.rows * item.row_beats, item.apart,
+            self.row_memory[self._feature(f, count, item.line + f // self.rows * item.row_beats, item.line_stride,
                                           item.row_beats)].reshape(count, -1) for f in range(features)], axis=1)
         pairs = self.triangle(features)
         z = np.zeros((count, len(pairs)), np.uint32)
@@ -309,7 +310,7 @@ class Mlp:
             dots = fp32.bits(matrix.products(values[sample], values[sample], self.width))
             z[sample, real] = dots[pairs[real, 0], pairs[real, 1]]
         beats = -(-z.shape[1] // self.words)
-        at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_apart, beats))
+        at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats))
         at = (*at, np.arange(self.words))
         whole = self.row_memory[at].reshape(count, -1)
         whole[:, :z.shape[1]] = z

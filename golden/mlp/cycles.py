@@ -12,8 +12,8 @@ from golden.axi.ports import Memory, ReadPort, Reporter, WritePort
 from golden.mlp import results as mlp_results
 from golden.mlp.loader import ParameterLoader, RowLoader
 from golden.mlp.order import FEATURE, MEMORY, PARTIAL, ROWS, Shape, Tile
-from golden.mlp.outlet import Outlet, Row
 from golden.mlp.program import Arguments, Program
+from golden.mlp.result_writer import ResultWriter, Row
 from golden.mlp.sequencer import STALLS, Sequencer
 from golden.systolic import array as systolic
 
@@ -167,7 +167,7 @@ def cycles(sizes: Sizes, *, program: int, program_count: int, words: Callable[[i
     latency: of the memories
     """
     shape = sizes.shape
-    columns, halves, pieces = shape.columns, shape.halves, shape.pieces
+    columns, groups_per_beat, pieces = shape.columns, shape.groups_per_beat, shape.pieces
     beats = -(-(HEADER_WORDS + 2 * sizes.counters) // sizes.words)
     port = {"block": min(4096 // (4 * sizes.words), 256), "outstanding": sizes.reads_in_flight}
     reads = ReadPort(Memory(words, latency), clients=(sizes.program_beats, sizes.load_beats), **port)
@@ -178,9 +178,9 @@ def cycles(sizes: Sizes, *, program: int, program_count: int, words: Callable[[i
     row_loader = RowLoader(units=sizes.units, rows=sizes.rows, pieces=pieces, lines=sizes.row_lines, base=inputs)
     parameter_loader = ParameterLoader(
         units=sizes.units, weight_lines=sizes.weight_lines, addend_lines=sizes.addend_lines,
-        line_beats=columns * sizes.width // sizes.words, halves=halves, base=weights)
+        line_beats=columns * sizes.width // sizes.words, groups_per_beat=groups_per_beat, base=weights)
     sequencer, results = Sequencer(shape), Results(shape)
-    outlet = Outlet(units=sizes.units, rows=sizes.rows, columns=columns, halves=halves,
+    outlet = ResultWriter(units=sizes.units, rows=sizes.rows, columns=columns, groups_per_beat=groups_per_beat,
                     staged_tiles=sizes.staged_tiles, output_beats=sizes.output_beats)
     reporter, done, over = Reporter(), _Done(), _Over()
     arguments = Arguments(program, program_count)

@@ -111,7 +111,7 @@ class RowLoader(_Loader):
     Parameters  units, rows, pieces: of the core, lines: of the rows' memory; base: of the inputs
     """
 
-    waits = ("after_weights", "after_layers")
+    waits = ("wait_weights", "wait_layers")
 
     def __init__(self, *, units: int, rows: int, pieces: int, lines: int, base: int):
         super().__init__()
@@ -164,11 +164,11 @@ class RowLoader(_Loader):
                 for q in range(job["row_beats"]):
                     last = sample == job["count"] - 1 and at == job["features"] - 1 and q == job["row_beats"] - 1
                     if job["features_in"]:
-                        line = (job["line"] + (s * rows + sample % rows) * job["apart"]
+                        line = (job["line"] + (s * rows + sample % rows) * job["line_stride"]
                                 + (feature // rows - first) * job["row_beats"] + q)
                         yield unit, feature % rows, line % self.lines, feature // rows % self.pieces, last
                     else:
-                        yield unit, sample % rows, (job["line"] + q * job["apart"] + s) % self.lines, 0, last
+                        yield unit, sample % rows, (job["line"] + q * job["line_stride"] + s) % self.lines, 0, last
 
 
 class ParameterLoader(_Loader):
@@ -178,11 +178,12 @@ class ParameterLoader(_Loader):
                 of weights, lines of addends of a beat; base: of the weights
     """
 
-    waits = ("after_rows", "after_layers")
+    waits = ("wait_rows", "wait_layers")
 
-    def __init__(self, *, units: int, weight_lines: int, addend_lines: int, line_beats: int, halves: int, base: int):
+    def __init__(self, *, units: int, weight_lines: int, addend_lines: int, line_beats: int, groups_per_beat: int,
+                 base: int):
         super().__init__()
-        self.units, self.line_beats, self.halves, self.base = units, line_beats, halves, base
+        self.units, self.line_beats, self.groups_per_beat, self.base = units, line_beats, groups_per_beat, base
         self.weight_lines, self.addend_lines = weight_lines, addend_lines
         self.weights: Weights | None = None
         self.line: list[Any] = []                       # beats of a line of weights
@@ -208,7 +209,7 @@ class ParameterLoader(_Loader):
         assert self.now is not None
         if not self.now["addends"] or self.beat is None:
             return True
-        return room and self.beat[1] == self.halves - 1 and self.at != self.now["count"] - 1
+        return room and self.beat[1] == self.groups_per_beat - 1 and self.at != self.now["count"] - 1
 
     def step(self, *, job: Job | None, data: Any, request_taken: bool, addends_taken: bool, rows_done: int,
              layers_done: int, bad: bool = False) -> None:
@@ -222,7 +223,8 @@ class ParameterLoader(_Loader):
             if addends is not None and addends_taken:
                 ends = addends.last
                 self.at += 1
-                self.beat = None if ends or addends.half == self.halves - 1 else (addends.data, addends.half + 1)
+                self.beat = None if ends or addends.half == self.groups_per_beat - 1 else (addends.data,
+                                                                                           addends.half + 1)
             if takes:
                 self.beat = None if bad else (data, 0)
         elif takes and now is not None:

@@ -50,7 +50,7 @@ class Shape(NamedTuple):
         return self.piece // self.width
 
     @property
-    def halves(self) -> int:
+    def groups_per_beat(self) -> int:
         return self.words // self.columns
 
 
@@ -86,7 +86,7 @@ def tiles(shape: Shape, item: Item) -> Iterator[Tile]:
 
 
 def _layer(shape: Shape, item: Item) -> Iterator[Tile]:
-    units, rows, halves = shape.units, shape.rows, shape.halves
+    units, rows, groups_per_beat = shape.units, shape.rows, shape.groups_per_beat
     count, groups = item["count"], item["groups"]
     sample_groups = -(-count // shape.samples)
     if item["mode"] == LATENCY:
@@ -96,31 +96,31 @@ def _layer(shape: Shape, item: Item) -> Iterator[Tile]:
                     if (s * units + c) * rows < count:
                         yield _layer_tile(shape, item, q, s, c, sample_groups)
     else:
-        for q in range(-(-groups // halves)):
+        for q in range(-(-groups // groups_per_beat)):
             for s in range(sample_groups):
-                for h in range(halves):
-                    if q * halves + h < groups:
+                for h in range(groups_per_beat):
+                    if q * groups_per_beat + h < groups:
                         yield _layer_tile(shape, item, q, s, h, sample_groups)
 
 
 def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_groups: int) -> Tile:
     """inner: the half of the beat, or with LATENCY the unit whose rows are taken."""
-    units, rows, halves, columns = shape.units, shape.rows, shape.halves, shape.columns
+    units, rows, groups_per_beat, columns = shape.units, shape.rows, shape.groups_per_beat, shape.columns
     count, groups, target = item["count"], item["groups"], item["target"]
     latency = item["mode"] == LATENCY
     if latency:
         group, last_group = q * units, groups - 1
         in_use = min(units, groups - group)
         last = in_use == groups - group
-        beat, half, fills, unit = q * (units // halves), 0, True, inner
+        beat, half, fills, unit = q * (units // groups_per_beat), 0, True, inner
         lanes = [unit == lane // rows and s * shape.samples + lane < count for lane in range(shape.samples)]
         live = sum(lanes)
         partial = ((q * sample_groups + s) * units + inner) * rows
-        need = max(rows, live * (units // halves))
+        need = max(rows, live * (units // groups_per_beat))
     else:
-        group, last_group, in_use = q * halves + inner, groups - 1, units
+        group, last_group, in_use = q * groups_per_beat + inner, groups - 1, units
         last = group == last_group
-        beat, half, fills, unit = q, inner, inner == halves - 1 or last, group % units
+        beat, half, fills, unit = q, inner, inner == groups_per_beat - 1 or last, group % units
         lanes = [s * shape.samples + lane < count for lane in range(shape.samples)]
         live = sum(lanes[:rows])
         partial = (group * sample_groups + s) * rows
@@ -128,26 +128,26 @@ def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_gro
     start = half * columns // shape.piece
     row = 0
     if target == FEATURE:
-        line = item["to_line"] + s * rows * item["to_apart"] + beat
+        line = item["to_line"] + s * rows * item["to_line_stride"] + beat
         row, turn = item["feature"] % rows, item["feature"] // rows
         start += turn
     elif target == PARTIAL:
         line = item["to_line"] + partial
     else:
-        line = item["to_line"] + beat * item["to_apart"] + s
+        line = item["to_line"] + beat * item["to_line_stride"] + s
     addend_line = item["addend_line"] + (partial if item["addend"] == PARTIAL_ADDEND else group)
     fields = {
         "live": live, "latency": int(latency), "unit": unit, "lanes": _mask(lanes),
         "addend": item["addend"], "addend_line": addend_line % shape.addend_lines,
         "relu": int(item["activation"] == RELU and target != PARTIAL),
-        "columns": item["tail"] if last else columns, "idle_units": units - in_use,
-        "target": target, "line": line % (1 << 16), "row_lines": item["to_apart"] if target == FEATURE else 0,
-        "beat_lines": 1 if target == FEATURE else item["to_apart"], "start": start % shape.pieces,
+        "columns": item["last_columns"] if last else columns, "idle_units": units - in_use,
+        "target": target, "line": line % (1 << 16), "row_lines": item["to_line_stride"] if target == FEATURE else 0,
+        "beat_lines": 1 if target == FEATURE else item["to_line_stride"], "start": start % shape.pieces,
         "fixed": int(target == FEATURE), "bank": row,
         "triangle": 0, "group": 0, "block": 0, "begin": 0,
         "out": (item["out"] + s * shape.samples * item["out_stride"] + beat) % (1 << 32),
         "stride": item["out_stride"], "half": half, "fills": int(fills),
-        "sigmoid": int(item["activation"] == SIGMOID), "outs": -(-in_use // halves),
+        "sigmoid": int(item["activation"] == SIGMOID), "outs": -(-in_use // groups_per_beat),
         "number": item["number"] % (1 << 16),
     }
     lagged = q == 0 or item["addend"] == PARTIAL_ADDEND
@@ -179,9 +179,9 @@ def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int, fir
     fields = {
         "live": live, "latency": 0, "unit": 0, "lanes": _mask(lanes), "addend": 0, "addend_line": 0, "relu": 0,
         "columns": shape.columns, "idle_units": 0,
-        "target": ROWS, "line": (item["to_line"] + s) % (1 << 16), "row_lines": 0, "beat_lines": item["to_apart"],
+        "target": ROWS, "line": (item["to_line"] + s) % (1 << 16), "row_lines": 0, "beat_lines": item["to_line_stride"],
         "start": 0, "fixed": 1, "bank": r, "triangle": 1, "group": a, "block": b, "begin": int(a == 0 and b == 0),
-        "out": 0, "stride": 0, "half": 0, "fills": 1, "sigmoid": 0, "outs": shape.units // shape.halves,
+        "out": 0, "stride": 0, "half": 0, "fills": 1, "sigmoid": 0, "outs": shape.units // shape.groups_per_beat,
         "number": item["number"] % (1 << 16),
     }
     steps = item["row_beats"] * pieces * shape.parts
@@ -200,7 +200,7 @@ def slot(shape: Shape, tile: Tile, number: int) -> dict[str, Any]:
     q, piece, part = k // (pieces * shape.parts), k // shape.parts % pieces, k % shape.parts
     if item["interact"]:
         j, a, b = tile.place
-        base = item["line"] + j * item["apart"] + q
+        base = item["line"] + j * item["line_stride"] + q
         x_bank, y_banks = (piece + a) % pieces, [(piece + 2 * b) % pieces, (piece + 2 * b + 1) % pieces]
         lines = [base + a * item["row_beats"]] * pieces
         if not blank:
@@ -211,7 +211,7 @@ def slot(shape: Shape, tile: Tile, number: int) -> dict[str, Any]:
     else:
         group, s, unit = tile.place
         x_bank, y_banks, y_groups = piece, [piece, (piece + 1) % pieces], 0
-        lines = [item["line"] + q * item["apart"] + s] * pieces
+        lines = [item["line"] + q * item["line_stride"] + s] * pieces
         weight_line = item["weight_line"] + group // shape.units * item["steps"] + k
         source = OWN if item["mode"] == LATENCY else SHARED
     return {

@@ -50,7 +50,7 @@ class Program:
     def __init__(self, *, words: int, rows: int, columns: int, width: int):
         self.words, self.rows_of_unit, self.columns = words, rows, columns
         self.beats = 16 // words
-        self.halves, self.line_beats = words // columns, columns * width // words
+        self.groups_per_beat, self.line_beats = words // columns, columns * width // words
         self.state = "IDLE"
         self.requests = Requester()
         self.left = self.number = self.wait = self.bits = 0
@@ -156,7 +156,7 @@ class Program:
         if item["opcode"] == LOAD_ROWS:
             return bool(item["features_in"]) or item["features"] == 1
         if item["opcode"] == LAYER:
-            return (item["addend"] <= 2 and item["activation"] <= SIGMOID and item["tail"] <= self.columns
+            return (item["addend"] <= 2 and item["activation"] <= SIGMOID and item["last_columns"] <= self.columns
                     and (item["activation"] != SIGMOID or item["target"] == MEMORY)
                     and not (item["activation"] and item["target"] == PARTIAL))
         return item["opcode"] != INTERACT or item["features"] >= 2
@@ -169,8 +169,8 @@ class Program:
         if opcode == LOAD_WEIGHTS:
             return 2, item["source"] + item["count"] * item["steps"] * self.line_beats
         if opcode == LOAD_ADDENDS:
-            return 2, item["source"] - (-item["count"] // self.halves)
-        return 1, item["out"] + (item["count"] - 1) * item["out_stride"] - (-item["groups"] // self.halves)
+            return 2, item["source"] - (-item["count"] // self.groups_per_beat)
+        return 1, item["out"] + (item["count"] - 1) * item["out_stride"] - (-item["groups"] // self.groups_per_beat)
 
     def _sums(self) -> list[int]:
         """Bits of the multiplier of each sum."""
@@ -201,13 +201,15 @@ class Program:
         return job
 
 
-_AFTER = ("after_rows", "after_weights", "after_layers")
+_AFTER = ("wait_rows", "wait_weights", "wait_layers")
 # What each engine is told of an instruction as it stands there.
 _ENGINES = (
-    ("features_in", "count", "source", "stride", "row_beats", "features", "feature", "apart", "after_weights",
-     "after_layers"),
-    ("count", "source", "steps", "after_rows", "after_layers"),
-    ("mode", "addend", "target", "activation", "count", "row_beats", "features", "feature", "line", "apart", "steps",
-     "groups", "weight_line", "tail", "addend_line", "to_line", "to_apart", "out", "out_stride", "lag", "after_rows",
-     "after_weights"),
+    ("features_in", "count", "source", "stride", "row_beats", "features", "feature", "line_stride", "wait_weights",
+     "wait_layers"),
+    ("count", "source", "steps", "wait_rows", "wait_layers"),
+    ("mode", "addend", "target", "activation", "count", "row_beats", "features", "feature", "line", "line_stride",
+     "steps",
+     "groups", "weight_line", "last_columns", "addend_line", "to_line", "to_line_stride", "out", "out_stride",
+     "max_in_flight", "wait_rows",
+     "wait_weights"),
 )

@@ -34,7 +34,7 @@ class Sizes:
         return self.words // self.piece
 
     @property
-    def halves(self) -> int:
+    def groups_per_beat(self) -> int:
         return self.words // self.columns
 
 
@@ -68,7 +68,7 @@ def beats(tile: Tile, sizes: Sizes) -> int:
     """Writes of a row to the rows' memory; 1 for what goes elsewhere."""
     if not tile["latency"] or tile["target"] not in (TO_ROWS, TO_FEATURE):
         return 1
-    return -(-(sizes.units - tile["idle_units"]) // sizes.halves)
+    return -(-(sizes.units - tile["idle_units"]) // sizes.groups_per_beat)
 
 
 def turns(comes: Sequence[int], lengths: Sequence[int]) -> list[int]:
@@ -120,8 +120,8 @@ def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Sizes) -
             if not _exists(tile, unit, row, sizes):
                 continue
             if tile["latency"]:
-                first = beat * sizes.halves
-                words = y[first:min(first + sizes.halves, sizes.units - tile["idle_units"])].ravel()
+                first = beat * sizes.groups_per_beat
+                words = y[first:min(first + sizes.groups_per_beat, sizes.units - tile["idle_units"])].ravel()
             else:
                 words = y[unit]
             count = len(words) // sizes.piece

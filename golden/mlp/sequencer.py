@@ -10,7 +10,7 @@ from golden.mlp.order import MEMORY, Item, Shape, Tile, tiles
 
 __all__ = ["STALLS", "Sequencer"]
 
-STALLS = ("rows", "weights", "lag", "write", "program")
+STALLS = ("rows", "weights", "in_flight", "write", "program")
 PREPARE = 2     # cycles from an instruction's arrival to its being ready
 
 
@@ -66,8 +66,8 @@ class Sequencer:
             return "rows"
         if now.new and not self.weights_there:
             return "weights"
-        if now.lagged and self.under_way > now.item["lag"]:
-            return "lag"
+        if now.lagged and self.under_way > now.item["max_in_flight"]:
+            return "in_flight"
         return "write" if self._writes(now) and not room else ""
 
     @staticmethod
@@ -97,8 +97,8 @@ class Sequencer:
         load = (self.next is not None and not self.wait and not self.waiting
                 and (self.at_hand is None or (emit and self.at_hand.final)))
         if self.item is not None:
-            self.rows_there = rows_done >= self.item["after_rows"]
-            self.weights_there = weights_done >= self.item["after_weights"]
+            self.rows_there = rows_done >= self.item["wait_rows"]
+            self.weights_there = weights_done >= self.item["wait_weights"]
         if now is not None:
             self.number = now.item["number"]
         if go:

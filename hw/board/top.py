@@ -41,7 +41,7 @@ class Board(Part):
     0x8000_0000 on; identity, size of the memory and reset of the core from 0xC000_0000 on (hw.board.registers). Frames:
     hw.board.link.
 
-    Parameters  core: a component with the members of hw.kernel.frame.kernel_ports, or None for a board without one;
+    Parameters  core: a component with the members of hw.kernel.shell.kernel_ports, or None for a board without one;
                 config: BoardConfig
     Members     rx      In  serial line
                 tx      Out  serial line

@@ -10,15 +10,15 @@ from hw.axi.port import ReadPort
 from hw.axi.reader import Reader
 from hw.axi.writer import WritePort, connect_client
 from hw.emb.config import EmbConfig
-from hw.emb.finish import Finish, partial_layout
 from hw.emb.front import Front
 from hw.emb.landing import TierArbiter
 from hw.emb.pooling import PoolingUnit
+from hw.emb.post_pool import PostPool, partial_layout
 from hw.emb.regions import CLIENTS
 from hw.emb.rows import RowFetch
 from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
-from hw.kernel.frame import Frame, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, kernel_ports, tell_first
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
@@ -93,7 +93,7 @@ class EmbCore(Part):
         sizes = {"row_beats_max": config.row_beats_max}
 
         beats_bits = config.row_beats_max.bit_length() + config.beat_log2
-        parts.frame = Frame(kernel=EMB, words=config.words, increments={
+        parts.frame = KernelShell(kernel=EMB, words=config.words, increments={
             "tt_bytes": beats_bits, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1),
             **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
         parts.reads = ReadPort(
@@ -109,7 +109,7 @@ class EmbCore(Part):
                                delivery_rows=config.delivery_rows, **sizes)
         parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
         parts.tt = TTUnit(config.tt)
-        parts.finish = Finish(config)
+        parts.finish = PostPool(config)
         parts.bell = Doorbell(beat_bytes=beat_bytes, bits=len(parts.arbiter.filled))
 
         flush, ports = parts.frame.flush, parts.frame.clean

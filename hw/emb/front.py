@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
 from hw.emb.config import EmbConfig
-from hw.emb.feeder import Feeder
-from hw.emb.finish import step_layout
+from hw.emb.index_decoder import IndexDecoder
 from hw.emb.loader import Loader
+from hw.emb.post_pool import step_layout
 from hw.emb.program import Program
 from hw.emb.regions import CLIENTS, Regions
 from hw.emb.rows import beats_bits, row_layout
-from hw.emb.tiers import Tiers
+from hw.emb.tier_router import TierRouter
 from hw.emb.tokens import POSITION_BITS, error_layout
 from hw.isa import EMB
 from hw.layouts import arguments_layout
@@ -33,7 +33,7 @@ class Front(Part):
                 arguments           In  of hw.layouts
                 o_requests[k]       Out(stream)  to a ReadPort: of program, lengths, indices and weights
                 i[k]                In(stream)  what comes back of it
-                o_dram, o_ssd, o_lookups, o_steps  Out(stream)  see hw.emb.tiers
+                o_dram, o_ssd, o_lookups, o_steps  Out(stream)  see hw.emb.tier_router
                 o_load              Out(stream)  the tensor-train unit's load
                 o_copies            Out(stream of hw.axi.bus.request_layout)  the writes of a FILL, in the order of its
                     rows in o_ssd
@@ -48,7 +48,7 @@ class Front(Part):
                 stall               Out  {dram, ssd, tt, write, feeder}, who holds up the bags in this cycle
                 row                 Out  {dram, tt, ssd, bag, index, beats}, what was dealt out in this cycle and how
                     long a row is, less one
-    Timing      one index a cycle; see hw.emb.feeder and hw.emb.tiers
+    Timing      one index a cycle; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded
     Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
     """
@@ -85,8 +85,8 @@ class Front(Part):
         program = Program(beat_bytes=beat_bytes, index_bits=index_bits, chunk_rows=1 << config.tt.pool_log2, **sizes)
         regions = Regions(beat_bytes=beat_bytes)
         loader = Loader(config.tt)
-        feeder = Feeder(beat_bytes=beat_bytes, index_bits=index_bits, **sizes)
-        tiers = Tiers(lookups=lookup_layout(config.tt), steps=step_layout(config), dram_queue=config.dram_queue,
+        feeder = IndexDecoder(beat_bytes=beat_bytes, index_bits=index_bits, **sizes)
+        tiers = TierRouter(lookups=lookup_layout(config.tt), steps=step_layout(config), dram_queue=config.dram_queue,
                       ssd_queue=config.ssd_queue, tt_queue=config.tt_queue, step_queue=config.bag_queue, **sizes)
         # Not "program", which is a word of SystemVerilog.
         for name, part in (("control", program), ("regions", regions), ("loader", loader), ("feeder", feeder),

@@ -36,7 +36,7 @@ class Reciprocal(Part):
     Handshake   a start while done is low begins anew
     Numerics    golden.fp.fp32.div(1, n). Bit-exact
     Reset       done is low
-    Golden      golden.fp.fp32.div          Tests  verif/emb/test_finish.py
+    Golden      golden.fp.fp32.div          Tests  verif/emb/test_post_pool.py
     """
 
     def __init__(self):

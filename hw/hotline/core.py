@@ -22,7 +22,7 @@ from hw.hotline.program import Program
 from hw.hotline.update import Updater
 from hw.isa import HOTLINE
 from hw.kernel.doorbell import Doorbell
-from hw.kernel.frame import Frame, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, kernel_ports, tell_first
 from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
 
@@ -96,7 +96,7 @@ class HotlineCore(Part):
         in_flight = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
         writes = {"beat_bytes": beat_bytes, "outstanding": config.writes_in_flight}
         lanes = config.lanes.bit_length()
-        parts.frame = Frame(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes},
+        parts.frame = KernelShell(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes},
                             finishes=True)
         parts.reads = ReadPort(**in_flight, clients=(
             config.program_beats, config.input_beats, 1, config.row_read_beats, config.row_read_beats))

@@ -47,7 +47,7 @@ class ACTIVATION(IntEnum):
     SIGMOID = 2
 
 
-_AFTER = tuple(Use(name) for name in ("after_rows", "after_weights", "after_layers"))
+_AFTER = tuple(Use(name) for name in ("wait_rows", "wait_weights", "wait_layers"))
 
 MLP = Kernel(
     name="mlp",
@@ -82,38 +82,42 @@ MLP = Kernel(
         Field("features", 4, 16, 8, "features of a sample", minimum=1),
         Field("feature", 4, 24, 8, "number of the feature that is written, or of the first that is loaded"),
         Field("line", 5, 0, 16, "line of the rows' memory that is read, or loaded, first"),
-        Field("apart", 5, 16, 16, "lines from a beat of a row to its next; with features: from a sample to the next"),
+        Field("line_stride", 5, 16, 16,
+              "lines from a beat of a row to its next; with features: from a sample to the next"),
         Field("steps", 6, 0, 16, "beats of the array that a dot product takes", minimum=1, maximum=(1 << 12) - 1),
         Field("groups", 6, 16, 16, "column groups of the result", minimum=1, maximum=(1 << 12) - 1),
         Field("weight_line", 7, 0, 16, "first line of the weights' memory"),
-        Field("tail", 7, 16, 8, "columns of the last group that count; the others become +0", minimum=1),
+        Field("last_columns", 7, 16, 8, "columns of the last group that count; the others become +0", minimum=1),
         Field("addend_line", 8, 0, 16, "first line of the addends' memory that is read, or loaded"),
         Field("to_line", 9, 0, 16, "first line that is written, of the rows' or the addends' memory"),
-        Field("to_apart", 9, 16, 16, "lines from a beat of a row to its next; features: from a sample to the next"),
+        Field("to_line_stride", 9, 16, 16,
+              "lines from a beat of a row to its next; features: from a sample to the next"),
         Field("out", 10, 0, 32, "outputs offset of sample 0, in beats"),
         Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs"),
-        Field("lag", 12, 0, 32, "tiles that may be under way when a tile of the first pass over the samples begins; "
+        Field("max_in_flight", 12, 0, 32,
+              "tiles that may be under way when a tile of the first pass over the samples begins; "
                                 "with partials: any tile"),
-        Field("after_rows", 13, 0, 32, "LOAD_ROWS that must be done before"),
-        Field("after_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before"),
-        Field("after_layers", 15, 0, 32, "LAYER and INTERACT that must have read all their operands before"),
+        Field("wait_rows", 13, 0, 32, "LOAD_ROWS that must be done before"),
+        Field("wait_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before"),
+        Field("wait_layers", 15, 0, 32, "LAYER and INTERACT that must have read all their operands before"),
     ),
     instructions=(
         Instruction(1, "LOAD_ROWS", "Brings rows from the inputs into the rows' memory.", (
             Use("features_in"), Use("count", "samples"), Use("source"), Use("stride"), Use("row_beats"),
             Use("features", "features loaded of each sample, one row each; 1 if rows are samples"), Use("feature"),
-            Use("line"), Use("apart"), *_AFTER)),
+            Use("line"), Use("line_stride"), *_AFTER)),
         Instruction(2, "LOAD_WEIGHTS", "Brings column groups of weights, one behind the other, `steps` lines each.", (
             Use("count", "column groups"), Use("source"), Use("steps"), Use("weight_line"), *_AFTER)),
         Instruction(3, "LOAD_ADDENDS", "Brings lines of addends, a column group each, to every unit.", (
             Use("count", "lines"), Use("source"), Use("addend_line"), *_AFTER)),
         Instruction(4, "LAYER", "activation(rows x weights + addend).", (
             Use("mode"), Use("addend"), Use("target"), Use("activation"), Use("count", "samples"), Use("feature"),
-            Use("line"), Use("apart"), Use("steps"), Use("groups"), Use("weight_line"), Use("tail"),
-            Use("addend_line"), Use("to_line"), Use("to_apart"), Use("out"), Use("out_stride"), Use("lag"), *_AFTER)),
+            Use("line"), Use("line_stride"), Use("steps"), Use("groups"), Use("weight_line"), Use("last_columns"),
+            Use("addend_line"), Use("to_line"), Use("to_line_stride"), Use("out"), Use("out_stride"),
+            Use("max_in_flight"), *_AFTER)),
         Instruction(5, "INTERACT", "Dot products of all pairs of a sample's features.", (
-            Use("count", "samples"), Use("row_beats"), Use("features"), Use("line"), Use("apart"), Use("to_line"),
-            Use("to_apart"), Use("lag", "under way when the first tile begins"), *_AFTER)),
+            Use("count", "samples"), Use("row_beats"), Use("features"), Use("line"), Use("line_stride"), Use("to_line"),
+            Use("to_line_stride"), Use("max_in_flight", "under way when the first tile begins"), *_AFTER)),
     ),
     modes=("throughput", "latency"),
     devices=(),
@@ -148,7 +152,7 @@ MLP = Kernel(
             ("slots", "cycles in which the array took operands"),
             ("stall_rows", "cycles in which the array waited for rows to be loaded"),
             ("stall_weights", "cycles in which the array waited for weights or addends to be loaded"),
-            ("stall_lag", "cycles in which the array waited for results under way"),
+            ("stall_in_flight", "cycles in which the array waited for results under way"),
             ("stall_write", "cycles in which the array waited for room for results on their way to memory"),
             ("stall_program", "cycles in which the array had no instruction"),
             ("corrected", "memory errors that were corrected"),

@@ -16,7 +16,7 @@ class VitisKernel(Part):
 
     Source: UG1393, requirements of an RTL kernel
 
-    Parameters  core: a component with the members of hw.kernel.frame.kernel_ports and an attribute `kernel`
+    Parameters  core: a component with the members of hw.kernel.shell.kernel_ports and an attribute `kernel`
     Members     ap_rst_n         In  low while the kernel is held; the clock is `ap_clk`
                 interrupt        Out  the core's
                 s_axi_control_*  In(AXI4-Lite)  the core's, with one underscore where its Verilog has two

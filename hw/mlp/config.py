@@ -38,8 +38,9 @@ class MlpConfig(Config):
         if self.lut_products > (self.width if self.width > 1 else 0):
             raise ValueError(f"lut_products must be at most {self.width if self.width > 1 else 0} at width "
                              f"{self.width}, not {self.lut_products}")
-        if self.units < self.halves:
-            raise ValueError(f"units must be at least {self.halves}, the column groups of a beat, not {self.units}")
+        if self.units < self.groups_per_beat:
+            raise ValueError(f"units must be at least {self.groups_per_beat}, the column groups of a beat, "
+                             f"not {self.units}")
 
     @property
     def columns(self) -> int:
@@ -71,7 +72,7 @@ class MlpConfig(Config):
         return self.piece // self.width
 
     @property
-    def halves(self) -> int:
+    def groups_per_beat(self) -> int:
         """Column groups of a beat: 1 or more."""
         return self.words // self.columns
 

@@ -9,13 +9,13 @@ from hw.axi.bus import attach
 from hw.axi.port import ReadPort
 from hw.axi.writer import WritePort, connect_client
 from hw.isa import MLP
-from hw.kernel.frame import Frame, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, kernel_ports, tell_first
 from hw.mlp.addends import AddendMemory
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
-from hw.mlp.outlet import Outlet
 from hw.mlp.parameters import ParameterLoader
 from hw.mlp.program import Program
+from hw.mlp.result_writer import ResultWriter
 from hw.mlp.results import Results
 from hw.mlp.rows import RowMemory
 from hw.mlp.sequencer import Sequencer
@@ -28,7 +28,7 @@ __all__ = ["MlpCore"]
 PROGRAM, ROWS = range(2)        # clients of the first read port
 OUTPUTS, STATUS = range(2)      # clients of the write port
 INPUTS, WEIGHTS = 1, 2          # detail of READ_ERROR
-STALLS = ("rows", "weights", "lag", "write", "program")
+STALLS = ("rows", "weights", "in_flight", "write", "program")
 
 
 class MlpCore(Part):
@@ -76,7 +76,7 @@ class MlpCore(Part):
     def _parts(self, m: Module, platform) -> SimpleNamespace:
         parts = SimpleNamespace()
         config, beat_bytes = self.config, self.config.beat_bytes
-        parts.frame = Frame(kernel=MLP, words=config.words, increments={
+        parts.frame = KernelShell(kernel=MLP, words=config.words, increments={
             "instructions": 2, "corrected": 8, "uncorrectable": 2})
         parts.reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
                                clients=(config.program_beats, config.load_beats))
@@ -88,7 +88,7 @@ class MlpCore(Part):
         parts.row_loader, parts.parameter_loader = RowLoader(config), ParameterLoader(config)
         parts.sequencer, parts.units, parts.results = Sequencer(config), ComputeUnits(config), Results(config)
         parts.rows, parts.weights, parts.addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
-        parts.outlet = Outlet(config)
+        parts.outlet = ResultWriter(config)
         flush, ports = parts.frame.flush, parts.frame.clean
         for name, part, reset in (
             ("frame", parts.frame, None),

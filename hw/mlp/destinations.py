@@ -34,7 +34,7 @@ def destination_layout(config: MlpConfig) -> data.StructLayout:
     store = store_layout(config)
     return data.StructLayout({
         "end": _bits(config.rows), "relu": 1, "rows": 1, "partial": 1, "memory": 1,
-        "last_beat": _bits(config.units // config.halves), "last_pieces": range(config.pieces + 1),
+        "last_beat": _bits(config.units // config.groups_per_beat), "last_pieces": range(config.pieces + 1),
         "line": line, "step": line, "beat_lines": line, "start": _bits(config.pieces), "fixed": 1,
         "bank": _bits(config.rows), "triangle": 1, "near": 1, "far": 1, "take": 1,
         **{name: store[name].shape for name in STORED},
@@ -105,7 +105,7 @@ class Destinations(Part):
             "store_valid": Out(1), "store": Out(_like(self._layout, STORED, row=_bits(config.rows), last=1)),
             "addends_valid": Out(1), "addends_units": Out(config.units),
             "addends_line": Out(_bits(config.addend_lines)),
-            "beat": Out(_bits(config.units // config.halves)), "shared": Out(config.units),
+            "beat": Out(_bits(config.units // config.groups_per_beat)), "shared": Out(config.units),
             "turn": Out(data.ArrayLayout(_bits(config.pieces), config.units + 1)),
             "rows_valid": Out(1), "lanes": Out(config.samples), "banks": Out(config.pieces),
             "lines": Out(data.ArrayLayout(line, config.pieces)),
@@ -221,13 +221,14 @@ class Destinations(Part):
         """The row's beats, one a cycle: lines, banks and rows of the memory."""
         config, rows, pieces = self.config, self.config.rows, self.config.pieces
         busy, done = Signal(), Signal()     # done: with the beat, the tile is; other targets take one cycle as well
-        beat = Signal(_bits(config.units // config.halves), reset_less=True)
+        beat = Signal(_bits(config.units // config.groups_per_beat), reset_less=True)
         end = Signal.like(beat, reset_less=True)
         ends, last, wraps = (Signal(name=name, reset_less=True) for name in ("ends", "last", "wraps"))
         shared = [Signal(name=f"shared_{u}", reset_less=True, attrs=KEEP) for u in range(config.units)]
         turns = [Signal(_bits(pieces), name=f"turn_{u}", reset_less=True, attrs=KEEP) for u in range(config.units + 1)]
         turn = turns[-1]
-        line, after, apart = (Signal(len(b.line), name=name, reset_less=True) for name in ("line", "after", "apart"))
+        line, after, line_stride = (Signal(len(b.line), name=name, reset_less=True) for name in ("line", "after",
+                                                                                                 "line_stride"))
         lanes, banks = Signal(config.samples, reset_less=True), Signal(pieces, reset_less=True)
         is_rows = Signal(reset_less=True)
         row = Mux(b.fixed, b.bank, b.row)
@@ -243,7 +244,7 @@ class Destinations(Part):
                 *(one.eq(b.start) for one in turns),
                 line.eq(b.line),
                 after.eq(b.line + b.beat_lines),
-                apart.eq(b.beat_lines),
+                line_stride.eq(b.beat_lines),
                 lanes.eq(Cat(b.exist[lane // rows] & (row == lane % rows) for lane in range(config.samples))),
                 # Banks of the last beat.
                 banks.eq(Cat(choose(b.start, [b.kept[(k - first) % pieces] for first in range(pieces)])
@@ -254,7 +255,7 @@ class Destinations(Part):
                 beat.eq(beat + 1),
                 ends.eq((beat + 1)[:len(beat)] == end),
                 line.eq(after),
-                after.eq(after + apart),
+                after.eq(after + line_stride),
             ]
         m.d.sync += busy.eq(valid | (busy & ~ends))
         m.d.comb += [

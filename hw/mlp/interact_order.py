@@ -98,7 +98,7 @@ class InteractOrder(wiring.Component):
                                           for name in ("sample_line", "x_line", "y_line", "y_next_line"))
         to = Signal(16, reset_less=True)
         next_sample = Signal(len(plan.line))
-        m.d.comb += next_sample.eq(sample + plan.apart)
+        m.d.comb += next_sample.eq(sample + plan.line_stride)
         m.d.sync += y_next.eq(y_line + plan.row_beats)
         with m.If(self.load):
             m.d.sync += sample.eq(following.line)
@@ -139,7 +139,7 @@ class InteractOrder(wiring.Component):
             o.final.eq(last_group & last_row & last_a & last_b),
             o.twice.eq(twice),
             o.short.eq(plan.short << twice),
-            o.apart.eq(config.rows),
+            o.spacing.eq(config.rows),
             o.x_line.eq(x_line),
             o.y_lines[0].eq(y_line),
             o.y_lines[1].eq(y_next),

@@ -15,7 +15,7 @@ def order_layout(config: MlpConfig) -> data.StructLayout:
     """A tile: names as in the records, but for
 
     lagged: begins only when few enough are under way; final: the instruction's last; twice: slots a step; short: slots,
-    2 * LONG at most; apart: least cycles from the last slot before to its own last one; x_line, y_lines, x_bank,
+    2 * LONG at most; spacing: least cycles from the last slot before to its own last one; x_line, y_lines, x_bank,
     y_bank: of its first step, y_bank of the first group.
     """
     tile, slot = tile_layout(config), slot_layout(config)
@@ -24,7 +24,7 @@ def order_layout(config: MlpConfig) -> data.StructLayout:
              "idle_units", "group", "block", "begin")
     return data.StructLayout({
         "lagged": 1, "final": 1, "twice": 1, "short": SHORT_BITS + 1,
-        "apart": range(max(config.rows, config.samples // config.halves) + 1),
+        "spacing": range(max(config.rows, config.samples // config.groups_per_beat) + 1),
         "x_line": line, "y_lines": data.ArrayLayout(line, 2), "x_bank": slot["x_bank"].shape,
         "y_bank": slot["x_bank"].shape, "y_groups": 2, "weight_line": slot["weight_line"].shape,
         **{name: tile[name].shape for name in names},
@@ -63,7 +63,7 @@ class LayerOrder(wiring.Component):
         m = Module()
         config, plan, following, o = self.config, self.plan, self.next, self.o
         units_log2 = (config.units - 1).bit_length()
-        halves_log2 = (config.halves - 1).bit_length()
+        halves_log2 = (config.groups_per_beat - 1).bit_length()
         latency = plan.shared.latency
 
         # -- The loops. Which of them ends with this tile is known from registers.
@@ -75,7 +75,7 @@ class LayerOrder(wiring.Component):
         last_inner = Signal(reset_less=True)
         limit = Signal(units_log2)
         short = Mux(latency, last_group, last_pass)
-        m.d.comb += limit.eq(Mux(short, plan.last_inner, Mux(latency, config.units - 1, config.halves - 1)))
+        m.d.comb += limit.eq(Mux(short, plan.last_inner, Mux(latency, config.units - 1, config.groups_per_beat - 1)))
         m.d.sync += pass_before.eq(passes == 1)
         m.d.sync += group_before.eq(groups == 1)
         m.d.sync += last_inner.eq(inner == limit)
@@ -139,7 +139,7 @@ class LayerOrder(wiring.Component):
             o.lagged.eq(first_pass | plan.every),
             o.final.eq(last_pass & last_group & last_inner),
             o.short.eq(plan.short),
-            o.apart.eq(Mux(latency & (writes > config.rows), writes, config.rows)),
+            o.spacing.eq(Mux(latency & (writes > config.rows), writes, config.rows)),
             o.x_line.eq(line),
             o.weight_line.eq(weight),
             o.live.eq(live),
@@ -152,7 +152,7 @@ class LayerOrder(wiring.Component):
             o.out.eq(out),
             o.half.eq(half),
             o.fills.eq(latency | last_inner),
-            o.columns.eq(Mux(last_columns, plan.tail, config.columns)),
+            o.columns.eq(Mux(last_columns, plan.last_columns, config.columns)),
             o.idle_units.eq(Mux(last_pass, plan.last_idle, 0)),
         ]
         return m

@@ -29,8 +29,8 @@ def _place_layout(config: MlpConfig) -> data.StructLayout:
     """Where a load's rows go, and when they may. line: of the first feature, not of feature 0."""
     line = (config.row_lines - 1).bit_length()
     return data.StructLayout({
-        "features_in": 1, "count": 20, "row_beats": 12, "features": 8, "feature": 8, "line": line, "apart": line,
-        "after_weights": 32, "after_layers": 32, "number": 32,
+        "features_in": 1, "count": 20, "row_beats": 12, "features": 8, "feature": 8, "line": line, "line_stride": line,
+        "wait_weights": 32, "wait_layers": 32, "number": 32,
     })
 
 
@@ -63,9 +63,9 @@ class RowsJob(data.Struct):
     features: 8
     feature: 8
     line: 16
-    apart: 16
-    after_weights: 32
-    after_layers: 32
+    line_stride: 16
+    wait_weights: 32
+    wait_layers: 32
     number: 32
 
 
@@ -140,15 +140,15 @@ class RowLoader(Part):
             m.d.sync += held.eq(0)
         rows_log2 = (config.rows - 1).bit_length()
         m.d.sync += [
-            may.eq(held & ~begin & (self.weights_done >= new.after_weights) & (self.layers_done >= new.after_layers)),
+            may.eq(held & ~begin & (self.weights_done >= new.wait_weights) & (self.layers_done >= new.wait_layers)),
             *(coming[name].eq(new[name]) for name in ("features_in", "row_beats", "features", "count", "number")),
             *(coming[f"one_{at}"].eq(new[name] == 1) for at, name in enumerate(COUNTED)),
             coming.line.eq(new.line),
             coming.row.eq(new.feature[:rows_log2]),
             coming.turn.eq(Mux(new.features_in, new.feature[rows_log2:], 0)),
-            coming.by_beat.eq(Mux(new.features_in, 1, new.apart)),
-            coming.by_sample.eq(Mux(new.features_in, new.apart, 0)),
-            coming.by_block.eq(Mux(new.features_in, new.apart << rows_log2, 1)),
+            coming.by_beat.eq(Mux(new.features_in, 1, new.line_stride)),
+            coming.by_sample.eq(Mux(new.features_in, new.line_stride, 0)),
+            coming.by_block.eq(Mux(new.features_in, new.line_stride << rows_log2, 1)),
         ]
 
         m.submodules.out = out = SkidBuffer(data.StructLayout({"load": load_layout(config), "last": 1}))

@@ -25,8 +25,8 @@ class ParametersJob(data.Struct):
     count: 20
     steps: 12
     line: 16
-    after_rows: 32
-    after_layers: 32
+    wait_rows: 32
+    wait_layers: 32
     number: 32
 
 
@@ -51,7 +51,7 @@ class ParameterLoader(Part):
                 number      Out  the instruction whose beats are looked for
                 error       Out  see hw.mlp.loader.LoadError
                 idle        Out  no instruction is inside
-    Shapes      line_beats beats make a line of weights, a beat `halves` lines of addends
+    Shapes      line_beats beats make a line of weights, a beat `groups_per_beat` lines of addends
     Timing      a beat of weights a cycle, a line of addends a cycle; from i_data to o_weights and o_addends a cycle.
                 Instructions follow one another without a gap if they are weights of 3 beats or more and their waits
                 were over 2 cycles before; a cycle is lost behind addends. Data is asked for as in hw.mlp.loader
@@ -103,7 +103,7 @@ class ParameterLoader(Part):
             m.d.sync += held.eq(jobs.o.valid)
         with m.If(begin):
             m.d.sync += held.eq(0)
-        m.d.sync += may.eq(held & ~begin & (self.rows_done >= new.after_rows) & (self.layers_done >= new.after_layers))
+        m.d.sync += may.eq(held & ~begin & (self.rows_done >= new.wait_rows) & (self.layers_done >= new.wait_layers))
         m.d.sync += one_line.eq(new.steps == 1)
         m.d.sync += one_group.eq(new.count == 1)
 
@@ -143,17 +143,17 @@ class ParameterLoader(Part):
 
         # -- Addends: a beat in a register, line by line.
         held_beat = Signal(32 * config.words, reset_less=True)
-        some, half, half_ends = Signal(), Signal(range(max(2, config.halves))), Signal()
+        some, half, half_ends = Signal(), Signal(range(max(2, config.groups_per_beat))), Signal()
         give, fetch = Signal(), Signal()
         addends = self.o_addends
         columns = 32 * config.columns
         m.d.comb += [
             give.eq(some & addends.ready),
-            half_ends.eq(half == config.halves - 1),
+            half_ends.eq(half == config.groups_per_beat - 1),
             fetch.eq(going & now.addends & (~some | (addends.ready & half_ends & ~groups_end))),
             addends.valid.eq(some),
             addends.payload.line.eq(line),
-            addends.payload.words.eq(held_beat.word_select(half, columns) if config.halves > 1 else held_beat),
+            addends.payload.words.eq(held_beat.word_select(half, columns) if config.groups_per_beat > 1 else held_beat),
         ]
         with m.If(give):
             m.d.sync += some.eq(0)

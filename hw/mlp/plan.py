@@ -49,16 +49,16 @@ def plan_layout(config: MlpConfig) -> data.StructLayout:
     rows_log2, samples_log2 = (config.rows - 1).bit_length(), (config.samples - 1).bit_length()
     units_log2 = (config.units - 1).bit_length()
     return data.StructLayout({
-        "shared": shared_layout(config), "interact": 1, "after_rows": 32, "after_weights": 32, "lag": LAG_BITS,
+        "shared": shared_layout(config), "interact": 1, "wait_rows": 32, "wait_weights": 32, "max_in_flight": LAG_BITS,
         "short": SHORT_BITS, "groups_less_one": group_bits(config), "one_group": 1, "rest": samples_log2,
         "line": lines, "to_line": 16,
         "passes_less_one": 12, "one_pass": 1, "last_inner": units_log2, "last_idle": units_log2,
-        "tail": tile["columns"].shape, "start": tile["start"].shape, "bank": tile["bank"].shape,
+        "last_columns": tile["columns"].shape, "start": tile["start"].shape, "bank": tile["bank"].shape,
         "every": 1, "weight_line": (config.weight_lines - 1).bit_length(), "steps": 12,
         "addend_line": addends, "addend_pass": addends, "addend_group": addends, "addend_inner": addends,
         "to_pass": 16, "to_group": 16, "to_inner": 16,
         "out": 32, "out_pass": 3, "out_group": 32,
-        "apart": lines, "row_beats": lines, "last_rows": rows_log2,
+        "line_stride": lines, "row_beats": lines, "last_rows": rows_log2,
         "blocks_less_one": 8, "one_block": 1, "last_live": rows_log2,
     })
 
@@ -106,7 +106,7 @@ class Planner(wiring.Component):
         config, plan = self.config, self.plan
         rows_log2, units_log2, samples_log2, halves_log2, pieces_log2, step_log2 = (
             (number - 1).bit_length() for number in (
-                config.rows, config.units, config.samples, config.halves, config.pieces,
+                config.rows, config.units, config.samples, config.groups_per_beat, config.pieces,
                 config.pieces * config.parts))
         latency, interact = item.mode & ~item.interact, item.interact
         feature, partial = item.target == TARGET.FEATURE, item.target == TARGET.PARTIAL
@@ -137,11 +137,11 @@ class Planner(wiring.Component):
         by_group = (pass_groups, 0, Mux(latency, 0, 1))
         addend_partial = item.addend == ADDEND.PARTIAL
         addend = [Mux(addend_partial, one, other) for one, other in zip(by_partial, by_group, strict=True)]
-        apart = Mux(latency, item.to_apart << beats_log2, item.to_apart)
+        line_stride = Mux(latency, item.to_line_stride << beats_log2, item.to_line_stride)
         beats = Mux(latency, 1 << beats_log2, 1)
-        by_feature = (beats, item.to_apart << rows_log2, 0)
+        by_feature = (beats, item.to_line_stride << rows_log2, 0)
         to = [Mux(partial, one, Mux(feature, other, third))
-              for one, other, third in zip(by_partial, by_feature, (apart, 1, 0), strict=True)]
+              for one, other, third in zip(by_partial, by_feature, (line_stride, 1, 0), strict=True)]
 
         shared = plan.shared
         m.d.sync += [
@@ -149,8 +149,8 @@ class Planner(wiring.Component):
             shared.addend.eq(Mux(interact, ADDEND.NONE, item.addend)),
             shared.relu.eq(~interact & (item.activation == RELU) & ~partial),
             shared.target.eq(Mux(interact, TARGET.ROWS, item.target)),
-            shared.row_lines.eq(Mux(feature & ~interact, item.to_apart, 0)),
-            shared.beat_lines.eq(Mux(feature & ~interact, 1, item.to_apart)),
+            shared.row_lines.eq(Mux(feature & ~interact, item.to_line_stride, 0)),
+            shared.beat_lines.eq(Mux(feature & ~interact, 1, item.to_line_stride)),
             shared.fixed.eq(interact | feature),
             shared.triangle.eq(interact),
             shared.stride.eq(Mux(interact, 0, item.out_stride)),
@@ -159,11 +159,12 @@ class Planner(wiring.Component):
             shared.source.eq(Mux(interact, SOURCE.FEATURES, Mux(latency, SOURCE.OWN, SOURCE.SHARED))),
             shared.steps_less_one.eq(steps - 1),
             shared.once.eq(steps == 1),
-            shared.hop.eq(Mux(interact, 1, item.apart)),
+            shared.hop.eq(Mux(interact, 1, item.line_stride)),
             plan.interact.eq(interact),
-            plan.after_rows.eq(item.after_rows),
-            plan.after_weights.eq(item.after_weights),
-            plan.lag.eq(item.lag[:LAG_BITS] | item.lag[LAG_BITS:].any().replicate(LAG_BITS)),
+            plan.wait_rows.eq(item.wait_rows),
+            plan.wait_weights.eq(item.wait_weights),
+            plan.max_in_flight.eq(item.max_in_flight[:LAG_BITS]
+                                  | item.max_in_flight[LAG_BITS:].any().replicate(LAG_BITS)),
             plan.short.eq(steps[:SHORT_BITS] | steps[SHORT_BITS:].any().replicate(SHORT_BITS)),
             plan.groups_less_one.eq(group),
             plan.one_group.eq(group == 0),
@@ -172,9 +173,9 @@ class Planner(wiring.Component):
             plan.to_line.eq(item.to_line),
             plan.passes_less_one.eq(passes),
             plan.one_pass.eq(passes == 0),
-            plan.last_inner.eq(Mux(latency, rest[rows_log2:], groups & (config.halves - 1))),
+            plan.last_inner.eq(Mux(latency, rest[rows_log2:], groups & (config.groups_per_beat - 1))),
             plan.last_idle.eq(Mux(latency, ~groups[:units_log2], 0)),
-            plan.tail.eq(item.tail),
+            plan.last_columns.eq(item.last_columns),
             plan.start.eq(Mux(feature, item.feature >> rows_log2, 0)),
             plan.bank.eq(Mux(feature, item.feature[:rows_log2], 0)),
             plan.every.eq(addend_partial),
@@ -190,7 +191,7 @@ class Planner(wiring.Component):
             plan.out.eq(item.out),
             plan.out_pass.eq(beats),
             plan.out_group.eq(item.out_stride << samples_log2),
-            plan.apart.eq(item.apart),
+            plan.line_stride.eq(item.line_stride),
             plan.row_beats.eq(item.row_beats),
             plan.last_rows.eq(rest[:rows_log2] | rest[rows_log2:].any().replicate(rows_log2)),
             plan.blocks_less_one.eq(features >> rows_log2),

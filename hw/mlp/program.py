@@ -26,7 +26,7 @@ QUEUE = 32      # instructions that wait for an engine: as many as LUT memory ho
 KINDS = tuple(instruction.name for instruction in MLP.instructions)
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(len(KINDS))
 INPUTS, OUTPUTS, WEIGHTS = range(3)     # detail of BOUNDS
-AFTER = ("after_rows", "after_weights", "after_layers")     # by detail of BAD_ORDER
+AFTER = ("wait_rows", "wait_weights", "wait_layers")     # by detail of BAD_ORDER
 
 
 class Check(enum.Enum, shape=3):
@@ -97,7 +97,7 @@ class Program(Part):
         activation = item.activation
         decoder = Decoder(m, MLP, item, [
             (~item.features_in & (item.features != 1), {LOAD_ROWS}),
-            (item.tail > config.columns, {LAYER}),
+            (item.last_columns > config.columns, {LAYER}),
             ((activation == ACTIVATION.SIGMOID) & (item.target != TARGET.MEMORY), {LAYER}),
             ((activation != ACTIVATION.NONE) & (item.target == TARGET.PARTIAL), {LAYER}),
             (item.features == 1, {INTERACT}),
@@ -116,13 +116,13 @@ class Program(Part):
         before_last = Signal(20, reset_less=True)   # samples less one
         row_end, out_end = Signal(33, reset_less=True), Signal(33, reset_less=True)
         group = item.feature >> (config.rows - 1).bit_length()
-        halves_log2 = (config.halves - 1).bit_length()
+        halves_log2 = (config.groups_per_beat - 1).bit_length()
         out_beats = Signal(16, reset_less=True)     # of a sample
         # What is added besides the product; in registers before the sum begins.
         m.d.sync += [
             before_last.eq(item.count - 1),
             row_end.eq(item.source + item.row_beats),
-            out_beats.eq((item.groups + config.halves - 1)[halves_log2:]),
+            out_beats.eq((item.groups + config.groups_per_beat - 1)[halves_log2:]),
             out_end.eq(item.out + out_beats),
         ]
         lines_log2 = (config.line_beats - 1).bit_length()

@@ -51,7 +51,8 @@ def tile_layout(config: MlpConfig) -> data.StructLayout:
     in the last unit that has any (units - 1 - `idle_units`; throughput: in every unit), 1..columns; the others
     become +0.
     target; ROWS and FEATURE: line: of row 0, `row_lines` more for each row, in latency mode `beat_lines` more for
-    each beat of `halves` units; start: bank of the first piece; fixed, bank: the row whose memory is written, if it
+    each beat of `groups_per_beat` units; start: bank of the first piece; fixed, bank: the row whose memory is
+    written, if it
     is not the result's own. PARTIAL: line: of row 0, one more for each row.
     triangle: of an interaction: results (row, column) with block * columns + column < group * rows + row count;
     pieces with any of them go one behind the other to the sample's line, `line` being its line of piece 0 and
@@ -68,8 +69,8 @@ def tile_layout(config: MlpConfig) -> data.StructLayout:
         "target": 2, "line": 16, "row_lines": 16, "beat_lines": 16, "start": _bits(config.pieces),
         "fixed": 1, "bank": _bits(config.rows),
         "triangle": 1, "group": 8, "block": 8, "begin": 1,
-        "out": 32, "stride": 32, "half": _bits(config.halves), "fills": 1, "sigmoid": 1,
-        "outs": range(config.units // config.halves + 1),
+        "out": 32, "stride": 32, "half": _bits(config.groups_per_beat), "fills": 1, "sigmoid": 1,
+        "outs": range(config.units // config.groups_per_beat + 1),
         "number": 16,
     })
 
@@ -118,17 +119,17 @@ class LayerJob(data.Struct):
     features: 8
     feature: 8
     line: 16
-    apart: 16
+    line_stride: 16
     steps: 12
     groups: 12
     weight_line: 16
-    tail: 8
+    last_columns: 8
     addend_line: 16
     to_line: 16
-    to_apart: 16
+    to_line_stride: 16
     out: 32
     out_stride: 32
-    lag: 32
-    after_rows: 32
-    after_weights: 32
+    max_in_flight: 32
+    wait_rows: 32
+    wait_weights: 32
     number: 32

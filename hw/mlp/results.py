@@ -92,7 +92,8 @@ class Results(Part):
                 written            Out  a pulse per tile: all its writes are over, so that a slot in the next cycle
                     finds them
                 idle               Out  no tile is inside
-    Shapes      rows (units, columns) -> as many writes; in latency mode to the rows' memory, a write for every `halves`
+    Shapes      rows (units, columns) -> as many writes; in latency mode to the rows' memory, a write for every
+    `groups_per_beat`
                 units that have results, one a cycle
     Timing      with r the cycle of a row's turn: addend_lines r + 1, o_addends and o_store r + STORE, o_rows r + ROWS
                 and on, `written` one cycle behind the last of those, for every target. A row's turn is as it comes, or
@@ -110,7 +111,7 @@ class Results(Part):
 
     def __init__(self, config: MlpConfig):
         self.config = config
-        self.beats = config.units // config.halves
+        self.beats = config.units // config.groups_per_beat
         waiting = (self.beats + 1) * config.rows
         # A row leaves the queue READ cycles behind its turn, and enters it one behind its coming.
         self.depth = 1 << (waiting + READ).bit_length()
@@ -133,7 +134,7 @@ class Results(Part):
         there = Destinations(self.config, depth=self.tiles)
         place(m, platform, "destinations", there)
         turns = Fifo(data.StructLayout({
-            "end": _bits(self.config.rows), "last_beat": _bits(self.beats), "plain": 1, "apart": 1, "partial": 1,
+            "end": _bits(self.config.rows), "last_beat": _bits(self.beats), "plain": 1, "line_stride": 1, "partial": 1,
             "line": _bits(self.config.addend_lines)}), depth=self.tiles)
         m.submodules.turns = turns
         self._take(m, there.i, turns.i)
@@ -156,9 +157,9 @@ class Results(Part):
         turn = Signal(turns.payload.shape(), reset_less=True)
         to_rows = Signal()
         last_unit, last_beat = Signal(_bits(config.units)), Signal(_bits(self.beats))
-        group_pieces = config.pieces // config.halves
+        group_pieces = config.pieces // config.groups_per_beat
         distance = Signal(9)    # groups of rows from the tile's columns to its rows
-        halves_log2 = (config.halves - 1).bit_length()
+        halves_log2 = (config.groups_per_beat - 1).bit_length()
         several = tile.latency & to_rows
         m.d.comb += [
             to_rows.eq((tile.target == TARGET.ROWS) | (tile.target == TARGET.FEATURE)),
@@ -176,7 +177,7 @@ class Results(Part):
             there.memory.eq(tile.target == TARGET.MEMORY),
             there.last_beat.eq(last_beat),
             there.last_pieces.eq(Mux(
-                tile.latency, group_pieces * ((last_unit & (config.halves - 1)) + 1), group_pieces)),
+                tile.latency, group_pieces * ((last_unit & (config.groups_per_beat - 1)) + 1), group_pieces)),
             there.step.eq(Mux(tile.target == TARGET.PARTIAL, 1,
                               Mux(tile.triangle, tile.beat_lines, tile.row_lines))),
             there.near.eq(distance[0]),
@@ -186,7 +187,7 @@ class Results(Part):
             turn.last_beat.eq(last_beat),
             turn.plain.eq(tile.addend == ADDEND.NONE),
             turn.partial.eq(tile.addend == ADDEND.PARTIAL),
-            turn.apart.eq((tile.addend == ADDEND.BIAS) & tile.latency),
+            turn.line_stride.eq((tile.addend == ADDEND.BIAS) & tile.latency),
             turn.line.eq(tile.addend_line),
         ]
         m.d.comb += [
@@ -221,7 +222,7 @@ class Results(Part):
             m.d.sync += following.eq(line + tile.partial)
         m.d.sync += [
             self.addend_read.eq(turn & ~tile.plain),
-            *(self.addend_lines[u].eq(line + (Mux(tile.apart, u, 0) if u else 0)) for u in range(config.units)),
+            *(self.addend_lines[u].eq(line + (Mux(tile.line_stride, u, 0) if u else 0)) for u in range(config.units)),
         ]
         return turn, tile.plain
 
@@ -281,7 +282,7 @@ class Results(Part):
                 m.d.comb += store.words[u][c].eq(words[u][c])
 
         # A bank's piece: of the beat that all units' words make together, or of the unit's own, as often as they fit.
-        pieces, piece, halves = config.pieces, config.piece, config.halves
+        pieces, piece, groups_per_beat = config.pieces, config.piece, config.groups_per_beat
         row = [word for unit in words for word in unit]
         for k in range(config.words):
             bank, word = divmod(k, piece)
@@ -290,6 +291,6 @@ class Results(Part):
             m.d.comb += beats.eq(choose(Cat(there.turn[config.units], there.beat), [
                 row[beat * config.words + at] for beat in range(self.beats) for at in source]))
             for u in range(config.units):
-                own = source[:pieces // halves]
+                own = source[:pieces // groups_per_beat]
                 m.d.sync += rows.words[u][k].eq(Mux(there.shared[u], beats, choose(there.turn[u], [
                     words[u][at % config.columns] for at in own])))

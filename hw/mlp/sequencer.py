@@ -16,7 +16,7 @@ from hw.place import Part
 
 __all__ = ["STALLS", "Sequencer"]
 
-STALLS = ("rows", "weights", "lag", "write", "program")
+STALLS = ("rows", "weights", "in_flight", "write", "program")
 
 
 class Sequencer(Part):
@@ -149,9 +149,9 @@ class Sequencer(Part):
 
         # Cycles from the last slot before to the last one of the tile, a step in each place; those that are then
         # without a slot. The tile before is the one that `first` held last, unless all of them have been written.
-        live, apart = first.order.live, first.order.apart
+        live, spacing = first.order.live, first.order.spacing
         after = Signal(signed(len(live) + 2), reset_less=True)      # what the array needs
-        least = Signal(max(len(apart), len(after)), reset_less=True)
+        least = Signal(max(len(spacing), len(after)), reset_less=True)
         missing = Signal(signed(max(len(least), SHORT_BITS + 1) + 1))
         pads, padded = (Signal(bits, reset_less=True) for bits in (len(least), 1))
         m.d.comb += missing.eq(least - second.order.short)
@@ -162,7 +162,7 @@ class Sequencer(Part):
         with m.Elif(self.idle):
             m.d.sync += live.eq(0)
         with m.If(move):
-            m.d.sync += least.eq(Mux(after > apart, after, apart))
+            m.d.sync += least.eq(Mux(after > spacing, after, spacing))
         with m.If(take):
             m.d.sync += pads.eq(missing)
             m.d.sync += padded.eq(missing[-1] | ~missing.any())
@@ -176,8 +176,8 @@ class Sequencer(Part):
         """Whether the tile that is next may begin, from registers and `room`."""
         plan, current, shared = orders.plan, state.current, state.shared
         rows_there, weights_there = Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += rows_there.eq(self.rows_done >= plan.after_rows)
-        m.d.sync += weights_there.eq(self.weights_done >= plan.after_weights)
+        m.d.sync += rows_there.eq(self.rows_done >= plan.wait_rows)
+        m.d.sync += weights_there.eq(self.weights_done >= plan.wait_weights)
         # How many more may be under way: of the instruction that is cut, and of the one that is issued.
         width = signed(LAG_BITS + 1)
         coming, margin, difference = (Signal(width, name=name, reset_less=True)
@@ -188,7 +188,7 @@ class Sequencer(Part):
         # The difference takes a cycle of its own, and what changes meanwhile is put right behind it.
         m.d.sync += subtracted.eq(orders.loaded)
         m.d.sync += changed.eq(state.change)
-        m.d.sync += difference.eq(plan.lag - state.under_way)
+        m.d.sync += difference.eq(plan.max_in_flight - state.under_way)
         correction = Signal(signed(3))
         m.d.comb += correction.eq(state.change + Mux(subtracted, changed, 0))
         m.d.sync += coming.eq(Mux(subtracted, difference, coming) - correction)
@@ -287,7 +287,7 @@ class Sequencer(Part):
             m.d.sync += slot.lines[k].eq(Mux(picks[0], y_lines[0], Mux(picks[1], y_lines[1], x_line)))
 
         # -- The tile.
-        halves_log2 = (config.halves - 1).bit_length()
+        halves_log2 = (config.groups_per_beat - 1).bit_length()
         names = tile.shape().members
         m.d.sync += [
             self.tile_valid.eq(state.end),

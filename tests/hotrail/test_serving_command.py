@@ -16,9 +16,9 @@ def call(*arguments):
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory):
+def load_inputs(tmp_path_factory):
     """A folder with a plan, its profile, a log and parameters."""
-    folder = tmp_path_factory.mktemp("ground")
+    folder = tmp_path_factory.mktemp("load_inputs")
     (chunk,) = make.log().chunks(1000)
     np.savez(folder / "log.npz", **{"idx_user/id": chunk.ids["user/id"], "idx_town": chunk.ids["town"],
                                     "ind_genre": chunk.ids["genre"], "off_genre": chunk.offsets["genre"],
@@ -30,39 +30,39 @@ def ground(tmp_path_factory):
     return folder
 
 
-def test_compile_and_run(ground, tmp_path, monkeypatch):
-    done = call("compile", ground, "--seed", 4, "--out", tmp_path / "b")
+def test_compile_and_run(load_inputs, tmp_path, monkeypatch):
+    done = call("compile", load_inputs, "--seed", 4, "--out", tmp_path / "b")
     assert done.exit_code == 0, done.output
     assert "table user/id: decomposed tensor train of 60 rows: relative error 0." in done.output
     assert "bytes, parameters random, seed 4" in done.output and Bundle(tmp_path / "b").weights == {"seed": 4}
     cards = make.Opened(Bundle(tmp_path / "b"), monkeypatch)
-    done = call("run", tmp_path / "b", ground / "log.npz", "--samples", 100)
+    done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 100)
     assert done.exit_code == 0, done.output
     assert "100 samples in 2 batches" in done.output and len(cards.cards) == 4
     assert "300 pooled vectors and 100 predictions" in done.output
     assert "every bit equal to the oracle's" in done.output
     cards = make.Opened(Bundle(tmp_path / "b"), monkeypatch)
     cards.wrong = 1
-    done = call("run", tmp_path / "b", ground / "log.npz", "--samples", 50)
+    done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 50)
     assert done.exit_code == 1 and "DIFFERENT from the oracle: card 1, samples 0 on" in done.output
 
 
-def test_parameters_of_a_file(ground, tmp_path, monkeypatch):
-    done = call("compile", ground / "plan.json", "--weights", ground / "weights.npz", "--out", tmp_path / "b")
+def test_parameters_of_a_file(load_inputs, tmp_path, monkeypatch):
+    done = call("compile", load_inputs / "plan.json", "--weights", load_inputs / "weights.npz", "--out", tmp_path / "b")
     assert done.exit_code == 0, done.output
     for given, said in (((), "note: the parameters came from weights.npz; name it to see how far"),
-                        (("--weights", ground / "weights.npz"), "every bit equal")):
+                        (("--weights", load_inputs / "weights.npz"), "every bit equal")):
         make.Opened(Bundle(tmp_path / "b"), monkeypatch)
-        done = call("run", tmp_path / "b", ground / "log.npz", "--samples", 10, *given)
+        done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 10, *given)
         assert done.exit_code == 0 and said in done.output, done.output
     np.savez(tmp_path / "other.npz", **make.arrays(seed=1))
-    done = call("run", tmp_path / "b", ground / "log.npz", "--weights", tmp_path / "other.npz")
+    done = call("run", tmp_path / "b", load_inputs / "log.npz", "--weights", tmp_path / "other.npz")
     assert done.exit_code == 1
     assert f"{tmp_path / 'other.npz'} is not the weights.npz that {tmp_path / 'b'} was made of" in done.output
 
 
-def test_mistakes_are_a_sentence(ground, tmp_path):
-    (tmp_path / "plan.json").write_bytes((ground / "plan.json").read_bytes())
+def test_mistakes_are_a_sentence(load_inputs, tmp_path):
+    (tmp_path / "plan.json").write_bytes((load_inputs / "plan.json").read_bytes())
     done = call("compile", tmp_path, "--out", tmp_path / "b")
     assert done.exit_code == 1
     assert done.output == f"Error: there is no {tmp_path / 'profile.npz'}: name the profile of the log\n"
@@ -70,9 +70,10 @@ def test_mistakes_are_a_sentence(ground, tmp_path):
     done = call("compile", tmp_path, "--out", tmp_path / "b")
     assert done.output == (f"Error: {tmp_path / 'profile.npz'} is not the profile that the plan beside it was made "
                            "of\n")
-    done = call("compile", tmp_path, "--profile", ground / "profile.npz", "--preset", "none", "--out", tmp_path / "b")
+    done = call("compile", tmp_path, "--profile", load_inputs / "profile.npz", "--preset", "none", "--out",
+                tmp_path / "b")
     assert "there is no preset 'none'" in done.output and not (tmp_path / "b").exists()
     done = call("compile", tmp_path, "--profile", tmp_path / "none.npz", "--out", tmp_path / "b")
     assert done.output == f"Error: {tmp_path / 'none.npz'} cannot be read: No such file or directory\n"
-    done = call("run", tmp_path, ground / "log.npz")
+    done = call("run", tmp_path, load_inputs / "log.npz")
     assert done.output == f"Error: {tmp_path} is no bundle: it has no manifest.json\n"

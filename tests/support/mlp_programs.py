@@ -40,7 +40,7 @@ class Mix:
         self.inputs: list[np.ndarray] = []
         self.weights: list[np.ndarray] = []
         self.at = {"inputs": 0, "weights": 0, "outputs": 0}
-        self.before = {"after_rows": 0, "after_weights": 0, "after_layers": 0}
+        self.before = {"wait_rows": 0, "wait_weights": 0, "wait_layers": 0}
         depths = {"rows": config.row_lines, "weights": config.weight_lines, "addends": config.addend_lines}
         given = {"rows": rows_from, "weights": weights_from, "addends": addends_from}
         self.depths = depths
@@ -74,8 +74,8 @@ class Mix:
 
     def add(self, name: str, **values: int) -> None:
         self.words.append(encode(name, {**self.before, **values}, MLP))
-        kind = {"LOAD_ROWS": "after_rows", "LOAD_WEIGHTS": "after_weights", "LOAD_ADDENDS": "after_weights"}
-        self.before[kind.get(name, "after_layers")] += 1
+        kind = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
+        self.before[kind.get(name, "wait_layers")] += 1
 
     def samples(self, count: int) -> int:
         return -(-count // self.config.samples)
@@ -86,15 +86,15 @@ class Mix:
     # Operands. A plain region is (line, apart, count, beats).
 
     def plain(self, count: int, beats: int) -> tuple[int, int, int, int]:
-        apart = self.samples(count) + int(self.draw.integers(2))
-        return self.lines("rows", beats * apart), apart, count, beats
+        line_stride = self.samples(count) + int(self.draw.integers(2))
+        return self.lines("rows", beats * line_stride), line_stride, count, beats
 
     def rows(self, count: int, beats: int) -> tuple[int, int, int, int]:
-        line, apart, _, _ = region = self.plain(count, beats)
+        line, line_stride, _, _ = region = self.plain(count, beats)
         stride = beats + int(self.draw.integers(2)) * self.upto(3)
         source = self.data("inputs", (count - 1) * stride + beats)
         self.add("LOAD_ROWS", count=count, source=source, stride=stride, row_beats=beats, features=1, line=line,
-                 apart=apart)
+                 line_stride=line_stride)
         return region
 
     def layer(self, region: tuple[int, int, int, int], *, target: int, groups: int, steps: int | None = None,
@@ -102,7 +102,7 @@ class Mix:
               **where: int) -> None:
         """A layer of its own weights and addends over a plain region. partials: their line, with addend PARTIAL."""
         config, draw = self.config, self.draw
-        line, apart, count, beats = region
+        line, line_stride, count, beats = region
         mode = int(draw.integers(2)) if mode is None else mode
         addend = int(draw.integers(2)) if addend is None else addend
         most = beats * config.words // config.width
@@ -116,14 +116,15 @@ class Mix:
         if addend == BIAS:
             addend_line = self.lines("addends", groups)
             self.add("LOAD_ADDENDS", count=groups, addend_line=addend_line,
-                     source=self.data("weights", -(-groups // config.halves)))
+                     source=self.data("weights", -(-groups // config.groups_per_beat)))
         self.add("LAYER", mode=mode, addend=addend, target=target, activation=activation, count=count, line=line,
-                 apart=apart, steps=steps, groups=groups, weight_line=weight_line, tail=self.upto(config.columns),
-                 addend_line=addend_line, lag=0, **where)
+                 line_stride=line_stride, steps=steps, groups=groups, weight_line=weight_line,
+                 last_columns=self.upto(config.columns),
+                 addend_line=addend_line, max_in_flight=0, **where)
 
     def to_rows(self, region: tuple[int, int, int, int], groups: int, **more: int) -> tuple[int, int, int, int]:
-        made = self.plain(region[2], -(-groups // self.config.halves))
-        self.layer(region, target=TO_ROWS, groups=groups, to_line=made[0], to_apart=made[1], **more)
+        made = self.plain(region[2], -(-groups // self.config.groups_per_beat))
+        self.layer(region, target=TO_ROWS, groups=groups, to_line=made[0], to_line_stride=made[1], **more)
         return made
 
     def partials_lines(self, count: int, groups: int, mode: int) -> int:
@@ -133,7 +134,7 @@ class Mix:
         return groups * samples * config.rows
 
     def to_memory(self, region: tuple[int, int, int, int], groups: int, **more: int) -> None:
-        beats = -(-groups // self.config.halves)
+        beats = -(-groups // self.config.groups_per_beat)
         stride = beats + int(self.draw.integers(2)) * self.upto(2)
         out = self.at["outputs"] + int(self.draw.integers(3))
         self.at["outputs"] = out + (region[2] - 1) * stride + beats
@@ -155,8 +156,8 @@ class Mix:
         """Features that are loaded and one that a layer makes, their products, and a layer of these."""
         config = self.config
         groups = -(-features // config.rows)
-        apart = groups * beats + int(self.draw.integers(2))
-        line = self.lines("rows", self.samples(count) * config.rows * apart)
+        line_stride = groups * beats + int(self.draw.integers(2))
+        line = self.lines("rows", self.samples(count) * config.rows * line_stride)
         made = int(self.draw.integers(features))
         for first, last in ((0, made), (made + 1, features)):
             if first < last:
@@ -164,17 +165,17 @@ class Mix:
                 number = count * (last - first)
                 self.add("LOAD_ROWS", features_in=1, count=count, stride=stride, row_beats=beats,
                          source=self.data("inputs", (number - 1) * stride + beats), features=last - first,
-                         feature=first, line=line, apart=apart)
-        self.layer(self.rows(count, 1), target=TO_FEATURE, groups=beats * config.halves, feature=made,
-                   to_line=line + made // config.rows * beats, to_apart=apart)
+                         feature=first, line=line, line_stride=line_stride)
+        self.layer(self.rows(count, 1), target=TO_FEATURE, groups=beats * config.groups_per_beat, feature=made,
+                   to_line=line + made // config.rows * beats, to_line_stride=line_stride)
         pieces = 0
         for a in range(groups):
             for f in range(a * config.rows, min(features, (a + 1) * config.rows)):
                 for b in range(-(-(min(features, (a + 1) * config.rows) - 1) // config.columns)):
                     pieces += -(-min(max(f - b * config.columns, 0), config.columns) // config.piece)
         products = self.plain(count, -(-pieces // config.pieces))
-        self.add("INTERACT", count=count, row_beats=beats, features=features, line=line, apart=apart,
-                 to_line=products[0], to_apart=products[1], lag=0)
+        self.add("INTERACT", count=count, row_beats=beats, features=features, line=line, line_stride=line_stride,
+                 to_line=products[0], to_line_stride=products[1], max_in_flight=0)
         self.to_memory(products, self.upto(3), steps=pieces * config.piece // config.width)
 
 

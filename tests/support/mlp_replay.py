@@ -2,7 +2,7 @@
 
 All words of the on-chip memories are followed through the program, tile by tile. Of time only this is known:
     tiles begin one after the other and are written one after the other
-    a tile that `lag` holds up begins when all but `lag` of the tiles before it are written
+    a tile that `max_in_flight` holds up begins when all but `max_in_flight` of the tiles before it are written
     an operation begins when the loads that it waits for, by itself or through one before it, are done
     a load begins when the operations that it, or a load of its engine before it, waits for have read all operands
 """
@@ -58,8 +58,8 @@ class Replay:
         for number, line in enumerate(words):
             self.number, self.item = number, MLP.decode(line)
             if self.item.opcode in (LAYER, INTERACT):
-                self.waits["rows"] = max(self.waits["rows"], self.item.after_rows)
-                self.waits["weights"] = max(self.waits["weights"], self.item.after_weights)
+                self.waits["rows"] = max(self.waits["rows"], self.item.wait_rows)
+                self.waits["weights"] = max(self.waits["weights"], self.item.wait_weights)
                 (self._layer if self.item.opcode == LAYER else self._interact)()
                 self.ends.append((self.tile, self.written))
             else:
@@ -79,15 +79,15 @@ class Replay:
         engine = "rows" if item.opcode == LOAD_ROWS else "weights"
         mine = self.loads[engine]
         self.loads[engine] += 1
-        self.layers[engine] = max(self.layers[engine], item.after_layers)
+        self.layers[engine] = max(self.layers[engine], item.wait_layers)
         done, written = self.ends[self.layers[engine] - 1] if self.layers[engine] else (0, -1)
         if item.opcode == LOAD_ROWS and not item.features_in:
-            unit, row, line = c._plain(item.count, item.line, item.apart, item.row_beats)
+            unit, row, line = c._plain(item.count, item.line, item.line_stride, item.row_beats)
             self._bring(self.rows, (unit, row, line), mine, done, written)
         elif item.opcode == LOAD_ROWS:
             for feature in range(item.feature, item.feature + item.features):
                 self._bring(self.rows, self._feature(feature, item.count, item.line
-                                                     + feature // c.rows * item.row_beats, item.apart,
+                                                     + feature // c.rows * item.row_beats, item.line_stride,
                                                      item.row_beats), mine, done, written)
         elif item.opcode == LOAD_WEIGHTS:
             group = np.arange(item.count)
@@ -100,8 +100,8 @@ class Replay:
             # Addends are read while a tile drains: only what is written has read them.
             self._bring(self.addends, (slice(None), at), mine, written + 1, written)
 
-    def _feature(self, feature, count, line, apart, beats):
-        index = self.core._feature(feature, count, line, apart, beats)
+    def _feature(self, feature, count, line, line_stride, beats):
+        index = self.core._feature(feature, count, line, line_stride, beats)
         return index[0][:, 0], index[1], index[2][:, :, 0]
 
     def _bring(self, memory, at, mine, done, written):
@@ -118,7 +118,7 @@ class Replay:
     def _begin(self, is_first):
         """A tile begins; `is_first`: its instruction's lag holds it up."""
         if is_first:
-            self.written = max(self.written, self.tile - 1 - self.item.lag)
+            self.written = max(self.written, self.tile - 1 - self.item.max_in_flight)
 
     def _read(self, memory, at, engine):
         writer = memory.writer[at]
@@ -145,10 +145,11 @@ class Replay:
             order = [(q, s, u) for q in range(-(-item.groups // c.units)) for s in range(samples)
                      for u in range(c.units) if s * per + u * c.rows < item.count]
         else:
-            order = [(q * c.halves + h, s, None) for q in range(-(-item.groups // c.halves)) for s in range(samples)
-                     for h in range(c.halves) if q * c.halves + h < item.groups]
+            order = [(q * c.groups_per_beat + h, s,
+                      None) for q in range(-(-item.groups // c.groups_per_beat)) for s in range(samples)
+                     for h in range(c.groups_per_beat) if q * c.groups_per_beat + h < item.groups]
         for group, s, source in order:
-            is_first = group == 0 if source is not None else group < c.halves
+            is_first = group == 0 if source is not None else group < c.groups_per_beat
             self._begin(is_first or item.addend == PARTIAL)
             lane = s * per + np.arange(per)
             if source is not None:
@@ -156,7 +157,7 @@ class Replay:
             lane = lane[lane < item.count]
             unit, row = lane // c.rows % c.units, lane % c.rows
             piece = np.arange(-(-item.steps * c.width // c.piece))
-            line = item.line + piece // c.pieces * item.apart + s
+            line = item.line + piece // c.pieces * item.line_stride + s
             depth = self.rows.writer.shape[2]
             self._read(self.rows, (unit[:, None], row[:, None], line % depth, piece % c.pieces), "rows")
             for g in range(group * c.units, min(item.groups, (group + 1) * c.units)) if source is not None else (
@@ -177,16 +178,16 @@ class Replay:
             self._read(self.addends, (place, (item.addend_line + nth * c.rows + row) % lines), "weights")
         elif item.addend:
             self._read(self.addends, (np.unique(place), (item.addend_line + g) % lines), "weights")
-        q, h = divmod(g, c.halves)
+        q, h = divmod(g, c.groups_per_beat)
         banks = h * (c.columns // c.piece) + np.arange(c.columns // c.piece)
         depth = self.rows.writer.shape[2]
         if item.target == TO_PARTIAL:
             self._write(self.addends, (place, (item.to_line + nth * c.rows + row) % lines), "weights")
         elif item.target == TO_ROWS:
-            self._write(self.rows, (unit[:, None], row[:, None], (item.to_line + q * item.to_apart + s) % depth,
+            self._write(self.rows, (unit[:, None], row[:, None], (item.to_line + q * item.to_line_stride + s) % depth,
                                     banks), "rows")
         elif item.target == TO_FEATURE:
-            at = item.to_line + (s * c.rows + row) * item.to_apart + q
+            at = item.to_line + (s * c.rows + row) * item.to_line_stride + q
             self._write(self.rows, (unit[:, None], item.feature % c.rows, at[:, None] % depth,
                                     (banks + item.feature // c.rows) % c.pieces), "rows")
         else:
@@ -205,12 +206,13 @@ class Replay:
                     live = range(a * c.rows, min(item.features, (a + 1) * c.rows))
                     for group in {a, *(m for m in (2 * b, 2 * b + 1) if m <= a)}:
                         row = np.arange(group * c.rows, min(item.features, (group + 1) * c.rows)) % c.rows
-                        line = item.line + (s * c.rows + r) * item.apart + group * item.row_beats
+                        line = item.line + (s * c.rows + r) * item.line_stride + group * item.row_beats
                         line = (line + np.arange(item.row_beats)) % depth
                         self._read(self.rows, (unit[:, None, None], row[:, None], line), "rows")
                     kept = sum(-(-min(max(f - b * c.columns, 0), c.columns) // c.piece) for f in live)
                     number = piece + np.arange(kept)
                     piece += kept
-                    self._write(self.rows, (unit[:, None], r, (item.to_line + number // c.pieces * item.to_apart + s)
+                    self._write(self.rows, (unit[:, None], r,
+                                            (item.to_line + number // c.pieces * item.to_line_stride + s)
                                             % depth, number % c.pieces), "rows")
                     self.tile += 1

@@ -11,8 +11,8 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.emb import front as emb_front
-from hw.emb.feeder import Feeder
 from hw.emb.front import Front
+from hw.emb.index_decoder import IndexDecoder
 from hw.emb.program import Program
 from hw.emb.regions import CLIENTS
 from hw.isa import LONGEST_BAG
@@ -283,7 +283,7 @@ def test_illegal_config_wrong():
     with pytest.raises(ValueError, match="dram_queue must be at least 32, .*, not 16"):
         Front(replace(good, dram_queue=16)).elaborate(None)
     with pytest.raises(ValueError, match="index_bits must be from 1 to 30, not 31"):
-        Feeder(beat_bytes=16, row_beats_max=4, tables=8, index_bits=31)
+        IndexDecoder(beat_bytes=16, row_beats_max=4, tables=8, index_bits=31)
     with pytest.raises(ValueError, match="chunk_rows must be from 1 to 8, not 16"):
         Program(beat_bytes=16, row_beats_max=4, tables=8, index_bits=20, chunk_rows=16)
 

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
-from golden.mlp.outlet import Sigmoid as Model
+from golden.mlp.result_writer import Sigmoid as Model
 from hw.fp.sigmoid import INTERVAL, STAGES, Sigmoid
 from verif.bench import reset, rng, seed, start
 from verif.bench.runner import seeds, simulate

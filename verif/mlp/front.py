@@ -99,8 +99,8 @@ def any_rows(r: random.Random, unit: MlpConfig, number: int, **more: int) -> dic
         "features": r.choice([1, 2, unit.rows, r.randint(1, 2 * unit.columns)]) if features_in else 1,
         "feature": r.choice([0, 1, unit.rows, r.randrange(60), 255]) if features_in else r.randrange(256),
         "line": r.choice([0, r.randrange(unit.row_lines), 0xFFFF]),
-        "apart": r.choice([1, 3, r.randrange(unit.row_lines), 0xFFFF]),
-        "source": r.randrange(1 << 20), "after_weights": 0, "after_layers": 0, "number": number,
+        "line_stride": r.choice([1, 3, r.randrange(unit.row_lines), 0xFFFF]),
+        "source": r.randrange(1 << 20), "wait_weights": 0, "wait_layers": 0, "number": number,
     }
     beats = item["row_beats"]
     item["stride"] = r.choice([beats, beats, beats + r.randrange(5), r.randrange(beats), 0])
@@ -118,16 +118,16 @@ def any_weights(r: random.Random, unit: MlpConfig, number: int, **more: int) -> 
     item = {"addends": 0, "count": r.choice([1, 2, unit.units, r.randint(1, 3 * unit.units)]),
             "steps": r.choice([1, 2, 3, r.randint(1, 30)]),
             "line": r.choice([0, r.randrange(unit.weight_lines), 0xFFFF]), "source": r.randrange(1 << 20),
-            "after_rows": 0, "after_layers": 0, "number": number} | more
+            "wait_rows": 0, "wait_layers": 0, "number": number} | more
     return item | {"end": item["source"] + item["count"] * item["steps"] * unit.line_beats}
 
 
 def any_addends(r: random.Random, unit: MlpConfig, number: int, **more: int) -> dict[str, int]:
     # `steps` is not used.
-    item = {"addends": 1, "count": r.choice([1, 2, unit.halves, r.randint(1, 20)]),
+    item = {"addends": 1, "count": r.choice([1, 2, unit.groups_per_beat, r.randint(1, 20)]),
             "steps": r.choice([1, r.randrange(1 << 12)]), "line": r.choice([0, r.randrange(unit.addend_lines), 0xFFFF]),
-            "source": r.randrange(1 << 20), "after_rows": 0, "after_layers": 0, "number": number} | more
-    return item | {"end": item["source"] - (-item["count"] // unit.halves)}
+            "source": r.randrange(1 << 20), "wait_rows": 0, "wait_layers": 0, "number": number} | more
+    return item | {"end": item["source"] - (-item["count"] // unit.groups_per_beat)}
 
 
 def beat_of(address: int, words: int) -> int:

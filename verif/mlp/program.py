@@ -18,7 +18,7 @@ __all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "an
 
 TOP = (1 << 32) - 1
 STREAMS = ("o_rows", "o_parameters", "o_layers")
-AFTER = ("after_rows", "after_weights", "after_layers")
+AFTER = ("wait_rows", "wait_weights", "wait_layers")
 ENGINE = {"LOAD_ROWS": 0, "LOAD_WEIGHTS": 1, "LOAD_ADDENDS": 1, "LAYER": 2, "INTERACT": 2}
 USED = {instruction.name: {use.field for use in instruction.uses} for instruction in MLP.instructions}
 
@@ -132,7 +132,7 @@ def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) ->
     for name, most in zip(AFTER, before, strict=True):
         item[name] = r.choice([0, most, r.randint(0, most)])
     if kind == "LAYER":
-        item["tail"] = r.choice([1, unit.columns, r.randint(1, unit.columns)])
+        item["last_columns"] = r.choice([1, unit.columns, r.randint(1, unit.columns)])
         item["target"] = 3 if item["activation"] == 2 else r.randrange(4)
         if item["target"] == 2:
             item["activation"] = 0
@@ -152,9 +152,9 @@ def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
     if kind == "LOAD_WEIGHTS":
         return "weights_beats", item["source"] + item["count"] * item["steps"] * unit.line_beats
     if kind == "LOAD_ADDENDS":
-        return "weights_beats", item["source"] + -(-item["count"] // unit.halves)
+        return "weights_beats", item["source"] + -(-item["count"] // unit.groups_per_beat)
     if kind == "LAYER" and item["target"] == 3:
-        beats = -(-item["groups"] // unit.halves)
+        beats = -(-item["groups"] // unit.groups_per_beat)
         return "outputs_beats", item["out"] + (item["count"] - 1) * item["out_stride"] + beats
     return None
 

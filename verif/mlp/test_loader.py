@@ -68,12 +68,12 @@ async def smoke(dut):
     unit = await Bench.begin(dut)
     bench = Bench(dut, unit, Feed(rng("smoke")))
     plain = finish_rows({
-        "features_in": 0, "count": 5, "row_beats": 2, "features": 1, "feature": 0, "line": 10, "apart": 100,
-        "source": 7, "stride": 3, "after_weights": 0, "after_layers": 0, "number": 0})
+        "features_in": 0, "count": 5, "row_beats": 2, "features": 1, "feature": 0, "line": 10, "line_stride": 100,
+        "source": 7, "stride": 3, "wait_weights": 0, "wait_layers": 0, "number": 0})
     # Two units of two rows; feature 3 is the second of the second group, whose lines begin at 20 of the sample.
     features = finish_rows({
-        "features_in": 1, "count": 3, "row_beats": 1, "features": 3, "feature": 3, "line": 20, "apart": 50,
-        "source": 40, "stride": 1, "after_weights": 0, "after_layers": 0, "number": 1})
+        "features_in": 1, "count": 3, "row_beats": 1, "features": 3, "feature": 3, "line": 20, "line_stride": 50,
+        "source": 40, "stride": 1, "wait_weights": 0, "wait_layers": 0, "number": 1})
     await bench.carry_out([plain, features])
     assert [load[:4] for load in bench.loads[:10]] == [
         (0, 0, 10, 0), (0, 0, 110, 0), (0, 1, 10, 0), (0, 1, 110, 0), (1, 0, 10, 0), (1, 0, 110, 0),
@@ -104,17 +104,18 @@ async def latency_and_rate_as_documented(dut):
     load that waited has its data at once."""
     unit = await Bench.begin(dut)
     r = rng("rate")
-    for beats, apart in ((1, 0), (3, 0), (8, 0), (16, 1)):
+    for beats, line_stride in ((1, 0), (3, 0), (8, 0), (16, 1)):
         count = 64 // beats
-        jobs = [any_rows(r, unit, at, features_in=0, features=1, count=count, row_beats=beats, stride=beats + apart,
+        jobs = [any_rows(r, unit, at, features_in=0, features=1, count=count, row_beats=beats,
+                         stride=beats + line_stride,
                          source=4096 * at) for at in range(12)]
         bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
         await bench.carry_out([finish_rows(job) for job in jobs])
         gaps = [b - a - 1 for a, b in zip(bench.at, bench.at[1:], strict=False)]
-        assert sum(gaps) == 0 and len(bench.at) == 12 * count * beats, (beats, apart, sum(gaps))
+        assert sum(gaps) == 0 and len(bench.at) == 12 * count * beats, (beats, line_stride, sum(gaps))
         await Bench.clean(dut)
     # Instructions of three beats do not lose a cycle either, once their data is there.
-    jobs = [finish_rows(any_rows(r, unit, at, features_in=0, features=1, count=3, row_beats=1, stride=1, after_layers=1,
+    jobs = [finish_rows(any_rows(r, unit, at, features_in=0, features=1, count=3, row_beats=1, stride=1, wait_layers=1,
                                  source=at * 64)) for at in range(20)]
     bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
     for cycle in range(600):
@@ -142,7 +143,7 @@ async def corner_values(dut):
         {"features_in": 0, "features": 1, "count": 3, "row_beats": 1, "stride": 0, "source": top - 1},
         {"features_in": 1, "features": 255, "feature": 255, "count": 2, "row_beats": 1, "stride": 1, "source": 5},
         {"features_in": 1, "features": 3, "feature": 0, "count": unit.samples + 1, "row_beats": 7, "stride": 0xFFFF},
-        {"after_weights": top, "after_layers": top, "number": top},
+        {"wait_weights": top, "wait_layers": top, "number": top},
     ]
     jobs = [finish_rows(any_rows(r, unit, at) | case) for at, case in enumerate(cases)]
     jobs = [job | {"end": job["end"] & top} for job in jobs]

@@ -35,7 +35,7 @@ class Bench(LoaderBench):
     def __init__(self, dut, unit: MlpConfig, feed: Feed, *, bad: Sequence[int] = ()):
         super().__init__(dut, unit, feed, Golden(
             units=unit.units, weight_lines=unit.weight_lines, addend_lines=unit.addend_lines,
-            line_beats=unit.line_beats, halves=unit.halves, base=BASE // unit.beat_bytes), bad=bad)
+            line_beats=unit.line_beats, groups_per_beat=unit.groups_per_beat, base=BASE // unit.beat_bytes), bad=bad)
         self.weights, self.addends = layout_of("o_weights"), layout_of("o_addends__payload")
         self.got: list[Weights | Addends] = []
 
@@ -81,7 +81,7 @@ async def smoke(dut):
     """Three column groups of two lines, and five lines of addends: where they go, written down by hand."""
     unit = await Bench.begin(dut)
     bench = Bench(dut, unit, Feed(rng("smoke")))
-    common = {"after_rows": 0, "after_layers": 0}
+    common = {"wait_rows": 0, "wait_layers": 0}
     await bench.carry_out([
         {"addends": 0, "count": 3, "steps": 2, "line": 100, "source": 4, "end": 10, "number": 0, **common},
         {"addends": 1, "count": 5, "steps": 9, "line": 254, "source": 30, "end": 33, "number": 1, **common}])
@@ -126,7 +126,7 @@ async def latency_and_rate_as_documented(dut):
     assert len(bench.at) == 200 and sum(gaps) == 4, gaps     # one behind each instruction
     await Bench.clean(dut)
     # Instructions of three beats do not lose a cycle, once their data is there.
-    jobs = [any_weights(r, unit, at, count=3, steps=1, after_layers=1, source=at * 64) for at in range(20)]
+    jobs = [any_weights(r, unit, at, count=3, steps=1, wait_layers=1, source=at * 64) for at in range(20)]
     bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
     for cycle in range(700):
         await bench.step(jobs[0] if jobs else None, counts=(0, cycle > 400)) and jobs.pop(0)
@@ -150,7 +150,7 @@ async def corner_values(dut):
     jobs = [
         any_weights(r, unit, 0, count=2, steps=4095, line=0xFFFF),
         any_weights(r, unit, 1, count=4099, steps=1, source=top - 1 - 4099 * unit.line_beats),
-        any_addends(r, unit, 2, count=1, after_rows=top, after_layers=top),
+        any_addends(r, unit, 2, count=1, wait_rows=top, wait_layers=top),
         any_addends(r, unit, top, count=5000, line=0xFFFF),
     ]
     sides = Side(r, top, 1.0), Side(r, top, 1.0)
@@ -178,7 +178,7 @@ async def read_errors(dut):
         lines = 0
         for job in jobs[:victim["number"] + 1]:
             beats = (place if job is victim else job["end"]) - job["source"]
-            lines += min(job["count"], beats * unit.halves) if job["addends"] else beats // unit.line_beats
+            lines += min(job["count"], beats * unit.groups_per_beat) if job["addends"] else beats // unit.line_beats
         assert len(bench.got) == lines
         await Bench.clean(dut)
     report(read_errors=40)

@@ -38,12 +38,12 @@ async def smoke(dut):
     unit = await fresh(dut)
     items = [
         {"opcode": KINDS["LOAD_ROWS"], "features_in": 1, "count": 3, "source": 100, "stride": 2, "row_beats": 2,
-         "features": 4, "feature": 9, "line": 7, "apart": 30},
+         "features": 4, "feature": 9, "line": 7, "line_stride": 30},
         {"opcode": KINDS["LOAD_WEIGHTS"], "count": 5, "source": 10, "steps": 6, "weight_line": 77},
         {"opcode": KINDS["LOAD_ADDENDS"], "count": 5, "source": 40, "addend_line": 88},
-        {"opcode": KINDS["LAYER"], "count": 3, "steps": 6, "groups": 5, "tail": 1, "target": 3, "out": 4,
-         "out_stride": 9, "after_rows": 1, "after_weights": 2},
-        {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "after_layers": 1},
+        {"opcode": KINDS["LAYER"], "count": 3, "steps": 6, "groups": 5, "last_columns": 1, "target": 3, "out": 4,
+         "out_stride": 9, "wait_rows": 1, "wait_weights": 2},
+        {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "wait_layers": 1},
     ]
     bench = Bench(dut, unit, items, feed=Feed(rng("smoke")), arguments={
         "inputs_beats": 124, "weights_beats": 43, "outputs_beats": 25})
@@ -53,7 +53,7 @@ async def smoke(dut):
     assert (rows["run"], rows["less_one"], rows["end"], rows["line"]) == (1, 11, 124, 7 + 4 * 2)
     assert (weights["addends"], weights["end"], weights["line"]) == (0, 40, 77)
     assert (addends["addends"], addends["end"], addends["line"]) == (1, 43, 88)
-    assert (layer["interact"], layer["after_rows"], layer["out_stride"], layer["number"]) == (0, 1, 9, 3)
+    assert (layer["interact"], layer["wait_rows"], layer["out_stride"], layer["number"]) == (0, 1, 9, 3)
     assert (interact["interact"], interact["features"], interact["number"]) == (1, 4, 4)
     beats = 5 * 16 // unit.words
     assert bench.feed.asked == [(bench.base, beats)]
@@ -110,8 +110,9 @@ async def latency_and_rate_as_documented(dut):
     rows = {"opcode": KINDS["LOAD_ROWS"], "count": 1000, "features": 1, "row_beats": 3, "stride": 3}
     cases = [
         ({"opcode": KINDS["INTERACT"], "count": 1, "row_beats": 1, "features": 2}, 4),
-        ({"opcode": KINDS["LAYER"], "count": 1, "steps": 1, "groups": 1, "tail": 1}, 4),
-        ({"opcode": KINDS["LAYER"], "count": 9, "steps": 1, "groups": 1, "tail": 1, "target": 3, "out_stride": 5},
+        ({"opcode": KINDS["LAYER"], "count": 1, "steps": 1, "groups": 1, "last_columns": 1}, 4),
+        ({"opcode": KINDS["LAYER"], "count": 9, "steps": 1, "groups": 1, "last_columns": 1, "target": 3,
+          "out_stride": 5},
          7 + 3),
         ({"opcode": KINDS["LOAD_ADDENDS"], "count": 9}, 8),
         ({"opcode": KINDS["LOAD_WEIGHTS"], "count": 9, "steps": 100}, 7 + 7),
@@ -166,7 +167,7 @@ async def corner_values(dut):
         sizes = any_sizes(r)
         bench.put(any_program(r, unit, count, sizes), sizes)
         await bench.carry_out()
-    bench.put([any_item(r, unit, "LAYER", [1, 0, 0]) | {"after_rows": 1}], sizes)
+    bench.put([any_item(r, unit, "LAYER", [1, 0, 0]) | {"wait_rows": 1}], sizes)
     await bench.carry_out()
     assert bench.model.error == Fault(MLP.code("BAD_ORDER"), 0, 0)
     beats = 16 // unit.words
@@ -204,15 +205,15 @@ def _refusals(r: random.Random, unit: MlpConfig) -> list[tuple[str, dict[str, An
     cases += [
         ("LOAD_ROWS", {"features_in": 0, "features": 2}, bad), ("LOAD_ROWS", {"features_in": 0, "features": 0}, bad),
         ("LOAD_ROWS", {"features_in": 0, "features": 255}, bad), ("INTERACT", {"features": 1}, bad),
-        *(("LAYER", {"tail": tail}, bad) for tail in (unit.columns + 1, 2 * unit.columns, 255)),
+        *(("LAYER", {"last_columns": last_columns}, bad) for last_columns in (unit.columns + 1, 2 * unit.columns, 255)),
         *(("LAYER", {"activation": 2, "target": target}, bad) for target in range(3)),
         *(("LAYER", {"activation": activation, "target": 2}, bad) for activation in (1, 2)),
     ]
     for kind in KINDS:
         for name in AFTER:
             cases += [(kind, {name: value}, order) for value in (None, TOP, 1 << 31)]     # None: one too many
-    cases.append(("LAYER", {"after_rows": TOP, "tail": 0}, bad))
-    cases.append(("LOAD_ROWS", {"after_weights": TOP, "after_layers": TOP, "source": TOP}, order))
+    cases.append(("LAYER", {"wait_rows": TOP, "last_columns": 0}, bad))
+    cases.append(("LOAD_ROWS", {"wait_weights": TOP, "wait_layers": TOP, "source": TOP}, order))
     return cases
 
 

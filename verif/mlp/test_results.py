@@ -33,7 +33,7 @@ CONFIGS = {
 CONFIG = CONFIGS.get(os.environ.get("RESULTS", ""), CONFIGS["tiny"])
 UNITS, ROWS, COLUMNS = CONFIG.units, CONFIG.rows, CONFIG.columns
 SIZES = Sizes(units=UNITS, rows=ROWS, columns=COLUMNS, words=CONFIG.words, piece=CONFIG.piece)
-BEATS = UNITS // CONFIG.halves
+BEATS = UNITS // CONFIG.groups_per_beat
 NONE, BIAS, PARTIAL = range(3)
 
 
@@ -47,7 +47,7 @@ def layer(random, **given):
         ("fills", 1), ("sigmoid", 1), ("begin", 1), ("group", 8), ("block", 8))}
     below = {name: int(random.integers(count)) for name, count in (
         ("unit", UNITS), ("idle_units", UNITS), ("addend", 3), ("addend_line", CONFIG.addend_lines),
-        ("start", CONFIG.pieces), ("fixed", 2), ("bank", ROWS), ("half", CONFIG.halves), ("outs", BEATS + 1))}
+        ("start", CONFIG.pieces), ("fixed", 2), ("bank", ROWS), ("half", CONFIG.groups_per_beat), ("outs", BEATS + 1))}
     tile = {**drawn, **below, "latency": latency, "target": target, "live": live, "triangle": 0,
             "relu": int(target != TARGET.PARTIAL and random.integers(2)),
             "columns": int(random.integers(1, COLUMNS + 1)), **given}

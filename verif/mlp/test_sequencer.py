@@ -25,7 +25,7 @@ SIZES = {
     "screc": {"units": 4, "rows": 8, "width": 1, "words": 16, "row_lines": 1024, "weight_lines": 4096,
               "addend_lines": 2048},
     # As many halves of a beat as units; banks of pieces that hold a beat of the array each.
-    "halves": {"units": 4, "rows": 2, "width": 4, "words": 16, "row_lines": 64, "weight_lines": 64,
+    "groups_per_beat": {"units": 4, "rows": 2, "width": 4, "words": 16, "row_lines": 64, "weight_lines": 64,
                "addend_lines": 32},
 }
 REST = {"lut_products": 0, "reads_in_flight": 8, "writes_in_flight": 8, "program_beats": 16, "load_beats": 32,
@@ -36,19 +36,19 @@ ANY_LAG = (1 << 32) - 1
 def layer(r, shape, number, **fields):
     """A LAYER of a few tiles; fields not given are drawn."""
     mode = fields.get("mode", r.randrange(2))
-    width = shape.units if mode == LATENCY else shape.halves
+    width = shape.units if mode == LATENCY else shape.groups_per_beat
     return {
         "interact": 0, "mode": mode, "addend": r.randrange(3), "target": r.randrange(4),
         "activation": r.randrange(3),
         "count": r.choice([1, r.randint(1, shape.samples), r.randint(1, 3 * shape.samples), shape.samples]),
         "row_beats": r.randrange(1 << 12), "features": r.randrange(256), "feature": r.randrange(256),
-        "line": r.randrange(1 << 16), "apart": r.randrange(1 << 16),
+        "line": r.randrange(1 << 16), "line_stride": r.randrange(1 << 16),
         "steps": r.choice([1, 2, 3, r.randint(1, 40), 2 * shape.pieces * shape.parts]),
         "groups": r.choice([1, width, width + 1, r.randint(1, 3 * width + 2)]),
-        "weight_line": r.randrange(1 << 16), "tail": r.randint(1, shape.columns),
-        "addend_line": r.randrange(1 << 16), "to_line": r.randrange(1 << 16), "to_apart": r.randrange(1 << 16),
-        "out": r.randrange(1 << 32), "out_stride": r.randrange(1 << 32), "lag": ANY_LAG,
-        "after_rows": 0, "after_weights": 0, "number": number, **fields,
+        "weight_line": r.randrange(1 << 16), "last_columns": r.randint(1, shape.columns),
+        "addend_line": r.randrange(1 << 16), "to_line": r.randrange(1 << 16), "to_line_stride": r.randrange(1 << 16),
+        "out": r.randrange(1 << 32), "out_stride": r.randrange(1 << 32), "max_in_flight": ANY_LAG,
+        "wait_rows": 0, "wait_weights": 0, "number": number, **fields,
     }
 
 
@@ -101,7 +101,7 @@ class Bench:
         """Until all is done, or for some cycles."""
         waiting = list(items)
         edge = RisingEdge(self.dut.clk)
-        most = max((item[name] for item in items for name in ("after_rows", "after_weights")), default=0)
+        most = max((item[name] for item in items for name in ("wait_rows", "wait_weights")), default=0)
         offered = None
         for _ in range(limit if cycles is None else cycles):
             if offered is None and waiting and (self.offer is None or next(self.offer)):
@@ -169,11 +169,11 @@ class Bench:
         tiles wait, at most, until the writes before are through."""
         before = None
         free, most = 0, 0
-        writes = self.shape.units // self.shape.halves
+        writes = self.shape.units // self.shape.groups_per_beat
         for cycle, tile in self.at:
             if before is not None:
-                apart = cycle - before[0]
-                assert apart >= max(before[1].live, 2 * before[1].live - tile.live), (apart, before, tile)
+                spacing = cycle - before[0]
+                assert spacing >= max(before[1].live, 2 * before[1].live - tile.live), (spacing, before, tile)
             before = cycle, tile
             came = cycle + tile.live
             free = max(free, came) + tile.live * (writes if tile.fields["latency"] else 1)
@@ -216,8 +216,8 @@ async def random_match_golden(dut):
     items = []
     for number in range(120):
         loads += r.randrange(2)
-        items.append(draw(r, bench.shape, number, lag=r.choice([ANY_LAG, r.randrange(6), 1 << 12, 4]),
-                          after_rows=r.choice([0, loads]), after_weights=r.choice([0, loads])))
+        items.append(draw(r, bench.shape, number, max_in_flight=r.choice([ANY_LAG, r.randrange(6), 1 << 12, 4]),
+                          wait_rows=r.choice([0, loads]), wait_weights=r.choice([0, loads])))
     await bench.run(items)
     bench.distances()
     report(tiles=bench.tiles, slots=bench.slots, cycles=bench.cycle, stalls=bench.stalls)
@@ -231,8 +231,8 @@ async def backpressure_both_sides(dut):
     bench = Bench(dut, random=r, offer=bursty(r, 100), room=sometimes(0.15, r), loads=0.05,
                   delay=lambda: r.choice([3, 20, 80]))
     await bench.begin()
-    items = [draw(r, bench.shape, number, lag=r.choice([0, 0, 1, 2, 5, ANY_LAG]), after_rows=number // 3,
-                  after_weights=number // 4) for number in range(60)]
+    items = [draw(r, bench.shape, number, max_in_flight=r.choice([0, 0, 1, 2, 5, ANY_LAG]), wait_rows=number // 3,
+                  wait_weights=number // 4) for number in range(60)]
     await bench.run(items)
     bench.distances()
     assert all(bench.stalls[name] > 20 for name in STALLS), bench.stalls
@@ -246,7 +246,7 @@ async def latency_and_rate_as_documented(dut):
     bench = Bench(dut, random=r)
     await bench.begin()
     shape = bench.shape
-    writes = shape.units // shape.halves
+    writes = shape.units // shape.groups_per_beat
     long = max(shape.rows * writes, 2 * shape.rows)
     items = [layer(r, shape, number, steps=long, count=2 * shape.samples, groups=shape.units)
              for number in range(6)]
@@ -267,7 +267,8 @@ async def latency_and_rate_as_documented(dut):
     # Every tile waits for the one before: from `written` to the slot two cycles.
     await reset(dut)
     alone = Bench(dut, random=r, delay=lambda: 40)
-    await alone.run([layer(r, shape, 0, addend=PARTIAL_ADDEND, lag=0, mode=0, groups=3, count=shape.samples, steps=9)])
+    await alone.run([layer(r, shape, 0, addend=PARTIAL_ADDEND, max_in_flight=0, mode=0, groups=3,
+                           count=shape.samples, steps=9)])
     assert [after - before[0] for before, after in zip(alone.at, alone.begins[1:], strict=False)] == [42] * (
         len(alone.at) - 1)
 
@@ -280,12 +281,12 @@ async def reset_midstream(dut):
     bench = Bench(dut, random=r, loads=0.2)
     await bench.begin()
     for number in range(12):
-        await bench.run([draw(r, bench.shape, k, lag=r.choice([3, ANY_LAG])) for k in range(8)],
+        await bench.run([draw(r, bench.shape, k, max_in_flight=r.choice([3, ANY_LAG])) for k in range(8)],
                         cycles=r.randint(1, 90))
         dut.i__valid.value = 0
         await reset(dut, 1 + number % 2)
         bench = Bench(dut, random=r, loads=0.2)
-        await bench.run([draw(r, bench.shape, k, lag=r.choice([3, ANY_LAG])) for k in range(3)])
+        await bench.run([draw(r, bench.shape, k, max_in_flight=r.choice([3, ANY_LAG])) for k in range(3)])
 
 
 @cocotb.test()
@@ -293,7 +294,7 @@ async def reset_midstream(dut):
 async def reset_between_the_slots_of_a_step(dut):
     """A reset after the first and after the second slot of a step of two: what comes behind, interactions included,
     begins anew and is whole."""
-    r = rng("halves")
+    r = rng("groups_per_beat")
     bench = Bench(dut, random=r)
     await bench.begin()
     for number in range(12):
@@ -325,17 +326,20 @@ async def corner_values(dut):
     items = []
     for mode in (0, 1):
         for count in {1, shape.rows, shape.rows + 1, shape.samples - 1, shape.samples, shape.samples + 1}:
-            for groups in {1, shape.halves, shape.halves + 1, shape.units - 1 or 1, shape.units, shape.units + 1}:
+            for groups in {1, shape.groups_per_beat, shape.groups_per_beat + 1, shape.units - 1 or 1, shape.units,
+                           shape.units + 1}:
                 items.append(layer(r, shape, len(items), mode=mode, count=count, groups=groups, steps=1))
-        items.append(layer(r, shape, len(items), mode=mode, steps=63, groups=1, count=shape.samples, lag=0))
-        items.append(layer(r, shape, len(items), mode=mode, steps=64, groups=1, count=1, lag=(1 << 12)))
+        items.append(layer(r, shape, len(items), mode=mode, steps=63, groups=1, count=shape.samples, max_in_flight=0))
+        items.append(layer(r, shape, len(items), mode=mode, steps=64, groups=1, count=1, max_in_flight=(1 << 12)))
         items.append(layer(r, shape, len(items), mode=mode, steps=1, groups=70, count=1))
         items.append(layer(r, shape, len(items), mode=mode, steps=1, groups=1, count=40 * shape.samples + 1))
         everything = (1 << 16) - 1
-        items.append(layer(r, shape, len(items), mode=mode, target=ROWS, count=1, line=everything, apart=everything,
-                           to_line=everything, to_apart=everything, weight_line=everything, addend_line=everything,
-                           after_rows=0, out=(1 << 32) - 1, out_stride=(1 << 32) - 1, feature=255, lag=0))
-    items.append(layer(r, shape, len(items), steps=(1 << 12) - 1, groups=1, count=1, tail=1))
+        items.append(layer(r, shape, len(items), mode=mode, target=ROWS, count=1, line=everything,
+                           line_stride=everything,
+                           to_line=everything, to_line_stride=everything, weight_line=everything,
+                           addend_line=everything,
+                           wait_rows=0, out=(1 << 32) - 1, out_stride=(1 << 32) - 1, feature=255, max_in_flight=0))
+    items.append(layer(r, shape, len(items), steps=(1 << 12) - 1, groups=1, count=1, last_columns=1))
     rows = shape.rows
     for features in {2, rows, rows + 1, 2 * rows, 2 * rows + 1, 2 * rows + 2, 3 * rows + 1, 4 * rows + 1, 5 * rows}:
         for count in (1, shape.samples + 1):
@@ -349,8 +353,8 @@ async def corner_values(dut):
     for rows, weights in (((1 << 16) - 3, (1 << 31) - 3), ((1 << 31) - 2, (1 << 16) - 2), (most - 8, most - 9)):
         await reset(dut)
         bench = Bench(dut, random=r, loads=0.3, loaded=(rows, weights))
-        await bench.run([layer(r, shape, (1 << 32) - 1 - number, count=1, groups=1, steps=1, after_rows=rows + number,
-                               after_weights=weights + (number + 1) // 2) for number in range(7)])
+        await bench.run([layer(r, shape, (1 << 32) - 1 - number, count=1, groups=1, steps=1, wait_rows=rows + number,
+                               wait_weights=weights + (number + 1) // 2) for number in range(7)])
 
 
 def test_illegal_config_wrong():
@@ -358,7 +362,7 @@ def test_illegal_config_wrong():
     with pytest.raises(ValueError, match="rows must be at most 4, half the words of a beat, not 8"):
         Sequencer(MlpConfig(**{**SIZES["tiny"], "rows": 8}, **REST))
     with pytest.raises(ValueError, match="units must be at least 4, the column groups of a beat, not 2"):
-        Sequencer(MlpConfig(**{**SIZES["halves"], "units": 2}, **REST))
+        Sequencer(MlpConfig(**{**SIZES["groups_per_beat"], "units": 2}, **REST))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -105,7 +105,7 @@ class Bench:
         return cls(dut)
 
     @property
-    def tail(self):
+    def last_columns(self):
         """Cycles from a slot until the results of its tile are out, and some more."""
         config = self.config
         return LATENCY + STAGES + systolic.pe_latency(config.width) + 2 * config.rows + config.columns + 8
@@ -122,7 +122,7 @@ class Bench:
                     plan.append(None)
                 plan.append(slot)
             plan += [None] * gap
-        total = len(plan) + self.tail if cycles is None else cycles
+        total = len(plan) + self.last_columns if cycles is None else cycles
         shapes = [(config.units, config.rows, config.width)] + [(config.units, config.columns, config.width)] * 2
         found = []
         for cycle in range(total):
@@ -217,7 +217,7 @@ async def reset_midstream(dut):
     bench = await Bench.begin(dut)
     # In every cycle in which the marks are on their way to the arrays, and in some behind.
     inside = LATENCY + STAGES + 5
-    for at in (*range(2, inside), *rng("reset").sample(range(inside, bench.tail + 2), 6)):
+    for at in (*range(2, inside), *rng("reset").sample(range(inside, bench.last_columns + 2), 6)):
         lost = [Tile(bench.config, bench.random, 4, bench.config.rows, OWN)]
         await bench.run(lost, cycles=at)
         await reset(dut, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from gen.data.logs import open_log
 from gen.data.profile import FILE, Profile
 from gen.data.profiling import spread, stream
-from gen.data.profiling.second import together
+from gen.data.profiling.co_access import together
 from gen.data.profiling.sources import statistics_of
 from gen.model.recommender import Recommender
 

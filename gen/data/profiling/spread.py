@@ -12,7 +12,7 @@ from typing import Any
 
 from gen.data.logs.log import Log, Problems
 from gen.data.profile import Profile
-from gen.data.profiling.second import Places, extras, looked
+from gen.data.profiling.co_access import Places, extras, looked
 from gen.data.profiling.stream import count, finished, merge, shares, with_rows
 
 __all__ = ["cluster", "profile", "together"]

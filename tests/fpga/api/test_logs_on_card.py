@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench import logs
-from bench.twin import Twin
+from bench.lockstep import Lockstep
 from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from fpga.card import Device
 from gen.data import learn, reorder, shapes
@@ -61,7 +61,7 @@ def test_the_demos_table():
     order = np.argsort(users[:4000], kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(users[:4000]))])
     with opened([table], cache_rows={"items": 50}) as bags:
-        twin = Twin(bags)
+        twin = Lockstep(bags)
         for mode in ("sum", "mean", "max"):
             twin.batch([bags.request("items", items[order], offsets, None, mode, True)])
         assert bags.last["tt_rows"] > 1000 and bags.last["dram_rows"] > 500

@@ -8,7 +8,7 @@ import pytest
 from fpga.api.serving import Cards, batches, dense_of
 from fpga.api.verifying import summary, verify
 from fpga.card import Device
-from gen.bundle import ground, train_rows, write
+from gen.bundle import load_inputs, train_rows, write
 from gen.data.logs import Chunk, of_arrays
 from gen.data.profiling import profile as profiled
 from gen.model.weights import FileWeights, SeededWeights
@@ -181,7 +181,7 @@ def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypat
     plan = planned(model, profile, costs, cards=3, hot_share=0.9, train_share=0.3, explain=False)
     plan.save(tmp_path)
     profile.save(tmp_path / "profile.npz")
-    bundle = write(tmp_path / "b", *ground(tmp_path), SeededWeights(3))
+    bundle = write(tmp_path / "b", *load_inputs(tmp_path), SeededWeights(3))
     assert [card.kind for card in plan.cards] == ["emb", "emb", "mlp"] and bundle.emb_cards == (0, 1)
     assert all(table.ssd_rows for table in plan.tables.values()) and any(t.tt_rows for t in plan.tables.values())
     for number in bundle.emb_cards:

@@ -17,7 +17,7 @@ from tests.support import hotline_logs as make
 from tests.support.faulty import CHANNELS, count_of
 from tests.support.hotline_bench import PORTS, RUNS, Bench, fixtures, run_of, tried
 from tests.support.hotline_broken import BrokenCore, broken
-from tests.support.spoilt import Spoiler, every, shorter
+from tests.support.program_mutator import ProgramMutator, every, shorter
 
 UNIT = "hotline/core"
 
@@ -27,7 +27,7 @@ benches, bench, standing = fixtures()
 
 # Programs and arguments that are wrong
 
-spoil = Spoiler(HOTLINE)
+spoil = ProgramMutator(HOTLINE)
 put, bit = spoil.put, spoil.bit
 
 

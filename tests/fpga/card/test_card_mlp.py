@@ -23,7 +23,7 @@ from tests.support.faulty import CHANNELS, PORTS, UNTOUCHED, FaultyBench, benche
 from tests.support.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
 from tests.support.mlp_programs import TO_MEMORY, Mix, Run, any_program
 from tests.support.mlp_sizes import TINY, batch, joined, plain
-from tests.support.spoilt import Spoiler, every, longer, shorter
+from tests.support.program_mutator import ProgramMutator, every, longer, shorter
 
 UNIT = "mlp/core"
 
@@ -177,7 +177,7 @@ def test_random_networks(benches, memory):
     {"rows": 4, "width": 1},                                # two beats of the array a piece, one column group a beat
     {"units": 4, "words": 16, "width": 4},                  # four column groups a beat
     {"units": 4, "rows": 4, "words": 16, "width": 4},       # as shipped, with less memory
-], ids=["narrow", "halves", "shipped"])
+], ids=["narrow", "groups_per_beat", "shipped"])
 def test_random_programs_of_other_shapes(shape):
     bench = Bench(config=replace(TINY, **shape))
     with bench.card:
@@ -241,7 +241,7 @@ def test_random_programs_with_stalls(benches):
 
 # Programs and arguments that are wrong
 
-spoil = Spoiler(MLP)
+spoil = ProgramMutator(MLP)
 put, bit = spoil.put, spoil.bit
 ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT = "LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"
 STORE = {"target": TO_MEMORY}
@@ -257,19 +257,20 @@ WRONG = {
     "sigmoid of partials": put(LAYER, "target", 2, activation=2),
     **{f"no {field} of {name}": put(name, field, 0) for name, fields in (
         (ROWS, ("count", "row_beats", "features")), (WEIGHTS, ("count", "steps")), (ADDENDS, ("count",)),
-        (LAYER, ("count", "steps", "groups", "tail")), (INTERACT, ("count", "row_beats", "features")))
+        (LAYER, ("count", "steps", "groups", "last_columns")), (INTERACT, ("count", "row_beats", "features")))
        for field in fields},
     **{f"too many {field} of {name}": put(name, field, most) for name, field, most in (
         (ROWS, "count", 1 << 20), (ROWS, "row_beats", 1 << 12), (WEIGHTS, "count", HUGE), (WEIGHTS, "steps", 1 << 15),
         (ADDENDS, "count", 1 << 31), (LAYER, "count", 1 << 20), (LAYER, "steps", 1 << 12),
         (LAYER, "groups", (1 << 16) - 1), (INTERACT, "count", 1 << 24), (INTERACT, "row_beats", 1 << 13))},
-    "a tail past the group": put(LAYER, "tail", TINY.columns + 1), "the longest tail": put(LAYER, "tail", 255),
+    "a tail past the group": put(LAYER, "last_columns", TINY.columns + 1), "the longest tail": put(LAYER,
+                                                                                                   "last_columns", 255),
     "features of plain rows": put(ROWS, "features", 2, features_in=0), "one feature": put(INTERACT, "features", 1),
     **{f"{name} waits for {what} to come": put(name, f"after_{what}", HUGE)
        for name in (ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT) for what in ("rows", "weights", "layers")},
-    "a layer waits for itself": lambda run: put(LAYER, "after_layers", int(np.isin(
+    "a layer waits for itself": lambda run: put(LAYER, "wait_layers", int(np.isin(
         run.words[:spoil.last_of(run, LAYER) + 1, 0] & 0xFF, (4, 5)).sum()))(run),
-    "a load waits for itself": lambda run: put(ROWS, "after_rows", int(
+    "a load waits for itself": lambda run: put(ROWS, "wait_rows", int(
         (run.words[:spoil.last_of(run, ROWS) + 1, 0] & 0xFF == 1).sum()))(run),
     "rows past the end": put(ROWS, "source", lambda v: v + 1000), "rows wrap": put(ROWS, "source", HUGE),
     "rows far apart": put(ROWS, "stride", HUGE), "too many rows": put(ROWS, "count", (1 << 20) - 1),
@@ -416,13 +417,13 @@ def on_line(config, draw, which, line):
     mix = Mix(config, draw, **{f"{name}_from": at for name, at in starts.items()})
     mode = int(draw.integers(2))
     count, groups = mix.upto(config.samples), mix.upto(config.units)
-    apart = 1       # one sample group
+    line_stride = 1       # one sample group
     at = mix.lines("rows", 1)
     steps = config.words // config.width if which == "rows" else 1
     mix.add("LOAD_ROWS", count=count, source=mix.data("inputs", count), stride=1, row_beats=1, features=1, line=at,
-            apart=apart)
+            line_stride=line_stride)
     groups = 1 if which == "addends" else groups
-    mix.to_memory((at, apart, count, 1), groups, steps=steps, mode=mode, addend=1)
+    mix.to_memory((at, line_stride, count, 1), groups, steps=steps, mode=mode, addend=1)
     rows_of = [min(config.rows, max(0, count - unit * config.rows)) for unit in range(config.units)]
     # In latency mode a unit's rows go to all units at once, a tile for each unit that has any, and every unit has lines
     # of addends of its own.

@@ -148,16 +148,16 @@ def weakened(program):
     words, waited = program.words, {}
     for number, line in enumerate(words):
         item = MLP.decode(line)
-        for name in ("after_rows", "after_weights", "after_layers"):
+        for name in ("wait_rows", "wait_weights", "wait_layers"):
             engine = min(item.opcode, 4), name
             if getattr(item, name) > waited.get(engine, 0):     # not only what one before it waited for
                 waited[engine] = getattr(item, name)
                 changed = words.copy()
                 changed[number, MLP.field(name).word] -= 1
                 yield f"{name} of instruction {number}", changed
-        if item.opcode >= 4 and item.lag < 1 << 20:
+        if item.opcode >= 4 and item.max_in_flight < 1 << 20:
             changed = words.copy()
-            changed[number, MLP.field("lag").word] += 1
+            changed[number, MLP.field("max_in_flight").word] += 1
             yield f"lag of instruction {number}", changed
 
 
@@ -179,7 +179,7 @@ def test_waits_are_as_short_as_they_can_be(name, shape):
             pass
     # Lines of which only some are used in common, and loads of addends, which wait with those of weights.
     assert len(cases) > 5 and len(missed) < len(cases) / 2, missed
-    assert not [what for what in missed if "lag" in what]
+    assert not [what for what in missed if "max_in_flight" in what]
 
 
 def test_a_triangle_is_that_of_the_oracle():

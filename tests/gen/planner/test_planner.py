@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gen.planner.bound import Master
+from gen.planner.branch_and_bound import branch_and_bound
 from gen.planner.choices import Choices, cuts, loads, with_levels
-from gen.planner.deal import deal
 from gen.planner.exact import frontier
 from gen.planner.problem import Item, Problem, TableChoice
 from gen.planner.program import as_written
@@ -85,7 +85,7 @@ def test_each_bound_is_below_the_optimum_by_itself(seed):
     for crowd in range(1, (len(tables) - 1) // problem.cards + 2):
         among = tables[: (crowd - 1) * problem.cards + 1]
         assert master.crowd(among, crowd).bound <= best * (1 + 1e-9)
-    assert deal(choices, problem.cards, np.inf, np.inf)[0] <= best * (1 + 1e-9)
+    assert branch_and_bound(choices, problem.cards, np.inf, np.inf)[0] <= best * (1 + 1e-9)
     assert master.fill(problem.cards, best).bound <= 1 + 1e-6
 
 

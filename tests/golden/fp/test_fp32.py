@@ -39,7 +39,7 @@ def soft_words(operation, x, y):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.testpoint("random_match_golden", unit=("fp/add", "fp/multiply", "emb/finish"))
+@pytest.mark.testpoint("random_match_golden", unit=("fp/add", "fp/multiply", "emb/post_pool"))
 def test_equals_softfloat_outside_the_subnormal_range(name):
     """The oracle equals Berkeley SoftFloat; below the smallest normal number it flushes to zero."""
     x, y = (fp32.bits(fp32.flush(v)) for v in pairs(1, COUNT))

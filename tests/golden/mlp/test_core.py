@@ -38,7 +38,7 @@ class Letter:
         """The words of a plain row, step by step."""
         c, parts, out = self.c, self.c.piece // self.c.width, []
         for k in range(item.steps):
-            line = item.line + k // (c.pieces * parts) * item.apart + s
+            line = item.line + k // (c.pieces * parts) * item.line_stride + s
             part = k % parts * c.width
             out.append(self.piece(c.row_memory, unit, row, line, k // parts % c.pieces)[part:part + c.width])
         return np.concatenate(out)
@@ -57,9 +57,10 @@ class Letter:
                 for s in range(samples):
                     todo += [(q, s, unit) for unit in range(c.units) if s * per + unit * c.rows < item.count]
         else:
-            for q in range(-(-item.groups // c.halves)):
+            for q in range(-(-item.groups // c.groups_per_beat)):
                 for s in range(samples):
-                    todo += [(q * c.halves + h, s, None) for h in range(c.halves) if q * c.halves + h < item.groups]
+                    todo += [(q * c.groups_per_beat + h, s,
+                              None) for h in range(c.groups_per_beat) if q * c.groups_per_beat + h < item.groups]
         for group, s, source in todo:
             self.tiles += 1
             self.slots += item.steps
@@ -91,13 +92,13 @@ class Letter:
         if item.activation == mlp.SIGMOID:
             y = fp32.sigmoid(y)
         if g == item.groups - 1:
-            y = np.where(np.arange(c.columns) < item.tail, y, np.float32(0))
-        words, q, h = fp32.bits(y), g // c.halves, g % c.halves
+            y = np.where(np.arange(c.columns) < item.last_columns, y, np.float32(0))
+        words, q, h = fp32.bits(y), g // c.groups_per_beat, g % c.groups_per_beat
         here = slice(h * c.columns, (h + 1) * c.columns)
         if item.target == mlp.TO_ROWS:
-            self.x[of, row, (item.to_line + q * item.to_apart + s) % self.x.shape[2], here] = words
+            self.x[of, row, (item.to_line + q * item.to_line_stride + s) % self.x.shape[2], here] = words
         elif item.target == mlp.TO_FEATURE:
-            at = item.to_line + (s * c.rows + row) * item.to_apart + q
+            at = item.to_line + (s * c.rows + row) * item.to_line_stride + q
             turn = item.feature // c.rows
             for k in range(c.columns // c.piece):
                 bank = (h * c.columns // c.piece + k + turn) % c.pieces
@@ -119,7 +120,7 @@ class Letter:
             out, g = [], f // c.rows
             for k in range(steps):
                 kp, q = k // parts, k // parts // c.pieces
-                line = (item.line + j * item.apart + g * item.row_beats + q) % x.shape[2]
+                line = (item.line + j * item.line_stride + g * item.row_beats + q) % x.shape[2]
                 at = (kp + g) % c.pieces * c.piece + k % parts * c.width
                 out.append(x[unit, f % c.rows, line, at:at + c.width])
             return np.concatenate(out)
@@ -143,7 +144,7 @@ class Letter:
                                 words.append(int(fp32.bits(np.float32(z))))
                             pieces.append(words)
             for number, words in enumerate(pieces):
-                line = item.to_line + number // c.pieces * item.to_apart + s
+                line = item.to_line + number // c.pieces * item.to_line_stride + s
                 self.piece(self.x, unit, row, line, number % c.pieces)[:] = words
 
 
@@ -168,17 +169,17 @@ def run(core, *instructions, inputs=(), weights=(), outputs=0):
 
 LAYERS = [      # mode, count, groups, steps, addend, target, activation, further fields
     (0, 1, 1, 1, 0, 0, 0, {}),
-    (0, 11, 3, 5, 1, 0, 1, {"tail": 1}),
+    (0, 11, 3, 5, 1, 0, 1, {"last_columns": 1}),
     (0, 9, 4, 9, 0, 0, 0, {"line": 60, "weight_line": 55, "to_line": 61}),
-    (0, 20, 2, 4, 0, 1, 1, {"feature": 5, "to_line": 3, "to_apart": 3}),
+    (0, 20, 2, 4, 0, 1, 1, {"feature": 5, "to_line": 3, "to_line_stride": 3}),
     (0, 13, 3, 4, 2, 2, 0, {"addend_line": 50, "to_line": 50}),
     (0, 13, 3, 4, 2, 3, 1, {"addend_line": 3, "out": 2, "out_stride": 4}),
     (0, 7, 5, 3, 1, 3, 0, {"out": 1, "out_stride": 5}),
-    (0, 7, 3, 2, 1, 3, 2, {"tail": 1, "out_stride": 4}),
-    (1, 5, 5, 2, 0, 3, 2, {"tail": 3, "out_stride": 6}),
-    (1, 1, 5, 7, 1, 0, 1, {"tail": 2}),
+    (0, 7, 3, 2, 1, 3, 2, {"last_columns": 1, "out_stride": 4}),
+    (1, 5, 5, 2, 0, 3, 2, {"last_columns": 3, "out_stride": 6}),
+    (1, 1, 5, 7, 1, 0, 1, {"last_columns": 2}),
     (1, 11, 3, 5, 1, 0, 0, {}),
-    (1, 5, 3, 3, 0, 1, 0, {"feature": 2, "to_line": 7, "to_apart": 5}),
+    (1, 5, 3, 3, 0, 1, 0, {"feature": 2, "to_line": 7, "to_line_stride": 5}),
     (1, 13, 5, 4, 2, 2, 0, {"addend_line": 9, "to_line": 9}),
     (1, 3, 3, 4, 0, 3, 0, {"out_stride": 3}),
 ]
@@ -189,7 +190,8 @@ LAYERS = [      # mode, count, groups, steps, addend, target, activation, furthe
 def test_layers_by_the_letter(name, mode, count, groups, steps, addend, target, activation, more):
     core, _ = filled(name, count + groups)
     values = {"mode": mode, "count": count, "groups": groups, "steps": steps, "addend": addend, "target": target,
-              "activation": activation, "tail": core.columns, "line": 2, "apart": 6, "to_line": 30, "to_apart": 5}
+              "activation": activation, "last_columns": core.columns, "line": 2, "line_stride": 6, "to_line": 30,
+              "to_line_stride": 5}
     words = encode("LAYER", {**values, **more}, MLP)
     letter, beats = Letter(core), 2 + (count + 1) * 8
     want = np.full(beats * core.words, 0xDEAD, np.uint32)
@@ -200,7 +202,7 @@ def test_layers_by_the_letter(name, mode, count, groups, steps, addend, target, 
     np.testing.assert_array_equal(core.addend_memory, letter.a)
     np.testing.assert_array_equal(memory.outputs, want)
     assert (result.counters["tiles"], result.counters["slots"]) == (letter.tiles, letter.slots)
-    wrote = count * -(-groups // core.halves) if target == mlp.TO_MEMORY else 0
+    wrote = count * -(-groups // core.groups_per_beat) if target == mlp.TO_MEMORY else 0
     assert result.counters["outputs_beats"] == wrote
 
 
@@ -211,7 +213,7 @@ def test_interactions_by_the_letter(name, count, features, row_beats):
     core, _ = filled(name, count + features)
     groups = -(-features // core.rows)
     words = encode("INTERACT", {"count": count, "features": features, "row_beats": row_beats, "line": 50,
-                                "apart": groups * row_beats, "to_line": 33, "to_apart": 3}, MLP)
+                                "line_stride": groups * row_beats, "to_line": 33, "to_line_stride": 3}, MLP)
     letter = Letter(core)
     letter.interact(MLP.decode(words))
     result, _ = run(core, words)
@@ -235,7 +237,7 @@ def test_plain_rows_lie_where_they_belong(name):
     core, random = filled(name, 1)
     before = core.row_memory.copy()
     inputs = random.integers(0, 1 << 32, 200 * core.words, np.uint32)
-    values = {"count": 37, "source": 5, "stride": 4, "row_beats": 3, "features": 1, "line": 60, "apart": 11}
+    values = {"count": 37, "source": 5, "stride": 4, "row_beats": 3, "features": 1, "line": 60, "line_stride": 11}
     result, _ = run(core, encode("LOAD_ROWS", values, MLP), inputs=inputs)
     assert result.code == mlp.OK and result.counters["rows_beats"] == 111
     beats = inputs.reshape(-1, core.words)
@@ -253,7 +255,7 @@ def test_features_lie_where_they_belong_and_are_turned(name):
     inputs = random.integers(0, 1 << 32, 400 * core.words, np.uint32)
     count, beats, groups = 9, 2, -(-10 // core.rows)
     values = {"features_in": 1, "count": count, "source": 7, "stride": 3, "row_beats": beats, "features": 7,
-              "feature": 3, "line": 40, "apart": groups * beats}
+              "feature": 3, "line": 40, "line_stride": groups * beats}
     result, _ = run(core, encode("LOAD_ROWS", values, MLP), inputs=inputs)
     assert result.code == mlp.OK and result.counters["rows_beats"] == count * 7 * beats
     rows = inputs.reshape(-1, core.words)
@@ -284,7 +286,7 @@ def test_weights_and_addends_lie_where_they_belong(name):
         a[:, (61 + n) % a.shape[1]] = image[2 * core.words + n * core.columns:][:core.columns]
     np.testing.assert_array_equal(core.weight_memory, w)
     np.testing.assert_array_equal(core.addend_memory, a)
-    assert result.counters["weights_beats"] == 63 * core.line_beats + -(-5 // core.halves)
+    assert result.counters["weights_beats"] == 63 * core.line_beats + -(-5 // core.groups_per_beat)
 
 
 def test_nan_and_infinity_pass_through_a_layer():
@@ -292,16 +294,16 @@ def test_nan_and_infinity_pass_through_a_layer():
     core.row_memory[0, 0, 0, :2] = [0x7F800000, 0x3F800000]
     core.weight_memory[0, 0] = fp32.bits(np.float32([1, 0, -1, 0, 0, 0, np.nan, 0]))
     result, memory = run(core, encode("LAYER", {
-        "count": 1, "steps": 1, "groups": 1, "tail": 4, "target": 3, "activation": 1}, MLP), outputs=1)
+        "count": 1, "steps": 1, "groups": 1, "last_columns": 4, "target": 3, "activation": 1}, MLP), outputs=1)
     assert result.code == mlp.OK
     assert memory.outputs[:4].tolist() == [fp32.INFINITY, 0, fp32.NAN, fp32.NAN]
 
 
-LOAD = {"count": 4, "source": 1, "stride": 2, "row_beats": 2, "features": 1, "apart": 2}
+LOAD = {"count": 4, "source": 1, "stride": 2, "row_beats": 2, "features": 1, "line_stride": 2}
 WEIGHTS = {"count": 3, "source": 2, "steps": 2}
 ADDENDS = {"count": 5, "source": 1}
-DENSE = {"count": 5, "steps": 2, "groups": 3, "tail": 4, "target": 3, "out": 1, "out_stride": 2}
-DOTS = {"count": 5, "row_beats": 1, "features": 3, "apart": 2}
+DENSE = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "target": 3, "out": 1, "out_stride": 2}
+DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2}
 REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
     ("LOAD_ROWS", LOAD, (0, 0), mlp.BAD_INSTRUCTION, None),
     ("LOAD_ROWS", LOAD, (0, 6), mlp.BAD_INSTRUCTION, None),
@@ -327,10 +329,10 @@ REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 
     ("LAYER", DENSE, (7, 5 << 16), mlp.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 1 | 1 << 16), mlp.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 3 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", {**DENSE, "after_rows": 2, "after_weights": 9}, None, mlp.BAD_ORDER, mlp.ROWS),
-    ("LAYER", {**DENSE, "after_weights": 3}, None, mlp.BAD_ORDER, mlp.WEIGHTS),
-    ("LAYER", {**DENSE, "after_layers": 2}, None, mlp.BAD_ORDER, mlp.LAYERS),
-    ("LOAD_ROWS", {**LOAD, "after_layers": 1 << 31}, None, mlp.BAD_ORDER, mlp.LAYERS),
+    ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, mlp.BAD_ORDER, mlp.ROWS),
+    ("LAYER", {**DENSE, "wait_weights": 3}, None, mlp.BAD_ORDER, mlp.WEIGHTS),
+    ("LAYER", {**DENSE, "wait_layers": 2}, None, mlp.BAD_ORDER, mlp.LAYERS),
+    ("LOAD_ROWS", {**LOAD, "wait_layers": 1 << 31}, None, mlp.BAD_ORDER, mlp.LAYERS),
     ("LOAD_ROWS", {**LOAD, "source": 13}, None, mlp.BOUNDS, mlp.INPUTS),
     ("LOAD_ROWS", {**LOAD, "stride": 6}, None, mlp.BOUNDS, mlp.INPUTS),
     ("LOAD_ROWS", {**LOAD, "stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.INPUTS),
@@ -356,7 +358,7 @@ def test_refusals_name_their_instruction_and_write_nothing(name, fields, change,
         words[change[0]] = change[1]
     buffers = {"inputs": np.zeros(18 * 8), "weights": np.zeros(20 * 8), "outputs": 12}
     good, _ = run(core, *lead, encode(name, {**fields, **dict.fromkeys(
-        [key for key in fields if key.startswith("after")], 0)}, MLP), **buffers)
+        [key for key in fields if key.startswith("wait")], 0)}, MLP), **buffers)
     assert code == mlp.BOUNDS or good.code == mlp.OK, "sound but for what the case changes"
     result, memory = run(core, *lead, words, lead[0], **buffers)
     assert (result.code, result.detail) == (code, int(words[0]) if detail is None else detail)
@@ -376,9 +378,9 @@ def test_edges_that_just_fit():
 
 def test_a_program_may_wait_for_all_that_comes_before_it():
     core, _ = filled("tiny", 7)
-    layer = {**DENSE, "after_rows": 1, "after_weights": 2}
+    layer = {**DENSE, "wait_rows": 1, "wait_weights": 2}
     result, _ = run(core, encode("LOAD_ROWS", LOAD, MLP), encode("LOAD_WEIGHTS", WEIGHTS, MLP),
-                    encode("LOAD_ADDENDS", {**ADDENDS, "after_weights": 1, "after_rows": 1}, MLP),
-                    encode("LAYER", layer, MLP), encode("INTERACT", {**DOTS, "after_layers": 1}, MLP),
+                    encode("LOAD_ADDENDS", {**ADDENDS, "wait_weights": 1, "wait_rows": 1}, MLP),
+                    encode("LAYER", layer, MLP), encode("INTERACT", {**DOTS, "wait_layers": 1}, MLP),
                     inputs=np.zeros(18 * 8), weights=np.zeros(20 * 8), outputs=12)
     assert result.code == mlp.OK and result.counters["instructions"] == 5

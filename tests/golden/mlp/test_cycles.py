@@ -82,9 +82,10 @@ def draw(random, config, number, lags=(0, 1, 3, 1 << 31)):
     for _ in range(number):
         name = ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "LAYER", "LAYER", "INTERACT")[integers(7)]
         item = {f"after_{kind}": int(max(0, count - integers(0, 4))) for kind, count in before.items()}
-        item |= {field: int(integers(256)) for field in ("line", "apart", "to_line", "to_apart", "weight_line",
+        item |= {field: int(integers(256)) for field in ("line", "line_stride", "to_line", "to_line_stride",
+                                                         "weight_line",
                                                          "addend_line")}
-        item |= {"lag": int(random.choice(lags)), "count": one(3 * config.samples), "row_beats": one(4),
+        item |= {"max_in_flight": int(random.choice(lags)), "count": one(3 * config.samples), "row_beats": one(4),
                  "steps": one(30), "features": one(3 * config.rows) + 1, "feature": int(integers(9))}
         if name == "LOAD_ROWS":
             item["features_in"] = int(integers(2))
@@ -98,11 +99,11 @@ def draw(random, config, number, lags=(0, 1, 3, 1 << 31)):
             target = int(integers(4))
             item |= {"mode": int(integers(2)), "addend": int(integers(3)), "target": target,
                      "activation": 0 if target == PARTIAL else int(integers(3 if target == MEMORY else 2)),
-                     "groups": one(2 * config.units + 1), "tail": one(config.columns)}
+                     "groups": one(2 * config.units + 1), "last_columns": one(config.columns)}
             if target == MEMORY:
                 item["out_stride"] = item["groups"] + int(integers(3))
                 if integers(2):
-                    item["out_stride"] = -(-item["groups"] // config.halves)
+                    item["out_stride"] = -(-item["groups"] // config.groups_per_beat)
                 item["out"] = int(integers(200))
         used = {use.field for use in MLP.instruction(name).uses}
         program.append((name, {field: value for field, value in item.items() if field in used}))

@@ -13,7 +13,7 @@ from hw.isa.emb import MODE
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["Finish", "Fault", "partial_layout", "step_layout", "vector_layout"]
+__all__ = ["PostPool", "Fault", "partial_layout", "step_layout", "vector_layout"]
 
 BAGS = 64  # that wait for their write, at least: what a LUT memory holds
 
@@ -59,7 +59,7 @@ class Fault(data.Struct):
     bag: 32
 
 
-class Finish(Part):
+class PostPool(Part):
     """Puts a bag's vectors together and hands the bag to the writer, bag by bag.
 
     o[d] = sum_p f[p] partial[p, d], p: the bag's tensor-train vectors in order, card memory's, the SSD's; or their
@@ -87,7 +87,7 @@ class Finish(Part):
     Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is; BAD_INSTRUCTION: the tensor
                 train's vector has not `beats` beats. The bag is written nevertheless, with as many beats as it should
     Reset       drops everything; credits for the queue behind are full again
-    Golden      golden.emb.pooling.bag          Tests  verif/emb/test_finish.py
+    Golden      golden.emb.pooling.bag          Tests  verif/emb/test_post_pool.py
     """
 
     def __init__(self, config: EmbConfig):

@@ -16,7 +16,7 @@ from hw.kernel.run import RunControl, told_layout
 from hw.layouts import arguments_layout
 from hw.place import Part, place
 
-__all__ = ["Frame", "kernel_ports", "tell_first"]
+__all__ = ["KernelShell", "kernel_ports", "tell_first"]
 
 CYCLES = "cycles"   # the counter of a run's own length
 
@@ -29,7 +29,7 @@ def kernel_ports(beat_bytes: int) -> dict[str, wiring.Member]:
     }
 
 
-class Frame(Part):
+class KernelShell(Part):
     """Takes a core from a write to its control slave through a run to the result block and `ap_done`.
 
     Source: hw.isa; Vitis ap_ctrl_hs
@@ -116,7 +116,7 @@ class Frame(Part):
         return m
 
 
-def tell_first(m: Module, frame: Frame, faults: Iterable[tuple[Any, ...]]) -> None:
+def tell_first(m: Module, frame: KernelShell, faults: Iterable[tuple[Any, ...]]) -> None:
     """Tells the frame of the first of the faults that happens: (when, code and the words behind it) each."""
     names = told_layout(frame.kernel).members
     for happens, *told in reversed(list(faults)):

@@ -13,7 +13,7 @@ from hw.isa.emb import MODE
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Feeder"]
+__all__ = ["IndexDecoder"]
 
 ONE = 0x3F80_0000
 LENGTH_BITS = LONGEST_BAG.bit_length()
@@ -53,7 +53,7 @@ class _Cursor:
         self.word = _word(port, place)
 
 
-class Feeder(Part):
+class IndexDecoder(Part):
     """Reads the bags of one instruction after the other and makes a token of every index.
 
     token = the row's place in its memory, where offset = base + row * beats in card memory, and the ring position

@@ -13,7 +13,7 @@ COUNTED = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_row
            "ssd_bytes", "cache_fills")
 
 
-class Twin:
+class Lockstep:
     """The oracle of one EmbeddingBags, with DRAM of its own."""
 
     def __init__(self, bags: EmbeddingBags):

@@ -9,10 +9,10 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
-from golden.mlp.outlet import Outlet as Model
-from golden.mlp.outlet import Row
+from golden.mlp.result_writer import ResultWriter as Model
+from golden.mlp.result_writer import Row
 from hw.mlp.config import MlpConfig
-from hw.mlp.outlet import Outlet
+from hw.mlp.result_writer import ResultWriter
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
@@ -40,25 +40,25 @@ def draw(random, shape):
     return np.where(random.random(shape) < 0.1, random.choice(SPECIAL, shape), usual)
 
 
-def layer(random, *, latency=None, count=None, groups=None, sigmoid=None, stride=None, out=None, tail=None):
+def layer(random, *, latency=None, count=None, groups=None, sigmoid=None, stride=None, out=None, last_columns=None):
     """The tiles of a layer that writes to memory, each a list of rows, and the beats that it leaves there, by their
     place in the outputs. None: drawn."""
-    units, rows, columns, halves = CONFIG.units, CONFIG.rows, CONFIG.columns, CONFIG.halves
+    units, rows, columns, groups_per_beat = CONFIG.units, CONFIG.rows, CONFIG.columns, CONFIG.groups_per_beat
     latency = bool(random.integers(2)) if latency is None else latency
     sigmoid = random.random() < 0.25 if sigmoid is None else sigmoid
     count = int(random.integers(1, 3 * CONFIG.samples)) if count is None else count
-    groups = int(random.integers(1, 2 * max(halves, units) + 1)) if groups is None else groups
-    tail = int(random.integers(1, columns + 1)) if tail is None else tail
-    beats = -(-groups // halves)
+    groups = int(random.integers(1, 2 * max(groups_per_beat, units) + 1)) if groups is None else groups
+    last_columns = int(random.integers(1, columns + 1)) if last_columns is None else last_columns
+    beats = -(-groups // groups_per_beat)
     stride = beats + int(random.integers(3)) * int(random.integers(1 << 16)) if stride is None else stride
     out = int(random.integers(1 << 24)) if out is None else out
     words = draw(random, (count, groups, columns))
-    words[:, -1, tail:] = 0
+    words[:, -1, last_columns:] = 0
     done = fp32.bits(fp32.sigmoid(words)) if sigmoid else words.copy()
-    done[:, -1, tail:] = 0
-    image = np.zeros((count, beats * halves, columns), np.uint32)
+    done[:, -1, last_columns:] = 0
+    image = np.zeros((count, beats * groups_per_beat, columns), np.uint32)
     image[:, :groups] = done
-    image = image.reshape(count, beats, halves * columns)
+    image = image.reshape(count, beats, groups_per_beat * columns)
     memory = {out + i * stride + q: image[i, q].tolist() for i in range(count) for q in range(beats)}
 
     tiles = []
@@ -67,9 +67,9 @@ def layer(random, *, latency=None, count=None, groups=None, sigmoid=None, stride
         for q in range(beats):
             for s in range(sample_groups):
                 here = min(rows * units, count - s * rows * units)
-                for half in range(min(halves, groups - q * halves)):
-                    group = q * halves + half
-                    fills = half == min(halves, groups - q * halves) - 1
+                for half in range(min(groups_per_beat, groups - q * groups_per_beat)):
+                    group = q * groups_per_beat + half
+                    fills = half == min(groups_per_beat, groups - q * groups_per_beat) - 1
                     tile = []
                     for row in range(min(rows, here)):
                         lanes = draw(random, (units, columns))
@@ -80,8 +80,9 @@ def layer(random, *, latency=None, count=None, groups=None, sigmoid=None, stride
                         tile.append(Row(
                             row=row, last=row == min(rows, here) - 1, out=out + s * rows * units * stride + q,
                             stride=stride, count=here, words=lanes.tolist(), half=half, fills=fills, sigmoid=sigmoid,
-                            columns=tail if group == groups - 1 else columns, unit=int(random.integers(units)),
-                            outs=int(random.integers(units // halves + 1)), idle_units=int(random.integers(units))))
+                            columns=last_columns if group == groups - 1 else columns, unit=int(random.integers(units)),
+                            outs=int(random.integers(units // groups_per_beat + 1)),
+                            idle_units=int(random.integers(units))))
                     tiles.append(tile)
         return tiles, memory
     for turn in range(-(-groups // units)):
@@ -97,11 +98,12 @@ def layer(random, *, latency=None, count=None, groups=None, sigmoid=None, stride
                     if row == 0:
                         tiles.append([])
                     tiles[-1].append(Row(
-                        row=row, last=row == live - 1, out=out + s * rows * units * stride + turn * units // halves,
+                        row=row, last=row == live - 1,
+                        out=out + s * rows * units * stride + turn * units // groups_per_beat,
                         stride=stride, count=int(random.integers(CONFIG.samples + 1)), words=lanes.tolist(),
                         half=0, fills=True, sigmoid=sigmoid, latency=True, unit=unit,
-                        outs=-(-live_units // halves), idle_units=units - live_units,
-                        columns=tail if turn * units + live_units == groups else columns))
+                        outs=-(-live_units // groups_per_beat), idle_units=units - live_units,
+                        columns=last_columns if turn * units + live_units == groups else columns))
     return tiles, memory
 
 
@@ -111,7 +113,8 @@ class Bench:
 
     def __init__(self, dut, *, flow=always, requests=always, data=always, distance=20):
         self.dut = dut
-        self.model = Model(units=CONFIG.units, rows=CONFIG.rows, columns=CONFIG.columns, halves=CONFIG.halves,
+        self.model = Model(units=CONFIG.units, rows=CONFIG.rows, columns=CONFIG.columns,
+                           groups_per_beat=CONFIG.groups_per_beat,
                            staged_tiles=CONFIG.staged_tiles, output_beats=CONFIG.output_beats)
         self.layout = layout_of("i")
         self.flow, self.patterns, self.distance = flow(), (requests(), data()), distance
@@ -247,7 +250,7 @@ async def backpressure_both_sides(dut):
     bench = await Bench.begin(dut, data=lambda: never(400), requests=lambda: never(300), distance=1000)
     tiles, memory = layer(random, latency=True, count=40 * CONFIG.rows, groups=1, sigmoid=False)
     await bench.run(tiles, until=600)
-    assert bench.most == max(2, CONFIG.staged_tiles // CONFIG.halves), bench.most
+    assert bench.most == max(2, CONFIG.staged_tiles // CONFIG.groups_per_beat), bench.most
 
 
 @cocotb.test()
@@ -255,14 +258,15 @@ async def latency_and_rate_as_documented(dut):
     """Seven cycles from a tile's last row to its first beat; a beat a cycle across all tiles that are staged, in runs
     and sample by sample; a word through the sigmoid in nine cycles."""
     random = np.random.default_rng(seed("rate"))
-    samples, halves = CONFIG.samples, CONFIG.halves
+    samples, groups_per_beat = CONFIG.samples, CONFIG.groups_per_beat
     # A tile that shares its place with the one before still has to find one free.
-    staged = max(2, CONFIG.staged_tiles // halves) - (halves > 1)
-    for latency, groups, tiles_each in ((False, halves, 1), (True, CONFIG.units, 1), (False, 2 * halves, 2)):
+    staged = max(2, CONFIG.staged_tiles // groups_per_beat) - (groups_per_beat > 1)
+    for latency, groups, tiles_each in ((False, groups_per_beat, 1), (True, CONFIG.units, 1), (False,
+                                                                                               2 * groups_per_beat, 2)):
         if staged < tiles_each:
             continue
-        for stride in (groups // halves, 10 * groups):
-            per_sample = CONFIG.units // halves if latency else 1
+        for stride in (groups // groups_per_beat, 10 * groups):
+            per_sample = CONFIG.units // groups_per_beat if latency else 1
             each = CONFIG.rows if latency else samples      # samples of what fills one place
             run = stride == per_sample and samples <= CONFIG.output_beats
             # All places are filled before the port takes anything, so that the beats are at hand.
@@ -277,12 +281,12 @@ async def latency_and_rate_as_documented(dut):
                 beats = each * per_sample if run else per_sample
                 assert {request for _, request in bench.requests} == {beats}
                 if data is always:
-                    first = bench.rows_at[(1 if latency else halves) * CONFIG.rows - 1]
+                    first = bench.rows_at[(1 if latency else groups_per_beat) * CONFIG.rows - 1]
                     assert bench.data_at[0] - first == 7, bench.data_at[0] - first
                 else:
                     assert np.ptp(bench.data_at) == len(memory) - 1, "a gap between beats"
     bench = await Bench.begin(dut)
-    tiles, memory = layer(random, latency=False, count=3 * samples, groups=1, tail=1, sigmoid=True, stride=1)
+    tiles, memory = layer(random, latency=False, count=3 * samples, groups=1, last_columns=1, sigmoid=True, stride=1)
     await bench.run(tiles)
     bench.judge(memory)
     assert set(np.diff(bench.data_at)) == {9}
@@ -312,9 +316,9 @@ async def corner_values(dut):
     at = 0
     for latency in (False, True):
         for count in (1, CONFIG.rows, CONFIG.rows + 1, CONFIG.samples - 1, CONFIG.samples, CONFIG.samples + 1):
-            for groups in (1, CONFIG.halves, CONFIG.halves + 1, CONFIG.units + 1):
+            for groups in (1, CONFIG.groups_per_beat, CONFIG.groups_per_beat + 1, CONFIG.units + 1):
                 more, image = layer(random, latency=latency, count=count, groups=groups, out=at,
-                                    sigmoid=random.random() < 0.2, tail=int(random.choice([1, CONFIG.columns])))
+                                    sigmoid=random.random() < 0.2, last_columns=int(random.choice([1, CONFIG.columns])))
                 tiles, memory, at = tiles + more, memory | image, max(image) + 1
     for latency in (False, True):
         beats = 1
@@ -328,7 +332,8 @@ async def corner_values(dut):
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize("name", CONFIGS)
 def test_outlet(name, number):
-    simulate(Outlet(CONFIGS[name]), "verif.mlp.test_outlet", name=f"mlp_outlet_{name}", tests=6, seed=number,
+    simulate(ResultWriter(CONFIGS[name]), "verif.mlp.test_result_writer", name=f"mlp_outlet_{name}", tests=6,
+             seed=number,
              env={"OUTLET": name})
 
 

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from gen.planner.bound import Master
 from gen.planner.choices import Choices
 
-__all__ = ["TABLES", "deal"]
+__all__ = ["TABLES", "branch_and_bound"]
 
 #: Of so many tables the sets are few enough.
 TABLES = 12
 
 
-def deal(choices: Choices, cards: int, limit: float, until: float) -> tuple[float, NDArray[np.int64] | None] | None:
+def branch_and_bound(choices: Choices, cards: int, limit: float,
+                     until: float) -> tuple[float, NDArray[np.int64] | None] | None:
     """(seconds that no placement betters, at most `limit`; the cards of the tables that reach them, None where none
     does below `limit`). None where there are too many tables, or the moment `until` comes first."""
     tables = len(choices.cuts)

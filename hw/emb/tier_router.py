@@ -10,7 +10,7 @@ from hw.isa.emb import MODE
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Tiers", "fill_layout"]
+__all__ = ["TierRouter", "fill_layout"]
 
 ONE = 0x3F80_0000
 FILL_QUEUE = 32
@@ -21,14 +21,14 @@ def fill_layout(row_beats_max: int) -> data.StructLayout:
     return data.StructLayout({"offset": 32, "beats": beats_bits(row_beats_max)})
 
 
-class Tiers(Part):
+class TierRouter(Part):
     """Splits a stream of tokens into rows of card memory, rows of the SSD and rows of the tensor-train unit.
 
     Of each memory one row is held back until the next of the same bag or the bag's end is seen, which tells
     whether it is the bag's last. Rows of the tensor-train unit are grouped in chunks of consecutive rows.
 
     Parameters  row_beats_max, tables: of the core; lookups, steps: shapes of the tensor-train unit's lookups
-                {table, index, begin, end} and of the steps of hw.emb.finish; dram_queue, ssd_queue, tt_queue,
+                {table, index, begin, end} and of the steps of hw.emb.post_pool; dram_queue, ssd_queue, tt_queue,
                 step_queue: depths, powers of two, at least 32
     Members     i_valid        In  only while `open` was high OPEN_SLACK cycles ago or less
                 i              In  a token of hw.emb.tokens

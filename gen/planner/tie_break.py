@@ -15,14 +15,14 @@ from gen.planner.choices import TT_S, Choices
 from gen.planner.problem import Problem
 from gen.planner.search import search
 
-__all__ = ["settle"]
+__all__ = ["tie_break"]
 
 STEPS = (0.01, 0.1, 0.3)    # of what may leave the trains, the part that is left there, as it is tried
 MOVES, MOVES_TABLE = 500, 10
 COLD = 1e-4                 # of an access to a train, what one to the SSD weighs
 
 
-def settle(problem: Problem, choices: Choices, placement: tuple[NDArray[np.int64], ...], seconds: float,
+def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.int64], ...], seconds: float,
            until: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(card, a, h), the tables on the cards that they were on."""
     card, a, h = (each.copy() for each in placement)
@@ -47,17 +47,17 @@ def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit:
     """Splits of one card's tables with little time of trains, by the linear program and the search."""
     tables, seconds = len(a), float(limit[TT_S])
     spent = choices.load(np.arange(tables), a, h)[:, TT_S].sum() / seconds
-    mixture = Master(choices).train(seconds, until)
-    if not np.isfinite(mixture.bound) or spent - mixture.bound < 1e-3:
+    solution = Master(choices).train(seconds, until)
+    if not np.isfinite(solution.bound) or spent - solution.bound < 1e-3:
         return a, h
-    order = np.lexsort((mixture.weights, mixture.tables))
+    order = np.lexsort((solution.weights, solution.tables))
     start_a, start_h = a.copy(), h.copy()
-    start_a[mixture.tables[order]], start_h[mixture.tables[order]] = mixture.a[order], mixture.h[order]
+    start_a[solution.tables[order]], start_h[solution.tables[order]] = solution.a[order], solution.h[order]
     for step in STEPS:
         within = limit.copy()
-        within[TT_S] = seconds * (mixture.bound + step * (spent - mixture.bound))
+        within[TT_S] = seconds * (solution.bound + step * (spent - solution.bound))
         new_a, new_h = start_a.copy(), start_h.copy()
-        prices = mixture.prices / max(float(mixture.prices @ limit), 1e-300)
+        prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
         if search(choices, np.zeros(tables, np.int64), new_a, new_h, 1, within, prices,
                   moves=MOVES + MOVES_TABLE * tables, until=until):
             return new_a, new_h

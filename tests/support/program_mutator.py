@@ -6,7 +6,7 @@ A change takes a run, whose `words` are a row for each instruction, and spoils i
 import numpy as np
 
 
-class Spoiler:
+class ProgramMutator:
     """Changes of programs of the core `kernel`."""
 
     def __init__(self, kernel):

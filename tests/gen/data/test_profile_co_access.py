@@ -8,8 +8,8 @@ import pytest
 
 from gen.data.logs import lines, of_arrays, open_log
 from gen.data.profiling import profile, spread, together
+from gen.data.profiling.co_access import Places, extras, looked
 from gen.data.profiling.reuse import POINTS, Thinned, distances, static_misses
-from gen.data.profiling.second import Places, extras, looked
 
 
 def some_log(samples=1500, *, parts=1):

@@ -20,7 +20,7 @@ from gen.data.profiling.stream import ahead, chosen, shares
 from gen.data.remap import Remap
 from gen.model.recommender import TableSpec
 
-__all__ = ["Places", "Second", "extras", "looked", "together"]
+__all__ = ["Places", "CoAccess", "extras", "looked", "together"]
 
 RARE_BITS = 12      # of how rare a row is; sums of products stay whole numbers in float64
 RARE = (1 << RARE_BITS) - 1
@@ -83,7 +83,7 @@ def _among(level, levels):      # pragma: no cover - compiled
 
 
 @dataclass(frozen=True, eq=False)
-class Second:
+class CoAccess:
     """What the second pass counts, whole numbers that add up. steps: samples whose coldest row is in memory from each
     edge on, those never last. sums, products: of how rare the tables' rows are."""
 
@@ -93,9 +93,9 @@ class Second:
     products: NDArray[np.int64]
     thinned: dict[str, Thinned]
 
-    def __add__(self, other: "Second") -> "Second":
+    def __add__(self, other: "CoAccess") -> "CoAccess":
         """Of both, one behind the other."""
-        return Second(self.samples + other.samples, self.steps + other.steps, self.sums + other.sums,
+        return CoAccess(self.samples + other.samples, self.steps + other.steps, self.sums + other.sums,
                       self.products + other.products,
                       {name: each + other.thinned[name] for name, each in self.thinned.items()})
 
@@ -110,10 +110,10 @@ def together(log: Log, profile: Profile, *, row_bytes: Mapping[str, int], sample
     return replace(profile, extras={**profile.extras, **extras(profile, places, looked(log, profile, places, sample))})
 
 
-def looked(log: Log, profile: Profile, places: Places, sample: float) -> Second:
+def looked(log: Log, profile: Profile, places: Places, sample: float) -> CoAccess:
     """What the second pass counts of a log, or of a part of one."""
     end, tables = shares(sample)[1], len(profile.tables)
-    found = Second(0, np.zeros(len(places.edges) + 1, np.int64), np.zeros(tables, np.int64),
+    found = CoAccess(0, np.zeros(len(places.edges) + 1, np.int64), np.zeros(tables, np.int64),
                    np.zeros((tables, tables), np.int64),
                    {name: Thinned.of(table, profile.sampled) for name, table in profile.tables.items()})
     for chunk in ahead(log):
@@ -122,7 +122,7 @@ def looked(log: Log, profile: Profile, places: Places, sample: float) -> Second:
     return found
 
 
-def _looked(chunk: Chunk, whole: Chunk, thinned: Mapping[str, Thinned], places: Places) -> Second:
+def _looked(chunk: Chunk, whole: Chunk, thinned: Mapping[str, Thinned], places: Places) -> CoAccess:
     step = np.zeros(chunk.samples, np.uint32)
     rare = np.empty((len(places.words), chunk.samples))
     for number, (name, words) in enumerate(places.words.items()):
@@ -131,7 +131,7 @@ def _looked(chunk: Chunk, whole: Chunk, thinned: Mapping[str, Thinned], places: 
             found = _rarest(found, chunk.offsets[name])
         np.maximum(step, found >> RARE_BITS, out=step)
         rare[number] = found & RARE
-    return Second(chunk.samples, np.bincount(step, minlength=len(places.edges) + 1),
+    return CoAccess(chunk.samples, np.bincount(step, minlength=len(places.edges) + 1),
                   rare.sum(axis=1).astype(np.int64), (rare @ rare.T).astype(np.int64),
                   # LRU sees every access: a cache of sampled ones would be another.
                   {name: each.of_chunk(whole.ids[name]) for name, each in thinned.items()})
@@ -150,7 +150,7 @@ def _rarest(words, offsets):        # pragma: no cover - compiled
     return out
 
 
-def extras(profile: Profile, places: Places, found: Second) -> dict[str, NDArray]:
+def extras(profile: Profile, places: Places, found: CoAccess) -> dict[str, NDArray]:
     """popular_bytes, popular_share: of the samples, how many are popular with so much memory. correlation: (tables,
     tables), NaN of a table with one row. cache_shares: cache sizes in shares of the rows touched; static_misses,
     lru_misses: (tables, sizes) shares of accesses that miss a set of the hottest rows, and LRU (NaN: not known)."""

@@ -13,7 +13,7 @@ import numpy as np
 from golden.fp import fp32
 from golden.stream.fifo import Fifo
 
-__all__ = ["Outlet", "Row", "Sigmoid"]
+__all__ = ["ResultWriter", "Row", "Sigmoid"]
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _Tile:
         return self.rows[-1][0]
 
 
-class Outlet:
+class ResultWriter:
     """Stages tiles, asks for writes and hands out beats: `request` (address, beats), `data` the words of a beat.
 
     Parameters  units, rows, columns: of the core; halves: column groups of a beat; staged_tiles, output_beats: as in
@@ -100,9 +100,10 @@ class Outlet:
 
     REQUESTS = 16
 
-    def __init__(self, *, units: int, rows: int, columns: int, halves: int, staged_tiles: int, output_beats: int):
-        self.units, self.rows, self.columns, self.halves = units, rows, columns, halves
-        self.groups = max(2, staged_tiles // halves)
+    def __init__(self, *, units: int, rows: int, columns: int, groups_per_beat: int, staged_tiles: int,
+                 output_beats: int):
+        self.units, self.rows, self.columns, self.groups_per_beat = units, rows, columns, groups_per_beat
+        self.groups = max(2, staged_tiles // groups_per_beat)
         self.runs = units * rows <= output_beats
         self.tiles, self.requests = Fifo(self.groups), Fifo(self.REQUESTS)
         self.open: list[list[Row]] = [[]]
@@ -136,18 +137,18 @@ class Outlet:
         first = tile.first
         sample, part = divmod(at, tile.each)
         ends = part == tile.each - 1
-        top = self.halves - 1
+        top = self.groups_per_beat - 1
         if ends:
-            top = (self.units - 1 - first.idle_units) % self.halves if first.latency else first.half
+            top = (self.units - 1 - first.idle_units) % self.groups_per_beat if first.latency else first.half
         counts = top * self.columns + (first.columns if ends else self.columns)
         if first.words is None:
             return counts, None
         words: list[int] = []
-        for half in range(self.halves):
+        for half in range(self.groups_per_beat):
             if half > top:
                 words += [0] * self.columns
             elif first.latency:
-                words += tile.rows[0][sample].words[part * self.halves + half]
+                words += tile.rows[0][sample].words[part * self.groups_per_beat + half]
             else:
                 words += tile.rows[half][sample % self.rows].words[sample // self.rows]
         return counts, words
@@ -197,7 +198,7 @@ class Outlet:
         elif result is not None:
             pattern, index, last = result
             if index == 0:
-                self.gathered = [0] * (self.halves * self.columns)
+                self.gathered = [0] * (self.groups_per_beat * self.columns)
             if pattern is not None:
                 self.gathered[index] = int(fp32.bits(fp32.sigmoid(np.uint32(pattern))))
             if last:

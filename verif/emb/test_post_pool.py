@@ -10,7 +10,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from gen.rtl.config import load
 from golden.emb import pooling
 from golden.fp import fp32
-from hw.emb.finish import Finish
+from hw.emb.post_pool import PostPool
 from hw.fp.reciprocal import COUNT_BITS, Reciprocal, reciprocal_word
 from hw.isa import EMB
 from hw.isa.emb import MODE
@@ -206,7 +206,8 @@ async def random_match_golden(dut):
 
 @cocotb.test()
 async def backpressure_both_sides(dut):
-    """Tiers and steps that pause, requests taken late, writes answered late; the queue behind fills to its last beat
+    """TierRouter and steps that pause, requests taken late, writes answered late; the queue behind fills to its
+    last beat
     and no further."""
     random, pauses = np.random.default_rng(seed("pauses")), rng("pauses")
     bench = await Bench.begin(dut, tiers=lambda: bursty(pauses), writer=lambda: sometimes(0.2, pauses), answer=150)
@@ -324,7 +325,7 @@ async def faults(dut):
 def test_finish(number):
     config = load("tiny").cores["emb"]
     assert (config.words, config.output_beats, config.beat_bytes) == (WORDS, OUTPUT_BEATS, BEAT_BYTES)
-    simulate(Finish(config), "verif.emb.test_finish", name="emb_finish", tests=7, seed=number)
+    simulate(PostPool(config), "verif.emb.test_post_pool", name="emb_finish", tests=7, seed=number)
 
 
 # ---- the reciprocal

@@ -11,18 +11,18 @@ from hw.mlp.records import store_layout
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["Outlet", "groups_of"]
+__all__ = ["ResultWriter", "groups_of"]
 
 LUT_DEPTH = 64      # as deep as one LUT memory; what is deeper goes to block memory
 REQUESTS = 16       # that run ahead of their beats
 
 
 def groups_of(config: MlpConfig) -> int:
-    """Tiles that are staged whose beats are whole: `halves` tiles of throughput mode share a place."""
-    return max(2, config.staged_tiles // config.halves)
+    """Tiles that are staged whose beats are whole: `groups_per_beat` tiles of throughput mode share a place."""
+    return max(2, config.staged_tiles // config.groups_per_beat)
 
 
-class Outlet(Part):
+class ResultWriter(Part):
     """Stages rows of results of all units and writes whole beats, a tile at a time.
 
     memory[outputs + (out + lane * stride + b) * beat_bytes] = beat b of the tile's sample in `lane`
@@ -47,7 +47,7 @@ class Outlet(Part):
     Numerics    golden.fp.fp32.sigmoid of the words that count, if the tile says so; what does not count is +0.
                 Bit-exact
     Reset       drops everything
-    Golden      golden.mlp.outlet.Outlet, to the cycle          Tests  verif/mlp/test_outlet.py
+    Golden      golden.mlp.result_writer.ResultWriter, to the cycle          Tests  verif/mlp/test_result_writer.py
     """
 
     def __init__(self, config: MlpConfig):
@@ -71,7 +71,7 @@ class Outlet(Part):
         samples = config.samples
         tile_layout = data.StructLayout({
             "address": 32, "stride": 32, "latency": 1, "sigmoid": 1, "unit": range(config.units),
-            "outs": range(config.units // config.halves + 1), "half": range(config.halves),
+            "outs": range(config.units // config.groups_per_beat + 1), "half": range(config.groups_per_beat),
             "columns": range(config.columns),       # less one
             "count": range(samples + 1),            # of samples
         })
@@ -136,7 +136,7 @@ class Outlet(Part):
         whole, left = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
         outgoing = Signal(bits)
         row, unit = Signal(range(config.rows)), Signal(range(config.units))
-        part = Signal(range(max(2, config.units // config.halves)))
+        part = Signal(range(max(2, config.units // config.groups_per_beat)))
         asks, final = Signal(reset_less=True), Signal(reset_less=True)  # a request with this beat; the tile's last
         sample_ends = Signal()
         go, move = Signal(), Signal()
@@ -181,11 +181,12 @@ class Outlet(Part):
 
         # -- Its beat out of the stores: half h from the unit that has it.
         beat_layout = data.StructLayout({
-            "group": bits, "row": range(config.rows), "units": data.ArrayLayout(range(config.units), config.halves),
-            "counts": config.halves, "last": range(config.words), "sigmoid": 1, "final": 1})
+            "group": bits, "row": range(config.rows), "units": data.ArrayLayout(range(config.units),
+                                                                                config.groups_per_beat),
+            "counts": config.groups_per_beat, "last": range(config.words), "sigmoid": 1, "final": 1})
         beat = Signal(beat_layout, reset_less=True)
         # With one half a beat there is nothing to choose, and no signal of no bits in the Verilog.
-        top = Mux(sample_ends, tile.half, config.halves - 1) if config.halves > 1 else Const(0, 0)
+        top = Mux(sample_ends, tile.half, config.groups_per_beat - 1) if config.groups_per_beat > 1 else Const(0, 0)
         with m.If(~there | move):
             m.d.sync += there.eq(go)
         with m.If(go):
@@ -194,10 +195,10 @@ class Outlet(Part):
                 beat.row.eq(row),
                 beat.sigmoid.eq(tile.sigmoid),
                 beat.final.eq(final),
-                beat.counts.eq(Cat(Const(1, 1), *(top >= half for half in range(1, config.halves)))),
+                beat.counts.eq(Cat(Const(1, 1), *(top >= half for half in range(1, config.groups_per_beat)))),
                 beat.last.eq(Cat(Mux(sample_ends, tile.columns, config.columns - 1)[:len(tile.columns)], top)),
-                *(beat.units[half].eq(Mux(tile.latency, part * config.halves + half, unit))
-                  for half in range(config.halves)),
+                *(beat.units[half].eq(Mux(tile.latency, part * config.groups_per_beat + half, unit))
+                  for half in range(config.groups_per_beat)),
             ]
         words = self._stores(m, incoming, Cat(row, outgoing), go, beat)
 
@@ -262,9 +263,9 @@ class Outlet(Part):
         i = self.i
         depth = groups_of(config) * config.rows
         small = depth <= LUT_DEPTH
-        halves: list[list] = [[] for _ in range(config.halves)]
+        groups_per_beat: list[list] = [[] for _ in range(config.groups_per_beat)]
         for unit in range(config.units):
-            for half in range(config.halves):
+            for half in range(config.groups_per_beat):
                 store = memory.Memory(shape=32 * config.columns, depth=depth, init=[],
                                       attrs={"ram_style": "distributed" if small else "block"})
                 m.submodules[f"store_{unit}_{half}"] = store
@@ -272,7 +273,8 @@ class Outlet(Part):
                 m.d.comb += write.addr.eq(Cat(i.row, incoming))
                 m.d.comb += write.data.eq(i.words[unit].as_value())
                 # In latency mode beats lie across units.
-                m.d.comb += write.en.eq(self.i_valid & Mux(i.latency, unit % config.halves == half, i.half == half))
+                m.d.comb += write.en.eq(self.i_valid & Mux(i.latency, unit % config.groups_per_beat == half,
+                                                           i.half == half))
                 if small:
                     read = store.read_port(domain="comb")
                     m.d.comb += read.addr.eq(Cat(beat.row, beat.group))
@@ -280,9 +282,9 @@ class Outlet(Part):
                     read = store.read_port()
                     m.d.comb += read.addr.eq(address)
                     m.d.comb += read.en.eq(fetch)
-                halves[half].append(read.data)
+                groups_per_beat[half].append(read.data)
         words = []
-        for half, units in enumerate(halves):
+        for half, units in enumerate(groups_per_beat):
             picked = Signal(32 * config.columns, name=f"picked_{half}")
             m.d.comb += picked.eq(Array(units)[beat.units[half]])
             words += [picked[32 * k:32 * k + 32] for k in range(config.columns)]
