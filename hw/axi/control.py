@@ -1,5 +1,7 @@
 """The control slave of a Vitis kernel: ap_ctrl_hs, its arguments and what stands behind them."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
@@ -59,9 +61,19 @@ class ControlSlave(Part):
 
     def elaborate(self, platform):
         m = Module()
-        bus, kernel = self.bus, self.kernel
+        writes = self._writes(m)
+        reads = self._reads(m)
+        words = self._run(m, writes, reads.clear)
+        words[self.kernel.register("status").offset] = self.status
+        words |= self._arguments(m, writes)
+        m.d.sync += self.abort.eq(
+            writes.written(self.kernel.register("abort").offset) & writes.strobe[0] & writes.value[0])
+        self._answer(m, reads, words)
+        return m
 
-        # -- Writes: address and data in any order, then both at once.
+    def _writes(self, m: Module) -> SimpleNamespace:
+        """Writes: address and data in any order, then both at once, when a word is `written`."""
+        bus = self.bus
         address, value, strobe = Signal(12), Signal(32), Signal(4)
         addressed, filled, write = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -87,7 +99,11 @@ class ControlSlave(Part):
         def written(offset):
             return write & (address[2:] == offset // 4)
 
-        # -- Reads: the address, a word of each group, the word.
+        return SimpleNamespace(value=value, strobe=strobe, written=written)
+
+    def _reads(self, m: Module) -> SimpleNamespace:
+        """Reads: the address, a word of each group, the word."""
+        bus = self.bus
         wanted, reading, grouped = Signal(12), Signal(), Signal()
         clear = Signal()  # CTRL is read: ap_done and ap_ready go
         m.d.comb += bus.arready.eq(~reading & ~grouped & ~bus.rvalid)
@@ -101,11 +117,13 @@ class ControlSlave(Part):
             m.d.sync += bus.rvalid.eq(1)
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
+        return SimpleNamespace(wanted=wanted, grouped=grouped, clear=clear)
 
-        # -- ap_ctrl_hs.
+    def _run(self, m: Module, writes, clear) -> dict:
+        """ap_ctrl_hs: the words of the run and of its interrupts by their offsets."""
+        written, value, low = writes.written, writes.value, writes.strobe[0]
         start, done, ready, auto, running = Signal(), Signal(), Signal(), Signal(), Signal()
         gie, ier, isr = Signal(), Signal(2), Signal(2)
-        low = strobe[0]
         with m.If(self.done):
             m.d.sync += start.eq(auto)
             m.d.sync += running.eq(0)
@@ -128,30 +146,34 @@ class ControlSlave(Part):
             m.d.sync += ier.eq(value[:2])
         m.d.sync += isr.eq((isr ^ Mux(written(ISR) & low, value[:2], 0)) | Mux(self.done, ier, 0))
         m.d.sync += self.interrupt.eq(gie & isr.any())
+        return {CTRL: Cat(start, done, ~(start | running), ready, Signal(3), auto), GIE: gie, IER: ier, ISR: isr}
 
-        # -- Words: what a read of each gives.
-        words = {
-            CTRL: Cat(start, done, ~(start | running), ready, Signal(3), auto), GIE: gie, IER: ier, ISR: isr,
-            kernel.register("status").offset: self.status,
-        }
-        for argument in kernel.arguments:
+    def _arguments(self, m: Module, writes) -> dict:
+        """The words of the arguments by their offsets, which the host writes byte by byte."""
+        words = {}
+        for argument in self.kernel.arguments:
             held = self.arguments[argument.name]
             for part in range(0, argument.bits, 32):
                 word = held[part:part + 32]
                 words[argument.offset + part // 8] = word
                 hit = Signal(name=f"write_{argument.name}_{part // 32}")
-                m.d.comb += hit.eq(written(argument.offset + part // 8))
+                m.d.comb += hit.eq(writes.written(argument.offset + part // 8))
                 for byte in range(4):
-                    with m.If(hit & strobe[byte]):
-                        m.d.sync += word[8 * byte:8 * byte + 8].eq(value[8 * byte:8 * byte + 8])
-        m.d.sync += self.abort.eq(written(kernel.register("abort").offset) & low & value[0])
+                    with m.If(hit & writes.strobe[byte]):
+                        m.d.sync += word[8 * byte:8 * byte + 8].eq(writes.value[8 * byte:8 * byte + 8])
+        return words
 
-        # Four words a group, without regard to the gaps between their addresses, and a last group for all others.
+    def _answer(self, m: Module, reads, words) -> None:
+        """What a read gives: a word of its group.
+
+        Four words are a group, without regard to the gaps between their addresses; all others are of a last group.
+        """
+        bus = self.bus
         known = list(words.items())
         count = -(-len(known) // 4)
         slot, place, group = Signal(2), Signal(range(count + 1)), Signal(range(count + 1))
         m.d.comb += place.eq(count)
-        with m.Switch(wanted[2:]):
+        with m.Switch(reads.wanted[2:]):
             for number, (offset, _) in enumerate(known):
                 with m.Case(offset // 4):
                     m.d.comb += slot.eq(number % 4)
@@ -163,7 +185,7 @@ class ControlSlave(Part):
                 for at, (_, value_there) in enumerate(known[4 * number:4 * number + 4]):
                     with m.Case(at):
                         m.d.sync += word.eq(value_there)
-        with m.If(grouped):
+        with m.If(reads.grouped):
             with m.Switch(group):
                 for number, word in enumerate(read):
                     with m.Case(number):

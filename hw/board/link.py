@@ -1,5 +1,7 @@
 """A host's words over a serial line: frames that read and write words of a bus."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import enum, memory, stream, wiring
 from amaranth.lib.crc import catalog
@@ -109,56 +111,9 @@ class Link(wiring.Component):
             m.d.sync += early.eq(1)
 
         with m.FSM(name="state") as states:
-            with m.State("HEADER"):
-                m.d.comb += takes.eq(1)
-                m.d.comb += crc.valid.eq(taken)
-                m.d.comb += crc.start.eq(byte == 0)
-                with m.If(taken):
-                    m.d.sync += header.eq(Cat(header[8:], self.i.payload.data))
-                    m.d.sync += byte.eq(byte + 1)
-                    with m.If(byte == HEADER_BYTES - 1):
-                        m.d.sync += byte.eq(0)
-                        m.d.sync += place.eq(0)
-                        m.next = "SHAPE"
-                self._leave(m, status, broken, silent & (byte != 0))
-            with m.State("SHAPE"):
-                # What decides about the bytes that follow.
-                with m.If((command != READ) & ~is_write):
-                    m.d.sync += status.eq(Status.COMMAND)
-                    m.next = "DROP"
-                with m.Elif((count == 0) | (count > WORDS_MAX)):
-                    m.d.sync += status.eq(Status.COUNT)
-                    m.next = "DROP"
-                with m.Elif(is_write):
-                    m.next = "WORDS"
-                with m.Else():
-                    m.next = "CHECK"
-            with m.State("WORDS"):
-                m.d.comb += takes.eq(1)
-                m.d.comb += crc.valid.eq(taken)
-                with m.If(taken):
-                    m.d.sync += word.eq(Cat(word[8:], self.i.payload.data))
-                    m.d.sync += byte.eq(byte + 1)
-                    with m.If(byte == 3):
-                        m.next = "KEEP"
-                self._leave(m, status, broken, silent)
-            with m.State("KEEP"):
-                m.d.comb += write.en.eq(1)
-                m.d.sync += place.eq(place + 1)
-                m.d.sync += byte.eq(0)
-                m.next = "WORDS"
-                with m.If(final):
-                    m.d.sync += place.eq(0)
-                    m.next = "CHECK"
-            with m.State("CHECK"):
-                m.d.comb += takes.eq(1)
-                m.d.comb += crc.valid.eq(taken)
-                with m.If(taken):
-                    m.d.sync += byte.eq(byte + 1)
-                    with m.If(byte == CHECK_BYTES - 1):
-                        m.d.sync += byte.eq(0)
-                        m.next = "JUDGE"
-                self._leave(m, status, broken, silent)
+            self._take(m, crc, write, SimpleNamespace(
+                header=header, command=command, count=count, is_write=is_write, place=place, final=final, byte=byte,
+                word=word, status=status, takes=takes, broken=broken, silent=silent))
             with m.State("JUDGE"):
                 m.d.sync += status.eq(Status.OK)
                 with m.If(~crc.match_detected):
@@ -180,6 +135,60 @@ class Link(wiring.Component):
             self._reply(m, crc, status, is_write, place, final, byte, read, early)
         m.d.comb += self.busy.eq(~states.ongoing("HEADER") | (byte != 0))
         return m
+
+    def _take(self, m: Module, crc, write, frame) -> None:
+        """The states that take a frame's bytes: its header, its words, its check."""
+        taken = self.i.valid
+        with m.State("HEADER"):
+            m.d.comb += frame.takes.eq(1)
+            m.d.comb += crc.valid.eq(taken)
+            m.d.comb += crc.start.eq(frame.byte == 0)
+            with m.If(taken):
+                m.d.sync += frame.header.eq(Cat(frame.header[8:], self.i.payload.data))
+                m.d.sync += frame.byte.eq(frame.byte + 1)
+                with m.If(frame.byte == HEADER_BYTES - 1):
+                    m.d.sync += frame.byte.eq(0)
+                    m.d.sync += frame.place.eq(0)
+                    m.next = "SHAPE"
+            self._leave(m, frame.status, frame.broken, frame.silent & (frame.byte != 0))
+        with m.State("SHAPE"):
+            # What decides about the bytes that follow.
+            with m.If((frame.command != READ) & ~frame.is_write):
+                m.d.sync += frame.status.eq(Status.COMMAND)
+                m.next = "DROP"
+            with m.Elif((frame.count == 0) | (frame.count > WORDS_MAX)):
+                m.d.sync += frame.status.eq(Status.COUNT)
+                m.next = "DROP"
+            with m.Elif(frame.is_write):
+                m.next = "WORDS"
+            with m.Else():
+                m.next = "CHECK"
+        with m.State("WORDS"):
+            m.d.comb += frame.takes.eq(1)
+            m.d.comb += crc.valid.eq(taken)
+            with m.If(taken):
+                m.d.sync += frame.word.eq(Cat(frame.word[8:], self.i.payload.data))
+                m.d.sync += frame.byte.eq(frame.byte + 1)
+                with m.If(frame.byte == 3):
+                    m.next = "KEEP"
+            self._leave(m, frame.status, frame.broken, frame.silent)
+        with m.State("KEEP"):
+            m.d.comb += write.en.eq(1)
+            m.d.sync += frame.place.eq(frame.place + 1)
+            m.d.sync += frame.byte.eq(0)
+            m.next = "WORDS"
+            with m.If(frame.final):
+                m.d.sync += frame.place.eq(0)
+                m.next = "CHECK"
+        with m.State("CHECK"):
+            m.d.comb += frame.takes.eq(1)
+            m.d.comb += crc.valid.eq(taken)
+            with m.If(taken):
+                m.d.sync += frame.byte.eq(frame.byte + 1)
+                with m.If(frame.byte == CHECK_BYTES - 1):
+                    m.d.sync += frame.byte.eq(0)
+                    m.next = "JUDGE"
+            self._leave(m, frame.status, frame.broken, frame.silent)
 
     def _leave(self, m: Module, status, broken, stopped) -> None:
         """Of a state that takes bytes: the ways out of a frame that cannot be continued."""
