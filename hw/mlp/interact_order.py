@@ -1,5 +1,7 @@
 """The tiles of an INTERACT one after the other."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -92,8 +94,45 @@ class InteractOrder(wiring.Component):
         with m.Elif(self.step):
             m.d.sync += b.eq(b + 1)
             m.d.sync += begin.eq(0)
+        lines = self._lines(m, next_a, next_row, next_group)
 
-        # -- The lines: of the sample's first feature, of group a, of the block's two groups; of the results.
+        # -- Whether both groups of the block exist, and whether two of the tile's lie in the same banks. Registers.
+        bits = len(o.x_bank)
+        both, twice = Signal(reset_less=True), Signal(reset_less=True)
+        zero, one = Const(0, 1), Const(1, 1)
+        # 2b + 1 is at most a, unless 2b is: then a + 1, which lies elsewhere.
+        clash = [(a[:bits] == Cat(second, b)[:bits]) & (a != Cat(second, b)) for second in (zero, one)]
+        m.d.sync += both.eq((a[1:] != b) | a[0])
+        m.d.sync += twice.eq(clash[0] | clash[1])
+        lanes, live = self._live(m, row, last_group, last_a)
+
+        m.d.comb += [
+            o.lagged.eq(first),
+            o.final.eq(last_group & last_row & last_a & last_b),
+            o.twice.eq(twice),
+            o.short.eq(plan.short << twice),
+            o.spacing.eq(config.rows),
+            o.x_line.eq(lines.x),
+            o.y_lines[0].eq(lines.y),
+            o.y_lines[1].eq(lines.y_next),
+            o.x_bank.eq(a),
+            o.y_bank.eq(Cat(zero, b)),
+            o.y_groups.eq(Cat(one, both)),
+            o.live.eq(live),
+            o.lanes.eq(lanes),
+            o.line.eq(lines.to),
+            o.bank.eq(row),
+            o.fills.eq(1),
+            o.columns.eq(config.columns),
+            o.group.eq(a),
+            o.block.eq(b),
+            o.begin.eq(begin),
+        ]
+        return m
+
+    def _lines(self, m: Module, next_a, next_row, next_group) -> SimpleNamespace:
+        """The lines: of group a, of the block's two groups, before them of the sample's first feature; of results."""
+        plan, following = self.plan, self.next
         sample, x_line, y_line, y_next = (Signal(len(plan.line), name=name, reset_less=True)
                                           for name in ("sample_line", "x_line", "y_line", "y_next_line"))
         to = Signal(16, reset_less=True)
@@ -116,44 +155,17 @@ class InteractOrder(wiring.Component):
             m.d.sync += y_line.eq(sample)
         with m.Elif(self.step):
             m.d.sync += y_line.eq(y_line + (plan.row_beats << 1))
+        return SimpleNamespace(x=x_line, y=y_line, y_next=y_next, to=to)
 
-        # -- What of the tile exists, and whether two groups of it lie in the same banks. Registers.
-        bits = len(o.x_bank)
-        both, twice = Signal(reset_less=True), Signal(reset_less=True)
-        lanes, live = Signal(config.samples, reset_less=True), Signal(len(o.live), reset_less=True)
-        rest_row, rest_unit = plan.rest[:rows_log2], plan.rest[rows_log2:]
-        zero, one = Const(0, 1), Const(1, 1)
-        # 2b + 1 is at most a, unless 2b is: then a + 1, which lies elsewhere.
-        clash = [(a[:bits] == Cat(second, b)[:bits]) & (a != Cat(second, b)) for second in (zero, one)]
-        m.d.sync += both.eq((a[1:] != b) | a[0])
-        m.d.sync += twice.eq(clash[0] | clash[1])
+    def _live(self, m: Module, row, last_group, last_a) -> tuple[Signal, Signal]:
+        """What of the tile exists: of the samples its lanes, of group a its rows. Registers."""
+        config, plan = self.config, self.plan
+        rest_row, rest_unit = plan.rest[:len(row)], plan.rest[len(row):]
+        lanes, live = Signal(config.samples, reset_less=True), Signal(len(self.o.live), reset_less=True)
         m.d.sync += live.eq(Mux(last_a, plan.last_live + 1, config.rows))
         for unit in range(config.units):
             beyond = below(rest_unit, unit) | ((rest_unit == unit) & (rest_row < row))
             for lane in range(config.rows):
                 m.d.sync += lanes[unit * config.rows + lane].eq(
                     ~(last_group & beyond) & ~(last_a & below(plan.last_live, lane)))
-
-        m.d.comb += [
-            o.lagged.eq(first),
-            o.final.eq(last_group & last_row & last_a & last_b),
-            o.twice.eq(twice),
-            o.short.eq(plan.short << twice),
-            o.spacing.eq(config.rows),
-            o.x_line.eq(x_line),
-            o.y_lines[0].eq(y_line),
-            o.y_lines[1].eq(y_next),
-            o.x_bank.eq(a),
-            o.y_bank.eq(Cat(zero, b)),
-            o.y_groups.eq(Cat(one, both)),
-            o.live.eq(live),
-            o.lanes.eq(lanes),
-            o.line.eq(to),
-            o.bank.eq(row),
-            o.fills.eq(1),
-            o.columns.eq(config.columns),
-            o.group.eq(a),
-            o.block.eq(b),
-            o.begin.eq(begin),
-        ]
-        return m
+        return lanes, live
