@@ -1,5 +1,7 @@
 """Brings weights and addends into their memories."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -77,21 +79,8 @@ class ParameterLoader(Part):
 
     def elaborate(self, platform):
         m = Module()
-        config, job, error = self.config, self.i.payload, self.error
-        requests = Requests(beat_bytes=config.beat_bytes)
-        place(m, platform, "requests", requests)
-        m.submodules.jobs = jobs = Fifo(PLACE, depth=JOBS)
-        m.d.comb += [
-            self.i.ready.eq(requests.i.ready & jobs.i.ready),
-            requests.i.valid.eq(self.i.valid & jobs.i.ready),
-            jobs.i.valid.eq(self.i.valid & requests.i.ready),
-            requests.base.eq(self.base),
-            requests.hold.eq(error.valid),
-            requests.i.payload.run.eq(1),
-            *(requests.i.payload[name].eq(job[name]) for name in ("source", "end")),
-            *(jobs.i.payload[name].eq(job[name]) for name in PLACE.members),
-        ]
-        wiring.connect(m, requests.o, wiring.flipped(self.o_requests))
+        config, error = self.config, self.error
+        jobs = self._jobs(m, platform)
 
         # The next instruction, and whether its waits are over.
         new, held, may = Signal(PLACE, reset_less=True), Signal(), Signal()
@@ -121,9 +110,7 @@ class ParameterLoader(Part):
         line_ends, lines_end = Signal(), Signal(reset_less=True)    # the last beat of a line, the last line of a group
         groups_end = Signal(reset_less=True)                        # the last group, or the last line of addends
         take = Signal()
-        line, base = Signal(16, reset_less=True), Signal(16, reset_less=True)
-        unit = Signal(range(config.units), reset_less=True)
-        lines_left, groups_left = Signal(12, reset_less=True), Signal(20, reset_less=True)
+        line, unit = Signal(16, reset_less=True), Signal(range(config.units), reset_less=True)
         steps_on, next_group = Signal(), Signal()
         weights, final = self.o_weights, Signal(reset_less=True)
         m.d.comb += take.eq(going & ~now.addends)
@@ -141,28 +128,7 @@ class ParameterLoader(Part):
             final.eq(lines_end & groups_end),
         ]
 
-        # -- Addends: a beat in a register, line by line.
-        held_beat = Signal(32 * config.words, reset_less=True)
-        some, half, half_ends = Signal(), Signal(range(max(2, config.groups_per_beat))), Signal()
-        give, fetch = Signal(), Signal()
-        addends = self.o_addends
-        columns = 32 * config.columns
-        m.d.comb += [
-            give.eq(some & addends.ready),
-            half_ends.eq(half == config.groups_per_beat - 1),
-            fetch.eq(going & now.addends & (~some | (addends.ready & half_ends & ~groups_end))),
-            addends.valid.eq(some),
-            addends.payload.line.eq(line),
-            addends.payload.words.eq(held_beat.word_select(half, columns) if config.groups_per_beat > 1 else held_beat),
-        ]
-        with m.If(give):
-            m.d.sync += some.eq(0)
-            m.d.sync += half.eq(Mux(half_ends | groups_end, 0, half + 1))
-            with m.If(~half_ends & ~groups_end):
-                m.d.sync += some.eq(1)
-        with m.If(fetch):
-            m.d.sync += held_beat.eq(beat)
-            m.d.sync += some.eq(~bad)
+        give, fetch = self._addends(m, going & now.addends, line, groups_end)
 
         # -- Both.
         ends = Signal()
@@ -182,31 +148,83 @@ class ParameterLoader(Part):
             m.d.sync += active.eq(1)
         with m.Elif(ends):
             m.d.sync += active.eq(0)
+        self._count(m, SimpleNamespace(
+            begin=begin, new=new, one_line=one_line, one_group=one_group, now=now, unit=unit, line=line,
+            line_ends=line_ends, lines_end=lines_end, groups_end=groups_end, next_group=next_group, steps_on=steps_on))
+        return m
 
+    def _jobs(self, m: Module, platform) -> Fifo:
+        """The jobs whose data has been asked for."""
+        job = self.i.payload
+        requests = Requests(beat_bytes=self.config.beat_bytes)
+        place(m, platform, "requests", requests)
+        m.submodules.jobs = jobs = Fifo(PLACE, depth=JOBS)
+        m.d.comb += [
+            self.i.ready.eq(requests.i.ready & jobs.i.ready),
+            requests.i.valid.eq(self.i.valid & jobs.i.ready),
+            jobs.i.valid.eq(self.i.valid & requests.i.ready),
+            requests.base.eq(self.base),
+            requests.hold.eq(self.error.valid),
+            requests.i.payload.run.eq(1),
+            *(requests.i.payload[name].eq(job[name]) for name in ("source", "end")),
+            *(jobs.i.payload[name].eq(job[name]) for name in PLACE.members),
+        ]
+        wiring.connect(m, requests.o, wiring.flipped(self.o_requests))
+        return jobs
+
+    def _addends(self, m: Module, going, line, groups_end) -> tuple[Signal, Signal]:
+        """Addends: a beat in a register, line by line, and when a line goes and a beat is taken."""
+        config, beat, bad = self.config, self.i_data.payload.data, self.i_data.payload.error
+        held_beat = Signal(32 * config.words, reset_less=True)
+        some, half, half_ends = Signal(), Signal(range(max(2, config.groups_per_beat))), Signal()
+        give, fetch = Signal(), Signal()
+        addends = self.o_addends
+        columns = 32 * config.columns
+        m.d.comb += [
+            give.eq(some & addends.ready),
+            half_ends.eq(half == config.groups_per_beat - 1),
+            fetch.eq(going & (~some | (addends.ready & half_ends & ~groups_end))),
+            addends.valid.eq(some),
+            addends.payload.line.eq(line),
+            addends.payload.words.eq(held_beat.word_select(half, columns) if config.groups_per_beat > 1 else held_beat),
+        ]
+        with m.If(give):
+            m.d.sync += some.eq(0)
+            m.d.sync += half.eq(Mux(half_ends | groups_end, 0, half + 1))
+            with m.If(~half_ends & ~groups_end):
+                m.d.sync += some.eq(1)
+        with m.If(fetch):
+            m.d.sync += held_beat.eq(beat)
+            m.d.sync += some.eq(~bad)
+        return give, fetch
+
+    def _count(self, m: Module, at) -> None:
+        """Where the next line goes, and which lines are the last ones."""
+        base = Signal(16, reset_less=True)
+        lines_left, groups_left = Signal(12, reset_less=True), Signal(20, reset_less=True)
         one_line_now, one_group_now = Signal(reset_less=True), Signal(reset_less=True)
-        with m.If(begin):
+        with m.If(at.begin):
             m.d.sync += [
-                unit.eq(0),
-                line.eq(new.line),
-                base.eq(new.line),
-                lines_left.eq(new.steps),
-                lines_end.eq(one_line),
-                one_line_now.eq(one_line),
-                groups_left.eq(new.count),
-                groups_end.eq(one_group),
-                one_group_now.eq(one_group),
+                at.unit.eq(0),
+                at.line.eq(at.new.line),
+                base.eq(at.new.line),
+                lines_left.eq(at.new.steps),
+                at.lines_end.eq(at.one_line),
+                one_line_now.eq(at.one_line),
+                groups_left.eq(at.new.count),
+                at.groups_end.eq(at.one_group),
+                one_group_now.eq(at.one_group),
             ]
         with m.Else():
-            wraps = unit == config.units - 1
-            with m.If(line_ends):
-                m.d.sync += lines_left.eq(Mux(lines_end, now.steps, lines_left - 1))
-                m.d.sync += lines_end.eq(Mux(lines_end, one_line_now, lines_left == 2))
-            with m.If(next_group):
+            wraps = at.unit == self.config.units - 1
+            with m.If(at.line_ends):
+                m.d.sync += lines_left.eq(Mux(at.lines_end, at.now.steps, lines_left - 1))
+                m.d.sync += at.lines_end.eq(Mux(at.lines_end, one_line_now, lines_left == 2))
+            with m.If(at.next_group):
                 m.d.sync += groups_left.eq(groups_left - 1)
-                m.d.sync += groups_end.eq(groups_left == 2)
-                m.d.sync += unit.eq(unit + 1)
-            with m.If(steps_on):
-                m.d.sync += line.eq(Mux(~now.addends & lines_end & ~wraps, base, line + 1))
-            with m.If(line_ends & lines_end & wraps):
-                m.d.sync += base.eq(line + 1)
-        return m
+                m.d.sync += at.groups_end.eq(groups_left == 2)
+                m.d.sync += at.unit.eq(at.unit + 1)
+            with m.If(at.steps_on):
+                m.d.sync += at.line.eq(Mux(~at.now.addends & at.lines_end & ~wraps, base, at.line + 1))
+            with m.If(at.line_ends & at.lines_end & wraps):
+                m.d.sync += base.eq(at.line + 1)
