@@ -77,13 +77,23 @@ class WritePort(Part):
         m.submodules.waiting = waiting = Fifo(
             data.StructLayout({"final": 1, "tag": count}), depth=self.outstanding)
 
-        # -- Grants: a request whose beats are all in its client's queue.
         busy, quiet, empty = Signal(), Signal(), Signal()
         m.d.comb += busy.eq(splitter.held | sending.held | waiting.held | bus.wvalid)
         m.d.comb += empty.eq(self.stop & quiet)  # nothing granted is left: what the queues hold may go
         m.d.sync += quiet.eq(self.stop & ~busy)
+        queues, held = self._clients(m, splitter, empty)
+        owing, sent = self._addresses(m, splitter, sending, waiting)
+        self._data(m, sending, queues, owing, sent)
+        self._responses(m, waiting)
+        reported = Cat(self.done[k] for k in range(count)).any()
+        m.d.sync += self.idle.eq(
+            ~(busy | reported | Cat(valid for _, _, valid in held).any()) & (empty | ~self.stop))
+        return m
+
+    def _clients(self, m: Module, splitter, empty) -> tuple[list, list]:
+        """Grants: a request whose beats are all in its client's queue. Returns the queues, and the requests held."""
         queues, held, whole = [], [], []
-        granted, last = Signal(count), Signal(count)
+        granted, last = Signal(len(self.clients)), Signal(len(self.clients))
         for k, depth in enumerate(self.clients):
             queue = Fifo(data_layout(self.beat_bytes), depth=depth, block=True)
             m.submodules[f"queue_{k}"] = ResetInserter(empty)(queue)
@@ -134,8 +144,14 @@ class WritePort(Part):
                 m.d.comb += splitter.i.payload.beats.eq(request.beats)
             with m.If(grant):
                 m.d.sync += last.eq(1 << k)
+        return queues, held
 
-        # -- Addresses. `owed` counts the bursts whose address has been shown and whose data has not all been sent.
+    def _addresses(self, m: Module, splitter, sending, waiting) -> tuple[Signal, Signal]:
+        """Addresses. Returns whether data is owed, and what is to tell that a burst's data has all been sent.
+
+        `owed` counts the bursts whose address has been shown and whose data has not all been sent.
+        """
+        bus = self.bus
         m.d.comb += [
             splitter.room.eq(sending.i.ready & waiting.i.ready),
             sending.i.valid.eq(splitter.emit),
@@ -155,8 +171,11 @@ class WritePort(Part):
         m.d.sync += seen.eq(bus.awvalid & ~bus.awready)
         m.d.sync += owed.eq(owed + shown - sent)
         m.d.sync += owing.eq(shown | (owed[1:] != 0) | (owed[0] & ~sent))
+        return owing, sent
 
-        # -- Data, burst by burst from the queue of its client.
+    def _data(self, m: Module, sending, queues, owing, sent) -> None:
+        """Data, burst by burst from the queue of its client."""
+        bus, count = self.bus, len(self.clients)
         burst = sending.o.payload
         there, move, ends = Signal(), Signal(), Signal()
         position = Signal(8)
@@ -184,7 +203,9 @@ class WritePort(Part):
         m.d.comb += bus.wlast.eq(wlast)
         m.d.comb += bus.wstrb.eq((1 << self.beat_bytes) - 1)
 
-        # -- Responses, in the order of the addresses.
+    def _responses(self, m: Module, waiting) -> None:
+        """Responses, in the order of the addresses."""
+        bus = self.bus
         bad, failed = Signal(), Signal()
         answer = Signal()
         m.d.comb += [
@@ -195,11 +216,7 @@ class WritePort(Part):
         ]
         with m.If(answer):
             m.d.sync += bad.eq(failed & ~waiting.o.payload.final)
-        for k in range(count):
+        for k in range(len(self.clients)):
             told = answer & waiting.o.payload.final & waiting.o.payload.tag[k]
             m.d.sync += self.done[k].eq(told)
             m.d.sync += self.error[k].eq(told & failed)
-        reported = Cat(self.done[k] for k in range(count)).any()
-        m.d.sync += self.idle.eq(
-            ~(busy | reported | Cat(valid for _, _, valid in held).any()) & (empty | ~self.stop))
-        return m
