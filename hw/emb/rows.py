@@ -1,5 +1,7 @@
 """Row fetch: embedding rows out of card memory, each read once while it lies in the window."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
@@ -103,12 +105,21 @@ class RowFetch(Part):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.window = window = self._window
-        b_bits, position_bits = beats_bits(self.row_beats_max), window.position_bits
-        i = self.i.payload
+        m.submodules.window = self._window
+        found = self._look_up(m)
+        self._request(m, found)
+        queue = self._wait(m, found)
+        front = self._front(m, queue, found)
+        self._deliver(m, queue.o.payload, front)
+        return m
 
-        # A row is taken only when the queues have room for it and for those on their way to them. The queue of rows
-        # holds one more than its depth, for the row that is taken before `hold` is heeded.
+    def _look_up(self, m: Module) -> SimpleNamespace:
+        """Rows into the window; with its answer they are looked up.
+
+        A row is taken only when the queues have room for it and for those on their way to them. The queue of rows
+        holds one more than its depth, for the row that is taken before `hold` is heeded.
+        """
+        window, i = self._window, self.i.payload
         waiting, requests = Signal(range(2 * self.delivery_rows)), Signal(range(REQUESTS + 1))
         take, served = Signal(), Signal()
         m.d.comb += [
@@ -132,9 +143,12 @@ class RowFetch(Part):
             self.events.shared_row.eq(window.o_valid & window.hit),
             self.events.fetched.eq(self.i_data.valid),
         ]
+        return SimpleNamespace(row=row_2, requests=requests, served=served)
 
-        # Rows not found ask the reader.
-        ask_layout = data.StructLayout({"offset": OFFSET_BITS, "ring": 1, "beats": b_bits})
+    def _request(self, m: Module, found) -> None:
+        """Rows not found ask the reader."""
+        window, row, requests = self._window, found.row, found.requests
+        ask_layout = data.StructLayout({"offset": OFFSET_BITS, "ring": 1, "beats": beats_bits(self.row_beats_max)})
         asks = memory.Memory(shape=ask_layout, depth=REQUESTS, init=[])
         m.submodules.asks = asks
         write, read = asks.write_port(), asks.read_port(domain="comb")
@@ -147,9 +161,9 @@ class RowFetch(Part):
             ask.eq(window.o_valid & ~window.hit),
             write.en.eq(ask),
             write.addr.eq(free),
-            write.data.offset.eq(row_2.offset),
-            write.data.ring.eq(row_2.ring),
-            write.data.beats.eq(row_2.beats),
+            write.data.offset.eq(row.offset),
+            write.data.ring.eq(row.ring),
+            write.data.beats.eq(row.beats),
             read.addr.eq(first),
             send.eq((requests != 0) & (~request.valid | request.ready)),
         ]
@@ -163,10 +177,12 @@ class RowFetch(Part):
             m.d.sync += request.payload.address.eq(Cat(Const(0, beat_log2), (base + read.data.offset)[:64 - beat_log2]))
             m.d.sync += request.payload.beats.eq(read.data.beats + 1)
 
-        # All rows wait in order for their beats.
+    def _wait(self, m: Module, found) -> Fifo:
+        """All rows wait in order for their beats."""
+        window = self._window
         wait_layout = data.StructLayout({
-            "position": position_bits, "mark": 1, "found": 1, "beats": b_bits, "tier": 1, "first": 1, "last": 1,
-            "weight": 32, "maximum": 1, "copy": 1,
+            "position": window.position_bits, "mark": 1, "found": 1, "beats": beats_bits(self.row_beats_max),
+            "tier": 1, "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
         })
         m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows, block=True)
         entry = queue.i.payload
@@ -175,10 +191,15 @@ class RowFetch(Part):
             entry.position.eq(window.position),
             entry.mark.eq(window.mark),
             entry.found.eq(window.hit),
-            *(entry[name].eq(row_2[name])
+            *(entry[name].eq(found.row[name])
               for name in ("beats", "tier", "first", "last", "weight", "maximum", "copy")),
         ]
+        return queue
 
+    def _front(self, m: Module, queue: Fifo, found) -> SimpleNamespace:
+        """The row at the front: beat after beat out of the ring once it has arrived."""
+        window, served = self._window, found.served
+        position_bits = window.position_bits
         # The ring, written as data arrives.
         beats = memory.Memory(shape=data.StructLayout({"data": 32 * self.words, "error": 1}),
                               depth=self.window_beats, init=[], attrs={"ram_style": "block"})
@@ -193,8 +214,7 @@ class RowFetch(Part):
         ]
         m.d.sync += arrived.eq(arrived + self.i_data.valid)
 
-        # The row at the front: beat after beat once it has arrived.
-        row, beat = queue.o.payload, Signal(b_bits)
+        row, beat = queue.o.payload, Signal(beats_bits(self.row_beats_max))
         go = Signal()
         m.d.comb += [
             go.eq(queue.o.valid & (row.found | (arrived != used))),
@@ -207,7 +227,11 @@ class RowFetch(Part):
         with m.If(go):
             m.d.sync += beat.eq(Mux(served, 0, beat + 1))
             m.d.sync += used.eq(used + ~row.found)
+        return SimpleNamespace(go=go, beat=beat, loaded=load.data)
 
+    def _deliver(self, m: Module, row, front) -> None:
+        """The beat of the row leaves, with the errors of its bag so far."""
+        go, beat, loaded = front.go, front.beat, front.loaded
         o, late = self.o, Signal(2)  # late: an error of this tier's bag in an earlier beat
         error, opens = Signal(), Signal()
         m.d.sync += [
@@ -224,10 +248,10 @@ class RowFetch(Part):
             self.events.ssd_beat.eq(go & row.tier),
         ]
         m.d.comb += [
-            o.words.as_value().eq(load.data.data),
-            error.eq(load.data.error),
+            o.words.as_value().eq(loaded.data),
+            error.eq(loaded.error),
             o.tag.error.eq(error | (Mux(o.tag.tier, late[1], late[0]) & ~opens)),
-            self.o_copy.data.eq(load.data.data),
+            self.o_copy.data.eq(loaded.data),
             self.o_copy.error.eq(error),
         ]
         with m.If(self.o_valid):
@@ -235,4 +259,3 @@ class RowFetch(Part):
                 m.d.sync += late[1].eq(o.tag.error)
             with m.Else():
                 m.d.sync += late[0].eq(o.tag.error)
-        return m

@@ -1,5 +1,7 @@
 """The coalescing window's table: where in the ring a row lies that was fetched a short while ago."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -63,6 +65,7 @@ class RowWindow(wiring.Component):
         self.row_beats_max = row_beats_max
         self.row_log2 = (row_beats_max - 1).bit_length()
         self.position_bits = (beats - 1).bit_length()
+        self.within_bits = self.position_bits - 2   # of a place in its quarter
         self.set_bits = (sets - 1).bit_length()
         self.beats_bits = max(1, self.row_log2)
         super().__init__({
@@ -89,21 +92,33 @@ class RowWindow(wiring.Component):
             value = value ^ part
         return value[:bits]
 
-    def elaborate(self, platform):
-        m = Module()
-        within_bits = self.position_bits - 2
+    def _entry_layout(self):
+        """Of the table: a row and its place."""
         tag_bits = OFFSET_BITS - self.set_bits  # the set follows from it and the low bits, and these from the set
-        key_layout = data.StructLayout({"offset": OFFSET_BITS, "beats": self.beats_bits})
-        entry_layout = data.StructLayout({
+        return data.StructLayout({
             "tag": tag_bits, "beats": self.beats_bits, "position": self.position_bits, "lap": self.lap_bits,
             "turn": 1,
         })
 
-        # The ring: its next beat, how often it went round, and the next beat if no row under way were found.
+    def elaborate(self, platform):
+        m = Module()
+        ring = self._admission(m)
+        asked = self._ask(m, ring)
+        # By the row that was placed in the cycle before, in one of the ways.
+        entered = SimpleNamespace(
+            ways=Signal(WAYS, name="entered"), turn=Signal(name="entered_turn"),
+            place=Signal(self.position_bits, name="entered_place", reset_less=True))
+        candidates = self._compare(m, ring, asked, entered)
+        placed = self._place(m, ring, asked, entered, candidates)
+        self._advance(m, ring, asked, placed)
+        return m
+
+    def _admission(self, m: Module) -> SimpleNamespace:
+        """The ring, and whether a row can be taken."""
+        # Its next beat, how often it went round, and the next beat if no row under way were found.
         head, lap = Signal(self.position_bits), Signal(self.lap_bits, init=1)
-        ahead = Signal(within_bits)
+        ahead = Signal(self.within_bits)
         gate = Signal()  # a row that entered a quarter still waits: no row may enter another
-        last_lap = (1 << self.lap_bits) - 1
         near, slow = Signal(), Signal()  # another quarter might be entered; the last before the table is cleared
         clearing, cleared = Signal(init=1), Signal(self.set_bits)
         valid_1, valid_2, under_way = Signal(), Signal(), Signal()
@@ -112,11 +127,15 @@ class RowWindow(wiring.Component):
         # Decided a cycle ahead, so a row that is taken meanwhile must still find room: two rows are near the end.
         m.d.sync += self.ready.eq(
             ~self.hold & ~clearing & ~self.flush & ~(near & gate) & ~(slow & under_way))
+        return SimpleNamespace(head=head, lap=lap, ahead=ahead, gate=gate, slow=slow, clearing=clearing,
+                               cleared=cleared, valid_1=valid_1, valid_2=valid_2)
 
-        # Cycle 0: the table is asked.
+    def _ask(self, m: Module, ring) -> SimpleNamespace:
+        """Cycle 0: the table is asked. The row goes along."""
+        key_layout = data.StructLayout({"offset": OFFSET_BITS, "beats": self.beats_bits})
         ways = []
         for way in range(WAYS):
-            store = memory.Memory(shape=entry_layout, depth=self.sets, init=[], attrs={"ram_style": "block"})
+            store = memory.Memory(shape=self._entry_layout(), depth=self.sets, init=[], attrs={"ram_style": "block"})
             m.submodules[f"way_{way}"] = store
             ways.append((store.write_port(), store.read_port()))
         key_1, key_2, key_3 = (Signal(key_layout, name=f"key_{i}", reset_less=True) for i in (1, 2, 3))
@@ -127,124 +146,136 @@ class RowWindow(wiring.Component):
         for _, read in ways:
             m.d.comb += read.addr.eq(asked)
         m.d.sync += [
-            valid_1.eq(self.valid),
+            ring.valid_1.eq(self.valid),
             key_1.offset.eq(self.offset),
             key_1.beats.eq(self.beats),
             set_1.eq(asked),
             shared_1.eq(self.shared),
-            valid_2.eq(valid_1),
+            ring.valid_2.eq(ring.valid_1),
             key_2.eq(key_1),
             set_2.eq(set_1),
             shared_2.eq(shared_1),
             key_3.eq(key_2),
             set_3.eq(set_2),
         ]
+        return SimpleNamespace(ways=ways, keys=(key_1, key_2, key_3), sets=(set_1, set_2, set_3),
+                               shared=(shared_1, shared_2))
 
-        # Cycle 1: compared with the two rows of the set, and with the two rows before, whose entries the table may
-        # not have had yet. What the row before the last did is known; the last is in cycle 2. The age in quarters
-        # may grow by one in this very cycle.
-        now = Cat(head[within_bits:], lap)
-        entered = Signal(WAYS)  # by the row that was placed in the cycle before, in one of the ways
-        entered_turn = Signal()
-        entered_place, earlier_place = (Signal(self.position_bits, name=f"{name}_place", reset_less=True)
-                                        for name in ("entered", "earlier"))
+    def _compare(self, m: Module, ring, asked, entered) -> SimpleNamespace:
+        """Cycle 1: compared with the two rows of the set, and with the two rows before, whose entries the table may
+        not have had yet. What the row before the last did is known; the last is in cycle 2. The age in quarters
+        may grow by one in this very cycle."""
+        (key_1, key_2, key_3), (set_1, set_2, set_3), (shared_1, _) = asked.keys, asked.sets, asked.shared
+        now = Cat(ring.head[self.within_bits:], ring.lap)
+        earlier_place = Signal(self.position_bits, reset_less=True)
         found_young, found_old, barred = Signal(WAYS), Signal(WAYS), Signal(WAYS)
         places = [Signal(self.position_bits, name=f"place_{way}", reset_less=True) for way in range(WAYS)]
         turns = Signal(WAYS)
         same_set = Signal()
         m.d.comb += same_set.eq(set_1 == set_3)
-        for way, (_, read) in enumerate(ways):
+        for way, (_, read) in enumerate(asked.ways):
             entry = read.data
             same, age = Signal(name=f"same_{way}"), Signal(len(now), name=f"age_{way}")
-            newer = same_set & entered[way]
+            newer = same_set & entered.ways[way]
             m.d.comb += same.eq(Cat(entry.tag, entry.beats) == Cat(key_1.offset[self.set_bits:], key_1.beats))
-            m.d.comb += age.eq(now - Cat(entry.position[within_bits:], entry.lap))
+            m.d.comb += age.eq(now - Cat(entry.position[self.within_bits:], entry.lap))
             m.d.sync += [
                 found_young[way].eq(same & (age[1:] == 0)),
                 found_old[way].eq(same & (age == 2)),
                 barred[way].eq(newer | ~shared_1),
                 places[way].eq(entry.position),
-                turns[way].eq(Mux(newer, entered_turn, entry.turn)),
+                turns[way].eq(Mux(newer, entered.turn, entry.turn)),
             ]
         last_set, last_row, earlier = Signal(), Signal(), Signal()
         m.d.sync += [
             last_set.eq(set_1 == set_2),
             last_row.eq((key_1.as_value() == key_2.as_value()) & shared_1),
-            earlier.eq((key_1.as_value() == key_3.as_value()) & shared_1 & entered.any()),
-            earlier_place.eq(entered_place),
+            earlier.eq((key_1.as_value() == key_3.as_value()) & shared_1 & entered.ways.any()),
+            earlier_place.eq(entered.place),
         ]
+        return SimpleNamespace(
+            young=found_young, old=found_old, barred=barred, places=places, turns=turns, last_set=last_set,
+            last_row=last_row, earlier=earlier, earlier_place=earlier_place)
 
-        # Cycle 2: found, or given the ring's next beats and entered.
+    def _place(self, m: Module, ring, asked, entered, candidates) -> SimpleNamespace:
+        """Cycle 2: found, or given the ring's next beats and entered."""
+        head, clearing = ring.head, ring.clearing
+        key_2, shared_2, places, earlier = asked.keys[1], asked.shared[1], candidates.places, candidates.earlier
         crossed = Signal()
         last = Signal()
         live, turn = Signal(WAYS), Signal(WAYS)
-        m.d.comb += last.eq(last_row & entered.any())
+        m.d.comb += last.eq(candidates.last_row & entered.ways.any())
         for way in range(WAYS):
-            newer = last_set & entered[way]
-            m.d.comb += live[way].eq((found_young[way] | (found_old[way] & ~crossed)) & ~newer & ~barred[way])
-            m.d.comb += turn[way].eq(Mux(newer, entered_turn, turns[way]))
+            newer = candidates.last_set & entered.ways[way]
+            found = candidates.young[way] | (candidates.old[way] & ~crossed)
+            m.d.comb += live[way].eq(found & ~newer & ~candidates.barred[way])
+            m.d.comb += turn[way].eq(Mux(newer, entered.turn, candidates.turns[way]))
         hit, miss, enter, victim = Signal(), Signal(), Signal(), Signal()
         after = Signal(self.position_bits)
         crosses = Signal()
         m.d.comb += [
             hit.eq(last | earlier | live.any()),
-            miss.eq(valid_2 & ~hit),
+            miss.eq(ring.valid_2 & ~hit),
             enter.eq(miss & shared_2),
             victim.eq(turn.xor()),  # the way that was not written last
             after.eq(head + key_2.beats + 1),
-            crosses.eq(after[within_bits] ^ head[within_bits]),
-            self.o_valid.eq(valid_2),
+            crosses.eq(after[self.within_bits] ^ head[self.within_bits]),
+            self.o_valid.eq(ring.valid_2),
             self.hit.eq(hit),
             self.mark.eq(crosses & ~hit),
             # At most one of the four can be: a row that is in the table is not entered again.
             self.position.eq(
-                _only(last, entered_place) | _only(earlier, earlier_place) | _only(live[0], places[0])
+                _only(last, entered.place) | _only(earlier, candidates.earlier_place) | _only(live[0], places[0])
                 | _only(live[1], places[1]) | _only(~hit, head)),
         ]
-        entry = Signal(entry_layout)
+        entry = Signal(self._entry_layout())
         m.d.comb += [
             entry.tag.eq(key_2.offset[self.set_bits:]),
             entry.beats.eq(key_2.beats),
             # While the table is cleared, lap 0: older than anything that is found.
             entry.position.eq(head),
-            entry.lap.eq(Mux(clearing, 0, lap)),
+            entry.lap.eq(Mux(clearing, 0, ring.lap)),
             entry.turn.eq(~clearing & Mux(victim, turn[0], ~turn[1])),
         ]
-        for way, (write, _) in enumerate(ways):
-            m.d.comb += write.addr.eq(Mux(clearing, cleared, set_2))
+        for way, (write, _) in enumerate(asked.ways):
+            m.d.comb += write.addr.eq(Mux(clearing, ring.cleared, asked.sets[1]))
             m.d.comb += write.data.eq(entry)
             m.d.comb += write.en.eq(clearing | (enter & (victim == way)))
         m.d.sync += [
-            entered.eq(Cat(enter & ~victim, enter & victim)),
-            entered_turn.eq(entry.turn),
-            entered_place.eq(head),
+            entered.ways.eq(Cat(enter & ~victim, enter & victim)),
+            entered.turn.eq(entry.turn),
+            entered.place.eq(head),
             crossed.eq(miss & crosses),
         ]
+        return SimpleNamespace(hit=hit, miss=miss, crosses=crosses, after=after)
 
+    def _advance(self, m: Module, ring, asked, placed) -> None:
+        """The ring goes on behind the row; the table is cleared after the last lap."""
+        head, lap, ahead, miss, crosses = ring.head, ring.lap, ring.ahead, placed.miss, placed.crosses
+        last_lap = (1 << self.lap_bits) - 1
         # What a found row would have taken is given back a cycle later.
         refund, refunded = Signal(self.beats_bits, reset_less=True), Signal()
         m.d.sync += [
-            refund.eq(key_2.beats),
-            refunded.eq(valid_2 & hit),
+            refund.eq(asked.keys[1].beats),
+            refunded.eq(ring.valid_2 & placed.hit),
             ahead.eq(ahead + Mux(self.valid, self.beats, 0) + self.valid
                      - Mux(refunded, refund, 0) - refunded),
-            slow.eq((lap == last_lap) & head[within_bits:].all()),
+            ring.slow.eq((lap == last_lap) & head[self.within_bits:].all()),
         ]
-        with m.If(clearing):
-            m.d.sync += cleared.eq(cleared + 1)
-            m.d.sync += clearing.eq(~cleared.all())
+        with m.If(ring.clearing):
+            m.d.sync += ring.cleared.eq(ring.cleared + 1)
+            m.d.sync += ring.clearing.eq(~ring.cleared.all())
         with m.If(self.reached):
-            m.d.sync += gate.eq(0)
+            m.d.sync += ring.gate.eq(0)
         with m.If(miss):
-            m.d.sync += head.eq(after)
+            m.d.sync += head.eq(placed.after)
             with m.If(crosses):
-                m.d.sync += gate.eq(1)
-        with m.If((miss & crosses & head[within_bits:].all()) | self.flush):
+                m.d.sync += ring.gate.eq(1)
+        with m.If((miss & crosses & head[self.within_bits:].all()) | self.flush):
             m.d.sync += lap.eq(lap + 1)
             with m.If(lap == last_lap):
                 m.d.sync += lap.eq(1)
-                m.d.sync += clearing.eq(1)
-        return m
+                m.d.sync += ring.clearing.eq(1)
 
 
 def _only(condition, value):
