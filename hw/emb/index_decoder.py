@@ -53,6 +53,41 @@ class _Cursor:
         self.word = _word(port, place)
 
 
+def _product(m: Module, row, factor):
+    """row * factor, modulo 2**32: (what a DSP with registers before, inside and behind has of it three cycles later,
+    and a cycle before what its upper bits lack, by hand)."""
+    low = Signal(FACTOR_BITS, name="row_low", reset_less=True)
+    times = Signal(len(factor), name="row_times", reset_less=True)
+    product = Signal(FACTOR_BITS + len(factor), reset_less=True)
+    result = Signal(FACTOR_BITS + len(factor), name="row_product", reset_less=True)
+    top = 32 - FACTOR_BITS
+    high = row[FACTOR_BITS:]
+    shifted = [Mux(high[at], factor << at, 0)[:top] for at in range(len(high))]
+    pairs = [Signal(top, name=f"upper_{at}", reset_less=True) for at in range(2)]
+    upper = Signal(top, reset_less=True)
+    m.d.sync += [
+        low.eq(row),
+        times.eq(factor),
+        product.eq(low * times),
+        result.eq(product),
+        pairs[0].eq(shifted[0] + shifted[1]),
+        pairs[1].eq(shifted[2] + shifted[3]),
+        upper.eq(pairs[0] + pairs[1]),
+    ]
+    lows = Signal(32, reset_less=True)
+    m.d.comb += lows.eq(result)
+    return lows, upper
+
+
+def _late(m: Module, name: str, value, stages: int):
+    """`value`, so many cycles later."""
+    for at in range(stages):
+        held = Signal(len(value), name=f"{name}_{at + 2}", reset_less=True)
+        m.d.sync += held.eq(value)
+        value = held
+    return value
+
+
 class IndexDecoder(Part):
     """Reads the bags of one instruction after the other and makes a token of every index.
 
@@ -281,24 +316,50 @@ class IndexDecoder(Part):
 
     def _check(self, m: Module, jobs, index) -> None:
         """Stages 1 to 5: device and range, place in memory, verdict."""
-        job, start = jobs.job, jobs.start
-
-        def late(name, value, stages):
-            """`value`, so many cycles later."""
-            for at in range(stages):
-                held = Signal(len(value), name=f"{name}_{at + 2}", reset_less=True)
-                m.d.sync += held.eq(value)
-                value = held
-            return value
-
         def kept(name, value, cycles):
             """`value` of the job, from as many cycles after `start` on."""
             held = Signal(len(value), name=f"job_{name}", reset_less=True)
-            with m.If(start[cycles]):
+            with m.If(jobs.start[cycles]):
                 m.d.sync += held.eq(value)
             return held
 
-        # Stage 1: comparisons, and the parts of row * beats.
+        compared = self._compare(m, jobs.job, index, kept)
+        lows, upper = _product(m, index.word[:POSITION_BITS], compared.factor)
+
+        # Stage 2: the ring, now that position and end are there.
+        span, ring = kept("span", jobs.job.span, 2), kept("ring", jobs.job.ring, 2)
+        in_span, wraps = Signal(reset_less=True), Signal(reset_less=True)
+        m.d.sync += in_span.eq((compared.along <= span) & ring)
+        m.d.sync += wraps.eq((compared.end & self.ring_beats[:POSITION_BITS + 1]).any())
+        kind_2, above_2 = _late(m, "kind", compared.kind, 1), _late(m, "above", compared.above, 1)
+        in_dram_2, in_tt_2 = _late(m, "in_dram", compared.in_dram, 1), _late(m, "in_tt", compared.in_tt, 1)
+
+        # Stage 3: one verdict. The upper bits of the product are added to what the DSP has of them.
+        loaded = kept("loaded", jobs.job.loaded, 3)
+        outside, absent = Signal(reset_less=True), Signal(reset_less=True)
+        above_low = Signal(len(upper), reset_less=True)
+        kind_3 = _late(m, "kind_of", kind_2, 1)
+        m.d.sync += outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[1] & ~in_tt_2)
+                               | (kind_2[2] & (~in_span | wraps)))
+        m.d.sync += absent.eq(kind_2[1] & ~loaded)
+        m.d.sync += above_low.eq(upper)
+        flags_3 = _late(m, "flags", index.flags, 3)
+        word_3, factor_3 = _late(m, "word", index.word, 3), _late(m, "factor", index.factor, 3)
+        valid = Signal(4)
+        m.d.sync += valid.eq(Cat(index.taken, valid[:-1]))
+
+        # Stage 4: offset before the base is added; the first error stops all that follows.
+        self._verdict(m, jobs, valid[2], word_3, flags_3, kind_3, outside, absent, kept)
+        to_memory = Signal(32, reset_less=True)
+        m.d.sync += to_memory.eq(Mux(kind_3[0], Cat(lows[:FACTOR_BITS], lows[FACTOR_BITS:] + above_low),
+                                     word_3[:POSITION_BITS]))
+        kind_4, flags_4 = _late(m, "kind_last", kind_3, 1), _late(m, "flags_last", flags_3, 1)
+        factor_4 = _late(m, "factor_last", factor_3, 1)
+        self._token(m, jobs, kept, SimpleNamespace(
+            valid=valid[3], place=to_memory, kind=kind_4, flags=flags_4, factor=factor_4))
+
+    def _compare(self, m: Module, job, index, kept) -> SimpleNamespace:
+        """Stage 1: comparisons, and the factors of row * beats."""
         word, flags = index.word, index.flags
         row, device = word[:POSITION_BITS], word[POSITION_BITS:]
         copy = kept("copy", job.copy, 1)
@@ -323,71 +384,23 @@ class IndexDecoder(Part):
             end.eq((row & self.ring_mask) + beats),
             above.eq(copy & (device != 0)),
         ]
+        return SimpleNamespace(factor=factor, kind=kind, in_dram=in_dram, in_tt=in_tt, along=along, end=end,
+                               above=above)
 
-        # row * beats: a DSP with registers before, inside and behind; its upper bits by hand, modulo 2**32.
-        low = Signal(FACTOR_BITS, name="row_low", reset_less=True)
-        times = Signal(len(factor), name="row_times", reset_less=True)
-        product = Signal(FACTOR_BITS + len(factor), reset_less=True)
-        result = Signal(FACTOR_BITS + len(factor), name="row_product", reset_less=True)
-        top = 32 - FACTOR_BITS
-        high = row[FACTOR_BITS:]
-        shifted = [Mux(high[at], factor << at, 0)[:top] for at in range(len(high))]
-        pairs = [Signal(top, name=f"upper_{at}", reset_less=True) for at in range(2)]
-        upper = Signal(top, reset_less=True)
-        m.d.sync += [
-            low.eq(row),
-            times.eq(factor),
-            product.eq(low * times),
-            result.eq(product),
-            pairs[0].eq(shifted[0] + shifted[1]),
-            pairs[1].eq(shifted[2] + shifted[3]),
-            upper.eq(pairs[0] + pairs[1]),
-        ]
-        lows = Signal(32, reset_less=True)
-        above_low = Signal(top, reset_less=True)
-        m.d.comb += lows.eq(result)
-
-        # Stage 2: the ring, now that position and end are there.
-        span, ring = kept("span", job.span, 2), kept("ring", job.ring, 2)
-        in_span, wraps = Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += in_span.eq((along <= span) & ring)
-        m.d.sync += wraps.eq((end & self.ring_beats[:POSITION_BITS + 1]).any())
-        kind_2, above_2 = late("kind", kind, 1), late("above", above, 1)
-        in_dram_2, in_tt_2 = late("in_dram", in_dram, 1), late("in_tt", in_tt, 1)
-
-        # Stage 3: one verdict. The upper bits of the product are added to what the DSP has of them.
-        loaded = kept("loaded", job.loaded, 3)
-        outside, absent = Signal(reset_less=True), Signal(reset_less=True)
-        kind_3 = late("kind_of", kind_2, 1)
-        m.d.sync += outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[1] & ~in_tt_2)
-                               | (kind_2[2] & (~in_span | wraps)))
-        m.d.sync += absent.eq(kind_2[1] & ~loaded)
-        m.d.sync += above_low.eq(upper)
-        flags_3 = late("flags", flags, 3)
-        word_3, factor_3 = late("word", word, 3), late("factor", index.factor, 3)
-        valid = Signal(4)
-        m.d.sync += valid.eq(Cat(index.taken, valid[:-1]))
-
-        # Stage 4: offset before the base is added; the first error stops all that follows.
-        self._verdict(m, jobs, valid[2], word_3, flags_3, kind_3, outside, absent, kept)
-        to_memory = Signal(32, reset_less=True)
-        m.d.sync += to_memory.eq(Mux(kind_3[0], Cat(lows[:FACTOR_BITS], lows[FACTOR_BITS:] + above_low),
-                                     word_3[:POSITION_BITS]))
-        kind_4, flags_4 = late("kind_last", kind_3, 1), late("flags_last", flags_3, 1)
-        factor_4 = late("factor_last", factor_3, 1)
-
-        # Stage 5: the token.
+    def _token(self, m: Module, jobs, kept, stage) -> None:
+        """Stage 5: the token."""
+        job, start = jobs.job, jobs.start
         base = kept("base", job.dram_base, 5)
         out, stride = Signal(32, name="job_out", reset_less=True), kept("stride", job.stride, 6)
         valid_4 = Signal()
-        m.d.comb += valid_4.eq(valid[3] & ~self.error.valid)
+        m.d.comb += valid_4.eq(stage.valid & ~self.error.valid)
         m.d.sync += [
             self.o_valid.eq(valid_4),
-            self.o.offset.eq(to_memory + (base & kind_4[0].replicate(32))),
-            Cat(self.o.dram, self.o.tt, self.o.ssd).eq(kind_4[:3]),
-            self.o.factor.eq(factor_4),
-            self.o.last.eq(flags_4[1]),
-            self.o.final.eq(flags_4[2]),
+            self.o.offset.eq(stage.place + (base & stage.kind[0].replicate(32))),
+            Cat(self.o.dram, self.o.tt, self.o.ssd).eq(stage.kind[:3]),
+            self.o.factor.eq(stage.factor),
+            self.o.last.eq(stage.flags[1]),
+            self.o.final.eq(stage.flags[2]),
         ]
         with m.If(start[6]):
             m.d.sync += out.eq(job.out)

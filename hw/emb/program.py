@@ -235,22 +235,9 @@ class Program(Part):
                             m.d.sync += begin.eq(term.base)
         return SimpleNamespace(check=check, sum=bounded, begin=begin)
 
-    def _sequence(self, m: Module, state, queues, allowed, bounds) -> None:
-        item, instructions, check = state.item, state.instructions, bounds.check
-        rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
-        wait = Signal(2)
-        region = self.o_regions.payload
-        region_valid = Signal()
-        m.d.comb += self.o_regions.valid.eq(region_valid)
-
-        def ask(client: str, begin, end):
-            return [
-                region.client.eq(READERS.index(client)),
-                region.begin.eq(begin),
-                region.end.eq(end),
-                region_valid.eq(1),
-            ]
-
+    def _checks(self, m: Module, state, queues, bounds, region_valid) -> None:
+        """States from SUM on, one sum after the other. Where it stays within its buffer, a client may read there."""
+        item, check, region = state.item, bounds.check, self.o_regions.payload
         # What comes after each check, and the client that may then read what it spans.
         follows = {
             Check.RING: Mux(queues.fill, Check.PAIRS, Check.LENGTHS),
@@ -261,6 +248,41 @@ class Program(Part):
         }
         reads = {Check.LENGTHS: "lengths", Check.INDICES: "indices", Check.WEIGHTS: "weights",
                  Check.PAIRS: "indices", Check.HEADERS: "indices"}
+
+        with m.State("SUM"):
+            with m.If(check == Check.DONE):
+                m.next = "SEND"
+            with m.Else():
+                m.d.comb += bounds.sum.load.eq(1)
+                m.next = "ADD"
+        with m.State("ADD"):
+            with m.If(bounds.sum.summed):
+                m.next = "COMPARE"
+        with m.State("COMPARE"):
+            with m.If(~region_valid):
+                with m.If(bounds.sum.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
+                    state.instructions.refuse("BOUNDS", bounds.sum.buffer)
+                with m.Else():
+                    with m.Switch(check):
+                        for name, following in follows.items():
+                            with m.Case(name):
+                                m.d.sync += check.eq(following)
+                                if name in reads:
+                                    m.d.sync += [
+                                        region.client.eq(READERS.index(reads[name])),
+                                        region.begin.eq(bounds.begin),
+                                        region.end.eq(bounds.sum.total[:32]),
+                                        region_valid.eq(1),
+                                    ]
+                    m.next = "SUM"
+
+    def _sequence(self, m: Module, state, queues, allowed, bounds) -> None:
+        """Looks at one instruction after the other, and waits for what must have finished before and behind it."""
+        item, instructions, check = state.item, state.instructions, bounds.check
+        rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
+        wait = Signal(2)
+        region_valid = Signal()
+        m.d.comb += self.o_regions.valid.eq(region_valid)
 
         with m.If(region_valid & self.o_regions.ready):
             m.d.sync += region_valid.eq(0)
@@ -280,27 +302,7 @@ class Program(Part):
                         instructions.refuse("BAD_INSTRUCTION", item.as_value()[:32])
                     with m.Else():
                         m.next = "SUM"
-            with m.State("SUM"):
-                with m.If(check == Check.DONE):
-                    m.next = "SEND"
-                with m.Else():
-                    m.d.comb += bounds.sum.load.eq(1)
-                    m.next = "ADD"
-            with m.State("ADD"):
-                with m.If(bounds.sum.summed):
-                    m.next = "COMPARE"
-            with m.State("COMPARE"):
-                with m.If(~region_valid):
-                    with m.If(bounds.sum.outside & (check != Check.IMAGE) & (check != Check.VECTOR)):
-                        instructions.refuse("BOUNDS", bounds.sum.buffer)
-                    with m.Else():
-                        with m.Switch(check):
-                            for name, following in follows.items():
-                                with m.Case(name):
-                                    m.d.sync += check.eq(following)
-                                    if name in reads:
-                                        m.d.sync += ask(reads[name], bounds.begin, bounds.sum.total[:32])
-                        m.next = "SUM"
+            self._checks(m, state, queues, bounds, region_valid)
             with m.State("SEND"):
                 m.d.sync += rows_left.eq(item.count)
                 m.d.sync += last_row.eq(item.count == 1)
