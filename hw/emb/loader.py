@@ -1,5 +1,7 @@
 """Brings load images into the tensor-train unit, and knows which tables it holds."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
@@ -58,10 +60,6 @@ class Loader(Part):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        beat = self.i.payload
-        error = self.error
-
         m.submodules.headers = headers = memory.Memory(
             shape=32, depth=HEADERS, init=[], attrs={"ram_style": "distributed"})
         to_headers, from_headers = headers.write_port(), headers.read_port(domain="comb")
@@ -71,6 +69,10 @@ class Loader(Part):
         header = Signal(HEADER, reset_less=True)
         sound, ready = Signal(reset_less=True), Signal()
         wrong, unread = Signal(32, reset_less=True), Signal(reset_less=True)
+        broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
+        load = SimpleNamespace(
+            number=number, done=done, last=last, heading=heading, passing=passing, header=header, sound=sound,
+            ready=ready, wrong=wrong, unread=unread, broken=broken)
         m.d.comb += [
             to_headers.addr.eq(number),
             from_headers.addr.eq(number),
@@ -78,17 +80,22 @@ class Loader(Part):
             to_headers.en.eq(heading & self.i.valid),
             self.step.eq(heading),
         ]
+        self._mark(m, load)
+        self._read(m, load)
+        self._pass(m, load, from_headers.data)
+        return m
 
-        # A bit a table, in a memory that a reset leaves alone like the unit's; swept after a broken load.
+    def _mark(self, m: Module, load) -> None:
+        """A bit a table, in a memory that a reset leaves alone like the unit's; swept after a broken load."""
+        config, header, broken = self.config, load.header, load.broken
         m.submodules.tables = tables = memory.Memory(
             shape=1, depth=config.tables, init=[], attrs={"ram_style": "distributed"})
         mark, look = tables.write_port(), tables.read_port(domain="comb")
         table_bits = len(mark.addr)
-        broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
         sweep = Signal(table_bits)
         sweeping = Signal()
         m.d.comb += look.addr.eq(self.table)
-        m.d.comb += sweeping.eq(broken & ~heading & ~passing & ~error.valid)
+        m.d.comb += sweeping.eq(broken & ~load.heading & ~load.passing & ~self.error.valid)
         m.d.sync += self.loaded.eq(look.data & (self.table >> table_bits == 0) & ~broken)
         is_table = (header.target == Target.TABLE) & (header.part == LAST_PART)
         with m.If(sweeping):
@@ -101,30 +108,35 @@ class Loader(Part):
             m.d.comb += mark.addr.eq(header.address)
             m.d.comb += mark.data.eq(1)
             m.d.comb += mark.en.eq(self.o_load.valid & self.o_load.ready & is_table)
-        m.d.comb += self.busy.eq(heading | passing | broken)
+        m.d.comb += self.busy.eq(load.heading | load.passing | broken)
 
+    def _read(self, m: Module, load) -> None:
+        """A block of headers."""
+        number, heading = load.number, load.heading
         with m.If(self.start & ~self.busy):
             m.d.sync += [
                 heading.eq(1),
-                broken.eq(1),
-                done.eq(0),
+                load.broken.eq(1),
+                load.done.eq(0),
                 number.eq(0),
             ]
         with m.Elif(heading & self.i.valid):
             m.d.sync += number.eq(number + 1)
-            with m.If(beat.error):
+            with m.If(self.i.payload.error):
                 m.d.sync += heading.eq(0)
-                m.d.sync += error.valid.eq(1)
-                m.d.sync += unread.eq(1)
+                m.d.sync += self.error.valid.eq(1)
+                m.d.sync += load.unread.eq(1)
             with m.Elif(number == HEADERS - 1):
                 m.d.sync += heading.eq(0)
-                m.d.sync += passing.eq(1)
-                m.d.sync += ready.eq(0)
+                m.d.sync += load.passing.eq(1)
+                m.d.sync += load.ready.eq(0)
 
-        # The header of the next beat is looked at a cycle ahead.
+    def _pass(self, m: Module, load, raw) -> None:
+        """The beats behind the headers. The header of the next one is looked at a cycle ahead."""
+        config, beat, error = self.config, self.i.payload, self.error
+        number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         limits = {Target.X: config.x_bits - config.grid_log2, Target.Y: config.y_bits,
                   Target.TABLE: (config.tables - 1).bit_length(), Target.KEEP: (config.keep_lines - 1).bit_length()}
-        raw = from_headers.data
         next_header = HEADER(raw[:HEADER.size])
         inside = Array([next_header.address >> limits[target] == 0 for target in Target])[next_header.target]
         m.d.comb += [
@@ -132,32 +144,31 @@ class Loader(Part):
             self.o_load.payload.data.eq(beat.data),
         ]
         m.d.comb += error.index.eq(done)
-        m.d.comb += error.detail.eq(Mux(unread, INPUTS, wrong))
-        m.d.comb += error.code.eq(Mux(unread, EMB.code("READ_ERROR"), EMB.code("BAD_INSTRUCTION")))
+        m.d.comb += error.detail.eq(Mux(load.unread, INPUTS, load.wrong))
+        m.d.comb += error.code.eq(Mux(load.unread, EMB.code("READ_ERROR"), EMB.code("BAD_INSTRUCTION")))
         with m.If(passing & ~ready):
             m.d.sync += [
                 header.eq(next_header),
-                wrong.eq(raw),
+                load.wrong.eq(raw),
                 number.eq(number + 1),
                 ready.eq(1),
-                sound.eq(inside & (raw[HEADER.size:] == 0)),
-                last.eq(done == self.less_one),
+                load.sound.eq(inside & (raw[HEADER.size:] == 0)),
+                load.last.eq(done == self.less_one),
             ]
         with m.If(passing & ready & self.i.valid):
-            with m.If(beat.error | ~sound):
+            with m.If(beat.error | ~load.sound):
                 m.d.sync += passing.eq(0)
                 m.d.sync += error.valid.eq(1)
-                m.d.sync += unread.eq(beat.error)
+                m.d.sync += load.unread.eq(beat.error)
             with m.Else():
                 m.d.comb += self.o_load.valid.eq(1)
                 m.d.comb += self.i.ready.eq(self.o_load.ready)
                 with m.If(self.o_load.ready):
                     m.d.sync += ready.eq(0)
                     m.d.sync += done.eq(done + 1)
-                    with m.If(last):
+                    with m.If(load.last):
                         m.d.sync += passing.eq(0)
-                        m.d.sync += broken.eq(0)
+                        m.d.sync += load.broken.eq(0)
                     with m.Elif(number == 0):
                         m.d.sync += passing.eq(0)
-                        m.d.sync += heading.eq(1)
-        return m
+                        m.d.sync += load.heading.eq(1)

@@ -1,5 +1,7 @@
 """Deals the indices of bags out to the memories that hold their rows."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -72,9 +74,27 @@ class TierRouter(Part):
 
     def elaborate(self, platform):
         m = Module()
-        token = self.i
-        row = row_layout(self.row_beats_max)
+        queues = self._queues(m)
 
+        # The bag that is under way, and whether its last token came in the cycle before.
+        ended = Signal()
+        bag = Signal.like(self.i, name="bag", reset_less=True)
+        m.d.sync += ended.eq(self.i_valid & self.i.last)
+        with m.If(self.i_valid):
+            m.d.sync += bag.eq(self.i)
+
+        held = self._rows(m, queues, ended)
+        chunk = self._chunks(m, queues, bag, ended)
+        self._steps(m, queues, bag, ended, held, chunk)
+
+        # Where rows are copied to.
+        m.d.comb += queues["fills"].valid.eq(self.i_valid & self.i.dram & self.i.copy)
+        m.d.comb += queues["fills"].payload.offset.eq(self.i.offset)
+        m.d.comb += queues["fills"].payload.beats.eq(self.i.beats)
+        return m
+
+    def _queues(self, m: Module) -> dict:
+        """The streams into the queues before the outputs, and whether all have room."""
         queues = {}
         for name, port in (("dram", self.o_dram), ("ssd", self.o_ssd), ("tt", self.o_lookups),
                            ("steps", self.o_steps), ("fills", self.o_fills)):
@@ -84,15 +104,11 @@ class TierRouter(Part):
             wiring.connect(m, queue.o, wiring.flipped(port))
             m.d.comb += self.full[name].eq(~queue.room)
         m.d.sync += self.open.eq(~self.full.as_value().any())
+        return queues
 
-        # The bag that is under way, and whether its last token came in the cycle before.
-        ended = Signal()
-        bag = Signal.like(token, reset_less=True)
-        m.d.sync += ended.eq(self.i_valid & token.last)
-        with m.If(self.i_valid):
-            m.d.sync += bag.eq(token)
-
-        # Rows of card memory and of the SSD.
+    def _rows(self, m: Module, queues, ended) -> dict:
+        """Rows of card memory and of the SSD; whether one of each is held back."""
+        token, row = self.i, row_layout(self.row_beats_max)
         held = {}
         for name, mine in (("dram", token.dram & ~token.copy), ("ssd", token.ssd)):
             some, load, push = Signal(name=f"{name}_held"), Signal(name=f"{name}_load"), Signal(name=f"{name}_push")
@@ -115,8 +131,11 @@ class TierRouter(Part):
             m.d.comb += queues[name].payload.eq(kept)
             m.d.comb += queues[name].payload.last.eq(ended)
             held[name] = some
+        return held
 
-        # Rows of the tensor-train unit.
+    def _chunks(self, m: Module, queues, bag, ended) -> SimpleNamespace:
+        """Rows of the tensor-train unit, in chunks."""
+        token = self.i
         some, load, push = Signal(name="tt_held"), Signal(name="tt_load"), Signal(name="tt_push")
         begin, full = Signal(), Signal()
         index = Signal.like(queues["tt"].payload.index, reset_less=True)
@@ -146,22 +165,24 @@ class TierRouter(Part):
         # The factor of the chunk that the next step takes; without one, only what all tokens of a bag share counts.
         with m.If(load | (self.i_valid & (~some | ended))):
             m.d.sync += factor.eq(token.factor)
+        return SimpleNamespace(held=some, push=push, full=full, factor=factor)
 
-        # Steps.
+    def _steps(self, m: Module, queues, bag, ended, held, chunk) -> None:
+        """What makes up each bag."""
         first = Signal(init=1)
         step = queues["steps"].payload
         chunk_done = Signal()
         m.d.comb += [
-            chunk_done.eq(push & full),
+            chunk_done.eq(chunk.push & chunk.full),
             queues["steps"].valid.eq((ended | chunk_done) & ~bag.copy),
-            step.tt.eq(some),
+            step.tt.eq(chunk.held),
             step.dram.eq(held["dram"] & ended),
             step.ssd.eq(held["ssd"] & ended),
             step.first.eq(first),
             step.end.eq(ended),
             step.mode.eq(bag.mode),
             step.weighted.eq(bag.weighted),
-            step.factor.eq(factor),
+            step.factor.eq(chunk.factor),
             step.beats.eq(bag.beats),
             step.out.eq(bag.out),
             step.last.eq(ended & bag.final),
@@ -169,9 +190,3 @@ class TierRouter(Part):
         ]
         with m.If(queues["steps"].valid):
             m.d.sync += first.eq(ended)
-
-        # Where rows are copied to.
-        m.d.comb += queues["fills"].valid.eq(self.i_valid & token.dram & token.copy)
-        m.d.comb += queues["fills"].payload.offset.eq(token.offset)
-        m.d.comb += queues["fills"].payload.beats.eq(token.beats)
-        return m
