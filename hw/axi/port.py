@@ -154,10 +154,22 @@ class ReadPort(Part):
             m.d.sync += active.eq(0)
             m.d.comb += [self.i_requests[k].ready.eq(1) for k in range(count)]
 
+        self._address(m, tracker, issue, now.at, cut)
+        arrived, beat = self._beats(m, tracker)
+        for k in range(count):
+            self._queue(m, k, arrived[k], beat)
+            self._room(m, k, largest, issue & turn[k], cut.len, room, ample)
+        m.d.sync += self.idle.eq(
+            steps.ongoing("PICK") & ~(active.any() | bus.arvalid | tracker.held | arrived.any()))
+        return m
+
+    def _address(self, m: Module, tracker, issue, at, cut) -> None:
+        """The burst's address to the bus, and what its beats are to the tracker."""
+        bus, beat_log2 = self.bus, (self.beat_bytes - 1).bit_length()
         address = Signal(64 - beat_log2, reset_less=True)
         length = Signal(8, reset_less=True)
         with m.If(issue):
-            m.d.sync += address.eq(now.at)
+            m.d.sync += address.eq(at)
             m.d.sync += length.eq(cut.len)
         m.d.sync += bus.arvalid.eq(issue | (bus.arvalid & ~bus.arready))
         m.d.comb += [
@@ -168,7 +180,9 @@ class ReadPort(Part):
             tracker.i.payload.eq(cut),
         ]
 
-        # -- Beats, to the queue of the client that asked.
+    def _beats(self, m: Module, tracker) -> tuple[Signal, Signal]:
+        """Beats from the bus: which client's one has arrived, and the beat."""
+        bus, count = self.bus, len(self.clients)
         arrived = Signal(count)
         beat = Signal(read_layout(self.beat_bytes), reset_less=True)
         m.d.comb += bus.rready.eq(1)
@@ -180,39 +194,45 @@ class ReadPort(Part):
             beat.error.eq(bus.rresp[1] | tracker.wrong),
             beat.last.eq(tracker.last),
         ]
-        for k, depth in enumerate(self.clients):
-            o = self.o[k]
-            if depth == 1:
-                only = Signal(read_layout(self.beat_bytes), reset_less=True, name=f"only_{k}")
-                m.d.comb += o.payload.eq(only)
-                m.d.sync += o.valid.eq((arrived[k] | (o.valid & ~o.ready)) & ~self.stop)
-                with m.If(arrived[k]):
-                    m.d.sync += only.eq(beat)
-            else:
-                queue = Fifo(read_layout(self.beat_bytes), depth=depth, block=True)
-                m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
-                m.d.comb += [
-                    queue.i.valid.eq(arrived[k]),
-                    queue.i.payload.eq(beat),
-                    o.valid.eq(queue.o.valid),
-                    o.payload.eq(queue.o.payload),
-                    queue.o.ready.eq(o.ready),
-                ]
-            # Beats that may still be asked for. A burst takes cut.len + 1 of them: adding the complement does that,
-            # and the beat that leaves is the carry.
-            bits = depth.bit_length()
-            free = Signal(bits, init=depth)
-            length_here, taken = Signal(bits), Signal(bits)
+        return arrived, beat
+
+    def _queue(self, m: Module, k: int, arrived, beat) -> None:
+        """The queue of client k, or its only register."""
+        o, depth = self.o[k], self.clients[k]
+        if depth == 1:
+            only = Signal(read_layout(self.beat_bytes), reset_less=True, name=f"only_{k}")
+            m.d.comb += o.payload.eq(only)
+            m.d.sync += o.valid.eq((arrived | (o.valid & ~o.ready)) & ~self.stop)
+            with m.If(arrived):
+                m.d.sync += only.eq(beat)
+        else:
+            queue = Fifo(read_layout(self.beat_bytes), depth=depth, block=True)
+            m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
             m.d.comb += [
-                length_here.eq(cut.len),
-                taken.eq(Mux(issue & turn[k], ~length_here, 0)),
-                room[k].eq(free[(largest[k] + 1).bit_length() - 1:].any()),
-                ample[k].eq(free[(largest[k] + 1).bit_length():].any()),
+                queue.i.valid.eq(arrived),
+                queue.i.payload.eq(beat),
+                o.valid.eq(queue.o.valid),
+                o.payload.eq(queue.o.payload),
+                queue.o.ready.eq(o.ready),
             ]
-            with m.If(self.stop):
-                m.d.sync += free.eq(depth)
-            with m.Else():
-                m.d.sync += free.eq((Cat(1, free) + Cat(o.valid & o.ready, taken))[1:])
-        m.d.sync += self.idle.eq(
-            steps.ongoing("PICK") & ~(active.any() | bus.arvalid | tracker.held | arrived.any()))
-        return m
+
+    def _room(self, m: Module, k: int, largest, issues, length, room, ample) -> None:
+        """Whether client k's queue has room for its largest burst, and for two.
+
+        `free` are the beats that may still be asked for. A burst takes length + 1 of them: adding the complement does
+        that, and the beat that leaves is the carry.
+        """
+        o, depth = self.o[k], self.clients[k]
+        bits = depth.bit_length()
+        free = Signal(bits, init=depth)
+        length_here, taken = Signal(bits), Signal(bits)
+        m.d.comb += [
+            length_here.eq(length),
+            taken.eq(Mux(issues, ~length_here, 0)),
+            room[k].eq(free[(largest[k] + 1).bit_length() - 1:].any()),
+            ample[k].eq(free[(largest[k] + 1).bit_length():].any()),
+        ]
+        with m.If(self.stop):
+            m.d.sync += free.eq(depth)
+        with m.Else():
+            m.d.sync += free.eq((Cat(1, free) + Cat(o.valid & o.ready, taken))[1:])
