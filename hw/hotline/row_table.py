@@ -1,5 +1,7 @@
 """Which cold rows lie in the embedding buffer, in which slot, and how many mini-batches in flight hold them."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -111,7 +113,7 @@ class RowTable(Part):
         })
 
     def _array(self, m: Module, name: str, shape, depth: int):
-        """(write port, address to read, what was read `registers` + 1 cycles later, registers) of a memory."""
+        """A memory: its write port, the address to read, the word that was read `registers` + 1 cycles later."""
         small = depth <= LUT_DEPTH
         # Wide and deep enough that UltraRAM is not wasted; the tools choose for what lies between.
         style = "distributed" if small else "ultra" if depth > ARRAY_ROWS else "block"
@@ -123,39 +125,55 @@ class RowTable(Part):
             register = Signal(shape, name=f"{name}_{k}", reset_less=True)
             m.d.sync += register.eq(word)
             word = register
-        return write, read.addr, word, registers
+        return SimpleNamespace(write=write, address=read.addr, word=word, registers=registers)
 
     def elaborate(self, platform):
         m = Module()
+        arrays = self._arrays(m)
+        # Slots. fresh_slots: given out so far, from 0 on; lonely: one is in use; stacked: some came back.
+        fresh_slots = Signal(range(self.config.row_slots + 1))
+        lonely, stacked = Signal(), Signal()
+        slots = SimpleNamespace(fresh=fresh_slots, lonely=lonely, stacked=stacked)
+        ahead = self._look_ahead(m, arrays)
+        op = self._begin(m, arrays, ahead, slots)
+        seen = self._compare(m, arrays, op)
+        act = self._act(m, arrays, op, seen, slots)
+        self._write(m, arrays, ahead, op, seen, act)
+        self._answer(m, op, seen, act)
+        self._free_slots(m, arrays, ahead, op, act, slots)
+        self._queries(m, arrays)
+        return m
+
+    def _arrays(self, m: Module) -> SimpleNamespace:
+        """What is known of each slot, of each bucket, and the rows of each mini-batch."""
         config = self.config
         s, slots = config.slot_bits, config.row_slots
         b = bucket_bits(config)
-        t = config.domain_bits - b
         link = data.StructLayout({"there": 1, "slot": s})
-        life_shape = range(config.batches + 1)
+        hold = data.StructLayout({"life": range(config.batches + 1), "batch": config.batch_bits, "ordinal": s})
+        shapes = {
+            "names": (data.StructLayout({"bucket": b, "tag": config.domain_bits - b}), slots),
+            "nexts": (link, slots),
+            "befores": (link, slots),
+            "holds": (hold, slots),
+            "heads": (s, 2 * slots),
+            "free": (s, slots),
+            "addresses": (32, slots),
+            "lists": (s, config.batches * slots),
+        }
+        return SimpleNamespace(**{name: self._array(m, name, shape, depth)
+                                  for name, (shape, depth) in shapes.items()})
 
-        # -- What is known of each slot, of each bucket, and the rows of each mini-batch.
-        array = lambda name, shape, depth=slots: self._array(m, name, shape, depth)
-        names_w, names_a, name, wait = array("names", data.StructLayout({"bucket": b, "tag": t}))
-        nexts_w, nexts_a, following, _ = array("nexts", link)
-        befores_w, befores_a, before, _ = array("befores", link)
-        holds_w, holds_a, hold, _ = array("holds", data.StructLayout(
-            {"life": life_shape, "batch": config.batch_bits, "ordinal": s}))
-        heads_w, heads_a, head, head_wait = array("heads", s, 2 * slots)
-        free_w, free_a, returned, _ = array("free", s)
-        addresses_w, addresses_a, queried_address, address_wait = array("addresses", 32)
-        lists_w, lists_a, queried_slot, list_wait = array("lists", s, config.batches * slots)
-
-        # -- The next lookup, whose bucket's head is looked up ahead.
+    def _look_ahead(self, m: Module, arrays) -> SimpleNamespace:
+        """The next lookup, whose bucket's head is looked up ahead. start: it begins."""
         i = self.i.payload
         next_held, start_lookup = Signal(), Signal()
-        bucket, tag = hashed(i.row, b)
-        next_bucket, next_tag = Signal(b, reset_less=True), Signal(t, reset_less=True)
+        bucket, tag = hashed(i.row, bucket_bits(self.config))
+        next_bucket, next_tag = Signal(len(bucket), reset_less=True), Signal(len(tag), reset_less=True)
         next_address, next_mark = Signal(32, reset_less=True), Signal.like(i.tag, reset_less=True)
-        known = Signal(head_wait + 1)   # cycles since its bucket is asked for, head unchanged
-        head_moves = Signal()
+        known = Signal(arrays.heads.registers + 1)      # cycles since its bucket is asked for, head unchanged
         m.d.comb += self.i.ready.eq(~next_held | start_lookup)
-        m.d.comb += heads_a.eq(next_bucket)
+        m.d.comb += arrays.heads.address.eq(next_bucket)
         m.d.sync += known.eq(Cat(next_held, known[:-1]))
         with m.If(self.i.ready):
             m.d.sync += [
@@ -166,54 +184,62 @@ class RowTable(Part):
                 next_mark.eq(i.tag),
                 known.eq(0),
             ]
+        return SimpleNamespace(held=next_held, bucket=next_bucket, tag=next_tag, address=next_address,
+                               mark=next_mark, known=known, start=start_lookup)
 
-        # -- One lookup or release after the other: array, its registers, compare, act.
-        releases = Signal()                                         # what is under way
-        op_bucket, op_tag = Signal(b, reset_less=True), Signal(t, reset_less=True)
-        address, mark = Signal(32, reset_less=True), Signal.like(i.tag, reset_less=True)
-        slot = Signal(s, reset_less=True)                           # that is looked at
-        reading = Signal(wait + 1)                                  # one-hot: cycles until it is known
+    def _begin(self, m: Module, arrays, ahead, slots) -> SimpleNamespace:
+        """One lookup or release after the other: array, its registers, compare, act. What is under way."""
+        releases = Signal()
+        op_bucket, op_tag = Signal(len(ahead.bucket), reset_less=True), Signal(len(ahead.tag), reset_less=True)
+        address, mark = Signal(32, reset_less=True), Signal.like(ahead.mark)
+        slot = Signal(self.config.slot_bits, reset_less=True)       # that is looked at
+        reading = Signal(arrays.names.registers + 1)                # one-hot: cycles until it is known
         compare, act = Signal(), Signal()
         idle = Signal(init=1)
         start_release = Signal()
         first = Signal(reset_less=True)                             # of the bucket
-        fresh_slots = Signal(range(slots + 1))                      # given out so far, from 0 on
         was_given = Signal(reset_less=True)
+        of_slot = (arrays.names, arrays.nexts, arrays.befores, arrays.holds)
         m.d.comb += [
             start_release.eq(idle & self.i_release.valid),
             self.i_release.ready.eq(idle),
-            start_lookup.eq(idle & ~self.i_release.valid & known[-1] & next_held & self.room),
-            *(port.eq(slot) for port in (names_a, nexts_a, befores_a, holds_a)),
+            ahead.start.eq(idle & ~self.i_release.valid & ahead.known[-1] & ahead.held & self.room),
+            *(array.address.eq(slot) for array in of_slot),
         ]
         m.d.sync += [
-            reading.eq(Cat(start_release | start_lookup, reading[:-1])),
+            reading.eq(Cat(start_release | ahead.start, reading[:-1])),
             compare.eq(reading[-1]),
             act.eq(compare),
-            was_given.eq(slot < fresh_slots),
+            was_given.eq(slot < slots.fresh),
         ]
-        with m.If(start_release | start_lookup):
+        with m.If(start_release | ahead.start):
             m.d.sync += [
                 idle.eq(0),
                 releases.eq(start_release),
                 first.eq(1),
-                slot.eq(Mux(start_release, self.i_release.payload, head)),
-                op_bucket.eq(next_bucket),
-                op_tag.eq(next_tag),
-                address.eq(next_address),
-                mark.eq(next_mark),
+                slot.eq(Mux(start_release, self.i_release.payload, arrays.heads.word)),
+                op_bucket.eq(ahead.bucket),
+                op_tag.eq(ahead.tag),
+                address.eq(ahead.address),
+                mark.eq(ahead.mark),
             ]
+        return SimpleNamespace(releases=releases, bucket=op_bucket, tag=op_tag, address=address, mark=mark, slot=slot,
+                               reading=reading, compare=compare, act=act, idle=idle, first=first, was_given=was_given)
 
-        # What the arrays say of the slot; a copy of the links for the act.
+    def _compare(self, m: Module, arrays, op) -> SimpleNamespace:
+        """What the arrays say of the slot; a copy of the links for the act."""
+        name, hold, following = arrays.names.word, arrays.holds.word, arrays.nexts.word
         lives, matches, same_tag = Signal(), Signal(), Signal()
         found, here, passes, last_holder = (Signal(name=name_, reset_less=True)
                                             for name_ in ("found_", "here", "passes", "last_holder"))
+        link = following.shape()
         link_next, link_before = Signal(link, reset_less=True), Signal(link, reset_less=True)
         was = Signal.like(hold, reset_less=True)
-        first_slot, headed = Signal(s, reset_less=True), Signal(reset_less=True)
-        m.d.comb += lives.eq(was_given & (hold.life != 0))
-        m.d.comb += matches.eq(lives & (name.bucket == op_bucket))
-        m.d.comb += same_tag.eq(name.tag == op_tag)
-        with m.If(compare):
+        first_slot, headed = Signal(self.config.slot_bits, reset_less=True), Signal(reset_less=True)
+        m.d.comb += lives.eq(op.was_given & (hold.life != 0))
+        m.d.comb += matches.eq(lives & (name.bucket == op.bucket))
+        m.d.comb += same_tag.eq(name.tag == op.tag)
+        with m.If(op.compare):
             m.d.sync += [
                 found.eq(matches & same_tag),
                 here.eq(hold.batch == self.batch),
@@ -221,116 +247,133 @@ class RowTable(Part):
                 passes.eq(matches & ~same_tag & following.there),
                 was.eq(hold),
                 link_next.eq(following),
-                link_before.eq(before),
+                link_before.eq(arrays.befores.word),
             ]
-            with m.If(first):
-                m.d.sync += first_slot.eq(slot)
+            with m.If(op.first):
+                m.d.sync += first_slot.eq(op.slot)
                 m.d.sync += headed.eq(matches)
-            with m.If(releases):
-                m.d.sync += op_bucket.eq(name.bucket)
+            with m.If(op.releases):
+                m.d.sync += op.bucket.eq(name.bucket)
+        return SimpleNamespace(found=found, here=here, passes=passes, last_holder=last_holder, link_next=link_next,
+                               link_before=link_before, was=was, first_slot=first_slot, headed=headed)
 
-        # -- The act.
-        in_use, depth = Signal(range(slots + 1)), Signal(range(slots + 1))      # slots; of them in the stack
-        lonely, stacked = Signal(), Signal()
+    def _act(self, m: Module, arrays, op, seen, slots) -> SimpleNamespace:
+        """What becomes of the row: the list goes on, or it is shared, comes or goes."""
+        s = self.config.slot_bits
         new_slot = Signal(s)
+        target = Signal(s)
         goes_on, answers, shares, comes, goes = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            goes_on.eq(act & ~releases & passes),
-            answers.eq(act & ~releases & ~passes),
-            shares.eq(answers & found & ~here),
-            comes.eq(answers & ~found),
-            goes.eq(act & releases & last_holder),
-            new_slot.eq(Mux(stacked, returned, fresh_slots)),
+            goes_on.eq(op.act & ~op.releases & seen.passes),
+            answers.eq(op.act & ~op.releases & ~seen.passes),
+            shares.eq(answers & seen.found & ~seen.here),
+            comes.eq(answers & ~seen.found),
+            goes.eq(op.act & op.releases & seen.last_holder),
+            new_slot.eq(Mux(slots.stacked, arrays.free.word, slots.fresh)),
+            target.eq(Mux(comes, new_slot, op.slot)),
         ]
-        with m.If(act):
-            m.d.sync += idle.eq(~goes_on)
+        with m.If(op.act):
+            m.d.sync += op.idle.eq(~goes_on)
         with m.If(goes_on):
-            m.d.sync += slot.eq(link_next.slot)
-            m.d.sync += reading[0].eq(1)
-            m.d.sync += first.eq(0)
-        target = Signal(s)
+            m.d.sync += op.slot.eq(seen.link_next.slot)
+            m.d.sync += op.reading[0].eq(1)
+            m.d.sync += op.first.eq(0)
+        return SimpleNamespace(answers=answers, shares=shares, comes=comes, goes=goes, new_slot=new_slot, target=target)
+
+    def _write(self, m: Module, arrays, ahead, op, seen, act) -> None:
+        """The arrays, as the act leaves them: the row's name, who holds it, and the links of its list."""
+        s = self.config.slot_bits
         number = self.rows[:s]
+        comes, goes, shares, new_slot = act.comes, act.goes, act.shares, act.new_slot
+        link_next, link_before, was = seen.link_next, seen.link_before, seen.was
+        names, addresses, holds, lists = (array.write for array in (arrays.names, arrays.addresses, arrays.holds,
+                                                                    arrays.lists))
+        nexts, befores, heads = (array.write for array in (arrays.nexts, arrays.befores, arrays.heads))
         # A row that comes goes before the head; its own links and the head's, which is written a cycle later.
         later, later_at, later_slot = Signal(), Signal(s, reset_less=True), Signal(s, reset_less=True)
-        m.d.sync += later.eq(comes & headed)
-        m.d.sync += later_at.eq(first_slot)
+        m.d.sync += later.eq(comes & seen.headed)
+        m.d.sync += later_at.eq(seen.first_slot)
         m.d.sync += later_slot.eq(new_slot)
+        head_moves = Signal()
         m.d.comb += [
-            target.eq(Mux(comes, new_slot, slot)),
-            names_w.en.eq(comes),
-            names_w.addr.eq(new_slot),
-            names_w.data.bucket.eq(op_bucket),
-            names_w.data.tag.eq(op_tag),
-            addresses_w.en.eq(comes),
-            addresses_w.addr.eq(new_slot),
-            addresses_w.data.eq(address),
-            holds_w.en.eq(comes | shares | (act & releases)),
-            holds_w.addr.eq(target),
-            holds_w.data.life.eq(Mux(comes, 1, Mux(releases, was.life - 1, was.life + 1))),
-            holds_w.data.batch.eq(Mux(releases, was.batch, self.batch)),
-            holds_w.data.ordinal.eq(Mux(releases, was.ordinal, number)),
-            lists_w.en.eq(comes | shares),
-            lists_w.addr.eq(Cat(number, self.batch)),
-            lists_w.data.eq(target),
-            nexts_w.en.eq(comes | (goes & link_before.there)),
-            nexts_w.addr.eq(Mux(comes, new_slot, link_before.slot)),
-            nexts_w.data.there.eq(Mux(comes, headed, link_next.there)),
-            nexts_w.data.slot.eq(Mux(comes, first_slot, link_next.slot)),
-            befores_w.en.eq(comes | later | (goes & link_next.there)),
-            befores_w.addr.eq(Mux(comes, new_slot, Mux(later, later_at, link_next.slot))),
-            befores_w.data.there.eq(~comes & (later | link_before.there)),
-            befores_w.data.slot.eq(Mux(later, later_slot, link_before.slot)),
+            names.en.eq(comes),
+            names.addr.eq(new_slot),
+            names.data.bucket.eq(op.bucket),
+            names.data.tag.eq(op.tag),
+            addresses.en.eq(comes),
+            addresses.addr.eq(new_slot),
+            addresses.data.eq(op.address),
+            holds.en.eq(comes | shares | (op.act & op.releases)),
+            holds.addr.eq(act.target),
+            holds.data.life.eq(Mux(comes, 1, Mux(op.releases, was.life - 1, was.life + 1))),
+            holds.data.batch.eq(Mux(op.releases, was.batch, self.batch)),
+            holds.data.ordinal.eq(Mux(op.releases, was.ordinal, number)),
+            lists.en.eq(comes | shares),
+            lists.addr.eq(Cat(number, self.batch)),
+            lists.data.eq(act.target),
+            nexts.en.eq(comes | (goes & link_before.there)),
+            nexts.addr.eq(Mux(comes, new_slot, link_before.slot)),
+            nexts.data.there.eq(Mux(comes, seen.headed, link_next.there)),
+            nexts.data.slot.eq(Mux(comes, seen.first_slot, link_next.slot)),
+            befores.en.eq(comes | later | (goes & link_next.there)),
+            befores.addr.eq(Mux(comes, new_slot, Mux(later, later_at, link_next.slot))),
+            befores.data.there.eq(~comes & (later | link_before.there)),
+            befores.data.slot.eq(Mux(later, later_slot, link_before.slot)),
             head_moves.eq(comes | (goes & ~link_before.there & link_next.there)),
-            heads_w.en.eq(head_moves),
-            heads_w.addr.eq(op_bucket),
-            heads_w.data.eq(Mux(comes, new_slot, link_next.slot)),
+            heads.en.eq(head_moves),
+            heads.addr.eq(op.bucket),
+            heads.data.eq(Mux(comes, new_slot, link_next.slot)),
         ]
-        with m.If(head_moves & (op_bucket == next_bucket)):
-            m.d.sync += known.eq(0)
-        with m.If(comes | shares):
+        with m.If(head_moves & (op.bucket == ahead.bucket)):
+            m.d.sync += ahead.known.eq(0)
+
+    def _answer(self, m: Module, op, seen, act) -> None:
+        """Ordinals are counted, and what was found goes out."""
+        with m.If(act.comes | act.shares):
             m.d.sync += self.rows.eq(self.rows + 1)
         with m.If(self.open):
             m.d.sync += self.rows.eq(0)
         m.d.sync += [
-            self.found.eq(answers),
-            self.freed.eq(goes),
-            self.o.ordinal.eq(Mux(found & here, was.ordinal, number)),
-            self.o.fresh.eq(~found),
-            self.o.slot.eq(target),
-            self.o.address.eq(address),
-            self.o.tag.eq(mark),
+            self.found.eq(act.answers),
+            self.freed.eq(act.goes),
+            self.o.ordinal.eq(Mux(seen.found & seen.here, seen.was.ordinal, self.rows[:self.config.slot_bits])),
+            self.o.fresh.eq(~seen.found),
+            self.o.slot.eq(act.target),
+            self.o.address.eq(op.address),
+            self.o.tag.eq(op.mark),
         ]
 
-        # -- Free slots: those that came back, then those never given out.
+    def _free_slots(self, m: Module, arrays, ahead, op, act, slots) -> None:
+        """Free slots: those that came back, in a stack, then those never given out."""
+        s, count, free = self.config.slot_bits, range(self.config.row_slots + 1), arrays.free
+        in_use, depth = Signal(count), Signal(count)      # slots; of them in the stack
         m.d.sync += [
-            in_use.eq(in_use + comes - goes),
-            lonely.eq(in_use == 1),
-            stacked.eq(depth != 0),
-            self.idle.eq(idle & ~next_held & ~self.i.valid & ~self.i_release.valid & (in_use == 0)),
+            in_use.eq(in_use + act.comes - act.goes),
+            slots.lonely.eq(in_use == 1),
+            slots.stacked.eq(depth != 0),
+            self.idle.eq(op.idle & ~ahead.held & ~self.i.valid & ~self.i_release.valid & (in_use == 0)),
         ]
         m.d.comb += [
-            free_a.eq((depth - 1)[:s]),
-            free_w.addr.eq(depth[:s]),
-            free_w.data.eq(slot),
-            free_w.en.eq(goes),
+            free.address.eq((depth - 1)[:s]),
+            free.write.addr.eq(depth[:s]),
+            free.write.data.eq(op.slot),
+            free.write.en.eq(act.goes),
         ]
-        with m.If(comes):
-            with m.If(stacked):
+        with m.If(act.comes):
+            with m.If(slots.stacked):
                 m.d.sync += depth.eq(depth - 1)
             with m.Else():
-                m.d.sync += fresh_slots.eq(fresh_slots + 1)
-        with m.If(goes):
+                m.d.sync += slots.fresh.eq(slots.fresh + 1)
+        with m.If(act.goes):
             m.d.sync += depth.eq(depth + 1)
-            with m.If(lonely):
+            with m.If(slots.lonely):
                 m.d.sync += depth.eq(0)
-                m.d.sync += fresh_slots.eq(0)
+                m.d.sync += slots.fresh.eq(0)
 
-        self._queries(m, lists_a, queried_slot, list_wait, addresses_a, queried_address, address_wait)
-        return m
-
-    def _queries(self, m: Module, lists_a, slot, list_wait: int, addresses_a, address, address_wait: int) -> None:
+    def _queries(self, m: Module, arrays) -> None:
         """Queries in turns through both memories; who asks has room for the answer."""
         config = self.config
+        slot, list_wait, address_wait = arrays.lists.word, arrays.lists.registers, arrays.addresses.registers
         asks, queues = [], []
         for k in range(QUERY_CLIENTS):
             m.submodules[f"query_{k}"] = queue = Fifo(queried_layout(config), depth=QUERIES)
@@ -359,8 +402,8 @@ class RowTable(Part):
         for (ask, _, _), grant in zip(asks, grants, strict=True):
             word = word | Mux(grant, ask.as_value(), 0)
         m.d.sync += place.eq(word)
-        m.d.comb += lists_a.eq(Cat(place.ordinal, place.batch))
-        m.d.comb += addresses_a.eq(slot)
+        m.d.comb += arrays.lists.address.eq(Cat(place.ordinal, place.batch))
+        m.d.comb += arrays.addresses.address.eq(slot)
         # Turns and slots go beside the memories.
         turns = turn
         for k in range(1 + list_wait + 1 + address_wait + 1):
@@ -375,4 +418,4 @@ class RowTable(Part):
         for k, queue in enumerate(queues):
             m.d.comb += queue.i.valid.eq(turns[k])
             m.d.comb += queue.i.payload.slot.eq(beside)
-            m.d.comb += queue.i.payload.address.eq(address)
+            m.d.comb += queue.i.payload.address.eq(arrays.addresses.word)
