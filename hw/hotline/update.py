@@ -1,5 +1,7 @@
 """Applies the GPU's gradients to the rows of a mini-batch, in the embedding buffer and then in memory."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
@@ -137,16 +139,22 @@ class Updater(Part):
         m.d.comb += under_way.o.ready.eq(Mux(writing, asks, ends))
         m.d.comb += self.i_rows.ready.eq(Mux(writing, self.o_write_data.ready, take))
 
-        # -- Rows that this time through the list still has to bring to an end, and writes that failed.
-        left, final = Signal.like(batch.rows, reset_less=True), Signal()
         ended = Mux(updating, ends, Mux(writing, self.written, released))
+        rows = self._count(m, batch, begin | again, ended, again)
+        phase = SimpleNamespace(updating=updating, writing=writing, releasing=releasing)
+        self._steps(m, batch, SimpleNamespace(load=load, begin=begin, again=again), phase, rows, ends)
+        return m
+
+    def _count(self, m: Module, batch: data.View, begins, ended, again: Signal) -> SimpleNamespace:
+        """Rows that this time through the list still has to bring to an end, and writes that failed."""
+        left, final = Signal.like(batch.rows, reset_less=True), Signal()
         m.d.comb += final.eq(left == 0)
-        with m.If(begin | again):
+        with m.If(begins):
             m.d.sync += left.eq(batch.rows)
         with m.Elif(ended):
             m.d.sync += left.eq(left - 1)
         second, bad = Signal(), Signal()        # the rows are written once more; one was refused this time
-        ordinal = Signal(config.slot_bits, reset_less=True)     # of the next row to be answered
+        ordinal = Signal(self.config.slot_bits, reset_less=True)    # of the next row to be answered
         first_bad = Signal.like(ordinal, reset_less=True)
         m.d.sync += self.dma_wr.eq(self.written & ~self.not_written)
         with m.If(again):
@@ -157,10 +165,12 @@ class Updater(Part):
             with m.If(self.not_written & ~bad):
                 m.d.sync += bad.eq(1)
                 m.d.sync += first_bad.eq(ordinal)
+        return SimpleNamespace(left=left, final=final, second=second, bad=bad, first_bad=first_bad)
 
-        # -- The mini-batch.
+    def _steps(self, m: Module, batch: data.View, pulse, phase, rows, ends: Signal) -> None:
+        """The mini-batch: all rows are updated, then all written, at last all released."""
         refused = self.refused
-        with m.If(load):
+        with m.If(pulse.load):
             m.d.sync += batch.eq(self.i.payload)
         m.d.sync += self.updated.eq(0)
         m.d.sync += self.done.eq(0)
@@ -168,14 +178,14 @@ class Updater(Part):
         with m.FSM() as steps:
             with m.State("IDLE"):
                 m.d.comb += self.i.ready.eq(~self.hold & ~refused.valid)
-                m.d.comb += load.eq(self.i.valid & self.i.ready)
+                m.d.comb += pulse.load.eq(self.i.valid & self.i.ready)
                 m.d.sync += self.idle.eq(~self.i.valid)
-                m.d.sync += second.eq(0)
-                with m.If(load):
+                m.d.sync += rows.second.eq(0)
+                with m.If(pulse.load):
                     m.next = "BEGIN"
             with m.State("BEGIN"):
                 # A row's length may have come with the mini-batch: what follows from it is there in the next cycle.
-                m.d.comb += begin.eq(1)
+                m.d.comb += pulse.begin.eq(1)
                 with m.If(batch.rows == 0):
                     m.d.sync += self.updated.eq(1)
                     m.d.sync += self.done.eq(1)
@@ -183,42 +193,41 @@ class Updater(Part):
                 with m.Else():
                     m.next = "UPDATE"
             with m.State("UPDATE"):
-                with m.If(ends & (left == 1)):
+                with m.If(ends & (rows.left == 1)):
                     m.d.sync += self.updated.eq(1)
-                    m.d.sync += updating.eq(0)
-                    m.d.sync += writing.eq(1)
+                    m.d.sync += phase.updating.eq(0)
+                    m.d.sync += phase.writing.eq(1)
                     m.next = "TURN"
             with m.State("TURN"):       # the queues are empty
-                m.d.comb += again.eq(1)
+                m.d.comb += pulse.again.eq(1)
                 m.next = "WRITE"
             with m.State("WRITE"):
-                with m.If(final):
-                    with m.If(~bad):
-                        m.d.comb += again.eq(1)
-                        m.d.sync += writing.eq(0)
-                        m.d.sync += releasing.eq(1)
+                with m.If(rows.final):
+                    with m.If(~rows.bad):
+                        m.d.comb += pulse.again.eq(1)
+                        m.d.sync += phase.writing.eq(0)
+                        m.d.sync += phase.releasing.eq(1)
                         m.next = "RELEASE"
-                    with m.Elif(second):
+                    with m.Elif(rows.second):
                         m.d.sync += refused.valid.eq(1)
                         m.d.sync += refused.twice.eq(1)
-                        m.d.sync += refused.ordinal.eq(first_bad)
+                        m.d.sync += refused.ordinal.eq(rows.first_bad)
                         m.next = "STUCK"
                     with m.Else():
-                        m.d.sync += second.eq(1)
+                        m.d.sync += rows.second.eq(1)
                         m.next = "TURN"
             with m.State("RELEASE"):
-                with m.If(final):
+                with m.If(rows.final):
                     m.d.sync += [
-                        releasing.eq(0),
-                        updating.eq(1),
+                        phase.releasing.eq(0),
+                        phase.updating.eq(1),
                         self.done.eq(1),
-                        refused.valid.eq(second),
+                        refused.valid.eq(rows.second),
                     ]
                     m.next = "IDLE"
             with m.State("STUCK"):
                 pass
-        m.d.sync += self.rests.eq(steps.ongoing("IDLE") & ~load | steps.ongoing("STUCK") | self.error)
-        return m
+        m.d.sync += self.rests.eq(steps.ongoing("IDLE") & ~pulse.load | steps.ongoing("STUCK") | self.error)
 
     def _update(self, m: Module, updating: Signal, under_way: Fifo, last_beat: Signal) -> tuple[Signal, Signal]:
         """Gradients meet rows, and results go to the embedding buffer: (a row's beat is taken, a row's last result)."""
