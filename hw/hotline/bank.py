@@ -87,28 +87,8 @@ class LoggerBank(Part):
         m.submodules.store = store
         read, write = store.read_port(), store.write_port()
 
-        # An access is at stage n in the n-th cycle after it came: at 1 the memory has read, at 2 its word is in a
-        # register, the memory's own; at 3 the ways are compared, at 4 the policy decides, at 5 its word is written.
-        valid, learn, sets, ids, tags = ([field] for field in (i.valid, i.valid & i.learn, i.set, i.id, i.tag))
-        for name, stages, last in (("valid", valid, 5), ("learn", learn, 6), ("set", sets, 6), ("id", ids, 4),
-                                   ("tag", tags, 5)):
-            for n in range(1, last + 1):
-                stage = Signal(len(stages[0]), name=f"{name}_{n}", reset_less=name not in ("valid", "learn"))
-                m.d.sync += stage.eq(stages[-1])
-                stages.append(stage)
-
-        # -- What the memory does not show yet. Of the d-th access before this one, if it learned from the same set:
-        # asked when this one is at 1 and that one at 1 + d. The newest counts; the last one is seen only at 4.
-        learned = {d: learn[1 + d] & (sets[1 + d] == sets[1]) for d in range(1, 6)}
-        same = [Signal(name=f"same_{n}") for n in (2, 3)]
-        newest = {d: Signal(name=f"newest_{d}") for d in range(2, 6)}
-        unwritten = Signal()
-        m.d.sync += [
-            same[0].eq(learned[1]),
-            same[1].eq(same[0]),
-            unwritten.eq(Cat(learned[d] for d in newest).any()),
-            *(newest[d].eq(learned[d] & ~Cat(learned[e] for e in range(2, d)).any()) for d in newest),
-        ]
+        valid, learn, sets, ids, tags = self._stages(m)
+        same, newest, unwritten = self._newer(m, learn, sets)
 
         # -- The word, with what is newer.
         raw = Signal(read.data.shape(), reset_less=True)
@@ -142,46 +122,7 @@ class LoggerBank(Part):
             entry = word[3][way]
             m.d.sync += match[way].eq(Mux(same[1] & brings[way], equal, entry.valid & (entry.id == ids[3])))
 
-        # -- The policy.
-        count = Signal(self.insert_log2)
-        entries = [word[4][way] for way in range(WAYS)]
-        full, due, misses, counts, ages = (Signal(name=name) for name in ("full", "due", "misses", "counts", "ages"))
-        free, goes, takes = (Signal(WAYS, name=name) for name in ("free", "goes", "takes"))
-        older = Signal(2)
-        # Of misses in a full set: which are counted, which may come in, by how much all age at the last one counted.
-        if self.policy == STEADY:
-            fresh, counted, comes = STALE, ~goes.any(), Const(1)
-            lowered = [Mux(entry.rrpv == 0, 0, entry.rrpv - 1) for entry in entries]
-            m.d.comb += goes.eq(Cat(entry.rrpv == STALE for entry in entries))
-            m.d.comb += older.eq(1)
-        else:
-            fresh, counted, comes, lowered = STALE - 1, Const(1), due, [Const(0, 2)] * WAYS
-            # The highest rrpv: its upper bit, then the lower one of those that have it.
-            most = Signal(2)
-            m.d.comb += [
-                most[1].eq(Cat(entry.rrpv[1] for entry in entries).any()),
-                most[0].eq(Mux(most[1], Cat(entry.rrpv.all() for entry in entries).any(),
-                               Cat(entry.rrpv[0] for entry in entries).any())),
-                goes.eq(Cat(entry.rrpv == most for entry in entries)),
-                older.eq(STALE - most),
-            ]
-        m.d.comb += [
-            free.eq(Cat(~entry.valid for entry in entries)),
-            full.eq(~free.any()),
-            takes.eq(Mux(full, Mux(comes, _lowest(goes), 0), _lowest(free))),
-            misses.eq(learn[4] & ~match.any()),
-            brings.eq(Mux(misses, takes, 0)),
-            counts.eq(misses & full & counted),
-            due.eq(count.all()),
-            ages.eq(counts & due),
-        ]
-        for way, entry in enumerate(entries):
-            m.d.comb += after[way].id.eq(Mux(brings[way], ids[4], entry.id))
-            m.d.comb += after[way].valid.eq(entry.valid | brings[way])
-            m.d.comb += after[way].rrpv.eq(Mux(brings[way], fresh, Mux(learn[4] & match[way], lowered[way],
-                                                                       entry.rrpv + Mux(ages, older, 0))))
-        with m.If(counts):
-            m.d.sync += count.eq(count + 1)
+        count = self._decide(m, learn[4], ids[4], word[4], after, match, brings)
 
         # -- Out, and back into the memory.
         writes, hit, way_hit = Signal(), Signal(), Signal(2, reset_less=True)
@@ -209,3 +150,80 @@ class LoggerBank(Part):
             o.ways.eq(word[5]),
         ]
         return m
+
+    def _stages(self, m: Module) -> tuple[list[Value], ...]:
+        """An access on its way: valid, learn, set, id and tag, each at all its stages.
+
+        It is at stage n in the n-th cycle after it came: at 1 the memory has read, at 2 its word is in a register, the
+        memory's own; at 3 the ways are compared, at 4 the policy decides, at 5 its word is written.
+        """
+        i = self.i
+        valid, learn, sets, ids, tags = ([field] for field in (i.valid, i.valid & i.learn, i.set, i.id, i.tag))
+        for name, stages, last in (("valid", valid, 5), ("learn", learn, 6), ("set", sets, 6), ("id", ids, 4),
+                                   ("tag", tags, 5)):
+            for n in range(1, last + 1):
+                stage = Signal(len(stages[0]), name=f"{name}_{n}", reset_less=name not in ("valid", "learn"))
+                m.d.sync += stage.eq(stages[-1])
+                stages.append(stage)
+        return valid, learn, sets, ids, tags
+
+    def _newer(self, m: Module, learn: list[Value], sets: list[Value]):
+        """What the memory does not show yet, of the d-th access before this one, if it learned from the same set: of
+        the first, at stages 2 and 3; of the others, the newest; whether it is any of them.
+
+        Asked when this one is at 1 and that one at 1 + d. The last one is seen only at 4.
+        """
+        learned = {d: learn[1 + d] & (sets[1 + d] == sets[1]) for d in range(1, 6)}
+        same = [Signal(name=f"same_{n}") for n in (2, 3)]
+        newest = {d: Signal(name=f"newest_{d}") for d in range(2, 6)}
+        unwritten = Signal()
+        m.d.sync += [
+            same[0].eq(learned[1]),
+            same[1].eq(same[0]),
+            unwritten.eq(Cat(learned[d] for d in newest).any()),
+            *(newest[d].eq(learned[d] & ~Cat(learned[e] for e in range(2, d)).any()) for d in newest),
+        ]
+        return same, newest, unwritten
+
+    def _decide(self, m: Module, learn: Value, row: Value, word, after, match: Signal, brings: Signal) -> Signal:
+        """The policy: the word that an access to `row`, at 4, leaves. Returns the count of misses in full sets."""
+        count = Signal(self.insert_log2)
+        entries = [word[way] for way in range(WAYS)]
+        full, due, misses, counts, ages = (Signal(name=name) for name in ("full", "due", "misses", "counts", "ages"))
+        free, goes, takes = (Signal(WAYS, name=name) for name in ("free", "goes", "takes"))
+        older = Signal(2)
+        # Of misses in a full set: which are counted, which may come in, by how much all age at the last one counted.
+        if self.policy == STEADY:
+            fresh, counted, comes = STALE, ~goes.any(), Const(1)
+            lowered = [Mux(entry.rrpv == 0, 0, entry.rrpv - 1) for entry in entries]
+            m.d.comb += goes.eq(Cat(entry.rrpv == STALE for entry in entries))
+            m.d.comb += older.eq(1)
+        else:
+            fresh, counted, comes, lowered = STALE - 1, Const(1), due, [Const(0, 2)] * WAYS
+            # The highest rrpv: its upper bit, then the lower one of those that have it.
+            most = Signal(2)
+            m.d.comb += [
+                most[1].eq(Cat(entry.rrpv[1] for entry in entries).any()),
+                most[0].eq(Mux(most[1], Cat(entry.rrpv.all() for entry in entries).any(),
+                               Cat(entry.rrpv[0] for entry in entries).any())),
+                goes.eq(Cat(entry.rrpv == most for entry in entries)),
+                older.eq(STALE - most),
+            ]
+        m.d.comb += [
+            free.eq(Cat(~entry.valid for entry in entries)),
+            full.eq(~free.any()),
+            takes.eq(Mux(full, Mux(comes, _lowest(goes), 0), _lowest(free))),
+            misses.eq(learn & ~match.any()),
+            brings.eq(Mux(misses, takes, 0)),
+            counts.eq(misses & full & counted),
+            due.eq(count.all()),
+            ages.eq(counts & due),
+        ]
+        for way, entry in enumerate(entries):
+            m.d.comb += after[way].id.eq(Mux(brings[way], row, entry.id))
+            m.d.comb += after[way].valid.eq(entry.valid | brings[way])
+            m.d.comb += after[way].rrpv.eq(Mux(brings[way], fresh, Mux(learn & match[way], lowered[way],
+                                                                       entry.rrpv + Mux(ages, older, 0))))
+        with m.If(counts):
+            m.d.sync += count.eq(count + 1)
+        return count
