@@ -1,5 +1,7 @@
 """The lookup engines: samples' indices into accesses of the logger, and its answers into translated samples."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
@@ -84,51 +86,15 @@ class LookupArray(Part):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        words, lanes = range(config.words), data.ArrayLayout(
-            data.StructLayout({"valid": 1, "row": config.domain_bits}), config.words)
+        words = range(config.words)
+        lanes = data.ArrayLayout(data.StructLayout({"valid": 1, "row": config.domain_bits}), config.words)
         waiting_layout = data.StructLayout({
             "words": data.ArrayLayout(32, config.words), "asked": config.words, "first": 1, "last": 1, "asks": 1})
 
-        # -- Stage 1: the beat, and which of its sample's it is.
-        valid = [Signal(name=f"valid_{stage}") for stage in range(5)]
-        first, last = ([Signal(name=f"{name}_{stage}", reset_less=True) for stage in range(5)]
-                       for name in ("first", "last"))
-        text = [[Signal(32, name=f"word_{stage}_{w}", reset_less=True) for w in words] for stage in range(5)]
-        following, at = (Signal(range(config.sample_beats_max), name=name) for name in ("following", "at"))
-        number = Mux(self.i.payload.first, 0, following)
         ready = Signal(init=1)
-        m.d.comb += [
-            self.i.ready.eq(ready),
-            valid[0].eq(self.i.valid & ready),
-            first[0].eq(self.i.payload.first),
-            last[0].eq(self.i.payload.last),
-            *(text[0][w].eq(self.i.payload.words[w]) for w in words),
-        ]
-        m.d.sync += at.eq(number)
-        with m.If(valid[0]):
-            m.d.sync += following.eq(number + 1)
-        for stage in range(1, 5):
-            m.d.sync += [
-                valid[stage].eq(valid[stage - 1]),
-                first[stage].eq(first[stage - 1]),
-                last[stage].eq(last[stage - 1]),
-                *(text[stage][w].eq(text[stage - 1][w]) for w in words),
-            ]
-
-        # -- Stage 2: the positions' registers. Stage 3: compared and added, a carry chain each.
-        asked = Signal(config.words, reset_less=True)
-        inside = Signal(config.words, reset_less=True)  # the index is below its table's rows
-        row = [Signal(config.domain_bits, name=f"row_{w}", reset_less=True) for w in words]
-        for w in words:
-            entry, written = self._register(m, w, at)
-            is_index, is_none = Signal(name=f"is_index_{w}"), Signal(name=f"is_none_{w}")
-            m.d.sync += [
-                is_index.eq(self.indices > Cat(Const(w, (config.words - 1).bit_length()), at)),
-                is_none.eq(text[1][w] == NONE),
-                asked[w].eq(is_index & ~is_none & ~(entry.pinned & written)),
-                inside[w].eq((text[2][w] < entry.rows) & written),
-                row[w].eq(entry.first + text[2][w]),
-            ]
+        stages = self._stages(m, ready)
+        valid, first, last, text = stages.valid, stages.first, stages.last, stages.text
+        asked, inside, row = self._asked(m, text, stages.at)
 
         # -- Stage 4: faults, and what is left of the beat goes into the queues.
         bad = asked & ~inside
@@ -149,20 +115,7 @@ class LookupArray(Part):
             m.d.sync += sample.eq(0)
         with m.Elif(push & last[4]):
             m.d.sync += sample.eq(sample + 1)
-        at_4 = Signal.like(at, name="at_4", reset_less=True)
-        at_2, at_3 = (Signal.like(at, name=f"at_{stage}", reset_less=True) for stage in (2, 3))
-        m.d.sync += at_2.eq(at)
-        m.d.sync += at_3.eq(at_2)
-        m.d.sync += at_4.eq(at_3)
-        error = self.error
-        with m.If(fault & ~stopped):
-            m.d.sync += [
-                error.valid.eq(1),
-                error.sample.eq(sample),
-                error.position.eq(Cat(*(Cat(worst[w] for w in words if w >> bit & 1).any()
-                                        for bit in range((config.words - 1).bit_length())), at_4)),
-                error.value.eq(_choose(worst, text[4])),
-            ]
+        self._report(m, fault & ~stopped, sample, stages.at, worst, text[4])
 
         depth = waiting_beats(config)
         m.submodules.waiting = waiting = Fifo(waiting_layout, depth=depth)
@@ -207,6 +160,72 @@ class LookupArray(Part):
         m.d.sync += ready.eq(levels[0] & levels[1])
         m.d.sync += self.idle.eq(~(Cat(valid).any() | waiting.held | self.o.valid))
         return m
+
+    def _stages(self, m: Module, ready: Signal) -> SimpleNamespace:
+        """A beat on its way, at each of its stages, and which of its sample's it is at stage 1."""
+        words = range(self.config.words)
+        valid = [Signal(name=f"valid_{stage}") for stage in range(5)]
+        first, last = ([Signal(name=f"{name}_{stage}", reset_less=True) for stage in range(5)]
+                       for name in ("first", "last"))
+        text = [[Signal(32, name=f"word_{stage}_{w}", reset_less=True) for w in words] for stage in range(5)]
+        following, at = (Signal(range(self.config.sample_beats_max), name=name) for name in ("following", "at"))
+        number = Mux(self.i.payload.first, 0, following)
+        m.d.comb += [
+            self.i.ready.eq(ready),
+            valid[0].eq(self.i.valid & ready),
+            first[0].eq(self.i.payload.first),
+            last[0].eq(self.i.payload.last),
+            *(text[0][w].eq(self.i.payload.words[w]) for w in words),
+        ]
+        m.d.sync += at.eq(number)
+        with m.If(valid[0]):
+            m.d.sync += following.eq(number + 1)
+        for stage in range(1, 5):
+            m.d.sync += [
+                valid[stage].eq(valid[stage - 1]),
+                first[stage].eq(first[stage - 1]),
+                last[stage].eq(last[stage - 1]),
+                *(text[stage][w].eq(text[stage - 1][w]) for w in words),
+            ]
+        return SimpleNamespace(valid=valid, first=first, last=last, text=text, at=at)
+
+    def _asked(self, m: Module, text: list[list[Signal]], at: Signal) -> tuple[Signal, Signal, list[Signal]]:
+        """Stage 2: the positions' registers. Stage 3: compared and added, a carry chain each. Returns which words are
+        asked for, which are below their table's rows, and their rows."""
+        config = self.config
+        words = range(config.words)
+        asked = Signal(config.words, reset_less=True)
+        inside = Signal(config.words, reset_less=True)
+        row = [Signal(config.domain_bits, name=f"row_{w}", reset_less=True) for w in words]
+        for w in words:
+            entry, written = self._register(m, w, at)
+            is_index, is_none = Signal(name=f"is_index_{w}"), Signal(name=f"is_none_{w}")
+            m.d.sync += [
+                is_index.eq(self.indices > Cat(Const(w, (config.words - 1).bit_length()), at)),
+                is_none.eq(text[1][w] == NONE),
+                asked[w].eq(is_index & ~is_none & ~(entry.pinned & written)),
+                inside[w].eq((text[2][w] < entry.rows) & written),
+                row[w].eq(entry.first + text[2][w]),
+            ]
+        return asked, inside, row
+
+    def _report(self, m: Module, wrong, sample: Signal, at: Signal, worst: Signal, text: list[Signal]) -> None:
+        """The first fault: where the word of the beat at stage 4 that `worst` marks is."""
+        words = range(self.config.words)
+        at_4 = Signal.like(at, name="at_4", reset_less=True)
+        at_2, at_3 = (Signal.like(at, name=f"at_{stage}", reset_less=True) for stage in (2, 3))
+        m.d.sync += at_2.eq(at)
+        m.d.sync += at_3.eq(at_2)
+        m.d.sync += at_4.eq(at_3)
+        error = self.error
+        with m.If(wrong):
+            m.d.sync += [
+                error.valid.eq(1),
+                error.sample.eq(sample),
+                error.position.eq(Cat(*(Cat(worst[w] for w in words if w >> bit & 1).any()
+                                        for bit in range((len(words) - 1).bit_length())), at_4)),
+                error.value.eq(_choose(worst, text)),
+            ]
 
     def _register(self, m: Module, word: int, at):
         """The register of the position of `word` in beat `at`, a cycle later; and whether it was written."""
