@@ -1,5 +1,7 @@
 """Gathers the cold rows of mini-batches: each different one once, and its ordinal in place of its index."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -66,11 +68,9 @@ class Gather(Part):
         self.config = config
         super().__init__({
             "registers": In(register_layout(config)),
-            "indices": In(8),
-            "sample_beats": In(4),
+            "indices": In(8), "sample_beats": In(4),
             "row_beats_log2": In(range(ROW_BEATS_LOG2_MAX + 1)),
-            "rows": In(64),
-            "rows_beats": In(32),
+            "rows": In(64), "rows_beats": In(32),
             "i": In(stream.Signature(frame_layout(config))),
             "o_place": Out(stream.Signature(place_layout(config))),
             "i_beats": In(stream.Signature(32 * config.words)),
@@ -83,23 +83,67 @@ class Gather(Part):
             "released": In(1),
             "i_query": In(stream.Signature(query_layout(config))).array(QUERY_CLIENTS),
             "o_query": Out(stream.Signature(queried_layout(config))).array(QUERY_CLIENTS),
-            "fresh": Out(1),
-            "shared": Out(1),
-            "error": Out(1), "idle": Out(1),
+            "fresh": Out(1), "shared": Out(1), "error": Out(1), "idle": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
         count_bits = range(config.row_slots + 1)
+        table, requests, landing, fresh, shared = self._table(m, platform)
 
-        # -- The table, and what it gives out.
-        table = RowTable(config)
+        # -- Room: slots in use and those that words under way may take, against what a sample may need.
+        slots = [min(config.row_slots, config.embedding_beats >> k) for k in range(ROW_BEATS_LOG2_MAX + 1)]
+        limit, most = Signal(count_bits, reset_less=True), Signal(count_bits, reset_less=True)
+        claims = Signal(range(2 * config.row_slots))
+        fits, full = Signal(), Signal()     # a further sample does; the mini-batch's own rows leave too few slots
+        take, drained = Signal(), Signal()
+        m.d.sync += [
+            limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
+            most.eq(limit - self.indices),
+            claims.eq(claims + take - shared - table.freed),
+            fits.eq(claims <= most),
+            full.eq(table.rows > most),
+        ]
+
+        batches = self._mini_batches(m, table, fits, full, drained, fresh)
+        self._reads(m, batches.begins)
+        words = self._scan(m, batches.sample_begins, batches.sample_ends, take)
+        lookups = self._addresses(m, words)
+        wiring.connect(m, lookups.o, table.i)
+        pending = Signal(range(WORDS_UNDER_WAY + 1))
+        patched, patching = self._patch(m, table, words.queue, batches.frame)
+        m.d.comb += words.room.eq(~pending[-1])
+        m.d.sync += pending.eq(pending + take - patched)
+        m.d.sync += drained.eq((pending == 0) & ~take & ~patching)
+
+        # -- Out: rows land in order, so a mini-batch is complete when as many have as are new in it.
+        closed = batches.closed.o
+        arrived = Signal(range(2 * config.row_slots))
+        enough, hands_out = Signal(), Signal()
+        out = Signal(gathered_layout(config), reset_less=True)
+        m.d.comb += hands_out.eq(enough & ~self.o.valid)
+        m.d.comb += closed.ready.eq(hands_out)
+        m.d.comb += self.o.payload.eq(out)
+        m.d.sync += enough.eq(closed.valid & ~hands_out & (arrived >= closed.payload.news))
+        m.d.sync += arrived.eq(arrived + self.landed - Mux(hands_out, closed.payload.news, 0))
+        m.d.sync += self.idle.eq(
+            batches.resting & ~self.i.valid & (batches.in_flight == 0) & table.idle & ~requests.held & ~landing.held)
+        with m.If(hands_out):
+            m.d.sync += self.o.valid.eq(1)
+            m.d.sync += out.eq(closed.payload.gathered)
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        return m
+
+    def _table(self, m: Module, platform) -> tuple[RowTable, Fifo, Fifo, Signal, Signal]:
+        """The table, requests for rows and their slots; pulses: a cold word's row is fresh, is shared."""
+        table = RowTable(self.config)
         place(m, platform, "table", table)
         m.submodules.requests = requests = Fifo(32, depth=REQUESTS)
-        m.submodules.landing = landing = Fifo(config.slot_bits, depth=REQUESTS)
+        m.submodules.landing = landing = Fifo(self.config.slot_bits, depth=REQUESTS)
         fresh, shared = Signal(), Signal()
-        shift = (config.beat_bytes - 1).bit_length()
+        shift = (self.config.beat_bytes - 1).bit_length()
         wiring.connect(m, wiring.flipped(self.i_release), table.i_release)
         for k in range(QUERY_CLIENTS):
             wiring.connect(m, wiring.flipped(self.i_query[k]), table.i_query[k])
@@ -129,22 +173,12 @@ class Gather(Part):
             m.d.sync += room.eq(waiting < REQUESTS - 1)
             rooms.append(room)
         m.d.comb += table.room.eq(Cat(rooms).all())
+        return table, requests, landing, fresh, shared
 
-        # -- Room: slots in use and those that words under way may take, against what a sample may need.
-        slots = [min(config.row_slots, config.embedding_beats >> k) for k in range(ROW_BEATS_LOG2_MAX + 1)]
-        limit, most = Signal(count_bits, reset_less=True), Signal(count_bits, reset_less=True)
-        claims = Signal(range(2 * config.row_slots))
-        fits, full = Signal(), Signal()     # a further sample does; the mini-batch's own rows leave too few slots
-        take, drained = Signal(), Signal()
-        m.d.sync += [
-            limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
-            most.eq(limit - self.indices),
-            claims.eq(claims + take - shared - table.freed),
-            fits.eq(claims <= most),
-            full.eq(table.rows > most),
-        ]
-
-        # -- Mini-batches: opened, sample by sample, closed.
+    def _mini_batches(self, m: Module, table: RowTable, fits: Signal, full: Signal, drained: Signal, fresh: Signal):
+        """Mini-batches: opened, sample by sample, closed."""
+        config = self.config
+        count_bits = range(config.row_slots + 1)
         frame, left = Signal(config.frame_bits, reset_less=True), Signal(16, reset_less=True)
         start, samples = Signal(16, reset_less=True), Signal(16, reset_less=True)   # of this part of the frame
         number, in_flight = Signal(config.batch_bits), Signal(range(config.batches + 1))
@@ -208,34 +242,8 @@ class Gather(Part):
         ]
         m.d.sync += in_flight.eq(in_flight + opens - self.released)
         m.d.sync += news.eq(Mux(opens, 0, news + fresh))
-
-        self._reads(m, begins)
-        words = self._scan(m, sample_begins, sample_ends, take)
-        lookups = self._addresses(m, words)
-        wiring.connect(m, lookups.o, table.i)
-        pending = Signal(range(WORDS_UNDER_WAY + 1))
-        patched, patching = self._patch(m, table, words.queue, frame)
-        m.d.comb += words.room.eq(~pending[-1])
-        m.d.sync += pending.eq(pending + take - patched)
-        m.d.sync += drained.eq((pending == 0) & ~take & ~patching)
-
-        # -- Out: rows land in order, so a mini-batch is complete when as many have as are new in it.
-        arrived = Signal(range(2 * config.row_slots))
-        enough, hands_out = Signal(), Signal()
-        out = Signal(gathered_layout(config), reset_less=True)
-        m.d.comb += hands_out.eq(enough & ~self.o.valid)
-        m.d.comb += closed.o.ready.eq(hands_out)
-        m.d.comb += self.o.payload.eq(out)
-        m.d.sync += enough.eq(closed.o.valid & ~hands_out & (arrived >= closed.o.payload.news))
-        m.d.sync += arrived.eq(arrived + self.landed - Mux(hands_out, closed.o.payload.news, 0))
-        m.d.sync += self.idle.eq(
-            resting & ~self.i.valid & (in_flight == 0) & table.idle & ~requests.held & ~landing.held)
-        with m.If(hands_out):
-            m.d.sync += self.o.valid.eq(1)
-            m.d.sync += out.eq(closed.o.payload.gathered)
-        with m.Elif(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
-        return m
+        return SimpleNamespace(begins=begins, frame=frame, sample_begins=sample_begins, sample_ends=sample_ends,
+                               closed=closed, resting=resting, in_flight=in_flight)
 
     def _reads(self, m: Module, begins: Signal) -> None:
         """Asks for all beats of a frame, one after the other."""
