@@ -2,13 +2,13 @@
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
-from hw.hotline.joined import CONTEXT_BITS, CONTEXTS, InOrder, JoinedPositions
+from hw.hotline.joined import CONTEXT_BITS, CONTEXTS, InOrder, JoinedPositions, RowLength
 from hw.hotline.records import HOT, gathered_layout, place_layout, register_layout
 from hw.hotline.reducer import MINUS_ZERO, Reducer
 from hw.hotline.row_table import queried_layout, query_layout
@@ -105,20 +105,7 @@ class BagReader(Part):
         # -- What the parts below share.
         batch = Signal(gathered_layout(self.config), reset_less=True)
         begin = Signal()                   # positions are known: samples may be read
-        scale = Signal.like(self.row_beats_log2, reset_less=True)
-        row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
-        minus_row_beats = Signal(signed(ROW_BEATS_LOG2_MAX + 2), reset_less=True)
-        last_beat = Signal(ROW_BEATS_LOG2_MAX, reset_less=True)
-        last_but_one = Signal.like(last_beat)
-        lengths = [1 << k for k in range(ROW_BEATS_LOG2_MAX + 1)] + [1]
-        m.d.sync += [
-            scale.eq(self.row_beats_log2),
-            row_beats.eq(Array(lengths)[self.row_beats_log2]),
-            last_beat.eq(Array([length - 1 for length in lengths])[self.row_beats_log2]),
-            last_but_one.eq(Array([(length - 2) % (1 << ROW_BEATS_LOG2_MAX)
-                                        for length in lengths])[self.row_beats_log2]),
-            minus_row_beats.eq(Array([-length for length in lengths])[self.row_beats_log2]),
-        ]
+        length = RowLength(m, self.row_beats_log2)
         m.submodules.positions = positions = JoinedPositions(self.config)
         taken = self.i.valid & self.i.ready
         m.d.comb += [
@@ -133,8 +120,7 @@ class BagReader(Part):
         # A whole sample is at hand that was not started; it is started; all rows of the oldest one were asked for.
         sample_there, sample_started, sample_over = (Signal() for _ in range(3))
         state = SimpleNamespace(
-            batch=batch, begin=begin, scale=scale, row_beats=row_beats, minus_row_beats=minus_row_beats,
-            last_beat=last_beat, last_but_one=last_but_one, positions=positions, sample_over=sample_over,
+            batch=batch, begin=begin, length=length, positions=positions, sample_over=sample_over,
             sample_started=sample_started, sample_there=sample_there)
         samples = self._samples(m, state)
         step, started, ended, starts = self._start(m, state)
@@ -163,22 +149,6 @@ class BagReader(Part):
                     m.d.sync += self.busy.eq(0)
                     m.next = "IDLE"
         return m
-
-    def _count(self, state, beats: Signal, more, fewer):
-        """A row's beats more, or fewer, where what says so comes late."""
-        # The negative comes from a register: one adder, and no chain before it.
-        return beats + Mux(more == fewer, 0, Mux(more, state.row_beats, state.minus_row_beats))
-
-    def _last(self, m: Module, state, beat: Signal, step) -> Signal:
-        """Counts a row's beats by `step`; that `beat` is the last one, from a register."""
-        last = Signal(name=f"{beat.name}_last")
-        with m.If(step):
-            # Of the beat that comes next.
-            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
-            m.d.sync += last.eq(Mux(last, state.last_beat == 0, beat == state.last_but_one))
-        with m.Else():
-            m.d.sync += last.eq(beat == state.last_beat)
-        return last
 
     def _samples(self, m: Module, state) -> memory.Memory:
         """Reads samples ahead, as there is room for their beats."""
@@ -242,7 +212,7 @@ class BagReader(Part):
             fresh.eq(state.sample_there & ~span[CONTEXT_BITS] & advance),
             state.sample_started.eq(fresh & ~joined.more),
             active.o.ready.eq(advance & ~fresh),
-            asked.row_beats.eq(state.row_beats),
+            asked.row_beats.eq(state.length.beats),
             asked.rewind.eq(state.begin),
             asked.step.eq(asked.there),
             state.sample_over.eq(asked.there & closes.bit_select(asked.context, 1)),
@@ -255,7 +225,7 @@ class BagReader(Part):
                 step.position.eq(position),
                 step.at.eq(at),
                 step.context.eq(tail),
-                tail.eq(tail + state.row_beats),
+                tail.eq(tail + state.length.beats),
                 position.eq(Mux(joined.more, joined.next, state.positions.begin)),
                 closes.bit_select(tail, 1).eq(~joined.more),
             ]
@@ -266,7 +236,7 @@ class BagReader(Part):
         with m.Elif(state.sample_started):
             m.d.sync += samples_left.eq(samples_left - 1)
             m.d.sync += at.eq(at + self.sample_beats)
-        m.d.sync += span.eq(self._count(state, span, fresh, asked.there))
+        m.d.sync += span.eq(state.length.counted(span, fresh, asked.there))
         wires = SimpleNamespace(samples_left=samples_left, advance=advance, fresh=fresh, active=active)
         return step, valid, asked.mark, wires
 
@@ -333,10 +303,10 @@ class BagReader(Part):
         move = ~o.valid | o.ready
         m.d.comb += hot.o.ready.eq(~shifted | move)
         m.d.comb += o.payload.address.eq(address)
-        m.d.comb += o.payload.beats.eq(state.row_beats)
+        m.d.comb += o.payload.beats.eq(state.length.beats)
         with m.If(hot.o.ready):
             m.d.sync += shifted.eq(hot.o.valid)
-            m.d.sync += offset.eq(hot.o.payload << state.scale)
+            m.d.sync += offset.eq(hot.o.payload << state.length.log2)
         with m.If(move):
             m.d.sync += o.valid.eq(shifted)
             m.d.sync += address.eq(self.hot + Cat(Const(0, beat_log2), offset))
@@ -360,15 +330,15 @@ class BagReader(Part):
         waits, waiting, blocked = Signal(Row, reset_less=True), Signal(), Signal(reset_less=True)
         now, there = Signal(Row, reset_less=True), Signal()
         beat, move, take = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
-        ends = self._last(m, state, beat, take)
+        ends = state.length.is_last(m, beat, take)
         begins = Signal()
         coming = rows.o.payload
         m.d.comb += begins.eq(waits.join == JOIN.BEGIN)
         m.d.comb += move.eq(waiting & ~blocked & (~there | (take & ends)) & ~(begins & under_way[CONTEXT_BITS]))
         m.d.comb += rows.o.ready.eq(~waiting | move)
-        m.d.sync += short.eq(state.last_beat < Reducer.turnaround)
+        m.d.sync += short.eq(state.length.last < Reducer.turnaround)
         m.d.sync += left.eq(leaves)
-        m.d.sync += under_way.eq(self._count(state, under_way, move & begins, left))
+        m.d.sync += under_way.eq(state.length.counted(under_way, move & begins, left))
         with m.If(rows.o.ready):
             m.d.sync += waiting.eq(rows.o.valid)
             m.d.sync += waits.eq(coming)
@@ -430,13 +400,13 @@ class BagReader(Part):
         tagged = reduced.tag(reducer.o.tag)
         m.submodules.whole = whole = InOrder()
         beat, go, left = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
-        ends = self._last(m, state, beat, go)
+        ends = state.length.is_last(m, beat, go)
         o, payload = self.o, Signal(32 * config.words, reset_less=True)
         m.d.comb += [
             write.en.eq(reducer.o_valid & tagged.last),
             write.addr.eq(tagged.context),
             write.data.eq(reducer.o.words.as_value()),
-            whole.row_beats.eq(state.row_beats),
+            whole.row_beats.eq(state.length.beats),
             whole.rewind.eq(state.begin),
             whole.mark.valid.eq(reducer.o_valid & tagged.last & tagged.ends),
             whole.mark.context.eq(tagged.start),

@@ -1,14 +1,14 @@
 """What the bags' reader knows before it reads: where vectors begin and end, and whose turn it is."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.hotline.config import HotlineConfig
+from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.records import register_layout
 from hw.isa.hotline import JOIN
 
-__all__ = ["CONTEXTS", "CONTEXT_BITS", "InOrder", "JoinedPositions", "READERS", "Joined"]
+__all__ = ["CONTEXTS", "CONTEXT_BITS", "InOrder", "JoinedPositions", "READERS", "Joined", "RowLength"]
 
 CONTEXTS = 64       # beats of vectors under way
 CONTEXT_BITS = 6
@@ -166,3 +166,38 @@ class InOrder(wiring.Component):
             m.d.sync += here.eq(0)
             m.d.sync += behind.eq(self.row_beats)
         return m
+
+
+class RowLength:
+    """How long a row is, in registers. log2: as given; beats, minus_beats; last, last_but_one: beats of a row."""
+
+    def __init__(self, m: Module, given: Signal):
+        self.log2 = Signal.like(given, name="scale", reset_less=True)
+        self.beats = Signal(ROW_BEATS_LOG2_MAX + 1, name="row_beats", reset_less=True)
+        self.minus_beats = Signal(signed(ROW_BEATS_LOG2_MAX + 2), name="minus_row_beats", reset_less=True)
+        self.last = Signal(ROW_BEATS_LOG2_MAX, name="last_beat", reset_less=True)
+        self.last_but_one = Signal.like(self.last, name="last_but_one")
+        lengths = [1 << k for k in range(ROW_BEATS_LOG2_MAX + 1)] + [1]
+        m.d.sync += [
+            self.log2.eq(given),
+            self.beats.eq(Array(lengths)[given]),
+            self.last.eq(Array([length - 1 for length in lengths])[given]),
+            self.last_but_one.eq(Array([(length - 2) % (1 << ROW_BEATS_LOG2_MAX) for length in lengths])[given]),
+            self.minus_beats.eq(Array([-length for length in lengths])[given]),
+        ]
+
+    def counted(self, beats: Signal, more: Value, fewer: Value) -> Value:
+        """A row's beats more, or fewer, where what says so comes late."""
+        # The negative comes from a register: one adder, and no chain before it.
+        return beats + Mux(more == fewer, 0, Mux(more, self.beats, self.minus_beats))
+
+    def is_last(self, m: Module, beat: Signal, step: Value) -> Signal:
+        """Counts a row's beats by `step`; that `beat` is the last one, from a register."""
+        last = Signal(name=f"{beat.name}_last")
+        with m.If(step):
+            # Of the beat that comes next.
+            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+            m.d.sync += last.eq(Mux(last, self.last == 0, beat == self.last_but_one))
+        with m.Else():
+            m.d.sync += last.eq(beat == self.last)
+        return last
