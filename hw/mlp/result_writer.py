@@ -1,5 +1,7 @@
 """Stages results on their way to memory and writes them as whole beats."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
@@ -20,6 +22,16 @@ REQUESTS = 16       # that run ahead of their beats
 def groups_of(config: MlpConfig) -> int:
     """Tiles that are staged whose beats are whole: `groups_per_beat` tiles of throughput mode share a place."""
     return max(2, config.staged_tiles // config.groups_per_beat)
+
+
+def staged_tile_layout(config: MlpConfig) -> data.StructLayout:
+    """A tile that is staged: where its beats go and what of it counts."""
+    return data.StructLayout({
+        "address": 32, "stride": 32, "latency": 1, "sigmoid": 1, "unit": range(config.units),
+        "outs": range(config.units // config.groups_per_beat + 1), "half": range(config.groups_per_beat),
+        "columns": range(config.columns),       # less one
+        "count": range(config.samples + 1),     # of samples
+    })
 
 
 class ResultWriter(Part):
@@ -65,23 +77,36 @@ class ResultWriter(Part):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        groups = groups_of(config)
-        bits = (groups - 1).bit_length()
-        samples = config.samples
-        tile_layout = data.StructLayout({
-            "address": 32, "stride": 32, "latency": 1, "sigmoid": 1, "unit": range(config.units),
-            "outs": range(config.units // config.groups_per_beat + 1), "half": range(config.groups_per_beat),
-            "columns": range(config.columns),       # less one
-            "count": range(samples + 1),            # of samples
-        })
+        rows = self._rows(m)
+        following = self._following(m, rows.tiles)
+        beats = self._beats(m, following)
+        words = self._stores(m, rows.incoming, beats.address, beats.fetch, beats.beat)
+        sigmoid = self._write(m, platform, words, beats.beat, beats.there, beats.move)
+        self._request(m, beats.requests)
 
-        # -- Rows come in; a tile that makes its beats whole is told of.
+        # -- Places: one for each tile that is reserved, then one for each beat that is or becomes whole.
+        groups = groups_of(self.config)
+        places, after = Signal(range(groups + 1), init=groups), Signal(range(groups + 1))
+        left_place, shared = Signal(), Signal()
+        m.d.comb += after.eq(places + left_place + shared - self.reserve)
+        m.d.sync += [
+            left_place.eq(beats.move & beats.beat.final),
+            shared.eq(rows.shares),
+            places.eq(after),
+            self.room.eq(after != 0),
+            self.idle.eq(~(self.i_valid | rows.opened | rows.closing | rows.tiles.held | following.waiting | beats.held
+                           | beats.there | sigmoid.busy | self.o_data.valid | beats.requests.held)),
+        ]
+        return m
+
+    def _rows(self, m: Module) -> SimpleNamespace:
+        """Rows come in; a tile that makes its beats whole is told of."""
+        groups, samples = groups_of(self.config), self.config.samples
         i = self.i
-        incoming, opened = Signal(bits), Signal()
+        incoming, opened = Signal(range(groups)), Signal()
         closes, shares = Signal(), Signal()
-        closed, closing = Signal(tile_layout, reset_less=True), Signal()
-        m.submodules.tiles = tiles = Fifo(tile_layout, depth=groups)
+        closed, closing = Signal(staged_tile_layout(self.config), reset_less=True), Signal()
+        m.submodules.tiles = tiles = Fifo(staged_tile_layout(self.config), depth=groups)
         # Lanes that exist are the first ones; in latency mode all rows that come exist.
         ends = i.lanes & ~(i.lanes >> 1)
         number = Cat(Cat(ends[lane] for lane in range(samples) if (lane + 1) >> bit & 1).any()
@@ -108,9 +133,12 @@ class ResultWriter(Part):
             m.d.sync += incoming.eq(incoming + 1)
         with m.If(self.i_valid):
             m.d.sync += opened.eq(~closes)
+        return SimpleNamespace(tiles=tiles, incoming=incoming, opened=opened, shares=shares, closing=closing)
 
-        # -- The next tile: where it begins, and whether it is one run of beats.
-        following = Signal(tile_layout, reset_less=True)
+    def _following(self, m: Module, tiles) -> SimpleNamespace:
+        """The next tile: where it begins, and whether it is one run of beats."""
+        config, samples = self.config, self.config.samples
+        following = Signal(staged_tile_layout(config), reset_less=True)
         run, total = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
         waiting, ready, load = Signal(), Signal(), Signal()
         first = tiles.o.payload
@@ -130,9 +158,12 @@ class ResultWriter(Part):
             m.d.sync += following.unit.eq(following.unit - 1)
             m.d.sync += following.address.eq(
                 following.address + Cat(Const(0, config.rows.bit_length() - 1), following.stride))
+        return SimpleNamespace(tile=following, run=run, total=total, waiting=waiting, ready=ready, load=load)
 
-        # -- The tile under way, beat by beat: all of a sample's, sample by sample.
-        tile, held = Signal(tile_layout, reset_less=True), Signal()
+    def _beats(self, m: Module, following) -> SimpleNamespace:
+        """The tile under way, beat by beat: all of a sample's, sample by sample."""
+        config, samples, bits = self.config, self.config.samples, (groups_of(self.config) - 1).bit_length()
+        tile, held = Signal(staged_tile_layout(config), reset_less=True), Signal()
         whole, left = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
         outgoing = Signal(bits)
         row, unit = Signal(range(config.rows)), Signal(range(config.units))
@@ -146,7 +177,7 @@ class ResultWriter(Part):
         m.d.comb += [
             sample_ends.eq(~tile.latency | (part + 1 == tile.outs)),
             go.eq(held & (~there | move) & (requests.i.ready | ~asks)),
-            load.eq(ready & (~held | (go & final))),
+            following.load.eq(following.ready & (~held | (go & final))),
             requests.i.valid.eq(go & asks),
             requests.i.payload.address.eq(tile.address),
             requests.i.payload.beats.eq(Mux(whole, left, tile.outs)),
@@ -166,13 +197,13 @@ class ResultWriter(Part):
             with m.If(final):
                 m.d.sync += held.eq(0)
                 m.d.sync += outgoing.eq(outgoing + 1)
-        with m.If(load):
+        with m.If(following.load):
             m.d.sync += [
                 held.eq(1),
-                tile.eq(following),
-                whole.eq(run),
-                left.eq(total),
-                final.eq(total == 1),
+                tile.eq(following.tile),
+                whole.eq(following.run),
+                left.eq(following.total),
+                final.eq(following.total == 1),
                 asks.eq(1),
                 row.eq(0),
                 unit.eq(0),
@@ -200,62 +231,8 @@ class ResultWriter(Part):
                 *(beat.units[half].eq(Mux(tile.latency, part * config.groups_per_beat + half, unit))
                   for half in range(config.groups_per_beat)),
             ]
-        words = self._stores(m, incoming, Cat(row, outgoing), go, beat)
-
-        # -- To the port, or word by word through the sigmoid, whose results gather in the same register.
-        index_bits = (config.words - 1).bit_length()
-        sigmoid = Sigmoid(tag_bits=index_bits + 1)
-        place(m, platform, "sigmoid", sigmoid)
-        at, ends_here, steady = Signal(index_bits), Signal(), Signal()
-        take, put, free, enters = Signal(), Signal(), Signal(), Signal()
-        result = sigmoid.o.payload
-        m.d.comb += [
-            free.eq(~self.o_data.valid | self.o_data.ready),
-            # A beat's first word waits a cycle, and no two enter in a row: whether it is the last is then known.
-            sigmoid.i.valid.eq(steady & beat.sigmoid),
-            sigmoid.i.payload.word.eq(Array(words)[at]),
-            sigmoid.i.payload.tag.eq(Cat(at, ends_here)),
-            enters.eq(sigmoid.i.valid & sigmoid.i.ready),
-            take.eq(there & ~beat.sigmoid & free & ~sigmoid.busy),
-            move.eq(take | (enters & ends_here)),
-            sigmoid.o.ready.eq(free),
-            put.eq(sigmoid.o.valid & free),
-        ]
-        m.d.sync += steady.eq(there & ~move)
-        m.d.sync += ends_here.eq(at == beat.last)
-        with m.If(enters):
-            m.d.sync += at.eq(Mux(ends_here, 0, at + 1))
-        index = result.tag[:index_bits]
-        m.d.sync += self.o_data.valid.eq(take | (put & result.tag[-1]) | (self.o_data.valid & ~self.o_data.ready))
-        for k, word in enumerate(words):
-            out = Signal(32, name=f"out_{k}", reset_less=True)
-            with m.If(take | (put & (index == k))):
-                m.d.sync += out.eq(Mux(take, word, result.word))
-            # The first result clears the words that no other will fill.
-            with m.If((take & ~beat.counts[k // config.columns]) | (put & (index == 0) if k else Const(0, 1))):
-                m.d.sync += out.eq(0)
-            m.d.comb += self.o_data.payload.data[32 * k:32 * k + 32].eq(out)
-        shift = (config.beat_bytes - 1).bit_length()
-        m.d.comb += [
-            self.o_requests.valid.eq(requests.o.valid),
-            requests.o.ready.eq(self.o_requests.ready),
-            self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), requests.o.payload.address)),
-            self.o_requests.payload.beats.eq(requests.o.payload.beats),
-        ]
-
-        # -- Places: one for each tile that is reserved, then one for each beat that is or becomes whole.
-        places, after = Signal(range(groups + 1), init=groups), Signal(range(groups + 1))
-        left_place, shared = Signal(), Signal()
-        m.d.comb += after.eq(places + left_place + shared - self.reserve)
-        m.d.sync += [
-            left_place.eq(move & beat.final),
-            shared.eq(shares),
-            places.eq(after),
-            self.room.eq(after != 0),
-            self.idle.eq(~(self.i_valid | opened | closing | tiles.held | waiting | held | there | sigmoid.busy
-                           | self.o_data.valid | requests.held)),
-        ]
-        return m
+        return SimpleNamespace(
+            beat=beat, there=there, move=move, held=held, requests=requests, fetch=go, address=Cat(row, outgoing))
 
     def _stores(self, m: Module, incoming: Signal, address, fetch: Signal, beat) -> list:
         """The words of the beat in `beat`, which was asked for with `address` and `fetch` one cycle before."""
@@ -289,3 +266,50 @@ class ResultWriter(Part):
             m.d.comb += picked.eq(Array(units)[beat.units[half]])
             words += [picked[32 * k:32 * k + 32] for k in range(config.columns)]
         return words
+
+    def _write(self, m: Module, platform, words, beat, there, move) -> Sigmoid:
+        """A beat to the port, or word by word through the sigmoid, whose results gather in the same register."""
+        config = self.config
+        index_bits = (config.words - 1).bit_length()
+        sigmoid = Sigmoid(tag_bits=index_bits + 1)
+        place(m, platform, "sigmoid", sigmoid)
+        at, ends_here, steady = Signal(index_bits), Signal(), Signal()
+        take, put, free, enters = Signal(), Signal(), Signal(), Signal()
+        result = sigmoid.o.payload
+        m.d.comb += [
+            free.eq(~self.o_data.valid | self.o_data.ready),
+            # A beat's first word waits a cycle, and no two enter in a row: whether it is the last is then known.
+            sigmoid.i.valid.eq(steady & beat.sigmoid),
+            sigmoid.i.payload.word.eq(Array(words)[at]),
+            sigmoid.i.payload.tag.eq(Cat(at, ends_here)),
+            enters.eq(sigmoid.i.valid & sigmoid.i.ready),
+            take.eq(there & ~beat.sigmoid & free & ~sigmoid.busy),
+            move.eq(take | (enters & ends_here)),
+            sigmoid.o.ready.eq(free),
+            put.eq(sigmoid.o.valid & free),
+        ]
+        m.d.sync += steady.eq(there & ~move)
+        m.d.sync += ends_here.eq(at == beat.last)
+        with m.If(enters):
+            m.d.sync += at.eq(Mux(ends_here, 0, at + 1))
+        index = result.tag[:index_bits]
+        m.d.sync += self.o_data.valid.eq(take | (put & result.tag[-1]) | (self.o_data.valid & ~self.o_data.ready))
+        for k, word in enumerate(words):
+            out = Signal(32, name=f"out_{k}", reset_less=True)
+            with m.If(take | (put & (index == k))):
+                m.d.sync += out.eq(Mux(take, word, result.word))
+            # The first result clears the words that no other will fill.
+            with m.If((take & ~beat.counts[k // config.columns]) | (put & (index == 0) if k else Const(0, 1))):
+                m.d.sync += out.eq(0)
+            m.d.comb += self.o_data.payload.data[32 * k:32 * k + 32].eq(out)
+        return sigmoid
+
+    def _request(self, m: Module, requests) -> None:
+        """Requests to the port, by addresses in bytes."""
+        shift = (self.config.beat_bytes - 1).bit_length()
+        m.d.comb += [
+            self.o_requests.valid.eq(requests.o.valid),
+            requests.o.ready.eq(self.o_requests.ready),
+            self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), requests.o.payload.address)),
+            self.o_requests.payload.beats.eq(requests.o.payload.beats),
+        ]
