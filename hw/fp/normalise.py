@@ -1,5 +1,7 @@
 """From an accumulator in two's complement to a binary32 word."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from .logic import add, named, shift_level
@@ -15,41 +17,52 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     stage n + 5: +inf, -inf, both for NaN, and, if there is a third bit, that a zero is -0; the word is +0 whatever
     the rest. The shifted value stays in two's complement; rounding turns it into a magnitude in the same adder.
     """
+    coarse, coarse_shift = _shift_16s(m, s, total)
+    exponent = delay(m, f"top_line{s}", top, top_cycles)
+    shifted = _shift_4s(m, s, coarse, coarse_shift)
+    number = _round(m, s, shifted, exponent, len(total))
+    return _word(m, s, number, flags, foreign)
+
+
+def _repeats(m: Module, name: str, value: Value, size: int) -> list[Value]:
+    """[k]: the first k + 1 blocks of `size` bits below the sign hold copies of it."""
+    high = len(value) - 1
+    changed = named(m, name, Mux(value[-1], ~value, value))
+    return [~changed[max(high - k * size, 0):high].any()
+            for k in range(1, 4) if high - (k - 1) * size > 0]
+
+
+def _choice(blocks: list[Value]) -> Value:
+    """How many of three blocks repeat the sign."""
+    return Cat(blocks[0] & (~blocks[1] | blocks[2]), blocks[1])
+
+
+def _shift_16s(m: Module, s: int, total: Value) -> tuple[Value, Value]:
+    """Shifted by 16s, and by how many."""
     width = len(total)
-    # What the word keeps: sign, 24 bits, a guard bit. `cut` bits lie below.
-    cut = width - 26
-
-    def repeats(name: str, value: Value, size: int) -> list[Value]:
-        """[k]: the first k + 1 blocks of `size` bits below the sign hold copies of it."""
-        high = width - 1
-        changed = named(m, name, Mux(value[-1], ~value, value))
-        return [~changed[max(high - k * size, 0):high].any()
-                for k in range(1, 4) if high - (k - 1) * size > 0]
-
-    def left(value: Value, by: int) -> Value:
-        return Cat(Const(0, by), value)[:width]
-
-    def choice(blocks: list[Value]) -> Value:
-        """How many of three blocks repeat the sign."""
-        return Cat(blocks[0] & (~blocks[1] | blocks[2]), blocks[1])
-
-    # 16s; nothing reaches the lowest 16 bits from below, so their registers' reset does the work.
-    blocks = repeats(f"changed{s}", total, 16)
+    # Nothing reaches the lowest 16 bits from below, so their registers' reset does the work.
+    blocks = _repeats(m, f"changed{s}", total, 16)
     skip16 = named(m, f"skip16_{s}", blocks[0])
     skip32 = named(m, f"skip32_{s}", blocks[1] if width - 1 > 32 else Const(0, 1))
     coarse_low = Signal(16, name=f"coarse_low{s}", reset_less=True)
     coarse_high = Signal(width - 16, name=f"coarse_high{s}", reset_less=True)
     coarse = Cat(coarse_low, coarse_high)
     coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs={"keep": 1})
+    by32 = Cat(Const(0, 32), total)[:width]
     m.d.sync += coarse_low.eq(total[:16])
-    m.d.sync += coarse_high.eq(Mux(skip32, left(total, 32)[16:], Mux(skip16, total[:width - 16], total[16:])))
+    m.d.sync += coarse_high.eq(Mux(skip32, by32[16:], Mux(skip16, total[:width - 16], total[16:])))
     m.d.sync += coarse_shift.eq(Cat(skip16 & ~skip32, skip32))
     with m.If(skip16):
         m.d.sync += coarse_low.eq(0)
-    exponent = delay(m, f"top_line{s}", top, top_cycles)
+    return coarse, coarse_shift
 
-    # 4s
-    by4_next = named(m, f"by4_next{s}", choice(repeats(f"coarse_changed{s}", coarse, 4)))
+
+def _shift_4s(m: Module, s: int, coarse: Value, coarse_shift: Value) -> SimpleNamespace:
+    """Shifted by 4s, and by how many of 1s it is to be."""
+    width = len(coarse)
+    # What the word keeps: sign, 24 bits, a guard bit. `cut` bits lie below.
+    cut = width - 26
+    by4_next = named(m, f"by4_next{s}", _choice(_repeats(m, f"coarse_changed{s}", coarse, 4)))
     by4 = Signal(2, name=f"by4_{s}", reset_less=True)
     by4_twin = Signal(2, name=f"by4_twin{s}", reset_less=True, init=3)
     coarse_held = Signal(width, name=f"coarse_held{s}", reset_less=True)
@@ -58,9 +71,9 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
     m.d.sync += by4_twin.eq(by4_next)
     m.d.sync += coarse_held.eq(coarse)
 
-    # 1s. The lowest bits only tell whether the value is inexact: they move no further.
+    # The lowest bits only tell whether the value is inexact: they move no further.
     moved = shift_level(m, f"middle_next{s}", coarse_held, by4, by4_twin, (4, 8), left=True)
-    by1_next = named(m, f"by1_next{s}", choice(repeats(f"middle_changed{s}", moved, 1)))
+    by1_next = named(m, f"by1_next{s}", _choice(_repeats(m, f"middle_changed{s}", moved, 1)))
     by1 = Signal(2, name=f"by1_{s}", reset_less=True)
     by1_twin = Signal(2, name=f"by1_twin{s}", reset_less=True, init=3)
     middle = Signal(29, name=f"middle{s}", reset_less=True)
@@ -81,17 +94,22 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
         by4_held.eq(by4),
         lost.eq(below),
     ]
+    return SimpleNamespace(middle=middle, lost=lost, by1=by1, by1_twin=by1_twin,
+                           shift=Cat(by1, by4_held, coarse_shift_held))
 
+
+def _round(m: Module, s: int, shifted: SimpleNamespace, exponent: Value, width: int) -> SimpleNamespace:
+    """Shifted by 1s, then rounded."""
+    middle, by1 = shifted.middle, shifted.by1
     fine = Signal(26, name=f"fine{s}", reset_less=True)
     sticky = Signal(name=f"sticky{s}", reset_less=True)
     biased = Signal(10, name=f"biased{s}", reset_less=True)
     # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + 17 + 127. What is a
-    # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand
-    # free.
+    # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand free.
     offset = width - 2 - 127 - 46 + 17
-    m.d.sync += fine.eq(shift_level(m, f"fine_next{s}", middle, by1, by1_twin, (1, 2), left=True)[3:])
-    m.d.sync += sticky.eq(lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2)))
-    m.d.sync += biased.eq(exponent - Cat(by1, by4_held, coarse_shift_held, Const(-(offset >> 6), 4)))
+    m.d.sync += fine.eq(shift_level(m, f"fine_next{s}", middle, by1, shifted.by1_twin, (1, 2), left=True)[3:])
+    m.d.sync += sticky.eq(shifted.lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2)))
+    m.d.sync += biased.eq(exponent - Cat(shifted.shift, Const(-(offset >> 6), 4)))
 
     # |v| = ~v + 1 for a negative v: the +1 either reaches the kept bits (all dropped bits 0) or makes the
     # dropped part its own complement.
@@ -107,16 +125,20 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
                                Cat(Mux(negative, ~fraction, fraction)[:23], biased), up, 33))
     m.d.sync += negative3.eq(negative)
     m.d.sync += exact_zero.eq(~negative & ~kept[-1])
+    return SimpleNamespace(fraction=rounded[:23], exponent=rounded[23:], negative=negative3, zero=exact_zero)
 
-    fraction, exp = rounded[:23], rounded[23:]
-    under = named(m, f"under{s}", exp[9] | ~exp[:9].any() | exact_zero)
+
+def _word(m: Module, s: int, number: SimpleNamespace, flags: Value, foreign: Value) -> Value:
+    """The rounded number, or what takes its place."""
+    exp = number.exponent
+    under = named(m, f"under{s}", exp[9] | ~exp[:9].any() | number.zero)
     over = named(m, f"over{s}", ~exp[9] & (exp[8] | exp[:8].all()))
     nan = flags[:2].all()
     infinite = named(m, f"infinite{s}", flags[:2].any())
-    sign = negative3 | flags[2] if len(flags) > 2 else negative3
+    sign = number.negative | flags[2] if len(flags) > 2 else number.negative
     result_fraction = Signal(23, name=f"result_fraction{s}", reset_less=True)
     result_upper = Signal(9, name=f"result_upper{s}", reset_less=True)
-    m.d.sync += result_fraction.eq(fraction)
+    m.d.sync += result_fraction.eq(number.fraction)
     m.d.sync += result_upper.eq(Cat(Mux(infinite | (over & ~under), 0xFF, Mux(under, 0, exp[:8])),
                                     Mux(infinite, flags[1] & ~flags[0], sign)))
     with m.If(infinite | under | over):
