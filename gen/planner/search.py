@@ -18,6 +18,7 @@ __all__ = ["search", "spread"]
 
 SLICE = 50      # tables that are tried between two looks at the clock, at least
 HEAVY = 50.0    # weight of an excess at which all begin anew
+SLACK = 1 + 1e-12   # of a limit, for what rounding adds
 
 
 def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -> NDArray[np.int64]:
@@ -74,14 +75,106 @@ def _next(random):
 
 
 @njit(cache=True)
+def _over(load, limit):
+    """Whether anything of a card is beyond its limit."""
+    for r in range(6):
+        if load[r] > limit[r] * SLACK:
+            return True
+    return False
+
+
+@njit(cache=True)
+def _shuffle(order, random):
+    for top in range(len(order) - 1, 0, -1):
+        random = _next(random)
+        other = int((random >> np.uint64(33)) % np.uint64(top + 1))
+        order[top], order[other] = order[other], order[top]
+    return random
+
+
+@njit(cache=True)
+def _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy, prices, best, best_card, best_a, best_h):
+    """(loss, card, cuts) of table j where it loses least, if less than what is known as best."""
+    part, loss_a, loss_h = np.zeros(6), np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
+    for k in range(len(load)):
+        # Excesses that depend on one of the two cuts alone, and are charged once for each.
+        base = 0.0
+        for r in range(6):
+            part[r] = load[k, r] * inverse[r] - 1
+            base += heavy[r] * max(part[r], 0.0)
+        for x in range(cuts[j]):
+            c = cut[j, x]
+            loss_a[x], loss_h[x] = -base, 0.0
+            for r in range(6):
+                loss_a[x] += prices[r] * a_load[j, c, r]
+                loss_h[x] += prices[r] * h_load[j, c, r]
+            loss_a[x] += heavy[3] * max(part[3] + a_load[j, c, 3] * inverse[3], 0.0)
+            loss_h[x] += heavy[2] * max(part[2] + h_load[j, c, 2] * inverse[2], 0.0)
+            loss_h[x] += heavy[5] * max(part[5] + h_load[j, c, 5] * inverse[5], 0.0)
+        for x in range(cuts[j]):
+            if loss_a[x] >= best:
+                continue
+            first = cut[j, x]
+            for y in range(x, cuts[j]):
+                if loss_a[x] + loss_h[y] >= best:
+                    continue
+                last = cut[j, y]
+                warm = train[j, first, last]
+                found = loss_a[x] + loss_h[y] + prices[4] * warm
+                found += heavy[4] * max(part[4] + warm * inverse[4], 0.0)
+                found += heavy[0] * max(part[0] + (a_load[j, first, 0] + h_load[j, last, 0]) * inverse[0], 0.0)
+                found += heavy[1] * max(part[1] + max(a_load[j, first, 1] + h_load[j, last, 1], 0.0) * inverse[1], 0.0)
+                if found < best:
+                    best, best_card, best_a, best_h = found, k, first, last
+    return best, best_card, best_a, best_h
+
+
+@njit(cache=True)
+def _exchange(loads, card, j, load, inverse, heavy, prices, best):
+    """(loss, other) of the table with which table j best changes places, both split as they are; -1: none is better
+    than what is known as best."""
+    best_other, m, own = -1, card[j], loads[j]
+    for i in range(len(card)):
+        k = card[i]
+        if k == m:
+            continue
+        found = 0.0
+        for r in range(6):
+            found += heavy[r] * (max((load[m, r] + loads[i, r]) * inverse[r] - 1, 0.0)
+                                 - max(load[m, r] * inverse[r] - 1, 0.0)
+                                 + max((load[k, r] - loads[i, r] + own[r]) * inverse[r] - 1, 0.0)
+                                 - max(load[k, r] * inverse[r] - 1, 0.0)) + prices[r] * own[r]
+        if found < best:
+            best, best_other = found, i
+    return best, best_other
+
+
+@njit(cache=True)
+def _go_astray(load, limit, heavy, card, still, random):
+    """At a standstill: excesses get heavier, and random tables go elsewhere."""
+    if heavy.max() > HEAVY:
+        heavy[:] = 1.0
+    for r in range(6):
+        over = False
+        for m in range(len(load)):
+            over = over or load[m, r] > limit[r] * SLACK
+        if over:
+            heavy[r] *= 1.5
+    for _ in range(1 + still % 4):
+        random = _next(random)
+        astray = int((random >> np.uint64(33)) % np.uint64(len(card)))
+        random = _next(random)
+        card[astray] = int((random >> np.uint64(33)) % np.uint64(len(load)))
+    return random
+
+
+@njit(cache=True)
 def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, moves, order, heavy, state):
     """(whether it ended within the limits, tables that were tried); order, heavy, state: where it goes on."""
     random, still = state[0], np.int64(state[1])
     tables = len(card)
-    load, loads, part = np.zeros((cards, 6)), np.zeros((tables, 6)), np.zeros(6)
-    excess, inverse = np.zeros(cards), 1 / np.maximum(limit, 1e-300)
-    loss_a, loss_h = np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
-    slack = 1 + 1e-12
+    load, loads = np.zeros((cards, 6)), np.zeros((tables, 6))
+    inverse = 1 / np.maximum(limit, 1e-300)
     tried = 0
     while tried < moves:
         # Afresh, so that sums do not drift.
@@ -89,27 +182,17 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
         for j in range(tables):
             _load(a_load, h_load, train, j, a[j], h[j], loads[j])
             load[card[j]] += loads[j]
-        worst = 0.0
+        within = True
         for m in range(cards):
-            excess[m] = 0.0
-            for r in range(6):
-                if load[m, r] > limit[r] * slack:
-                    excess[m] += load[m, r] * inverse[r] - 1
-            worst = max(worst, excess[m])
-        if worst == 0.0:
+            within = within and not _over(load[m], limit)
+        if within:
             return True, tried
         gained = 0.0
-        for top in range(tables - 1, 0, -1):
-            random = _next(random)
-            other = int((random >> np.uint64(33)) % np.uint64(top + 1))
-            order[top], order[other] = order[other], order[top]
+        random = _shuffle(order, random)
         for turn in order:
             j = int(turn)
             m = card[j]
-            over = False
-            for r in range(6):
-                over = over or load[m, r] > limit[r] * slack
-            if not over:
+            if not _over(load[m], limit):
                 continue
             tried += 1
             own = loads[j]
@@ -118,74 +201,20 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
             for r in range(6):
                 loss += heavy[r] * max((load[m, r] + own[r]) * inverse[r] - 1, 0.0) + prices[r] * own[r]
                 loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
-            best, best_card, best_a, best_h, best_other = loss - 1e-9, m, a[j], h[j], -1
-            for k in range(cards):
-                # Excesses that depend on one of the two cuts alone, and are charged once for each.
-                base = 0.0
-                for r in range(6):
-                    part[r] = load[k, r] * inverse[r] - 1
-                    base += heavy[r] * max(part[r], 0.0)
-                for x in range(cuts[j]):
-                    c = cut[j, x]
-                    loss_a[x], loss_h[x] = -base, 0.0
-                    for r in range(6):
-                        loss_a[x] += prices[r] * a_load[j, c, r]
-                        loss_h[x] += prices[r] * h_load[j, c, r]
-                    loss_a[x] += heavy[3] * max(part[3] + a_load[j, c, 3] * inverse[3], 0.0)
-                    loss_h[x] += heavy[2] * max(part[2] + h_load[j, c, 2] * inverse[2], 0.0)
-                    loss_h[x] += heavy[5] * max(part[5] + h_load[j, c, 5] * inverse[5], 0.0)
-                for x in range(cuts[j]):
-                    if loss_a[x] >= best:
-                        continue
-                    first = cut[j, x]
-                    for y in range(x, cuts[j]):
-                        if loss_a[x] + loss_h[y] >= best:
-                            continue
-                        last = cut[j, y]
-                        warm = train[j, first, last]
-                        found = loss_a[x] + loss_h[y] + prices[4] * warm
-                        found += heavy[4] * max(part[4] + warm * inverse[4], 0.0)
-                        found += heavy[0] * max(part[0] + (a_load[j, first, 0] + h_load[j, last, 0]) * inverse[0], 0.0)
-                        found += heavy[1] * max(part[1] + max(a_load[j, first, 1] + h_load[j, last, 1], 0.0)
-                                                * inverse[1], 0.0)
-                        if found < best:
-                            best, best_card, best_a, best_h = found, k, first, last
-            # Or it changes places with another one, both split as they are.
-            for i in range(tables):
-                k = card[i]
-                if k == m:
-                    continue
-                found = 0.0
-                for r in range(6):
-                    found += heavy[r] * (max((load[m, r] + loads[i, r]) * inverse[r] - 1, 0.0)
-                                         - max(load[m, r] * inverse[r] - 1, 0.0)
-                                         + max((load[k, r] - loads[i, r] + own[r]) * inverse[r] - 1, 0.0)
-                                         - max(load[k, r] * inverse[r] - 1, 0.0)) + prices[r] * own[r]
-                if found < best:
-                    best, best_card, best_a, best_h, best_other = found, k, a[j], h[j], i
+            best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy,
+                                                     prices, loss - 1e-9, m, a[j], h[j])
+            best, other = _exchange(loads, card, j, load, inverse, heavy, prices, best)
+            if other >= 0:
+                best_card, best_a, best_h = card[other], a[j], h[j]
+                load[best_card] -= loads[other]
+                load[m] += loads[other]
+                card[other] = m
             gained += max(loss - 1e-9 - best, 0.0)
             card[j], a[j], h[j] = best_card, best_a, best_h
-            if best_other >= 0:
-                load[best_card] -= loads[best_other]
-                load[m] += loads[best_other]
-                card[best_other] = m
             _load(a_load, h_load, train, j, best_a, best_h, loads[j])
             load[best_card] += loads[j]
         if gained <= 1e-9:
             still += 1
-            if heavy.max() > HEAVY:
-                heavy[:] = 1.0
-            for r in range(6):
-                over = False
-                for m in range(cards):
-                    over = over or load[m, r] > limit[r] * slack
-                if over:
-                    heavy[r] *= 1.5
-            # A random table goes elsewhere.
-            for _ in range(1 + still % 4):
-                random = _next(random)
-                astray = int((random >> np.uint64(33)) % np.uint64(tables))
-                random = _next(random)
-                card[astray] = int((random >> np.uint64(33)) % np.uint64(cards))
+            random = _go_astray(load, limit, heavy, card, still, random)
     state[0], state[1] = random, np.uint64(still)
     return False, tried
