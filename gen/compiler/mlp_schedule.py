@@ -7,7 +7,7 @@ that follow, for every program:
     order    a load stands before the operation that needs it, and behind the last one that needs its lines otherwise,
              far enough ahead to run beside operations that do not need it
     after_*  an operation waits for the loads of what it reads; a load for the operation that last used its lines
-    lag      tiles that may be under way, so that a tile begins only when all that it reads has been written
+    max_in_flight    tiles that may be under way, so that a tile begins only when all that it reads has been written
 
 Why the waits suffice. Whatever an operation writes is read by a later one before its lines are given away, and that
 one's lag lets it read only what is written; so when the reader is done nothing of the writer is under way. A load is
@@ -45,7 +45,8 @@ class Full(Exception):
 
 @dataclass(eq=False)
 class Span:
-    """Lines of a memory. apart: lines from a beat of a row to the next (features: from a sample). fixed: stays where
+    """Lines of a memory. line_stride: lines from a beat of a row to the next (features: from a sample). fixed:
+    stays where
     it is, for good; line: where that is, for other spans set by the schedule. first, last: operations between which
     the lines are in use."""
 
@@ -343,7 +344,7 @@ class Schedule:
             self.steps.append(Step(item.name, values, item.about))
 
     def _lag(self, op: Op, tiles: Tiles) -> int:
-        """When tile t begins and at most `max_in_flight` are under way, tiles 0 to t - 1 - lag are written.
+        """When tile t begins and at most `max_in_flight` are under way, tiles 0 to t - 1 - max_in_flight are written.
         `known`: the last
         tile that is known to be, from the operations before."""
         max_in_flight, last = FREELY, 0

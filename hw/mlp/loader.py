@@ -72,8 +72,9 @@ class RowsJob(data.Struct):
 class RowLoader(Part):
     """Carries out LOAD_ROWS in order: a beat a cycle, data fetched ahead of the instructions' waits.
 
-    Beat q of sample i: unit (i // rows) % units, row i % rows, line + q * apart + s. Of feature f of sample i: row
-    f % rows of the sample's unit, line + j * apart + (f // rows) * row_beats + q, turned by f // rows.
+    Beat q of sample i: unit (i // rows) % units, row i % rows, line + q * line_stride + s. Of feature f of sample
+    i: row
+    f % rows of the sample's unit, line + j * line_stride + (f // rows) * row_beats + q, turned by f // rows.
     s = i // (rows * units), j = s * rows + i % rows.
 
     Parameters  config: MlpConfig

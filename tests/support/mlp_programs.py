@@ -83,7 +83,7 @@ class Mix:
     def upto(self, most: int) -> int:
         return int(self.draw.integers(1, most + 1))
 
-    # Operands. A plain region is (line, apart, count, beats).
+    # Operands. A plain region is (line, line_stride, count, beats).
 
     def plain(self, count: int, beats: int) -> tuple[int, int, int, int]:
         line_stride = self.samples(count) + int(self.draw.integers(2))

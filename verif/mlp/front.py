@@ -279,7 +279,7 @@ async def random_loads(dut: Any, bench: type[LoaderBench]) -> None:
             ahead += r.choice([0, 0, 1, 3])
             behind += r.choice([0, 0, 1])
             jobs.append(bench.make(r, unit, at, **{
-                f"after_{first}": r.choice([0, ahead]), f"after_{second}": r.choice([0, behind])}))
+                f"wait_{first}": r.choice([0, ahead]), f"wait_{second}": r.choice([0, behind])}))
         run = bench(dut, unit, Feed(r, latency=r.choice([1, 8, 40])))
         pace = r.choice([0.02, 0.2])
         await run.carry_out(jobs, sides=(Side(r, ahead, pace), Side(r, behind, pace)))

@@ -28,7 +28,7 @@ from tests.support.program_mutator import ProgramMutator, every, longer, shorter
 UNIT = "mlp/core"
 
 COUNTED = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
-STALLED = ("stall_rows", "stall_weights", "stall_lag", "stall_write", "stall_program")
+STALLED = ("stall_rows", "stall_weights", "stall_in_flight", "stall_write", "stall_program")
 PLACE = ("code", "instruction", "detail")
 tried: Counter = Counter()      # faults by kind
 
@@ -266,7 +266,7 @@ WRONG = {
     "a tail past the group": put(LAYER, "last_columns", TINY.columns + 1), "the longest tail": put(LAYER,
                                                                                                    "last_columns", 255),
     "features of plain rows": put(ROWS, "features", 2, features_in=0), "one feature": put(INTERACT, "features", 1),
-    **{f"{name} waits for {what} to come": put(name, f"after_{what}", HUGE)
+    **{f"{name} waits for {what} to come": put(name, f"wait_{what}", HUGE)
        for name in (ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT) for what in ("rows", "weights", "layers")},
     "a layer waits for itself": lambda run: put(LAYER, "wait_layers", int(np.isin(
         run.words[:spoil.last_of(run, LAYER) + 1, 0] & 0xFF, (4, 5)).sum()))(run),

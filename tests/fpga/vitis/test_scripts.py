@@ -32,15 +32,15 @@ def test_script_follows_the_description(core):
 
 # What goes wrong in Vivado, and the error that the script must end with; Vivado ends with none but at the last.
 FAULTS = {
-    "dropped": "ERROR: Vivado dropped Add_operands",
+    "dropped": "ERROR: Vivado dropped Add_registersNone",
     "added": "ERROR: *synthesis has the file stranger.v, which was not given",
-    "lost": "ERROR: *synthesis names src/Add_operands",
-    "ungrouped": "ERROR: Vivado dropped Add_operands",
+    "lost": "ERROR: *synthesis names src/Add_registersNone",
+    "ungrouped": "ERROR: Vivado dropped Add_registersNone",
     "topless": "ERROR: the top module is other, not hotrail_mlp: its Verilog was not read",
     "blind": "ERROR: the ports of ap_clk were not recognised as an interface xilinx.com:signal:clock_rtl:1.0",
     "unsound": "ERROR: ipx::check_integrity finds faults in the kernel: see the messages above",
     "unpacked": "ERROR: package_xo made no hotrail_mlp.xo",
-    "absent": "ERROR: src/Add_operands",
+    "absent": "ERROR: src/Add_registersNone",
     "broken": "integrity check failed",
 }
 

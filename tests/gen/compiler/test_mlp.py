@@ -158,7 +158,7 @@ def weakened(program):
         if item.opcode >= 4 and item.max_in_flight < 1 << 20:
             changed = words.copy()
             changed[number, MLP.field("max_in_flight").word] += 1
-            yield f"lag of instruction {number}", changed
+            yield f"max_in_flight of instruction {number}", changed
 
 
 @pytest.mark.parametrize(("name", "shape"), [

@@ -81,7 +81,7 @@ def draw(random, config, number, lags=(0, 1, 3, 1 << 31)):
 
     for _ in range(number):
         name = ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "LAYER", "LAYER", "INTERACT")[integers(7)]
-        item = {f"after_{kind}": int(max(0, count - integers(0, 4))) for kind, count in before.items()}
+        item = {f"wait_{kind}": int(max(0, count - integers(0, 4))) for kind, count in before.items()}
         item |= {field: int(integers(256)) for field in ("line", "line_stride", "to_line", "to_line_stride",
                                                          "weight_line",
                                                          "addend_line")}
