@@ -6,11 +6,12 @@ that follow, for every program:
     place    a span gets lines that no other one has while it is needed; of those free, the ones free for longest
     order    a load stands before the operation that needs it, and behind the last one that needs its lines otherwise,
              far enough ahead to run beside operations that do not need it
-    after_*  an operation waits for the loads of what it reads; a load for the operation that last used its lines
-    max_in_flight    tiles that may be under way, so that a tile begins only when all that it reads has been written
+    wait_*   an operation waits for the loads of what it reads; a load for the operation that last used its lines
+    max_in_flight    of tiles: a tile begins only when all that it reads has been written
 
 Why the waits suffice. Whatever an operation writes is read by a later one before its lines are given away, and that
-one's lag lets it read only what is written; so when the reader is done nothing of the writer is under way. A load is
+one's max_in_flight lets it read only what is written; so when the reader is done nothing of the writer is under
+way. A load is
 needed by an operation that waits for it; so when that one begins nothing of the load is under way. Tiles are written
 in the order in which they begin, so tiles never overtake one another in writing, nor a later write an earlier read.
 """
