@@ -27,6 +27,8 @@ HEAD = """# Figures
 `python -m bench.page` writes this page from `bench/results.json`, which holds the last recorded row of every bench.
 `make bench` measures all of them into `build/bench.json`, `hotrail bench NAME` the rows of one bench. A row has the id
 that is given here. Simulation and processing speeds depend on the machine; these were measured on two shared CPU cores.
+A row is as old as the last recorded run of its bench: after a change of a core its areas and cycles can differ slightly
+until the bench is run again.
 """
 
 

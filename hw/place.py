@@ -15,8 +15,9 @@ __all__ = ["Part", "place"]
 
 
 class Part(wiring.Component):
-    """A component that is written once for all its equals: those of its class that were made with the same
-    arguments, of which all that it depends on is one.
+    """A component whose instances of equal arguments share one Verilog module.
+
+    Everything that changes the component's logic must be an argument of its constructor.
 
     Golden      none, it has no logic          Tests  tests/gen/rtl/test_verilog.py
     """

@@ -98,7 +98,9 @@ def page(units: list[Unit]) -> str:
     """docs/reference/units.md."""
     rows = []
     for unit in units:
-        oracle = GOLDEN.sub(lambda match: f"`{match[0]}`", unit.golden) if unit.tests else "part of the above or below"
+        oracle = "part of another component of its file"
+        if unit.tests:
+            oracle = GOLDEN.sub(lambda match: f"`{match[0]}`", unit.golden)
         rows.append(f"| `{unit.file}` {unit.name} | {oracle} | {' '.join(f'`{file}`' for file in unit.tests)} |")
     return HEAD + "\n".join(rows) + "\n"
 

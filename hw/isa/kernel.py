@@ -182,7 +182,7 @@ class Kernel:
                                  f"{self.final_words} of the result block")
 
     def key(self) -> str:
-        """What tells the parts that are made for this kernel from those of others."""
+        """Identifies the kernel in the keys of the parts that are made for it (hw.place)."""
         return self.name
 
     def argument(self, name: str) -> Argument:
