@@ -19,11 +19,9 @@ _CONTENTS = re.compile(rf"(?m)^  initial begin\n    ({_NAME})\[.*\n(?:    .*\n)*
 _MEMORY = re.compile(rf"(?m)^  reg (?:signed )?(?:\[(\d+):0\] )?({_NAME}) ?\[(\d+):0\];\n")
 
 
-# What only configuration sets, by module and name, keeps what configuration gives. The MLP core's protected memories:
-# lanes without a sample or a column read lines that were never loaded, with the others; zero is a sound codeword, and a
-# reset leaves sound ones. Loaded tables outlive resets, so none can set which they are.
-_CONFIGURED = {**dict.fromkeys(("WeightPart_", "RowLane_", "AddendPart_"), r"store_\d+"),
-               "Loader_": r"\\?tables|\\?broken"}
+# What only configuration sets, by module and name, keeps what configuration gives. Loaded tables outlive resets, so
+# none can set which they are.
+_CONFIGURED = {"Loader_": r"\\?tables|\\?broken"}
 
 
 def undefined(texts: Mapping[str, str]) -> dict[str, str]:

@@ -207,10 +207,12 @@ def slot(shape: Shape, tile: Tile, number: int) -> dict[str, Any]:
             for m in range(2):
                 lines[y_banks[m]] = base + (2 * b + m) * item["row_beats"]
         y_groups = 0 if blank else 1 | (2 * b + 1 <= a) << 1
+        y_own = sum((2 * b + m == a) << m for m in range(2))
         weight_line, source, unit = k, FEATURES, 0
     else:
         group, s, unit = tile.place
         x_bank, y_banks, y_groups = piece, [piece, (piece + 1) % pieces], 0
+        y_own = 0
         lines = [item["line"] + q * item["line_stride"] + s] * pieces
         weight_line = item["weight_line"] + group // shape.units * item["steps"] + k
         source = OWN if item["mode"] == LATENCY else SHARED
@@ -218,5 +220,6 @@ def slot(shape: Shape, tile: Tile, number: int) -> dict[str, Any]:
         "lines": [line % shape.row_lines for line in lines], "x_bank": x_bank, "part": part, "y_banks": y_banks,
         "weight_line": weight_line % shape.weight_lines, "source": source, "unit": unit,
         "keep": int(keep), "blank": int(blank), "lanes": tile.fields["lanes"], "y_groups": y_groups,
+        "y_own": y_own, "idle_units": tile.fields["idle_units"],
         "first": int(number == 0), "last": int(number == tile.slots - 1), "live": tile.live,
     }

@@ -52,11 +52,12 @@ class Row:
 class Writes:
     """What leaves, with the cycle of each. Lines are not yet taken modulo a memory's depth.
 
-    reads: lines of addends, one a unit; rows: {(lane, bank): (line, words)}; addends: (line, {unit: words}); store:
-    (tile, row, words of every unit); written: the tiles' pulses; waiting: rows that wait, the most at a time.
+    reads: lines of addends, one a unit, and the units whose are needed; rows: {(lane, bank): (line, words)}; addends:
+    (line, {unit: words}); store: (tile, row, words of every unit); written: the tiles' pulses; waiting: rows that wait,
+    the most at a time.
     """
 
-    reads: list[tuple[int, list[int]]] = field(default_factory=list)
+    reads: list[tuple[int, tuple[list[int], list[int]]]] = field(default_factory=list)
     rows: list[tuple[int, dict]] = field(default_factory=list)
     addends: list[tuple[int, tuple[int, dict]]] = field(default_factory=list)
     store: list[tuple[int, tuple[int, int, list]]] = field(default_factory=list)
@@ -109,6 +110,12 @@ def _exists(tile: Tile, unit: int, row: int, sizes: Sizes) -> bool:
     return bool(tile["lanes"] >> unit * sizes.rows + row & 1)
 
 
+def _units(tile: Tile, row: int, sizes: Sizes) -> list[int]:
+    """The units with a result in the row."""
+    return [unit for unit in range(sizes.units) if (
+        unit < sizes.units - tile["idle_units"] if tile["latency"] else _exists(tile, unit, row, sizes))]
+
+
 def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Sizes) -> list[dict]:
     """The row's writes, beat by beat. `position`: pieces of the sample's triangle before."""
     there = tile["bank"] if tile["fixed"] else row
@@ -149,11 +156,11 @@ def follow(tiles: Sequence[Tile], rows: Sequence[Row], addends: ArrayLike, sizes
     for number, (row, cycle, length) in enumerate(zip(rows, when, lengths, strict=True)):
         tile = tiles[row.tile]
         out.waiting = max(out.waiting, sum(turn > row.cycle for turn in when[:number + 1]))
-        words = None
+        units, words = _units(tile, row.row, sizes), None
         if tile["addend"]:
             lines = [tile["addend_line"] + (row.row if tile["addend"] == PARTIAL else unit if tile["latency"] else 0)
                      for unit in range(sizes.units)]
-            out.reads.append((cycle + 1, lines))
+            out.reads.append((cycle + 1, (lines, units)))
             words = [memory[unit, line % memory.shape[1]] for unit, line in enumerate(lines)]
         y = _words(tile, row.row, row.dots, words, sizes)
         if tile["triangle"] and tile["begin"] and row.row == 0:
@@ -164,9 +171,6 @@ def follow(tiles: Sequence[Tile], rows: Sequence[Row], addends: ArrayLike, sizes
             if tile["triangle"]:
                 position += -(-pairs(tile, row.row, sizes) // sizes.piece)
         elif tile["target"] == TO_PARTIAL:
-            units = [unit for unit in range(sizes.units) if (
-                unit < sizes.units - tile["idle_units"] if tile["latency"]
-                else _exists(tile, unit, row.row, sizes))]
             out.addends.append((cycle + STORE, (tile["line"] + row.row, {unit: y[unit].tolist() for unit in units})))
         else:
             out.store.append((cycle + STORE, (row.tile, row.row, y.tolist())))

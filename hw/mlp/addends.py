@@ -75,7 +75,7 @@ class AddendMemory(Part):
     Parameters  config: MlpConfig
     Members     lines          In  [units]
                 addends        Out  [units][columns] words
-                read           In  with `lines`: they are needed
+                read           In  [units] with `lines`: whose are needed
                 i_results      In  see `addends_layout`, always taken
                 i_load         In(stream)  see `addend_line_layout`, for all units
                 corrected      Out  errors that were put right, of a cycle
@@ -84,10 +84,9 @@ class AddendMemory(Part):
                 What is written or loaded in a cycle is read `write_latency` cycles later; a read of before that gets
                 the line of before or, on the card alone, anything
     Handshake   results go first: i_load.ready is the inverse of i_results' valid
-    Faults      single flips of a codeword (two words) are put right in what is read, not in memory; with `read`
-                every unit's line counts
-    Reset       contents stay; writes and flags on their way are dropped. Lanes without a sample or a column
-                read lines that nothing was loaded to: what configuration leaves there, zero, is a sound codeword
+    Faults      single flips of a codeword (two words) are put right in what is read, not in memory; they count where
+                `read` has the unit
+    Reset       contents stay; writes and flags on their way are dropped
     Golden      golden.mlp.store.Addends          Tests  verif/mlp/test_addends.py
     """
 
@@ -99,7 +98,7 @@ class AddendMemory(Part):
         self.flag_latency = self.latency + 1 + (config.units - 1).bit_length()
         line = (config.addend_lines - 1).bit_length()
         super().__init__({
-            "lines": In(data.ArrayLayout(line, config.units)), "read": In(1),
+            "lines": In(data.ArrayLayout(line, config.units)), "read": In(config.units),
             "addends": Out(data.ArrayLayout(data.ArrayLayout(32, config.columns), config.units)),
             "i_results": In(addends_layout(config)), "i_load": In(stream.Signature(addend_line_layout(config))),
             "corrected": Out(range(config.units * config.columns // 2 + 1)), "uncorrectable": Out(1),
@@ -124,7 +123,7 @@ class AddendMemory(Part):
             place(m, platform, f"part_{unit}", part)
             m.d.comb += [
                 part.line.eq(self.lines[unit]),
-                part.needed.eq(needed),
+                part.needed.eq(needed[unit]),
                 self.addends[unit].eq(part.o),
                 part.write.eq(loads | (writes & results.units[unit])),
                 part.write_line.eq(Mux(loads, load.line, results.line)),

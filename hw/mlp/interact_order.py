@@ -96,13 +96,16 @@ class InteractOrder(wiring.Component):
             m.d.sync += begin.eq(0)
         lines = self._lines(m, next_a, next_row, next_group)
 
-        # -- Whether both groups of the block exist, and whether two of the tile's lie in the same banks. Registers.
+        # -- Whether both groups of the block exist, which of them is a, and whether two of the tile's lie in the same
+        # banks. Registers.
         bits = len(o.x_bank)
         both, twice = Signal(reset_less=True), Signal(reset_less=True)
+        own = Signal(2, reset_less=True)
         zero, one = Const(0, 1), Const(1, 1)
         # 2b + 1 is at most a, unless 2b is: then a + 1, which lies elsewhere.
         clash = [(a[:bits] == Cat(second, b)[:bits]) & (a != Cat(second, b)) for second in (zero, one)]
         m.d.sync += both.eq((a[1:] != b) | a[0])
+        m.d.sync += own.eq(Mux(a[1:] == b, Cat(~a[0], a[0]), 0))
         m.d.sync += twice.eq(clash[0] | clash[1])
         lanes, live = self._live(m, row, last_group, last_a)
 
@@ -118,6 +121,7 @@ class InteractOrder(wiring.Component):
             o.x_bank.eq(a),
             o.y_bank.eq(Cat(zero, b)),
             o.y_groups.eq(Cat(one, both)),
+            o.y_own.eq(own),
             o.live.eq(live),
             o.lanes.eq(lanes),
             o.line.eq(lines.to),

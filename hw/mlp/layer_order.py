@@ -26,7 +26,7 @@ def order_layout(config: MlpConfig) -> data.StructLayout:
         "lagged": 1, "final": 1, "twice": 1, "short": SHORT_BITS + 1,
         "spacing": range(max(config.rows, config.samples // config.groups_per_beat) + 1),
         "x_line": line, "y_lines": data.ArrayLayout(line, 2), "x_bank": slot["x_bank"].shape,
-        "y_bank": slot["x_bank"].shape, "y_groups": 2, "weight_line": slot["weight_line"].shape,
+        "y_bank": slot["x_bank"].shape, "y_groups": 2, "y_own": 2, "weight_line": slot["weight_line"].shape,
         **{name: tile[name].shape for name in names},
     })
 

@@ -29,14 +29,16 @@ def slot_layout(config: MlpConfig) -> data.StructLayout:
     of `rows` features that are the columns'; weight_line: in the part of every unit; source; unit: with SHARED the
     part of the weights that all units take, with OWN the unit whose rows all units take; keep: the rows' operands
     stay those of the slot before; blank: both operands are zeros; lanes: rows (unit * rows + row) and y_groups: of
-    the two, what is read and has to be right; first, last: of a tile; live: with last, rows to drain.
+    the two, what is read and has to be right; y_own: which of the two is the rows' own group, so that its columns exist
+    as the rows do; idle_units: with OWN, the last units have no column; first, last: of a tile; live: with last, rows
+    to drain.
     """
     return data.StructLayout({
         "lines": data.ArrayLayout(_bits(config.row_lines), config.pieces),
         "x_bank": _bits(config.pieces), "part": _bits(config.parts),
         "y_banks": data.ArrayLayout(_bits(config.pieces), 2),
         "weight_line": _bits(config.weight_lines), "source": 2, "unit": _bits(config.units),
-        "keep": 1, "blank": 1, "lanes": config.samples, "y_groups": 2,
+        "keep": 1, "blank": 1, "lanes": config.samples, "y_groups": 2, "y_own": 2, "idle_units": _bits(config.units),
         "first": 1, "last": 1, "live": range(config.rows + 1),
     })
 

@@ -85,7 +85,7 @@ class Results(Part):
     Parameters  config: MlpConfig
     Members     i_tile_valid, i_tile  In  a tile, before its rows come, see `tile_layout`
                 i_valid, i         In  a row of all units, see `result_layout`
-                addend_read, addend_lines  Out  a line of addends of each unit
+                addend_read, addend_lines  Out  a line of addends of each unit; whose are needed
                 addends            In  its words, ADDEND_LATENCY cycles later
                 o_rows, o_addends  Out  writes, see hw.mlp.store
                 o_store_valid, o_store  Out  a row for memory, see `store_layout`
@@ -122,7 +122,8 @@ class Results(Part):
         super().__init__({
             "i_tile_valid": In(1), "i_tile": In(tile_layout(config)),
             "i_valid": In(1), "i": In(result_layout(config)),
-            "addend_read": Out(1), "addend_lines": Out(data.ArrayLayout(_bits(config.addend_lines), config.units)),
+            "addend_read": Out(config.units),
+            "addend_lines": Out(data.ArrayLayout(_bits(config.addend_lines), config.units)),
             "addends": In(words),
             "o_rows": Out(rows_layout(config)), "o_addends": Out(addends_layout(config)),
             "o_store_valid": Out(1), "o_store": Out(store_layout(config)),
@@ -135,7 +136,7 @@ class Results(Part):
         place(m, platform, "destinations", there)
         turns = Fifo(data.StructLayout({
             "end": _bits(self.config.rows), "last_beat": _bits(self.beats), "plain": 1, "line_stride": 1, "partial": 1,
-            "line": _bits(self.config.addend_lines)}), depth=self.tiles)
+            "line": _bits(self.config.addend_lines), "lanes": self.config.samples}), depth=self.tiles)
         m.submodules.turns = turns
         self._take(m, there.i, turns.i)
         turn, plain = self._turn(m, turns.o)
@@ -189,6 +190,8 @@ class Results(Part):
             turn.partial.eq(tile.addend == ADDEND.PARTIAL),
             turn.line_stride.eq((tile.addend == ADDEND.BIAS) & tile.latency),
             turn.line.eq(tile.addend_line),
+            turn.lanes.eq(Mux(tile.latency, Cat((last_unit >= u).replicate(config.rows) for u in range(config.units)),
+                              tile.lanes)),
         ]
         m.d.comb += [
             destination.valid.eq(valid),
@@ -221,7 +224,8 @@ class Results(Part):
             m.d.sync += first.eq(last)
             m.d.sync += following.eq(line + tile.partial)
         m.d.sync += [
-            self.addend_read.eq(turn & ~tile.plain),
+            *(self.addend_read[u].eq(turn & ~tile.plain & tile.lanes.word_select(u, config.rows).bit_select(row, 1))
+              for u in range(config.units)),
             *(self.addend_lines[u].eq(line + (Mux(tile.line_stride, u, 0) if u else 0)) for u in range(config.units)),
         ]
         return turn, tile.plain

@@ -206,10 +206,10 @@ class RowMemory(Part):
                 and a lane's choice is all that lies between
     Faults      single flips of a codeword (two words) are put right in what is read, not in memory. A word counts
                 where it is needed: as a row if its lane is in `lanes` and the slot does not `keep`; as a column if
-                the source is FEATURES, its group in `y_groups`, its unit has a lane in `lanes` and the slot is not
-                `blank`. With a width of 1 a codeword is two steps' operands: it is read in both, and counts in both
-    Reset       contents stay; writes and flags on their way are dropped. Lanes without a sample or a column
-                read lines that nothing was loaded to: what configuration leaves there, zero, is a sound codeword
+                the source is FEATURES, its group in `y_groups`, its unit has a lane in `lanes`, with its group in
+                `y_own` its own one, and the slot is not `blank`. With a width of 1 a codeword is two steps' operands:
+                it is read in both, and counts in both
+    Reset       contents stay; writes and flags on their way are dropped
     Golden      golden.mlp.store.Rows          Tests  verif/mlp/test_rows.py
     """
 
@@ -262,7 +262,8 @@ class RowMemory(Part):
             own = slot.lanes[unit * config.rows:][:config.rows]
             columns = (self.valid & (slot.source == SOURCE.FEATURES) & ~slot.blank & own.any()).replicate(2)
             needed = delayed(m, f"needed_{unit}", Cat(
-                (self.valid & ~slot.keep).replicate(config.rows) & own, columns & slot.y_groups), LATENCY)
+                Cat(self.valid & ~slot.keep & one, columns & slot.y_groups & (one.replicate(2) | ~slot.y_own))
+                for one in own), LATENCY)
             m.d.comb += [
                 group.lines.eq(slot.lines),
                 group.enable.eq(self.valid),
@@ -277,7 +278,7 @@ class RowMemory(Part):
                 group.load_lanes.eq(loads[unit * config.rows:][:config.rows]),
                 group.load_line.eq(load_line),
                 group.load_words.eq(coded),
-                *(group.needed[row].eq(Cat(needed[row], needed[config.rows:])) for row in range(config.rows)),
+                group.needed.eq(needed),
             ]
             tallies.append((group.corrected, group.uncorrectable))
         number, bad = gather(m, "flags", tallies)

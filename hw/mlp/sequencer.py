@@ -278,6 +278,8 @@ class Sequencer(Part):
             slot.blank.eq(blank),
             slot.lanes.eq(order.lanes),
             slot.y_groups.eq(Mux(blank, 0, order.y_groups)),
+            slot.y_own.eq(order.y_own),
+            slot.idle_units.eq(order.idle_units),
             slot.first.eq(state.begin),
             slot.last.eq(state.end),
             slot.live.eq(order.live),

@@ -92,9 +92,9 @@ class WeightMemory(Part):
                 the card alone, anything. Without `valid` w means nothing
     Handshake   none
     Faults      single flips of a codeword (two words) are put right in what is read, not in memory. A word counts
-                where it is needed: with source SHARED in part `unit`, with OWN in all, with FEATURES in none
-    Reset       contents stay; a line and flags on their way are dropped. OWN reads parts that no line was loaded to:
-                what configuration leaves there, zero, is a sound codeword
+                where it is needed: with source SHARED in part `unit`, with OWN in all but those of the last
+                `idle_units`, which no line may have been loaded to, with FEATURES in none
+    Reset       contents stay; a line and flags on their way are dropped
     Golden      golden.mlp.store.Weights          Tests  verif/mlp/test_weights.py
     """
 
@@ -120,7 +120,8 @@ class WeightMemory(Part):
             m.d.sync += load.eq(self.load)
         coded = codewords(load.words)
         wanted = Cat(self.valid & ~slot.blank & (
-            (slot.source == SOURCE.OWN) | ((slot.source == SOURCE.SHARED) & (slot.unit == unit)))
+            ((slot.source == SOURCE.OWN) & slot.idle_units.matches(*range(config.units - unit)))
+            | ((slot.source == SOURCE.SHARED) & (slot.unit == unit)))
             for unit in range(config.units))
         needed = delayed(m, "needed", wanted, LATENCY)
         tallies = []

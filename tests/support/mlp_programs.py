@@ -83,11 +83,12 @@ class Mix:
     def upto(self, most: int) -> int:
         return int(self.draw.integers(1, most + 1))
 
-    # Operands. A plain region is (line, line_stride, count, beats).
+    # Operands. A plain region is (line, line_stride, count, steps): so many a layer may take of it.
 
     def plain(self, count: int, beats: int) -> tuple[int, int, int, int]:
         line_stride = self.samples(count) + int(self.draw.integers(2))
-        return self.lines("rows", beats * line_stride), line_stride, count, beats
+        steps = beats * self.config.words // self.config.width
+        return self.lines("rows", beats * line_stride), line_stride, count, steps
 
     def rows(self, count: int, beats: int) -> tuple[int, int, int, int]:
         line, line_stride, _, _ = region = self.plain(count, beats)
@@ -102,10 +103,9 @@ class Mix:
               **where: int) -> None:
         """A layer of its own weights and addends over a plain region. partials: their line, with addend PARTIAL."""
         config, draw = self.config, self.draw
-        line, line_stride, count, beats = region
+        line, line_stride, count, most = region
         mode = int(draw.integers(2)) if mode is None else mode
         addend = int(draw.integers(2)) if addend is None else addend
-        most = beats * config.words // config.width
         steps = int(draw.choice([most, self.upto(most)])) if steps is None else steps
         if activation is None:
             activation = int(draw.integers({TO_PARTIAL: 1, TO_MEMORY: 3}.get(target, 2)))
@@ -123,9 +123,11 @@ class Mix:
                  addend_line=addend_line, max_in_flight=0, **where)
 
     def to_rows(self, region: tuple[int, int, int, int], groups: int, **more: int) -> tuple[int, int, int, int]:
-        made = self.plain(region[2], -(-groups // self.config.groups_per_beat))
-        self.layer(region, target=TO_ROWS, groups=groups, to_line=made[0], to_line_stride=made[1], **more)
-        return made
+        """Behind the last group its beat stays as it was: it may be read where the region was loaded before."""
+        beats, loaded = -(-groups // self.config.groups_per_beat), self.draw.integers(2)
+        line, line_stride, count, steps = (self.rows if loaded else self.plain)(region[2], beats)
+        self.layer(region, target=TO_ROWS, groups=groups, to_line=line, to_line_stride=line_stride, **more)
+        return line, line_stride, count, steps if loaded else groups * self.config.columns // self.config.width
 
     def partials_lines(self, count: int, groups: int, mode: int) -> int:
         config, samples = self.config, self.samples(count)

@@ -52,16 +52,20 @@ class MemoryBench(ABC):
         self.flipped: dict[Any, int] = {}                                # place of a codeword -> bits
 
     @classmethod
-    async def begin(cls, dut: Any, filled: np.random.Generator | None = None) -> Any:
+    async def begin(cls, dut: Any, random: np.random.Generator) -> Any:
+        """After a reset and with every line written: what was there before is not what the golden model has."""
         start(dut)
         bench: Any = cls(dut)
         bench.idle()
         await reset(dut)
         await bench.edge
-        if filled is not None:
-            await bench.fill(filled)
-            await bench.flush()
+        await bench.fill(random)
+        await bench.flush()
         return bench
+
+    @abstractmethod
+    async def fill(self, random: np.random.Generator) -> None:
+        """Writes every line."""
 
     def idle(self) -> None:
         for name in self.quiet:

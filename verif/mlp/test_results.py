@@ -132,10 +132,10 @@ class Bench:
                 [self.addends[unit, line].tolist() for unit, line in enumerate(lines)])
             await edge
             lines = layouts["addend_lines"].unpack(int(dut.addend_lines.value))
-            asked = dut.addend_read.value == 1
-            coming.append(lines if asked else None)
-            if asked:
-                self.reads.append((cycle, lines))
+            needed = int(dut.addend_read.value)
+            coming.append(lines if needed else None)
+            if needed:
+                self.reads.append((cycle, (lines, [u for u in range(UNITS) if needed >> u & 1])))
             self.idle.append(dut.idle.value == 1)
             if dut.written.value == 1:
                 self.written.append(cycle)
@@ -158,7 +158,7 @@ class Bench:
     def judge(self):
         want, lines = self.want, CONFIG.row_lines
         self._compare("read of addends", self.reads, [
-            (cycle, [line % CONFIG.addend_lines for line in found]) for cycle, found in want.reads])
+            (cycle, ([line % CONFIG.addend_lines for line in found], units)) for cycle, (found, units) in want.reads])
         self._compare("write of rows", self.got_rows, [
             (cycle, {at: (line % lines, words) for at, (line, words) in write.items()}) for cycle, write in want.rows])
         self._compare("write of addends", self.got_addends, [

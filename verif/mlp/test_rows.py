@@ -81,7 +81,8 @@ class Bench(MemoryBench):
                 for row in range(CONFIG.rows):
                     banks = [slot["x_bank"]] if own >> row & 1 and not slot["keep"] else []
                     if slot["source"] == SOURCE.FEATURES and own and not slot["blank"]:
-                        banks += [bank for m, bank in enumerate(slot["y_banks"]) if slot["y_groups"] >> m & 1]
+                        banks += [bank for m, bank in enumerate(slot["y_banks"]) if slot["y_groups"] >> m & 1
+                                  and (own >> row & 1 or not slot["y_own"] >> m & 1)]
                     for bank in banks:
                         found += told.get((unit, row, bank, slot["lines"][bank]), [])
         x, f = self.model.read(slot["lines"], slot["x_bank"], slot["part"], slot["y_banks"])
@@ -111,7 +112,8 @@ def a_slot(random, within=CONFIG.row_lines, **fixed):
             "part": int(random.integers(c.parts)), "y_banks": random.integers(0, c.pieces, 2).tolist(),
             "source": SOURCE.FEATURES if features else int(random.integers(2)),
             "keep": features and kind == 1, "blank": features and kind == 2,
-            "lanes": int(random.integers(1 << c.samples)), "y_groups": int(random.integers(4)), **fixed}
+            "lanes": int(random.integers(1 << c.samples)), "y_groups": int(random.integers(4)),
+            "y_own": int(random.integers(4)), **fixed}
 
 
 def some_rows(random, within=CONFIG.row_lines, **fixed):
@@ -172,7 +174,7 @@ async def random_match_golden(dut):
 async def backpressure_both_sides(dut):
     """Results take a load's row or others: it waits just as long as its own is taken."""
     random = np.random.default_rng(seed("arbiter"))
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     assert await traffic(bench, random, 400, lines=8, slots=0.2, rows=0.9, loads=1.0) > 100
     # All rows but one are written without end: that one's loads go at full rate, none of the others'.
     lane = int(random.integers(CONFIG.samples))
@@ -190,7 +192,7 @@ async def backpressure_both_sides(dut):
 async def latency_and_rate_as_documented(dut):
     """Operands come when the contract says; a write is seen by the slots `write_latency` later, not by one before."""
     random = np.random.default_rng(seed("latency"))
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     fixed = {"lines": [9] * CONFIG.pieces, "x_bank": 0, "part": 0}
     for way in ("rows", "load"):
         words = draw_words(random, CONFIG.words)
@@ -232,7 +234,7 @@ async def reset_midstream(dut):
 async def corner_values(dut):
     """Erased, all ones, one bit; first and last line; every row, bank and turn by itself."""
     random = np.random.default_rng(seed("corners"))
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     last = CONFIG.row_lines - 1
     for value in (0, 0xFFFFFFFF, 1, 0x80000000):
         for lane in range(CONFIG.samples):
@@ -289,9 +291,16 @@ async def every_word_is_watched(dut):
     most = []
     for y_groups in range(4):
         slot = a_slot(random, lines=[1] * CONFIG.pieces, lanes=ALL, source=SOURCE.FEATURES, keep=0, blank=0,
-                      y_groups=y_groups)
+                      y_groups=y_groups, y_own=int(random.integers(4)))
         await bench.step(slot)
         most.append(bench.flags[bench.cycle - 1 + FLAG_LATENCY][0])
+        # A row less in each unit: it is no column of its own group.
+        for y_own in range(4):
+            lanes = ALL ^ sum(1 << u * CONFIG.rows + CONFIG.rows - 1 for u in range(CONFIG.units))
+            await bench.step({**slot, "lanes": lanes, "y_own": y_own})
+            rows = CONFIG.units * (CONFIG.rows - 1 - (y_groups & y_own).bit_count())
+            assert bench.flags[bench.cycle - 1 + FLAG_LATENCY][0] == pairs * (
+                rows + CONFIG.samples * y_groups.bit_count())
         await bench.step({**slot, "keep": 1})
         await bench.step({**slot, "blank": 1})
         await bench.step({**slot, "source": SOURCE.OWN})

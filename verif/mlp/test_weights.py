@@ -58,7 +58,8 @@ class Bench(MemoryBench):
             if line != slot["weight_line"]:
                 continue
             told = self.misread(w[unit, 2 * pair:2 * pair + 2], bits)
-            own = slot["source"] == SOURCE.OWN or (slot["source"] == SOURCE.SHARED and slot["unit"] == unit)
+            own = (unit < CONFIG.units - slot["idle_units"] if slot["source"] == SOURCE.OWN
+                   else slot["source"] == SOURCE.SHARED and slot["unit"] == unit)
             if own and not slot["blank"]:
                 found.append(told)
         self.expect(LATENCY, {"w": w}, found)
@@ -69,7 +70,8 @@ class Bench(MemoryBench):
 
 def a_slot(random, within=CONFIG.weight_lines, **fixed):
     return {"weight_line": int(random.integers(within)), "source": int(random.integers(3)),
-            "unit": int(random.integers(CONFIG.units)), "blank": int(random.random() < 0.2), **fixed}
+            "unit": int(random.integers(CONFIG.units)), "blank": int(random.random() < 0.2),
+            "idle_units": int(random.integers(CONFIG.units)), **fixed}
 
 
 def a_load(random, within=CONFIG.weight_lines, **fixed):
@@ -87,7 +89,7 @@ async def traffic(bench, random, cycles, *, within, slots=1.0, loads=0.5):
 async def smoke(dut):
     """A line of each part, read."""
     random = np.random.default_rng(1)
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     for unit in range(CONFIG.units):
         await bench.step(load=a_load(random, unit=unit, line=3))
     await bench.step()
@@ -111,7 +113,7 @@ async def random_match_golden(dut):
 async def latency_and_rate_as_documented(dut):
     """Words come when the contract says; a load is seen by the slots `write_latency` later, not by one before."""
     random = np.random.default_rng(seed("latency"))
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     load, seen = a_load(random, unit=0, line=9), []
     for cycle in range(LATENCY + WeightMemory.write_latency + 1):
         await bench.step(a_slot(random, weight_line=9) if cycle <= WeightMemory.write_latency else None,
@@ -129,7 +131,7 @@ async def reset_midstream(dut):
     bench = await Bench.begin(dut, random)
     bench.flip_at(0, 5, 0, 0b11)
     for _ in range(3):
-        await bench.step(a_slot(random, weight_line=5, source=SOURCE.OWN, blank=0))
+        await bench.step(a_slot(random, weight_line=5, source=SOURCE.OWN, idle_units=0, blank=0))
     await bench.step(load=a_load(random))
     dut.load.value = bench.layouts["load"].pack({**a_load(random), "valid": 1})
     await bench.reset_now()
@@ -143,7 +145,7 @@ async def reset_midstream(dut):
 async def corner_values(dut):
     """Erased, all ones, one bit, in every word; first and last line."""
     random = np.random.default_rng(seed("corners"))
-    bench = await Bench.begin(dut)
+    bench = await Bench.begin(dut, random)
     last = CONFIG.weight_lines - 1
     for value in (0, 0xFFFFFFFF, 1, 0x80000000):
         for word in range(CONFIG.line_words):
@@ -186,19 +188,20 @@ async def flipped_bits(dut):
 @cocotb.test()
 @pytest.mark.testpoint("flipped_bits")
 async def every_word_is_watched(dut):
-    """A flip in every codeword of a line: one part counts, or all, or none."""
+    """A flip in every codeword of a line: one part counts, or all but idle ones, or none."""
     random = np.random.default_rng(seed("watched"))
     bench = await Bench.begin(dut, random)
     for unit in range(CONFIG.units):
         for pair in range(PAIRS):
             bench.flip_at(unit, 1, pair, 1 << int(random.integers(72)))
     told = []
-    for source in (SOURCE.SHARED, SOURCE.OWN, SOURCE.FEATURES):
-        await bench.step(a_slot(random, weight_line=1, source=source, blank=0))
+    own = [(SOURCE.OWN, idle) for idle in range(CONFIG.units)]
+    for source, idle in ((SOURCE.SHARED, 0), *own, (SOURCE.FEATURES, 0)):
+        await bench.step(a_slot(random, weight_line=1, source=source, idle_units=idle, blank=0))
         told.append(bench.flags[bench.cycle - 1 + FLAG_LATENCY][0])
-        await bench.step(a_slot(random, weight_line=1, source=source, blank=1))
+        await bench.step(a_slot(random, weight_line=1, source=source, idle_units=idle, blank=1))
     await bench.flush()
-    assert told == [PAIRS, CONFIG.units * PAIRS, 0]
+    assert told == [PAIRS, *(units * PAIRS for units in range(CONFIG.units, 0, -1)), 0]
 
 
 @pytest.mark.parametrize("shape", shapes(CONFIGS, 1))

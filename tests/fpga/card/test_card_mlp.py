@@ -423,14 +423,13 @@ def on_line(config, draw, which, line):
     mix.add("LOAD_ROWS", count=count, source=mix.data("inputs", count), stride=1, row_beats=1, features=1, line=at,
             line_stride=line_stride)
     groups = 1 if which == "addends" else groups
-    mix.to_memory((at, line_stride, count, 1), groups, steps=steps, mode=mode, addend=1)
+    mix.to_memory((at, line_stride, count, steps), groups, steps=steps, mode=mode, addend=1)
     rows_of = [min(config.rows, max(0, count - unit * config.rows)) for unit in range(config.units)]
-    # In latency mode a unit's rows go to all units at once, a tile for each unit that has any, and every unit has lines
-    # of addends of its own.
+    # In latency mode a unit's rows go to all units with a group at once, a tile for each unit that has any.
     tiles = sum(live > 0 for live in rows_of) if mode else groups
     read = {"rows": (1 if mode else groups) * count * steps * config.piece // 2,
-            "weights": (config.units * tiles if mode else tiles) * config.line_words // 2,
-            "addends": (sum(rows_of) if mode else rows_of[0] * config.units) * config.columns // 2}[which]
+            "weights": (groups * tiles if mode else tiles) * config.line_words // 2,
+            "addends": count * config.columns // 2}[which]
     return mix.run(), read
 
 

@@ -29,6 +29,13 @@ class Bench:
             card.write(self.buffers[name], words)
         self.buffers["program"] = card.allocate(64 * INSTRUCTIONS, "program")
         self.buffers["result"] = card.allocate(4 * MLP.result_words, "result")
+        # What is drawn reads any lines: all are loaded first.
+        waits = {"wait_rows": 0, "wait_weights": 0, "wait_layers": 0, "source": 0}
+        self.compare([
+            ("LOAD_ROWS", {**waits, "features_in": 0, "features": 1, "feature": 0, "count": config.samples, "line": 0,
+                           "line_stride": 1, "row_beats": config.row_lines, "stride": config.row_lines}),
+            ("LOAD_WEIGHTS", {**waits, "count": config.units, "steps": config.weight_lines, "weight_line": 0}),
+            ("LOAD_ADDENDS", {**waits, "count": config.addend_lines, "addend_line": 0})])
 
     def compare(self, program):
         """Carries instructions out; the cycles."""
