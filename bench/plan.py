@@ -25,7 +25,7 @@ from gen.model.network import Model
 from gen.model.recommender import Recommender
 from gen.planner.assume import model_of
 from gen.planner.build import build
-from gen.planner.choices import Choices, loads
+from gen.planner.choices import TIMES, Choices, loads
 from gen.planner.planning import make
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.program import as_written
@@ -64,10 +64,12 @@ def planned(id: str, what: str, profile: Profile, seconds: float, *, network: Mo
 
 
 def serial(item: Item) -> Item:
-    """The same table where a card takes its memories one after another: all seconds are those of DRAM."""
+    """The same table where a card takes its memories and its link one after another: all seconds are those of DRAM."""
     share = np.arange(item.steps + 1) / item.steps
-    return replace(item, dram_s=item.dram_s - item.tt_s, tt_s=0.0, ssd_s=0.0,
-                   ssd_landing=item.landing + item.reads * item.ssd_s + item.lookups * item.tt_s * share)
+    return replace(item, dram_s=item.dram_s - item.tt_s, tt_s=0.0, ssd_s=0.0, in_s=0.0, out_s=0.0, page_in_s=0.0,
+                   bags_s=item.bags_s + item.in_s + item.out_s,
+                   ssd_landing=item.landing + item.reads * (item.ssd_s + item.page_in_s)
+                   + item.lookups * item.tt_s * share)
 
 
 def torchrec(problem: Problem, cards: int) -> tuple[TableChoice, ...] | None:
@@ -86,11 +88,11 @@ def torchrec(problem: Problem, cards: int) -> tuple[TableChoice, ...] | None:
         if not len(pairs):
             return None
         load = choices.load(np.full(len(pairs), j), pairs[:, 0], pairs[:, 1])
-        order = np.argsort(load[:, :3].sum(axis=1), kind="stable")
+        order = np.argsort(load[:, :TIMES].sum(axis=1), kind="stable")
         options.append((pairs[order], load[order]))
         starts.append(starts[-1] + len(pairs))
     pairs, load = (np.concatenate(each) for each in zip(*options, strict=True))
-    found, best = _torchrec(np.array(starts), load[:, :3].sum(axis=1), load[:, 3:], choices.cap[3:], cards)
+    found, best = _torchrec(np.array(starts), load[:, :TIMES].sum(axis=1), load[:, TIMES:], choices.cap[TIMES:], cards)
     if not np.isfinite(best):
         return None
     return tuple(TableChoice(int(card), int(a), int(h)) for card, (a, h) in zip(found[0], pairs[found[1]], strict=True))
@@ -136,7 +138,7 @@ def _torchrec(starts, perf, storage, cap, cards):
 
 def peak(problem: Problem, chosen: tuple[TableChoice, ...], cards: int) -> float:
     """Seconds of embedding of the slowest card."""
-    return max(max(card.dram_s, card.tt_s, card.ssd_s) for card in loads(problem.items, chosen, cards))
+    return max(card.seconds for card in loads(problem.items, chosen, cards))
 
 
 def timed(problem: Problem, seconds: float, gap: float = GAP) -> tuple[Placement, float]:
@@ -158,7 +160,7 @@ def written(id: str, what: str, problem: Problem, seconds: float, ours: Placemen
 
 def peers(id: str, what: str, problem: Problem, limit: float) -> Iterator[Row]:
     """Of embedding alone: TorchRec's planner knows no networks. Ours gets so many seconds and no gap to stop at."""
-    alone = replace(problem, bottom_s=0.0, top_s=0.0)
+    alone = replace(problem, bottom_s=0.0, top_s=0.0, features_s=0.0, predictions_s=0.0)
     start = time.perf_counter()
     theirs = torchrec(alone, CARDS)
     seconds = time.perf_counter() - start

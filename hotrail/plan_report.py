@@ -20,12 +20,14 @@ from hotrail.terminal import console
 
 __all__ = ["progress", "show", "write"]
 
-PARTS = {**NAMES, "bottom": "bottom network", "top": "top network", "": "nothing"}     # that a card waits for
-COLOURS = {"dram": WARM, "tt": GREEN, "ssd": COOL, "bottom": SOFT, "top": "#b0b7bf"}
+LINK = {"in": "link to the card", "out": "link to the host"}
+PARTS = {**NAMES, **LINK, "bottom": "bottom network", "top": "top network", "": "nothing"}     # that a card waits for
+COLOURS = {"dram": WARM, "tt": GREEN, "ssd": COOL, "in": "#8a6fb3", "out": "#c2a5dd", "bottom": SOFT,
+           "top": "#b0b7bf"}
 SHOWN = 12          # tables on the terminal
 CURVES = 6          # in the picture
 CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("bytes", "time")),
-             "waits for", "full")
+             *LINK.values(), "waits for", "full")
 TABLE_HEAD = ("table", "card", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
                                                 for what in ("rows", "accesses")), "TT shape")
 
@@ -82,10 +84,11 @@ def draw(plan: Plan, profile: Profile, path: Path) -> None:
 
 
 def _draw_time(axis, plan: Plan) -> None:
-    places, height = np.arange(len(plan.cards)), 0.26
-    for at, name in enumerate(MEMORIES):
-        axis.bar(places + (at - 1) * height, [1e3 * getattr(card, name).seconds for card in plan.cards], height,
-                 color=COLOURS[name], label=NAMES[name])
+    places, height = np.arange(len(plan.cards)), 0.16
+    for at, name in enumerate((*MEMORIES, *LINK)):
+        values = [1e3 * (getattr(card, name).seconds if name in MEMORIES else getattr(card, f"{name}_s"))
+                  for card in plan.cards]
+        axis.bar(places + (at - 2) * height, values, height, color=COLOURS[name], label=PARTS[name])
     for name in ("bottom", "top"):
         values = [1e3 * getattr(card, f"{name}_s") for card in plan.cards]
         if any(values):
@@ -166,9 +169,11 @@ def _sentence(plan: Plan) -> str:
     slowest = max(emb, key=lambda card: card.seconds)
     waits = f"{PARTS[slowest.binds]} of card {slowest.number}"
     if mlp:
-        first = (f"the {waits} ({duration(slowest.seconds)})" if slowest.seconds >= mlp[0].bottom_s
-                 else f"the bottom network ({duration(mlp[0].bottom_s)})")
-        waits = f"{first}, then the top network ({duration(mlp[0].top_s)})"
+        last = mlp[0]
+        first = (f"the {waits} ({duration(slowest.seconds)})" if slowest.seconds >= last.seconds else
+                 f"the {PARTS['bottom' if last.bottom_s >= last.in_s else 'in']} of card {last.number} "
+                 f"({duration(last.seconds)})")
+        waits = f"{first}, then the {PARTS['top' if last.top_s >= last.out_s else 'out']} ({duration(last.after_s)})"
     return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} "
             f"per batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; lower bound {duration(plan.bound)}, "
             f"optimality gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of all accesses read "
@@ -182,12 +187,13 @@ def _busiest(plan: Plan) -> list[PlanTable]:
 def _card(plan: Plan, card: PlanCard) -> list[str]:
     if card.kind == "mlp":
         waits = f"bottom {duration(card.bottom_s)}, top {duration(card.top_s)}"
-        return [str(card.number), "MLP", *[""] * 7, waits, ""]
+        return [str(card.number), "MLP", *[""] * 7, duration(card.in_s), duration(card.out_s), waits, ""]
     cells = [str(card.number), "EMB", str(sum(table.card == card.number for table in plan.tables.values()))]
     for name in MEMORIES:
         tier = getattr(card, name)
         cells += [_bytes(tier.bytes), duration(tier.seconds)]
-    return [*cells, PARTS[card.binds], ", ".join(NAMES[name] for name in card.full)]
+    return [*cells, duration(card.in_s), duration(card.out_s), PARTS[card.binds],
+            ", ".join(NAMES[name] for name in card.full)]
 
 
 def _table(table: PlanTable) -> list[str]:

@@ -77,16 +77,19 @@ def _show(bundle: Any, done: Any) -> None:
 
     from hotrail.terminal import console
 
-    shown = console(110)
+    shown = console(130)
     cards = Table("card", "core", title=f"{done.samples:,} samples in {done.batches} batches", title_justify="left")
-    for head in ("cycles per batch", "the plan's", "measured / planned", "in sequence, planned",
-                 f"samples per second at {done.clock_mhz:g} MHz"):
+    for head in ("cycles per batch", "link: to the card", "to the host", "the plan's", "measured / planned",
+                 "in sequence, planned", f"samples per second at {done.clock_mhz:g} MHz"):
         cards.add_column(head, justify="right")
     for card in bundle.plan.cards:
         if card.number in done.cycles:
-            cycles, one, steady = (each[card.number] for each in (done.cycles, done.expected, done.steady))
-            cards.add_row(str(card.number), card.kind, f"{cycles / done.batches:,.0f}", f"{one / done.batches:,.0f}",
-                          f"{cycles / one:.2f}" if one else "-", f"{steady / done.batches:,.0f}",
+            busy, one, steady = (each[card.number] for each in (done.busy, done.expected, done.steady))
+            link = done.links[card.number]
+            measured = (done.cycles[card.number], link.in_cycles, link.out_cycles)
+            cards.add_row(str(card.number), card.kind, *(f"{cycles / done.batches:,.0f}" for cycles in measured),
+                          f"{one / done.batches:,.0f}", f"{busy / one:.2f}" if one else "-",
+                          f"{steady / done.batches:,.0f}",
                           f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-")
     shown.print(cards)
     tables = Table("table", "card")

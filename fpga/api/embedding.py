@@ -11,7 +11,7 @@ request, where an instruction of bags is meant.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from gen.rtl.headers import KERNELS
 __all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
 
 KERNEL = KERNELS["emb"]
+OUTPUTS = ("outputs", "other_outputs")     # of one batch and of the next
 TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
 
 
@@ -137,20 +138,50 @@ class EmbeddingBags(OnCard):
         self._know()
         program = self.compiler.compile(requests)
         with self._runs.transaction():
-            vectors = program.vectors(self._run(program, requests))
+            self.card.settle()      # vectors of `batches` may be on their way
+            self._run(program, requests)
+            vectors = self._vectors(program, self._runs.fetched)
             self.compiler.commit(program)
         return vectors
 
-    def _run(self, program: Program, requests: Sequence[Bags] = ()) -> NDArray[np.uint32]:
-        """The outputs (beats, words)."""
-        self.program = program
+    def batches(self, batches: Iterable[Sequence[Bags]]) -> Iterator[list[NDArray[np.float32]]]:
+        """As `batch`, one batch after the other: the vectors of one cross the link while the next is run. An error ends
+        all, also the batch before, whose vectors are still on their way.
+
+        Raises      as `batch`
+        """
+        waiting = None
+        for number, requests in enumerate(batches):
+            self._know()
+            program = self.compiler.compile(requests)
+            with self._runs.transaction():
+                self._run(program, requests, OUTPUTS[number % 2])
+                begun = self._runs.fetched
+                before = None if waiting is None else self._vectors(*waiting)
+                self.compiler.commit(program)
+            if before is not None:
+                yield before
+            waiting = program, begun
+        if waiting is not None:
+            with self._runs.transaction():
+                last = self._vectors(*waiting)
+            yield last
+
+    def _vectors(self, program: Program, begun: Any) -> list[NDArray[np.float32]]:
+        if begun is None:
+            return program.vectors(np.zeros((0, self.images.words), np.uint32))
+        return program.vectors(self._runs.results(begun))
+
+    def _run(self, program: Program, requests: Sequence[Bags] = (), outputs: str = OUTPUTS[0]) -> None:
+        """The outputs are then on their way (`fetched`)."""
+        self.program, self._runs.fetched = program, None
         if not program.count:
-            return np.zeros((0, self.images.words), np.uint32)
+            return
         runs, words = self._runs, self.images.words
         # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
         result, ring = runs.clear_result(), runs.buffers["ring"]
-        runs.write("inputs", program.inputs)
-        runs.room("outputs", program.outputs_beats * words * 4)
+        runs.send("inputs", program.inputs)
+        runs.room(outputs, program.outputs_beats * words * 4)
         self.card.stream(None if not len(program.pages) else SsdStream(
             self._pages, self.images.page_bytes, program.transfers, ring,
             result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
@@ -158,9 +189,8 @@ class EmbeddingBags(OnCard):
         if runs.run(program.words, {
                 "inputs_beats": len(program.inputs), "outputs_beats": program.outputs_beats,
                 "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats,
-                "timeout": self.timeout_cycles}):
+                "timeout": self.timeout_cycles}, outputs=outputs):
             raise self._error(program, requests)
-        return runs.read("outputs", program.outputs_beats)
 
     def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:
         """What went wrong, in the words of whoever made the requests."""

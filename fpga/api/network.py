@@ -72,14 +72,14 @@ def _bring(runs: Runs, weights: NDArray[np.uint32]) -> None:
 def _carry_out(runs: Runs, program: NDArray[np.uint32], inputs: NDArray[np.uint32], outputs_beats: int,
                weights_beats: int, about: Sequence[str]) -> NDArray[np.uint32]:
     runs.clear_result()
-    runs.write("inputs", inputs)
+    runs.send("inputs", inputs)
     runs.room("outputs", outputs_beats * runs.words * 4)
     if runs.run(program, {"inputs_beats": len(inputs), "outputs_beats": outputs_beats,
                           "weights_beats": weights_beats}):
         number = runs.last["instruction"]
         told = about[number] if number < len(about) else ""
         raise runs.error([told] if told else [], about=told)
-    return runs.read("outputs", outputs_beats)
+    return runs.results(runs.fetched)
 
 
 class MlpNetwork(OnCard):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fpga.api.embedding import EmbeddingBags
 from fpga.api.network import MlpNetwork
+from fpga.card import LinkUse
 from gen.bundle import Bundle
 from gen.compiler.emb import Bags
 from gen.data.logs import Chunk, Log
@@ -30,13 +31,19 @@ __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 @dataclass(frozen=True, eq=False)
 class Done:
     """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. cycles:
-    that each card took, by its number in the plan. rows: of each table, looked up in DRAM, train and SSD."""
+    that each card's core took, by its number in the plan; links: what crossed its link. rows: of each table,
+    looked up in DRAM, train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]
     predictions: NDArray[np.float32] | None
     cycles: dict[int, int]
+    links: dict[int, LinkUse]
     rows: dict[str, NDArray[np.int64]]
+
+    def busy(self, number: int) -> int:
+        """Cycles of a card from one such batch to the next: transfers go on beside the run of another batch."""
+        return max(self.cycles[number], self.links[number].cycles)
 
 
 class Cards:
@@ -86,11 +93,11 @@ class Cards:
         """
         requests = self.requests(chunk)
         vectors: dict[str, NDArray[np.float32]] = {}
-        cycles = {}
+        cycles, links = {}, {}
         for number, bags in self.emb.items():
             mine = [each for name, each in requests.items() if self.plan.tables[name].card == number]
             vectors |= zip((each.table for each in mine), bags.batch(mine), strict=True)
-            cycles[number] = bags.last["cycles"]
+            cycles[number], links[number] = bags.last["cycles"], bags.link
         vectors = {name: vectors[name] for name in requests}
         predictions = None
         if self.mlp:
@@ -99,11 +106,11 @@ class Cards:
             parts = []
             for number, part in self.shares(chunk.samples):
                 parts.append(self.mlp[number](dense[part], features[part]))
-                cycles[number] = self.mlp[number].last["cycles"]
+                cycles[number], links[number] = self.mlp[number].last["cycles"], self.mlp[number].link
             predictions = np.concatenate(parts)
         rows = {name: np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
                 for name, each in requests.items()}
-        return Done(chunk.samples, vectors, predictions, cycles, rows)
+        return Done(chunk.samples, vectors, predictions, cycles, links, rows)
 
     def shares(self, samples: int) -> Iterator[tuple[int, slice]]:
         """Which samples of a batch each MLP card works on."""

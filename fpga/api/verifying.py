@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga.api.serving import Batch, Cards, serve
+from fpga.card import LinkUse
 from gen.bundle import Bundle
 from gen.compiler.oracle import EmbOracle, MlpOracle, first_difference
 from gen.data.logs import Chunk, Log
@@ -28,18 +29,21 @@ __all__ = ["Verified", "summary", "verify"]
 class Verified:
     """A log that went through the cards.
 
-    expected: cycles of each card by the plan for the same batches one by one: of an EMB card the slowest memory, the
-    drive's first page once in every batch that needs one; of an MLP card both networks. steady: of batches that follow
-    each other without a gap, where the first page of one comes during the one before. rows: of each table, looked up
-    in card DRAM, as tensor trains and on the SSD. distance: of each table's pooled vectors from those of its dense
-    rows, relative to these (None: the dense rows are not known). different: the first word that is not the oracle's.
-    unseen: of each table whose ids are a vocabulary, lookups of ids that have no row of their own.
+    cycles: of each card's core; links: what crossed its link; busy: of the slower of both, batch after batch. expected:
+    cycles of each card by the plan for the same batches one by one: of an EMB card the slowest memory or direction of
+    the link, the drive's first page once in every batch that needs one; of an MLP card both networks. steady: of
+    batches that follow each other without a gap, where the first page of one comes during the one before. rows: of each
+    table, looked up in card DRAM, as tensor trains and on the SSD. distance: of each table's pooled vectors from those
+    of its dense rows, relative to these (None: the dense rows are not known). different: the first word that is not
+    the oracle's. unseen: of each table whose ids are a vocabulary, lookups of ids that have no row of their own.
     """
 
     samples: int = 0
     batches: int = 0
     vectors: int = 0
     cycles: dict[int, int] = field(default_factory=dict)
+    links: dict[int, LinkUse] = field(default_factory=dict)
+    busy: dict[int, int] = field(default_factory=dict)
     expected: dict[int, float] = field(default_factory=dict)
     steady: dict[int, float] = field(default_factory=dict)
     rows: dict[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -58,6 +62,8 @@ class Verified:
         for number, cycles in done.cycles.items():
             one, steady = _seconds(plan, number, done.samples, number in paged)
             self.cycles[number] = self.cycles.get(number, 0) + cycles
+            self.links[number] = self.links.get(number, LinkUse()).plus(done.links[number])
+            self.busy[number] = self.busy.get(number, 0) + done.busy(number)
             self.expected[number] = self.expected.get(number, 0) + one * self.clock_mhz * 1e6
             self.steady[number] = self.steady.get(number, 0) + steady * self.clock_mhz * 1e6
         self.samples += done.samples
@@ -165,10 +171,10 @@ def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float,
     """What a card takes for a batch by the plan: alone, and between others of its like. paged: it needs the drive."""
     card, share = plan.cards[number], samples / plan.batch
     if card.kind == "mlp":
-        return ((card.bottom_s + card.top_s) * share,) * 2
+        return (max(card.bottom_s + card.top_s, card.in_s, card.out_s) * share,) * 2
     pages = sum(table.ssd.seconds for table in plan.tables.values() if table.card == number)
     first = max(card.ssd.seconds - pages, 0) if paged else 0
-    others = max(card.dram.seconds, card.tt.seconds) * share
+    others = max(card.dram.seconds, card.tt.seconds, card.in_s, card.out_s) * share
     return max(others, pages * share + first), max(others, pages * share)
 
 

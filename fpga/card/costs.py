@@ -32,7 +32,8 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     read, write = max(read, beat_s), max(write, beat_s)
     rows = {count: _row(device, count * LINE_BYTES) for count in sorted(lines)}
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,
-                 page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES, device.ssd.bytes)
+                 device.link.byte_s, page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES,
+                 device.ssd.bytes)
 
 
 def _name(given: "Device | str") -> str:

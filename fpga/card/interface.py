@@ -19,6 +19,7 @@ __all__ = [
     "Faults",
     "KernelArgument",
     "KernelLike",
+    "LinkUse",
     "Silence",
     "SsdStream",
     "Transfer",
@@ -130,6 +131,27 @@ class KernelLike(Protocol):
     def status(self) -> int | None: ...
 
 
+class LinkUse(NamedTuple):
+    """What crossed the link: bytes to the card, pages of the drive among them, and to the host; the cycles that each
+    direction was taken."""
+
+    in_bytes: int = 0
+    in_cycles: int = 0
+    out_bytes: int = 0
+    out_cycles: int = 0
+
+    def plus(self, other: "LinkUse") -> "LinkUse":
+        return LinkUse(*(one + two for one, two in zip(self, other, strict=True)))
+
+    def since(self, before: "LinkUse") -> "LinkUse":
+        return LinkUse(*(now - then for now, then in zip(self, before, strict=True)))
+
+    @property
+    def cycles(self) -> int:
+        """Of the direction that took longer; both move at the same time."""
+        return max(self.in_cycles, self.out_cycles)
+
+
 class Transfer(NamedTuple):
     """One page's way from the SSD to the ring: `page` of the SSD's data goes to ring position `position`,
     counted in beats from the beginning of the run, modulo 2**30."""
@@ -208,7 +230,8 @@ class Card(ABC):
     """A card with one core. Used as a context manager it closes itself.
 
     Simulated cards are deterministic: the same calls give the same cycles and the same bytes. Time passes in
-    `run` (while arguments are written), `wait`, `abort`, `step` and `reset` only.
+    `run` (while arguments are written, and before until all that was sent has arrived), `wait`, `abort`, `step`,
+    `reset`, `settle`, `fetch` and `end_fetch` only.
 
     A call may end in an exception that is not its own, as KeyboardInterrupt: `wait` and `step` look for signals many
     times a second. Then nothing of it may have happened, or a part, or all of it; `reset` makes sure that no run is
@@ -239,7 +262,8 @@ class Card(ABC):
 
     @abstractmethod
     def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
-        """Copies an array's bytes (anything with the buffer protocol) to `offset` bytes into the buffer.
+        """Copies an array's bytes (anything with the buffer protocol) to `offset` bytes into the buffer. A simulated
+        card does it in no time, beside its link.
 
         Raises CardError: it does not fit."""
 
@@ -247,6 +271,33 @@ class Card(ABC):
     def read(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
         """A copy of `count` items (default: as many as there are from `offset` bytes on). Memory that was
         never written reads as zero. Raises CardError: past the buffer."""
+
+    # The link. On a card that has no model of it these are `write` and `read`.
+
+    def send(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
+        """As `write`, over the link and in its time: a transfer of the host's DMA, which begins now. `run` waits
+        until all that was sent has arrived. Raises CardError: it does not fit."""
+        self.write(buffer, data, offset)
+
+    def begin_fetch(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> Any:
+        """Begins a transfer to the host, which may go on beside a run; `end_fetch` takes what this returns. Raises
+        CardError: past the buffer."""
+        return buffer, dtype, count, offset
+
+    def end_fetch(self, begun: Any) -> np.ndarray:
+        """The content of a transfer that was begun, when it has arrived. Raises CardError: a reset has ended it."""
+        return self.read(*begun)
+
+    def fetch(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
+        """As `read`, over the link and in its time; a core that is at work goes on meanwhile."""
+        return self.end_fetch(self.begin_fetch(buffer, dtype, count, offset))
+
+    def link(self) -> LinkUse:
+        """Since the card was opened or the last `clear`; nothing on a card that does not count it."""
+        return LinkUse()
+
+    def settle(self) -> None:  # noqa: B027 - nothing is under way where transfers end with their calls
+        """Waits until all transfers have arrived; a core that is at work goes on meanwhile."""
 
     # Runs
 
@@ -296,7 +347,8 @@ class Card(ABC):
         `P.beats_written`, `P.read_outstanding_most`; `ddr.row_hits`, `ddr.row_misses` (bank was closed),
         `ddr.row_conflicts` (another row was open), `ddr.activates`, `ddr.refreshes`, `ddr.reads`,
         `ddr.writes` (64-byte bursts); `ssd.pages`, `ssd.bytes`, `ssd.credit_waits` (cycles in which the next
-        transfer waited for the ring); `violations`."""
+        transfer waited for the ring); of a card with a model of the link `link.in_bytes`, `link.in_cycles`,
+        `link.out_bytes`, `link.out_cycles` (see LinkUse); `violations`."""
 
     @abstractmethod
     def clear(self) -> None:

@@ -23,7 +23,8 @@ DDR_COUNTERS = ("row_hits", "row_misses", "row_conflicts", "activates", "refresh
 TIMING = ("banks", "groups", "cl", "cwl", "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr",
           "twtr_s", "twtr_l", "trtp", "trefi", "trfc", "bl2", "read_queue", "write_queue", "write_high", "write_low",
           "age_limit", "close_page", "mhz", "kernel_mhz")
-SSD_TIMING = ("tr", "channels", "dies", "flash_page", "bus", "link", "depth", "submit", "complete", "poll", "doorbell")
+DRIVE_TIMING = ("ssd.tr", "ssd.channels", "ssd.dies", "ssd.flash_page", "ssd.bus", "link.page", "ssd.depth",
+                "ssd.submit", "ssd.complete", "ssd.poll", "ssd.doorbell")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ COMMAND = np.dtype([("clock", np.int64), *((name, np.int32) for name in ("kind",
 @cache
 def library() -> Path:
     """The models as a shared library, compiled once for the same sources and compiler."""
-    texts = {name: (SOURCES / name).read_text() for name in ("direct.cpp", "port.h", "ssd.h", "ddr.h", "store.h")}
+    files = ("direct.cpp", "port.h", "link.h", "ssd.h", "ddr.h", "store.h")
+    texts = {name: (SOURCES / name).read_text() for name in files}
     digest = hashlib.sha256(repr((sorted(texts.items()), versions())).encode()).hexdigest()[:16]
     folder = CACHE / f"direct-{digest}"
     path = folder / "direct.so"
@@ -122,7 +124,7 @@ def pages(device: "Device | str", numbers: np.ndarray, page_bytes: int, *, ring_
     if which.ndim != 1 or not which.size or ring_pages < 1:
         raise ValueError("at least one page and a ring of at least one page are needed")
     options = device.options()
-    timing = np.array([options[f"ssd.{name}"] for name in SSD_TIMING], dtype=np.int64)
+    timing = np.array([options[name] for name in DRIVE_TIMING], dtype=np.int64)
     beats = page_bytes // LINE_BYTES
     same, transfers = np.zeros((int(which.max()) + 1) * page_bytes, np.uint8), np.zeros((which.size, 2), np.uint64)
     transfers[:, 0], transfers[:, 1] = which, np.arange(which.size) * beats % (1 << 30)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fpga.card.interface import Buffer, Card, CardError, Faults, KernelLike, SsdStream, Violation
+from fpga.card.interface import Buffer, Card, CardError, Faults, KernelLike, LinkUse, SsdStream, Violation
 from fpga.card.model import Model
 from fpga.card.sim import SimCard
 from gen.model.device import Device
@@ -188,6 +188,21 @@ class ProcessCard(Card):
 
     def read(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
         return self._ask("read", buffer, dtype, count, offset)
+
+    def send(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
+        self._ask("send", buffer, data if isinstance(data, np.ndarray) else bytes(data), offset)
+
+    def begin_fetch(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> Any:
+        return self._ask("begin_fetch", buffer, dtype, count, offset)
+
+    def end_fetch(self, begun: Any) -> np.ndarray:
+        return self._ask("end_fetch", begun)
+
+    def link(self) -> LinkUse:
+        return self._ask("link")
+
+    def settle(self) -> None:
+        self._ask("settle")
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         self._ask("run", dict(arguments))

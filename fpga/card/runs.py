@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.card import Buffer, Card, CardError
+from fpga.card import Buffer, Card, CardError, LinkUse
 from gen.rtl.headers import KERNELS
 
 __all__ = ["LIMIT_CYCLES", "LIMIT_S", "OnCard", "RunError", "Runs"]
@@ -40,8 +40,10 @@ class Runs:
 
     words: of a beat. limit_cycles: of a run; limit_s: seconds of the host's clock that it may take. last: the result
     block of the last run, by name, empty where that did not come to its end. buffers: by name; the core's arguments of
-    those names are taken from here. is_known: whether the card is as the host believes. has_ended: whether the core
-    itself has ended the last run, by its program's end, an error or an abort, so that all it has written is whole.
+    those names are taken from here. link: what crossed the link in the last
+    transaction that came to its end; fetched: the transfer of the last run's outputs. is_known: whether the card is as
+    the host believes. has_ended: whether the core itself has ended the last run, by its program's end, an error or an
+    abort, so that all it has written is whole.
     """
 
     def __init__(self, card: Card, kernel: str, words: int, *, limit_cycles: int = LIMIT_CYCLES,
@@ -49,6 +51,8 @@ class Runs:
         self.card, self.kernel, self.words = card, KERNELS[kernel], words
         self.limit_cycles, self.limit_s, self._began = limit_cycles, limit_s, 0.0
         self.last: dict[str, int] = {}
+        self.link = LinkUse()
+        self.fetched: Any = None
         self.buffers: dict[str, Buffer] = {}
         self._named: set[str] = set()       # buffers that were asked for, whether or not they came to be
         self.is_known, self.is_open, self.has_ended = True, True, True
@@ -62,8 +66,10 @@ class Runs:
             raise CardError(CLOSED)
         self.is_known = False
         self._transactions = mine = self._transactions + 1
+        before = self.card.link()
         try:
             yield
+            self.link = self.card.link().since(before)
         except BaseException:
             self.is_known = False
             raise
@@ -98,29 +104,38 @@ class Runs:
         return self.buffers[name]
 
     def write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
-        """The buffer `name` with `data` at its begin."""
+        """The buffer `name` with `data` at its begin: an image, which is brought before time is counted."""
         buffer = self.room(name, data.nbytes)
         if data.size:
             self.card.write(buffer, data)
+        return buffer
+
+    def send(self, name: str, data: NDArray[np.uint32]) -> Buffer:
+        """As `write`, over the link: what every run needs anew."""
+        buffer = self.room(name, data.nbytes)
+        if data.size:
+            self.card.send(buffer, data)
         return buffer
 
     def clear_result(self) -> Buffer:
         """The result block, all zeros: progress and doorbell begin there. The host looks at it during a run."""
         empty = np.zeros(self.kernel.result_words, np.uint32)
         self.room("result", empty.nbytes, p2p=True)
-        return self.write("result", empty)
+        return self.send("result", empty)
 
     def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int],
-            beside: Callable[[], object] | None = None) -> int:
+            beside: Callable[[], object] | None = None, outputs: str = "outputs") -> int:
         """Carries a program (instructions, words) out, with `arguments` that are no buffers, and returns its code; the
         result block must have been cleared. beside: what the host does while the core works; it returns when it has
-        nothing left to do. Whatever is raised meanwhile ends the run too.
+        nothing left to do. Whatever is raised meanwhile ends the run too. outputs: the buffer that is given as the
+        argument `outputs`; where `arguments` has its beats, they begin to cross the link with the result block, and
+        `results` takes them.
 
         Raises CardError: the card's; a result block that the core has not written"""
-        self.last, self.has_ended = {}, False
-        self.write("program", program)
-        pointers = {argument.name: self.buffers[argument.name] for argument in self.kernel.arguments
-                    if argument.kind == "pointer"}
+        self.last, self.has_ended, self.fetched = {}, False, None
+        self.send("program", program)
+        pointers = {argument.name: self.buffers[outputs if argument.name == "outputs" else argument.name]
+                    for argument in self.kernel.arguments if argument.kind == "pointer"}
         self._began = time.monotonic()
         try:
             self.card.run({**pointers, "program_count": len(program), **arguments})
@@ -131,7 +146,10 @@ class Runs:
         except BaseException:
             self._end()
             raise
-        block = self.card.read(self.buffers["result"], np.uint32)
+        begun = self.card.begin_fetch(self.buffers["result"], np.uint32)
+        if beats := arguments.get("outputs_beats", 0):
+            self.fetched = self.card.begin_fetch(self.buffers[outputs], np.uint32, beats * self.words)
+        block = self.card.end_fetch(begun)
         self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
                      for value in self.kernel.result}
         # The code of a block that no core has written is OK too.
@@ -155,11 +173,15 @@ class Runs:
             with suppress(CardError):
                 self.card.reset()
 
+    def results(self, begun: Any) -> NDArray[np.uint32]:
+        """The outputs (beats, words) of a run, all of which have crossed the link. begun: its `fetched`."""
+        return self.card.end_fetch(begun).reshape(-1, self.words)
+
     def read(self, name: str, beats: int) -> NDArray[np.uint32]:
-        """The first beats (beats, words) of a buffer."""
+        """The first beats (beats, words) of a buffer, over the link."""
         if not beats:
             return np.zeros((0, self.words), np.uint32)
-        return self.card.read(self.buffers[name], np.uint32, beats * self.words).reshape(-1, self.words)
+        return self.card.fetch(self.buffers[name], np.uint32, beats * self.words).reshape(-1, self.words)
 
     def error(self, where: Sequence[str] = (), **place: Any) -> RunError:
         """The last run's error: instruction, `where` in the caller's words, and the core's own."""
@@ -204,6 +226,11 @@ class OnCard(ABC):
     @property
     def last(self) -> dict[str, int]:
         return self._runs.last
+
+    @property
+    def link(self) -> LinkUse:
+        """What crossed the link for the last answer."""
+        return self._runs.link
 
     def close(self) -> None:
         """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""

@@ -20,6 +20,7 @@ from fpga.card.interface import (
     CardViolation,
     Faults,
     KernelLike,
+    LinkUse,
     SsdStream,
     Violation,
 )
@@ -35,6 +36,7 @@ INTERRUPT = 1 << 63
 RESPONSES = {"SLVERR": 2, "DECERR": 3}
 PORT_COUNTERS = ("bursts_read", "beats_read", "read_waits", "bursts_written", "beats_written", "read_outstanding_most")
 HOST, CONTROL_PORT = 62, 63
+EVERY, SENT = 0, (1 << 64) - 1      # transfers, in the place of the number of one
 # Between slices of a simulation signals are looked at, and the clock: its length in seconds, and in cycles at first.
 SLICE_S, FIRST_SLICE, LONGEST_SLICE = 0.02, 64, 1 << 20
 _U64, _I64, _U32, _INT, _PTR = ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint32, ctypes.c_int, ctypes.c_void_p
@@ -49,6 +51,10 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "write": (None, (_U64, _PTR, _U64)),
     "fill": (None, (_U64, _INT, _U64)),
     "read": (None, (_U64, _PTR, _U64)),
+    "send": (_U64, (_U64, _PTR, _U64)),
+    "fetch": (_U64, (_U64, _U64)),
+    "settle": (_INT, (_U64, _U64, _INT)),
+    "take": (_INT, (_U64, _PTR)),
     "control_write": (_INT, (_U32, _U32)),
     "control_read": (_INT, (_U32, _PTR)),
     "begin": (None, ()),
@@ -159,6 +165,47 @@ class SimCard(Card):
             self._call("read", buffer.address + offset, out.ctypes.data, out.nbytes)
         return out
 
+    # The link
+
+    def send(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
+        self._known(buffer)
+        content = checks.array(buffer, data, offset)
+        if content.nbytes:
+            self._call("send", buffer.address + offset, content.ctypes.data, content.nbytes)
+
+    def begin_fetch(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> Any:
+        self._known(buffer)
+        out = checks.place(buffer, dtype, count, offset)
+        number = self._call("fetch", buffer.address + offset, out.nbytes) if out.nbytes else 0
+        return number, out.dtype, out.size
+
+    def end_fetch(self, begun: Any) -> np.ndarray:
+        number, dtype, count = begun
+        out = np.empty(count, dtype)
+        if number:
+            self._settle(number)
+            if self._call("take", number, out.ctypes.data):
+                raise CardError("there is no such transfer to the host: it was taken, or a reset has ended it")
+        return out
+
+    def link(self) -> LinkUse:
+        counters = self.counters()
+        return LinkUse(*(counters[f"link.{name}"] for name in LinkUse._fields))
+
+    def settle(self) -> None:
+        self._settle(EVERY)
+
+    def _settle(self, number: int) -> None:
+        arrived = 0
+        while not arrived:
+            begin, part = self._begin(), self._slice
+            clock = time.monotonic()
+            arrived = self._call("settle", number, part, int(self._running))
+            self._end(begin)
+            self._pace(part, time.monotonic() - clock)
+            if not arrived and self.between is not None:
+                self.between()
+
     # Runs
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
@@ -171,6 +218,7 @@ class SimCard(Card):
         for item in self._kernel.arguments:
             for part in range(item.bits // 32):
                 words[item.offset + 4 * part] = values[item.name] >> 32 * part & 0xFFFFFFFF
+        self._settle(SENT)
         self._running = True    # from here on, whatever happens, nobody knows better before a reset
         if self._model.ports.interrupt:
             self._write(GIE, 1)
@@ -215,12 +263,16 @@ class SimCard(Card):
             if over & INTERRUPT:
                 return True
             if part == self._slice:
-                wanted = part * SLICE_S / max(now - clock, 1e-9)
-                self._slice = int(min(max(wanted, FIRST_SLICE), 4 * part, LONGEST_SLICE))
+                self._pace(part, now - clock)
             if cycles <= 0 or now >= until:
                 return False
             if self.between is not None:
                 self.between()
+
+    def _pace(self, part: int, took: float) -> None:
+        """The length of the next slice, after one of `part` cycles."""
+        wanted = part * SLICE_S / max(took, 1e-9)
+        self._slice = int(min(max(wanted, FIRST_SLICE), 4 * part, LONGEST_SLICE))
 
     def step(self, cycles: int) -> bool:
         cycles = checks.cycles("step", cycles)
@@ -314,6 +366,7 @@ class SimCard(Card):
     def counters(self) -> dict[str, int]:
         names = ["cycles", "violations", *(f"ddr.{name}" for name in DDR_COUNTERS),
                  "ssd.pages", "ssd.bytes", "ssd.credit_waits",
+                 *(f"link.{name}" for name in LinkUse._fields),
                  *(f"{port}.{name}" for port in self._ports for name in PORT_COUNTERS)]
         out = np.zeros(len(names), dtype=np.uint64)
         self._call("counters", out.ctypes.data)

@@ -110,9 +110,22 @@ class Drive:
     dies: int
     flash_page_bytes: int
     bus_gb_s: float
-    link_gb_s: float
-    link_efficiency: float
     queue_depth: int
+
+
+@dataclass(frozen=True)
+class LinkTiming:
+    """PCIe: gb_s of payload each way after encoding, the share of it that arrives, and a transfer's latency."""
+
+    source: str
+    gb_s: float
+    efficiency: float
+    latency_us: float
+
+    @property
+    def byte_s(self) -> float:
+        """Seconds a byte, each way."""
+        return 1e-9 / (self.gb_s * self.efficiency)
 
 
 @dataclass(frozen=True)
@@ -137,6 +150,7 @@ class Device:
     ddr4: Ddr4
     controller: Controller
     ssd: Drive
+    link: LinkTiming
     host: Host
 
     @staticmethod
@@ -162,8 +176,8 @@ class Device:
         """Raises ConfigError: values that do not fit each other."""
         where = f"{self.name}.toml:"
         for table, names in (("port", ("ideal_latency", "bursts")), ("controller", ("read_queue", "write_queue")),
-                             ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s", "link_gb_s",
-                                      "link_efficiency")),
+                             ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s")),
+                             ("link", ("gb_s", "efficiency")),
                              ("ddr4", ("mhz", "clock_ns", "groups", "banks"))):
             for name in names:
                 if getattr(getattr(self, table), name) <= 0:
@@ -223,6 +237,7 @@ class Device:
     def options(self) -> dict[str, int]:
         """What the harness takes, in cycles of the kernel's clock and clocks of the memory."""
         d, c, s, h = self.ddr4, self.controller, self.ssd, self.host
+        latency_us = self.link.latency_us
         page_us = 4096 / 1000  # a rate of 1 GB/s
         return {
             "base": self.memory.base, "size": self.memory.bytes, "latency": self.port.ideal_latency,
@@ -236,7 +251,9 @@ class Device:
             "ddr.write_low": c.write_low, "ddr.age_limit": c.age_limit_clocks, "ddr.close_page": int(c.close_page),
             "ssd.tr": self.cycles(s.read_us), "ssd.channels": s.channels, "ssd.dies": s.dies,
             "ssd.flash_page": s.flash_page_bytes, "ssd.bus": self.cycles(page_us / s.bus_gb_s),
-            "ssd.link": self.cycles(page_us / (s.link_gb_s * s.link_efficiency)), "ssd.depth": s.queue_depth,
+            "ssd.depth": s.queue_depth,
             "ssd.submit": self.cycles(h.submit_us), "ssd.complete": self.cycles(h.complete_us),
             "ssd.poll": max(1, self.cycles(h.poll_us)), "ssd.doorbell": self.cycles(h.doorbell_us),
+            "link.page": self.cycles(4096e6 * self.link.byte_s), "link.begin": self.cycles(h.submit_us + latency_us),
+            "link.end": self.cycles(h.complete_us),
         }

@@ -16,7 +16,7 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.planner.choices import SSD, Choices
+from gen.planner.choices import EVERY_TIME, LOADS, SSD, TIMES, TT_S, Choices
 
 __all__ = ["Master", "LpSolution"]
 
@@ -28,7 +28,7 @@ NO_INDEX, NO_VALUE = np.zeros(0, np.int32), np.zeros(0)
 
 @dataclass(frozen=True, eq=False)
 class LpSolution:
-    """bound: seconds, or bytes that are lacking. prices (6,): of seconds and bytes.
+    """bound: seconds, or bytes that are lacking. prices (LOADS,): of seconds and bytes.
     tables, a, h, weights: the mixture of splits that the linear program has chosen, in order of tables."""
 
     bound: float
@@ -47,8 +47,8 @@ class Master:
         self.seen: set[tuple[int, int, int]] = set()
         self.tables = self.a = self.h = np.zeros(0, np.int64)
         # The program's units: seconds of all tables one after the other, and a card's memories.
-        seconds = choices.cheapest(np.array([1.0] * 3 + [0.0] * 3))[0].sum()
-        self.unit = np.array([max(seconds, 1e-30)] * 3 + [*np.maximum(choices.cap[3:], 1.0)])
+        seconds = choices.cheapest(EVERY_TIME)[0].sum()
+        self.unit = np.array([max(seconds, 1e-30)] * TIMES + [*np.maximum(choices.cap[TIMES:], 1.0)])
 
     def _add(self, a: NDArray[np.int64], h: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> int:
         fresh = [(int(j), int(a[j]), int(h[j])) for j in (range(len(a)) if which is None else np.nonzero(which)[0])]
@@ -63,34 +63,35 @@ class Master:
     def overflow(self, cards: int, until: float = np.inf) -> LpSolution:
         """The fewest bytes of DRAM and SSD that so many cards lack, in `bound`; 0 where they hold all."""
         # A byte of train more may save many: it is no way out.
-        slack = np.array([0.0, 0.0, 0.0, 1.0, 1e3, 1.0])
-        room = np.append(np.full(3, np.inf), cards * self.choices.cap[3:])
-        return self._solve(np.zeros(6), room, slack, self.unit[SSD], until=until, enough=1e-9)
+        slack = np.append(np.zeros(TIMES), [1.0, 1e3, 1.0])
+        room = np.append(np.full(TIMES, np.inf), cards * self.choices.cap[TIMES:])
+        return self._solve(np.zeros(LOADS), room, slack, self.unit[SSD], until=until, enough=1e-9)
 
     def seconds(self, cards: int, limit: float = np.inf, until: float = np.inf, enough: float = np.inf) -> LpSolution:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
         `until`, or with a bound of `enough`."""
-        room = np.append(np.zeros(3), cards * self.choices.cap[3:])
-        return self._solve(cards * np.array([1.0] * 3 + [0.0] * 3), room, DEAR * self.unit[0] / self.unit, self.unit[0],
+        room = np.append(np.zeros(TIMES), cards * self.choices.cap[TIMES:])
+        return self._solve(cards * EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0],
                            limit, until, enough)
 
     def crowd(self, among: NDArray[np.int64], count: int, until: float = np.inf) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`. Where those are more than count - 1
         times the cards, some card does (the pigeonhole principle)."""
-        room = np.append(np.zeros(3), self.choices.cap[3:])
-        return self._solve(np.array([1.0] * 3 + [0.0] * 3), room, DEAR * self.unit[0] / self.unit, self.unit[0],
+        room = np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
+        return self._solve(EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0],
                            until=until, among=among, count=count)
 
     def fill(self, cards: int, seconds: float, until: float = np.inf) -> LpSolution:
         """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`."""
-        room = np.append(np.full(3, cards * seconds), np.zeros(3))
-        return self._solve(cards * np.append(np.zeros(3), self.choices.cap[3:]), room, DEAR / self.unit, 1.0, seconds,
-                           until)
+        room = np.append(np.full(TIMES, cards * seconds), np.zeros(LOADS - TIMES))
+        main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
+        return self._solve(main, room, DEAR / self.unit, 1.0, seconds, until)
 
     def train(self, seconds: float, until: float = np.inf) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
-        room = np.array([seconds, 0.0, seconds, *self.choices.cap[3:]])
-        return self._solve(np.array([0.0, seconds, 0.0, 0.0, 0.0, 0.0]), room, DEAR / self.unit, 1.0, seconds, until)
+        room, main = np.append(np.full(TIMES, seconds), self.choices.cap[TIMES:]), np.zeros(LOADS)
+        room[TT_S], main[TT_S] = 0.0, seconds
+        return self._solve(main, room, DEAR / self.unit, 1.0, seconds, until)
 
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
                limit: float = np.inf, until: float = np.inf, enough: float = np.inf,
@@ -111,35 +112,35 @@ class Master:
         lp = Highs()
         lp.silent()
         lp.setOptionValue("threads", 1)
-        for r in range(6):
+        for r in range(LOADS):
             lp.addRow(-np.inf, room[r], 0, NO_INDEX, NO_VALUE)
         for j in range(tables):
             lp.addRow(float(inside[j] and count == len(among)), float(inside[j]), 0, NO_INDEX, NO_VALUE)
         lp.addRow(float(count), np.inf, 0, NO_INDEX, NO_VALUE)
-        lp.addCol(1.0, 0.0, np.inf, 6, np.arange(6, dtype=np.int32), -main)
-        for r in range(6):
+        lp.addCol(1.0, 0.0, np.inf, LOADS, np.arange(LOADS, dtype=np.int32), -main)
+        for r in range(LOADS):
             lp.addCol(slack[r], 0.0, np.inf, 1, np.array([r], np.int32), np.array([-1.0]))
         in_lp, added = np.zeros(0, np.int64), 0
-        best, best_prices, room = -np.inf, np.zeros(6), np.where(np.isfinite(room), room, 0.0)
-        cost, a, h = choices.cheapest(np.array([1.0] * 3 + [0.0] * 3) / unit, limit)
+        best, best_prices, room = -np.inf, np.zeros(LOADS), np.where(np.isfinite(room), room, 0.0)
+        cost, a, h = choices.cheapest(EVERY_TIME / unit, limit)
         if not np.isfinite(cost[among]).all():     # a table has no split that is fast enough
             return LpSolution(np.inf, best_prices, *(np.zeros(0, np.int64),) * 3, np.zeros(0))
         self._add(a, h)
         for _ in range(ROUNDS):
             load = choices.load(self.tables[added:], self.a[added:], self.h[added:])
-            kept = np.nonzero((load[:, :3] <= limit * (1 + 1e-12)).all(axis=1) & inside[self.tables[added:]])[0]
-            index = np.concatenate([np.broadcast_to(np.arange(6, dtype=np.int32), (len(kept), 6)),
-                                    6 + self.tables[added:][kept, None].astype(np.int32),
-                                    np.full((len(kept), 1), 6 + tables, np.int32)], axis=1)
+            kept = np.nonzero((load[:, :TIMES] <= limit * (1 + 1e-12)).all(axis=1) & inside[self.tables[added:]])[0]
+            index = np.concatenate([np.broadcast_to(np.arange(LOADS, dtype=np.int32), (len(kept), LOADS)),
+                                    LOADS + self.tables[added:][kept, None].astype(np.int32),
+                                    np.full((len(kept), 1), LOADS + tables, np.int32)], axis=1)
             value = np.concatenate([load[kept] / unit, np.ones((len(kept), 2))], axis=1)
             lp.addCols(len(kept), np.zeros(len(kept)), np.zeros(len(kept)), np.full(len(kept), np.inf), index.size,
-                       np.arange(len(kept), dtype=np.int32) * 8, index.ravel(), value.ravel())
+                       np.arange(len(kept), dtype=np.int32) * (LOADS + 2), index.ravel(), value.ravel())
             in_lp, added = np.concatenate([in_lp, added + kept]), len(self.tables)
             lp.run()
             least = lp.getInfo().objective_function_value
             dual = np.array(lp.getSolution().row_dual)
             # Prices that the true program allows, so that what they give is a bound of it.
-            prices = np.maximum(-dual[:6], 0)
+            prices = np.maximum(-dual[:LOADS], 0)
             if fixed:
                 prices = np.minimum(prices, slack)
             elif (total := main @ prices) > 0:
@@ -152,9 +153,9 @@ class Master:
                 best, best_prices = found, prices
             if best * scale >= enough or least - best <= CLOSE * abs(best) + 1e-12 or fixed and least <= 0:
                 break
-            if not self._add(a, h, inside & (cost < dual[6:-1] + dual[-1] - 1e-12)) or monotonic() > until:
+            if not self._add(a, h, inside & (cost < dual[LOADS:-1] + dual[-1] - 1e-12)) or monotonic() > until:
                 break
-        weights = np.array(lp.getSolution().col_value)[7:]
+        weights = np.array(lp.getSolution().col_value)[1 + LOADS:]
         used = np.nonzero(weights > 1e-9)[0]
         used = used[np.argsort(self.tables[in_lp[used]], kind="stable")]
         at = in_lp[used]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.planner.bound import Master
-from gen.planner.choices import Choices
+from gen.planner.choices import EVERY_TIME, Choices
 
 __all__ = ["TABLES", "branch_and_bound"]
 
@@ -25,7 +25,7 @@ def branch_and_bound(choices: Choices, cards: int, limit: float,
     tables = len(choices.cuts)
     if tables > TABLES:
         return None
-    cost = choices.cheapest(np.array([1.0] * 3 + [0.0] * 3))[0]
+    cost = choices.cheapest(EVERY_TIME)[0]
     order = np.argsort(-cost, kind="stable")
     known: dict[frozenset[int], float] = {}
     best, found = limit, None

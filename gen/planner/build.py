@@ -72,8 +72,14 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         if refusal:
             refused.setdefault(refusal, []).append(name)
     notes += [f"{_list(names)}: {refusal}" for refusal, names in refused.items()]
-    bottom, top = network_seconds(costs, model.network, model.batch) if model.network else (0.0, 0.0)
-    return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, bottom, top),
+    network = (0.0,) * 4
+    if model.network:
+        # What crosses the link are a network's inputs and outputs; that they fill whole beats is not looked at.
+        of = model.network
+        value_s = 4 * model.batch * costs.link_s
+        network = (*network_seconds(costs, of, model.batch), (of.bottom[0] + of.features * of.dim) * value_s,
+                   (of.top or of.bottom)[-1] * value_s)
+    return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, *network),
                  tuple(notes))
 
 
@@ -136,8 +142,11 @@ def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs,
         spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
         round(hot_share * steps) / steps, reads, reads * costs.landing_s + cold * costs.dram_s(row_bytes),
-        batch * row_bytes * costs.write_s + words * costs.read_s, int(batch * row_bytes + words),
-        train_share=train_share, ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes), refusal
+        # Both are written and read: by the host and by the core.
+        (batch * row_bytes + words) * (costs.write_s + costs.read_s), int(batch * row_bytes + words),
+        train_share=train_share, ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
+        in_s=words * costs.link_s, out_s=batch * row_bytes * costs.link_s,
+        page_in_s=costs.page_bytes * costs.link_s), refusal
 
 
 def _list(names: list[str]) -> str:

@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 
 from gen.planner.problem import CardChoice, Item, Problem, TableChoice
 
-__all__ = ["LEVELS", "Choices", "cuts", "loads", "train_steps", "with_levels"]
+__all__ = ["EVERY_TIME", "LEVELS", "LOADS", "TIMES", "Choices", "cuts", "loads", "train_steps", "with_levels"]
 
-#: What a load consists of: seconds of the three memories, then bytes in them.
-DRAM_S, TT_S, SSD_S, DRAM, TT, SSD = range(6)
+#: What a load consists of: seconds of the three memories and of the link to the card and to the host, then bytes in the
+#: memories.
+DRAM_S, TT_S, SSD_S, IN_S, OUT_S, DRAM, TT, SSD = range(8)
+TIMES, LOADS = DRAM, SSD + 1
+#: Prices that add up all seconds of a load.
+EVERY_TIME = np.append(np.ones(TIMES), np.zeros(LOADS - TIMES))
 LEVELS = (1, 2, 3)
 
 
@@ -46,13 +50,14 @@ def with_levels(problem: Problem, levels: int) -> Problem:
 
 def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> tuple[CardChoice, ...]:
     """What each card bears. Its own arithmetic, table after table: the solver's is held against it."""
-    found = [[0.0, 0.0, 0.0, 0, 0.0, 0] for _ in range(cards)]
+    found = [[*[0.0] * TIMES, 0, 0.0, 0] for _ in range(cards)]
     for item, choice in zip(items, choices, strict=True):
         a, h, steps, sums = choice.i_dram, choice.i_hot, item.steps, found[choice.card]
         hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
         reads = item.lookups * ((steps - h) / steps) if item.ssd_reads is None else float(item.ssd_reads[h])
         dram_s = item.lookups * item.dram_s * (a / steps) + float(item.landing[h]) + item.bags_s
         for at, each in enumerate((dram_s, item.lookups * item.tt_s * ((h - a) / steps), reads * item.ssd_s,
+                                   item.in_s + reads * item.page_in_s, item.out_s,
                                    hot * item.row_bytes + item.bags_bytes,
                                    float(np.interp(warm, item.tt_rows, item.tt_bytes)),
                                    (item.total_rows - hot - warm) * item.row_bytes if item.ssd_bytes is None
@@ -64,8 +69,9 @@ def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> 
 @dataclass(frozen=True, eq=False)
 class Choices:
     """Of J tables, S steps at most. cut (J, S + 1), cuts (J,): the steps at which each may be cut, in front.
-    a_load (J, S + 1, 6), h_load (J, S + 1, 6): a split's load is a_load[a] + h_load[h], and train[a, h] bytes of
-    tensor train on top; train is infinite where a split does not fit one card. cap (6,): of a card; no bound of time.
+    a_load (J, S + 1, LOADS), h_load (J, S + 1, LOADS): a split's load is a_load[a] + h_load[h], and train[a, h] bytes
+    of tensor train on top; train is infinite where a split does not fit one card. cap (LOADS,): of a card; no bound of
+    time.
     """
 
     cut: NDArray[np.int64]
@@ -79,7 +85,7 @@ class Choices:
     def of(cls, problem: Problem) -> "Choices":
         tables, steps = len(problem.items), max(item.steps for item in problem.items)
         cut, count = np.zeros((tables, steps + 1), np.int64), np.zeros(tables, np.int64)
-        a_load, h_load = np.zeros((tables, steps + 1, 6)), np.zeros((tables, steps + 1, 6))
+        a_load, h_load = np.zeros((tables, steps + 1, LOADS)), np.zeros((tables, steps + 1, LOADS))
         train = np.full((tables, steps + 1, steps + 1), np.inf)
         for j, item in enumerate(problem.items):
             own = item.steps + 1
@@ -91,6 +97,8 @@ class Choices:
             a_load[j, :own, TT_S] = -item.lookups * item.tt_s * share
             h_load[j, :own, TT_S] = item.lookups * item.tt_s * share
             h_load[j, :own, SSD_S] = item.reads * item.ssd_s
+            h_load[j, :own, IN_S] = item.inward
+            a_load[j, :own, OUT_S] = item.out_s
             a_load[j, :own, DRAM] = item.rows * float(item.row_bytes) + item.bags_bytes
             h_load[j, :own, SSD] = item.cold_bytes
             warm = item.rows[None, at] - item.rows[at, None]
@@ -100,7 +108,7 @@ class Choices:
             found[found > problem.tt_bytes] = np.inf
             found[np.tril_indices(len(at), -1)] = np.inf
             train[j][np.ix_(at, at)] = found
-        cap = np.array([np.inf] * 3 + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
+        cap = np.array([np.inf] * TIMES + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
         return cls(cut, count, a_load, h_load, train, cap)
 
     def part(self, tables: NDArray[np.int64]) -> "Choices":
@@ -109,7 +117,7 @@ class Choices:
                        self.train[tables], self.cap)
 
     def load(self, tables: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(len, 6) loads of these splits of these tables."""
+        """(len, LOADS) loads of these splits of these tables."""
         found = self.a_load[tables, a] + self.h_load[tables, h]
         found[:, TT_S] = np.maximum(found[:, TT_S], 0)
         found[:, TT] += self.train[tables, a, h]
@@ -131,18 +139,21 @@ def _cheapest(cut, cuts, a_load, h_load, train, prices, seconds):
         for x in range(cuts[j]):
             h = cut[j, x]
             of_h[x] = 0.0
-            for r in range(6):
+            for r in range(LOADS):
                 of_h[x] += prices[r] * h_load[j, h, r]
         for x in range(cuts[j]):
             a = cut[j, x]
             of_a = 0.0
-            for r in range(6):
+            for r in range(LOADS):
                 of_a += prices[r] * a_load[j, a, r]
+            if a_load[j, a, OUT_S] > seconds:
+                continue
             for y in range(x, cuts[j]):
                 h = cut[j, y]
-                total = of_a + of_h[y] + prices[4] * train[j, a, h]
-                if total < cost[j] and h_load[j, h, 2] <= seconds and a_load[j, a, 0] + h_load[j, h, 0] <= seconds:
-                    if h_load[j, h, 1] + a_load[j, a, 1] > seconds:
+                total = of_a + of_h[y] + prices[TT] * train[j, a, h]
+                if total < cost[j] and max(h_load[j, h, SSD_S], h_load[j, h, IN_S],
+                                           a_load[j, a, DRAM_S] + h_load[j, h, DRAM_S]) <= seconds:
+                    if h_load[j, h, TT_S] + a_load[j, a, TT_S] > seconds:
                         break
                     if train[j, a, h] < np.inf:
                         cost[j], first[j], last[j] = total, a, h

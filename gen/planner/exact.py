@@ -10,7 +10,7 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.planner.choices import Choices
+from gen.planner.choices import LOADS, TIMES, Choices
 
 __all__ = ["CELLS", "Exact", "exact", "frontier"]
 
@@ -35,7 +35,7 @@ def frontier(choices: Choices, table: int, limit: float = np.inf) -> tuple[NDArr
     kept = np.isfinite(choices.train[table, a, h])
     a, h = a[kept], h[kept]
     load = choices.load(np.full(len(a), table), a, h)
-    kept = (load[:, :3] <= limit * (1 + 1e-12)).all(axis=1)
+    kept = (load[:, :TIMES] <= limit * (1 + 1e-12)).all(axis=1)
     a, h, load = a[kept], h[kept], load[kept]
     order = np.argsort(load.sum(axis=1) if not len(load) else (load / np.maximum(load.max(axis=0), 1e-300)).sum(axis=1),
                        kind="stable")
@@ -66,10 +66,10 @@ def exact(choices: Choices, cards: int, limit: float, until: float, floor: float
     if sum(len(a) for a, _ in splits) * cards > CELLS:
         return None
     loads = [choices.load(np.full(len(a), j), a, h) for j, (a, h) in enumerate(splits)]
-    order = np.argsort([-load[:, :3].sum(axis=1).min() for load in loads], kind="stable")
-    unit = np.append(np.full(3, max(limit if np.isfinite(limit) else
-                                    max(load[:, :3].max() for load in loads) * tables, 1e-300)),
-                     np.maximum(choices.cap[3:], 1.0))
+    order = np.argsort([-load[:, :TIMES].sum(axis=1).min() for load in loads], kind="stable")
+    unit = np.append(np.full(TIMES, max(limit if np.isfinite(limit) else
+                                    max(load[:, :TIMES].max() for load in loads) * tables, 1e-300)),
+                     np.maximum(choices.cap[TIMES:], 1.0))
     mip = Highs()
     mip.silent()
     for name, value in (("threads", 1), ("time_limit", max(until - monotonic(), 0.1)), ("mip_rel_gap", 1e-9),
@@ -90,8 +90,8 @@ def exact(choices: Choices, cards: int, limit: float, until: float, floor: float
         mip.addRow(1.0, 1.0, len(of), of, np.ones(len(of)))
     for m in range(cards):
         of = card == m
-        for r in range(6):
-            if r < 3:
+        for r in range(LOADS):
+            if r < TIMES:
                 mip.addRow(-np.inf, 0.0, 1 + int(of.sum()), np.append(np.int32(0), index[of]),
                            np.append(-1.0, value[of, r]))
             elif value[:, r].any():

@@ -15,7 +15,7 @@ from gen.model.recommender import Recommender
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
-KIND, VERSION = "plan", 1
+KIND, VERSION = "plan", 2
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -66,7 +66,9 @@ class PlanTable:
 @dataclass(frozen=True)
 class PlanCard:
     """kind: emb or mlp. Of an EMB card, what its tables take in each memory, indices and pooled vectors included; of
-    an MLP card, seconds of the bottom and the top network. binds: what it waits for: a memory, a network, or nothing.
+    an MLP card, seconds of the bottom and the top network. in_s, out_s: of its link, to the card (indices and pages, or
+    features) and to the host (pooled vectors, or predictions). binds: what it waits for: a memory, a network, "in" or
+    "out" of the link, or nothing.
     full: memories of which 99 % and more are taken."""
 
     number: int
@@ -74,6 +76,8 @@ class PlanCard:
     dram: Tier = Tier()
     tt: Tier = Tier()
     ssd: Tier = Tier()
+    in_s: float = 0.0
+    out_s: float = 0.0
     bottom_s: float = 0.0
     top_s: float = 0.0
     binds: str = ""
@@ -81,8 +85,14 @@ class PlanCard:
 
     @property
     def seconds(self) -> float:
-        """Of an EMB card, until its pooled vectors are there: its memories work at the same time."""
-        return max(self.dram.seconds, self.tt.seconds, self.ssd.seconds, self.bottom_s)
+        """Until a batch's pooled vectors and bottom network are there: memories and link work at the same time."""
+        return max(self.dram.seconds, self.tt.seconds, self.ssd.seconds, self.in_s, self.bottom_s,
+                   self.out_s if self.kind == "emb" else 0.0)
+
+    @property
+    def after_s(self) -> float:
+        """Of an MLP card, what follows: the top network, or its predictions on their way to the host."""
+        return max(self.top_s, self.out_s) if self.kind == "mlp" else 0.0
 
 
 @dataclass(frozen=True, eq=False)

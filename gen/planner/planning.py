@@ -140,9 +140,9 @@ def _least(problem: Problem, drive_s: float, must: Sequence[bool]) -> float:
     """No placement with a read of the drive is faster: somebody waits for its first page, and what must be read is
     shared out over the EMB cards at best."""
     reads_s = sum(float(item.reads[_hottest(item)]) * item.ssd_s for item, forced in zip(problem.items, must) if forced)
-    if not problem.bottom_s + problem.top_s:
+    if not problem.before_s + problem.after_s:
         return drive_s + reads_s / problem.cards
-    return min(max(drive_s + reads_s / emb, problem.bottom_s / mlp) + problem.top_s / mlp
+    return min(max(drive_s + reads_s / emb, problem.before_s / mlp) + problem.after_s / mlp
                for emb, mlp in ((emb, problem.cards - emb) for emb in range(1, problem.cards)))
 
 
@@ -150,9 +150,9 @@ def _waiting(problem: Problem, found: Placement, drive_s: float) -> Placement:
     """With the cards' loads by the problem, and the wait for the drive where a card needs it."""
     emb = tuple(replace(card, ssd_s=card.ssd_s + drive_s) if card.ssd_s else card
                 for card in loads(problem.items, found.tables, len(found.emb)))
-    slowest = max(max(card.dram_s, card.tt_s, card.ssd_s) for card in emb)
+    slowest = max(card.seconds for card in emb)
     mlp = max(found.mlp_cards, 1)
-    return replace(found, seconds=max(slowest, problem.bottom_s / mlp) + problem.top_s / mlp, emb=emb)
+    return replace(found, seconds=max(slowest, problem.before_s / mlp) + problem.after_s / mlp, emb=emb)
 
 
 def _hottest(item: Item) -> int:
@@ -171,13 +171,17 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], best: Placement, drive
             tiers["ssd"] = replace(tiers["ssd"], seconds=tiers["ssd"].seconds + drive_s)
         # Of a train's share of the unit the scarcest of its memories counts.
         filled = {"dram": emb.dram_bytes, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}
-        slowest = max(MEMORIES, key=lambda name: tiers[name].seconds)
-        found.append(PlanCard(number, "emb", tiers["dram"], tiers["tt"], tiers["ssd"],
-                              binds=slowest if tiers[slowest].seconds else "",
+        seconds = {name: tiers[name].seconds for name in MEMORIES} | {"in": emb.in_s, "out": emb.out_s}
+        slowest = max(seconds, key=lambda name: seconds[name])
+        found.append(PlanCard(number, "emb", tiers["dram"], tiers["tt"], tiers["ssd"], emb.in_s, emb.out_s,
+                              binds=slowest if seconds[slowest] else "",
                               full=tuple(name for name in MEMORIES if filled[name] >= FULL * room[name])))
     for number in range(len(best.emb), len(best.emb) + best.mlp_cards):
-        bottom, top = problem.bottom_s / best.mlp_cards, problem.top_s / best.mlp_cards
-        found.append(PlanCard(number, "mlp", bottom_s=bottom, top_s=top, binds="bottom" if bottom > top else "top"))
+        top, bottom, inward, outward = (value / best.mlp_cards for value in (
+            problem.top_s, problem.bottom_s, problem.features_s, problem.predictions_s))
+        seconds = {"top": top, "bottom": bottom, "in": inward, "out": outward}
+        found.append(PlanCard(number, "mlp", in_s=inward, out_s=outward, bottom_s=bottom, top_s=top,
+                              binds=max(seconds, key=lambda name: seconds[name])))
     return tuple(found)
 
 

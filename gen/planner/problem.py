@@ -26,7 +26,8 @@ class Item:
     ssd_landing: (S + 1,) seconds of DRAM then, in which the pages land and out of which the core takes the rows,
     not rising either. bags_s, bags_bytes: of DRAM whatever the split, as the table's indices and pooled vectors
     lie there. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from step i on lie there, not rising;
-    None: `row_bytes` a row.
+    None: `row_bytes` a row. in_s, out_s: of the link to the card and to the host whatever the split, as the table's
+    indices and pooled vectors cross it; page_in_s: of the link for a read of the drive.
     """
 
     name: str
@@ -46,6 +47,9 @@ class Item:
     bags_bytes: int = 0
     train_share: float = 1.0
     ssd_bytes: NDArray[np.int64] | None = None
+    in_s: float = 0.0
+    out_s: float = 0.0
+    page_in_s: float = 0.0
 
     @property
     def steps(self) -> int:
@@ -64,6 +68,11 @@ class Item:
         return np.zeros(self.steps + 1) if self.ssd_landing is None else self.ssd_landing
 
     @property
+    def inward(self) -> NDArray[np.float64]:
+        """(S + 1,) seconds of the link to the card a batch, by the step from which on accesses lie on the SSD."""
+        return self.in_s + self.reads * self.page_in_s
+
+    @property
     def cold_bytes(self) -> NDArray[np.int64]:
         """(S + 1,) bytes of the SSD, by the step from which on rows lie there."""
         return (self.total_rows - self.rows) * self.row_bytes if self.ssd_bytes is None else self.ssd_bytes
@@ -72,7 +81,9 @@ class Item:
 @dataclass(frozen=True, eq=False)
 class Problem:
     """cards: in all (M); 1 to M - 1 of them run EMB cores where there is an MLP (eq. 4), else all may. *_bytes: of
-    one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card."""
+    one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card.
+    features_s, predictions_s: of the link of one MLP card, dense features and pooled vectors to it and its results to
+    the host."""
 
     items: tuple[Item, ...]
     cards: int
@@ -81,6 +92,18 @@ class Problem:
     ssd_bytes: int
     bottom_s: float = 0.0
     top_s: float = 0.0
+    features_s: float = 0.0
+    predictions_s: float = 0.0
+
+    @property
+    def before_s(self) -> float:
+        """Of a batch on one MLP card, what goes on beside the embedding: bottom network and link."""
+        return max(self.bottom_s, self.features_s)
+
+    @property
+    def after_s(self) -> float:
+        """Of a batch on one MLP card, what follows the embedding."""
+        return max(self.top_s, self.predictions_s)
 
 
 @dataclass(frozen=True)
@@ -95,14 +118,21 @@ class TableChoice:
 
 @dataclass(frozen=True)
 class CardChoice:
-    """Of one EMB card, of a batch: seconds of each memory, and bytes in it."""
+    """Of one EMB card, of a batch: seconds of each memory and of the link's directions, and bytes in each memory."""
 
     dram_s: float
     tt_s: float
     ssd_s: float
+    in_s: float
+    out_s: float
     dram_bytes: int
     tt_bytes: float
     ssd_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Memories and link work at the same time."""
+        return max(self.dram_s, self.tt_s, self.ssd_s, self.in_s, self.out_s)
 
 
 @dataclass(frozen=True, eq=False)

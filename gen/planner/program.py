@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.planner.choices import cuts, loads, train_steps
+from gen.planner.choices import LOADS, TIMES, cuts, loads, train_steps
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 
 __all__ = ["Outcome", "as_written"]
@@ -86,8 +86,8 @@ class _Program:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Variables of one table: x_dram, x_ptr (one for each cut, see gen.planner.choices), and its six quantities, each
-    (terms, constant, most): seconds and parts of capacities."""
+    """Variables of one table: x_dram, x_ptr (one for each cut, see gen.planner.choices), and what its load consists
+    of, each (terms, constant, most): seconds and parts of capacities."""
 
     cut: NDArray[np.int64]
     x_dram: NDArray[np.int32]
@@ -120,13 +120,15 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
             program.row(-np.inf, 0.0, (x_row[k], 1.0), (segment[max(k - 1, 0): k + 1], -1.0))
     # Eq. 28 to 30, 9, 26 and 25.
     dram_s, tt_s = item.lookups * item.dram_s * share, item.lookups * item.tt_s * step / steps
-    landing, ssd_s = item.landing[at], item.reads[at] * item.ssd_s
+    landing, ssd_s, inward = item.landing[at], item.reads[at] * item.ssd_s, item.inward[at]
     dram, cold = rows * item.row_bytes, item.cold_bytes[at]
     quantities = []
     for r, (terms, constant, most) in enumerate((
             (((x_dram, dram_s), (x_ptr, landing)), item.bags_s, dram_s.max() + landing.max() + item.bags_s),
             (((x_tt, tt_s),), 0.0, tt_s.max()),
             (((x_ptr, ssd_s),), 0.0, ssd_s.max()),
+            (((x_ptr, inward),), 0.0, inward.max()),
+            ((), item.out_s, item.out_s),
             (((x_dram, dram),), float(item.bags_bytes), dram.max() + item.bags_bytes),
             (((x_row, item.tt_bytes),), 0.0, item.tt_bytes.max()),
             (((x_ptr, cold),), 0.0, cold.max()))):
@@ -137,14 +139,14 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
 
 def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> Outcome:
     """Solves eq. 3 to 37 in about so many seconds, or says how far it came."""
-    networks = problem.bottom_s > 0 or problem.top_s > 0
+    networks = problem.before_s > 0 or problem.after_s > 0
     program, cards = _Program(), problem.cards
     slow = sum(max(item.lookups * item.dram_s, item.lookups * item.tt_s, item.reads.max() * item.ssd_s)
-               + item.landing.max() + item.bags_s for item in problem.items)
-    unit = np.array([max(slow + problem.bottom_s, 1e-30)] * 3
+               + item.landing.max() + item.bags_s + item.inward.max() + item.out_s for item in problem.items)
+    unit = np.array([max(slow + problem.before_s, 1e-30)] * TIMES
                     + [max(float(each), 1.0) for each in (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)])
-    room = np.array([problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes]) / unit[3:]
-    most = 1.0 + problem.bottom_s / unit[0] + problem.top_s / unit[0]
+    room = np.array([problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes]) / unit[TIMES:]
+    most = 1.0 + problem.before_s / unit[0] + problem.after_s / unit[0]
     c, c_fnt, c_emb = (program.variables(1, most + slow / unit[0])[0] for _ in range(3))
     d = program.variables(cards, 1.0, BINARY)                                                   # eq. 5
     if networks:
@@ -153,8 +155,8 @@ def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> 
         count = np.arange(1.0, cards)
         program.row(1.0, 1.0, (number, 1.0))
         program.row(float(cards), float(cards), (number, count), (d, 1.0))
-        program.row(0.0, np.inf, (c, 1.0), (c_fnt, -1.0), (number, -problem.top_s / unit[0] / count))     # eq. 3, 34
-        program.row(0.0, np.inf, (c_fnt, 1.0), (number, -problem.bottom_s / unit[0] / count))             # eq. 35, 37
+        program.row(0.0, np.inf, (c, 1.0), (c_fnt, -1.0), (number, -problem.after_s / unit[0] / count))     # eq. 3, 34
+        program.row(0.0, np.inf, (c_fnt, 1.0), (number, -problem.before_s / unit[0] / count))             # eq. 35, 37
     else:
         program.row(float(cards), float(cards), (d, 1.0))
         program.row(0.0, np.inf, (c, 1.0), (c_fnt, -1.0))
@@ -166,13 +168,13 @@ def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> 
         for m in range(cards):
             program.row(-np.inf, 0.0, (of[m], 1.0), (d[m], -1.0))                               # eq. 7
     for m in range(cards):
-        for r in range(6):
+        for r in range(LOADS):
             of_card = np.array([program.product(of[m], *table.quantities[r])
                                 for of, table in zip(p, tables, strict=True)], np.int32)
-            if r < 3:
+            if r < TIMES:
                 program.row(-np.inf, 0.0, (of_card, 1.0), (c_emb, -1.0))                        # eq. 31 to 33, 36
             else:
-                program.row(-np.inf, room[r - 3], (of_card, 1.0))                               # eq. 24, 25, 27
+                program.row(-np.inf, room[r - TIMES], (of_card, 1.0))                               # eq. 24, 25, 27
     solver = program.solve(c, seconds, threads)
     info, status = solver.getInfo(), solver.modelStatusToString(solver.getModelStatus())
     bound = max(float(info.mip_dual_bound) * unit[0], 0.0)
@@ -186,6 +188,6 @@ def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> 
                    for of, table in zip(p, tables, strict=True))
     found = loads(problem.items, chosen, len(used))
     others = cards - len(used)
-    embedding = max(max(card.dram_s, card.tt_s, card.ssd_s) for card in found)
-    whole = max(embedding, problem.bottom_s / max(others, 1)) + problem.top_s / max(others, 1)
+    embedding = max(card.seconds for card in found)
+    whole = max(embedding, problem.before_s / max(others, 1)) + problem.after_s / max(others, 1)
     return Outcome(status, bound, Placement(whole, min(bound, whole), chosen, found, others))

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gen.planner.choices import Choices
+from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TT, TT_S, Choices
 
 __all__ = ["search", "spread"]
 
@@ -22,7 +22,7 @@ SLACK = 1 + 1e-12   # of a limit, for what rounding adds
 
 
 def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -> NDArray[np.int64]:
-    """A card for each table of these loads (J, 6): the largest first, each where the fullest resource stays least."""
+    """A card for each table of these loads (J, LOADS), the largest first: where the fullest resource stays least."""
     part = loads / np.maximum(limit, 1e-300)
     return _spread(part, np.argsort(-part.max(axis=1), kind="stable"), cards)
 
@@ -33,7 +33,7 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
     """Betters a placement in place; whether it ends with every load of a card within `limit`. prices: of seconds and
     bytes beside the excess, so that among equals a split that is cheap for all is taken. moves: tables that are tried
     at most. until: the moment behind which it ends early, after a round at least."""
-    order, heavy, state = np.arange(len(card)), np.ones(6), np.array([seed, 0], np.uint64)
+    order, heavy, state = np.arange(len(card)), np.ones(LOADS), np.array([seed, 0], np.uint64)
     while moves > 0:
         done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h,
                               cards, limit, prices, min(moves, SLICE), order, heavy, state)
@@ -45,12 +45,12 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
 
 @njit(cache=True)
 def _spread(part, order, cards):
-    found, full = np.zeros(len(part), np.int64), np.zeros((cards, 6))
+    found, full = np.zeros(len(part), np.int64), np.zeros((cards, LOADS))
     for j in order:
         best, best_peak, best_sum = 0, np.inf, np.inf
         for m in range(cards):
             peak, total = 0.0, 0.0
-            for r in range(6):
+            for r in range(LOADS):
                 peak = max(peak, full[m, r] + part[j, r])
                 total += full[m, r]
             if peak < best_peak - 1e-12 or peak < best_peak + 1e-12 and total < best_sum:
@@ -62,10 +62,10 @@ def _spread(part, order, cards):
 
 @njit(cache=True)
 def _load(a_load, h_load, train, j, a, h, out):
-    for r in range(6):
+    for r in range(LOADS):
         out[r] = a_load[j, a, r] + h_load[j, h, r]
-    out[1] = max(out[1], 0.0)
-    out[4] += train[j, a, h]
+    out[TT_S] = max(out[TT_S], 0.0)
+    out[TT] += train[j, a, h]
 
 
 @njit(cache=True)
@@ -77,7 +77,7 @@ def _next(random):
 @njit(cache=True)
 def _over(load, limit):
     """Whether anything of a card is beyond its limit."""
-    for r in range(6):
+    for r in range(LOADS):
         if load[r] > limit[r] * SLACK:
             return True
     return False
@@ -95,22 +95,23 @@ def _shuffle(order, random):
 @njit(cache=True)
 def _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy, prices, best, best_card, best_a, best_h):
     """(loss, card, cuts) of table j where it loses least, if less than what is known as best."""
-    part, loss_a, loss_h = np.zeros(6), np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
+    part, loss_a, loss_h = np.zeros(LOADS), np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
     for k in range(len(load)):
         # Excesses that depend on one of the two cuts alone, and are charged once for each.
         base = 0.0
-        for r in range(6):
+        for r in range(LOADS):
             part[r] = load[k, r] * inverse[r] - 1
             base += heavy[r] * max(part[r], 0.0)
         for x in range(cuts[j]):
             c = cut[j, x]
             loss_a[x], loss_h[x] = -base, 0.0
-            for r in range(6):
+            for r in range(LOADS):
                 loss_a[x] += prices[r] * a_load[j, c, r]
                 loss_h[x] += prices[r] * h_load[j, c, r]
-            loss_a[x] += heavy[3] * max(part[3] + a_load[j, c, 3] * inverse[3], 0.0)
-            loss_h[x] += heavy[2] * max(part[2] + h_load[j, c, 2] * inverse[2], 0.0)
-            loss_h[x] += heavy[5] * max(part[5] + h_load[j, c, 5] * inverse[5], 0.0)
+            for r in (OUT_S, DRAM):
+                loss_a[x] += heavy[r] * max(part[r] + a_load[j, c, r] * inverse[r], 0.0)
+            for r in (SSD_S, IN_S, SSD):
+                loss_h[x] += heavy[r] * max(part[r] + h_load[j, c, r] * inverse[r], 0.0)
         for x in range(cuts[j]):
             if loss_a[x] >= best:
                 continue
@@ -120,10 +121,12 @@ def _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy, prices, be
                     continue
                 last = cut[j, y]
                 warm = train[j, first, last]
-                found = loss_a[x] + loss_h[y] + prices[4] * warm
-                found += heavy[4] * max(part[4] + warm * inverse[4], 0.0)
-                found += heavy[0] * max(part[0] + (a_load[j, first, 0] + h_load[j, last, 0]) * inverse[0], 0.0)
-                found += heavy[1] * max(part[1] + max(a_load[j, first, 1] + h_load[j, last, 1], 0.0) * inverse[1], 0.0)
+                found = loss_a[x] + loss_h[y] + prices[TT] * warm
+                found += heavy[TT] * max(part[TT] + warm * inverse[TT], 0.0)
+                dram_s = a_load[j, first, DRAM_S] + h_load[j, last, DRAM_S]
+                found += heavy[DRAM_S] * max(part[DRAM_S] + dram_s * inverse[DRAM_S], 0.0)
+                tt_s = max(a_load[j, first, TT_S] + h_load[j, last, TT_S], 0.0)
+                found += heavy[TT_S] * max(part[TT_S] + tt_s * inverse[TT_S], 0.0)
                 if found < best:
                     best, best_card, best_a, best_h = found, k, first, last
     return best, best_card, best_a, best_h
@@ -139,7 +142,7 @@ def _exchange(loads, card, j, load, inverse, heavy, prices, best):
         if k == m:
             continue
         found = 0.0
-        for r in range(6):
+        for r in range(LOADS):
             found += heavy[r] * (max((load[m, r] + loads[i, r]) * inverse[r] - 1, 0.0)
                                  - max(load[m, r] * inverse[r] - 1, 0.0)
                                  + max((load[k, r] - loads[i, r] + own[r]) * inverse[r] - 1, 0.0)
@@ -154,7 +157,7 @@ def _go_astray(load, limit, heavy, card, still, random):
     """At a standstill: excesses get heavier, and random tables go elsewhere."""
     if heavy.max() > HEAVY:
         heavy[:] = 1.0
-    for r in range(6):
+    for r in range(LOADS):
         over = False
         for m in range(len(load)):
             over = over or load[m, r] > limit[r] * SLACK
@@ -173,7 +176,7 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
     """(whether it ended within the limits, tables that were tried); order, heavy, state: where it goes on."""
     random, still = state[0], np.int64(state[1])
     tables = len(card)
-    load, loads = np.zeros((cards, 6)), np.zeros((tables, 6))
+    load, loads = np.zeros((cards, LOADS)), np.zeros((tables, LOADS))
     inverse = 1 / np.maximum(limit, 1e-300)
     tried = 0
     while tried < moves:
@@ -198,7 +201,7 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
             own = loads[j]
             load[m] -= own
             loss = 0.0
-            for r in range(6):
+            for r in range(LOADS):
                 loss += heavy[r] * max((load[m, r] + own[r]) * inverse[r] - 1, 0.0) + prices[r] * own[r]
                 loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
             best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gen.planner.bound import LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
-from gen.planner.choices import DRAM, SSD, TT, Choices, loads, train_steps
+from gen.planner.choices import DRAM, EVERY_TIME, LOADS, SSD, TIMES, TT, Choices, loads, train_steps
 from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
@@ -73,7 +73,7 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
         raise ValueError("items: there must be a table at least")
     tell = say or (lambda _: None)
     until = monotonic() + seconds
-    networks = problem.bottom_s > 0 or problem.top_s > 0
+    networks = problem.before_s > 0 or problem.after_s > 0
     if problem.cards < 1 + networks:
         raise Infeasible(f"cards = {problem.cards}: no EMB card is left" if problem.cards == 1 else
                          f"cards = {problem.cards}: there must be one at least")
@@ -95,7 +95,7 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
                        min(until, monotonic() + SETTLING * seconds))
     chosen = tuple(TableChoice(*map(int, each)) for each in zip(*placement, strict=True))
     emb = loads(problem.items, chosen, best.cards)
-    value = best.whole(max(max(card.dram_s, card.tt_s, card.ssd_s) for card in emb))
+    value = best.whole(max(card.seconds for card in emb))
     bound = min(value, min(each.whole(each.bound) for each in counts) * (1 - SAFE))
     return Placement(value, bound, chosen, emb, problem.cards - best.cards)
 
@@ -128,8 +128,8 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: float,
             break
         others = problem.cards - cards
         relaxed = master.seconds(cards, until=until)
-        each = _Count(cards, problem.bottom_s / max(others, 1), problem.top_s / max(others, 1), relaxed,
-                      max(relaxed.bound, master.unit[0] / (3 * cards)))     # three memories a card at once
+        each = _Count(cards, problem.before_s / max(others, 1), problem.after_s / max(others, 1), relaxed,
+                      max(relaxed.bound, master.unit[0] / (TIMES * cards)))   # memories and link at once
         found = min((other.whole(other.bound) for other in counts), default=np.inf)
         if each.whole(each.bound) < found:
             each.bound = max(each.bound, _crowded(cards, master, relaxed.prices, until))
@@ -191,7 +191,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     """Whether the search gets to `target` seconds, from mixtures that fill the memories the least for that time."""
     tables = len(choices.cuts)
     limit = choices.cap.copy()
-    limit[:3] = target
+    limit[:TIMES] = target
     aim = count.bound + 0.5 * (target - count.bound)
     for filled in (True, False):
         solution = master.fill(count.cards, aim, until) if filled else count.solution
@@ -219,10 +219,10 @@ def _heaviest(solution: LpSolution, tables: int) -> tuple[NDArray[np.int64], NDA
 
 
 def _keep(count: _Count, choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> None:
-    load = np.zeros((count.cards, 6))
+    load = np.zeros((count.cards, LOADS))
     np.add.at(load, card, choices.load(np.arange(len(card)), a, h))
-    if load[:, :3].max() < count.best and (load <= choices.cap * (1 + 1e-12)).all():
-        count.best, count.placement = float(load[:, :3].max()), (card.copy(), a.copy(), h.copy())
+    if load[:, :TIMES].max() < count.best and (load <= choices.cap * (1 + 1e-12)).all():
+        count.best, count.placement = float(load[:, :TIMES].max()), (card.copy(), a.copy(), h.copy())
 
 
 def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, until: float,
@@ -262,7 +262,7 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
     a, h = np.zeros(len(card), np.int64), np.zeros(len(card), np.int64)
     for step in (0.1, 0.3, 0.9):
         limit = choices.cap.copy()
-        limit[:3] = seconds * (1 + step * wide)
+        limit[:TIMES] = seconds * (1 + step * wide)
         done = True
         for m in range(count.cards):
             of = np.nonzero(card == m)[0]
@@ -283,7 +283,7 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
 
 def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: float) -> float:
     """Seconds of the fullest card, at least: of the (k - 1) * cards + 1 dearest tables, some card holds k."""
-    cost = master.choices.cheapest(prices if prices.any() else np.array([1.0] * 3 + [0.0] * 3))[0]
+    cost = master.choices.cheapest(prices if prices.any() else EVERY_TIME)[0]
     order, found = np.argsort(-cost, kind="stable"), 0.0
     for crowd in range(1, min((len(order) - 1) // cards + 1, CROWD) + 1):
         if monotonic() > until:

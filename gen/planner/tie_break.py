@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gen.planner.bound import Master
-from gen.planner.choices import TT_S, Choices
+from gen.planner.choices import LOADS, TIMES, TT, TT_S, Choices
 from gen.planner.problem import Problem
 from gen.planner.search import search
 
@@ -27,7 +27,7 @@ def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.in
     """(card, a, h), the tables on the cards that they were on."""
     card, a, h = (each.copy() for each in placement)
     limit = choices.cap.copy()
-    limit[:3] = seconds
+    limit[:TIMES] = seconds
     steps = np.array([item.steps for item in problem.items], np.int64)
     lookups = np.array([item.lookups for item in problem.items], np.float64)
     for m in range(int(card.max()) + 1):
@@ -70,25 +70,25 @@ def _polish(cut, cuts, a_load, h_load, train, a, h, limit, steps, lookups):
     room = limit * (1 + 1e-12)
     for j in range(len(a)):
         room -= a_load[j, a[j]] + h_load[j, h[j]]
-        room[4] -= train[j, a[j], h[j]]
+        room[TT] -= train[j, a[j], h[j]]
     changed = True
     while changed:
         changed = False
         for j in range(len(a)):
             room += a_load[j, a[j]] + h_load[j, h[j]]
-            room[4] += train[j, a[j], h[j]]
+            room[TT] += train[j, a[j], h[j]]
             best = lookups[j] * ((h[j] - a[j]) + COLD * (steps[j] - h[j])) / steps[j]
             for x in range(cuts[j]):
                 first = cut[j, x]
                 for y in range(x, cuts[j]):
                     last = cut[j, y]
                     weight = lookups[j] * ((last - first) + COLD * (steps[j] - last)) / steps[j]
-                    if weight >= best - 1e-9 * lookups[j] or not train[j, first, last] <= room[4]:
+                    if weight >= best - 1e-9 * lookups[j] or not train[j, first, last] <= room[TT]:
                         continue
                     fits = True
-                    for r in range(6):
-                        fits = fits and (r == 4 or a_load[j, first, r] + h_load[j, last, r] <= room[r])
+                    for r in range(LOADS):
+                        fits = fits and (r == TT or a_load[j, first, r] + h_load[j, last, r] <= room[r])
                     if fits:
                         best, a[j], h[j], changed = weight, first, last, True
             room -= a_load[j, a[j]] + h_load[j, h[j]]
-            room[4] -= train[j, a[j], h[j]]
+            room[TT] -= train[j, a[j], h[j]]

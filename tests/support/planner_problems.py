@@ -29,13 +29,18 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
     if seed % 3 == 1:       # whole pages of two rows and a rest
         items = [replace(item, ssd_bytes=-(-(item.total_rows - item.rows) // 2) * (2 * item.row_bytes + 3))
                  for item in items]
+    link = np.random.default_rng([seed, 1])     # slow for one problem of three
+    slow = link.choice([0.1, 1.0, 10.0])
+    items = [replace(item, in_s=slow * link.uniform(0, 5), out_s=slow * link.uniform(0, 8),
+                     page_in_s=slow * link.uniform(0, 1)) for item in items]
     networks = (g.uniform(1, 100), g.uniform(1, 100)) if g.integers(2) else (0.0, 0.0)
     return Problem(tuple(items), int(g.integers(2, cards + 1)), int(g.integers(60, 400)), int(g.integers(0, 60)),
-                   int(g.integers(100, 900)) + int(g.choice([0, 2000])), *networks)
+                   int(g.integers(100, 900)) + int(g.choice([0, 2000])), *networks,
+                   *(link.uniform(0, 60, 2) if any(networks) else ()))
 
 
 def split(item, a, h):
-    """(seconds of DRAM, trains, SSD, bytes of the three) of a split, or None where it is not one."""
+    """(seconds of DRAM, trains, SSD, link in and out, bytes of the three) of a split, or None where it is not one."""
     steps = len(item.rows) - 1
     if not 0 <= a <= h <= steps or h / steps > item.hot_share + 1e-9 or (h - a) / steps > item.train_share + 1e-9:
         return None
@@ -48,6 +53,7 @@ def split(item, a, h):
     landing = 0.0 if item.ssd_landing is None else item.ssd_landing[h]
     return (item.lookups * a / steps * item.dram_s + landing + item.bags_s,
             item.lookups * (h - a) / steps * item.tt_s, reads * item.ssd_s,
+            item.in_s + reads * item.page_in_s, item.out_s,
             item.rows[a] * item.row_bytes + item.bags_bytes, np.interp(warm, item.tt_rows, item.tt_bytes),
             (item.total_rows - item.rows[h]) * item.row_bytes if item.ssd_bytes is None else item.ssd_bytes[h])
 
@@ -60,19 +66,20 @@ def seconds(problem, placement, drive_s=0.0):
     assert len(placement.tables) == len(problem.items)
     assert emb + placement.mlp_cards == problem.cards
     assert (1 <= emb <= problem.cards - 1) if networks else emb == problem.cards                # eq. 4
-    load = np.zeros((emb, 6))
+    load = np.zeros((emb, 8))
     for item, choice in zip(problem.items, placement.tables, strict=True):
         found = split(item, choice.i_dram, choice.i_hot)
         assert found is not None, (item.name, choice)
         load[choice.card] += found
     load[:, 2] += drive_s * (load[:, 2] > 0)
     caps = (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)
-    assert (load[:, 3:] <= np.array(caps) * (1 + 1e-9)).all()                                   # eq. 24, 25, 27
-    said = [(c.dram_s, c.tt_s, c.ssd_s, c.dram_bytes, c.tt_bytes, c.ssd_bytes) for c in placement.emb]
+    assert (load[:, 5:] <= np.array(caps) * (1 + 1e-9)).all()                                   # eq. 24, 25, 27
+    said = [(c.dram_s, c.tt_s, c.ssd_s, c.in_s, c.out_s, c.dram_bytes, c.tt_bytes, c.ssd_bytes) for c in placement.emb]
     np.testing.assert_allclose(said, load, rtol=1e-9, atol=1e-12)
-    found = load[:, :3].max()
+    found = load[:, :5].max()
     if networks:
-        found = max(found, problem.bottom_s / placement.mlp_cards) + problem.top_s / placement.mlp_cards
+        before, after = max(problem.bottom_s, problem.features_s), max(problem.top_s, problem.predictions_s)
+        found = max(found, before / placement.mlp_cards) + after / placement.mlp_cards
     return found
 
 
@@ -87,18 +94,19 @@ def brute(problem, drive_s=0.0):
     sets = 1 << len(splits)
     alone = np.zeros(sets)      # least seconds of one card that holds a set of tables
     for members in range(1, sets):
-        total = np.zeros((1, 6))
+        total = np.zeros((1, 8))
         for j, each in enumerate(splits):
             if members >> j & 1:
-                total = (total[:, None] + each[None]).reshape(-1, 6)
-        total = total[(total[:, 3:] <= caps).all(axis=1)]
+                total = (total[:, None] + each[None]).reshape(-1, 8)
+        total = total[(total[:, 5:] <= caps).all(axis=1)]
         total[:, 2] += drive_s * (total[:, 2] > 0)
-        alone[members] = total[:, :3].max(axis=1).min() if len(total) else np.inf
+        alone[members] = total[:, :5].max(axis=1).min() if len(total) else np.inf
     networks, best, cards = problem.bottom_s > 0 or problem.top_s > 0, np.inf, alone
     for emb in range(1, problem.cards + 1 - networks):
         if emb > 1:
             cards = np.array([min(max(alone[part], cards[members ^ part]) for part in range(members + 1)
                                   if part & ~members == 0) for members in range(sets)])
         others = max(problem.cards - emb, 1)
-        best = min(best, max(cards[-1], problem.bottom_s / others) + problem.top_s / others)
+        before, after = max(problem.bottom_s, problem.features_s), max(problem.top_s, problem.predictions_s)
+        best = min(best, max(cards[-1], before / others) + after / others)
     return best

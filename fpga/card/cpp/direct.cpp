@@ -1,6 +1,7 @@
 // The models alone, with a reader that always keeps up: what a core could reach at best.
 #include <cstdint>
 
+#include "link.h"
 #include "port.h"
 #include "ssd.h"
 
@@ -75,8 +76,8 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
 }
 
 // Brings `count` pages of the drive through a ring whose reader releases each page at once; returns the cycles until
-// the last one is announced, 0 when that takes more than `limit`. timing: the fields of SsdTiming in the order of
-// fpga.card.memory.SSD_TIMING; transfers: page and position of each, positions in beats of 64 bytes.
+// the last one is announced, 0 when that takes more than `limit`. timing: the fields of SsdTiming and Lane in the order of
+// fpga.card.memory.DRIVE_TIMING; transfers: page and position of each, positions in beats of 64 bytes.
 __attribute__((visibility("default"))) uint64_t direct_pages(const int64_t* timing, const uint8_t* data, uint64_t page_bytes,
                                                              const uint64_t* transfers, uint64_t count,
                                                              uint64_t ring_bytes, uint64_t limit) {
@@ -85,11 +86,12 @@ __attribute__((visibility("default"))) uint64_t direct_pages(const int64_t* timi
     auto m = new Memory;
     m->store = &store;
     Ssd ssd;
+    Lane lane;
     SsdTiming& t = ssd.t;
-    for (int64_t* v : {&t.tr, &t.channels, &t.dies, &t.flash_page, &t.bus, &t.link, &t.depth, &t.submit, &t.complete,
+    for (int64_t* v : {&t.tr, &t.channels, &t.dies, &t.flash_page, &t.bus, &lane.page, &t.depth, &t.submit, &t.complete,
                        &t.poll, &t.doorbell})
         *v = *timing++;
-    ssd.attach(m);
+    ssd.attach(m, &lane);
     const uint64_t progress = ring_bytes, doorbell = ring_bytes + Store::PAGE;
     ssd.stream(data, 0, page_bytes, transfers, count, 0, ring_bytes, progress, doorbell, LINE);
     ssd.start();

@@ -9,6 +9,7 @@
 #include "Vtop.h"
 #include "verilated.h"
 
+#include "link.h"
 #include "port.h"
 #include "ssd.h"
 #include "store.h"
@@ -38,6 +39,7 @@ struct Card {
     std::unique_ptr<Vtop> top;
     std::unique_ptr<Store> store;
     Memory memory;
+    Link link;
     Ssd ssd;
     Binding pins;
     std::vector<Port> ports;
@@ -67,9 +69,12 @@ struct Card {
         SsdTiming& s = ssd.t;
         for (auto& o : std::map<std::string, int64_t*>{
                  {"tr", &s.tr}, {"channels", &s.channels}, {"dies", &s.dies}, {"flash_page", &s.flash_page},
-                 {"bus", &s.bus}, {"link", &s.link}, {"depth", &s.depth}, {"submit", &s.submit},
+                 {"bus", &s.bus}, {"depth", &s.depth}, {"submit", &s.submit},
                  {"complete", &s.complete}, {"poll", &s.poll}, {"doorbell", &s.doorbell}})
             options["ssd." + o.first] = o.second;
+        options["link.begin"] = &link.t.begin;
+        options["link.end"] = &link.t.end;
+        options["link.page"] = &link.in.page;
     }
 
     bool start() {
@@ -78,7 +83,9 @@ struct Card {
         if (!store->sound()) return false;
         memory.store = store.get();
         memory.ddr.reset();
-        ssd.attach(&memory);
+        link.out.page = link.in.page;
+        link.attach(&memory);
+        ssd.attach(&memory, &link.in);
         context.randReset(2);  // registers and memories begin at random
         context.randSeed(int(seed));
         top = std::make_unique<Vtop>(&context, "top");
@@ -100,6 +107,7 @@ struct Card {
         memory.ddr.clear_requests();
         for (Port& p : ports) p.reset();
         ssd.stop_run();
+        link.reset();
     }
     void quiet() {
         ControlPins& c = pins.control;
@@ -123,15 +131,25 @@ struct Card {
         if (pins.has_control) watch();
         *pins.clk = 1;
         top->eval();
-        memory.cycle++;
-        ssd.tick();
-        if (!memory.ideal) serve();
+        rest();
         for (Port& p : ports) p.drive();
     }
 
-    // At most one line a cycle enters the controller: the ports' reads and writes and the drive take turns.
+    // A cycle of everything but the core.
+    void rest() {
+        memory.cycle++;
+        ssd.tick();
+        link.tick();
+        if (memory.ideal) {
+            ssd.to_write.clear();
+            link.to_write.clear();
+        } else
+            serve();
+    }
+
+    // At most one line a cycle enters the controller: the ports' reads and writes, the drive and the host take turns.
     void serve() {
-        size_t sources = 2 * ports.size() + 1;
+        size_t sources = 2 * ports.size() + 3;
         for (size_t k = 0; k < sources; k++) {
             size_t i = turn + k < sources ? turn + k : turn + k - sources;
             if (!send(i)) continue;
@@ -141,22 +159,17 @@ struct Card {
         memory.ddr.advance(
             memory.cycle,
             [this](int port, uint64_t id, int64_t clock) {
-                LineQueue& lines = ports[port].lines;
+                LineQueue& lines = port == HOST ? link.lines : ports[port].lines;
                 if (id < lines.head || id >= lines.tail) return;
                 Line& l = lines.at(id);
-                memory.sample(l, port);
+                if (port != HOST) memory.sample(l, port);
                 l.done = true;
                 l.ready = memory.ddr.cycle_of(clock) + uint64_t(memory.back);
             },
             [](int, uint64_t) {});
     }
     bool send(size_t source) {
-        if (source == 2 * ports.size()) {
-            if (ssd.to_write.empty() || !memory.ddr.room(true)) return false;
-            memory.ddr.put((ssd.to_write.front() - base) / LINE, HOST, 0, true);
-            ssd.to_write.pop_front();
-            return true;
-        }
+        if (source >= 2 * ports.size()) return send_outside(source - 2 * ports.size());
         Port& p = ports[source / 2];
         if (source & 1) {
             if (p.writes.empty() || !memory.ddr.room(true)) return false;
@@ -178,6 +191,22 @@ struct Card {
             return true;
         }
         memory.ddr.put((l.address - base) / LINE, int(source / 2), q.sent++, false);
+        return true;
+    }
+
+    // Lines of the drive, to the card and to the host.
+    bool send_outside(size_t source) {
+        if (source < 2) {
+            std::deque<uint64_t>& writes = source ? link.to_write : ssd.to_write;
+            if (writes.empty() || !memory.ddr.room(true)) return false;
+            memory.ddr.put((writes.front() - base) / LINE, HOST, 0, true);
+            writes.pop_front();
+            return true;
+        }
+        LineQueue& q = link.lines;
+        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !memory.ddr.room(false)) return false;
+        memory.ddr.put((q.at(q.sent).address - base) / LINE, HOST, q.sent, false);
+        q.sent++;
         return true;
     }
 
@@ -284,6 +313,29 @@ API void card_read(void* h, uint64_t address, void* data, uint64_t count) {
     memcpy(data, static_cast<Card*>(h)->store->at(address), count);
 }
 
+API uint64_t card_send(void* h, uint64_t address, const void* data, uint64_t count) {
+    return static_cast<Card*>(h)->link.send(address, static_cast<const uint8_t*>(data), count);
+}
+API uint64_t card_fetch(void* h, uint64_t address, uint64_t count) {
+    return static_cast<Card*>(h)->link.fetch(address, count);
+}
+// Time passes until transfer `id` has arrived (see Link::arrived), at most so many cycles; whether it has. A core that is at work
+// goes on; one that is not stands still.
+API int card_settle(void* h, uint64_t id, uint64_t cycles, int working) {
+    Card& c = *static_cast<Card*>(h);
+    for (; !c.link.arrived(id); cycles--) {
+        if (!cycles) return 0;
+        if (working && !(c.pins.interrupt && *c.pins.interrupt)) {
+            c.step();
+            continue;
+        }
+        c.rest();
+        c.started += working != 0;
+    }
+    return 1;
+}
+API int card_take(void* h, uint64_t id, void* data) { return static_cast<Card*>(h)->link.take(id, data) ? 0 : -1; }
+
 API int card_control_write(void* h, uint32_t address, uint32_t value) {
     return static_cast<Card*>(h)->control_write(address, value);
 }
@@ -317,10 +369,12 @@ API void card_clear(void* h) {
     c.memory.broken.clear();
     c.memory.ddr.counters = DdrCounters();
     for (Port& p : c.ports) p.counters = PortCounters();
+    c.link.in.clear();
+    c.link.out.clear();
     c.ssd.pages = c.ssd.moved = c.ssd.credit_waits = 0;
     c.counted_from = c.memory.cycle;
 }
-// cycles, violations, seven of the memory, three of the drive, then six of every port.
+// cycles, violations, seven of the memory, three of the drive, four of the link, then six of every port.
 API void card_counters(void* h, uint64_t* out) {
     Card& c = *static_cast<Card*>(h);
     *out++ = c.memory.cycle - c.counted_from;
@@ -328,6 +382,7 @@ API void card_counters(void* h, uint64_t* out) {
     const DdrCounters& d = c.memory.ddr.counters;
     for (uint64_t v : {d.hits, d.misses, d.conflicts, d.activates, d.refreshes, d.reads, d.writes}) *out++ = v;
     for (uint64_t v : {c.ssd.pages, c.ssd.moved, c.ssd.credit_waits}) *out++ = v;
+    for (uint64_t v : {c.link.in.bytes, c.link.in.busy, c.link.out.bytes, c.link.out.busy}) *out++ = v;
     for (const Port& p : c.ports) {
         const PortCounters& n = p.counters;
         for (uint64_t v : {n.bursts_read, n.beats_read, n.read_waits, n.bursts_written, n.beats_written, n.most}) *out++ = v;

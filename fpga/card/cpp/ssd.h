@@ -5,11 +5,12 @@
 #include <cstring>
 #include <vector>
 
+#include "link.h"
 #include "port.h"
 
 struct SsdTiming {
     // In kernel cycles; rates in cycles for 4096 bytes.
-    int64_t tr = 13500, channels = 8, dies = 4, flash_page = 16384, bus = 1024, link = 384, depth = 32;
+    int64_t tr = 13500, channels = 8, dies = 4, flash_page = 16384, bus = 1024, depth = 32;
     int64_t submit = 3000, complete = 1500, poll = 300, doorbell = 300;
 };
 
@@ -23,7 +24,7 @@ class Ssd {
     uint32_t ahead = 0;
     int64_t ahead_after = 0;
 
-    void attach(Memory* memory) { m = memory; }
+    void attach(Memory* memory, Lane* inward) { m = memory, lane = inward; }
 
     void stream(const uint8_t* content, uint64_t content_bytes, uint64_t page, const uint64_t* list, uint64_t number,
                 uint64_t ring_at, uint64_t ring_size, uint64_t progress_at, uint64_t doorbell_at, uint64_t beat_bytes) {
@@ -49,7 +50,6 @@ class Ssd {
         bells.clear();
         closing.clear();
         to_write.clear();
-        link_free = 0;
         on_link = -1;
         die_free.assign(t.channels * t.dies, 0);
         die_page.assign(t.channels * t.dies, UINT64_MAX);
@@ -94,10 +94,10 @@ class Ssd {
         if (on_link >= 0) {
             // Its lines reach the card's memory evenly over the time that the link takes.
             Flight& f = flights[on_link];
-            uint64_t lines = page_bytes / LINE, span = link_free - link_start;
-            uint64_t due = now >= link_free ? lines : (now - link_start) * lines / span;
+            uint64_t lines = page_bytes / LINE, span = lane->free - link_start;
+            uint64_t due = lane->is_free(now) ? lines : (now - link_start) * lines / span;
             while (link_lines < due) to_write.push_back(target(f.number) + link_lines++ * LINE);
-            if (now >= link_free) land();
+            if (lane->is_free(now)) land();
         }
         finish();
     }
@@ -116,10 +116,11 @@ class Ssd {
         uint64_t number, at;
     };
     Memory* m = nullptr;
+    Lane* lane = nullptr;
     const uint8_t* data = nullptr;
     const uint64_t* transfers = nullptr;  // page, position
     uint64_t data_bytes = 0, page_bytes = 4096, count = 0, ring = 0, ring_bytes = 0, progress = 0, doorbell = 0, beat = 64;
-    uint64_t next = 0, landed = 0, freed = 0, poll_at = 0, link_free = 0, link_start = 0, link_lines = 0;
+    uint64_t next = 0, landed = 0, freed = 0, poll_at = 0, link_start = 0, link_lines = 0;
     int on_link = -1;
     uint32_t released = 0;
     bool dead = false, running = false;
@@ -157,11 +158,13 @@ class Ssd {
         next++;
     }
     void choose() {
+        if (!lane->is_free(m->cycle) || (lane->host_waits && lane->drive_was_last)) return;
         for (size_t i = 0; i < flights.size(); i++)
             if (flights[i].ready <= m->cycle && (on_link < 0 || flights[i].ready < flights[on_link].ready)) on_link = int(i);
         if (on_link < 0) return;
         link_start = m->cycle;
-        link_free = m->cycle + uint64_t(t.link) * page_bytes / 4096;
+        lane->take(link_start, page_bytes);
+        lane->drive_was_last = true;
         link_lines = 0;
     }
     void land() {

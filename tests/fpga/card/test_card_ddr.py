@@ -157,7 +157,7 @@ def test_one_page_at_a_time(page_bytes):
     alone = SMARTSSD.replace("ssd", queue_depth=1)
     drive, host, n = alone.ssd, alone.host, 50
     step = (host.submit_us + drive.read_us + host.complete_us
-            + page_bytes / 1000 * (1 / drive.bus_gb_s + 1 / (drive.link_gb_s * drive.link_efficiency)))
+            + page_bytes / 1000 * (1 / drive.bus_gb_s + 1e9 * alone.link.byte_s))
     # Far apart, so that no page lies in a die's register already.
     taken = 1e6 * pages(alone, np.arange(n) * 4 * 37 % 4000, page_bytes)
     assert taken == pytest.approx(n * step + host.doorbell_us, rel=0.01)
@@ -166,7 +166,7 @@ def test_one_page_at_a_time(page_bytes):
 def test_many_pages_at_a_time():
     """The link is the limit where requests are many and large, the dies where they are small and at random."""
     drive, n = SMARTSSD.ssd, 2000
-    link = drive.link_gb_s * drive.link_efficiency * 1e9
+    link = 1 / SMARTSSD.link.byte_s
     in_order = n * 16384 / pages(SMARTSSD, np.arange(n), 16384, ring_pages=256)
     assert 0.95 * link < in_order < link
     dies = drive.channels * drive.dies / (drive.read_us * 1e-6) * 4096

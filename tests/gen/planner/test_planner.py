@@ -67,7 +67,7 @@ def test_program_as_written_has_the_same_optimum(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_bound_is_below_the_optimum_by_itself(seed):
     """Without the search and the whole program, which would hide a bound that is too high."""
-    problem = replace(drawn(seed, tables=5), bottom_s=0.0, top_s=0.0)
+    problem = replace(drawn(seed, tables=5), bottom_s=0.0, top_s=0.0, features_s=0.0, predictions_s=0.0)
     best = brute(problem)
     choices = Choices.of(problem)
     if not all(np.isfinite(choices.train[j]).any() for j in range(len(problem.items))):
@@ -154,16 +154,17 @@ def test_time_to_spare_takes_accesses_off_the_trains():
 @pytest.mark.parametrize("seed", range(40))
 def test_one_card_has_the_fewest_approximated_accesses_for_its_time(seed):
     """All splits of one card that are as fast, against the one that is given: never fewer, seldom more."""
-    problem = replace(drawn(seed, tables=3, steps=4), cards=1, bottom_s=0.0, top_s=0.0)
+    problem = replace(drawn(seed, tables=3, steps=4), cards=1, bottom_s=0.0, top_s=0.0, features_s=0.0,
+                      predictions_s=0.0)
     try:
         placement = solve(problem, gap=0.0, seconds=10)
     except Infeasible:
         return
-    caps = np.array([placement.seconds] * 3 + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes])
-    total, weight = np.zeros((1, 6)), np.zeros(1)
+    caps = np.array([placement.seconds] * 5 + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes])
+    total, weight = np.zeros((1, 8)), np.zeros(1)
     for each in problem.items:
         pairs = [(a, h) for a in range(len(each.rows)) for h in range(len(each.rows)) if split(each, a, h)]
-        total = (total[:, None] + np.array([split(each, *pair) for pair in pairs])[None]).reshape(-1, 6)
+        total = (total[:, None] + np.array([split(each, *pair) for pair in pairs])[None]).reshape(-1, 8)
         weight = (weight[:, None] + each.lookups * np.array([(h - a) / each.steps for a, h in pairs])[None]).ravel()
     least = weight[(total <= caps * (1 + 1e-9)).all(axis=1)].min()
     most = sum(each.lookups for each in problem.items)
@@ -181,13 +182,13 @@ def test_cheapest_split_is_that_of_every_split():
     for seed in range(60):
         problem = drawn(seed, steps=8)
         choices, g = Choices.of(problem), np.random.default_rng(seed)
-        prices, limit = g.uniform(0, 1, 6), g.choice([np.inf, 40.0])
+        prices, limit = g.uniform(0, 1, 8), g.choice([np.inf, 40.0])
         cost, a, h = choices.cheapest(prices, limit)
         caps = problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes
         for j, each in enumerate(problem.items):
             every = [split(each, x, y) for x in range(len(each.rows)) for y in range(len(each.rows))]
-            fit = [load for load in every if load and max(load[:3]) <= limit
-                   and all(part <= cap for part, cap in zip(load[3:], caps, strict=True))]
+            fit = [load for load in every if load and max(load[:5]) <= limit
+                   and all(part <= cap for part, cap in zip(load[5:], caps, strict=True))]
             assert cost[j] == pytest.approx(min((prices @ np.array(load) for load in fit), default=np.inf))
             if fit:
                 load = choices.load(np.array([j]), a[j:j + 1], h[j:j + 1])[0]
@@ -204,7 +205,9 @@ def test_loads_are_those_of_the_paper():
     card, = loads(problem.items, chosen, 1)
     whole = np.sum([split(each, 0, 0) for each in problem.items], axis=0)
     np.testing.assert_allclose(
-        [card.dram_s, card.tt_s, card.ssd_s, card.dram_bytes, card.tt_bytes, card.ssd_bytes], whole)
+        [card.dram_s, card.tt_s, card.ssd_s, card.in_s, card.out_s, card.dram_bytes, card.tt_bytes, card.ssd_bytes],
+        whole)
+    assert card.seconds == whole[:5].max()
 
 
 def test_a_table_without_accesses_has_a_place():

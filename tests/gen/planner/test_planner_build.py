@@ -16,14 +16,15 @@ from gen.planner import planning
 from gen.planner.assume import model_of
 from gen.planner.build import _heat, build, hot_shares
 from gen.planner.costs import Costs
-from gen.planner.plan import MEMORIES
+from gen.planner.plan import MEMORIES, Plan
 from gen.planner.planning import make
 from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import brute, drawn, seconds
 
 SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
-COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, DRIVE, 2.9e-7, 4096,
-              1 << 26, 4 << 30, 3_840_000_000_000)
+COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, DRIVE, 2.9e-7, 3.2e-10,
+              4096, 1 << 26, 4 << 30, 3_840_000_000_000)
+FREE_LINK = replace(COSTS, link_s=0.0)
 
 
 @pytest.mark.parametrize("longest", [65_536, 65_537])
@@ -93,6 +94,10 @@ def test_items_are_what_the_log_says(log, known, model):
         # The indices and lengths of bags come in, vectors go out.
         assert item.bags_bytes == int(BATCH * item.row_bytes + 4 * (item.lookups + BATCH))
         assert item.bags_s > 7e-11 * BATCH * item.row_bytes
+        # Over the link they come and go too, and the pages of the drive come.
+        assert item.in_s == pytest.approx(4 * (item.lookups + BATCH) * COSTS.link_s)
+        assert item.out_s == pytest.approx(BATCH * item.row_bytes * COSTS.link_s)
+        assert item.page_in_s == 4096 * COSTS.link_s
         assert item.landing[-1] == 0 and item.landing[0] >= item.lookups * item.dram_s
 
 
@@ -109,10 +114,12 @@ def test_hot_shares_of_small_and_large_tables():
 def test_who_decides_the_train_share(known, model):
     assert {item.train_share for item in build(model, known, COSTS, cards=2).problem.items} == {0.1}
     said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], train_share=0.25)})
-    plan = make(said, known, COSTS, cards=1, explain=False)
+    # Where the link binds there is no reason to approximate.
+    assert not make(said, known, COSTS, cards=1, explain=False).approximated
+    plan = make(said, known, FREE_LINK, cards=1, explain=False)
     assert 0 < plan.tables["one"].tt.accesses <= 0.25 * BATCH + 1e-6
     assert 0 < plan.approximated < 1
-    none = make(said, known, COSTS, cards=1, train_share=0.0, explain=False)
+    none = make(said, known, FREE_LINK, cards=1, train_share=0.0, explain=False)
     assert none.approximated == 0 and not any(table.ranks for table in none.tables.values())
     assert none.seconds >= plan.bound
 
@@ -308,7 +315,7 @@ def test_a_sampled_profile_is_said(log, known, model):
 
 def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
     """A card's trains take the unit's lines and slots, so many bytes of the room; never less than their words."""
-    plan = make(model, known, replace(COSTS, dram_bytes=300_000), cards=2, train_share=1, explain=False)
+    plan = make(model, known, replace(FREE_LINK, dram_bytes=300_000), cards=2, train_share=1, explain=False)
     trains = [table for table in plan.tables.values() if table.tt.rows]
     assert trains and plan.capacity["tt"] == COSTS.tt_bytes
     assert all(getattr(table, name).accesses >= 0 for table in plan.tables.values() for name in MEMORIES)
@@ -373,3 +380,31 @@ def test_an_assumed_model(known):
     assert model.tables["one"].ids == "index" and model.tables["one"].rows == int(known.tables["one"].ids[-1]) + 1
     assert model.tables["far"].ids == "vocabulary" and model.tables["far"].rows == len(known.tables["far"].ids) + 1
     assert notes[0].startswith("no model was given: 3 tables") and notes[1].endswith("in far")
+
+
+def test_the_link_binds_where_results_are_wide(known, model, tmp_path):
+    """As many bytes as the pooled vectors have, over one direction; the plan says so."""
+    slow = replace(COSTS, link_s=1e-6)
+    plan = make(model, known, slow, cards=2, explain=False)
+    outward, inward = ([getattr(card, f"{way}_s") for card in plan.cards] for way in ("out", "in"))
+    assert sum(outward) == pytest.approx(BATCH * 4 * (64 + 64 + 16) * slow.link_s)
+    lookups = sum(item.lookups for item in build(model, known, slow, cards=2).problem.items)
+    assert sum(inward) == pytest.approx(4 * (lookups + 3 * BATCH) * slow.link_s), "no pages"
+    slowest = max(plan.cards, key=lambda card: card.seconds)
+    assert slowest.binds == "out" and plan.seconds == pytest.approx(max(outward)) and plan.gap < 1e-3
+    plan.save(tmp_path)
+    assert Plan.load(tmp_path).cards == plan.cards
+    assert make(model, known, COSTS, cards=2, explain=False).seconds < plan.seconds
+
+
+def test_features_cross_the_link_of_an_mlp_card(known, model):
+    """Dense features and every table's pooled vectors to it, beside its bottom network; its results to the host."""
+    whole = replace(model, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
+    slow = replace(COSTS, link_s=1e-6)
+    plan = make(whole, known, slow, cards=3, explain=False)
+    mlp = [card for card in plan.cards if card.kind == "mlp"]
+    assert sum(card.in_s for card in mlp) == pytest.approx(BATCH * 4 * (13 + 3 * 64) * slow.link_s)
+    assert sum(card.out_s for card in mlp) == pytest.approx(BATCH * 4 * slow.link_s)
+    assert {card.binds for card in mlp} == {"in"}
+    slowest = max(card.seconds for card in plan.cards)
+    assert plan.seconds == pytest.approx(slowest + max(plan.top_s / len(mlp), mlp[0].out_s))

@@ -1,0 +1,192 @@
+"""The link of a simulated card: transfers of the host in both directions, beside runs and the drive's pages."""
+
+import numpy as np
+import pytest
+
+from fpga.card import CardError, LinkUse
+from tests.fpga.card.test_card import QUICK, arguments, content, copying, opened, ring_run
+from tests.support.kernels import SCATTER
+
+CHUNK = 4096
+OPTIONS = QUICK.options()
+BEGIN, END, PAGE = (OPTIONS[f"link.{name}"] for name in ("begin", "end", "page"))
+
+
+def spent(sim, work):
+    """What a piece of work returns, and the cycles that passed."""
+    before = sim.counters()["cycles"]
+    result = work()
+    return result, sim.counters()["cycles"] - before
+
+
+def cycles_of(size):
+    """Of the link for so many bytes, in chunks."""
+    return -(-size * PAGE // CHUNK)
+
+
+def test_the_rate_is_that_of_the_facts():
+    """Gen3 x4: 3.9 GB/s after encoding, of which 81 % arrive."""
+    assert 1e-9 / QUICK.link.byte_s == pytest.approx(3.159, rel=1e-3)
+    assert PAGE == pytest.approx(CHUNK * QUICK.link.byte_s * QUICK.kernel_mhz * 1e6, abs=1)
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+@pytest.mark.parametrize("size", [4, 64, CHUNK, 40 * CHUNK + 100])
+def test_a_transfer_takes_latency_and_the_link_s_time(size, memory):
+    with opened(memory) as sim:
+        buffer, data = sim.allocate(1 << 18, "buffer", fill=0), content(size)
+        sim.send(buffer, data)
+        _, taken = spent(sim, sim.settle)
+        assert 0 <= taken - (BEGIN + cycles_of(size) + END) <= 3 + size // CHUNK
+        assert (sim.read(buffer, count=size) == data).all()
+        found, taken = spent(sim, lambda: sim.fetch(buffer, count=size))
+        assert (found == data).all()
+        # The memory is read ahead of the link: only the first chunk is waited for.
+        assert 0 <= taken - (BEGIN + cycles_of(size) + END) <= 300 + size // CHUNK
+        use, cycles = sim.link(), -(-size // CHUNK)
+        assert (use.in_bytes, use.out_bytes) == (size, size)
+        assert all(0 <= each - cycles_of(size) <= cycles for each in (use.in_cycles, use.out_cycles))
+        sim.clear()
+        assert sim.link() == LinkUse() and use.plus(use).since(use) == use and use.cycles == max(use[1::2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_buffers_at_any_byte(seed):
+    """What lies beside stays as it was."""
+    random = np.random.default_rng(seed)
+    with opened("ddr4") as sim:
+        buffer, mirror = sim.allocate(3 * CHUNK + 5, "buffer", fill=9), np.full(3 * CHUNK + 5, 9, np.uint8)
+        for _ in range(12):
+            first, last = np.sort(random.integers(0, len(mirror) + 1, 2))
+            mirror[first:last] = random.integers(0, 256, last - first)
+            sim.send(buffer, mirror[first:last].copy(), int(first))
+            first, last = np.sort(random.integers(0, len(mirror) + 1, 2))
+            sim.settle()
+            assert (sim.fetch(buffer, count=int(last - first), offset=int(first)) == mirror[first:last]).all()
+        assert (sim.read(buffer) == mirror).all() and not sim.violations()
+
+
+def test_the_directions_are_independent():
+    with opened("ddr4") as sim:
+        size = 64 * CHUNK
+        here, there = sim.allocate(size, "here", fill=1), sim.allocate(size, "there", fill=2)
+
+        def both():
+            begun = sim.begin_fetch(there)
+            sim.send(here, content(size))
+            sim.settle()
+            return sim.end_fetch(begun)
+
+        found, taken = spent(sim, both)
+        assert (found == 2).all() and taken < 1.02 * cycles_of(size) + BEGIN + END + 300
+        # Two of one direction wait for each other, their latencies do not.
+        sim.send(here, content(size))
+        sim.send(there, content(size))
+        _, taken = spent(sim, sim.settle)
+        assert 2 * cycles_of(size) < taken < 2.02 * cycles_of(size) + BEGIN + END + 300
+
+
+def test_a_run_waits_for_what_was_sent():
+    with opened("ddr4") as sim:
+        source, target, _, given = copying(sim)
+        data = content(source.bytes, seed=7)
+        sim.send(source, data)
+        sim.run(given)
+        sim.wait()
+        assert (sim.fetch(target) == data).all()
+
+
+def test_a_core_goes_on_beside_a_transfer():
+    """And its run counts the same cycles, however long the transfer is."""
+    with opened() as sim:
+        rows, results = sim.allocate(1 << 16, "rows", fill=1), sim.allocate(1 << 18, "results", fill=5)
+        given = arguments(source=rows, mode=SCATTER, beats=20_000, mask=1023)
+        sim.run(given)
+        alone = sim.wait()
+
+        def beside():
+            begun = sim.begin_fetch(results)
+            sim.run(given)
+            cycles = sim.wait()
+            return cycles, sim.end_fetch(begun)
+
+        (cycles, found), taken = spent(sim, beside)
+        assert cycles == alone and (found == 5).all()
+        assert taken == pytest.approx(max(alone, cycles_of(results.bytes)) + BEGIN + END, rel=0.02)
+        sim.run(given)
+        (found, taken) = spent(sim, lambda: sim.fetch(results))
+        assert (found == 5).all() and taken < 1.02 * cycles_of(results.bytes) + BEGIN + END + 300
+        assert sim.wait() == alone
+
+
+def test_results_use_the_card_s_memory():
+    """A reader of random rows is slower while the link reads, by less than what the link takes."""
+    with opened("ddr4") as sim:
+        rows, results = sim.allocate(1 << 22, "rows", fill=1), sim.allocate(1 << 20, "results", fill=5)
+        given = arguments(source=rows, mode=SCATTER, beats=60_000, mask=65535)
+        sim.run(given)
+        alone = sim.wait()
+        begun = sim.begin_fetch(results)
+        sim.clear()
+        sim.run(given)
+        together = sim.wait()
+        assert sim.counters()["ddr.reads"] > 60_000 + 0.2 * results.bytes / 64
+        assert alone < together < 1.6 * alone
+        assert (sim.end_fetch(begun) == 5).all()
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+def test_pages_and_transfers_share_the_way_to_the_card(memory):
+    """Turn by turn: neither waits until the other has ended, and both together take what the link takes."""
+    with opened(memory) as sim:
+        given, target, _, expected = ring_run(sim, 64, 16)
+        extra, data = sim.allocate(64 * CHUNK, "extra", fill=0), content(64 * CHUNK, 8)
+        sim.run(given)
+        alone = sim.wait()
+        sim.clear()
+        sim.run(given)
+        sim.send(extra, data)
+        together = sim.wait()
+        sim.settle()
+        assert (sim.read(target) == expected).all() and (sim.read(extra) == data).all()
+        use = sim.link()
+        assert use.in_bytes == 128 * CHUNK and use.in_cycles == 128 * PAGE and use.out_bytes == 0
+        assert alone < together < alone + 66 * PAGE
+
+
+def test_a_reset_ends_transfers():
+    with opened() as sim:
+        buffer = sim.allocate(CHUNK, "buffer", fill=3)
+        begun = sim.begin_fetch(buffer)
+        sim.send(buffer, bytes(CHUNK))
+        sim.reset()
+        with pytest.raises(CardError, match="there is no such transfer to the host"):
+            sim.end_fetch(begun)
+        sim.settle()
+        assert (sim.fetch(buffer) == 3).all(), "what was not sent yet does not arrive"
+        begun = sim.begin_fetch(buffer)
+        assert (sim.end_fetch(begun) == 3).all()
+        with pytest.raises(CardError, match="it was taken, or a reset has ended it"):
+            sim.end_fetch(begun)
+
+
+def test_nothing_takes_no_time():
+    with opened() as sim:
+        buffer = sim.allocate(CHUNK, "buffer", fill=3)
+
+        def nothing():
+            sim.send(buffer, b"")
+            sim.settle()
+            return sim.fetch(buffer, count=0)
+
+        found, taken = spent(sim, nothing)
+        assert not found.size and not taken
+
+
+def test_a_card_in_its_own_process():
+    with opened(process=True) as sim:
+        buffer, data = sim.allocate(CHUNK, "buffer", fill=3), content(CHUNK)
+        sim.send(buffer, data)
+        sim.settle()
+        assert (sim.end_fetch(sim.begin_fetch(buffer)) == data).all() and (sim.fetch(buffer) == data).all()
+        assert sim.link() == LinkUse(CHUNK, PAGE, 2 * CHUNK, 2 * PAGE)
