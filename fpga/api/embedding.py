@@ -168,8 +168,6 @@ class EmbeddingBags(OnCard):
             yield last
 
     def _vectors(self, program: Program, begun: Any) -> list[NDArray[np.float32]]:
-        if begun is None:
-            return program.vectors(np.zeros((0, self.images.words), np.uint32))
         return program.vectors(self._runs.results(begun))
 
     def _run(self, program: Program, requests: Sequence[Bags] = (), outputs: str = OUTPUTS[0]) -> None:

@@ -175,7 +175,8 @@ class Runs:
 
     def results(self, begun: Any) -> NDArray[np.uint32]:
         """The outputs (beats, words) of a run, all of which have crossed the link. begun: its `fetched`."""
-        return self.card.end_fetch(begun).reshape(-1, self.words)
+        flat = np.zeros(0, np.uint32) if begun is None else self.card.end_fetch(begun)
+        return flat.reshape(-1, self.words)
 
     def read(self, name: str, beats: int) -> NDArray[np.uint32]:
         """The first beats (beats, words) of a buffer, over the link."""

@@ -53,14 +53,14 @@ def test_no_byte_may_change(tmp_path):
 
 def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
     path = a_plan().save(tmp_path)
-    content = unseal("plan", 1, path.read_bytes(), "")
+    content = unseal("plan", 2, path.read_bytes(), "")
     for key in ("model", "device", "tables", "cards", "seconds", "bound", "ablation", "what_if", "assumed"):
-        path.write_bytes(seal("plan", 1, {name: each for name, each in content.items() if name != key}))
+        path.write_bytes(seal("plan", 2, {name: each for name, each in content.items() if name != key}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: .*'{key}'$"):
             Plan.load(tmp_path)
     for changed in ({"model": 3}, {"tables": {"one": {}}}, {"cards": [{"kind": "emb"}]}, {"what": "else"},
                     {"model": {**content["model"], "tables": {"one": {"name": "one"}}}}):
-        path.write_bytes(seal("plan", 1, {**content, **changed}))
+        path.write_bytes(seal("plan", 2, {**content, **changed}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: [^\n]+$"):
             Plan.load(path)
 
