@@ -173,6 +173,8 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], best: Placement, drive
         filled = {"dram": emb.dram_bytes, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}
         seconds = {name: tiers[name].seconds for name in MEMORIES} | {"in": emb.in_s, "out": emb.out_s}
         slowest = max(seconds, key=lambda name: seconds[name])
+        if emb.out_s >= FULL * seconds[slowest]:
+            slowest = "out"     # whatever the split; what else takes as long was given the time
         found.append(PlanCard(number, "emb", tiers["dram"], tiers["tt"], tiers["ssd"], emb.in_s, emb.out_s,
                               binds=slowest if seconds[slowest] else "",
                               full=tuple(name for name in MEMORIES if filled[name] >= FULL * room[name])))
