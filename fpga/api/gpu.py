@@ -239,8 +239,10 @@ class Gpu:
                 padded[:, :self.layout.dim] = gradients
                 card.write(runs.buffers["gradients"], padded,
                            number % how.slots * self.layout.gradients_pitch(how) * 4 * runs.words)
+                card.passed(to_card=padded.nbytes)
             if hot is not None:
-                card.write(runs.buffers["hot"], hot())
+                card.write(runs.buffers["hot"], rows := hot())
+                card.passed(to_card=rows.nbytes)
             card.write(result, np.array([number + 1], np.uint32), 4 * kernel.value("finished").word)
             self.finished.append(at)
         return False
@@ -258,4 +260,5 @@ class Gpu:
         if beats > pitch:
             raise CardError(f"mini-batch {number} has {beats} beats, more than the {pitch} of its place")
         words = runs.card.read(runs.buffers["mailbox"], np.uint32, beats * runs.words, at * beat)
+        runs.card.passed(to_host=words.nbytes)
         return words.reshape(-1, runs.words)

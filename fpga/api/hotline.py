@@ -209,7 +209,7 @@ class Hotline(OnCard):
         runs.last = {}
         block = runs.clear_result()
         # A beat of the block that is refused must not pass for a count of 0.
-        self.card.write(block, np.array([UNSET], np.uint64), 4 * runs.kernel.value("batches_updated").word)
+        self.card.send(block, np.array([UNSET], np.uint64), 4 * runs.kernel.value("batches_updated").word)
         runs.send("inputs", inputs)
         if runs.run(program, {"gradients_beats": 0, "hot_beats": 0, **arguments, "rows_beats": self._rows_beats,
                               "inputs_beats": inputs.size // runs.words, "timeout": self.timeout_cycles}, beside):

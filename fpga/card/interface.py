@@ -296,6 +296,9 @@ class Card(ABC):
         """Since the card was opened or the last `clear`; nothing on a card that does not count it."""
         return LinkUse()
 
+    def passed(self, *, to_card: int = 0, to_host: int = 0) -> None:  # noqa: B027 - nothing is counted
+        """Bytes that somebody else has moved over the link, as a GPU does through its window: counted, in no time."""
+
     def settle(self) -> None:  # noqa: B027 - nothing is under way where transfers end with their calls
         """Waits until all transfers have arrived; a core that is at work goes on meanwhile."""
 

@@ -201,6 +201,9 @@ class ProcessCard(Card):
     def link(self) -> LinkUse:
         return self._ask("link")
 
+    def passed(self, *, to_card: int = 0, to_host: int = 0) -> None:
+        self._ask("passed", to_card=to_card, to_host=to_host)
+
     def settle(self) -> None:
         self._ask("settle")
 

@@ -55,6 +55,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "fetch": (_U64, (_U64, _U64)),
     "settle": (_INT, (_U64, _U64, _INT)),
     "take": (_INT, (_U64, _PTR)),
+    "passed": (None, (_U64, _U64)),
     "control_write": (_INT, (_U32, _U32)),
     "control_read": (_INT, (_U32, _PTR)),
     "begin": (None, ()),
@@ -191,6 +192,9 @@ class SimCard(Card):
     def link(self) -> LinkUse:
         counters = self.counters()
         return LinkUse(*(counters[f"link.{name}"] for name in LinkUse._fields))
+
+    def passed(self, *, to_card: int = 0, to_host: int = 0) -> None:
+        self._call("passed", to_card, to_host)
 
     def settle(self) -> None:
         self._settle(EVERY)

@@ -334,6 +334,11 @@ API int card_settle(void* h, uint64_t id, uint64_t cycles, int working) {
     }
     return 1;
 }
+API void card_passed(void* h, uint64_t in, uint64_t out) {
+    Card& c = *static_cast<Card*>(h);
+    c.link.in.count(in);
+    c.link.out.count(out);
+}
 API int card_take(void* h, uint64_t id, void* data) { return static_cast<Card*>(h)->link.take(id, data) ? 0 : -1; }
 
 API int card_control_write(void* h, uint32_t address, uint32_t value) {

@@ -16,11 +16,13 @@ struct Lane {
     bool host_waits = false, drive_was_last = false;
 
     bool is_free(uint64_t now) const { return now >= free; }
-    void take(uint64_t now, uint64_t count) {
-        uint64_t span = (uint64_t(page) * count + 4095) / 4096;
-        free = now + span;
+    void take(uint64_t now, uint64_t size) { free = now + count(size); }
+    // Returns the cycles that so many bytes take.
+    uint64_t count(uint64_t size) {
+        uint64_t span = (uint64_t(page) * size + 4095) / 4096;
         busy += span;
-        bytes += count;
+        bytes += size;
+        return span;
     }
     void clear() { bytes = busy = 0; }
 };

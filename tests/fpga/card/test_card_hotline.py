@@ -226,6 +226,8 @@ def test_the_user_call():
             done = hotline.train(watched, log.indices, log.payload, rate=RATE, batch=8, pooled=pooled)
             order = order_of(log, watched.seen)
             assert sorted(np.concatenate(order).tolist()) == list(range(150)) and 0 < done.popular < 150
+            # Samples there and mini-batches back, with the rows of those that were gathered.
+            assert min(hotline.link.in_bytes, hotline.link.out_bytes) > 150 * layout.sample_beats * 4 * TINY.words
             stale = list(plain(log, order, tables=tables))
             if not pooled:      # where the core pools, it may read a hot row before the GPU's last step
                 for (vectors, _), wanted in zip(watched.seen, stale, strict=True):

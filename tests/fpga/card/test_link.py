@@ -170,6 +170,12 @@ def test_a_reset_ends_transfers():
             sim.end_fetch(begun)
 
 
+def test_what_others_move_is_counted():
+    with opened() as sim:
+        _, taken = spent(sim, lambda: sim.passed(to_card=3 * CHUNK, to_host=CHUNK))
+        assert not taken and sim.link() == LinkUse(3 * CHUNK, 3 * PAGE, CHUNK, PAGE)
+
+
 def test_nothing_takes_no_time():
     with opened() as sim:
         buffer = sim.allocate(CHUNK, "buffer", fill=3)
@@ -189,4 +195,5 @@ def test_a_card_in_its_own_process():
         sim.send(buffer, data)
         sim.settle()
         assert (sim.end_fetch(sim.begin_fetch(buffer)) == data).all() and (sim.fetch(buffer) == data).all()
-        assert sim.link() == LinkUse(CHUNK, PAGE, 2 * CHUNK, 2 * PAGE)
+        sim.passed(to_card=CHUNK)
+        assert sim.link() == LinkUse(2 * CHUNK, 2 * PAGE, 2 * CHUNK, 2 * PAGE)
