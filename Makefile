@@ -8,6 +8,8 @@ DEV    := $(VENV)/.ready-dev
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?=
 CORE   ?=
+# Hundreds of processes import the same modules: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 # As one word of the shell. An option is given when it has a value; the commands know what is taken otherwise.
 quoted = $(if $(strip $1),'$(subst ','\'',$1)')
 option = $(if $(strip $2),--$1 $(call quoted,$2))

@@ -123,7 +123,7 @@ def collect(root: Path = ROOT) -> dict[str, Unit]:
         own = _units(root, file, stated)
         for unit in own:
             units.setdefault(unit, Unit()).waived |= stated.get("WAIVED", {})
-        for node in ast.walk(tree):
+        for node in tree.body:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             about = " ".join((ast.get_docstring(node) or "").split())

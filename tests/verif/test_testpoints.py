@@ -4,18 +4,20 @@ import pytest
 
 from verif.testpoints import BEGIN, END, PAGE, collect, faults, page
 
-UNITS = collect()
+@pytest.fixture(scope="module")
+def units():
+    return collect()
 
 
-def test_every_unit_has_its_testpoints():
-    assert len(UNITS) > 50
-    assert faults(UNITS) == []
+def test_every_unit_has_its_testpoints(units):
+    assert len(units) > 50
+    assert faults(units) == []
 
 
-def test_the_table_is_up_to_date():
+def test_the_table_is_up_to_date(units):
     text = PAGE.read_text()
     assert text.count(BEGIN) == text.count(END) == 1
-    assert page(UNITS, text) == text, "the table is old: .venv/bin/python -m verif.testpoints"
+    assert page(units, text) == text, "the table is old: .venv/bin/python -m verif.testpoints"
 
 
 BENCH = '''
