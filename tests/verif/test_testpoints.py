@@ -4,6 +4,7 @@ import pytest
 
 from verif.testpoints import BEGIN, END, PAGE, collect, faults, page
 
+
 @pytest.fixture(scope="module")
 def units():
     return collect()
