@@ -75,7 +75,7 @@ int main() {
 def test_products_are_found(component, products, slices, tmp_path):
     texts, _ = verilog.convert(component, "unit")
     # One cache: what has no product is mapped once.
-    plain, packed = (synth.synthesise(texts, "unit", cache=tmp_path, pack_products=pack).total for pack in (False, True))
+    plain, packed = (synth.synthesise(texts, "unit", cache=tmp_path, pack_products=bool(pack)).total for pack in (0, 1))
     assert plain.dsp == packed.dsp == slices
     log = "\n".join(path.read_text() for path in tmp_path.glob("*.log"))
     assert log.count("Match #") == products
