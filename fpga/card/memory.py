@@ -17,12 +17,14 @@ from gen.rtl.verilator import CACHE
 __all__ = ["RowRate", "library", "pages", "random_rows", "rows"]
 
 SOURCES = Path(__file__).parent / "cpp"
+DDR_SOURCES = ("ddr.h", "dram.h", "fr_fcfs.h", "group_machines.h")
 LINE_BYTES = 64
 DDR_COUNTERS = ("row_hits", "row_misses", "row_conflicts", "activates", "refreshes", "reads", "writes")
 # In the order in which direct_rows reads them.
 TIMING = ("banks", "groups", "cl", "cwl", "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr",
-          "twtr_s", "twtr_l", "trtp", "trefi", "trfc", "bl2", "read_queue", "write_queue", "write_high", "write_low",
-          "age_limit", "close_page", "mhz", "kernel_mhz")
+          "twtr_s", "twtr_l", "trtp", "trefi", "trfc", "bl2", "mhz", "kernel_mhz", "policy", "read_queue",
+          "write_queue", "write_high", "write_low", "age_limit", "close_page", "controller_clocks", "machine_depth",
+          "column_slots", "read_run", "rmw")
 DRIVE_TIMING = ("ssd.tr", "ssd.channels", "ssd.dies", "ssd.flash_page", "ssd.bus", "link.page", "ssd.depth",
                 "ssd.submit", "ssd.complete", "ssd.poll", "ssd.doorbell")
 
@@ -45,7 +47,7 @@ COMMAND = np.dtype([("clock", np.int64), *((name, np.int32) for name in ("kind",
 @cache
 def library() -> Path:
     """The models as a shared library, compiled once for the same sources and compiler."""
-    files = ("direct.cpp", "port.h", "link.h", "ssd.h", "ddr.h", "store.h")
+    files = ("direct.cpp", "port.h", "link.h", "ssd.h", *DDR_SOURCES, "store.h")
     texts = {name: (SOURCES / name).read_text() for name in files}
     digest = hashlib.sha256(repr((sorted(texts.items()), versions())).encode()).hexdigest()[:16]
     folder = CACHE / f"direct-{digest}"
@@ -62,12 +64,13 @@ def library() -> Path:
 
 
 def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead: int = 512,
-         writes: np.ndarray | None = None, trace: bool = False) -> RowRate:
-    """Reads rows of `row_bytes` bytes at byte addresses from the memory's base, one after the other.
+         writes: np.ndarray | None = None, bursts: int | None = None, trace: bool = False) -> RowRate:
+    """Reads rows of `row_bytes` bytes at byte addresses from the memory's base, one after the other, each a burst.
 
     Parameters  device: name or Device; addresses: (N,) whole numbers, multiples of 64; row_bytes: a multiple of
                 64; ahead: lines of 64 bytes that the port has under way at most; writes: (N,) rows that are
-                written, not read; trace: keep the memory's commands
+                written, not read: 1 whole, 2 each line in part; bursts: under way at most, where it is not the
+                device's number; trace: keep the memory's commands
     Timing      a 512-bit port asks for a line and takes a line each cycle at most, in order
     Raises      ValueError: an address is no multiple of 64 or lies outside the memory
     """
@@ -96,9 +99,12 @@ def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead
     pointer = ctypes.c_void_p
     cycles = call(pointer(timing.ctypes.data), pointer(fields.ctypes.data), ctypes.c_int(len(fields)),
                   ctypes.c_int64(options["front"]), ctypes.c_int64(options["back"]), pointer(lines.ctypes.data),
-                  ctypes.c_uint64(at.size), ctypes.c_uint64(row_bytes // LINE_BYTES), ctypes.c_uint64(ahead),
+                  ctypes.c_uint64(at.size), ctypes.c_uint64(row_bytes // LINE_BYTES),
+                  ctypes.c_uint64(bursts or device.port.bursts), ctypes.c_uint64(ahead),
                   pointer(None if marks is None else marks.ctypes.data), pointer(counters.ctypes.data),
                   pointer(commands.ctypes.data if trace else None), ctypes.c_uint64(room), ctypes.byref(traced))
+    if not cycles:
+        raise RuntimeError("the memory's controller took more than 1,000 cycles a line: it is stuck")
     return RowRate(at.size / cycles * device.kernel_mhz * 1e6, beats / cycles, cycles,
                    dict(zip(DDR_COUNTERS, map(int, counters), strict=True)),
                    commands[: traced.value] if trace else None)

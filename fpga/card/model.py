@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fpga.card.interface import CardError
+from fpga.card.memory import DDR_SOURCES
 from gen.rtl import verilator
 
 __all__ = ["Master", "Model", "Ports", "build", "ports"]
 
 SOURCES = Path(__file__).parent / "cpp"
-HARNESS = ("harness.cpp", "port.h", "link.h", "ssd.h", "ddr.h", "store.h")
+HARNESS = ("harness.cpp", "port.h", "link.h", "ssd.h", *DDR_SOURCES, "store.h")
 CONTROL = "s_axi_control"
 INTERRUPT = "interrupt"
 # Name of a master's pin in the harness, and its width; data and strobe have the port's own.

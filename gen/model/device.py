@@ -14,6 +14,9 @@ __all__ = ["Device"]
 
 FOLDER = Path(__file__).parent / "devices"
 KINDS = {"row": 0, "bank": 1, "group": 2, "column": 3}
+POLICIES = ("fr_fcfs", "group_machines")
+# Group machines of AMD's controller, and clocks of the memory in one of its own.
+MACHINES = 4
 LINE_BYTES = 64
 # JESD79-4, 13.3: a time that is a hair above whole clocks counts as that many.
 GUARD_CLOCKS = 0.025
@@ -91,14 +94,31 @@ class Ddr4:
 @dataclass(frozen=True)
 class Controller:
     source: str
+    policy: str
+    mhz: int
+    front_clocks: int
+    back_clocks: int
     map: str
     maps: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class FrFcfs:
+    source: str
     read_queue: int
     write_queue: int
     write_high: int
     write_low: int
     age_limit_clocks: int
     close_page: bool
+
+
+@dataclass(frozen=True)
+class GroupMachines:
+    source: str
+    depth: int
+    column_slots: int
+    read_run: int
 
 
 @dataclass(frozen=True)
@@ -149,6 +169,8 @@ class Device:
     port: PortTiming
     ddr4: Ddr4
     controller: Controller
+    fr_fcfs: FrFcfs
+    group_machines: GroupMachines
     ssd: Drive
     link: LinkTiming
     host: Host
@@ -175,7 +197,9 @@ class Device:
     def check(self) -> None:
         """Raises ConfigError: values that do not fit each other."""
         where = f"{self.name}.toml:"
-        for table, names in (("port", ("ideal_latency", "bursts")), ("controller", ("read_queue", "write_queue")),
+        for table, names in (("port", ("ideal_latency", "bursts")), ("controller", ("mhz",)),
+                             ("fr_fcfs", ("read_queue", "write_queue")),
+                             ("group_machines", ("depth", "column_slots", "read_run")),
                              ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s")),
                              ("link", ("gb_s", "efficiency")),
                              ("ddr4", ("mhz", "clock_ns", "groups", "banks"))):
@@ -191,8 +215,7 @@ class Device:
             raise ConfigError(f"{where} kernel_mhz = {self.kernel_mhz}: must be above 0")
         if self.ddr4.groups * self.ddr4.banks > 64:
             raise ConfigError(f"{where} [ddr4] groups x banks = {self.ddr4.groups * self.ddr4.banks}: at most 64")
-        if not self.controller.write_low < self.controller.write_high <= self.controller.write_queue:
-            raise ConfigError(f"{where} [controller] write_low < write_high <= write_queue must hold")
+        self._check_controller(where)
         if self.ssd.flash_page_bytes % 4096:
             raise ConfigError(f"{where} [ssd] flash_page_bytes = {self.ssd.flash_page_bytes}: "
                               f"must be a multiple of 4096")
@@ -203,6 +226,20 @@ class Device:
             longest, cycles = "a time", CYCLES_MOST
         if cycles >= CYCLES_MOST:
             raise ConfigError(f"{where} {longest} is of {CYCLES_MOST} cycles or bytes, or more")
+
+    def _check_controller(self, where: str) -> None:
+        control, queue, clocks = self.controller, self.fr_fcfs, self.ddr4.mhz // self.controller.mhz
+        if control.policy not in POLICIES:
+            raise ConfigError(f"{where} [controller] policy = {control.policy!r}: there are {', '.join(POLICIES)}")
+        if self.ddr4.mhz % control.mhz:
+            raise ConfigError(f"{where} [controller] mhz = {control.mhz}: must divide the memory's {self.ddr4.mhz}")
+        if not queue.write_low < queue.write_high <= queue.write_queue:
+            raise ConfigError(f"{where} [fr_fcfs] write_low < write_high <= write_queue must hold")
+        if control.policy == "group_machines" and (clocks != MACHINES or self.ddr4.groups not in (1, 2, MACHINES)):
+            raise ConfigError(f"{where} group machines need {MACHINES} clocks of the memory in one of their own, "
+                              f"and 1, 2 or {MACHINES} bank groups")
+        if self.group_machines.column_slots > 2:
+            raise ConfigError(f"{where} [group_machines] column_slots = {self.group_machines.column_slots}: 1 or 2")
 
     def cycles(self, us: float) -> int:
         """Kernel cycles of so many microseconds, rounded up."""
@@ -236,19 +273,24 @@ class Device:
 
     def options(self) -> dict[str, int]:
         """What the harness takes, in cycles of the kernel's clock and clocks of the memory."""
-        d, c, s, h = self.ddr4, self.controller, self.ssd, self.host
+        d, c, q, m, s, h = self.ddr4, self.controller, self.fr_fcfs, self.group_machines, self.ssd, self.host
+        clocks = d.mhz // c.mhz
         latency_us = self.link.latency_us
         page_us = 4096 / 1000  # a rate of 1 GB/s
         return {
             "base": self.memory.base, "size": self.memory.bytes, "latency": self.port.ideal_latency,
-            "front": self.port.front_cycles, "back": self.port.back_cycles, "bursts": self.port.bursts,
+            "front": self.port.front_cycles + self.cycles(c.front_clocks / c.mhz),
+            "back": self.port.back_cycles + self.cycles(c.back_clocks / c.mhz), "bursts": self.port.bursts,
             **{f"ddr.{name}": d.clocks(name) for name in (
                 "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr", "twtr_s", "twtr_l",
                 "trtp", "trfc", "trefi")},
             "ddr.banks": d.banks, "ddr.groups": d.groups, "ddr.cl": d.cl, "ddr.cwl": d.cwl,
             "ddr.bl2": d.burst_clocks, "ddr.mhz": d.mhz, "ddr.kernel_mhz": self.kernel_mhz,
-            "ddr.read_queue": c.read_queue, "ddr.write_queue": c.write_queue, "ddr.write_high": c.write_high,
-            "ddr.write_low": c.write_low, "ddr.age_limit": c.age_limit_clocks, "ddr.close_page": int(c.close_page),
+            "ddr.policy": POLICIES.index(c.policy),
+            "ddr.read_queue": q.read_queue, "ddr.write_queue": q.write_queue, "ddr.write_high": q.write_high,
+            "ddr.write_low": q.write_low, "ddr.age_limit": q.age_limit_clocks, "ddr.close_page": int(q.close_page),
+            "ddr.controller_clocks": clocks, "ddr.machine_depth": m.depth, "ddr.column_slots": m.column_slots,
+            "ddr.read_run": m.read_run, "ddr.rmw": d.cl + d.burst_clocks + clocks * c.back_clocks,
             "ssd.tr": self.cycles(s.read_us), "ssd.channels": s.channels, "ssd.dies": s.dies,
             "ssd.flash_page": s.flash_page_bytes, "ssd.bus": self.cycles(page_us / s.bus_gb_s),
             "ssd.depth": s.queue_depth,

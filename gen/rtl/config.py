@@ -70,12 +70,15 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
 
 def described(made: type[Any], kind: str, name: Any, folder: Path) -> Any:
     """What a file that `read` finds describes, `check`ed; its name is the file's. What is one already is handed back.
+    A file that names another in `like` has that one's values where it says nothing.
 
     Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
     """
     if isinstance(name, made):
         return name
     path, table = read(kind, name, folder)
+    if "like" in table:
+        table = _over(read(kind, table.pop("like"), folder)[1], table)
     found = build(made, {"name": path.stem, **table}, f"{path.name}:")
     found.check()
     return found
@@ -112,6 +115,13 @@ def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Pres
             + ", ".join(f"[{name}]" for name in known)
         )
     return Preset(path.stem, about, cores)
+
+
+def _over(base: dict[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of `base`, those of `table` over them."""
+    both = {key: _over(base[key], value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+            for key, value in table.items()}
+    return {**base, **both}
 
 
 def _meant(word: str, known: Any) -> str:

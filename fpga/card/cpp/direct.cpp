@@ -15,44 +15,50 @@ struct Direct {
 }  // namespace
 
 extern "C" {
-// Reads `count` rows of `row_lines` lines at the given line addresses, a line a cycle at most each way and up to
-// `ahead` lines under way; returns the cycles from the first request to the last line. timing: the fields of
-// DdrTiming in the order of fpga.card.memory.TIMING; fields: four numbers each; counters: seven; trace: room for
-// `trace_room` commands, of which `traced` were given, or null.
+// Reads `count` rows of `row_lines` lines at the given line addresses, each a burst, up to `bursts` of them and `ahead`
+// lines under way; takes a line a cycle at most; returns the cycles from the first request to the last line, 0 where
+// that takes more than 1,000 a line. timing:
+// the fields of DdrTiming in the order of fpga.card.memory.TIMING; fields: four numbers each; counters: seven; trace:
+// room for `trace_room` commands, of which `traced` were given, or null.
 __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timing, const int32_t* fields, int field_count,
                                                             int64_t front, int64_t back, const uint64_t* rows,
-                                                            uint64_t count, uint64_t row_lines, uint64_t ahead,
+                                                            uint64_t count, uint64_t row_lines, uint64_t bursts,
+                                                            uint64_t ahead,
                                                             const uint8_t* writes, uint64_t* counters,
                                                             DdrCommand* trace, uint64_t trace_room, uint64_t* traced) {
     auto d = new Direct;
     DdrTiming& t = d->ddr.t;
     for (int64_t* v : {&t.banks, &t.groups, &t.cl, &t.cwl, &t.trcd, &t.trp, &t.tras, &t.tccd_s, &t.tccd_l, &t.trrd_s,
                        &t.trrd_l, &t.tfaw, &t.twr, &t.twtr_s, &t.twtr_l, &t.trtp, &t.trefi, &t.trfc, &t.bl2,
-                       &t.read_queue, &t.write_queue, &t.write_high, &t.write_low, &t.age_limit, &t.close_page, &t.mhz,
-                       &t.kernel_mhz})
+                       &t.mhz, &t.kernel_mhz, &t.policy, &t.read_queue, &t.write_queue, &t.write_high, &t.write_low,
+                       &t.age_limit, &t.close_page, &t.controller_clocks, &t.machine_depth, &t.column_slots,
+                       &t.read_run, &t.rmw})
         *v = *timing++;
     for (int i = 0; i < field_count; i++)
-        d->ddr.map.push_back({fields[4 * i], fields[4 * i + 1], fields[4 * i + 2], fields[4 * i + 3]});
+        d->ddr.dram.map.push_back({fields[4 * i], fields[4 * i + 1], fields[4 * i + 2], fields[4 * i + 3]});
     d->ddr.reset();
     std::vector<DdrCommand> commands;
-    if (trace) d->ddr.trace = &commands;
+    if (trace) d->ddr.dram.trace = &commands;
     d->lines.limit = ahead < LineQueue::SIZE ? ahead : LineQueue::SIZE;
     LineQueue& q = d->lines;
     uint64_t asked = 0, got = 0, total = count * row_lines;
-    while (got < total || !d->ddr.idle()) {
+    const uint64_t limit = 1000 * (total + 1000);  // a controller that gets stuck
+    while ((got < total || !d->ddr.idle()) && d->cycle < limit) {
         d->cycle++;
-        bool write = asked < total && writes && writes[asked / row_lines];
-        if (write) {
-            if (d->ddr.room(true)) {
-                d->ddr.put(rows[asked / row_lines] + asked % row_lines, 0, 0, true);
-                asked++, got++;
+        // A line asked for, or written, a cycle.
+        uint64_t row = asked / row_lines;
+        bool last = asked % row_lines == row_lines - 1;
+        if (asked < total && (asked % row_lines || row - got / row_lines < bursts)) {
+            if (!writes || !writes[row]) {
+                if (q.room()) q.push(rows[row] + asked++ % row_lines, LINE, last, d->cycle + front);
+            } else if (d->ddr.room(true)) {
+                d->ddr.put(rows[row] + asked++ % row_lines, 0, 0, true, true, writes[row] > 1);
+                got++;
             }
-        } else if (asked < total && q.room()) {
-            q.push(rows[asked / row_lines] + asked % row_lines, LINE, false, d->cycle + front);
-            asked++;
         }
-        if (q.sent < q.tail && q.at(q.sent).ready <= d->cycle && d->ddr.room(false)) {
-            d->ddr.put(q.at(q.sent).address, 0, q.sent, false);
+        for (int left = d->ddr.lines_a_cycle(); left; left--) {
+            if (q.sent == q.tail || q.at(q.sent).ready > d->cycle || !d->ddr.room(false)) break;
+            d->ddr.put(q.at(q.sent).address, 0, q.sent, false, q.at(q.sent).last, false);
             q.sent++;
         }
         d->ddr.advance(
@@ -64,13 +70,13 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
             [](int, uint64_t) {});
         if (!q.empty() && q.at(q.head).done && q.at(q.head).ready <= d->cycle) q.head++, got++;
     }
-    const DdrCounters& n = d->ddr.counters;
+    const DdrCounters& n = d->ddr.dram.counters;
     for (uint64_t v : {n.hits, n.misses, n.conflicts, n.activates, n.refreshes, n.reads, n.writes}) *counters++ = v;
     if (trace) {
         *traced = commands.size();
         for (uint64_t i = 0; i < trace_room && i < commands.size(); i++) trace[i] = commands[i];
     }
-    uint64_t cycles = d->cycle;
+    uint64_t cycles = d->cycle < limit ? d->cycle : 0;
     delete d;
     return cycles;
 }

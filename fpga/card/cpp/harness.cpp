@@ -46,7 +46,8 @@ struct Card {
     std::map<std::string, int64_t*> options;
     int64_t base = 0, size = 0, ideal = 0, control_gap = 4, seed = 1;
     uint64_t started = 0, counted_from = 0;
-    size_t turn = 0;
+    size_t turn = 0, first = 0;
+    int64_t burst_of = -1;  // the source whose burst of reads has entered the controller in part
     bool held_b = false, held_r = false;
     uint32_t old_r = 0;
     uint8_t old_b = 0;
@@ -61,10 +62,12 @@ struct Card {
                  {"trp", &d.trp}, {"tras", &d.tras}, {"tccd_s", &d.tccd_s}, {"tccd_l", &d.tccd_l},
                  {"trrd_s", &d.trrd_s}, {"trrd_l", &d.trrd_l}, {"tfaw", &d.tfaw}, {"twr", &d.twr},
                  {"twtr_s", &d.twtr_s}, {"twtr_l", &d.twtr_l}, {"trtp", &d.trtp}, {"trefi", &d.trefi},
-                 {"trfc", &d.trfc}, {"bl2", &d.bl2}, {"read_queue", &d.read_queue},
-                 {"write_queue", &d.write_queue}, {"write_high", &d.write_high}, {"write_low", &d.write_low},
-                 {"age_limit", &d.age_limit}, {"close_page", &d.close_page}, {"mhz", &d.mhz},
-                 {"kernel_mhz", &d.kernel_mhz}})
+                 {"trfc", &d.trfc}, {"bl2", &d.bl2}, {"mhz", &d.mhz}, {"kernel_mhz", &d.kernel_mhz},
+                 {"policy", &d.policy}, {"read_queue", &d.read_queue}, {"write_queue", &d.write_queue},
+                 {"write_high", &d.write_high}, {"write_low", &d.write_low}, {"age_limit", &d.age_limit},
+                 {"close_page", &d.close_page}, {"controller_clocks", &d.controller_clocks},
+                 {"machine_depth", &d.machine_depth}, {"column_slots", &d.column_slots},
+                 {"read_run", &d.read_run}, {"rmw", &d.rmw}})
             options["ddr." + o.first] = o.second;
         SsdTiming& s = ssd.t;
         for (auto& o : std::map<std::string, int64_t*>{
@@ -105,6 +108,7 @@ struct Card {
         }
         *pins.rst = 0;
         memory.ddr.clear_requests();
+        burst_of = -1;
         for (Port& p : ports) p.reset();
         ssd.stop_run();
         link.reset();
@@ -132,7 +136,7 @@ struct Card {
         *pins.clk = 1;
         top->eval();
         rest();
-        for (Port& p : ports) p.drive();
+        drive();
     }
 
     // A cycle of everything but the core.
@@ -147,15 +151,28 @@ struct Card {
             serve();
     }
 
-    // At most one line a cycle enters the controller: the ports' reads and writes, the drive and the host take turns.
+    // Of the bursts that may still begin, those get theirs first who ask, in turn.
+    void drive() {
+        const int64_t most = memory.ideal ? INT64_MAX : memory.bursts;
+        int64_t reads = most - memory.reading, writes = most - memory.writing;
+        first = first + 1 < ports.size() ? first + 1 : 0;
+        for (bool asks : {true, false})
+            for (size_t k = 0; k < ports.size(); k++) {
+                Port& p = ports[(first + k) % ports.size()];
+                if (p.asks() == asks) p.drive(reads, writes);
+            }
+    }
+
+    // Lines enter the controller: the ports' reads and writes, the drive and the host take turns.
     void serve() {
         size_t sources = 2 * ports.size() + 3;
-        for (size_t k = 0; k < sources; k++) {
-            size_t i = turn + k < sources ? turn + k : turn + k - sources;
-            if (!send(i)) continue;
-            turn = i + 1 == sources ? 0 : i + 1;
-            break;
-        }
+        for (int left = memory.ddr.lines_a_cycle(); left; left--)
+            for (size_t k = 0; k < sources; k++) {
+                size_t i = turn + k < sources ? turn + k : turn + k - sources;
+                if (!send(i)) continue;
+                turn = i + 1 == sources ? 0 : i + 1;
+                break;
+            }
         memory.ddr.advance(
             memory.cycle,
             [this](int port, uint64_t id, int64_t clock) {
@@ -168,19 +185,25 @@ struct Card {
             },
             [](int, uint64_t) {});
     }
+    // Whether the controller takes a line that a source reads: it has room, and no other source's burst is in it in part.
+    bool reads_enter(size_t source) const {
+        bool between = memory.ddr.keeps_bursts() && burst_of >= 0 && burst_of != int64_t(source);
+        return !between && memory.ddr.room(false);
+    }
     bool send(size_t source) {
         if (source >= 2 * ports.size()) return send_outside(source - 2 * ports.size());
         Port& p = ports[source / 2];
         if (source & 1) {
             if (p.writes.empty() || !memory.ddr.room(true)) return false;
-            uint64_t at = p.writes.front();
+            WriteLine line = p.writes.front();
             p.writes.pop_front();
             p.accepted++;
-            memory.ddr.put((at - base) / LINE % (uint64_t(size) / LINE), int(source / 2), 0, true);
+            memory.ddr.put((line.address - base) / LINE % (uint64_t(size) / LINE), int(source / 2), 0, true, true,
+                           line.partial);
             return true;
         }
         LineQueue& q = p.lines;
-        if (q.sent == q.tail || !memory.ddr.room(false)) return false;
+        if (q.sent == q.tail || !reads_enter(source)) return false;
         Line& l = q.at(q.sent);
         if (l.ready > memory.cycle) return false;
         if (!store->exists(l.address, l.count)) {  // nothing answers there: the interconnect does
@@ -190,7 +213,8 @@ struct Card {
             q.sent++;
             return true;
         }
-        memory.ddr.put((l.address - base) / LINE, int(source / 2), q.sent++, false);
+        burst_of = l.last ? -1 : int64_t(source);
+        memory.ddr.put((l.address - base) / LINE, int(source / 2), q.sent++, false, l.last, false);
         return true;
     }
 
@@ -199,13 +223,13 @@ struct Card {
         if (source < 2) {
             std::deque<uint64_t>& writes = source ? link.to_write : ssd.to_write;
             if (writes.empty() || !memory.ddr.room(true)) return false;
-            memory.ddr.put((writes.front() - base) / LINE, HOST, 0, true);
+            memory.ddr.put((writes.front() - base) / LINE, HOST, 0, true, true, false);
             writes.pop_front();
             return true;
         }
         LineQueue& q = link.lines;
-        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !memory.ddr.room(false)) return false;
-        memory.ddr.put((q.at(q.sent).address - base) / LINE, HOST, q.sent, false);
+        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !reads_enter(2 * ports.size())) return false;
+        memory.ddr.put((q.at(q.sent).address - base) / LINE, HOST, q.sent, false, true, false);
         q.sent++;
         return true;
     }
@@ -294,7 +318,7 @@ API int card_option(void* h, const char* name, int64_t value) {
     return 0;
 }
 API void card_map(void* h, int kind, int from, int width, int to) {
-    static_cast<Card*>(h)->memory.ddr.map.push_back({kind, from, width, to});
+    static_cast<Card*>(h)->memory.ddr.dram.map.push_back({kind, from, width, to});
 }
 API int card_start(void* h) { return static_cast<Card*>(h)->start() ? 0 : -1; }
 API void card_reset(void* h, uint64_t cycles) { static_cast<Card*>(h)->reset(cycles); }
@@ -372,7 +396,7 @@ API uint64_t card_under_way(void* h, int port) { return static_cast<Card*>(h)->p
 API void card_clear(void* h) {
     Card& c = *static_cast<Card*>(h);
     c.memory.broken.clear();
-    c.memory.ddr.counters = DdrCounters();
+    c.memory.ddr.dram.counters = DdrCounters();
     for (Port& p : c.ports) p.counters = PortCounters();
     c.link.in.clear();
     c.link.out.clear();
@@ -384,7 +408,7 @@ API void card_counters(void* h, uint64_t* out) {
     Card& c = *static_cast<Card*>(h);
     *out++ = c.memory.cycle - c.counted_from;
     *out++ = c.memory.broken.total;
-    const DdrCounters& d = c.memory.ddr.counters;
+    const DdrCounters& d = c.memory.ddr.dram.counters;
     for (uint64_t v : {d.hits, d.misses, d.conflicts, d.activates, d.refreshes, d.reads, d.writes}) *out++ = v;
     for (uint64_t v : {c.ssd.pages, c.ssd.moved, c.ssd.credit_waits}) *out++ = v;
     for (uint64_t v : {c.link.in.bytes, c.link.in.busy, c.link.out.bytes, c.link.out.busy}) *out++ = v;

@@ -84,6 +84,12 @@ struct Burst {
     uint32_t beats;
 };
 
+// A line to be written; partial: in some of its bytes only, which costs a read of it under ECC.
+struct WriteLine {
+    uint64_t address;
+    bool partial;
+};
+
 // Pins of one master, as the Verilated model holds them.
 struct Pins {
     uint8_t *awvalid, *awready, *awid, *awlen, *awsize, *awburst;
@@ -104,7 +110,8 @@ struct Memory {
     bool ideal = false;
     int64_t latency = 100;          // of the ideal memory, address to first beat
     int64_t front = 20, back = 20;  // cycles between a port and the controller, one way
-    int64_t bursts = 256;           // that a port has under way at most, each way
+    int64_t bursts = 256;           // that all ports together have under way at most, each way
+    int64_t reading = 0, writing = 0;  // bursts under way over all ports
     uint64_t ring_base = 0;         // the ring that the host fills: which of its 4 KB hold nothing
     std::vector<uint8_t> empty;
     std::vector<ErrorRule> errors;
@@ -145,7 +152,7 @@ class Port {
     PortCounters counters;
     Stall stall[5];  // aw, w, b, ar, r
     LineQueue lines;
-    std::deque<uint64_t> writes;  // lines on their way to the controller
+    std::deque<WriteLine> writes;  // lines on their way to the controller
     uint64_t pushed = 0, accepted = 0;
     uint64_t read_beats = 0, write_beats = 0;  // since faults were set
     int64_t silent_reads = -1, silent_writes = -1;  // the beat from which nothing is answered, -1: all is
@@ -169,7 +176,10 @@ class Port {
         pushed = accepted = 0;
         offset = 0;
         taken = 0;
-        outstanding = 0;
+        m->reading -= int64_t(outstanding);
+        m->writing -= int64_t(bursts_under_way);
+        outstanding = bursts_under_way = 0;
+        line_bytes = 0;
         burst_response = OKAY;
         b_free = r_free = true;
         held_ar = held_aw = held_w = false;
@@ -184,11 +194,14 @@ class Port {
             reads.push_back({*p.araddr, m->cycle, uint32_t(*p.arlen) + 1});
             counters.bursts_read++;
             outstanding++;
+            m->reading++;
             if (outstanding > counters.most) counters.most = outstanding;
         }
         if (address(held_aw, old_aw, *p.awvalid, *p.awready, *p.awaddr, *p.awlen, *p.awsize, *p.awburst, *p.awid)) {
             bursts.push_back({*p.awaddr, m->cycle, uint32_t(*p.awlen) + 1});
             counters.bursts_written++;
+            bursts_under_way++;
+            m->writing++;
         }
         data();
         b_free = !*p.bvalid || *p.bready;
@@ -199,17 +212,21 @@ class Port {
             counters.read_waits++;
     }
 
-    // After the edge: pins for the next one.
-    void drive() {
+    // After the edge: pins for the next one. reads_left, writes_left: bursts that may begin on any port; what this one may
+    // begin is taken off.
+    void drive(int64_t& reads_left, int64_t& writes_left) {
         expand();
         bool hold_r = stall[4].now(), hold_b = stall[2].now();
         if (r_free) next_read(hold_r);
         if (b_free) next_response(hold_b);
-        *p.arready = !stall[3].now() && int64_t(outstanding) < m->bursts;
-        *p.awready = !stall[0].now() && int64_t(bursts.size() + responses.size()) < m->bursts;
+        *p.arready = !stall[3].now() && reads_left > 0;
+        *p.awready = !stall[0].now() && writes_left > 0;
+        reads_left -= *p.arready;
+        writes_left -= *p.awready;
         *p.wready = !stall[1].now() && !bursts.empty() && writes.size() < 64;
     }
-    uint64_t under_way() const { return outstanding + bursts.size() + responses.size(); }
+    uint64_t under_way() const { return outstanding + bursts_under_way; }
+    bool asks() const { return *p.arvalid || *p.awvalid; }
 
   private:
     struct Held {
@@ -227,7 +244,8 @@ class Port {
     std::deque<Burst> reads, bursts;  // read addresses not yet cut into lines; writes whose data are awaited
     std::deque<Response> responses;
     size_t answered = 0;  // of them that the controller has taken, so that they have their time
-    uint64_t outstanding = 0;
+    uint64_t outstanding = 0, bursts_under_way = 0;  // reads, writes
+    int line_bytes = 0;  // of the line being written that have come with all their strobes
     int offset = 0;      // bytes of the head line that were handed out
     uint32_t taken = 0;  // beats of the first write burst that have come
     uint8_t burst_response = OKAY;
@@ -291,12 +309,14 @@ class Port {
             if (response == OKAY) write(at, strobe);
         }
         if (response > burst_response) burst_response = response;
+        if (strobe == full) line_bytes += bytes;
         taken++;
         bool end = taken == b.beats;
         if (last != end) broken(WLAST, at);
         if (!m->ideal && (end || (at + bytes) % LINE == 0)) {
-            writes.push_back(at / LINE * LINE);
+            writes.push_back({at / LINE * LINE, line_bytes < LINE});
             pushed++;
+            line_bytes = 0;
         }
         if (!end) return;
         responses.push_back({pushed, m->ideal ? m->cycle + m->latency : UINT64_MAX, burst_response});
@@ -361,7 +381,10 @@ class Port {
         *p.rvalid = 1;
         if (!end) return;
         offset = 0;
-        if (l.last) outstanding--;
+        if (l.last) {
+            outstanding--;
+            m->reading--;
+        }
         lines.head++;
     }
 
@@ -380,5 +403,7 @@ class Port {
         *p.bresp = r.response;
         responses.pop_front();
         answered--;
+        bursts_under_way--;
+        m->writing--;
     }
 };

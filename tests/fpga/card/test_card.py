@@ -161,6 +161,16 @@ def test_ideal_memory_gives_every_beat():
         assert 100 <= sim.counters()["m01_axi.read_outstanding_most"] <= 102
 
 
+@pytest.mark.parametrize("policy", ["fr_fcfs", "group_machines"])
+def test_bursts_under_way_are_limited(policy):
+    device = QUICK.replace("port", bursts=3).replace("controller", policy=policy)
+    with opened("ddr4", device=device) as sim:
+        source = sim.allocate(1 << 16, "source", fill=1)
+        sim.run(arguments(source=source, mode=SCATTER, beats=500, mask=1023))
+        sim.wait()
+        assert sim.counters()["m01_axi.read_outstanding_most"] == 3
+
+
 @pytest.mark.parametrize("memory, cycles", [("ideal", 1.0), ("ddr4", 1.35)])
 def test_many_writes_are_under_way(memory, cycles):
     """Lines follow each other at tCCD, of one page or of two; no write waits for the answer to the one before."""

@@ -488,3 +488,16 @@ def test_a_hang_is_told(bench, standing):
 
 def test_a_memory_that_never_answers(bench, standing):
     bench.silences(standing[0], 30_000)
+
+
+@pytest.mark.parametrize("policy", ["fr_fcfs", "group_machines"])
+def test_bursts_under_way_are_limited_over_all_masters(policy):
+    """The core's masters share the bursts that the memory takes; all of them come to their end."""
+    bench = Bench("ddr4", QUICK.replace("port", bursts=3).replace("controller", policy=policy))
+    run, most = bench.batch(), 0
+    bench.start(run)
+    while not bench.card.step(1):
+        most = max(most, sum(bench.card._call("under_way", port) for port in range(len(bench.card.beat_bytes))))
+    bench.compare(run, *bench.finish(run))
+    assert 3 <= most <= 6       # three of reads and three of writes
+    bench.card.close()
