@@ -8,105 +8,17 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
-from golden.emb.rows import set_of
+from golden.emb.rows import Fetched, RowFetch
 from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
 from hw.isa.emb import MODE
 
-__all__ = ["Arbiter", "PostPool", "RowFetch", "Sizes", "cycles"]
+__all__ = ["Arbiter", "PostPool", "Sizes", "cycles"]
 
 POSITIONS = 1 << 30
 POLL = 64           # cycles between two looks at the doorbell while a row is waited for
 GLANCE = 256        # and while none is
 KNOWN = 64          # means of fewer indices have their factor at once
-REQUESTS = 16       # rows that wait for the reader before no more are taken
-
-
-class Fetched(NamedTuple):
-    """A row on its way to the row fetch: its place in its arena, beats less one, whether it is its bag's last, goes
-    to be copied, lies in the ring."""
-
-    offset: int
-    beats: int
-    last: int
-    copy: int
-    ring: bool
-
-
-class RowFetch:
-    """golden.emb.rows.fetch with a memory that may be any."""
-
-    def __init__(self, *, window_beats: int, sets: int, row_beats_max: int, delivery_rows: int, lap_bits: int = 8):
-        self.size, self.sets, self.longest, self.rows = window_beats // 4, sets, row_beats_max, delivery_rows
-        self.turns = 4 * ((1 << lap_bits) - 1)
-        self.table: dict[int, list[Any]] = {}
-        self.queue = Fifo(delivery_rows)
-        self.stages: list[Any] = [None, None]
-        self.asks: deque[Any] = deque()
-        self.request: Any = None
-        self.out: Any = None                            # (row, beat) at the pooling unit
-        self.head = self.ahead = self.refund = 0
-        self.gate = self.slow = False
-        self.cycle, self.clear_until = 0, sets
-        self.ready = False
-        self.waiting = self.arrived = self.beat = 0
-        self.found_rows = 0
-
-    def step(self, row: Any, data: bool, request_taken: bool) -> None:
-        near = self.gate and self.ahead % self.size >= self.size - 2 * self.longest
-        under_way = row is not None or self.stages != [None, None]
-        self.ready = (self.cycle >= self.clear_until and not near and not (self.slow and under_way)
-                      and self.waiting < self.rows and len(self.asks) < REQUESTS)
-        entry = self.queue.o
-        goes = entry is not None and (entry[1] or self.arrived > 0)
-        served = goes and self.beat == entry[0].beats
-        self.out = (entry[0], self.beat) if goes else None
-        self.arrived += data - (goes and not entry[1])
-        if goes:
-            self.beat = 0 if served else self.beat + 1
-        if served and entry[2]:
-            self.gate = False
-
-        self.slow, before = self.head // self.size % self.turns == self.turns - 1, self.head // self.size
-        send = bool(self.asks) and (self.request is None or request_taken)
-        if send:
-            self.request = self.asks.popleft()
-        elif request_taken:
-            self.request = None
-        placed, push, refund = self.stages[1], None, 0
-        if placed is not None:
-            found = self._find(placed)
-            if found:
-                refund = placed.beats + 1
-                self.found_rows += 1
-            else:
-                self.asks.append((placed.offset, placed.beats + 1, placed.ring))
-                self.head += placed.beats + 1
-            mark = self.head // self.size != before
-            push = placed, found, mark
-            if mark:
-                self.gate = True
-                if self.head // self.size % self.turns == 0:
-                    self.table.clear()
-                    self.clear_until = self.cycle + 1 + self.sets
-        self.queue.step(push, served)
-        self.stages = [row, self.stages[0]]
-        self.waiting += (row is not None) - served
-        self.ahead += (row.beats + 1 if row is not None else 0) - self.refund
-        self.refund = refund
-        self.cycle += 1
-
-    def _find(self, row: Any) -> bool:
-        """Whether the row lies in the ring; if not, it is entered."""
-        if row.ring or row.copy:
-            return False
-        key, now = (row.offset, row.beats), self.head // self.size
-        ways = self.table.setdefault(set_of(row.offset, self.sets), [])
-        if any(known == key and now - began <= 2 for known, began in ways):
-            return True
-        ways.insert(0, (key, now))
-        del ways[2:]
-        return False
 
 
 class Arbiter:
@@ -157,10 +69,10 @@ class Arbiter:
             self.o = None
             if ssd_goes:
                 row = self.row
-                self.o = Fetched(row.offset % self.ring, row.beats, row.last, row.copy, True)
+                self.o = Fetched(row.offset % self.ring, row.beats, row.beats, row.last, row.copy, True)
                 self.ssd_turn = False
             elif dram_goes:
-                self.o, self.ssd_turn = Fetched(dram.offset, dram.beats, dram.last, 0, False), True
+                self.o, self.ssd_turn = Fetched(dram.offset, dram.beats, dram.piece, dram.last, 0, False), True
         if self.row is None or ssd_goes:
             self.row = ssd
 
@@ -264,6 +176,8 @@ class Sizes(NamedTuple):
     window_beats: int
     window_sets: int
     delivery_rows: int
+    stripe_beats: int
+    banks: int
     rows_in_flight: int
     reads_in_flight: int
     writes_in_flight: int
@@ -292,7 +206,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
                        clients=(sizes.output_beats, sizes.output_beats, 1 << (beats - 1).bit_length()))
     port = Reader(Memory(lambda _: True, latency), block=block, outstanding=sizes.rows_in_flight)
     fetch = RowFetch(window_beats=sizes.window_beats, sets=sizes.window_sets, row_beats_max=sizes.row_beats_max,
-                     delivery_rows=sizes.delivery_rows)
+                     delivery_rows=sizes.delivery_rows, stripe_beats=sizes.stripe_beats, banks=sizes.banks)
     arbiter = Arbiter(row_beats_max=sizes.row_beats_max, partial_beats=sizes.partial_beats,
                       copy_beats=sizes.output_beats, ring_beats=ring_beats)
     pool: deque[Any] = deque([None] * sizes.pool_latency)

@@ -272,7 +272,8 @@ class _Tiers:
             if device in self.held and (ended or new == device):
                 row, first = self.held[device]
                 weight = row.factor if row.item["weighted"] else ONE
-                pushes[name] = Row(row.offset, row.item["row_beats"] - 1, int(first), int(ended is not None), weight,
+                beats = row.item["row_beats"] - 1
+                pushes[name] = Row(row.offset, beats, beats, int(first), int(ended is not None), weight,
                                    int(row.item["mode"] == MAX), 0)
         chunk_ends = False
         if had_tt and (ended or new == 1):

@@ -1,18 +1,21 @@
 """The row path of the EMB core: which rows are fetched once for many, and in which cycle everything happens.
 
-`window` says what RowWindow finds, row by row, whatever the timing; `fetch` gives the cycles of RowFetch on an
-ideal memory; `arbitrate` those of the arbiter that feeds it.
+`window` says what RowWindow finds, row by row, whatever the timing; `RowRequests` and `RowFetch` are the units cycle
+by cycle: each shows in its attributes what its registers show in the present cycle, and `step` is the clock edge that
+ends it. `arbitrate` gives the cycles of the arbiter that feeds them.
 """
+
+from collections import deque
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-__all__ = ["arbitrate", "fetch", "set_of", "window"]
+from golden.stream.fifo import Fifo
 
-# Cycles from a row taken to its place in the ring, and from there to its request, and to its turn in the queue.
-_PLACE = 2
-_REQUEST = 2
-_QUEUE = 2
+__all__ = ["CLOSE_AT", "Fetched", "RowFetch", "RowRequests", "arbitrate", "set_of", "window"]
+
+CLOSE_AT = 12   # rows in a bank's queue before no more are taken
 
 
 @njit(cache=True)
@@ -71,80 +74,163 @@ def window(
     return source, position, quarter
 
 
-@njit(cache=True)
-def fetch(
-    offered: np.ndarray, offset: np.ndarray, beats: np.ndarray, shared: np.ndarray, latency: int,
-    window_beats: int, sets: int, row_beats_max: int, delivery_rows: int, lap_bits: int = 8
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(taken, requested, left): the cycle in which each row is taken, in which its request stands at the port
-    (-1 if it has none), and in which each beat leaves; cycle 0 is the first after the reset.
+class Fetched(NamedTuple):
+    """A row on its way to the row fetch: its place in its arena, beats less one, those of a piece less one, whether it
+    is its bag's last, goes to be copied, lies in the ring."""
 
-    offered: the cycle from which on a row is offered, if the one before it has been taken. The memory takes every
-    request at once and answers in order, a beat a cycle, the first beat `latency` cycles after its request.
+    offset: int
+    beats: int
+    piece: int
+    last: int
+    copy: int
+    ring: bool
+
+
+class RowRequests:
+    """hw.emb.row_requests.RowRequests cycle by cycle; its parameters as there.
+
+    `request` is what stands at the port, (offset, beats, ring); full: as the output of that name.
     """
-    rows = len(offset)
-    source, _, quarter = window(offset, beats, shared, window_beats, sets, lap_bits)
-    taken = np.full(rows, -1, np.int64)
-    requested = np.full(rows, -1, np.int64)
-    left = np.empty(beats.sum(), np.int64)
-    size = window_beats // 4
-    turns = 4 * ((1 << lap_bits) - 1)
 
-    there = np.empty(rows, np.int64)  # the cycle in which a row can be at the queue's front
-    arrives = np.empty(rows, np.int64)  # of a fetched row's first beat; the others follow in the next cycles
-    answered = 0  # the cycle after the last answered beat
-    begun, placed, out, beat, leaving = 0, 0, 0, 0, 0  # rows taken, placed, served; beats of the next, of all
-    ahead, refund, refunded = 0, 0, 0  # the ring's head if no row under way were found; beats that were
-    gate, marked = False, -1  # the row that entered a quarter last waits: no row may enter another
-    slow, clear_until, is_open = False, sets, False
-    cycle = 0
-    while out < rows:
-        # What registers hold in this cycle.
-        quarter_now = quarter[placed - 1] if placed else 0
-        accepts = is_open and begun < rows and offered[begun] <= cycle
-        # Whether one is taken in the next cycle is decided from what is known in this one.
-        is_open = (cycle >= clear_until and not (gate and ahead % size >= size - 2 * row_beats_max)
-                   and not (slow and (accepts or begun > placed)) and begun - out < delivery_rows)
+    def __init__(self, *, stripe_beats: int, banks: int):
+        self.stripe, self.banks = stripe_beats, banks
+        self.queues: list[deque[Any]] = [deque() for _ in range(banks)]
+        self.turn = -1
+        self.chosen: Any = None                         # a row that is read from its queue's memory
+        self.row: Any = None                            # the row that is cut into pieces, (row, pieces gone)
+        self.request: Any = None
+        self.order: deque[list[int]] = deque()          # of rows whose beats come back: [bank, beats left, position]
 
-        # The row at the queue's front reads a beat, which leaves a cycle later.
-        serves = False
-        if out < placed and there[out] <= cycle and (source[out] != out or arrives[out] + beat + 1 <= cycle):
-            left[leaving] = cycle + 1
-            leaving += 1
-            beat += 1
-            serves = beat == beats[out]
+    @property
+    def full(self) -> bool:
+        return any(len(queue) >= CLOSE_AT for queue in self.queues)
 
-        # The row taken two cycles ago gets its place.
-        refund, enters = 0, False
-        if placed < begun and taken[placed] + _PLACE == cycle:
-            there[placed] = cycle + _QUEUE
-            enters = quarter[placed] != quarter_now
-            if source[placed] == placed:
-                requested[placed] = cycle + _REQUEST
-                arrives[placed] = max(requested[placed] + latency, answered)
-                answered = arrives[placed] + beats[placed]
+    def bank_of(self, offset: int) -> int:
+        return offset % self.stripe * self.banks // self.stripe
+
+    def landing(self) -> tuple[int, int]:
+        """(bank, place in the window's ring) of a beat that comes back in this cycle."""
+        bank, _, position = self.order[0]
+        return bank, position
+
+    def step(self, row: Any, taken: bool, beat: bool) -> None:
+        """row: (Fetched, position) that enters; taken: the request is; beat: one comes back."""
+        if beat:
+            self.order[0][1] -= 1
+            self.order[0][2] += 1
+            if not self.order[0][1]:
+                self.order.popleft()
+        go = self.row is not None and (self.request is None or taken)
+        if taken:
+            self.request = None
+        last = False
+        if go:
+            (now, position), piece = self.row
+            beats = now.piece + 1
+            self.request = now.offset + piece * self.stripe, beats, now.ring
+            if not piece:
+                self.order.append([self.bank_of(now.offset), now.beats + 1, position])
+            last = (piece + 1) * beats == now.beats + 1
+            self.row = (now, position), piece + 1
+        loads = self.row is None or (go and last)
+        free = self.chosen is None or loads
+        if loads:
+            self.row = None if self.chosen is None else (self.chosen, 0)
+        if free:
+            order = ((self.turn + 1 + k) % self.banks for k in range(self.banks))
+            bank = next((k for k in order if self.queues[k]), None)
+            self.chosen = None
+            if bank is not None:
+                self.chosen, self.turn = self.queues[bank].popleft(), bank
+        if row is not None:
+            self.queues[self.bank_of(row[0].offset)].append(row)
+
+
+class RowFetch:
+    """hw.emb.rows.RowFetch cycle by cycle, in front of any memory; its parameters as there.
+
+    `request` is what stands at the port, (offset, beats, ring), `out` the (row, beat) that leaves to the pooling unit.
+    """
+
+    def __init__(self, *, window_beats: int, sets: int, row_beats_max: int, delivery_rows: int,
+                 stripe_beats: int, banks: int, lap_bits: int = 8):
+        self.size, self.sets, self.longest, self.rows = window_beats // 4, sets, row_beats_max, delivery_rows
+        self.turns = 4 * ((1 << lap_bits) - 1)
+        self.table: dict[int, list[Any]] = {}
+        self.queue = Fifo(delivery_rows)
+        self.stages: list[Any] = [None, None]
+        self.requests = RowRequests(stripe_beats=stripe_beats, banks=banks)
+        self.out: Any = None                            # (row, beat) at the pooling unit
+        self.head = self.ahead = self.refund = 0
+        self.gate = self.slow = False
+        self.cycle, self.clear_until = 0, sets
+        self.ready = False
+        self.waiting = self.beat = 0
+        self.arrived = [0] * banks                      # beats that have not been delivered yet
+        self.found_rows = 0
+
+    @property
+    def request(self) -> Any:
+        return self.requests.request
+
+    def step(self, row: Any, data: bool, request_taken: bool) -> None:
+        """row: a Fetched that is taken, only if `ready`; data: a beat comes back; request_taken: the request is."""
+        requests = self.requests
+        near = self.gate and self.ahead % self.size >= self.size - 2 * self.longest
+        under_way = row is not None or self.stages != [None, None]
+        self.ready = (self.cycle >= self.clear_until and not near and not (self.slow and under_way)
+                      and self.waiting < self.rows and not requests.full)
+        entry = self.queue.o
+        bank = 0 if entry is None else requests.bank_of(entry[0].offset)
+        goes = entry is not None and (entry[1] or self.arrived[bank] > 0)
+        served = goes and self.beat == entry[0].beats
+        self.out = (entry[0], self.beat) if goes else None
+        if data:
+            self.arrived[requests.landing()[0]] += 1
+        if goes and not entry[1]:
+            self.arrived[bank] -= 1
+        if goes:
+            self.beat = 0 if served else self.beat + 1
+        if served and entry[2]:
+            self.gate = False
+
+        self.slow, before = self.head // self.size % self.turns == self.turns - 1, self.head // self.size
+        request = None
+        placed, push, refund = self.stages[1], None, 0
+        if placed is not None:
+            found = self._find(placed)
+            if found:
+                refund = placed.beats + 1
+                self.found_rows += 1
             else:
-                refund = beats[placed]
-            placed += 1
+                request = placed, self.head % (4 * self.size)
+                self.head += placed.beats + 1
+            mark = self.head // self.size != before
+            push = placed, found, mark
+            if mark:
+                self.gate = True
+                if self.head // self.size % self.turns == 0:
+                    self.table.clear()
+                    self.clear_until = self.cycle + 1 + self.sets
+        requests.step(request, request_taken, data)
+        self.queue.step(push, served)
+        self.stages = [row, self.stages[0]]
+        self.waiting += (row is not None) - served
+        self.ahead += (row.beats + 1 if row is not None else 0) - self.refund
+        self.refund = refund
+        self.cycle += 1
 
-        # The edge.
-        slow = quarter_now % turns == turns - 1
-        if serves and out == marked:
-            gate = False
-        if enters:
-            gate, marked = True, placed - 1
-            if quarter[placed - 1] % turns == 0:
-                clear_until = cycle + 1 + sets
-        ahead -= refunded
-        refunded = refund
-        if accepts:
-            taken[begun] = cycle
-            ahead += beats[begun]
-            begun += 1
-        if serves:
-            out, beat = out + 1, 0
-        cycle += 1
-    return taken, requested, left
+    def _find(self, row: Any) -> bool:
+        """Whether the row lies in the ring; if not, it is entered."""
+        if row.ring or row.copy:
+            return False
+        key, now = (row.offset, row.beats), self.head // self.size
+        ways = self.table.setdefault(set_of(row.offset, self.sets), [])
+        if any(known == key and now - began <= 2 for known, began in ways):
+            return True
+        ways.insert(0, (key, now))
+        del ways[2:]
+        return False
 
 
 @njit(cache=True)

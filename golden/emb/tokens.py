@@ -22,10 +22,11 @@ ONE = 0x3F800000
 
 @dataclass(frozen=True)
 class Row:
-    """A row to fetch. offset: beats, or the ring position; beats: less one; weight: binary32."""
+    """A row to fetch. offset: beats, or the ring position; beats, piece: less one; weight: binary32."""
 
     offset: int
     beats: int
+    piece: int
     first: int
     last: int
     weight: int
@@ -118,7 +119,7 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, number: 
             if row >= item["dram_rows"]:
                 dealt.fault = Fault(INDEX_RANGE, at, 2 * at + 1, row)
                 return dealt
-            dealt.ssd.append(Row(position, beats - 1, 1, 1, ONE, 0, 1))
+            dealt.ssd.append(Row(position, beats - 1, beats - 1, 1, 1, ONE, 0, 1))
             dealt.copies.append(Copy(item["dram_base"] + row * beats, beats))
         return dealt
 
@@ -166,7 +167,7 @@ def _bag(dealt: Dealt, item: Mapping[str, int], number: int, bag: int, length: i
         mine = rows[place]
         for at, (offset, weight) in enumerate(mine if whole else mine[:-1]):
             start = item["dram_base"] + offset * item["row_beats"] if place == DRAM else offset
-            to.append(Row(start, beats, int(at == 0), int(at == len(mine) - 1), weight, maximum, 0))
+            to.append(Row(start, beats, beats, int(at == 0), int(at == len(mine) - 1), weight, maximum, 0))
 
     chunk = item["chunk_rows"]
     ends = []   # factors

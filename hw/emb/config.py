@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from hw.config import Config, part, whole
+from hw.emb.row_requests import check_stripe
 from hw.tt.config import TTConfig
 
 __all__ = ["EmbConfig"]
@@ -20,6 +21,9 @@ class EmbConfig(Config):
     window_beats: int = whole(16, 4096, "beats of rows that the coalescing window keeps", power_of_two=True)
     window_sets: int = whole(4, 4096, "sets of two rows in the window's tag table", power_of_two=True)
     delivery_rows: int = whole(8, 1024, "rows that wait for their beats", power_of_two=True)
+    stripe_beats: int = whole(1, 256, "beats that lie over all banks of card memory, an equal part in each",
+                              power_of_two=True)
+    banks: int = whole(1, 16, "banks of card memory, each with a queue of rows to request", power_of_two=True)
     rows_in_flight: int = whole(4, 256, "bursts that the row port has outstanding", power_of_two=True)
     reads_in_flight: int = whole(2, 256, "bursts that the program port has outstanding", power_of_two=True)
     writes_in_flight: int = whole(2, 256, "bursts that wait for their write response", power_of_two=True)
@@ -39,6 +43,7 @@ class EmbConfig(Config):
             if getattr(self, name) < rows * self.row_beats_max:
                 raise ValueError(f"{name} must be at least {rows} times row_beats_max = {self.row_beats_max}, "
                                  f"not {getattr(self, name)}")
+        check_stripe(stripe_beats=self.stripe_beats, banks=self.banks)
         for name in ("dram_queue", "ssd_queue", "tt_queue", "bag_queue"):
             if getattr(self, name) < 32:
                 raise ValueError(f"{name} must be at least 32, what is on its way when a queue closes, "

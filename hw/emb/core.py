@@ -106,7 +106,8 @@ class EmbCore(Part):
         parts.front = Front(config)
         parts.arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
         parts.fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
-                               delivery_rows=config.delivery_rows, **sizes)
+                               delivery_rows=config.delivery_rows, stripe_beats=config.stripe_beats,
+                               banks=config.banks, **sizes)
         parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
         parts.tt = TTUnit(config.tt)
         parts.finish = PostPool(config)

@@ -2,32 +2,29 @@
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, memory, stream
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
+from hw.emb.row_requests import RowRequests, beats_bits
 from hw.emb.window import LAP_BITS, OFFSET_BITS, RowWindow
-from hw.place import Part
+from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["RowFetch", "beats_bits", "pooled_layout", "row_layout"]
 
 EVENTS = ("dram_row", "ssd_row", "shared_row", "fetched", "dram_beat", "ssd_beat")
-REQUESTS = 32  # rows that wait for the reader; a memory of LUTs
-
-
-def beats_bits(row_beats_max: int) -> int:
-    """Bits of a row's beats, less one."""
-    return max(1, (row_beats_max - 1).bit_length())
 
 
 def row_layout(row_beats_max: int) -> data.StructLayout:
     """A row to fetch. offset: of its first beat, in beats from the start of its arena; ring: the arena is the
-    landing ring; beats: less one; tier: 0 card memory, 1 SSD; first, last: of its bag and tier; weight: binary32;
-    maximum: pooled by maximum; copy: leaves on `o_copy` instead of being pooled."""
+    landing ring; beats: less one; piece: beats that lie behind one another, less one, `beats` for a contiguous row;
+    tier: 0 card memory, 1 SSD; first, last: of its bag and tier; weight: binary32; maximum: pooled by maximum; copy:
+    leaves on `o_copy` instead of being pooled."""
+    bits = beats_bits(row_beats_max)
     return data.StructLayout({
-        "offset": OFFSET_BITS, "ring": 1, "beats": beats_bits(row_beats_max), "tier": 1, "first": 1, "last": 1,
+        "offset": OFFSET_BITS, "ring": 1, "beats": bits, "piece": bits, "tier": 1, "first": 1, "last": 1,
         "weight": 32, "maximum": 1, "copy": 1,
     })
 
@@ -50,11 +47,13 @@ class RowFetch(Part):
     Source: SCARS §II.A (coalescing); SCRec §III.E, Fig. 7a (the row path of the EMB core)
 
     What was read lies in a ring of `window_beats` beats, both buffer and window: `RowWindow` says where. Rows wait
-    for their beats in a queue of `delivery_rows`; data comes in the order of the requests, so a row that was not
-    found is there once enough beats have arrived, and one that was found always is.
+    for their beats in a queue of `delivery_rows`. `RowRequests` asks for those that were not found, a bank after the
+    other; rows of one bank come in order, so a row at the queue's front has arrived once enough beats of its bank
+    have, and one that was found always has.
 
     Parameters  words: FP32 words of a beat; row_beats_max, window_beats, window_sets, lap_bits: see RowWindow;
-                delivery_rows: a power of two, rows under way; it bounds what is in flight, as does window_beats / 4
+                delivery_rows: a power of two, rows under way; it bounds what is in flight, as does window_beats / 4;
+                stripe_beats, banks: see RowRequests
     Members     i             In(stream of row_layout)
                 rows, ring    In  byte addresses of the two arenas, multiples of a beat
                 o_requests    Out(stream of request_layout)
@@ -69,7 +68,7 @@ class RowFetch(Part):
                 events        Out  to count, one bit each: a row of either tier was looked up, one was found, a beat
                     was fetched, a beat of either tier left
     Shapes      a row of b beats -> b beats in a row's order, no gaps while data is there
-    Timing      a row a cycle into the window, its request 4 cycles after it was taken; a beat a cycle out, 1 cycle
+    Timing      a row a cycle into the window, its request 6 cycles after it was taken; a beat a cycle out, 1 cycle
                 after it is read from the ring, which is 1 cycle after it arrived or later; 5 cycles from a found
                 row taken to its first beat. See RowWindow for its pauses
     Handshake   i.ready is a register; i_data is never held back
@@ -80,14 +79,18 @@ class RowFetch(Part):
     """
 
     def __init__(self, *, words: int, row_beats_max: int, window_beats: int, window_sets: int, delivery_rows: int,
-                 lap_bits: int = LAP_BITS):
+                 stripe_beats: int, banks: int, lap_bits: int = LAP_BITS):
         check_beat_bytes(4 * words)
         if type(delivery_rows) is not int or delivery_rows < 8 or delivery_rows & (delivery_rows - 1):
             raise ValueError(f"delivery_rows must be a power of two of at least 8, not {delivery_rows!r}")
         self.words, self.row_beats_max = words, row_beats_max
         self.window_beats, self.window_sets, self.lap_bits = window_beats, window_sets, lap_bits
         self.delivery_rows = delivery_rows
+        self.stripe_beats, self.banks = stripe_beats, banks
         self._window = RowWindow(row_beats_max=row_beats_max, beats=window_beats, sets=window_sets, lap_bits=lap_bits)
+        self._requests = RowRequests(
+            words=words, row_beats_max=row_beats_max, position_bits=self._window.position_bits,
+            stripe_beats=stripe_beats, banks=banks, rows=delivery_rows)
         super().__init__({
             "i": In(stream.Signature(row_layout(row_beats_max))),
             "rows": In(64),
@@ -106,24 +109,24 @@ class RowFetch(Part):
     def elaborate(self, platform):
         m = Module()
         m.submodules.window = self._window
-        found = self._look_up(m)
-        self._request(m, found)
-        queue = self._wait(m, found)
-        front = self._front(m, queue, found)
+        place(m, platform, "requests", self._requests)
+        row, served = self._look_up(m)
+        self._request(m, row)
+        queue = self._wait(m, row)
+        front = self._front(m, queue, served)
         self._deliver(m, queue.o.payload, front)
         return m
 
-    def _look_up(self, m: Module) -> SimpleNamespace:
-        """Rows into the window; with its answer they are looked up.
+    def _look_up(self, m: Module) -> tuple[data.View, Signal]:
+        """Rows into the window; with its answer they are looked up: that row, and a signal for a row served.
 
         A row is taken only when the queues have room for it and for those on their way to them. The queue of rows
         holds one more than its depth, for the row that is taken before `hold` is heeded.
         """
         window, i = self._window, self.i.payload
-        waiting, requests = Signal(range(2 * self.delivery_rows)), Signal(range(REQUESTS + 1))
-        take, served = Signal(), Signal()
+        waiting, take, served = Signal(range(2 * self.delivery_rows)), Signal(), Signal()
         m.d.comb += [
-            window.hold.eq(waiting[-1] | requests[-2:].any()),
+            window.hold.eq(waiting[-1] | self._requests.full),
             self.i.ready.eq(window.ready),
             take.eq(self.i.valid & self.i.ready),
             window.valid.eq(take),
@@ -143,45 +146,27 @@ class RowFetch(Part):
             self.events.shared_row.eq(window.o_valid & window.hit),
             self.events.fetched.eq(self.i_data.valid),
         ]
-        return SimpleNamespace(row=row_2, requests=requests, served=served)
+        return row_2, served
 
-    def _request(self, m: Module, found) -> None:
-        """Rows not found ask the reader."""
-        window, row, requests = self._window, found.row, found.requests
-        ask_layout = data.StructLayout({"offset": OFFSET_BITS, "ring": 1, "beats": beats_bits(self.row_beats_max)})
-        asks = memory.Memory(shape=ask_layout, depth=REQUESTS, init=[])
-        m.submodules.asks = asks
-        write, read = asks.write_port(), asks.read_port(domain="comb")
-        first, free = Signal(range(REQUESTS)), Signal(range(REQUESTS))
-        ask, send = Signal(), Signal()
-        request = self.o_requests
-        beat_log2 = (4 * self.words - 1).bit_length()
-        base = Mux(read.data.ring, self.ring[beat_log2:], self.rows[beat_log2:])
+    def _request(self, m: Module, row) -> None:
+        """Rows not found are requested."""
+        window, requests = self._window, self._requests
+        wiring.connect(m, requests.o, wiring.flipped(self.o_requests))
         m.d.comb += [
-            ask.eq(window.o_valid & ~window.hit),
-            write.en.eq(ask),
-            write.addr.eq(free),
-            write.data.offset.eq(row.offset),
-            write.data.ring.eq(row.ring),
-            write.data.beats.eq(row.beats),
-            read.addr.eq(first),
-            send.eq((requests != 0) & (~request.valid | request.ready)),
+            requests.valid.eq(window.o_valid & ~window.hit),
+            requests.i.position.eq(window.position),
+            *(requests.i[name].eq(row[name]) for name in ("offset", "ring", "beats", "piece")),
+            requests.rows.eq(self.rows),
+            requests.ring.eq(self.ring),
+            requests.beat.eq(self.i_data.valid),
         ]
-        m.d.sync += [
-            free.eq(free + ask),
-            first.eq(first + send),
-            requests.eq(requests + ask - send),
-            request.valid.eq(send | (request.valid & ~request.ready)),
-        ]
-        with m.If(send):
-            m.d.sync += request.payload.address.eq(Cat(Const(0, beat_log2), (base + read.data.offset)[:64 - beat_log2]))
-            m.d.sync += request.payload.beats.eq(read.data.beats + 1)
 
-    def _wait(self, m: Module, found) -> Fifo:
+    def _wait(self, m: Module, row) -> Fifo:
         """All rows wait in order for their beats."""
         window = self._window
         wait_layout = data.StructLayout({
-            "position": window.position_bits, "mark": 1, "found": 1, "beats": beats_bits(self.row_beats_max),
+            "position": window.position_bits, "mark": 1, "found": 1, "bank": len(self._requests.bank),
+            "beats": beats_bits(self.row_beats_max),
             "tier": 1, "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
         })
         m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows, block=True)
@@ -191,33 +176,39 @@ class RowFetch(Part):
             entry.position.eq(window.position),
             entry.mark.eq(window.mark),
             entry.found.eq(window.hit),
-            *(entry[name].eq(found.row[name])
+            entry.bank.eq(self._requests.bank_of(row.offset)),
+            *(entry[name].eq(row[name])
               for name in ("beats", "tier", "first", "last", "weight", "maximum", "copy")),
         ]
         return queue
 
-    def _front(self, m: Module, queue: Fifo, found) -> SimpleNamespace:
+    def _front(self, m: Module, queue: Fifo, served: Signal) -> SimpleNamespace:
         """The row at the front: beat after beat out of the ring once it has arrived."""
-        window, served = self._window, found.served
-        position_bits = window.position_bits
+        window, requests = self._window, self._requests
         # The ring, written as data arrives.
         beats = memory.Memory(shape=data.StructLayout({"data": 32 * self.words, "error": 1}),
                               depth=self.window_beats, init=[], attrs={"ram_style": "block"})
         m.submodules.beats = beats
         store, load = beats.write_port(), beats.read_port()
-        arrived, used = Signal(position_bits + 1), Signal(position_bits + 1)
         m.d.comb += [
             store.en.eq(self.i_data.valid),
-            store.addr.eq(arrived[:position_bits]),
+            store.addr.eq(requests.place),
             store.data.data.eq(self.i_data.payload.data),
             store.data.error.eq(self.i_data.payload.error),
         ]
-        m.d.sync += arrived.eq(arrived + self.i_data.valid)
-
         row, beat = queue.o.payload, Signal(beats_bits(self.row_beats_max))
         go = Signal()
+        # Beats of each bank that have arrived and have not been delivered yet; whether there are any, from registers.
+        there = Signal(self.banks)
+        for k in range(self.banks):
+            arrived, used = Signal(name=f"arrived_{k}"), Signal(name=f"used_{k}")
+            count = Signal(window.position_bits + 1, name=f"beats_{k}")
+            m.d.comb += arrived.eq(self.i_data.valid & (requests.bank == k))
+            m.d.comb += used.eq(go & ~row.found & (row.bank == k))
+            m.d.sync += count.eq(count + Cat(arrived ^ used, (used & ~arrived).replicate(window.position_bits)))
+            m.d.sync += there[k].eq(arrived | (count[1:] != 0) | (count[0] & ~used))
         m.d.comb += [
-            go.eq(queue.o.valid & (row.found | (arrived != used))),
+            go.eq(queue.o.valid & (row.found | Array(there)[row.bank])),
             served.eq(go & (beat == row.beats)),
             queue.o.ready.eq(served),
             load.addr.eq(row.position + beat),
@@ -226,7 +217,6 @@ class RowFetch(Part):
         ]
         with m.If(go):
             m.d.sync += beat.eq(Mux(served, 0, beat + 1))
-            m.d.sync += used.eq(used + ~row.found)
         return SimpleNamespace(go=go, beat=beat, loaded=load.data)
 
     def _deliver(self, m: Module, row, front) -> None:

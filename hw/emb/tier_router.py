@@ -122,6 +122,7 @@ class TierRouter(Part):
                     kept.ring.eq(name == "ssd"),
                     kept.tier.eq(name == "ssd"),
                     kept.beats.eq(token.beats),
+                    kept.piece.eq(token.beats),
                     kept.first.eq(~some | ended),
                     kept.weight.eq(Mux(token.weighted, token.factor, ONE)),
                     kept.maximum.eq(token.mode == MODE.MAX),

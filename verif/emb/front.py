@@ -36,7 +36,8 @@ def config(words: int) -> EmbConfig:
     sizes = {4: {"grid_log2": 1, "tables": 8, "index_bits": 20}, 16: {"grid_log2": 2, "tables": 64, "index_bits": 30}}
     return EmbConfig(
         tt=TTConfig(**unit, **sizes[words]), row_beats_max=16 if words == 4 else 64, window_beats=1024,
-        window_sets=16, delivery_rows=32, rows_in_flight=16, reads_in_flight=8, writes_in_flight=4, dram_queue=32,
+        window_sets=16, delivery_rows=32, stripe_beats=8, banks=4, rows_in_flight=16, reads_in_flight=8,
+        writes_in_flight=4, dram_queue=32,
         ssd_queue=128, tt_queue=32, bag_queue=64, partial_beats=128, program_beats=16, input_beats=64,
         output_beats=128)
 

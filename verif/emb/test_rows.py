@@ -16,9 +16,10 @@ from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import always, bursty, sometimes
 
-SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 64, "window_sets": 8, "delivery_rows": 16, "lap_bits": 2}
+SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 64, "window_sets": 8, "delivery_rows": 16,
+         "stripe_beats": 8, "banks": 4, "lap_bits": 2}
 SHIPPED = {"words": 16, "row_beats_max": 32, "window_beats": 1024, "window_sets": 256, "delivery_rows": 256,
-           "lap_bits": 8}
+           "stripe_beats": 8, "banks": 8, "lap_bits": 8}
 ROWS_AT, RING_AT = 0x40_0000_1000, 0xFFFF_FFF0_0000_0000
 ONE = 0x3F800000
 
@@ -47,16 +48,15 @@ def word(address, error=0):
 
 
 class Bench:
-    """Feeds rows and answers requests; `broken(address, number)` says whether the beat fetched as `number` is bad."""
+    """Feeds rows and answers requests; `broken(address)` says whether the beat there is bad."""
 
     def __init__(self, dut, *, latency=20, offers=None, answers=None, requests=None, broken=None, values=True):
         self.dut, self.latency = dut, latency
         self.offers, self.answers, self.accepts = offers or always(), answers or always(), requests or always()
-        self.broken = broken or (lambda address, number: 0)
+        self.broken = broken or (lambda address: 0)
         self.values = values
         self.rows = layout_of("i__payload")
         self.run = Run()
-        self.fetched = 0
         self.waiting = deque()
         dut.i__valid.value, dut.i_data__valid.value, dut.o_requests__ready.value = 0, 0, 1
         dut.rows.value, dut.ring.value, dut.flush_window.value = ROWS_AT, RING_AT, 0
@@ -88,9 +88,8 @@ class Bench:
             dut.i_data__valid.value = answer
             if answer:
                 _, address = self.waiting.popleft()
-                bad = self.broken(address, self.fetched)
+                bad = self.broken(address)
                 dut.i_data__payload.value = word(address, bad) | bool(bad) << 8 * beat_bytes
-                self.fetched += 1
             await edge
             run.cycles += 1
             if offering and dut.i__ready.value == 1:
@@ -134,24 +133,38 @@ def sources(rows, head=0):
     return golden.window(*arrays(rows), c["window_beats"], c["window_sets"], c["lap_bits"], head)[0]
 
 
-def address(row):
-    return ((RING_AT if row["ring"] else ROWS_AT) + row["offset"] * 4 * config()["words"]) & (1 << 64) - 1
+def addresses(row):
+    """Of a row's beats: its pieces lie a stripe apart."""
+    start, length = RING_AT if row["ring"] else ROWS_AT, row["piece"] + 1
+    return [start + (row["offset"] + beat % length + beat // length * config()["stripe_beats"]) * 4 * config()["words"]
+            & (1 << 64) - 1 for beat in range(row["beats"] + 1)]
 
 
-def expected(rows, source, broken=None, first=0):
-    """(requests, beats) that the rows must bring about; `first`: beats fetched before."""
-    beat_bytes, words = 4 * config()["words"], config()["words"]
-    requests, beats, wrong, number = [], [], {}, first
+def bank(address):
+    start, stripe = RING_AT if address >= RING_AT else ROWS_AT, config()["stripe_beats"]
+    return (address - start) // (4 * config()["words"]) % stripe * config()["banks"] // stripe
+
+
+def by_bank(requests):
+    """The requests of each bank, in their order: banks take turns as it suits them."""
+    found = {k: [] for k in range(config()["banks"])}
+    for at, beats in requests:
+        found[bank(at)].append((at, beats))
+    return found
+
+
+def expected(rows, source, broken=None):
+    """(requests, beats) that the rows must bring about."""
+    words = config()["words"]
+    requests, beats = [], []
     late = [0, 0]
     for at, row in enumerate(rows):
+        where = addresses(row)
         if source[at] == at:
-            requests.append((address(row), row["beats"] + 1))
-            for beat in range(row["beats"] + 1):
-                wrong[at, beat] = broken(address(row) + beat_bytes * beat, number) if broken else 0
-                number += 1
-        for beat in range(row["beats"] + 1):
-            bad = wrong[source[at], beat]
-            value = word(address(row) + beat_bytes * beat, bad)
+            requests += [(first, row["piece"] + 1) for first in where[::row["piece"] + 1]]
+        for beat, address in enumerate(where):
+            bad = broken(address) if broken else 0
+            value = word(address, bad)
             if row["copy"]:
                 beats.append(("o_copy", {"data": value, "error": int(bad != 0)}))
                 continue
@@ -166,7 +179,7 @@ def expected(rows, source, broken=None, first=0):
 
 def check(run, rows, source, broken=None):
     requests, beats = expected(rows, source, broken)
-    assert [(at, count) for _, at, count in run.requests] == requests
+    assert by_bank((at, count) for _, at, count in run.requests) == by_bank(requests)
     for at, (got, want) in enumerate(zip(run.beats, beats, strict=True)):
         assert got == want, f"beat {at}: {got}, expected {want}"
     lengths = np.array([row["beats"] + 1 for row in rows])
@@ -179,9 +192,18 @@ def check(run, rows, source, broken=None):
     return found
 
 
-def row(offset, beats=1, *, tier=0, ring=0, copy=0, first=1, last=1, weight=ONE, maximum=0):
-    return {"offset": offset, "ring": ring, "beats": beats - 1, "tier": tier, "first": first, "last": last,
-            "weight": weight, "maximum": maximum, "copy": copy}
+def pieces(beats):
+    """What a piece of a row may be long."""
+    smaller = (1 << k for k in range((config()["stripe_beats"] - 1).bit_length()))
+    return [beats, *(piece for piece in smaller if piece < beats and beats % piece == 0)]
+
+
+def row(offset, beats=1, *, piece=None, tier=0, ring=0, copy=0, first=1, last=1, weight=ONE, maximum=0):
+    """A row; the length of its pieces follows from its place."""
+    if piece is None:
+        piece = beats if ring else pieces(beats)[offset % len(pieces(beats))]
+    return {"offset": offset, "ring": ring, "beats": beats - 1, "piece": piece - 1, "tier": tier, "first": first,
+            "last": last, "weight": weight, "maximum": maximum, "copy": copy}
 
 
 def mixture(random, count, *, universe, ring=0.15, copy=0.05):
@@ -267,14 +289,10 @@ async def latency_and_rate_as_documented(dut):
             random.choice([0, 1, 1, 2, 5, 90], len(rows), p=[.3, .3, .2, .1, .09, .01]))
         latency = 100 if c is SHIPPED else int(random.integers(1, 40))
         run = await (await fresh(dut, latency=latency, values=False)).feed(rows, offered=offered)
-        taken, requested, left = golden.fetch(
-            offered, *arrays(rows), latency, c["window_beats"], c["window_sets"], c["row_beats_max"],
-            c["delivery_rows"], c["lap_bits"])
-        assert run.taken == taken.tolist(), _first(name, "taken", run.taken, taken)
-        requested = requested[requested >= 0].tolist()
-        got = [cycle for cycle, _, _ in run.requests]
-        assert got == requested, _first(name, "requested", got, requested)
-        assert run.left == left.tolist(), _first(name, "left", run.left, left)
+        taken, requested, left = modelled(rows, offered, latency)
+        assert run.taken == taken, _first(name, "taken", run.taken, taken)
+        assert run.requests == requested, _first(name, "requested", run.requests, requested)
+        assert run.left == left, _first(name, "left", run.left, left)
         rates[name] = len(left) / (left[-1] - left[0] + 1)
         if c is SHIPPED and steady:
             assert rates[name] >= 0.95, f"{name}: {rates[name]:.3f} beats a cycle"
@@ -282,11 +300,40 @@ async def latency_and_rate_as_documented(dut):
         report(rates=rates)
     rows = [row(5), row(5), row(6)]
     run = await (await fresh(dut, latency=30)).feed(rows, offered=[100 + c["window_sets"]] * 3)
-    assert run.requests[0][0] - run.taken[0] == 4
+    assert run.requests[0][0] - run.taken[0] == 6
     assert run.left[0] - run.requests[0][0] == 30 + 2, "a beat leaves 2 cycles after it arrived"
     assert run.left[1] == run.left[0] + 1
     again = await (await fresh(dut, latency=30)).feed([row(5), row(5)], offered=[0, 200 + c["window_sets"]])
     assert again.left[1] - again.taken[1] == 5
+
+
+def modelled(rows, offered, latency):
+    """(taken, requested, left) as the bench sees them, by the golden model on an ideal memory."""
+    c = config()
+    fetch = golden.RowFetch(
+        window_beats=c["window_beats"], sets=c["window_sets"], row_beats_max=c["row_beats_max"],
+        delivery_rows=c["delivery_rows"], stripe_beats=c["stripe_beats"], banks=c["banks"], lap_bits=c["lap_bits"])
+    taken, requested, left, answers = [], [], [], deque()
+    wanted, cycle = sum(row["beats"] + 1 for row in rows), 0
+    while len(left) < wanted:
+        if fetch.out is not None:
+            left.append(cycle)
+        beat = bool(answers) and answers[0] <= cycle
+        if beat:
+            answers.popleft()
+        request, now = fetch.request, None
+        if request is not None:
+            offset, beats, ring = request
+            address = (RING_AT if ring else ROWS_AT) + offset * 4 * c["words"] & (1 << 64) - 1
+            requested.append((cycle, address, beats))
+            answers.extend([cycle + latency] * beats)
+        if fetch.ready and len(taken) < len(rows) and offered[len(taken)] <= cycle:
+            row = rows[len(taken)]
+            now = golden.Fetched(row["offset"], row["beats"], row["piece"], row["last"], row["copy"], row["ring"])
+            taken.append(cycle)
+        fetch.step(now, beat, request is not None)
+        cycle += 1
+    return taken, requested, left
 
 
 def _first(name, what, got, want):
@@ -366,11 +413,11 @@ async def error_beats(dut):
     tried = 0
     for _ in range(4):
         rows = mixture(random, 300, universe=12)
-        bad = set(random.integers(0, 250, 12).tolist())
+        bad = set(random.choice(sorted({at for row in rows for at in addresses(row)}), 12, replace=False).tolist())
         tried += len(bad)
 
-        def broken(_, number, bad=bad):
-            return (0xDEAD << 4) | 1 if number in bad else 0
+        def broken(address, bad=bad):
+            return (0xDEAD << 4) | 1 if address in bad else 0
 
         run = await (await fresh(dut, latency=15, broken=broken)).feed(rows)
         check(run, rows, sources(rows), broken)
