@@ -8,7 +8,8 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
-from golden.emb.rows import Fetched, RowFetch
+from golden.emb.row_requests import Fetched
+from golden.emb.rows import RowFetch
 from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
 from hw.isa.emb import MODE

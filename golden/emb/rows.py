@@ -1,21 +1,19 @@
 """The row path of the EMB core: which rows are fetched once for many, and in which cycle everything happens.
 
-`window` says what RowWindow finds, row by row, whatever the timing; `RowRequests` and `RowFetch` are the units cycle
-by cycle: each shows in its attributes what its registers show in the present cycle, and `step` is the clock edge that
-ends it. `arbitrate` gives the cycles of the arbiter that feeds them.
+`window` says what RowWindow finds, row by row, whatever the timing; `RowFetch` is the unit cycle by cycle: it shows in
+its attributes what its registers show in the present cycle, and `step` is the clock edge that ends it. `arbitrate`
+gives the cycles of the arbiter that feeds it.
 """
 
-from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from golden.emb.row_requests import RowRequests
 from golden.stream.fifo import Fifo
 
-__all__ = ["CLOSE_AT", "Fetched", "RowFetch", "RowRequests", "arbitrate", "set_of", "window"]
-
-CLOSE_AT = 12   # rows in a bank's queue before no more are taken
+__all__ = ["RowFetch", "arbitrate", "set_of", "window"]
 
 
 @njit(cache=True)
@@ -72,78 +70,6 @@ def window(
             head += beats[row]
         quarter[row] = head // size
     return source, position, quarter
-
-
-class Fetched(NamedTuple):
-    """A row on its way to the row fetch: its place in its arena, beats less one, those of a piece less one, whether it
-    is its bag's last, goes to be copied, lies in the ring."""
-
-    offset: int
-    beats: int
-    piece: int
-    last: int
-    copy: int
-    ring: bool
-
-
-class RowRequests:
-    """hw.emb.row_requests.RowRequests cycle by cycle; its parameters as there.
-
-    `request` is what stands at the port, (offset, beats, ring); full: as the output of that name.
-    """
-
-    def __init__(self, *, stripe_beats: int, banks: int):
-        self.stripe, self.banks = stripe_beats, banks
-        self.queues: list[deque[Any]] = [deque() for _ in range(banks)]
-        self.turn = -1
-        self.chosen: Any = None                         # a row that is read from its queue's memory
-        self.row: Any = None                            # the row that is cut into pieces, (row, pieces gone)
-        self.request: Any = None
-        self.order: deque[list[int]] = deque()          # of rows whose beats come back: [bank, beats left, position]
-
-    @property
-    def full(self) -> bool:
-        return any(len(queue) >= CLOSE_AT for queue in self.queues)
-
-    def bank_of(self, offset: int) -> int:
-        return offset % self.stripe * self.banks // self.stripe
-
-    def landing(self) -> tuple[int, int]:
-        """(bank, place in the window's ring) of a beat that comes back in this cycle."""
-        bank, _, position = self.order[0]
-        return bank, position
-
-    def step(self, row: Any, taken: bool, beat: bool) -> None:
-        """row: (Fetched, position) that enters; taken: the request is; beat: one comes back."""
-        if beat:
-            self.order[0][1] -= 1
-            self.order[0][2] += 1
-            if not self.order[0][1]:
-                self.order.popleft()
-        go = self.row is not None and (self.request is None or taken)
-        if taken:
-            self.request = None
-        last = False
-        if go:
-            (now, position), piece = self.row
-            beats = now.piece + 1
-            self.request = now.offset + piece * self.stripe, beats, now.ring
-            if not piece:
-                self.order.append([self.bank_of(now.offset), now.beats + 1, position])
-            last = (piece + 1) * beats == now.beats + 1
-            self.row = (now, position), piece + 1
-        loads = self.row is None or (go and last)
-        free = self.chosen is None or loads
-        if loads:
-            self.row = None if self.chosen is None else (self.chosen, 0)
-        if free:
-            order = ((self.turn + 1 + k) % self.banks for k in range(self.banks))
-            bank = next((k for k in order if self.queues[k]), None)
-            self.chosen = None
-            if bank is not None:
-                self.chosen, self.turn = self.queues[bank].popleft(), bank
-        if row is not None:
-            self.queues[self.bank_of(row[0].offset)].append(row)
 
 
 class RowFetch:

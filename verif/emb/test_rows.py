@@ -10,6 +10,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.emb import rows as golden
+from golden.emb.row_requests import Fetched
 from hw.emb.rows import EVENTS, RowFetch
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.pack import layout_of
@@ -329,7 +330,7 @@ def modelled(rows, offered, latency):
             answers.extend([cycle + latency] * beats)
         if fetch.ready and len(taken) < len(rows) and offered[len(taken)] <= cycle:
             row = rows[len(taken)]
-            now = golden.Fetched(row["offset"], row["beats"], row["piece"], row["last"], row["copy"], row["ring"])
+            now = Fetched(row["offset"], row["beats"], row["piece"], row["last"], row["copy"], row["ring"])
             taken.append(cycle)
         fetch.step(now, beat, request is not None)
         cycle += 1
