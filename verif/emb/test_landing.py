@@ -55,8 +55,8 @@ class Inputs:
 
 def row(offset, beats=1, *, ssd=0, last=0, copy=0, mark=0):
     """`mark` makes rows differ, in a field that is handed through."""
-    return {"offset": offset, "beats": beats - 1, "ring": ssd, "tier": ssd, "last": last, "copy": copy,
-            "first": mark & 1, "weight": 0x3F800000 + mark, "maximum": mark >> 1 & 1}
+    return {"offset": offset, "beats": beats - 1, "piece": mark >> 2 & 3, "ring": ssd, "tier": ssd, "last": last,
+            "copy": copy, "first": mark & 1, "weight": 0x3F800000 + mark, "maximum": mark >> 1 & 1}
 
 
 @dataclass
