@@ -117,10 +117,8 @@ class RowRequests(Part):
         which, head, tail = Signal.like(number), Signal(rows_bits), Signal(rows_bits)
         for k in range(self.banks):
             push, pull = Signal(name=f"push_{k}"), Signal(name=f"pull_{k}")
-            m.d.comb += [
-                push.eq(self.valid & (bank == k)),
-                pull.eq(picked[k] & free),
-            ]
+            m.d.comb += push.eq(self.valid & (bank == k))
+            m.d.comb += pull.eq(picked[k] & free)
             change = Cat(push ^ pull, (pull & ~push).replicate(rows_bits))
             m.d.sync += [
                 tails[k].eq(tails[k] + push),
