@@ -1,7 +1,6 @@
 """What a card must give: programs of its core carried out by the golden models, bit for bit."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +20,8 @@ class EmbOracle:
     """An EMB core with its card's memory, the tensor trains loaded. compiler: of the programs that it will get."""
 
     def __init__(self, images: CardImages, compiler: emb.Compiler):
-        unit: Any = images.config.tt                                # type: ignore[attr-defined]
         self.images, self.ring_beats = images, compiler.ring_beats
-        self.core = Emb(words=images.words, row_beats_max=images.row_beats_max, tables=images.cores,
-                        grid_log2=unit.grid_log2, index_bits=unit.index_bits)
+        self.core = Emb.of(images.config, images.cores)
         # Rows that enter the row cache are written.
         self.rows = images.rows.reshape(-1).copy() if compiler.caches else images.rows.reshape(-1)
         self.run(compiler.load())

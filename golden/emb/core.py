@@ -12,12 +12,14 @@ in the program's order; the core may meet another one first.             Source:
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import tt
 from golden.emb import bags
+from golden.emb.stripes import Stripes
 from golden.fp import fp32
 from golden.tt.load import TABLE
 from hw.isa import EMB, LONGEST_BAG
@@ -84,20 +86,29 @@ class _Fault(Exception):
 class Emb:
     """An EMB core with what stays in it from run to run: which tensor-train tables are loaded.
 
-    words: FP32 words of a beat. tables: the cores of each tensor-train table, by its number in the unit; what a
-    LOAD brings is compared by number only. grid_log2: side of the unit's grid. index_bits: of its row numbers.
-    lines: of its memories X, Y, descriptors and masks, to which a LOAD may write (default: not checked).
+    words: FP32 words of a beat. stripe_beats: over all banks of DRAM. tables: the cores of each tensor-train table, by
+    its number in the unit; what a LOAD brings is compared by number only. grid_log2: side of the unit's grid.
+    index_bits: of its row numbers. lines: of its memories X, Y, descriptors and masks, to which a LOAD may write
+    (default: not checked).
     """
 
-    def __init__(self, *, words: int, row_beats_max: int, tables: Sequence[Sequence[np.ndarray]] = (),
-                 grid_log2: int = 2, index_bits: int = 30, lines: Sequence[int] = ()):
+    def __init__(self, *, words: int, row_beats_max: int, stripe_beats: int,
+                 tables: Sequence[Sequence[np.ndarray]] = (), grid_log2: int = 2, index_bits: int = 30,
+                 lines: Sequence[int] = ()):
         self.words = words
         self.row_beats_max = row_beats_max
+        self.stripe_beats = stripe_beats
         self.tables = list(tables)
         self.grid_log2 = grid_log2
         self.loaded: set[int] = set()
         self.index_bits = index_bits
         self.lines = tuple(lines)
+
+    @classmethod
+    def of(cls, config: Any, tables: Sequence[Sequence[np.ndarray]] = (), lines: Sequence[int] = ()) -> "Emb":
+        """Of a core by its configuration, an hw.emb.config.EmbConfig."""
+        return cls(words=config.words, row_beats_max=config.row_beats_max, stripe_beats=config.stripe_beats,
+                   tables=tables, grid_log2=config.tt.grid_log2, index_bits=config.tt.index_bits, lines=lines)
 
     def run(self, memory: Memory, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went."""
@@ -131,13 +142,22 @@ class Emb:
         if item.opcode == LOAD:
             return True
         if (not 1 <= item.row_beats <= self.row_beats_max or item.ring_first >= POSITIONS
-                or item.ring_count and ring_beats & (ring_beats - 1)):
+                or item.ring_count and ring_beats & (ring_beats - 1) or not self._stripes(item).allowed):
             return False
         if item.opcode == FILL:
             return True
         one_row = item.weighted or item.mode == MAX
         return (item.mode <= MAX and not (item.weighted and item.mode != SUM)
                 and 1 <= item.chunk_rows <= (1 if one_row else CHUNK_ROWS) and item.tt_rows <= 1 << self.index_bits)
+
+    def _stripes(self, item: SimpleNamespace) -> Stripes:
+        return Stripes(item.row_beats, item.piece_beats, self.stripe_beats)
+
+    def _table(self, item: SimpleNamespace, memory: Memory) -> Words:
+        """(beats, words), the table's rows in whole blocks."""
+        beats = self._stripes(item).beats(item.dram_rows)
+        self._inside(memory.rows, ROWS, item.dram_base, beats)
+        return memory.rows[item.dram_base * self.words:(item.dram_base + beats) * self.words].reshape(-1, self.words)
 
     def _inside(self, arena: Words, what: int, first: int, beats: int) -> None:
         if (first + beats) * self.words > len(arena):
@@ -164,7 +184,7 @@ class Emb:
     def _fill(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = item.row_beats, self.words
         self._inside(memory.inputs, INPUTS, item.indices, self._beats(2 * item.count))
-        self._inside(memory.rows, ROWS, item.dram_base, item.dram_rows * b)
+        table = self._table(item, memory)
         pairs = memory.inputs[item.indices * words:][:2 * item.count].reshape(-1, 2)
         for at, (position, row) in enumerate(pairs.astype(np.int64)):
             if not self._in_ring(item, memory, position):
@@ -174,8 +194,7 @@ class Emb:
             start = (position - memory.landed_at) % POSITIONS
             if (start + b) * words > len(memory.landed):
                 raise _Fault(TIMEOUT, int(position))
-            to = item.dram_base + row * b
-            memory.rows[to * words:(to + b) * words] = memory.landed[start * words:(start + b) * words]
+            self._stripes(item).write(table, np.array([row]), memory.landed[start * words:(start + b) * words])
         counters["cache_fills"] += item.count
         counters["ssd_rows"] += item.count
         counters["ssd_bytes"] += item.count * b * words * 4
@@ -194,7 +213,7 @@ class Emb:
         self._inside(memory.inputs, INPUTS, item.indices, self._beats(total))
         if item.weighted:
             self._inside(memory.inputs, INPUTS, item.weights, self._beats(total))
-        self._inside(memory.rows, ROWS, item.dram_base, item.dram_rows * b)
+        self._table(item, memory)
         self._inside(memory.outputs, OUTPUTS, item.out, (item.count - 1) * item.out_stride + b)
 
         lengths = memory.inputs[item.lengths * words:][:item.count].astype(np.int64)
@@ -287,8 +306,7 @@ class Emb:
         return bags.pool(np.concatenate(partials)[by_bag], starts, factor, maximum=maximum)
 
     def _dram_rows(self, item: SimpleNamespace, memory: Memory, number, width: int) -> Words:
-        table = memory.rows[item.dram_base * self.words:][:item.dram_rows * width].reshape(-1, width)
-        return table[number]
+        return self._stripes(item).read(self._table(item, memory), number)
 
     def _ssd_rows(self, item: SimpleNamespace, memory: Memory, number, width: int) -> Words:
         start = (number - memory.landed_at) % POSITIONS * self.words

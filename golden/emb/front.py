@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from golden.axi.requester import Requester
-from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step
+from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step, stripes
 from golden.stream.fifo import Fifo
 from hw.isa import EMB
 
@@ -35,6 +35,7 @@ class Arguments(NamedTuple):
 class _Token(NamedTuple):
     device: int         # 0 card memory, 1 train, 2 SSD, 3 an empty bag
     offset: int
+    piece: int
     factor: int
     last: bool
     final: bool
@@ -158,8 +159,8 @@ class _Bag:
 class _Feeder:
     """Lengths ahead into a queue of bags; an index of the bag that is under way a cycle."""
 
-    def __init__(self, words: int):
-        self.words = words
+    def __init__(self, words: int, stripe_beats: int):
+        self.words, self.stripe_beats = words, stripe_beats
         self.job: tuple[int, dict[str, int]] | None = None
         self.lengths_left = self.lengths_read = 0
         self.waits = False
@@ -241,14 +242,16 @@ class _Feeder:
         self.places[client] = 0 if gone else self.places[client] + 1
         return gone
 
-    @staticmethod
-    def _token(bag: _Bag, device: int, row: int, weight: int) -> _Token:
+    def _token(self, bag: _Bag, device: int, row: int, weight: int) -> _Token:
         number, item = bag.job
         ends = bag.left <= 1
-        offset = item["dram_base"] + row * item["row_beats"] if device == 0 else row
+        offset, piece = row, item["row_beats"]
+        if device == 0:
+            offset = item["dram_base"] + stripes(item, self.stripe_beats).pieces(row)[0]
+            piece = item["piece_beats"] or piece
         factor = bag.length if item["mode"] == MEAN else weight
-        return _Token(device, offset, factor, ends, ends and bag.last, item["out"] + bag.number * item["out_stride"],
-                      item, number)
+        return _Token(device, offset, piece - 1, factor, ends, ends and bag.last,
+                      item["out"] + bag.number * item["out_stride"], item, number)
 
 
 class _Tiers:
@@ -272,9 +275,8 @@ class _Tiers:
             if device in self.held and (ended or new == device):
                 row, first = self.held[device]
                 weight = row.factor if row.item["weighted"] else ONE
-                beats = row.item["row_beats"] - 1
-                pushes[name] = Row(row.offset, beats, beats, int(first), int(ended is not None), weight,
-                                   int(row.item["mode"] == MAX), 0)
+                pushes[name] = Row(row.offset, row.item["row_beats"] - 1, row.piece, int(first), int(ended is not None),
+                                   weight, int(row.item["mode"] == MAX), 0)
         chunk_ends = False
         if had_tt and (ended or new == 1):
             row, _ = had_tt
@@ -310,14 +312,14 @@ class Front:
     requests, dram, ssd, lookups, steps, finished, done: what its registered outputs show in the present cycle, None
     where valid is low; a request is (address in beats, beats), in the order program, lengths, indices, weights.
 
-    Parameters  words: of a beat; queues: depths, by dram, ssd, tt, steps
+    Parameters  words: of a beat; stripe_beats: of the core; queues: depths, by dram, ssd, tt, steps
     """
 
-    def __init__(self, arguments: Arguments, *, words: int, queues: Mapping[str, int]):
+    def __init__(self, arguments: Arguments, *, words: int, stripe_beats: int, queues: Mapping[str, int]):
         self.arguments = arguments
         self._regions = {client: Requester() for client in (LENGTHS, INDICES, WEIGHTS)}
         self._program = _Program(words)
-        self._feeder = _Feeder(words)
+        self._feeder = _Feeder(words, stripe_beats)
         self._tiers = _Tiers(queues)
 
     @property

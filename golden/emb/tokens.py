@@ -7,9 +7,10 @@ by bag: which rows a memory is asked for, the first and the last marked, and wha
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from golden.emb.stripes import Stripes
 from hw.isa.emb import MODE
 
-__all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal"]
+__all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal", "stripes"]
 
 BAGS, FILL = 2, 3
 _, MEAN, MAX = MODE
@@ -22,7 +23,7 @@ ONE = 0x3F800000
 
 @dataclass(frozen=True)
 class Row:
-    """A row to fetch. offset: beats, or the ring position; beats, piece: less one; weight: binary32."""
+    """A row to fetch. offset: of its first beat, or the ring position; beats, piece: less one; weight: binary32."""
 
     offset: int
     beats: int
@@ -64,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Copy:
-    """Where a row is copied to, in beats of the rows' buffer."""
+    """Where a piece of a row is copied to, in beats of the rows' buffer."""
 
     offset: int
     beats: int
@@ -90,12 +91,18 @@ class Dealt:
     fault: Fault | None = None
 
 
-def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, number: int = 0, ring_beats: int = 0,
-         index_bits: int = 30, loaded: Container[int] = ()) -> Dealt:
+def stripes(item: Mapping[str, int], stripe_beats: int) -> Stripes:
+    """Where an instruction's rows lie."""
+    return Stripes(item["row_beats"], item["piece_beats"], stripe_beats)
+
+
+def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_beats: int, number: int = 0,
+         ring_beats: int = 0, index_bits: int = 30, loaded: Container[int] = ()) -> Dealt:
     """What a BAGS or FILL instruction deals out, up to its first fault.
 
-    Parameters  item: fields by name; inputs: all words of the inputs' buffer; words: of a beat; number: of the
-                instruction; ring_beats: of the ring; index_bits: of a train's row; loaded: tables that are there
+    Parameters  item: fields by name; inputs: all words of the inputs' buffer; words: of a beat; stripe_beats: of the
+                core; number: of the instruction; ring_beats: of the ring; index_bits: of a train's row; loaded: tables
+                that are there
     """
     dealt = Dealt()
     beats = item["row_beats"]
@@ -120,7 +127,8 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, number: 
                 dealt.fault = Fault(INDEX_RANGE, at, 2 * at + 1, row)
                 return dealt
             dealt.ssd.append(Row(position, beats - 1, beats - 1, 1, 1, ONE, 0, 1))
-            dealt.copies.append(Copy(item["dram_base"] + row * beats, beats))
+            dealt.copies += [Copy(item["dram_base"] + at, item["piece_beats"] or beats)
+                             for at in stripes(item, stripe_beats).pieces(row)]
         return dealt
 
     total = item["indices_count"]
@@ -140,7 +148,7 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, number: 
                 dealt.fault = Fault(code, bag, index, item["tt_table"] if code == TT_TABLE else word)
                 break
             rows[word >> 30].append((word % POSITIONS, weights[index] if weights else ONE))
-        _bag(dealt, item, number, bag, length, rows)
+        _bag(dealt, item, stripes(item, stripe_beats), number, bag, length, rows)
         if dealt.fault:
             return dealt
         at += length
@@ -158,7 +166,7 @@ def _refused(item: Mapping[str, int], word: int, index_bits: int, loaded: Contai
     return TT_TABLE if device == TT and item["tt_table"] not in loaded else 0
 
 
-def _bag(dealt: Dealt, item: Mapping[str, int], number: int, bag: int, length: int,
+def _bag(dealt: Dealt, item: Mapping[str, int], lies: Stripes, number: int, bag: int, length: int,
          rows: dict[int, list[tuple[int, int]]]) -> None:
     """The rows of a bag. One that a fault broke off is still waiting for its last row of each memory."""
     whole = dealt.fault is None
@@ -166,8 +174,10 @@ def _bag(dealt: Dealt, item: Mapping[str, int], number: int, bag: int, length: i
     for place, to in ((DRAM, dealt.dram), (SSD, dealt.ssd)):
         mine = rows[place]
         for at, (offset, weight) in enumerate(mine if whole else mine[:-1]):
-            start = item["dram_base"] + offset * item["row_beats"] if place == DRAM else offset
-            to.append(Row(start, beats, beats, int(at == 0), int(at == len(mine) - 1), weight, maximum, 0))
+            start, piece = offset, beats
+            if place == DRAM:
+                start, piece = item["dram_base"] + lies.pieces(offset)[0], (item["piece_beats"] or beats + 1) - 1
+            to.append(Row(start, beats, piece, int(at == 0), int(at == len(mine) - 1), weight, maximum, 0))
 
     chunk = item["chunk_rows"]
     ends = []   # factors

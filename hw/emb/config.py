@@ -21,7 +21,7 @@ class EmbConfig(Config):
     window_beats: int = whole(16, 4096, "beats of rows that the coalescing window keeps", power_of_two=True)
     window_sets: int = whole(4, 4096, "sets of two rows in the window's tag table", power_of_two=True)
     delivery_rows: int = whole(8, 1024, "rows that wait for their beats", power_of_two=True)
-    stripe_beats: int = whole(1, 256, "beats that lie over all banks of card memory, an equal part in each",
+    stripe_beats: int = whole(2, 64, "beats that lie over all banks of card memory, an equal part in each",
                               power_of_two=True)
     banks: int = whole(1, 16, "banks of card memory, each with a queue of rows to request", power_of_two=True)
     rows_in_flight: int = whole(4, 256, "bursts that the row port has outstanding", power_of_two=True)

@@ -146,7 +146,7 @@ class EmbCore(Part):
             arbiter.ring_beats.eq(arguments.ring_beats),
             arbiter.timeout.eq(arguments.timeout),
             arbiter.released.eq(front.released),
-            arbiter.copy_written.eq(parts.writes.done[COPIES]),
+            arbiter.copy_written.eq(front.row_done),
             pool.i_valid.eq(fetch.o_valid),
             pool.i.eq(fetch.o.as_value()),
         ]
@@ -200,7 +200,7 @@ class EmbCore(Part):
             writes.i_data[COPIES].valid.eq(fetch.copy_valid),
             writes.i_data[COPIES].payload.data.eq(fetch.o_copy.data),
             front.bags_done.eq(finish.instruction_done),
-            front.row_done.eq(writes.done[COPIES]),
+            front.copy_done.eq(writes.done[COPIES]),
             frame.done.eq(writes.done[STATUS]),
             frame.progress.released.eq(front.released),
             frame.progress.instructions_done.eq(front.finished),
@@ -243,7 +243,7 @@ class EmbCore(Part):
             events.tt_bytes.eq(Cat(Const(0, self.config.beat_log2), beats)),
             events.coalesced_rows.eq(moved.shared_row),
             events.beats_fetched.eq(moved.fetched),
-            events.cache_fills.eq(parts.writes.done[COPIES]),
+            events.cache_fills.eq(front.row_done),
         ]
         for name in ("dram", "tt", "ssd", "write", "feeder"):
             m.d.comb += events[f"stall_{name}"].eq(front.stall[name] & ~parts.flush)

@@ -1,6 +1,8 @@
 """The front of the EMB core: from a program in memory to what each memory's unit has to do."""
 
-from amaranth.hdl import Cat, Const, Module
+from types import SimpleNamespace
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,6 +25,18 @@ from hw.tt.index import lookup_layout
 __all__ = ["Front"]
 
 
+def _pieces(m: Module, name: str, row) -> SimpleNamespace:
+    """Counts pieces of rows, one for each `take`; begun: it is not its row's first one, last: it is its last one."""
+    take, begun, last = Signal(name=f"{name}_take"), Signal(name=f"{name}_begun"), Signal(name=f"{name}_last")
+    rest, left = Signal.like(row.beats, name=f"{name}_rest"), Signal.like(row.beats, name=f"{name}_left")
+    m.d.comb += left.eq(Mux(begun, rest, row.beats))
+    m.d.comb += last.eq(left == row.piece)
+    with m.If(take):
+        m.d.sync += begun.eq(~last)
+        m.d.sync += rest.eq(left - row.piece - 1)
+    return SimpleNamespace(take=take, begun=begun, last=last)
+
+
 class Front(Part):
     """Program, regions, loader, feeder and tiers in one.
 
@@ -36,9 +50,10 @@ class Front(Part):
                 o_dram, o_ssd, o_lookups, o_steps  Out(stream)  see hw.emb.tier_router
                 o_load              Out(stream)  the tensor-train unit's load
                 o_copies            Out(stream of hw.axi.bus.request_layout)  the writes of a FILL, in the order of its
-                    rows in o_ssd
+                    rows in o_ssd, a request per piece
                 bags_done           In  a pulse: the bags of an instruction are in memory
-                row_done            In  a pulse: a row of a FILL is in memory
+                copy_done           In  a pulse: the next request of o_copies is in memory
+                row_done            Out  in the same cycle: and with it a row
                 flush_window        Out  a pulse between instructions: rows in card memory have changed
                 flush_tt            Out  a pulse between instructions: tables have changed
                 released, finished  Out  progress
@@ -68,7 +83,7 @@ class Front(Part):
             "o_steps": Out(stream.Signature(step_layout(config))),
             "o_load": Out(stream.Signature(load_layout(config.tt))),
             "o_copies": Out(stream.Signature(request_layout())),
-            "bags_done": In(1), "row_done": In(1),
+            "bags_done": In(1), "copy_done": In(1), "row_done": Out(1),
             "flush_window": Out(1), "flush_tt": Out(1),
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
             "error": Out(error_layout()),
@@ -81,11 +96,12 @@ class Front(Part):
         m = Module()
         config = self.config
         sizes = {"row_beats_max": config.row_beats_max, "tables": config.tt.tables}
-        beat_bytes, index_bits = config.beat_bytes, config.tt.index_bits
-        program = Program(beat_bytes=beat_bytes, index_bits=index_bits, chunk_rows=1 << config.tt.pool_log2, **sizes)
-        regions = Regions(beat_bytes=beat_bytes)
+        decoding = {"beat_bytes": config.beat_bytes, "index_bits": config.tt.index_bits,
+                    "stripe_beats": config.stripe_beats, **sizes}
+        program = Program(chunk_rows=1 << config.tt.pool_log2, **decoding)
+        regions = Regions(beat_bytes=config.beat_bytes)
         loader = Loader(config.tt)
-        feeder = IndexDecoder(beat_bytes=beat_bytes, index_bits=index_bits, **sizes)
+        feeder = IndexDecoder(**decoding)
         tiers = TierRouter(lookups=lookup_layout(config.tt), steps=step_layout(config), dram_queue=config.dram_queue,
                       ssd_queue=config.ssd_queue, tt_queue=config.tt_queue, step_queue=config.bag_queue, **sizes)
         # Not "program", which is a word of SystemVerilog.
@@ -136,14 +152,7 @@ class Front(Part):
         for name in ("flush_window", "flush_tt", "released", "finished", "finish", "done"):
             m.d.comb += getattr(self, name).eq(getattr(program, name))
 
-        # Where rows are copied to: a beat's address in a register.
-        copies, fills = self.o_copies, tiers.o_fills
-        m.d.comb += fills.ready.eq(~copies.valid | copies.ready)
-        with m.If(fills.ready):
-            m.d.sync += copies.valid.eq(fills.valid)
-            m.d.sync += copies.payload.beats.eq(fills.payload.beats + 1)
-            m.d.sync += copies.payload.address.eq(
-                arguments.rows + Cat(Const(0, config.beat_log2), fills.payload.offset))
+        self._copies(m, tiers.o_fills)
 
         # At most one of the three can be the first: what comes later has not begun.
         error = self.error
@@ -177,3 +186,26 @@ class Front(Part):
             self.row.index.eq(feeder.o_valid & (token.dram | token.tt | token.ssd) & ~token.copy),
         ]
         return m
+
+    def _copies(self, m: Module, fills) -> None:
+        """Where rows are copied to, piece after piece, the next a stripe behind; and when a row is there. The rows of
+        a FILL are alike, so what the last request was made of says when."""
+        config, copies, fill = self.config, self.o_copies, fills.payload
+        free, row = Signal(), Signal.like(fill, reset_less=True)
+        sent, written = _pieces(m, "sent", fill), _pieces(m, "written", row)
+        m.d.comb += [
+            free.eq(~copies.valid | copies.ready),
+            sent.take.eq(free & fills.valid),
+            fills.ready.eq(free & sent.last),
+            written.take.eq(self.copy_done),
+            self.row_done.eq(self.copy_done & written.last),
+        ]
+        with m.If(sent.take):
+            m.d.sync += row.eq(fill)
+        with m.If(free):
+            stripe = config.stripe_beats * config.beat_bytes
+            m.d.sync += copies.valid.eq(fills.valid)
+            m.d.sync += copies.payload.beats.eq(fill.piece + 1)
+            m.d.sync += copies.payload.address.eq(
+                Mux(sent.begun, copies.payload.address, self.arguments.rows)
+                + Mux(sent.begun, stripe, Cat(Const(0, config.beat_log2), fill.offset)))

@@ -7,6 +7,7 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
+from hw.emb.row_offset import FACTOR_BITS, row_offset
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout, token_layout
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import MODE
@@ -18,8 +19,6 @@ __all__ = ["IndexDecoder"]
 ONE = 0x3F80_0000
 LENGTH_BITS = LONGEST_BAG.bit_length()
 BAGS_AHEAD = 16  # bags whose lengths are known before their turn
-# A DSP multiplies 26 unsigned bits; what an index has above them is put right by hand.
-FACTOR_BITS = 26
 INPUTS = 1  # detail of READ_ERROR
 
 
@@ -53,32 +52,6 @@ class _Cursor:
         self.word = _word(port, place)
 
 
-def _product(m: Module, row, factor):
-    """row * factor, modulo 2**32: (what a DSP with registers before, inside and behind has of it three cycles later,
-    and a cycle before what its upper bits lack, by hand)."""
-    low = Signal(FACTOR_BITS, name="row_low", reset_less=True)
-    times = Signal(len(factor), name="row_times", reset_less=True)
-    product = Signal(FACTOR_BITS + len(factor), reset_less=True)
-    result = Signal(FACTOR_BITS + len(factor), name="row_product", reset_less=True)
-    top = 32 - FACTOR_BITS
-    high = row[FACTOR_BITS:]
-    shifted = [Mux(high[at], factor << at, 0)[:top] for at in range(len(high))]
-    pairs = [Signal(top, name=f"upper_{at}", reset_less=True) for at in range(2)]
-    upper = Signal(top, reset_less=True)
-    m.d.sync += [
-        low.eq(row),
-        times.eq(factor),
-        product.eq(low * times),
-        result.eq(product),
-        pairs[0].eq(shifted[0] + shifted[1]),
-        pairs[1].eq(shifted[2] + shifted[3]),
-        upper.eq(pairs[0] + pairs[1]),
-    ]
-    lows = Signal(32, reset_less=True)
-    m.d.comb += lows.eq(result)
-    return lows, upper
-
-
 def _late(m: Module, name: str, value, stages: int):
     """`value`, so many cycles later."""
     for at in range(stages):
@@ -91,14 +64,16 @@ def _late(m: Module, name: str, value, stages: int):
 class IndexDecoder(Part):
     """Reads the bags of one instruction after the other and makes a token of every index.
 
-    token = the row's place in its memory, where offset = base + row * beats in card memory, and the ring position
-    or the train's row otherwise.                                      Source: SCRec §III.D, Fig. 7a
+    token = the row's place in its memory, where offset = base + row * beats in card memory, or base + block * beats +
+    (row - block) * piece where rows lie in pieces, block = row with its low log2(stripe_beats / piece) bits 0; and the
+    ring position or the train's row otherwise.                        Source: SCRec §III.D, Fig. 7a
 
     The lengths run ahead of the indices and into the next instruction, so that neither a short bag nor an
     instruction's end costs a cycle. A length that is too long, passes what is left of the indices, or is the last
     and leaves some over, is found before its bag begins.
 
-    Parameters  beat_bytes: of the streams; row_beats_max, tables: of the core; index_bits: of a train's row
+    Parameters  beat_bytes: of the streams; row_beats_max, stripe_beats, tables: of the core; index_bits: of a train's
+                row
     Members     i_jobs      In(stream of hw.emb.tokens.job_layout)
                 i_lengths, i_indices, i_weights  In(stream of hw.axi.bus.read_layout)  whole beats; what follows an
                     instruction's last word in its beat is dropped
@@ -124,14 +99,14 @@ class IndexDecoder(Part):
     Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
     """
 
-    def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int):
-        self.beat_bytes, self.row_beats_max = beat_bytes, row_beats_max
+    def __init__(self, *, beat_bytes: int, row_beats_max: int, stripe_beats: int, tables: int, index_bits: int):
+        self.beat_bytes, self.row_beats_max, self.stripe_beats = beat_bytes, row_beats_max, stripe_beats
         self.tables, self.index_bits = tables, index_bits
         if not 1 <= index_bits <= POSITION_BITS:
             raise ValueError(f"index_bits must be from 1 to {POSITION_BITS}, not {index_bits!r}")
         read = read_layout(beat_bytes)
         super().__init__({
-            "i_jobs": In(stream.Signature(job_layout(row_beats_max=row_beats_max))),
+            "i_jobs": In(stream.Signature(job_layout(row_beats_max=row_beats_max, stripe_beats=stripe_beats))),
             "i_lengths": In(stream.Signature(read)),
             "i_indices": In(stream.Signature(read)),
             "i_weights": In(stream.Signature(read)),
@@ -324,7 +299,7 @@ class IndexDecoder(Part):
             return held
 
         compared = self._compare(m, jobs.job, index, kept)
-        lows, upper = _product(m, index.word[:POSITION_BITS], compared.factor)
+        lows, upper = row_offset(m, index.word[:POSITION_BITS], compared.factor, compared.cut)
 
         # Stage 2: the ring, now that position and end are there.
         span, ring = kept("span", jobs.job.span, 2), kept("ring", jobs.job.ring, 2)
@@ -365,7 +340,7 @@ class IndexDecoder(Part):
         copy = kept("copy", job.copy, 1)
         dram_rows, tt_rows = kept("dram_rows", job.dram_rows, 1), kept("tt_rows", job.tt_rows, 1)
         ring_first, beats = kept("ring_first", job.first, 1), kept("beats", job.beats, 1)
-        factor = kept("factor", job.beats + 1, 1)
+        factor, cut = kept("factor", job.beats + 1, 1), kept("cut", job.cut, 1)
         second = Signal()  # word of a pair of a FILL
         with m.If(index.taken):
             m.d.sync += second.eq(~flags[1])
@@ -384,7 +359,7 @@ class IndexDecoder(Part):
             end.eq((row & self.ring_mask) + beats),
             above.eq(copy & (device != 0)),
         ]
-        return SimpleNamespace(factor=factor, kind=kind, in_dram=in_dram, in_tt=in_tt, along=along, end=end,
+        return SimpleNamespace(factor=factor, cut=cut, kind=kind, in_dram=in_dram, in_tt=in_tt, along=along, end=end,
                                above=above)
 
     def _token(self, m: Module, jobs, kept, stage) -> None:
@@ -408,8 +383,8 @@ class IndexDecoder(Part):
             m.d.sync += out.eq(out + stride)
         m.d.comb += self.o.out.eq(out)
         for name, source in (("copy", job.copy), ("mode", job.mode), ("weighted", job.weighted),
-                             ("beats", job.beats), ("table", job.table), ("chunk", job.chunk),
-                             ("number", job.number)):
+                             ("beats", job.beats), ("piece", job.piece), ("table", job.table),
+                             ("chunk", job.chunk), ("number", job.number)):
             m.d.comb += self.o[name].eq(kept(f"token_{name}", source, 6))
 
     def _verdict(self, m: Module, jobs, valid, word, flags, kind, outside, absent, kept) -> None:

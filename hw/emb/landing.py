@@ -27,7 +27,7 @@ class TierArbiter(Part):
                 i_ssd         In(stream)  an SSD row's offset is its ring position
                 o             Out(stream of hw.emb.rows.row_layout)  an SSD row's offset is its place in the ring
                 dram_returned, ssd_returned  In  a beat has left that queue
-                copy_written  In  a copied row has left the queue of copies (all that are under way have the same
+                copy_written  In  a copied row has left the queue of copies whole (all that are under way have the same
                     length, as those of one instruction do)
                 ring_beats    In(32)  of the ring, a power of two or 0
                 filled        In(30)  ring position up to which rows have landed (exclusive), modulo 2**30

@@ -1,5 +1,7 @@
 """Fetches and checks instructions, and sends what they say on its way."""
 
+from functools import reduce
+from operator import or_
 from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
@@ -8,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
 from hw.emb.regions import READERS, region_layout
+from hw.emb.row_offset import kept_bits
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
 from hw.kernel.bounds import BoundedSum, Term
@@ -57,8 +60,8 @@ class Program(Part):
     BAGS follow one another without waiting; LOAD and FILL begin when all before has finished and end before the
     next begins. An instruction that is refused, or cannot be read, is told when all before has finished.
 
-    Parameters  beat_bytes: of the ports; row_beats_max, tables, index_bits: of the core; chunk_rows: most rows of a
-                chunk
+    Parameters  beat_bytes: of the ports; row_beats_max, stripe_beats, tables, index_bits: of the core; chunk_rows: most
+                rows of a chunk
     Members     start               In  a pulse
                 arguments           In  of hw.layouts, from `start` on
                 i                   In(stream of hw.axi.bus.read_layout)  instructions
@@ -85,19 +88,20 @@ class Program(Part):
     Golden      golden.emb.core          Tests  verif/emb/test_front.py
     """
 
-    def __init__(self, *, beat_bytes: int, row_beats_max: int, tables: int, index_bits: int, chunk_rows: int = 8):
+    def __init__(self, *, beat_bytes: int, row_beats_max: int, stripe_beats: int, tables: int, index_bits: int,
+                 chunk_rows: int = 8):
         highest = EMB.field("chunk_rows").highest
         if type(chunk_rows) is not int or not 1 <= chunk_rows <= highest:
             raise ValueError(f"chunk_rows must be from 1 to {highest}, not {chunk_rows!r}")
-        self.beat_bytes, self.row_beats_max, self.tables = beat_bytes, row_beats_max, tables
-        self.index_bits, self.chunk_rows = index_bits, chunk_rows
+        self.beat_bytes, self.row_beats_max, self.stripe_beats = beat_bytes, row_beats_max, stripe_beats
+        self.tables, self.index_bits, self.chunk_rows = tables, index_bits, chunk_rows
         super().__init__({
             "start": In(1),
             "arguments": In(arguments_layout(EMB)),
             "i": In(stream.Signature(read_layout(beat_bytes))),
             "o_requests": Out(stream.Signature(request_layout())),
             "o_regions": Out(stream.Signature(region_layout())),
-            "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max))),
+            "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max, stripe_beats=stripe_beats))),
             "load_start": Out(1), "load_less_one": Out(32), "load_busy": In(1),
             "table": Out(16), "loaded": In(1), "number_now": Out(32), "ring_mask": Out(32),
             "bags_done": In(1), "row_done": In(1),
@@ -135,6 +139,7 @@ class Program(Part):
         # How many positions a row may begin at; worked out while the sums are.
         span = Signal(33, reset_less=True)
         fill = Signal(reset_less=True)
+        piece = Signal(len(jobs.i.payload.piece), name="piece_less_one", reset_less=True)
         # In two steps, or synthesis puts one subtraction of row_beats behind the other.
         less_one = Signal(len(jobs.i.payload.beats), name="beats_less_one", reset_less=True)
         inverted = Signal(33)
@@ -142,6 +147,7 @@ class Program(Part):
         m.d.sync += less_one.eq(item.row_beats - 1)
         m.d.sync += span.eq(item.ring_count + inverted)
         m.d.sync += fill.eq(item.opcode == FILL)
+        m.d.sync += piece.eq(Mux(item.piece_beats == 0, item.row_beats, item.piece_beats)[:len(piece)] - 1)
         job = jobs.i.payload
         m.d.comb += [
             self.table.eq(item.tt_table),
@@ -151,6 +157,8 @@ class Program(Part):
             job.mode.eq(Mux(fill, SUM, item.mode)),
             job.weighted.eq(item.weighted & ~fill),
             job.beats.eq(less_one),
+            job.piece.eq(piece),
+            job.cut.eq(item.piece_beats),
             job.table.eq(item.tt_table),
             job.loaded.eq(self.loaded),
             job.chunk.eq(item.chunk_rows - 1),
@@ -186,9 +194,12 @@ class Program(Part):
         ring_odd = Signal(reset_less=True)
         m.d.sync += self.ring_mask.eq(ring - 1)
         m.d.sync += ring_odd.eq((ring & self.ring_mask) != 0)
+        piece = item.piece_beats
         most = Mux(item.weighted | (item.mode == MAXIMUM), 1, self.chunk_rows)
         decoder = Decoder(m, EMB, item, [
             (above(item.row_beats, self.row_beats_max), WITH_ROWS),
+            (piece[(self.stripe_beats - 1).bit_length():].any(), WITH_ROWS),
+            (Cat(piece[at] & (piece[:at] | item.row_beats[:at]).any() for at in range(len(piece))).any(), WITH_ROWS),
             ((item.ring_count != 0) & ring_odd, WITH_ROWS),
             (item.weighted & (item.mode != SUM), {AT_BAGS}),
             (item.chunk_rows > most, {AT_BAGS}),
@@ -203,6 +214,7 @@ class Program(Part):
         less_one = Signal(32, reset_less=True)
         m.d.sync += less_one.eq(item.count - 1)
         m.d.comb += self.load_less_one.eq(less_one)
+        rows_base, rows = self._blocks(m, item)
 
         def items(base, count, unit_log2):
             """`count` items, so many a unit, rounded up: whole units, and one more if there is a rest."""
@@ -216,7 +228,7 @@ class Program(Part):
             Check.LENGTHS: items(item.lengths, item.count, log2),
             Check.INDICES: items(item.indices, item.indices_count, log2),
             Check.WEIGHTS: items(item.weights, item.indices_count, log2),
-            Check.ROWS: Term(item.dram_base, item.dram_rows, item.row_beats),
+            Check.ROWS: Term(rows_base, rows, item.row_beats),
             Check.VECTOR: Term(item.out, item.row_beats, 1),
             Check.BAGS: Term(None, item.out_stride, less_one),
             Check.PAIRS: items(item.indices, item.count, log2 - 1),
@@ -234,6 +246,25 @@ class Program(Part):
                         with m.Case(name):
                             m.d.sync += begin.eq(term.base)
         return SimpleNamespace(check=check, sum=bounded, begin=begin)
+
+    def _blocks(self, m: Module, item) -> tuple[Signal, Signal]:
+        """The rows in whole blocks, and where they would begin if the block that is not whole came first. Rows that are
+        one piece are each a block."""
+        stripe_log2 = (self.stripe_beats - 1).bit_length()
+        cut, low = item.piece_beats[:stripe_log2], item.dram_rows[:stripe_log2]
+        kept = Cat(kept_bits(cut))
+        rest = Signal(reset_less=True)
+        block = Signal(range(self.stripe_beats * self.row_beats_max + 1), name="block_beats", reset_less=True)
+        beats = item.row_beats[:self.row_beats_max.bit_length()]
+        blocks = [Mux(cut[at], beats << stripe_log2 - at, 0) for at in range(stripe_log2)]
+        base, rows = Signal(33, name="rows_base", reset_less=True), Signal(32, name="whole_rows", reset_less=True)
+        m.d.sync += [
+            rest.eq((low & ~kept).any()),
+            block.eq(reduce(or_, blocks)),
+            base.eq(item.dram_base + Mux(rest, block, 0)),
+            rows.eq(Cat(low & kept, item.dram_rows[stripe_log2:])),
+        ]
+        return base, rows
 
     def _checks(self, m: Module, state, queues, bounds, region_valid) -> None:
         """States from SUM on, one sum after the other. Where it stays within its buffer, a client may read there."""

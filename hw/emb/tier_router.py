@@ -19,8 +19,9 @@ FILL_QUEUE = 32
 
 
 def fill_layout(row_beats_max: int) -> data.StructLayout:
-    """Where a row that is copied goes. offset: in beats from the rows' base; beats: less one."""
-    return data.StructLayout({"offset": 32, "beats": beats_bits(row_beats_max)})
+    """Where a row that is copied goes. offset: in beats from the rows' base; beats, and those of a piece: less one."""
+    bits = beats_bits(row_beats_max)
+    return data.StructLayout({"offset": 32, "beats": bits, "piece": bits})
 
 
 class TierRouter(Part):
@@ -89,8 +90,8 @@ class TierRouter(Part):
 
         # Where rows are copied to.
         m.d.comb += queues["fills"].valid.eq(self.i_valid & self.i.dram & self.i.copy)
-        m.d.comb += queues["fills"].payload.offset.eq(self.i.offset)
-        m.d.comb += queues["fills"].payload.beats.eq(self.i.beats)
+        for name in ("offset", "beats", "piece"):
+            m.d.comb += queues["fills"].payload[name].eq(self.i[name])
         return m
 
     def _queues(self, m: Module) -> dict:
@@ -122,7 +123,7 @@ class TierRouter(Part):
                     kept.ring.eq(name == "ssd"),
                     kept.tier.eq(name == "ssd"),
                     kept.beats.eq(token.beats),
-                    kept.piece.eq(token.beats),
+                    kept.piece.eq(token.beats if name == "ssd" else token.piece),
                     kept.first.eq(~some | ended),
                     kept.weight.eq(Mux(token.weighted, token.factor, ONE)),
                     kept.maximum.eq(token.mode == MODE.MAX),

@@ -66,6 +66,8 @@ EMB = Kernel(
         Field("tt_table", 9, 0, 16, "number of the table in the tensor-train unit"),
         Field("chunk_rows", 9, 16, 4, "rows that the tensor-train unit adds up at once; 1 with weights or max",
               minimum=1, maximum=8),
+        Field("piece_beats", 9, 20, 6, "beats of a piece of a row in card memory, a power of two below the core's "
+              "stripe_beats that divides row_beats; 0: a row is one piece"),
         Field("tt_rows", 10, 0, 32, "rows of the tensor-train table"),
         Field("out", 11, 0, 32, "outputs offset of bag 0"),
         Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),
@@ -83,13 +85,13 @@ EMB = Kernel(
         ), fence=True),
         Instruction(2, "BAGS", "Pools bags of one table and writes one vector a bag.", tuple(Use(name) for name in (
             "mode", "weighted", "count", "lengths", "indices", "weights", "indices_count", "dram_base", "dram_rows",
-            "row_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride", "ring_first", "ring_count",
-            "release"))),
+            "row_beats", "piece_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride", "ring_first",
+            "ring_count", "release"))),
         Instruction(3, "FILL", "Copies rows that have landed in the ring into card memory (the row cache).", (
             Use("count", "rows"),
             Use("indices", "inputs offset of u32 pairs {ring position, row}"),
             Use("dram_base"), Use("dram_rows", "rows that may be written, from dram_base on"), Use("row_beats"),
-            Use("ring_first"), Use("ring_count"), Use("release"),
+            Use("piece_beats"), Use("ring_first"), Use("ring_count"), Use("release"),
         ), fence=True),
     ),
     modes=tuple(mode.name.lower() for mode in MODE),

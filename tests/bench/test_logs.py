@@ -17,8 +17,7 @@ def rig():
                 offsets={"b": np.concatenate([[0], np.cumsum(np.resize([0, 1, 2, 6], 400))])})
     tables = [logs.placed(name, indices, log.rows[name], random, dim=16) for name, indices in log.indices.items()]
     config = make.config()
-    card = OracleCard(Emb(words=config.words, row_beats_max=config.row_beats_max, tables=[t.cores for t in tables],
-                          grid_log2=1, index_bits=config.tt.index_bits))
+    card = OracleCard(Emb.of(config, [t.cores for t in tables]))
     return log, tables, EmbeddingBags(tables, card=card, preset=config, cache_rows={"a": 3})
 
 

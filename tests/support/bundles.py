@@ -86,10 +86,7 @@ class Opened:
 
     def emb(self, kind, **options):
         images = self._bundle.images(self._left.pop(0))
-        unit = images.config.tt
-        return self._add(emb_card.OracleCard(Emb(
-            words=images.words, row_beats_max=images.row_beats_max, tables=images.cores, grid_log2=unit.grid_log2,
-            index_bits=unit.index_bits)))
+        return self._add(emb_card.OracleCard(Emb.of(images.config, images.cores)))
 
     def mlp(self, kind, **options):
         return self._add(mlp_card.OracleCard(mlp_sizes.core(load("tiny").cores["mlp"])))

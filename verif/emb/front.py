@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from golden.emb import tokens as emb_tokens
+from golden.emb.stripes import Stripes
 from hw.emb.config import EmbConfig
 from hw.emb.regions import CLIENTS
 from hw.isa import EMB
@@ -34,10 +36,11 @@ def config(words: int) -> EmbConfig:
             "keep_lines": 2, "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "in_flight": 16,
             "output_beats": 256, "pool_log2": 3}
     sizes = {4: {"grid_log2": 1, "tables": 8, "index_bits": 20}, 16: {"grid_log2": 2, "tables": 64, "index_bits": 30}}
+    longest, stripe = {4: (16, 8), 16: (64, 64)}[words]
     return EmbConfig(
-        tt=TTConfig(**unit, **sizes[words]), row_beats_max=16 if words == 4 else 64, window_beats=1024,
-        window_sets=16, delivery_rows=32, stripe_beats=8, banks=4, rows_in_flight=16, reads_in_flight=8,
-        writes_in_flight=4, dram_queue=32,
+        tt=TTConfig(**unit, **sizes[words]), row_beats_max=longest, stripe_beats=stripe, window_beats=1024,
+        window_sets=16, delivery_rows=32, banks=4, rows_in_flight=16, reads_in_flight=8, writes_in_flight=4,
+        dram_queue=32,
         ssd_queue=128, tt_queue=32, bag_queue=64, partial_beats=128, program_beats=16, input_beats=64,
         output_beats=128)
 
@@ -75,11 +78,15 @@ class Plan:
         return item
 
     def table(self) -> dict[str, int]:
-        """Sizes of a table, and a window of the ring."""
+        """Sizes of a table, and a window of the ring; its rows in any pieces."""
         r = self.rng
-        b = r.choice([1, 1, 2, 3, self.unit.row_beats_max, r.randint(1, self.unit.row_beats_max)])
-        rows = r.choice([1, 7, min(1000, self.rows_beats // b), (self.rows_beats - 100) // b])
-        return {"row_beats": b, "dram_rows": rows, "dram_base": r.randrange(self.rows_beats - rows * b + 1),
+        b = r.choice([1, 1, 2, 3, 8, self.unit.row_beats_max, r.randint(1, self.unit.row_beats_max)])
+        layouts = [Stripes(b, piece, self.unit.stripe_beats) for piece in (0, 1, 2, 4, 8, 16, 32)]
+        lies = r.choice([layout for layout in layouts if layout.allowed])
+        most = self.rows_beats // lies.beats(1) * lies.block_rows
+        rows = r.choice([1, 7, min(1000, most), most - r.randrange(min(100, most))])
+        return {"row_beats": b, "piece_beats": lies.piece_beats, "dram_rows": rows,
+                "dram_base": r.randrange(self.rows_beats - lies.beats(rows) + 1),
                 "tt_rows": r.choice([1, 50, (1 << self.unit.tt.index_bits) - 1, 1 << self.unit.tt.index_bits]),
                 "ring_first": r.choice([0, r.getrandbits(30), (1 << 30) - 3]),
                 "ring_count": r.randint(2 * b, self.ring_beats)}
@@ -126,13 +133,11 @@ class Plan:
         item.update(more)
         return self.add(item)
 
-    def fill(self, count: int, **more: int) -> dict[str, int]:
+    def fill(self, count: int, pairs: Sequence[int] = (), **more: int) -> dict[str, int]:
         item = {"opcode": FILL, "count": count, **self.table(), "release": self.rng.getrandbits(30)}
         item.update(more)
-        pairs = []
-        for _ in range(count):
-            pairs += [self.position(item), self.rng.randrange(item["dram_rows"])]
-        item["indices"] = self.region(pairs)
+        item["indices"] = self.region(pairs or [word for _ in range(count) for word in (
+            self.position(item), self.rng.randrange(item["dram_rows"]))])
         return self.add(item)
 
     def load(self, tables, extra: int = 0) -> dict[str, int]:
@@ -167,8 +172,9 @@ class Plan:
             item = self.items[number]
             if item["opcode"] == LOAD:
                 continue
-            dealt = emb_tokens.deal(item, self.inputs, words=self.words, number=number, ring_beats=self.ring_beats,
-                                    index_bits=self.unit.tt.index_bits, loaded=loaded)
+            dealt = emb_tokens.deal(item, self.inputs, words=self.words, stripe_beats=self.unit.stripe_beats,
+                                    number=number, ring_beats=self.ring_beats, index_bits=self.unit.tt.index_bits,
+                                    loaded=loaded)
             found["o_dram"] += dealt.dram
             found["o_ssd"] += dealt.ssd
             found["o_lookups"] += dealt.lookups
@@ -222,7 +228,8 @@ class Bench:
         self.waiting: list[deque] = [deque() for _ in CLIENTS]
         self.cycle = 0
         self.bags: deque[int] = deque()     # when each is in memory
-        self.rows: deque[int] = deque()
+        self.copies: deque[int] = deque()
+        self.rows_done = 0
         self.hold_bags = hold_bags
         self.released: list[int] = []
         self.flushes: list[str] = []
@@ -247,7 +254,7 @@ class Bench:
             self.bags.append(self.cycle + self.hold_bags + self.rng.randrange(20))
 
     def _copy(self, beat) -> None:
-        self.rows.append(self.cycle + self.rng.randrange(20))
+        self.copies.append(self.cycle + self.rng.randrange(20))
 
     async def _run(self) -> None:
         dut, edge = self.dut, RisingEdge(self.dut.clk)
@@ -261,7 +268,8 @@ class Bench:
                 while waiting and waiting[0][0] <= self.cycle:
                     ready.append(waiting.popleft()[1])
                 self.sources[client].put_raw(ready)
-            for signal, queue in ((dut.bags_done, self.bags), (dut.row_done, self.rows)):
+            self.rows_done += dut.row_done.value == 1
+            for signal, queue in ((dut.bags_done, self.bags), (dut.copy_done, self.copies)):
                 due = bool(queue) and queue[0] <= self.cycle
                 signal.value = due
                 if due:
@@ -345,7 +353,7 @@ class Bench:
         for task in self.tasks:
             task.cancel()
         # No pulse may be left standing over a reset: it would end a bag of the program after it.
-        self.dut.bags_done.value = self.dut.row_done.value = 0
+        self.dut.bags_done.value = self.dut.copy_done.value = 0
 
 
 def compare(name: str, got, want) -> None:
@@ -360,7 +368,7 @@ def unit_of(dut) -> EmbConfig:
 
 async def fresh(dut) -> EmbConfig:
     start(dut)
-    for name in ("start", "bags_done", "row_done"):
+    for name in ("start", "bags_done", "copy_done"):
         getattr(dut, name).value = 0
     await reset(dut)
     return unit_of(dut)
@@ -373,6 +381,7 @@ async def carry_out(dut, unit, plan, **how) -> Bench:
     assert error is None, f"the front refused: {error}"
     bench.judge()
     assert int(dut.finished.value) == len(plan.items)
+    assert bench.rows_done == sum(item["count"] for item in plan.items if item["opcode"] == FILL)
     assert bench.released == [item["release"] for item in plan.items]
     assert bench.flushes == [{LOAD: "flush_tt", FILL: "flush_window"}[item["opcode"]]
                              for item in plan.items if item["opcode"] != BAGS]

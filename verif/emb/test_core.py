@@ -48,9 +48,7 @@ class Work:
         self.images = CardImages(self.tables, self.config, PAGE, {"items": 20})
         self.ring_beats = RING_PAGES * self.images.page_beats
         self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
-        unit = self.config.tt
-        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.images.cores,
-                          grid_log2=unit.grid_log2, index_bits=unit.index_bits)
+        self.oracle = Emb.of(self.config, self.images.cores)
         self.rows = self.images.rows.reshape(-1).copy()
 
     def _mixed(self, name, rows, columns, modes, rank):

@@ -11,6 +11,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.emb import front as emb_front
+from golden.emb.stripes import Stripes
 from hw.emb.front import Front
 from hw.emb.index_decoder import IndexDecoder
 from hw.emb.program import Program
@@ -49,12 +50,13 @@ async def smoke(dut):
     unit = await fresh(dut)
     plan = Plan(unit, rng("smoke"))
     plan.load([3], extra=2)
-    table = {"row_beats": 2, "dram_rows": 10, "dram_base": 100, "tt_rows": 9, "ring_first": 6, "ring_count": 64}
+    table = {"row_beats": 2, "piece_beats": 0, "dram_rows": 10, "dram_base": 100, "tt_rows": 9,
+             "ring_first": 6, "ring_count": 64}
     words = [4, 1 << 30 | 7, 2 << 30 | 8, 1 << 30 | 8, 5, 1 << 30 | 1]
     plan.bags([6], mode=MEAN, chunk=2, words=words, tt_table=3, out=50, out_stride=2, **table)
     bench = await carry_out(dut, unit, plan)
-    rows = [(row.offset, row.first, row.last) for row in bench.got("o_dram")]
-    assert rows == [(108, 1, 0), (110, 0, 1)]
+    rows = [(row.offset, row.piece, row.first, row.last) for row in bench.got("o_dram")]
+    assert rows == [(108, 1, 1, 0), (110, 1, 0, 1)]
     assert [(row.offset, row.first, row.last) for row in bench.got("o_ssd")] == [(8, 1, 1)]
     lookups = [(lookup.index, lookup.begin, lookup.end) for lookup in bench.got("o_lookups")]
     assert lookups == [(7, 1, 0), (8, 0, 1), (1, 1, 1)]
@@ -112,6 +114,39 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("rows_in_pieces")
+async def rows_in_pieces(dut):
+    """Rows of four beats in pieces of two, in stripes of eight, lie where it is written down by hand; rows of every
+    length and piece, in bags and in fills, up to the last beat of the buffer."""
+    unit = await fresh(dut)
+    assert unit.stripe_beats == 8
+    ring = {"ring_first": 0, "ring_count": 64}
+    plan = Plan(unit, rng("by hand"))
+    table = {"row_beats": 4, "piece_beats": 2, "dram_rows": 11, **ring}
+    plan.bags([6], words=[0, 1, 3, 4, 9, 10], dram_base=100, tt_rows=0, **table)
+    plan.fill(2, pairs=[5, 3, 8, 10], dram_base=200, **table)
+    bench = await carry_out(dut, unit, plan)
+    assert [(row.offset, row.beats, row.piece) for row in bench.got("o_dram")] == [
+        (at, 3, 1) for at in (100, 102, 106, 116, 134, 136)]
+    assert [(row.offset, row.piece) for row in bench.got("o_ssd")] == [(5, 3), (8, 3)]
+    assert [(copy.offset, copy.beats) for copy in bench.got("o_copies")] == [(206, 2), (214, 2), (236, 2), (244, 2)]
+    tried = 0
+    for beats in range(1, unit.row_beats_max + 1):
+        for lies in (Stripes(beats, piece, unit.stripe_beats) for piece in (0, 1, 2, 4)):
+            if not lies.allowed:
+                continue
+            rows, base = plan.rng.randint(1, 40), plan.rng.randrange(20)
+            plan = Plan(unit, plan.rng)
+            table = {"row_beats": beats, "piece_beats": lies.piece_beats, "dram_base": base, "dram_rows": rows}
+            plan.bags([rows], words=plan.rng.sample(range(rows), rows), tt_rows=0, **table, **ring)
+            plan.fill(rows, **table, **ring)
+            plan.rows_beats = base + lies.beats(rows)
+            await carry_out(dut, unit, plan, gaps=plan.rng.choice(["none", "some"]))
+            tried += 1
+    report(layouts=tried)
+
+
+@cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """One token a cycle over bags, empty ones among them, and over instructions, but for a cycle an instruction where
     no bag is longer than an index."""
@@ -165,7 +200,7 @@ async def cycles_as_golden(dut):
         await reset(dut)
         model = emb_front.Front(
             emb_front.Arguments(PROGRAM // unit.beat_bytes, len(plan.items), INPUTS // unit.beat_bytes),
-            words=words, queues=queues)
+            words=words, stripe_beats=unit.stripe_beats, queues=queues)
         coming: list[deque] = [deque() for _ in CLIENTS]
         latency = r.choice([1, 10, 70])
         room, flow = r.choice([1.0, 0.7, 0.3]), r.choice([1.0, 0.8])
@@ -252,9 +287,9 @@ async def reset_midstream(dut):
         now = [item["opcode"] for item in plan.items][int(dut.finished.value):][:1]
         bench.stop()
         # What is written in the cycle of the reset is not counted.
-        dut.bags_done.value = dut.row_done.value = number % 2
+        dut.bags_done.value = dut.copy_done.value = number % 2
         await reset(dut, 1)
-        dut.bags_done.value = dut.row_done.value = 0
+        dut.bags_done.value = dut.copy_done.value = 0
         if loaded and now != [LOAD]:
             again = Plan(unit, r)
             again.loaded = {t for t in range(unit.tt.tables) if t in plan.timeline[1][1]}
@@ -283,14 +318,14 @@ def test_illegal_config_wrong():
     with pytest.raises(ValueError, match="dram_queue must be at least 32, .*, not 16"):
         Front(replace(good, dram_queue=16)).elaborate(None)
     with pytest.raises(ValueError, match="index_bits must be from 1 to 30, not 31"):
-        IndexDecoder(beat_bytes=16, row_beats_max=4, tables=8, index_bits=31)
+        IndexDecoder(beat_bytes=16, row_beats_max=4, stripe_beats=8, tables=8, index_bits=31)
     with pytest.raises(ValueError, match="chunk_rows must be from 1 to 8, not 16"):
-        Program(beat_bytes=16, row_beats_max=4, tables=8, index_bits=20, chunk_rows=16)
+        Program(beat_bytes=16, row_beats_max=4, stripe_beats=8, tables=8, index_bits=20, chunk_rows=16)
 
 
 @pytest.mark.parametrize("words", [4, 16])
 @pytest.mark.parametrize("number", seeds())
 def test_emb_front(number, words):
     only = WIDTH if words == 16 and not REGRESS else None
-    simulate(Front(config(words)), "verif.emb.test_front", name=f"emb_front_{words}", tests=len(only or range(8)),
+    simulate(Front(config(words)), "verif.emb.test_front", name=f"emb_front_{words}", tests=len(only or range(9)),
              seed=number, only="|".join(only) if only else "")

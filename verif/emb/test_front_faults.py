@@ -61,17 +61,24 @@ async def malformed_programs(dut):
         ("bags", {"count": 0}), ("bags", {"row_beats": 0}), ("bags", {"row_beats": longest + 1}),
         ("bags", {"row_beats": everything}), ("bags", {"chunk_rows": 0}), ("bags", {"chunk_rows": 9}),
         ("bags", {"chunk_rows": 15}), ("bags", {"mode": MAX, "chunk_rows": 2}),
+        *(("bags", {"piece_beats": piece}) for piece in (3, 5, 6, 7, 8, 16, 32, 63)), ("fill", {"piece_beats": 3}),
+        ("bags", {"row_beats": 6, "piece_beats": 4}), ("fill", {"row_beats": 3, "piece_beats": 2}),
         ("weighted", {"chunk_rows": 2}), ("bags", {"tt_rows": (1 << unit.tt.index_bits) + 1}),
         ("bags", {"tt_rows": everything}), ("bags", {"ring_first": 1 << 30}), ("bags", {"release": 1 << 30}),
         ("bags", {"release": everything}), ("fill", {"row_beats": 0}), ("fill", {"count": 0}),
         ("fill", {"ring_first": 1 << 31}), ("fill", {"release": 1 << 30}), ("load", {"count": 0}),
         ("load", {"release": 1 << 31}),
-        *(("bags", {"_word0": 1 << bit}) for bit in range(11, 32)), *(("load", {"_word9": 1 << b}) for b in (20, 31)),
+        *(("bags", {"_word0": 1 << bit}) for bit in range(11, 32)), *(("load", {"_word9": 1 << b}) for b in (26, 31)),
         ("bags", {"ring_count": 257}), ("bags", {"ring_count": everything}), ("fill", {"ring_count": 257}),
         ("bags", {"lengths": everything}), ("bags", {"lengths": -1}), ("bags", {"indices": -1}),
         ("bags", {"indices": everything}), ("bags", {"indices_count": everything}), ("bags", {"count": everything}),
         ("weighted", {"weights": -1}), ("weighted", {"weights": everything}),
         ("bags", {"dram_rows": everything}), ("bags", {"dram_base": 4096}), ("bags", {"dram_base": everything}),
+        # One block of rows is not whole: 1,021 rows take the room of 1,024.
+        ("bags", {"dram_base": 12, "dram_rows": 1021, "piece_beats": 2}),
+        ("fill", {"dram_base": 12, "dram_rows": 1021, "piece_beats": 1}),
+        ("bags", {"dram_rows": everything, "piece_beats": 1}), ("bags", {"dram_base": everything, "piece_beats": 2}),
+        ("bags", {"dram_base": everything - 6, "dram_rows": 1, "piece_beats": 2}),
         ("bags", {"out": everything}), ("bags", {"out": 4096}), ("bags", {"out_stride": everything}),
         ("bags", {"out_stride": 1 << 31, "out": 0}), ("bags", {"out": 4096 - 3}),
         ("fill", {"indices": -1}), ("fill", {"dram_rows": everything}), ("fill", {"count": everything}),
@@ -88,8 +95,8 @@ async def malformed_programs(dut):
         plan = Plan(unit, r, **small)
         for _ in range(r.randrange(3)):
             plan.bags([2, 0, 5], devices=(0,), ring_count=0, ring_first=0)
-        good = {"row_beats": 4, "dram_rows": 900, "dram_base": 0, "ring_first": 0, "ring_count": 256, "out": 0,
-                "out_stride": 4}
+        good = {"row_beats": 4, "piece_beats": 0, "dram_rows": 900, "dram_base": 0, "ring_first": 0, "ring_count": 256,
+                "out": 0, "out_stride": 4}
         place = len(plan.items)
         if kind == "fill":
             plan.fill(5, **{k: v for k, v in good.items() if not k.startswith("out")})
@@ -127,7 +134,7 @@ async def malformed_programs(dut):
 
 def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int]:
     lines = (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables, unit.tt.keep_lines)
-    model = Emb(words=unit.words, row_beats_max=unit.row_beats_max, index_bits=unit.tt.index_bits, lines=lines)
+    model = Emb.of(unit, lines=lines)
     model.loaded = set(plan.loaded)
     memory = Memory(
         program=np.array(program, np.uint32), inputs=np.array(plan.inputs, np.uint32),
@@ -201,7 +208,7 @@ async def bad_indices(dut):
                 item["indices_count"] += 1
                 plan.inputs += [0] * unit.words
             else:
-                item["row_beats"], item["dram_rows"], item["dram_base"] = 4, 5, 0
+                item["row_beats"], item["piece_beats"], item["dram_rows"], item["dram_base"] = 4, 0, 5, 0
                 item["ring_first"], item["ring_count"], item["out"] = 0, plan.ring_beats, 0
                 item["out_stride"] = 4
                 plan.inputs[at] = 2 << 30 | plan.ring_beats - r.randint(1, 3)     # wraps
@@ -284,7 +291,8 @@ async def loads_that_break(dut):
     """After a load that an error or a reset broke off no table counts as loaded; after a whole one they do."""
     unit = await fresh(dut)
     r = rng("loads")
-    table = {"row_beats": 1, "dram_rows": 1, "dram_base": 0, "tt_rows": 9, "ring_first": 0, "ring_count": 2}
+    table = {"row_beats": 1, "piece_beats": 0, "dram_rows": 1, "dram_base": 0, "tt_rows": 9, "ring_first": 0,
+             "ring_count": 2}
     for number in range(6):
         plan = Plan(unit, r)
         plan.load([1, 3])

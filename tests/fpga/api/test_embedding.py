@@ -12,8 +12,7 @@ from tests.support.emb_card import OracleCard
 
 def opened(tables, config=None, **options):
     config = config or make.config()
-    core = Emb(words=config.words, row_beats_max=config.row_beats_max, tables=[t.cores for t in tables if t.cores],
-               grid_log2=config.tt.grid_log2, index_bits=config.tt.index_bits)
+    core = Emb.of(config, [t.cores for t in tables if t.cores])
     return EmbeddingBags(tables, card=OracleCard(core), preset=config, **options)
 
 
@@ -98,7 +97,7 @@ def test_buffers_grow_and_are_given_back():
 def test_a_card_opened_by_name_is_closed(monkeypatch):
     table = make.only(np.random.default_rng(5), "flat", make.DRAM, 9, 6)
     config = make.config()
-    card = OracleCard(Emb(words=config.words, row_beats_max=config.row_beats_max))
+    card = OracleCard(Emb.of(config))
     asked = []
     monkeypatch.setattr(fpga.api.embedding, "open_card", lambda kind, **options: asked.append((kind, options)) or card)
     with EmbeddingBags([table], preset=config, memory="ideal"):

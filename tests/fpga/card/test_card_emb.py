@@ -71,9 +71,8 @@ class Bench(FaultyBench):
         self.ring_beats = ring_pages * self.images.page_beats
         self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
         unit = self.config.tt
-        self.oracle = Emb(words=self.config.words, row_beats_max=self.config.row_beats_max, tables=self.images.cores,
-                          grid_log2=unit.grid_log2, index_bits=unit.index_bits,
-                          lines=(unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
+        self.oracle = Emb.of(self.config, self.images.cores,
+                             (unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
         self.rows = self.images.rows.reshape(-1).copy()     # of DRAM, as the oracle has it
         self.beat = self.config.beat_bytes
         self.place("rows", self.images.rows)
@@ -291,7 +290,9 @@ def not_loaded(run, bench):
 WRONG = {
     "opcode 0": word(0, lambda w: w & ~0xFF), "opcode 4": word(0, lambda w: w & ~0xFF | 4),
     "opcode 255": word(0, lambda w: w | 0xFF), "reserved bit 11": word(0, lambda w: w | 1 << 11),
-    "reserved bit 31": word(0, lambda w: w | 1 << 31), "reserved bit of word 9": word(9, lambda w: w | 1 << 20),
+    "reserved bit 31": word(0, lambda w: w | 1 << 31), "reserved bit of word 9": word(9, lambda w: w | 1 << 26),
+    "pieces of 3 beats": word(9, lambda w: w & 0xFFFFF | 3 << 20),
+    "pieces of a stripe": word(9, lambda w: w & 0xFFFFF | 8 << 20),
     "mode 3": word(0, lambda w: w | 3 << 8), "weighted mean": word(0, lambda w: w | 1 << 8, weighted=1),
     "weighted max": word(0, lambda w: w | 2 << 8, weighted=1), "no bags": word(1, lambda w: 0),
     "rows of 0 beats": word(8, lambda w: 0), "rows too long": word(8, lambda w: 17),
@@ -317,7 +318,8 @@ WRONG = {
     "filled row past the table": pair(1, lambda r, w: int(w[7])),
     "filled position": pair(0, lambda p, w: p + (1 << 29)),
     "fill of no rows": fill(1, lambda w: 0), "fill with a reserved bit": fill(0, lambda w: w | 1 << 12),
-    "fill of long rows": fill(8, lambda w: 17), "fill past the inputs": fill(3, lambda w: 1 << 24),
+    "fill of long rows": fill(8, lambda w: 17),
+    "fill in pieces of 5 beats": fill(9, lambda w: 5 << 20), "fill past the inputs": fill(3, lambda w: 1 << 24),
     "fill past the rows": fill(6, lambda w: 1 << 24), "fill of a stretch too long": fill(14, lambda w: 1 << 20),
     "program too short": longer,
 }

@@ -27,8 +27,7 @@ def tables(seed=1):
 
 def bags_on(card_of=lambda card: card, held=None):
     config, held = emb_tables.config(), held or tables()
-    core = Emb(words=config.words, row_beats_max=config.row_beats_max, tables=[t.cores for t in held if t.cores],
-               grid_log2=config.tt.grid_log2, index_bits=config.tt.index_bits)
+    core = Emb.of(config, [t.cores for t in held if t.cores])
     return EmbeddingBags(held, card=card_of(OracleCard(core)), preset=config, ring_bytes=1 << 15,
                          cache_rows={"items": 20, "users": 30})
 
@@ -250,7 +249,7 @@ def test_training_cut_short(is_behind):
 
 
 def test_a_transaction_that_fails_is_unknown():
-    runs = Runs(OracleCard(Emb(words=4, row_beats_max=16)), "emb", 4)
+    runs = Runs(OracleCard(Emb.of(emb_tables.config())), "emb", 4)
     runs.room("rows", 64)
     with pytest.raises(ZeroDivisionError), runs.transaction():
         _ = 1 / 0
@@ -262,7 +261,7 @@ def test_a_transaction_that_fails_is_unknown():
 @pytest.mark.parametrize("fails", ["inner", "outer", "none"])
 def test_a_transaction_within_another_leaves_the_card_unknown(fails):
     """As a program's own function does that is called during a run and asks the same card."""
-    runs = Runs(OracleCard(Emb(words=4, row_beats_max=16)), "emb", 4)
+    runs = Runs(OracleCard(Emb.of(emb_tables.config())), "emb", 4)
     with suppress(ZeroDivisionError), runs.transaction():
         with suppress(ZeroDivisionError), runs.transaction():
             1 / (fails != "inner")

@@ -248,8 +248,7 @@ def test_pages_of_embedding_bags_in_a_file(tmp_path, monkeypatch):
     table = make.only(random, "items", make.SSD, 200, 6)
     vectors = []
     for ssd in (None, tmp_path / "pages"):
-        core = Emb(words=config.words, row_beats_max=config.row_beats_max, grid_log2=config.tt.grid_log2,
-                   index_bits=config.tt.index_bits)
+        core = Emb.of(config)
         with EmbeddingBags([table], card=OracleCard(core), preset=config, ssd=ssd) as bags:
             vectors.append(bags("items", np.arange(200).reshape(20, 10)))
             assert isinstance(bags.card.ssd.data, np.ndarray if ssd is None else type(tmp_path))
@@ -362,7 +361,7 @@ def test_the_example_host_asks_for_what_it_says(tmp_path, double, words):
                               capture_output=True)
 
     assert run().stderr == "the arguments are written\n"
-    core = OracleCard(Emb(words=words, row_beats_max=16, grid_log2=1, index_bits=20))
+    core = OracleCard(Emb(words=words, row_beats_max=16, stripe_beats=8, grid_log2=1, index_bits=20))
     given = {}
     for number, item in enumerate(KERNELS["emb"].arguments):
         if item.kind == "pointer":

@@ -27,9 +27,7 @@ class OracleXrt(Xrt):
         self.at, self.is_behind, self.count = None, False, 0
         super().__init__(core=OracleXrt.work, ends=None)
         config = emb_tables.config()
-        self.emb = Emb(words=config.words, row_beats_max=config.row_beats_max,
-                       tables=[table.cores for table in HELD if table.cores], grid_log2=config.tt.grid_log2,
-                       index_bits=config.tt.index_bits)
+        self.emb = Emb.of(config, [table.cores for table in HELD if table.cores])
 
     def _call(self, name, method):
         inner = super()._call(name, method)

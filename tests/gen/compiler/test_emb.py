@@ -18,8 +18,7 @@ PAGE = 256
 
 
 def core_for(images, config):
-    return Emb(words=config.words, row_beats_max=config.row_beats_max, tables=images.cores,
-               grid_log2=config.tt.grid_log2, index_bits=config.tt.index_bits)
+    return Emb.of(config, images.cores)
 
 
 def run(core, compiler, program):

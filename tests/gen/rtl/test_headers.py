@@ -14,8 +14,8 @@ from hw.isa import EMB, Argument, Code, Field, Instruction, Kernel, Register, Us
 
 ROOT = Path(__file__).parents[3]
 VALUES = {"mode": 1, "weighted": 0, "count": 0xFFFFFFFF, "lengths": 2, "indices": 3, "weights": 4,
-          "indices_count": 5, "dram_base": 6, "dram_rows": 7, "row_beats": 8, "tt_table": 0xABCD, "chunk_rows": 5,
-          "tt_rows": 9, "out": 10, "out_stride": 11, "ring_first": 12, "ring_count": 13, "release": 14}
+          "indices_count": 5, "dram_base": 6, "dram_rows": 7, "row_beats": 8, "piece_beats": 33, "tt_table": 0xABCD,
+          "chunk_rows": 5, "tt_rows": 9, "out": 10, "out_stride": 11, "ring_first": 12, "ring_count": 13, "release": 14}
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)

@@ -23,7 +23,7 @@ class Case:
     """Six bags over ten rows in card memory and ring positions 0 to 15, ready to be spoilt."""
 
     def __init__(self):
-        self.core = Emb(words=W, row_beats_max=4, grid_log2=1, index_bits=8, lines=(256, 512, 8, 64))
+        self.core = Emb(words=W, row_beats_max=4, stripe_beats=4, grid_log2=1, index_bits=8, lines=(256, 512, 8, 64))
         random = np.random.default_rng(1)
         self.memory = Memory(np.zeros(0, np.uint32), np.zeros(24 * W, np.uint32), np.zeros(12 * W, np.uint32),
                              random.standard_normal(20 * W).astype(np.float32).view(np.uint32),
@@ -127,7 +127,11 @@ REFUSALS = [
     (word(8, 5), emb.BAD_INSTRUCTION, 2, 0, 0),
     (word(9, 0), emb.BAD_INSTRUCTION, 2, 0, 0),
     (word(9, 9 << 16), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(9, 1 << 16 | 1 << 20), emb.BAD_INSTRUCTION, 2, 0, 0),
+    (word(9, 1 << 16 | 1 << 26), emb.BAD_INSTRUCTION, 2, 0, 0),
+    (bad(piece_beats=3), emb.BAD_INSTRUCTION, 2, 0, 0),
+    (bad(piece_beats=4), emb.BAD_INSTRUCTION, 2, 0, 0),
+    (bad(row_beats=3, piece_beats=2), emb.BAD_INSTRUCTION, 2, 0, 0),
+    (bad(piece_beats=1), emb.BOUNDS, emb.ROWS, 0, 0),       # whole blocks of four rows
     (bad(mode=2, chunk_rows=2), emb.BAD_INSTRUCTION, 2 | 2 << 8, 0, 0),
     (bad(weighted=1, chunk_rows=2), emb.BAD_INSTRUCTION, 2 | 1 << 10, 0, 0),
     (bad(tt_rows=257), emb.BAD_INSTRUCTION, 2, 0, 0),

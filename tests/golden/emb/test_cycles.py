@@ -28,8 +28,8 @@ def lookups(program, images, config):
     inputs = program.inputs.reshape(-1)
     for number, words in enumerate(program.words):
         item = {field.name: int(words[field.word]) >> field.low & (1 << field.bits) - 1 for field in EMB.fields}
-        for lookup in deal(item, inputs, words=images.words, number=number, index_bits=config.tt.index_bits,
-                           loaded=range(len(images.cores))).lookups:
+        for lookup in deal(item, inputs, words=images.words, stripe_beats=config.stripe_beats, number=number,
+                           index_bits=config.tt.index_bits, loaded=range(len(images.cores))).lookups:
             if lookup.begin:
                 starts.append(len(found))
             found.append((lookup.table, lookup.index))
@@ -47,6 +47,7 @@ def modelled(bags, config, *, filled=0):
     chosen = {name: getattr(config, name) for name in Sizes._fields if hasattr(config, name)}
     sizes = Sizes(**chosen, counters=1 << (len(EMB.counters) - 1).bit_length(), pool_latency=pooling.latency(False))
     front = Front(Arguments(at["program"], program.count, at["inputs"]), words=config.words,
+                  stripe_beats=config.stripe_beats,
                   queues={"dram": config.dram_queue, "ssd": config.ssd_queue, "tt": config.tt_queue,
                           "steps": config.bag_queue})
     found, starts = lookups(program, images, config)
