@@ -51,11 +51,11 @@ class RowRequests(Part):
     Parameters  words: FP32 words of a beat; row_beats_max: longest row, in beats; position_bits: of a place in the
                 window's ring; stripe_beats: of a stripe, a power of two; banks: queues, a power of two of at most
                 stripe_beats; rows: under way at a time at most, a power of two
-    Members     valid, i    In   a row of queued_layout; it cannot be held back
+    Members     valid, i    In  a row of queued_layout; it cannot be held back
                 full        Out  a queue is nearly full: at most three more rows may come
-                rows, ring  In   byte addresses of the two arenas, multiples of a beat
+                rows, ring  In  byte addresses of the two arenas, multiples of a beat
                 o           Out(stream of request_layout)  one per piece
-                beat        In   a beat has come back; they come in the order of the requests
+                beat        In  a beat has come back; they come in the order of the requests
                 place       Out  where in the window's ring this beat belongs
                 bank        Out  of the beat's row
     Timing      a request 4 cycles after the row, then one per cycle; `place` and `bank` belong to the beat of this
