@@ -10,7 +10,7 @@ from typing import Any
 
 from fpga.card.interface import CardError
 from fpga.card.memory import DDR_SOURCES
-from gen.rtl import verilator
+from gen.rtl import verilator, verilog
 
 __all__ = ["Master", "Model", "Ports", "build", "ports"]
 
@@ -145,7 +145,7 @@ def build(component: Any, name: str, *, opt: str = "-O2", fresh: bool = False) -
                 the folder's name; opt: of the C++ compiler; fresh: build again, to measure
     Raises      CardError: a card cannot be connected to its ports; RuntimeError: the end of the build's log
     """
-    texts, metadata = verilator.convert(component)
+    texts, metadata = verilog.convert(component)
     found = ports(metadata)
     sources = {file: (SOURCES / file).read_text() for file in HARNESS} | {"bind.h": _binding(found)}
     built = verilator.build(

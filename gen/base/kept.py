@@ -17,7 +17,7 @@ from typing import Any
 
 from gen.base.sealed import seal, unseal
 
-__all__ = ["STAMP", "digest", "locked", "remembered", "replace", "stamp", "stamped"]
+__all__ = ["STAMP", "digest", "locked", "read", "remembered", "replace", "stamp", "stamped", "write"]
 
 STAMP = "built.json"
 KIND, VERSION = "build", 1
@@ -71,18 +71,27 @@ def stamped(folder: Path) -> dict[str, Any] | None:
     return content if whole else None
 
 
-def remembered(path: Path, make: Callable[[], Any]) -> Any:
-    """What `make` returns, anything that JSON takes: from the file, or made and written there. A file that cannot be
-    written costs the next one its time and nothing else."""
+def read(path: Path) -> Any:
+    """What `write` wrote to a file; None without one, and where it is not what was written."""
     try:
         told, _, text = path.read_bytes().partition(b"\n")
-        if told.decode() == hashlib.sha256(text).hexdigest():
-            return json.loads(text)
+        return json.loads(text) if told.decode() == hashlib.sha256(text).hexdigest() else None
     except (OSError, ValueError):
-        pass
-    value = make()
+        return None
+
+
+def write(path: Path, value: Any) -> None:
+    """Writes anything that JSON takes, but None. A file that cannot be written costs the next one its time and nothing
+    else."""
     text = json.dumps(value).encode()
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+
+
+def remembered(path: Path, make: Callable[[], Any]) -> Any:
+    """What `make` returns: from the file, or made and written there."""
+    value = read(path)
+    if value is None:
+        write(path, value := make())
     return value

@@ -1,4 +1,4 @@
-"""Builds Verilator models: the conversion of a component, the cache, and the compilers.
+"""Builds Verilator models: the cache, and the compilers.
 
 What a model is built into is the caller's: a simulator that cocotb drives (verif.bench.runner) or a shared
 library with a harness of its own (fpga.card). Models are cached under build/sim by a digest of their Verilog,
@@ -13,23 +13,19 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from gen.base import kept
 from gen.base.tools import build_folder, versions
 from gen.base.tools import verilator as find_verilator
 from gen.rtl import cpp, powerup, verilog
 
-__all__ = ["CACHE", "TOP", "Built", "build", "convert", "remembered"]
+__all__ = ["CACHE", "Built", "build"]
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = build_folder() / "sim"
-TOP = "dut"
 # Warnings are the lint's business (`make lint`); a model is built from what passed there.
 QUIET = ("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT")
 
@@ -42,34 +38,6 @@ class Built:
     target: Path
     build_seconds: float
     cached: bool
-
-
-@cache
-def _sources() -> str:
-    """A digest of everything that the conversion of a component depends on besides its parameters."""
-    digest = hashlib.sha256()
-    for file in sorted([*(ROOT / "hw").rglob("*.py"), ROOT / "gen" / "rtl" / "verilog.py"]):
-        digest.update(file.read_bytes())
-    digest.update(f"{version('amaranth')} {version('pyosys')}".encode())
-    return digest.hexdigest()
-
-
-def convert(component: Any, *, names: bool = False, top: str = TOP) -> tuple[dict[str, str], dict[str, Any]]:
-    """`gen.rtl.verilog.convert`, remembered for the project's own units that have a `key()`. top: the top's name.
-
-    Amaranth takes seconds for a large unit and the same one is asked for many times."""
-    kind = type(component)
-    if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
-        return verilog.convert(component, top, names=names)
-    label = json.dumps([kind.__module__, kind.__qualname__, component.key(), top, names, _sources()])
-    texts, metadata = remembered(label, lambda: verilog.convert(component, top, names=names))
-    component._MustUse__used = True
-    return texts, metadata
-
-
-def remembered(label: str, make: Callable[[], Any]) -> Any:
-    """What `make` converts, or what it did when it was asked for by the same label before."""
-    return kept.remembered(CACHE / "conversions" / hashlib.sha256(label.encode()).hexdigest()[:24], make)
 
 
 def build(

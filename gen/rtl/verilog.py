@@ -10,7 +10,6 @@ import json
 import re
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -26,14 +25,20 @@ from amaranth.lib.wiring import In
 
 from gen.base.staging import together
 from gen.base.tools import yosys
+from gen.rtl import conversions
+from gen.rtl.texts import renumbered, without_aliases, without_zero_contents
 
-__all__ = ["Build", "emit", "describe", "module_name"]
+__all__ = ["Build", "TOP", "convert", "describe", "emit", "module_name"]
+
+TOP = "dut"
 
 # A Verilog identifier may be long, but file names and the tools' reports are read by people.
 NAME_LIMIT = 56
 # Of equal parts one is elaborated; Amaranth would remind of all that the others hold when they are collected.
 warnings.filterwarnings("ignore", category=UnusedElaboratable)
 NO_INLINE = "/* verilator no_inline_module */"
+# Of the names that Yosys makes up.
+FIRST_NUMBER = 10_000_000
 # What Yosys does to Amaranth's RTLIL; the same passes as amaranth.back.verilog, plus a clean of dead wires.
 PASSES = ("proc -nomux -norom", "memory_collect")
 ATTRIBUTES = (
@@ -167,13 +172,16 @@ class _Placer:
         self.uses: dict[str, dict[str, int]] = {}
         self.current = ""
 
+    def known(self, name: str, key: str) -> None:
+        """There is a part with this module name and key."""
+        if (first := self.keys.setdefault(name, key)) != key:
+            raise ValueError(f"two different parts would share the module name {name}: {first} and {key}")
+
     def instance(self, component: Any, reset: Any = None) -> Elaboratable:
         key = component.key()
         name = module_name(key)
         ports = _ports(component)
-        known = self.keys.setdefault(name, key)
-        if known != key:
-            raise ValueError(f"two different parts would share the module name {name}: {known} and {key}")
+        self.known(name, key)
         if name not in self.parts:
             self.parts[name] = component
         else:
@@ -210,8 +218,8 @@ def _rtlil(component: Any, name: str, placer: _Placer) -> str:
     fragment.add_domains(domain)
     with _short_zero_contents():
         text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
-    text = _without_zero_contents(text)
-    return text if placer.names else _without_aliases(text)
+    text = without_zero_contents(text)
+    return text if placer.names else without_aliases(text)
 
 
 @contextmanager
@@ -219,7 +227,7 @@ def _short_zero_contents() -> Iterator[None]:
     """Amaranth writes a memory's contents bit by bit, zeros too: minutes and gigabytes for the largest memories.
 
     Of contents that are all zero the first word stands for all of them, in a cell of the same place and number, until
-    `_without_zero_contents` drops it.
+    `without_zero_contents` drops it.
     """
     written = rtlil.ModuleEmitter.emit_memory
 
@@ -239,76 +247,13 @@ def _short_zero_contents() -> Iterator[None]:
         rtlil.ModuleEmitter.emit_memory = written
 
 
-_ZERO_CONTENTS = re.compile(
-    r"(?m)^  cell \$meminit_v2 \S+\n(?:    .*\n)*?    connect \\DATA \d+'0+\n(?:    .*\n)*?  end\n"
-)
-
-
-def _without_zero_contents(text: str) -> str:
-    """Drops initial contents of memories that are all zero: Amaranth gives every memory some.
-
-    Configuration makes these memories zero anyway (an UltraRAM has no other contents); no unit relies on it but those
-    that gen.rtl.powerup names. As thousands of assignments a memory they would be most of the Verilog and most of
-    what a
-    simulator compiles.
-    """
-    return _ZERO_CONTENTS.sub("", text)
-
-
-_IDENTIFIER = re.compile(r"\\[^\s\\]+")
-
-
-def _without_aliases(text: str) -> str:
-    """Drops wires that are only another name for a signal or a field; they are two thirds of an array's text.
-
-    A wire goes when it is no port and occurs nowhere but in its declaration and the statement that connects
-    it; dropping that statement may leave its right side in the same state.
-    """
-    lines = [line for line in text.splitlines() if line and not line.isspace()]
-    out: list[str] = []
-    start = 0
-    for end, line in enumerate(lines):
-        if line == "end":  # names are local to a module
-            out += _without_aliases_in(lines[start : end + 1])
-            start = end + 1
-    return "\n".join(out + lines[start:]) + "\n"
-
-
-def _without_aliases_in(lines: list[str]) -> list[str]:
-    counts: Counter[str] = Counter()
-    sources: dict[str, tuple[int, list[str]]] = {}  # wire -> its connect's line, the names on the right
-    declared: dict[str, int] = {}
-    for number, line in enumerate(lines):
-        found = _IDENTIFIER.findall(line)
-        counts.update(found)
-        if line.startswith("connect \\"):  # at the margin; the ports of a cell are indented
-            words = line.split(" ", 2)
-            if not words[2].startswith("["):  # a slice of the wire on the left is no alias
-                sources[words[1]] = (number, found[1:])
-        elif line.startswith("  wire ") and found and not re.search(r" (?:input|output|inout) \d+ ", line):
-            declared[found[0]] = number
-    gone: set[int] = set()
-    todo = [name for name in sources if counts[name] == 2 and name in declared]
-    while todo:
-        name = todo.pop()
-        number, inner = sources[name]
-        gone |= {number, declared[name]}
-        above = declared[name] - 1
-        while lines[above].startswith("  attribute "):
-            gone.add(above)
-            above -= 1
-        counts.subtract(inner)
-        todo += [n for n in inner if counts[n] == 2 and n in sources and n in declared]
-    return [line for number, line in enumerate(lines) if number not in gone]
-
-
 def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
     """Verilog text by module name."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         script = []
         for name, text in rtlils.items():
-            (work / f"{name}.il").write_text(text)
+            (work / f"{name}.il").write_text(f"autoidx {FIRST_NUMBER}\n{text}")
             remove = " ".join(f"-remove {a}" for a in ATTRIBUTES)
             script += [
                 "design -reset",
@@ -323,7 +268,7 @@ def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
         for name in rtlils:
             # The banner names the tool's build; the bytes should depend on the design alone.
             text = re.sub(r"\A/\*.*?\*/\n*", "", (work / f"{name}.v").read_text())
-            text = re.sub(r"\\\$auto\$verilog_backend\S*", "_start_", text)
+            text = renumbered(re.sub(r"\\\$auto\$verilog_backend\S*", "_start_", text))
             text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
             if name in shared:
                 text, count = re.subn(rf"(?m)^(module {name}\([^;]*\);)", rf"\1 {NO_INLINE}", text)
@@ -362,7 +307,42 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
+def _modules(top: Any, name: str, placer: _Placer) -> dict[str, dict[str, Any]]:
+    """The records (gen.rtl.conversions) of a component and of all that it places, by module: those that are kept, and
+    the others converted. Nothing is kept of what a top that is not the project's own may have changed."""
+    own = conversions.label(top, name, part=False, names=placer.names) is not None
+
+    def label(component: Any, module: str) -> conversions.Label | None:
+        return conversions.label(component, module, part=module != name, names=placer.names) if own else None
+
+    records: dict[str, dict[str, Any]] = {}
+    labels: dict[str, conversions.Label | None] = {}
+    rtlils: dict[str, str] = {}
+    todo = {name: top}
+    while todo:
+        for module, component in todo.items():
+            labels[module] = label(component, module)
+            found = conversions.closure(labels[module])
+            if found is None:
+                rtlils[module] = _rtlil(component, module, placer)
+                continue
+            component._MustUse__used = True
+            records |= found
+            for part in found.keys() - {name}:
+                placer.known(part, found[part]["key"])
+        if name in placer.keys:
+            raise ValueError(f"the top module may not have the name of one of its parts: {name}")
+        todo = {module: part for module, part in placer.parts.items() if module not in rtlils | records}
+    texts = _verilog(rtlils, set(placer.parts)) if rtlils else {}
+    for module, text in texts.items():
+        uses = placer.uses.get(module, {})
+        records[module] = {"name": module, "key": placer.keys.get(module, ""), "text": text, "uses": uses,
+                           "parts": {part: label(placer.parts[part], part) for part in uses}}
+        conversions.keep(labels[module], records[module])
+    return records
+
+
+def convert(component: Any, name: str = TOP, *, names: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
     """Verilog texts by file name, and the metadata, without touching the disk outside a temporary folder."""
     placer = _Placer(names)
     metadata_ports = {
@@ -370,13 +350,7 @@ def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str
         for n, (s, d, shape) in _ports(component).items()
     }
     streams = _streams(component)
-    rtlils = {name: _rtlil(component, name, placer)}
-    while todo := [part for part in placer.parts if part not in rtlils or part == name]:
-        if name in todo:
-            raise ValueError(f"the top module may not have the name of one of its parts: {name}")
-        for part in todo:
-            rtlils[part] = _rtlil(placer.parts[part], part, placer)
-    texts = _verilog(rtlils, set(placer.parts))
+    records = _modules(component, name, placer)
     clock, reset = _clocking(component)
     metadata = {
         "top": name,
@@ -386,12 +360,12 @@ def convert(component: Any, name: str, *, names: bool = False) -> tuple[dict[str
         "streams": streams,
         "config": plain(getattr(component, "config", None)),
         "modules": {
-            n: {"key": placer.keys.get(n, ""), "instances": dict(sorted(placer.uses.get(n, {}).items()))}
-            for n in sorted(rtlils)
+            n: {"key": record["key"], "instances": dict(sorted(record["uses"].items()))}
+            for n, record in sorted(records.items())
         },
-        "files": [f"{n}.v" for n in sorted(rtlils)],
+        "files": [f"{n}.v" for n in sorted(records)],
     }
-    return {f"{n}.v": texts[n] for n in sorted(texts)}, metadata
+    return {f"{n}.v": records[n]["text"] for n in sorted(records)}, metadata
 
 
 def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False) -> Build:

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 
 from fpga.vitis.description import describe
 from fpga.vitis.kernel_xml import kernel_xml
-from gen.rtl import verilator
+from gen.rtl import verilog
 from gen.rtl.config import load
 from gen.rtl.cores import CORES
 from hw.kernel.doorbell import Doorbell
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus
 KERNELS = ["mlp"]
 
 
-def simulate(component, module, folder, *, tests, only=None, env=None, top=verilator.TOP):
-    texts, metadata = verilator.convert(component, top=top)
+def simulate(component, module, folder, *, tests, only=None, env=None, top=verilog.TOP):
+    texts, metadata = verilog.convert(component, top)
     model = runner.icarus(texts, metadata, folder)
     return runner.run(model, module, tests=tests, only=only, env=env, seed=runner.seeds()[0])
 
@@ -41,7 +41,7 @@ def test_cores(core, bench, tmp_path):
     """Programs end to end, resets in the middle of programs, and the programs again; every bit is the oracle's."""
     kernel, top = CORES[core].kernel(load("tiny").cores[core]), f"hotrail_{core}"
     path = tmp_path / "kernel.xml"
-    path.write_bytes(kernel_xml(describe(core, "tiny", verilator.convert(kernel, top=top)[1])))
+    path.write_bytes(kernel_xml(describe(core, "tiny", verilog.convert(kernel, top)[1])))
     simulate(kernel, "verif.kernel.test_top", tmp_path, tests=1, only=rf"\.{bench}$", top=top,
              env={"HOTRAIL_KERNEL_XML": path})
 

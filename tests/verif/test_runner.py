@@ -5,7 +5,7 @@ from amaranth import Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from gen.rtl import verilator
+from gen.rtl import conversions, verilog
 from hw.axi.control import ControlSlave
 from hw.isa import EMB
 from hw.kernel.top import VitisKernel
@@ -175,12 +175,12 @@ async def asked(dut):
 def test_clock_and_reset_have_the_names_of_the_metadata(tmp_path, monkeypatch):
     """A core and its kernel are two models, one with `clk` and `rst`, one with `ap_clk` and `ap_rst_n`."""
     with monkeypatch.context() as patched:
-        patched.setattr(verilator, "CACHE", tmp_path)
+        patched.setattr(conversions, "FOLDER", tmp_path)
         for _ in range(2):      # the second time from the cache of conversions
-            core, kernel = (verilator.convert(unit)[1] for unit in (
+            core, kernel = (verilog.convert(unit)[1] for unit in (
                 ControlSlave(kernel=EMB), VitisKernel(ControlSlave(kernel=EMB))))
             assert (core["clock"], core["reset"], kernel["clock"], kernel["reset"]) == ("clk", "rst", "ap_clk", "")
-            assert verilator.convert(ControlSlave(kernel=EMB), top="other")[1]["top"] == "other"
+            assert verilog.convert(ControlSlave(kernel=EMB), "other")[1]["top"] == "other"
     module = write(tmp_path, monkeypatch, KERNEL, "bench_kernel")
     runner.simulate(VitisKernel(ControlSlave(kernel=EMB)), module, name="runner_kernel", tests=1, opt="-O0")
 

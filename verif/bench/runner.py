@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.base.tools import environment
-from gen.rtl import powerup, verilator
+from gen.rtl import powerup, verilator, verilog
 
 __all__ = ["Model", "Result", "build", "build_texts", "icarus", "run", "seeds", "shapes", "simulate"]
 
@@ -87,7 +87,7 @@ def build(
                 Verilator; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log
     """
-    texts, metadata = verilator.convert(component, names=waves)
+    texts, metadata = verilog.convert(component, names=waves)
     return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args, fresh=fresh)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fpga.vitis.description import describe
 from fpga.vitis.kernel_xml import kernel_xml
-from gen.rtl import verilator
+from gen.rtl import verilog
 from gen.rtl.config import load
 from gen.rtl.cores import CORES
 from verif.bench import runner
@@ -26,7 +26,7 @@ TESTS = 6
 @cache
 def packaged(core):
     """Description, Verilog and metadata of a tiny core's package."""
-    texts, metadata = verilator.convert(CORES[core].kernel(load("tiny").cores[core]), top=f"hotrail_{core}")
+    texts, metadata = verilog.convert(CORES[core].kernel(load("tiny").cores[core]), f"hotrail_{core}")
     return describe(core, "tiny", metadata), texts, metadata
 
 

@@ -6,7 +6,7 @@ from amaranth import Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from gen.rtl import config, powerup, verilator, verilog
+from gen.rtl import config, powerup, verilog
 from gen.rtl.cores import CORES
 
 
@@ -56,7 +56,7 @@ def test_random_fills_each_word_of_a_memory():
 def test_no_core_keeps_an_initial_value():
     """Of a register, but for the one that says which loaded tables a reset has left; a table's contents stay."""
     for name, settings in config.load("tiny").cores.items():
-        texts, _ = verilator.convert(CORES[name].unit(settings))
+        texts, _ = verilog.convert(CORES[name].unit(settings))
         for file, text in powerup.undefined(texts).items():
             left = [line for line in re.findall(r"(?m)^  reg .*=.*", text) if line != "  reg _start_  = 0;"]
             if file.startswith("Loader_"):
