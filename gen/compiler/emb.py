@@ -306,8 +306,7 @@ class Compiler:
         for start, end, first, beats in cuts:
             pairs = np.stack([position[start:end], placed.own_rows + step.filled_slots[start:end]], axis=1)
             values = {"count": end - start, "indices": inputs.add(pairs.reshape(-1)),
-                      "dram_base": placed.dram_base, "dram_rows": placed.dram_rows, "row_beats": placed.row_beats,
-                      "ring_first": first % POSITIONS, "ring_count": beats}
+                      "ring_first": first % POSITIONS, "ring_count": beats, **placed.dram_fields}
             yield _Item("FILL", values, first, Origin())
 
     def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: _Inputs,
@@ -329,8 +328,7 @@ class Compiler:
             part = slice(int(offsets[start]), int(offsets[end]))
             values = {"mode": EMB.modes.index(request.mode), "count": end - start,
                       "lengths": inputs.add(np.diff(offsets[start:end + 1])), "indices": inputs.add(address[part]),
-                      "indices_count": part.stop - part.start, "dram_base": placed.dram_base,
-                      "dram_rows": placed.dram_rows, "row_beats": placed.row_beats,
+                      "indices_count": part.stop - part.start, **placed.dram_fields,
                       "chunk_rows": 1 if request.weights is not None or request.mode == "max" else placed.chunk_rows,
                       "out": out + start * placed.row_beats, "out_stride": placed.row_beats,
                       "ring_first": first % POSITIONS, "ring_count": beats}

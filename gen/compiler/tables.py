@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, TT, numbered
 from gen.model.weights import Rows
+from golden.emb.stripes import Stripes
 from golden.tt import Limits, Loader, chunk_rows
 from golden.tt.rows import shape_of
 
-__all__ = ["DEVICE_SHIFT", "DRAM", "SSD", "TT", "CardImages", "Placed", "Table"]
+__all__ = ["DEVICE_SHIFT", "DRAM", "SSD", "TT", "CardImages", "Placed", "Table", "stripes"]
 
 HEADERS = 16
 BLOCK = 1 << 16     # rows that are put into an image at once
@@ -89,15 +90,34 @@ class Table:
                    dense[order[where[order] == SSD]], tuple(cores))
 
 
+def stripes(row_beats: int, stripe_beats: int) -> Stripes:
+    """How rows of so many beats are laid out in DRAM.
+
+    A row in pieces of p beats takes row_beats / p bursts, of which the shell has 16 under way, and opens a page in each
+    of p banks; one that is not cut opens up to all. The least sum of both was the fastest on a model of AMD's
+    controller at every D from 32 to 512, the smaller piece where two are equal: pieces of 1, 2, 2, 4 and 4 beats for
+    rows of 2, 4, 8, 16 and 32.
+    """
+    whole = Stripes(row_beats, 0, stripe_beats)
+    cuts = [lies for p in range(1, min(row_beats, stripe_beats)) if (lies := whole._replace(piece_beats=p)).allowed]
+
+    def cost(lies: Stripes) -> int:
+        banks = lies.piece_beats or min(row_beats, stripe_beats)
+        return -(-row_beats // banks) + banks
+
+    return min([*cuts, whole], key=cost)
+
+
 @dataclass(frozen=True)
 class Placed:
     """Where a table lies on the card; beats unless said.
 
-    dram_rows: its own rows, then `cache_rows` slots of the row cache. first_page, page_rows: on the SSD.
+    lies: its rows in DRAM, from dram_base on. dram_rows: its own, then `cache_rows` slots of the row cache. first_page,
+    page_rows: on the SSD.
     """
 
     table: Table
-    row_beats: int
+    lies: Stripes
     dram_base: int
     dram_rows: int
     cache_rows: int
@@ -108,8 +128,30 @@ class Placed:
     page_rows: int
 
     @property
+    def row_beats(self) -> int:
+        return self.lies.row_beats
+
+    @property
     def own_rows(self) -> int:
         return self.dram_rows - self.cache_rows
+
+    @property
+    def dram_end(self) -> int:
+        return self.dram_base + self.lies.beats(self.dram_rows)
+
+    @property
+    def dram_fields(self) -> dict[str, int]:
+        """What an instruction says of its rows in DRAM."""
+        return {"dram_base": self.dram_base, "dram_rows": self.dram_rows, "row_beats": self.row_beats,
+                "piece_beats": self.lies.piece_beats}
+
+    def read(self, dram: NDArray[np.uint32], rows: NDArray) -> NDArray[np.uint32]:
+        """(rows, words of a row) of the table, from an image (beats, words)."""
+        return self.lies.read(dram[self.dram_base:self.dram_end], rows)
+
+    def write(self, dram: NDArray[np.uint32], rows: NDArray, values: NDArray[np.uint32]) -> None:
+        """Puts (rows, words of a row) of the table into an image."""
+        self.lies.write(dram[self.dram_base:self.dram_end], rows, values)
 
     @property
     def pages(self) -> int:
@@ -169,7 +211,7 @@ class CardImages:
                 placed = Placed(**{**placed.__dict__, "tt_table": number, "chunk_rows": chunk})
                 self.cores.append(table.cores)
             self.placed[table.name] = placed
-            row_beats += placed.dram_rows * placed.row_beats
+            row_beats = placed.dram_end
             page_count += placed.pages
         if row_beats >= 1 << 32:
             raise ValueError(f"the tables take {row_beats} beats of DRAM; offsets have 32 bits")
@@ -209,16 +251,20 @@ class CardImages:
         dram = len(table.dram) + cache
         if max(dram, len(table.ssd)) > ROWS_AT_MOST:
             raise ValueError(f"table {table.name}: {max(dram, len(table.ssd))} rows are more than 2**{DEVICE_SHIFT}")
-        return Placed(table, b, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))
+        lies = stripes(b, self.config.stripe_beats)                 # type: ignore[attr-defined]
+        if lies.piece_beats:
+            at = -(-at // lies.stripe_beats) * lies.stripe_beats
+        return Placed(table, lies, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))
 
     def _fill_rows(self, placed: Placed) -> None:
         """Rows as whole beats, +0 behind their words: the table's own, then the cache's first."""
         table, width = placed.table, placed.row_beats * self.words
-        out = self.rows[placed.dram_base:][:placed.dram_rows * placed.row_beats].reshape(-1, width)[:, :table.dim]
         for at, values, count in ((0, table.dram, placed.own_rows), (placed.own_rows, table.ssd, placed.cache_rows)):
             for start in range(0, count, BLOCK):
                 end = min(count, start + BLOCK)
-                out[at + start:at + end] = _words(values[start:end])
+                held = np.zeros((end - start, width), np.uint32)
+                held[:, :table.dim] = _words(values[start:end])
+                placed.write(self.rows, np.arange(at + start, at + end), held)
 
     def _fill_pages(self, placed: Placed) -> None:
         """Rows as pages: none crosses a page's end."""

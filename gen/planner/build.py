@@ -143,7 +143,8 @@ def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs,
         # A share between two steps counts as the nearer one.
         round(hot_share * steps) / steps, reads, reads * costs.landing_s + cold * costs.dram_s(row_bytes),
         # Both are written and read: by the host and by the core.
-        (batch * row_bytes + words) * (costs.write_s + costs.read_s), int(batch * row_bytes + words),
+        (batch * row_bytes + words) * (costs.write_s + costs.read_s),
+        int(batch * row_bytes + words) + costs.spare_bytes(spec.dim),
         train_share=train_share, ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
         in_s=words * costs.link_s, out_s=batch * row_bytes * costs.link_s,
         page_in_s=costs.page_bytes * costs.link_s), refusal

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.compiler.mlp import Compiler
+from gen.compiler.tables import stripes
 from gen.compress import search
 from gen.data.profile import Heat
 from gen.model.network import Model, Network
@@ -68,6 +69,12 @@ class Costs:
 
     def row_bytes(self, dim: int) -> int:
         return row_bytes(self.preset, dim, self.page_bytes)
+
+    def spare_bytes(self, dim: int) -> int:
+        """Of DRAM that a table takes at most beside its rows: it begins with a stripe and ends with a block."""
+        core = _core(self.preset, "emb")
+        lies = stripes(-(-dim // core.words), core.stripe_beats)
+        return (lies.beats(1) - lies.row_beats + lies.stripe_beats) * 4 * core.words if lies.piece_beats else 0
 
     def dram_s(self, row_bytes: int) -> float:
         """Seconds a random row: as the core takes them, a beat a cycle at most."""

@@ -25,9 +25,10 @@ class Item:
     the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - i / S)`.
     ssd_landing: (S + 1,) seconds of DRAM then, in which the pages land and out of which the core takes the rows,
     not rising either. bags_s, bags_bytes: of DRAM whatever the split, as the table's indices and pooled vectors
-    lie there. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from step i on lie there, not rising;
-    None: `row_bytes` a row. in_s, out_s: of the link to the card and to the host whatever the split, as the table's
-    indices and pooled vectors cross it; page_in_s: of the link for a read of the drive.
+    lie there, and its rows fill whole blocks. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from
+    step i on lie there, not rising; None: `row_bytes` a row. in_s, out_s: of the link to the card and to the host
+    whatever the split, as the table's indices and pooled vectors cross it; page_in_s: of the link for a read of the
+    drive.
     """
 
     name: str

@@ -61,13 +61,14 @@ EMB = Kernel(
         Field("weights", 4, 0, 32, "inputs offset of f32[indices_count]"),
         Field("indices_count", 5, 0, 32, "indices of all bags: the sum of the lengths"),
         Field("dram_base", 6, 0, 32, "rows offset of the table's row 0 in card memory"),
-        Field("dram_rows", 7, 0, 32, "rows of the table in card memory"),
+        Field("dram_rows", 7, 0, 32, "rows of the table in card memory; in pieces, the last block's room counts whole"),
         Field("row_beats", 8, 0, 32, "beats of a row", minimum=1, limit="row_beats_max"),
         Field("tt_table", 9, 0, 16, "number of the table in the tensor-train unit"),
         Field("chunk_rows", 9, 16, 4, "rows that the tensor-train unit adds up at once; 1 with weights or max",
               minimum=1, maximum=8),
         Field("piece_beats", 9, 20, 6, "beats of a piece of a row in card memory, a power of two below the core's "
-              "stripe_beats that divides row_beats; 0: a row is one piece"),
+              "stripe_beats that divides row_beats; 0: a row is one piece. With n = stripe_beats / piece_beats, piece "
+              "j of row r begins at dram_base + (r - r % n) * row_beats + r % n * piece_beats + j * stripe_beats"),
         Field("tt_rows", 10, 0, 32, "rows of the tensor-train table"),
         Field("out", 11, 0, 32, "outputs offset of bag 0"),
         Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),

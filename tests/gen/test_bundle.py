@@ -79,7 +79,7 @@ def test_images_hold_the_rows(bundle, profile):
             _, order, _ = by_hand(name, profile)
             dense = weights.rows(spec, np.array(order))
             width = placed.row_beats * images.words
-            held = np.asarray(images.rows[placed.dram_base:][:placed.own_rows * placed.row_beats]).reshape(-1, width)
+            held = placed.read(images.rows, np.arange(placed.own_rows))
             assert np.array_equal(held[:, :spec.dim].view(np.float32), dense[:placed.own_rows])
             for rank in range(len(placed.table.ssd)):
                 page = images.pages[placed.first_page + rank // placed.page_rows]
@@ -161,7 +161,7 @@ def looked_up(bundle, name, card, ids):
     images, found = bundle.images(card), []
     placed = images.placed[name]
     width = placed.row_beats * images.words
-    rows = np.asarray(images.rows[placed.dram_base:][:placed.own_rows * placed.row_beats]).reshape(-1, width)
+    rows = placed.read(images.rows, np.arange(placed.own_rows))
     for word in bundle.remap(name)(np.array(ids, np.uint64)).tolist():
         at = word & (1 << 30) - 1
         page = images.pages[placed.first_page + at // placed.page_rows] if word >> 30 == SSD else None

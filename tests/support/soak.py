@@ -88,9 +88,7 @@ class Bench:
             ranks = np.flatnonzero(slots >= 0)
             padded = np.zeros((len(ranks), placed.row_beats * images.words), np.float32)
             padded[:, :placed.table.dim] = placed.table.ssd[ranks]
-            at = placed.dram_base + (placed.own_rows + slots[ranks]) * placed.row_beats
-            for beat in range(placed.row_beats):
-                rows[at + beat] = padded[:, beat * images.words:][:, :images.words].view(np.uint32)
+            placed.write(rows, placed.own_rows + slots[ranks], padded.view(np.uint32))
         self.oracle.rows = rows.reshape(-1)
         wanted, _ = self.oracle.run(program)
         if different := first_difference(vectors, wanted):

@@ -44,8 +44,11 @@ class Work:
     def __init__(self, label):
         self.config = load(PRESET).cores["emb"]
         self.draw = np.random.default_rng(seed(label))
-        self.tables = [self._mixed("items", 240, (2, 2, 4), (5, 5, 4), 4), self._mixed("shops", 90, (2, 4), (8, 9), 3)]
-        self.images = CardImages(self.tables, self.config, PAGE, {"items": 20})
+        # Rows of 4, 2 and 16 beats, in DRAM in pieces of 2, 1 and 4.
+        self.tables = [self._mixed("items", 240, (2, 2, 4), (5, 5, 4), 4), self._mixed("shops", 90, (2, 4), (8, 9), 3),
+                       self._wide("texts", 70, 64)]
+        self.images = CardImages(self.tables, self.config, PAGE, {"items": 20, "texts": 12})
+        assert [placed.lies.piece_beats for placed in self.images.placed.values()] == [2, 1, 4]
         self.ring_beats = RING_PAGES * self.images.page_beats
         self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
         self.oracle = Emb.of(self.config, self.images.cores)
@@ -59,6 +62,10 @@ class Work:
         device[device == TT] = np.where(np.cumsum(device == TT)[device == TT] <= np.prod(modes), TT, DRAM)
         values = self.draw.standard_normal((rows, int(np.prod(columns)))).astype(np.float32)
         return Table.place(name, values, device, cores=cores, rank=self.draw.permutation(rows))
+
+    def _wide(self, name, rows, dim):
+        return Table.place(name, self.draw.standard_normal((rows, dim)).astype(np.float32),
+                           self.draw.choice([DRAM, SSD], rows), rank=self.draw.permutation(rows))
 
     def batch(self, count=4, longest=6):
         """Requests of every mode over bags that mix the memories, empty bags among them."""

@@ -201,9 +201,8 @@ def test_long_fill(benches, memory):
     pairs = np.zeros((count, 2), np.uint32)
     pairs[:, 0] = draw.integers(0, bench.images.page_beats // b, count) * b
     pairs[:, 1] = placed.own_rows + draw.integers(0, placed.cache_rows, count)
-    words = encode("FILL", {"count": count, "indices": 0, "dram_base": placed.dram_base, "dram_rows": placed.dram_rows,
-                            "row_beats": b, "ring_first": 0, "ring_count": bench.images.page_beats,
-                            "release": bench.images.page_beats})
+    words = encode("FILL", {"count": count, "indices": 0, "ring_first": 0, "ring_count": bench.images.page_beats,
+                            "release": bench.images.page_beats, **placed.dram_fields})
     bench.same(Run(np.stack([words]), pairs.reshape(-1, bench.config.words), 0,
                    np.array([placed.first_page]), np.array([[placed.first_page, 0]])))
     assert (bench.rows != before).any()

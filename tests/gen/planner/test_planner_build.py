@@ -92,7 +92,9 @@ def test_items_are_what_the_log_says(log, known, model):
         for rows, size in zip(item.rows.tolist(), item.ssd_bytes.tolist(), strict=True):
             assert size == 4096 * sum(1 for _ in range(rows, item.total_rows, page_rows))
         # The indices and lengths of bags come in, vectors go out.
-        assert item.bags_bytes == int(BATCH * item.row_bytes + 4 * (item.lookups + BATCH))
+        # Rows of four beats begin with a stripe of 8; of their last block of 4 rows, 3 may be missing.
+        spare = {256: (8 + 3 * 4) * 64, 64: 0}[item.row_bytes]
+        assert item.bags_bytes == int(BATCH * item.row_bytes + 4 * (item.lookups + BATCH)) + spare
         assert item.bags_s > 7e-11 * BATCH * item.row_bytes
         # Over the link they come and go too, and the pages of the drive come.
         assert item.in_s == pytest.approx(4 * (item.lookups + BATCH) * COSTS.link_s)
