@@ -24,7 +24,7 @@ from typing import Any
 from gen.base.tools import environment
 from gen.rtl import powerup, verilator, verilog
 
-__all__ = ["Model", "Result", "build", "build_texts", "icarus", "run", "seeds", "shapes", "simulate"]
+__all__ = ["Model", "Result", "build", "build_texts", "icarus", "one_of", "run", "seeds", "shapes", "simulate"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -156,9 +156,17 @@ def seeds(count: int = 1) -> list[int]:
     return list(range(first, first + count * int(os.environ.get("HOTRAIL_SEEDS", "1"))))
 
 
-def shapes(known: Iterable[str], by_default: int) -> list[str]:
+def shapes(known: Iterable[Any], by_default: int) -> list[Any]:
     """The shapes of a unit to try: the first `by_default` of those known, all with HOTRAIL_REGRESS."""
     return list(known)[:None if os.environ.get("HOTRAIL_REGRESS") else by_default]
+
+
+def one_of(known: Iterable[Any]) -> list[Any]:
+    """One of the shapes that hold the same testpoints, all with HOTRAIL_REGRESS. They take turns: the first seed says
+    which, so a commit that is tried from a seed of its own tries another than the one before."""
+    every = list(known)
+    at = (seeds()[0] - 1) % len(every)
+    return every if os.environ.get("HOTRAIL_REGRESS") else every[at:at + 1]
 
 
 def _reproduce(test_module: str, seed: int) -> str:

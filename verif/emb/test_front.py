@@ -19,7 +19,7 @@ from hw.emb.regions import CLIENTS
 from hw.isa import LONGEST_BAG
 from verif.bench import report, reset, rng
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.emb.front import (
     INPUTS,
     LOAD,
@@ -323,7 +323,7 @@ def test_illegal_config_wrong():
         Program(beat_bytes=16, row_beats_max=4, stripe_beats=8, tables=8, index_bits=20, chunk_rows=16)
 
 
-@pytest.mark.parametrize("words", [4, 16])
+@pytest.mark.parametrize("words", shapes([4, 16], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_emb_front(number, words):
     only = WIDTH if words == 16 and not REGRESS else None

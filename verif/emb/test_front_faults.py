@@ -13,7 +13,7 @@ from hw.emb.front import Front
 from hw.emb.regions import CLIENTS
 from hw.isa import EMB, LONGEST_BAG
 from verif.bench import report, reset, rng
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.emb.front import (
     BAGS,
     FILL,
@@ -321,7 +321,7 @@ async def loads_that_break(dut):
     await carry_out(dut, unit, plan)
 
 
-@pytest.mark.parametrize("words", [4, 16])
+@pytest.mark.parametrize("words", shapes([4, 16], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_emb_front_faults(number, words):
     """At both widths; by default the wide beat is tried where the width matters."""

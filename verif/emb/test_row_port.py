@@ -19,7 +19,7 @@ from hw.emb.rows import EVENTS, RowFetch, pooled_layout, row_layout
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.axi import DECERR, SLVERR, AxiMemory, CardMemory
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import Source, bursty, sometimes
 
 UNIT = "emb/rows"
@@ -193,7 +193,8 @@ def logs():
             yield f"{file}-{table}", lambda path=path, table=table: Trace.of(open_log(path)).table(table), 4
 
 
-@pytest.mark.parametrize("load,beats", [pytest.param(load, beats, id=name) for name, load, beats in logs()])
+@pytest.mark.parametrize("load,beats", one_of(
+    pytest.param(load, beats, id=name) for name, load, beats in logs()))
 def test_real_log(load, beats, tmp_path):
     lookups = load()[:4000]
     np.save(tmp_path / "lookups.npy", lookups)

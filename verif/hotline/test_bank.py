@@ -12,7 +12,7 @@ from golden.hotline.bank import VALID, Bank
 from hw.hotline.bank import LoggerBank
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 
 WAIVED = {
     "backpressure_both_sides":
@@ -302,7 +302,7 @@ async def flipped_bits(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("shape", shapes(SHAPES, 3))
+@pytest.mark.parametrize("shape", one_of(SHAPES))
 def test_bank(shape, number):
     simulate(LoggerBank(**SHAPES[shape]), "verif.hotline.test_bank", name=f"hotline_bank_{shape}", tests=6,
              seed=number, env={"HOTRAIL_SHAPE": shape}, extra_args=("--public-flat-rw",))

@@ -10,7 +10,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from golden.hotline.classifier import classify
 from hw.hotline.classifier import Classifier
 from verif.bench import reset, rng, seed, start
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 
@@ -175,7 +175,7 @@ async def corner_values(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_classifier(name, number):
     simulate(Classifier(CONFIGS[name]), "verif.hotline.test_classifier", name=f"hotline_classifier_{name}", tests=6,
              seed=number, env={"HOTRAIL_SHAPE": name})

@@ -11,7 +11,7 @@ from hw.hotline.dispatch import Dispatcher
 from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from verif.bench import report, rng, start
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.hotline.dispatch import BETWEEN, STREAMS_IN, STREAMS_OUT, TO_HEADER, Bench, Pace
 from verif.hotline.shapes import CONFIGS
 
@@ -212,8 +212,8 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
          "gathered_goes_first", "reset_midstream", "corner_values", "timeout_and_overrun")
 
 
-@pytest.mark.parametrize(("name", "tests"), [
-    ("tiny", NAMES), ("wide", ("random_match_golden", "corner_values"))])
+@pytest.mark.parametrize(("name", "tests"), shapes([
+    ("tiny", NAMES), ("wide", ("random_match_golden", "corner_values"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_hotline_dispatch(number, name, tests):
     simulate(Dispatcher(CONFIGS[name]), "verif.hotline.test_dispatch", name=f"hotline_dispatch_{name}",

@@ -11,7 +11,7 @@ from golden.hotline.embeddings import EmbeddingBuffer as Model
 from hw.hotline.embeddings import CLIENTS, EmbeddingBuffer
 from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
 from verif.hotline.bench import TINY, WIDE
 
@@ -325,7 +325,7 @@ async def faults(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", one_of(SHAPES))
 def test_embeddings(name, number):
     simulate(SHAPES[name], "verif.hotline.test_embeddings", name=f"hotline_embeddings_{name}",
              tests=7, seed=number, env={"HOTRAIL_SHAPE": name})

@@ -13,7 +13,7 @@ from golden.hotline.frames import mini_batches
 from hw.hotline.frames import InputBuffer
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 
@@ -336,7 +336,7 @@ async def one_free_frame_serves_either_class(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", shapes(CONFIGS, 2))
+@pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_frames(name, number):
     simulate(InputBuffer(CONFIGS[name]), "verif.hotline.test_frames", name=f"hotline_frames_{name}", tests=7,
              seed=number, env={"HOTRAIL_SHAPE": name})

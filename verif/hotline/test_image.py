@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 from golden.hotline.image import beats_of, image_of, order
 from hw.hotline.image import ImageMover
 from verif.bench import reset, rng, seed, start
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import Monitor, Sink, Source, always, bursty, never, sometimes
 from verif.hotline.bench import TINY, WIDE
 
@@ -197,7 +197,7 @@ async def corner_values(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_image(name, number):
     simulate(ImageMover(CONFIGS[name]), "verif.hotline.test_image", name=f"hotline_image_{name}", tests=6,
              seed=number, env={"IMAGE": name})

@@ -12,7 +12,7 @@ from golden.hotline.lookup import NONE, Fault, Register
 from hw.hotline.lookup import LookupArray, waiting_beats
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 
@@ -386,7 +386,7 @@ async def index_out_of_range(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", shapes(CONFIGS, 2))
+@pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_lookup(name, number):
     simulate(LookupArray(CONFIGS[name]), "verif.hotline.test_lookup", name=f"hotline_lookup_{name}", tests=7,
              seed=number, env={"HOTRAIL_SHAPE": name})

@@ -12,7 +12,7 @@ from hw.hotline.config import HotlineConfig
 from hw.hotline.program import CALM_CYCLES, Program
 from hw.isa import HOTLINE
 from verif.bench import report, rng, start
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.hotline.program import (
     KINDS,
     PIECE,
@@ -337,8 +337,8 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
          "reset_midstream", "corner_values", "malformed_programs", "bounds", "read_errors")
 
 
-@pytest.mark.parametrize(("name", "tests"), [
-    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "malformed_programs"))])
+@pytest.mark.parametrize(("name", "tests"), shapes([
+    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "malformed_programs"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_hotline_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.hotline.test_program", name=f"hotline_program_{name}", tests=len(tests),

@@ -16,7 +16,7 @@ from golden.hotline.update import Updater as Model
 from hw.hotline.update import Updater
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
 from verif.hotline.bench import TINY, WIDE
 
@@ -398,7 +398,7 @@ async def requests(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", shapes(SHAPES, 1))
 def test_update(name, number):
     only = "smoke|requests|latency" if name == "many" else None
     simulate(Updater(SHAPES[name]), "verif.hotline.test_update", name=f"hotline_update_{name}",

@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 from hw.kernel.doorbell import GLANCE_CYCLES, POLL_CYCLES, Doorbell
 from verif.bench import report, reset, rng, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import Pattern, always, bursty, sometimes
 
 BITS = int(os.environ.get("BITS", "32"))
@@ -201,7 +201,7 @@ async def read_errors(dut):
     assert gaps == {POLL_CYCLES + 2}
 
 
-@pytest.mark.parametrize(("beat_bytes", "bits"), [(16, 30), (64, 32)])
+@pytest.mark.parametrize(("beat_bytes", "bits"), one_of([(16, 30), (64, 32)]))
 @pytest.mark.parametrize("number", seeds())
 def test_kernel_doorbell(number, beat_bytes, bits):
     simulate(Doorbell(beat_bytes=beat_bytes, bits=bits), "verif.kernel.test_doorbell",

@@ -9,7 +9,7 @@ from golden.mlp.store import Addends
 from hw.mlp.addends import AddendMemory
 from hw.mlp.store import codewords
 from verif.bench import seed
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.mlp.bench import NARROW, TINY, MemoryBench, some_flips, words_of
 
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
@@ -231,7 +231,7 @@ async def every_word_is_watched(dut):
     await bench.flush()
 
 
-@pytest.mark.parametrize("shape", CONFIGS)
+@pytest.mark.parametrize("shape", one_of(CONFIGS))
 @pytest.mark.parametrize("number", seeds())
 def test_addends(number, shape):
     simulate(AddendMemory(CONFIGS[shape]), "verif.mlp.test_addends", name=f"mlp_addends_{shape}", tests=8,

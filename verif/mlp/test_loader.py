@@ -13,7 +13,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
 from verif.bench import report, rng
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.mlp.front import (
     BASE,
     CONFIGS,
@@ -196,7 +196,8 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
          "reset_midstream", "corner_values", "read_errors")
 
 
-@pytest.mark.parametrize(("name", "tests"), [("tiny", NAMES), ("flat", NAMES[1:3]), ("wide", NAMES[1:2])])
+@pytest.mark.parametrize(("name", "tests"), shapes([
+    ("tiny", NAMES), ("flat", NAMES[1:3]), ("wide", NAMES[1:2])], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_loader(number, name, tests):
     simulate(RowLoader(CONFIGS[name]), "verif.mlp.test_loader", name=f"mlp_loader_{name}", tests=len(tests),

@@ -12,7 +12,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.parameters import ParameterLoader
 from verif.bench import report, rng
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.mlp.front import (
     BASE,
     CONFIGS,
@@ -188,9 +188,9 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
          "reset_midstream", "corner_values", "read_errors")
 
 
-@pytest.mark.parametrize(("name", "tests"), [
+@pytest.mark.parametrize(("name", "tests"), shapes([
     ("tiny", NAMES), ("wide", ("random_match_golden", "latency_and_rate_as_documented", "read_errors")),
-    ("flat", ("random_match_golden", "backpressure_both_sides")), ("low", ("random_match_golden", "read_errors"))])
+    ("flat", ("random_match_golden", "backpressure_both_sides")), ("low", ("random_match_golden", "read_errors"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_parameters(number, name, tests):
     simulate(ParameterLoader(CONFIGS[name]), "verif.mlp.test_parameters", name=f"mlp_parameters_{name}",

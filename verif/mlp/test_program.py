@@ -12,7 +12,7 @@ from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from hw.mlp.program import QUEUE, Program
 from verif.bench import report, rng
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.mlp.front import CONFIGS, KINDS, Feed, encode
 from verif.mlp.program import (
     AFTER,
@@ -327,9 +327,9 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
          "reset_midstream", "corner_values", "malformed_programs", "bounds", "read_errors")
 
 
-@pytest.mark.parametrize(("name", "tests"), [
+@pytest.mark.parametrize(("name", "tests"), shapes([
     ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")), ("flat", ("bounds",)),
-    ("low", ("bounds", "malformed_programs"))])
+    ("low", ("bounds", "malformed_programs"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.mlp.test_program", name=f"mlp_program_{name}", tests=len(tests),

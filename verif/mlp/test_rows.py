@@ -10,7 +10,7 @@ from hw.mlp.records import LATENCY, SOURCE
 from hw.mlp.rows import RowMemory
 from hw.mlp.store import Store, codewords
 from verif.bench import seed
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.mlp.bench import NARROW, TINY, MemoryBench, some_flips, words_of
 
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
@@ -308,7 +308,7 @@ async def every_word_is_watched(dut):
     assert most == [CONFIG.samples * pairs * reads for reads in (1, 2, 2, 3)]
 
 
-@pytest.mark.parametrize("shape", shapes(CONFIGS, 1))
+@pytest.mark.parametrize("shape", one_of(CONFIGS))
 @pytest.mark.parametrize("number", seeds())
 def test_rows(number, shape):
     simulate(RowMemory(CONFIGS[shape]), "verif.mlp.test_rows", name=f"mlp_rows_{shape}", tests=8, seed=number,

@@ -10,7 +10,7 @@ from hw.mlp.records import LATENCY, SOURCE
 from hw.mlp.store import codewords
 from hw.mlp.weights import WeightMemory
 from verif.bench import seed
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.mlp.bench import NARROW, TINY, MemoryBench, some_flips, words_of
 
 WAIVED = {
@@ -204,7 +204,7 @@ async def every_word_is_watched(dut):
     assert told == [PAIRS, *(units * PAIRS for units in range(CONFIG.units, 0, -1)), 0]
 
 
-@pytest.mark.parametrize("shape", shapes(CONFIGS, 1))
+@pytest.mark.parametrize("shape", one_of(CONFIGS))
 @pytest.mark.parametrize("number", seeds())
 def test_weights(number, shape):
     simulate(WeightMemory(CONFIGS[shape]), "verif.mlp.test_weights", name=f"mlp_weights_{shape}", tests=7,
