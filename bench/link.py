@@ -13,11 +13,11 @@ DEVICE = "smartssd"
 DIM, ROWS, BAGS, BATCHES = 64, 1 << 16, 4096, 5
 
 
-def results(bags: EmbeddingBags, device: Device) -> tuple[float, float]:
+def results(bags: EmbeddingBags, table: str, device: Device) -> tuple[float, float]:
     """(pooled vectors per second, share of the link's bytes per second), bags of one row. What the first batch takes to
     begin is not counted."""
     random, ends = np.random.default_rng(1), []
-    requests = ([bags.request("rows", random.integers(0, ROWS, (BAGS, 1)))] for _ in range(BATCHES))
+    requests = ([bags.request(table, random.integers(0, ROWS, (BAGS, 1)))] for _ in range(BATCHES))
     sent = []
     for _ in bags.batches(requests):
         ends.append(bags.card.counters()["cycles"])
@@ -32,9 +32,11 @@ def link() -> Iterator[Row]:
     """Pooled vectors to the host, one batch on the link while the next is run, against the link's rate."""
     device = Device.load(DEVICE)
     values = np.random.default_rng(2).standard_normal((ROWS, DIM), dtype=np.float32)
-    with EmbeddingBags([Table.place("rows", values, DRAM)], preset=PRESET, device=DEVICE) as bags:
-        rate, share = results(bags, device)
-    what = f"pooled vectors of D = {DIM}, batches of {BAGS:,}"
-    yield figure("link.results.rate", what, round(rate / 1e6, 2), "M vectors/s")
-    yield at_least("link.results", f"{what}: share of the link's rate to the host, "
-                   f"{1e-9 / device.link.byte_s:.2f} GB/s", round(100 * share, 1), "%", 95)
+    tables = [Table.place(form, values, DRAM, results=form) for form in ("float32", "float16")]
+    with EmbeddingBags(tables, preset=PRESET, device=DEVICE) as bags:
+        for table, id in zip(tables, ("link.results", "link.results.float16"), strict=True):
+            rate, share = results(bags, table.name, device)
+            what = f"pooled vectors of D = {DIM} in {table.results}, batches of {BAGS:,}"
+            yield at_least(id, f"{what}: share of the link's rate to the host, {1e-9 / device.link.byte_s:.2f} GB/s",
+                           round(100 * share, 1), "%", 95)
+            yield figure(f"{id}.rate", what, round(rate / 1e6, 2), "M vectors/s")

@@ -132,9 +132,9 @@ class Bundle(Folder):
             for name in self.tables:
                 of_plan = self.plan.tables[name]
                 if of_plan.card == card:
-                    dim = self.plan.model.tables[name].dim
-                    tables.append(Table(name, dim, self.words(name), Rows(of_plan.dram_rows, dim),
-                                        Rows(of_plan.ssd_rows, dim), self.cores(name)))
+                    spec = self.plan.model.tables[name]
+                    tables.append(Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
+                                        Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results))
             return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
                               stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
 
@@ -298,7 +298,7 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],
             _trained(spec, parts[TT], tt_row[parts[TT]], there)
     placement = numbered(device, order, tt_row)
     table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),
-                  tuple(cores))
+                  tuple(cores), spec.results)
     if cores:
         numbers = placement[parts[TT]] & np.uint32((1 << 30) - 1)
         plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])

@@ -12,6 +12,7 @@ request, where an instruction of bags is meant.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,12 @@ class EmbeddingBags(OnCard):
 
     tables: names differ; or images that were made of them, with their own page_bytes and cache_rows. card: "sim" opens
     the simulated one, "xrt" a real one, else an open card whose core is that of `preset`, which is then not closed
-    here. preset: a name or path, or the core's configuration itself. page_bytes: of the SSD. ring_bytes: where its
-    pages land, a power of two. ssd: a file on the card's drive, where the SSD's pages are written and read from [the
-    host's memory plays the drive]. cache_rows: rows of DRAM, by table, that hold its hottest SSD rows.
-    timeout_cycles: of a row's landing. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for
-    fpga.card.open.
+    here. preset: a name or path, or the core's configuration itself. results: the format of pooled vectors on the link,
+    float32, float16 or bfloat16, of all tables or by table [as the tables say]; they are given as float32 in any case.
+    page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's drive, where the
+    SSD's pages are written and read from [the host's memory plays the drive]. cache_rows: rows of DRAM, by table, that
+    hold its hottest SSD rows. timeout_cycles: of a row's landing. limit_cycles, limit_s: of a run, as
+    fpga.card.runs.Runs takes them. options: for fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
     `program` what was run. After a run that did not end well, Ctrl-C included, the images are brought and the tensor
@@ -52,11 +54,15 @@ class EmbeddingBags(OnCard):
 
     def __init__(self, tables: Sequence[Table] | CardImages, *, card: "str | Card" = "sim", preset: Any = "smartssd",
                  page_bytes: int = 4096, ring_bytes: int = 1 << 20, ssd: "str | Path | None" = None,
-                 cache_rows: Mapping[str, int] | None = None, timeout_cycles: int = TIMEOUT_CYCLES,
+                 cache_rows: Mapping[str, int] | None = None, results: "str | Mapping[str, str] | None" = None,
+                 timeout_cycles: int = TIMEOUT_CYCLES,
                  limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
         config = load(preset).cores["emb"] if isinstance(preset, str) else preset
-        self.images = tables if isinstance(tables, CardImages) else CardImages(tables, config, page_bytes,
-                                                                               dict(cache_rows or {}))
+        if not isinstance(tables, CardImages):
+            tables = CardImages(_in_format(tables, results), config, page_bytes, dict(cache_rows or {}))
+        elif results is not None:
+            raise ValueError(f"results = {results!r}: images have the formats of their tables")
+        self.images = tables
         self._ring_bytes = ring_bytes if len(self.images.pages) else 0
         self.compiler = Compiler(self.images, ring_beats=self._ring_bytes // (4 * self.images.words))
         self._pages: NDArray[np.uint32] | Path = self.images.pages if ssd is None else _stored(self.images, Path(ssd))
@@ -206,6 +212,17 @@ class EmbeddingBags(OnCard):
                 if "index" in code.place:
                     where.append(f"index {place['request_index']} of the request")
         return self._runs.error(where, **place)
+
+
+def _in_format(tables: Sequence[Table], results: "str | Mapping[str, str] | None") -> list[Table]:
+    """Tables with other formats of results."""
+    if results is None:
+        return list(tables)
+    if isinstance(results, str):
+        results = {table.name: results for table in tables}
+    if unknown := sorted(set(results) - {table.name for table in tables}):
+        raise ValueError(f"results: there is no table {unknown[0]!r}; there are {', '.join(t.name for t in tables)}")
+    return [replace(table, results=results.get(table.name, table.results)) for table in tables]
 
 
 def _stored(images: CardImages, path: Path) -> Path:

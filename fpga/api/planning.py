@@ -40,6 +40,7 @@ class Options:
     gap: float = 0.01
     seconds: float = 60.0
     explain: bool = True
+    results: str | None = None
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
@@ -63,6 +64,9 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     notes: tuple[str, ...] = ()
     if model is None:
         model, notes = model_of(profile, options.dim, options.batch or BATCH)
+    if options.results is not None:
+        model = replace(model, tables={name: replace(spec, results=options.results)
+                                       for name, spec in model.tables.items()})
     made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, train_share=options.train_share, gap=options.gap,
                 seconds=options.seconds, explain=options.explain, say=lambda line: say(f"search     {line}"))

@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
+from golden.emb import packer
 from golden.emb.row_cache import RowCache, Step
 from hw.isa import EMB, LONGEST_BAG, Kernel
 
@@ -43,13 +44,15 @@ class Bags:
 
 @dataclass(frozen=True)
 class Output:
-    """Where the vectors of one request lie: `bags` of `row_beats` beats from `first` on, `dim` words of each."""
+    """Where the vectors of one request lie: `bags` of `beats` beats from `first` on, `dim` values of each. format: of
+    them, as hw.isa numbers it."""
 
     table: str
     first: int
     bags: int
-    row_beats: int
+    beats: int
     dim: int
+    format: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,14 +99,14 @@ class Program:
         return np.stack([self.pages, positions], axis=1)
 
     def vectors(self, outputs: ArrayLike) -> list[NDArray[np.float32]]:
-        """The vectors (bags, dim) of every request, out of what the core has written."""
-        flat = np.ascontiguousarray(outputs).view(np.float32).reshape(-1)
+        """The vectors (bags, dim) of every request, out of what the core has written in whatever format."""
+        flat = np.ascontiguousarray(outputs).view(np.uint32).reshape(-1)
         words = self.inputs.shape[1]
         found = []
         for item in self.outputs:
-            width = item.row_beats * words
+            width = item.beats * words
             part = flat[item.first * words:][:item.bags * width].reshape(item.bags, width)
-            found.append(np.ascontiguousarray(part[:, :item.dim]))
+            found.append(np.ascontiguousarray(packer.unpack(part, item.format)[:, :item.dim]))
         return found
 
 
@@ -285,8 +288,8 @@ class Compiler:
                 slots = steps[name].slots[used[name]:used[name] + lookups]
                 used[name] += lookups
             items += self._bags(request, number, slots, ring, inputs, out)
-            outputs.append(Output(placed.table.name, out, count, placed.row_beats, placed.table.dim))
-            out += count * placed.row_beats
+            outputs.append(Output(name, out, count, placed.vector_beats, placed.table.dim, placed.format))
+            out += count * placed.vector_beats
         for what, beats in (("inputs", inputs.beats), ("outputs", out)):
             if beats >= 1 << 32:
                 raise ValueError(f"the batch needs {beats} beats of {what}; offsets have 32 bits")
@@ -330,8 +333,8 @@ class Compiler:
                       "lengths": inputs.add(np.diff(offsets[start:end + 1])), "indices": inputs.add(address[part]),
                       "indices_count": part.stop - part.start, **placed.dram_fields,
                       "chunk_rows": 1 if request.weights is not None or request.mode == "max" else placed.chunk_rows,
-                      "out": out + start * placed.row_beats, "out_stride": placed.row_beats,
-                      "ring_first": first % POSITIONS, "ring_count": beats}
+                      "format": placed.format, "out": out + start * placed.vector_beats,
+                      "out_stride": placed.vector_beats, "ring_first": first % POSITIONS, "ring_count": beats}
             if has_train:
                 values |= {"tt_table": placed.tt_table, "tt_rows": placed.tt_rows}
             if request.weights is not None:

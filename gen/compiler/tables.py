@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, TT, numbered
+from gen.model.recommender import RESULTS
 from gen.model.weights import Rows
+from golden.emb import packer
 from golden.emb.stripes import Stripes
 from golden.tt import Limits, Loader, chunk_rows
 from golden.tt.rows import shape_of
@@ -29,8 +31,8 @@ class Table:
 
     placement: (rows,) uint32, {device, emb_idx} of each row. dram: (n, dim), the rows of device 0 by emb_idx.
     ssd: (m, dim), those of device 2 by emb_idx, which is their rank. cores: of the tensor train whose row emb_idx
-    is a row of device 1.
-    Raises      ValueError: a placement that points past what is there, or arrays of other widths
+    is a row of device 1. results: the format of its pooled vectors in the outputs, float32, float16 or bfloat16.
+    Raises      ValueError: a placement that points past what is there, arrays of other widths, or another format
     """
 
     name: str
@@ -39,8 +41,11 @@ class Table:
     dram: NDArray[np.float32] | Rows
     ssd: NDArray[np.float32] | Rows
     cores: tuple[np.ndarray, ...] = ()
+    results: str = RESULTS[0]
 
     def __post_init__(self) -> None:
+        if self.results not in RESULTS:
+            raise ValueError(f"table {self.name}: results must be one of {', '.join(RESULTS)}, not {self.results!r}")
         if self.dim < 1:
             raise ValueError(f"table {self.name}: dim must be at least 1, not {self.dim}")
         for what in ("dram", "ssd"):
@@ -71,12 +76,12 @@ class Table:
 
     @classmethod
     def place(cls, name: str, values: ArrayLike, device: ArrayLike, *, cores: Sequence[np.ndarray] = (),
-              rank: ArrayLike | None = None, tt_row: ArrayLike | None = None) -> "Table":
+              rank: ArrayLike | None = None, tt_row: ArrayLike | None = None, results: str = RESULTS[0]) -> "Table":
         """A table out of all its rows and where each belongs.
 
         values: (rows, dim); what stands in rows of the tensor train is not used. device: 0, 1 or 2, one a row or
         one for all. rank: of each row, 0 the hottest (default: as numbered). tt_row: the row of the train that
-        each row is (default: the first row on device 1 is row 0, and so on).
+        each row is (default: the first row on device 1 is row 0, and so on). results: as above.
         """
         dense = np.asarray(values, np.float32)
         if dense.ndim != 2:
@@ -87,7 +92,7 @@ class Table:
             raise ValueError(f"table {name}: device must be 0, 1 or 2, not {int(where.min())} .. {int(where.max())}")
         order = np.arange(count) if rank is None else np.argsort(np.asarray(rank), kind="stable")
         return cls(name, dense.shape[1], numbered(where, order, tt_row), dense[order[where[order] == DRAM]],
-                   dense[order[where[order] == SSD]], tuple(cores))
+                   dense[order[where[order] == SSD]], tuple(cores), results)
 
 
 def stripes(row_beats: int, stripe_beats: int) -> Stripes:
@@ -130,6 +135,16 @@ class Placed:
     @property
     def row_beats(self) -> int:
         return self.lies.row_beats
+
+    @property
+    def format(self) -> int:
+        """Of its vectors in the outputs, as hw.isa numbers it."""
+        return RESULTS.index(self.table.results)
+
+    @property
+    def vector_beats(self) -> int:
+        """Of each of them."""
+        return packer.beats(self.row_beats, self.format)
 
     @property
     def own_rows(self) -> int:

@@ -23,8 +23,9 @@ from typing import Any
 from gen.model.network import Model
 from gen.rtl import config
 from gen.rtl.config import ConfigError
+from hw.isa.emb import FORMAT
 
-__all__ = ["IDS", "Recommender", "TableSpec"]
+__all__ = ["IDS", "RESULTS", "Recommender", "TableSpec"]
 
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
@@ -32,6 +33,9 @@ __all__ = ["IDS", "Recommender", "TableSpec"]
 IDS = ("index", "modulo", "vocabulary")
 FOLDER = Path(__file__).parent / "recommenders"
 MODES = ("sum", "mean", "max")
+#: Formats in which pooled vectors leave a card.
+RESULTS = tuple(form.name.lower() for form in FORMAT)
+WORDS = {"ids": IDS, "mode": MODES, "results": RESULTS}     # keys and what is allowed, the default first
 SHARES = ("hot_share", "train_share")
 ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
 
@@ -41,7 +45,7 @@ class TableSpec:
     """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to DRAM and
     tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says. train_share: how many may read
     rows of the train, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
-    1 is the program as SCRec has it."""
+    1 is the program as SCRec has it. results: the format of its pooled vectors on the link."""
 
     name: str
     rows: int
@@ -50,6 +54,7 @@ class TableSpec:
     mode: str = "sum"
     hot_share: float | None = None
     train_share: float = 0.1
+    results: str = RESULTS[0]
 
     @property
     def bytes(self) -> int:
@@ -60,7 +65,7 @@ class TableSpec:
         for key, most in (("rows", ROWS_MOST), ("dim", DIM_MOST)):
             if not 1 <= getattr(self, key) <= most:
                 raise ValueError(f"{key} = {getattr(self, key)}: must be a whole number of 1 to {most}")
-        for key, words in (("ids", IDS), ("mode", MODES)):
+        for key, words in WORDS.items():
             if getattr(self, key) not in words:
                 raise ValueError(f"{key} = {getattr(self, key)!r}: must be one of {', '.join(words)}")
         for key in SHARES:
@@ -136,7 +141,7 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     where = f"{where} [tables.{name}]"
     if not isinstance(content, dict):
         raise ConfigError(f"{where} must be a table of keys, not {content!r}")
-    allowed = ("rows", "dim", "ids", "mode", *SHARES)
+    allowed = ("rows", "dim", *WORDS, *SHARES)
     for key in content:
         if key not in allowed:
             raise ConfigError(f"{where} {key}: unknown key; allowed are {', '.join(allowed)}")
@@ -144,7 +149,7 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     for key in ("rows", "dim"):
         if type(spec.get(key)) is not int or spec[key] < 1:
             raise ConfigError(f"{where} {key} = {spec.get(key)!r}: must be a whole number of 1 or more")
-    for key, words in (("ids", IDS), ("mode", MODES)):
+    for key, words in WORDS.items():
         if spec.get(key, words[0]) not in words:
             raise ConfigError(f"{where} {key} = {spec[key]!r}: must be one of {', '.join(words)}")
     for key in SHARES:

@@ -138,15 +138,15 @@ def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs,
         if heat.total else np.zeros(steps + 1)
     cold = lookups * (1 - np.arange(steps + 1) / steps)
     words = 4 * (lookups + batch)       # indices and lengths of bags
+    vectors = batch * costs.vector_bytes(spec.dim, spec.results)
     return Item(
         spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
         round(hot_share * steps) / steps, reads, reads * costs.landing_s + cold * costs.dram_s(row_bytes),
         # Both are written and read: by the host and by the core.
-        (batch * row_bytes + words) * (costs.write_s + costs.read_s),
-        int(batch * row_bytes + words) + costs.spare_bytes(spec.dim),
+        (vectors + words) * (costs.write_s + costs.read_s), int(vectors + words) + costs.spare_bytes(spec.dim),
         train_share=train_share, ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
-        in_s=words * costs.link_s, out_s=batch * row_bytes * costs.link_s,
+        in_s=words * costs.link_s, out_s=vectors * costs.link_s,
         page_in_s=costs.page_bytes * costs.link_s), refusal
 
 

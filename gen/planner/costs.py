@@ -17,8 +17,10 @@ from gen.compiler.tables import stripes
 from gen.compress import search
 from gen.data.profile import Heat
 from gen.model.network import Model, Network
+from gen.model.recommender import RESULTS
 from gen.rtl import config as presets
 from gen.rtl.config import ConfigError
+from golden.emb import packer
 
 __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "row_bytes", "train_seconds"]
 
@@ -75,6 +77,11 @@ class Costs:
         core = _core(self.preset, "emb")
         lies = stripes(-(-dim // core.words), core.stripe_beats)
         return (lies.beats(1) - lies.row_beats + lies.stripe_beats) * 4 * core.words if lies.piece_beats else 0
+
+    def vector_bytes(self, dim: int, results: str) -> int:
+        """That a pooled vector takes in DRAM and on the link: whole beats."""
+        beat = 4 * _core(self.preset, "emb").words
+        return beat * packer.beats(self.row_bytes(dim) // beat, RESULTS.index(results))
 
     def dram_s(self, row_bytes: int) -> float:
         """Seconds a random row: as the core takes them, a beat a cycle at most."""

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import tt
-from golden.emb import bags
+from golden.emb import bags, packer
 from golden.emb.stripes import Stripes
 from golden.fp import fp32
 from golden.tt.load import TABLE
 from hw.isa import EMB, LONGEST_BAG
-from hw.isa.emb import MODE
+from hw.isa.emb import FORMAT, MODE
 
 __all__ = ["Emb", "Memory", "Result"]
 
@@ -147,7 +147,7 @@ class Emb:
         if item.opcode == FILL:
             return True
         one_row = item.weighted or item.mode == MAX
-        return (item.mode <= MAX and not (item.weighted and item.mode != SUM)
+        return (item.mode <= MAX and item.format <= max(FORMAT) and not (item.weighted and item.mode != SUM)
                 and 1 <= item.chunk_rows <= (1 if one_row else CHUNK_ROWS) and item.tt_rows <= 1 << self.index_bits)
 
     def _stripes(self, item: SimpleNamespace) -> Stripes:
@@ -214,7 +214,8 @@ class Emb:
         if item.weighted:
             self._inside(memory.inputs, INPUTS, item.weights, self._beats(total))
         self._table(item, memory)
-        self._inside(memory.outputs, OUTPUTS, item.out, (item.count - 1) * item.out_stride + b)
+        v = packer.beats(b, item.format)
+        self._inside(memory.outputs, OUTPUTS, item.out, (item.count - 1) * item.out_stride + v)
 
         lengths = memory.inputs[item.lengths * words:][:item.count].astype(np.int64)
         ends = np.cumsum(lengths)
@@ -231,13 +232,13 @@ class Emb:
 
         offsets = np.concatenate([[0], ends])
         weights = memory.inputs[item.weights * words:][:total] if item.weighted else None
-        out = self._pool(item, memory, device, number, offsets, weights)
+        out = packer.pack(self._pool(item, memory, device, number, offsets, weights), item.format, words)
         to = (item.out + np.arange(item.count) * item.out_stride) * words
-        if item.out_stride == b:
-            memory.outputs[item.out * words:][:item.count * b * words] = out.view(np.uint32).reshape(-1)
+        if item.out_stride == v:
+            memory.outputs[item.out * words:][:item.count * v * words] = out.reshape(-1)
         else:
-            for at, vector in zip(to, out.view(np.uint32), strict=True):
-                memory.outputs[at:at + b * words] = vector
+            for at, vector in zip(to, out, strict=True):
+                memory.outputs[at:at + v * words] = vector
         counters["bags"] += item.count
         counters["indices"] += total
         for name, place in (("dram", DRAM), ("tt", TT), ("ssd", SSD)):

@@ -8,11 +8,12 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
+from golden.emb import packer
 from golden.emb.row_requests import Fetched
 from golden.emb.rows import RowFetch
 from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
-from hw.isa.emb import MODE
+from hw.isa.emb import FORMAT, MODE
 
 __all__ = ["Arbiter", "PostPool", "Sizes", "cycles"]
 
@@ -91,6 +92,8 @@ class PostPool:
         self.most = max(64, 2 * writes_in_flight)       # bags that wait for their write
         self.requests, self.under_way = Fifo(self.most), Fifo(self.most)
         self.pool: deque[bool] = deque([False] * pool_latency)
+        self.packer: deque[bool] = deque([False] * (pool_latency + packer.LATENCY))    # half precision
+        self.leaving = 0                                # cycles before FP32 may follow half precision
         self.divided = 0                                # the cycle in which the factor is there; 0: not asked for
         self.cycle = 0
         self.done = self.instruction_done = False
@@ -98,7 +101,7 @@ class PostPool:
     @property
     def data(self) -> bool:
         """A beat of a result stands at the write port."""
-        return self.pool[0]
+        return self.pool[0] or self.packer[0]
 
     @property
     def request(self) -> Any:
@@ -111,7 +114,8 @@ class PostPool:
         fire = now is not None and self.may and there
         final = fire and self.beat == now.beats
         ends = final and len(self.sources) <= 1
-        used = fire and bool(now.end) and len(self.sources) <= 1
+        half = now is not None and now.format != FORMAT.FLOAT32
+        used = fire and bool(now.end) and len(self.sources) <= 1 and (not half or final or self.beat % 2 == 1)
         bag_ends = bool(ends and now.end)
         taken = {name: fire and source == name for name in ("tt", "dram", "ssd")}
         free = ends or now is None
@@ -121,6 +125,8 @@ class PostPool:
         if ahead is not None and ahead.mode == MODE.MEAN and ahead.factor >= KNOWN:
             start = not self.divided
             ready = bool(self.divided) and self.cycle >= self.divided
+        ready = ready and not (ahead.format == FORMAT.FLOAT32 and (half or self.leaving > 0))
+        self.leaving = packer.LATENCY - 1 if half else max(self.leaving - 1, 0)
         move = ready and free
         taken["steps"] = (ahead is None or move) and steps is not None
 
@@ -129,10 +135,12 @@ class PostPool:
         self.bags += bag_ends - written
         self.back = self.under_way.o[0] if written else 0
         self.done, self.instruction_done = written, bool(written and self.under_way.o[1])
-        self.requests.step((now.out, now.beats + 1) if bag_ends else None, request_taken)
-        self.under_way.step((now.beats + 1, now.last) if bag_ends else None, written)
-        self.pool.popleft()
-        self.pool.append(used)
+        beats = packer.beats(now.beats + 1, now.format) if bag_ends else 0
+        self.requests.step((now.out, beats) if bag_ends else None, request_taken)
+        self.under_way.step((beats, now.last) if bag_ends else None, written)
+        for line, mine in ((self.pool, used and not half), (self.packer, used and half)):
+            line.popleft()
+            line.append(mine)
         if fire:
             self.beat = 0 if final else self.beat + 1
             if final and self.sources:

@@ -288,8 +288,8 @@ class _Tiers:
             factor = had_tt[0].factor if had_tt else bag.factor
             pushes["steps"] = Step(
                 int(had_tt is not None), int(bool(ended) and 0 in self.held), int(bool(ended) and 2 in self.held),
-                int(self.first), int(bool(ended)), item["mode"], item["weighted"], factor, item["row_beats"] - 1,
-                bag.out, int(bool(ended) and bag.final), bag.number)
+                int(self.first), int(bool(ended)), item["mode"], item["weighted"], item["format"],
+                factor, item["row_beats"] - 1, bag.out, int(bool(ended) and bag.final), bag.number)
             self.first = bool(ended)
         if ended:
             self.held = {}

@@ -56,6 +56,7 @@ class Step:
     end: int
     mode: int
     weighted: int
+    format: int
     factor: int
     beats: int
     out: int
@@ -194,5 +195,5 @@ def _bag(dealt: Dealt, item: Mapping[str, int], lies: Stripes, number: int, bag:
         end = whole and at == len(steps) - 1
         dealt.steps.append(Step(
             tt, int(end and bool(rows[DRAM])), int(end and bool(rows[SSD])), int(at == 0), int(end), item["mode"],
-            item["weighted"], factor, beats, item["out"] + bag * item["out_stride"],
+            item["weighted"], item["format"], factor, beats, item["out"] + bag * item["out_stride"],
             int(end and bag == item["count"] - 1), number))

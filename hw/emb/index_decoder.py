@@ -382,7 +382,7 @@ class IndexDecoder(Part):
         with m.Elif(self.o_valid & self.o.last):
             m.d.sync += out.eq(out + stride)
         m.d.comb += self.o.out.eq(out)
-        for name, source in (("copy", job.copy), ("mode", job.mode), ("weighted", job.weighted),
+        for name, source in (("copy", job.copy), ("mode", job.mode), ("weighted", job.weighted), ("format", job.format),
                              ("beats", job.beats), ("piece", job.piece), ("table", job.table),
                              ("chunk", job.chunk), ("number", job.number)):
             m.d.comb += self.o[name].eq(kept(f"token_{name}", source, 6))

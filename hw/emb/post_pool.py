@@ -1,15 +1,18 @@
 """Puts the vectors of a bag's tiers together and hands the bag's vector to the writer."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from types import SimpleNamespace
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
 from hw.emb.config import EmbConfig
+from hw.emb.packer import Packer, form_layout
 from hw.emb.pooling import ONE, PoolingUnit
 from hw.fp.reciprocal import COUNT_BITS, KNOWN, Reciprocal, reciprocal_word
 from hw.isa import EMB
-from hw.isa.emb import MODE
+from hw.isa.emb import FORMAT, MODE
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
@@ -32,12 +35,12 @@ def step_layout(config: EmbConfig) -> data.StructLayout:
 
     tt: one vector of the TT unit; end: the bag ends with this step; dram, ssd (only with end): then the partial
     vector of that tier; first: the bag begins with this step; mode: see MODE; weighted: `factor` is the
-    weight of the TT vector; factor: with MEAN the bag's indices as an integer, up to 2^16; beats: of a
-    vector, less 1; out: beats from the outputs' base to the bag's vector; last: the instruction ends with this step;
-    instruction: its number, for faults.
+    weight of the TT vector; format: see FORMAT; factor: with MEAN the bag's indices as an integer, up to 2^16; beats:
+    of a vector in FP32, less 1; out: beats from the outputs' base to the bag's vector; last: the instruction ends with
+    this step; instruction: its number, for faults.
     """
     return data.StructLayout({
-        "tt": 1, "dram": 1, "ssd": 1, "first": 1, "end": 1, "mode": 2, "weighted": 1, "factor": 32,
+        "tt": 1, "dram": 1, "ssd": 1, "first": 1, "end": 1, "mode": 2, "weighted": 1, "format": 2, "factor": 32,
         "beats": max(config.context_log2, 1), "out": 32, "last": 1, "instruction": 32})
 
 
@@ -74,16 +77,17 @@ class PostPool(Part):
                 done                Out  a pulse per bag that is written
                 instruction_done    Out  with the done of an instruction's last bag
                 fault_valid, fault  Out  a pulse and its `Fault`, at most one per cycle
-    Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words
+    Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words, or 2 `words` of half precision
     Timing      a beat of a vector a cycle, none lost between vectors, steps or bags; but a mean of KNOWN or more
                 indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is
-                PoolingUnit.latency cycles behind the beat that ends a bag
+                PoolingUnit.latency cycles behind the beat that ends a bag, in half precision Packer.latency more; as
+                many are lost where a bag in FP32 follows one in half precision
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
                 that depth behind it is always ready; the bags under way are at most twice writes_in_flight or BAGS.
                 The inputs' ready depends on their valid and on i_steps' state
     Numerics    golden.emb.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
                 weight; a bag
-                of no vectors is +0. Bit-exact
+                of no vectors is +0; then golden.emb.packer. Bit-exact
     Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is; BAD_INSTRUCTION: the tensor
                 train's vector has not `beats` beats. The bag is written nevertheless, with as many beats as it should
     Reset       drops everything; credits for the queue behind are full again
@@ -115,7 +119,8 @@ class PostPool(Part):
         step, held = Signal(step_layout(config), reset_less=True), Signal()
         value = Signal(32, reset_less=True)
         taken = Signal()  # the step under way ends, or there is none
-        following, ready, factor = self._prepare(m, platform, taken)
+        is_half = held & (step.format != FORMAT.FLOAT32)
+        following, ready, factor = self._prepare(m, platform, taken, is_half)
 
         # -- Its vectors one after the other, their beats one after the other.
         source = Signal(From)
@@ -176,31 +181,49 @@ class PostPool(Part):
                 final.eq(following.beats == 0),
             ]
 
-        pool = PoolingUnit(words=config.words, contexts_log2=max(config.context_log2, 1), tag_bits=0)
-        place(m, platform, "pool", pool)
         last = step.end & ~more
+        form = self._pool(m, platform, step, source, beat, final, SimpleNamespace(
+            fire=fire, value=value, plain=plain, first=first, last=last))
+        # In half precision two beats leave as one.
+        leaves = (step.format == FORMAT.FLOAT32) | form.odd | form.last
+        self._account(m, step, fire & last & leaves, ends & step.end, may)
+        self._fault(m, step, source, fire, final, short | long, ends & step.end)
+        return m
+
+    def _pool(self, m: Module, platform, step, source: Signal, beat: Signal, final: Signal, at: SimpleNamespace):
+        """The beat that is taken on its way to the writer; what it is there."""
+        config, form = self.config, Signal(form_layout())
+        pool = PoolingUnit(words=config.words, contexts_log2=max(config.context_log2, 1), tag_bits=form.shape().size)
+        place(m, platform, "pool", pool)
+        packer = Packer(words=config.words)
+        place(m, platform, "packer", packer)
         words = Signal(32 * config.words)
         with m.Switch(source):
             for name, port in ((From.TT, self.i_tt), (From.DRAM, self.i_dram), (From.SSD, self.i_ssd)):
                 with m.Case(name):
                     m.d.comb += words.eq(port.payload.words.as_value())
         m.d.comb += [
-            pool.i_valid.eq(fire),
+            pool.i_valid.eq(at.fire),
             pool.i.words.eq(words),
-            pool.i.weight.eq(Mux(plain, ONE, value)),
+            pool.i.weight.eq(Mux(at.plain, ONE, at.value)),
             pool.i.context.eq(beat),
-            pool.i.first.eq(first),
-            pool.i.last.eq(last),
+            pool.i.first.eq(at.first),
+            pool.i.last.eq(at.last),
             pool.i.maximum.eq(step.mode == MODE.MAX),
-            self.o_data.valid.eq(pool.o_valid),
-            self.o_data.payload.data.eq(pool.o.words.as_value()),
+            form.format.eq(step.format),
+            form.odd.eq(beat[0]),
+            form.last.eq(final),
+            pool.i.tag.eq(form.as_value()),
+            packer.i_valid.eq(pool.o_valid),
+            packer.i.eq(pool.o.words),
+            packer.form.eq(pool.o.tag),
+            self.o_data.valid.eq(packer.o_valid),
+            self.o_data.payload.data.eq(packer.o),
         ]
-        self._account(m, step, fire & last, ends & step.end, may)
-        self._fault(m, step, source, fire, final, short | long, ends & step.end)
-        return m
+        return form
 
-    def _prepare(self, m: Module, platform, taken: Signal):
-        """The next step, whether its factor is there, and the factor."""
+    def _prepare(self, m: Module, platform, taken: Signal, is_half: Value):
+        """The next step, whether it may begin, and its factor. is_half: the step under way is in half precision."""
         following, valid = Signal(step_layout(self.config), reset_less=True), Signal()
         mean = following.mode == MODE.MEAN
         count = following.factor[:COUNT_BITS]
@@ -213,13 +236,17 @@ class PostPool(Part):
                     m.d.comb += known.eq(reciprocal_word(number))
         divide = Reciprocal()
         place(m, platform, "divide", divide)
+        # FP32 would overtake what half precision has before it in the packer.
+        leaving, clash = Signal(Packer.latency - 1), Signal()
+        m.d.sync += leaving.eq(Cat(is_half, leaving))
+        m.d.comb += clash.eq((following.format == FORMAT.FLOAT32) & (is_half | leaving.any()))
         asked = Signal()  # the quotient of this bag, there or on its way
         ready, move = Signal(), Signal()
         factor = Signal(32)
         m.d.comb += [
             divide.start.eq(valid & mean & ~few & ~asked),
             divide.n.eq(count),
-            ready.eq(valid & (~mean | few | (asked & divide.done))),
+            ready.eq(valid & (~mean | few | (asked & divide.done)) & ~clash),
             move.eq(ready & taken),
             self.i_steps.ready.eq(~valid | move),
             factor.eq(Mux(mean, Mux(few, known, divide.o), Mux(following.weighted, following.factor, ONE))),
@@ -241,13 +268,16 @@ class PostPool(Part):
         waiting = Fifo(data.StructLayout({"out": 32, "beats": beats_bits}), depth=most)
         under_way = Fifo(data.StructLayout({"beats": beats_bits, "last": 1}), depth=most)
         m.submodules.waiting, m.submodules.under_way = waiting, under_way
+        beats = Mux(step.format == FORMAT.FLOAT32, step.beats, step.beats[1:])
         shift = self.config.beat_log2
         # Room in both was seen before the bag's last beat went.
         m.d.comb += [
             waiting.i.valid.eq(bag_ends),
-            *(waiting.i.payload[name].eq(step[name]) for name in ("out", "beats")),
+            waiting.i.payload.out.eq(step.out),
+            waiting.i.payload.beats.eq(beats),
             under_way.i.valid.eq(bag_ends),
-            *(under_way.i.payload[name].eq(step[name]) for name in ("beats", "last")),
+            under_way.i.payload.beats.eq(beats),
+            under_way.i.payload.last.eq(step.last),
             self.o_requests.valid.eq(waiting.o.valid),
             waiting.o.ready.eq(self.o_requests.ready),
             self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), waiting.o.payload.out)),

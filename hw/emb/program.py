@@ -13,6 +13,7 @@ from hw.emb.regions import READERS, region_layout
 from hw.emb.row_offset import kept_bits
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
+from hw.isa.emb import FORMAT
 from hw.kernel.bounds import BoundedSum, Term
 from hw.kernel.decode import Decoder
 from hw.kernel.instructions import Instructions, program_error_layout
@@ -156,6 +157,7 @@ class Program(Part):
             job.copy.eq(fill),
             job.mode.eq(Mux(fill, SUM, item.mode)),
             job.weighted.eq(item.weighted & ~fill),
+            job.format.eq(item.format),
             job.beats.eq(less_one),
             job.piece.eq(piece),
             job.cut.eq(item.piece_beats),
@@ -215,6 +217,9 @@ class Program(Part):
         m.d.sync += less_one.eq(item.count - 1)
         m.d.comb += self.load_less_one.eq(less_one)
         rows_base, rows = self._blocks(m, item)
+        # Beats of a vector: in half precision two of a row's make one.
+        vector = Signal(32, name="vector_beats", reset_less=True)
+        m.d.sync += vector.eq(Mux(item.format == FORMAT.FLOAT32, item.row_beats, (item.row_beats + 1)[1:]))
 
         def items(base, count, unit_log2):
             """`count` items, so many a unit, rounded up: whole units, and one more if there is a rest."""
@@ -229,7 +234,7 @@ class Program(Part):
             Check.INDICES: items(item.indices, item.indices_count, log2),
             Check.WEIGHTS: items(item.weights, item.indices_count, log2),
             Check.ROWS: Term(rows_base, rows, item.row_beats),
-            Check.VECTOR: Term(item.out, item.row_beats, 1),
+            Check.VECTOR: Term(item.out, vector, 1),
             Check.BAGS: Term(None, item.out_stride, less_one),
             Check.PAIRS: items(item.indices, item.count, log2 - 1),
             Check.IMAGE: Term(item.indices, item.count, 1),

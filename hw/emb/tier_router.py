@@ -184,6 +184,7 @@ class TierRouter(Part):
             step.end.eq(ended),
             step.mode.eq(bag.mode),
             step.weighted.eq(bag.weighted),
+            step.format.eq(bag.format),
             step.factor.eq(chunk.factor),
             step.beats.eq(bag.beats),
             step.out.eq(bag.out),

@@ -38,7 +38,7 @@ def job_layout(*, row_beats_max: int, stripe_beats: int) -> data.StructLayout:
     bags, and words of all; the rest as in the instruction.
     """
     return data.StructLayout({
-        "number": 32, "copy": 1, "mode": 2, "weighted": 1, "beats": beats_bits(row_beats_max),
+        "number": 32, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "beats": beats_bits(row_beats_max),
         "piece": beats_bits(row_beats_max), "cut": (stripe_beats - 1).bit_length(),
         "table": EMB.field("tt_table").bits, "loaded": 1, "chunk": CHUNK_BITS, "count": 32, "indices": 32,
         "dram_base": 32, "dram_rows": 32, "tt_rows": POSITION_BITS + 1, "out": 32, "stride": 32,
@@ -56,7 +56,7 @@ def token_layout(*, row_beats_max: int, tables: int) -> data.StructLayout:
     """
     return data.StructLayout({
         "dram": 1, "tt": 1, "ssd": 1, "offset": 32, "factor": 32, "last": 1, "final": 1, "copy": 1, "mode": 2,
-        "weighted": 1, "beats": beats_bits(row_beats_max), "piece": beats_bits(row_beats_max),
+        "weighted": 1, "format": 2, "beats": beats_bits(row_beats_max), "piece": beats_bits(row_beats_max),
         "table": table_bits(tables), "chunk": CHUNK_BITS, "out": 32, "number": 32,
     })
 

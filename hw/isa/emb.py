@@ -18,7 +18,7 @@ from hw.isa.kernel import (
     outcome,
 )
 
-__all__ = ["EMB", "LONGEST_BAG", "MODE"]
+__all__ = ["EMB", "FORMAT", "LONGEST_BAG", "MODE"]
 
 LONGEST_BAG = 1 << 16       # indices: what sums keep room for
 _PLACE = ("instruction", "bag", "index")
@@ -30,6 +30,14 @@ class MODE(IntEnum):
     SUM = 0
     MEAN = 1
     MAX = 2
+
+
+class FORMAT(IntEnum):
+    """Of the vectors in the outputs."""
+
+    FLOAT32 = 0
+    FLOAT16 = 1
+    BFLOAT16 = 2
 
 
 EMB = Kernel(
@@ -55,6 +63,8 @@ EMB = Kernel(
         Field("opcode", 0, 0, 8, "which instruction"),
         Field("mode", 0, 8, 2, "how a bag is pooled: 0 sum, 1 mean, 2 max", maximum=2),
         Field("weighted", 0, 10, 1, "each index has a weight; with sum alone"),
+        Field("format", 0, 11, 2, "of the vectors: 0 float32, 1 float16, 2 bfloat16; the last two halve their beats",
+              maximum=2),
         Field("count", 1, 0, 32, "bags, load beats or rows", minimum=1),
         Field("lengths", 2, 0, 32, f"inputs offset of u32[count]: indices of each bag, at most {LONGEST_BAG}"),
         Field("indices", 3, 0, 32, "inputs offset of the index words"),
@@ -85,8 +95,8 @@ EMB = Kernel(
             Use("release"),
         ), fence=True),
         Instruction(2, "BAGS", "Pools bags of one table and writes one vector a bag.", tuple(Use(name) for name in (
-            "mode", "weighted", "count", "lengths", "indices", "weights", "indices_count", "dram_base", "dram_rows",
-            "row_beats", "piece_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride", "ring_first",
+            "mode", "weighted", "format", "count", "lengths", "indices", "weights", "indices_count", "dram_base",
+            "dram_rows", "row_beats", "piece_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride", "ring_first",
             "ring_count", "release"))),
         Instruction(3, "FILL", "Copies rows that have landed in the ring into card memory (the row cache).", (
             Use("count", "rows"),

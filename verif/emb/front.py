@@ -15,7 +15,7 @@ from golden.emb.stripes import Stripes
 from hw.emb.config import EmbConfig
 from hw.emb.regions import CLIENTS
 from hw.isa import EMB
-from hw.isa.emb import MODE
+from hw.isa.emb import FORMAT, MODE
 from hw.tt.config import TTConfig
 from verif.bench import reset, start
 from verif.bench.stream import Sink, Source, bursty, sometimes
@@ -114,7 +114,8 @@ class Plan:
     def bags(self, lengths, *, devices=(0, 1, 2), mode: int = SUM, weighted: int = 0, chunk: int | None = None,
              words=None, **more: int) -> dict[str, int]:
         r = self.rng
-        item = {"opcode": BAGS, "mode": mode, "weighted": weighted, "count": len(lengths), **self.table()}
+        item = {"opcode": BAGS, "mode": mode, "weighted": weighted, "format": r.randrange(len(FORMAT)),
+                "count": len(lengths), **self.table()}
         item["chunk_rows"] = (1 if weighted or mode == MAX else r.randint(1, 8)) if chunk is None else chunk
         item["tt_table"] = r.choice(sorted(self.loaded)) if self.loaded else 0
         devices = [d for d in devices if d != 1 or self.loaded] or [0]

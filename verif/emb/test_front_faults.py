@@ -57,6 +57,7 @@ async def malformed_programs(dut):
     everything = 0xFFFFFFFF
     cases: list[tuple[str, dict[str, int]]] = [
         ("bags", {"opcode": 0}), ("bags", {"opcode": 4}), ("bags", {"opcode": 255}), ("bags", {"mode": 3}),
+        ("bags", {"format": 3}),
         ("weighted", {"mode": MEAN, "chunk_rows": 1}), ("weighted", {"mode": MAX, "chunk_rows": 1}),
         ("bags", {"count": 0}), ("bags", {"row_beats": 0}), ("bags", {"row_beats": longest + 1}),
         ("bags", {"row_beats": everything}), ("bags", {"chunk_rows": 0}), ("bags", {"chunk_rows": 9}),

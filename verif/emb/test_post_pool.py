@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from gen.rtl.config import load
-from golden.emb import pooling
+from golden.emb import packer, pooling
 from golden.fp import fp32
 from hw.emb.post_pool import PostPool
 from hw.fp.reciprocal import COUNT_BITS, Reciprocal, reciprocal_word
 from hw.isa import EMB
-from hw.isa.emb import MODE
+from hw.isa.emb import FORMAT, MODE
 from verif.bench import has_begun, reset, rng, seed, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Sink, Source, always, bursty, sometimes
@@ -25,10 +25,12 @@ SUM, MEAN, MAXIMUM = MODE
 MODES = {mode: mode.name.lower() for mode in MODE}
 
 
-def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weighted=None, count=None, values=None):
+def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weighted=None, count=None, values=None,
+        form=None):
     """A bag, what the tiers hand over for it and the vector that it is. None: drawn."""
     beats = int(random.integers(1, 17)) if beats is None else beats
     mode = int(random.integers(3)) if mode is None else mode
+    form = int(random.integers(len(FORMAT))) if form is None else form
     weighted = mode == SUM and bool(random.integers(2)) if weighted is None else weighted
     chunks = int(random.integers(4)) if chunks is None else chunks
     dram, ssd = (bool(random.integers(2)) if given is None else given for given in (dram, ssd))
@@ -40,14 +42,19 @@ def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weig
     want = pooling.bag(vectors[:chunks], vectors[chunks:chunks + dram], vectors[chunks + dram:], mode=MODES[mode],
                        count=count, chunk_weights=weights)
     return {"beats": beats, "mode": mode, "weighted": weighted, "chunks": chunks, "dram": dram, "ssd": ssd,
-            "vectors": vectors, "weights": weights, "count": count, "want": fp32.bits(want),
+            "vectors": vectors, "weights": weights, "count": count, "format": form, "want": packed(want, form),
+            "out_beats": packer.beats(beats, form),
             "out": int(random.integers(1 << 24)), "close": chunks > 0 and bool(random.integers(2))}
+
+
+def packed(vector, form):
+    return packer.pack(vector[None], form, WORDS)[0]
 
 
 def steps_of(bag, last, instruction):
     """The steps of a bag: one a chunk, and one for its end unless the last chunk's has it."""
-    shared = {"mode": bag["mode"], "weighted": bag["weighted"], "beats": bag["beats"] - 1, "out": bag["out"],
-              "instruction": instruction}
+    shared = {"mode": bag["mode"], "weighted": bag["weighted"], "format": bag["format"],
+              "beats": bag["beats"] - 1, "out": bag["out"], "instruction": instruction}
     # With a mean the count, with weights the train row's; else what the field holds means nothing.
     spare = bag["count"] if bag["mode"] == MEAN else 0x7FC00000
     tail = {"dram": bag["dram"], "ssd": bag["ssd"], "end": 1, "last": last}
@@ -150,19 +157,19 @@ class Bench:
 
     def judge(self, bags):
         assert [(r["address"], r["beats"]) for r in self.requests.beats] == [
-            (BASE + BEAT_BYTES * one["out"], one["beats"]) for one in bags], "requests"
+            (BASE + BEAT_BYTES * one["out"], one["out_beats"]) for one in bags], "requests"
         words = np.array([[beat["data"] >> 32 * k & 0xFFFFFFFF for k in range(WORDS)] for beat in self.data.beats],
                          np.uint32)
-        assert len(words) == sum(one["beats"] for one in bags), "beats"
+        assert len(words) == sum(one["out_beats"] for one in bags), "beats"
         at = 0
         for number, one in enumerate(bags):
-            got = words[at:at + one["beats"]].ravel()
+            got = words[at:at + one["out_beats"]].ravel()
             wrong = np.flatnonzero(got != one["want"])
             assert not len(wrong), (
                 f"bag {number} ({one['chunks']} chunks, dram {one['dram']}, ssd {one['ssd']}, "
-                f"{MODES[one['mode']]}, weighted {one['weighted']}, count {one['count']}): word {wrong[0]} is "
-                f"{got[wrong[0]]:#010x}, expected {one['want'][wrong[0]]:#010x}; {len(wrong)} differ")
-            at += one["beats"]
+                f"{MODES[one['mode']]}, weighted {one['weighted']}, count {one['count']}, format {one['format']}): "
+                f"word {wrong[0]} is {got[wrong[0]]:#010x}, expected {one['want'][wrong[0]]:#010x}; {len(wrong)}")
+            at += one["out_beats"]
 
 
 def corners(random):
@@ -218,7 +225,8 @@ async def backpressure_both_sides(dut):
     bench.stop()
     # With everything at hand the queue fills to its last beat, and no further.
     bench = await Bench.begin(dut, answer=300)
-    bags = [bag(random, beats=16, chunks=1, dram=False, ssd=False, mode=SUM) for _ in range(20)]
+    bags = [bag(random, beats=16, chunks=1, dram=False, ssd=False, mode=SUM, form=form)
+            for form in FORMAT for _ in range(20)]
     bench.feed(bags)
     await bench.finished(len(bags))
     bench.judge(bags)
@@ -232,7 +240,7 @@ async def latency_and_rate_as_documented(dut):
     random = np.random.default_rng(seed("rate"))
     for beats, total in ((1, 60), (4, 40), (16, 8)):
         bench = await Bench.begin(dut, answer=0)
-        bags = [bag(random, beats=beats, chunks=1, dram=False, ssd=False, mode=mode, weighted=False, count=9)
+        bags = [bag(random, beats=beats, chunks=1, dram=False, ssd=False, mode=mode, weighted=False, count=9, form=0)
                 for mode in random.integers(0, 3, total).tolist()]
         bench.feed(bags)
         await bench.finished(total)
@@ -246,13 +254,27 @@ async def latency_and_rate_as_documented(dut):
         bench.stop()
     # Bags of several vectors: a beat of a vector a cycle.
     bench = await Bench.begin(dut, answer=0)
-    bags = [bag(random, beats=4, chunks=2, dram=True, ssd=True, mode=mode, weighted=False, count=63)
+    bags = [bag(random, beats=4, chunks=2, dram=True, ssd=True, mode=mode, weighted=False, count=63,
+                form=1 + mode % 2)
             for mode in random.integers(0, 3, 20).tolist()]
     bench.feed(bags)
     await bench.finished(20)
     bench.judge(bags)
     taken = sorted(cycle for name in ("tt", "dram", "ssd") for cycle in bench.sources[name].taken_at)
     assert taken == list(range(taken[0], taken[0] + 20 * 16))
+    bench.stop()
+    # Half precision: a beat in two cycles, later by the packer's latency; FP32 behind it waits for as long.
+    bench = await Bench.begin(dut, answer=0)
+    bags = [bag(random, beats=4, chunks=1, dram=False, ssd=False, mode=SUM, weighted=False, form=form)
+            for form in (1, 2, 1, 0, 0)]
+    bench.feed(bags)
+    await bench.finished(len(bags))
+    bench.judge(bags)
+    at, taken = bench.data.at, bench.sources["tt"].taken_at
+    first = taken[1] + pooling.latency(False) + packer.LATENCY
+    assert at[:6] == list(range(first, first + 12, 2))
+    assert taken[:12] == list(range(taken[0], taken[0] + 12)) and taken[12] == taken[11] + 1 + packer.LATENCY
+    assert at[6:] == [cycle + pooling.latency(False) for cycle in taken[12:]]
 
 
 @cocotb.test()
@@ -317,8 +339,8 @@ async def faults(dut):
     short = bags[7]["vectors"].copy()
     short[1, 2 * WORDS:] = 0
     one = bags[7]
-    bags[7]["want"] = fp32.bits(pooling.bag(
-        short[:2], short[2:3], short[3:], mode=MODES[one["mode"]], count=one["count"]))
+    bags[7]["want"] = packed(pooling.bag(
+        short[:2], short[2:3], short[3:], mode=MODES[one["mode"]], count=one["count"]), one["format"])
     bench.judge(bags)
 
 

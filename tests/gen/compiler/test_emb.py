@@ -12,6 +12,7 @@ from gen.model.weights import Rows
 from golden import tt
 from golden.emb.core import Emb, Memory
 from golden.fp import fp32
+from golden.fp.narrow import narrow, widen
 from tests.support import emb_tables as make
 
 PAGE = 256
@@ -119,6 +120,35 @@ def test_vectors_are_those_of_the_table(mode, cache):
             assert np.array_equal(vectors.view(np.uint32), want.view(np.uint32)), table.name
         assert result.counters["bags"] == 100 and result.counters["cache_fills"] == program.filled
         assert result.counters["indices"] == sum(len(bags.indices) for bags in batch)
+
+
+def test_results_in_the_format_of_their_table():
+    """Each request's vectors are those of FP32 rounded, in as many beats as that takes, whatever the others have."""
+    random = np.random.default_rng(4)
+    tables = [make.mixed(random, name) for name in ("float32", "float16", "bfloat16")]
+    batch = []
+    for table in tables:
+        indices, offsets = make.bags(random, table.rows, 20, 6)
+        batch.append(Bags(table.name, indices, offsets))
+    found = {}
+    for name in ("float32", "own"):
+        placed = [replace(table, results=table.name if name == "own" else name) for table in tables]
+        images = CardImages(placed, make.config(), PAGE, {})
+        compiler = Compiler(images, ring_beats=1 << 10)
+        core = core_for(images, make.config())
+        run(core, compiler, compiler.load())
+        program = compiler.compile(batch)
+        found[name] = run(core, compiler, program)[0]
+        beats = images.placed["float32"].row_beats
+        assert [item.beats for item in program.outputs] == (
+            [beats] * 3 if name == "float32" else [beats, -(-beats // 2), -(-beats // 2)])
+        assert program.outputs_beats == 20 * sum(item.beats for item in program.outputs)
+    for form, plain, own in zip(("float32", "float16", "bfloat16"), found["float32"], found["own"], strict=True):
+        want = plain if form == "float32" else widen(narrow(plain, form), form)
+        np.testing.assert_array_equal(own, want)
+        assert own.dtype == np.float32
+    with pytest.raises(ValueError, match="^table float32: results must be one of float32, float16, bfloat16, not"):
+        replace(tables[0], results="half")
 
 
 def test_chunks_are_longer_than_one_row_where_the_train_allows():

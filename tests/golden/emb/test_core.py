@@ -8,8 +8,10 @@ import pytest
 
 from gen.compiler.emb import encode
 from golden.emb import core as emb
+from golden.emb import packer
 from golden.emb.core import Emb, Memory
 from hw.isa import EMB, LONGEST_BAG
+from hw.isa.emb import FORMAT
 
 W = 4
 BEATS = 2       # of a row
@@ -69,6 +71,30 @@ def test_what_lies_between_the_vectors_is_left_alone():
     assert not any((beats[at] == 7).all() for at in written)
 
 
+@pytest.mark.parametrize("form", FORMAT)
+@pytest.mark.parametrize("beats", [1, 2, 3])
+def test_results_in_half_precision(form, beats):
+    """Two beats of a vector in one, the rest of the last one 0; a buffer of just as many beats is enough."""
+    case = Case()
+    case.values |= {"row_beats": beats, "dram_rows": 20 // beats, "indices_count": 6, "ring_count": 0, "format": form}
+    case.lengths[:], case.indices[:6] = 1, [5, 0, 2, 1, 4, 3]
+    rows = case.memory.rows[:20 // beats * beats * W].reshape(-1, beats * W).view(np.float32)
+    stride = beats if form == FORMAT.FLOAT32 else -(-beats // 2)
+    case.values["out_stride"] = stride
+    case.memory.outputs = np.full(6 * stride * W, 7, np.uint32)
+    assert case.run().code == emb.OK
+    outputs = case.memory.outputs.reshape(6, -1)
+    if form == FORMAT.FLOAT16:
+        half = outputs.view(np.float16)
+        np.testing.assert_array_equal(half[:, :beats * W], rows[case.indices[:6]].astype(np.float16))
+        assert not half[:, beats * W:].any()
+    else:
+        np.testing.assert_allclose(packer.unpack(outputs, form)[:, :beats * W], rows[case.indices[:6]],
+                                   rtol=2**-8 if form else 1e-30)
+    case.memory.outputs = case.memory.outputs[W:].copy()
+    assert case.run().code == emb.BOUNDS
+
+
 def test_a_fill_copies_rows_that_later_bags_read():
     case = Case()
     case.values |= {"indices": 6, "count": 2}
@@ -118,7 +144,8 @@ TRAIN = 1 << 30
 REFUSALS = [
     (word(0, 4), emb.BAD_INSTRUCTION, 4, 0, 0),
     (word(0, 0), emb.BAD_INSTRUCTION, 0, 0, 0),
-    (word(0, 2 | 1 << 11), emb.BAD_INSTRUCTION, 2 | 1 << 11, 0, 0),
+    (word(0, 2 | 1 << 13), emb.BAD_INSTRUCTION, 2 | 1 << 13, 0, 0),
+    (word(0, 2 | 3 << 11), emb.BAD_INSTRUCTION, 2 | 3 << 11, 0, 0),
     (word(0, 2 | 3 << 8), emb.BAD_INSTRUCTION, 2 | 3 << 8, 0, 0),
     (word(0, 2 | 1 << 8 | 1 << 10), emb.BAD_INSTRUCTION, 2 | 1 << 8 | 1 << 10, 0, 0),
     (word(0, 2 | 2 << 8 | 1 << 10), emb.BAD_INSTRUCTION, 2 | 2 << 8 | 1 << 10, 0, 0),
