@@ -5,7 +5,7 @@ ends is checked by the card: rules of the bus, reads of memory that was never wr
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -67,6 +67,8 @@ class Bench(FaultyBench):
         self.draw = np.random.default_rng(seed)
         self.tables = [make.mixed(self.draw, "items"), make.mixed(self.draw, "shops", rows=120, columns=(2, 4, 8)),
                        make.only(self.draw, "users", make.SSD, 400, 20), make.only(self.draw, "ads", make.DRAM, 90, 64)]
+        self.tables[1::2] = [replace(table, results=form)
+                             for table, form in zip(self.tables[1::2], ("bfloat16", "float16"), strict=True)]
         self.images = CardImages(self.tables, self.config, PAGE, {"items": cache} if cache else {})
         self.ring_beats = ring_pages * self.images.page_beats
         self.compiler = Compiler(self.images, ring_beats=self.ring_beats)

@@ -1,6 +1,6 @@
 """The EMB core's cycles on ideal memories: golden.emb.cycles equal to the counter of the Verilated core."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from fpga.api.embedding import EmbeddingBags
 from gen.compiler.emb import Bags
 from gen.compiler.tables import DRAM, TT, Table
 from gen.model.device import Device
+from gen.model.recommender import RESULTS
 from gen.rtl.config import load
 from golden.emb import pooling
 from golden.emb.cycles import Sizes, cycles
@@ -107,6 +108,16 @@ def test_rows_of_card_memory(config):
         compare(bags, config, [Bags("t16", np.zeros(0, np.int64), np.array([0, 0]))])
         for instructions, longest in ((1, 1), (2, 8), (6, 20), (20, 3), (2, 60)):
             compare(bags, config, batch(random, tables, instructions, longest))
+
+
+def test_results_in_half_precision(config):
+    """Vectors of one beat to the longest in each format, in runs of one and of all, one after the other."""
+    random = np.random.default_rng(4)
+    tables = [replace(make.only(random, f"{form}{dim}", DRAM, 300, dim), results=form)
+              for form in RESULTS for dim in (3, 20, 4 * config.row_beats_max)]
+    with EmbeddingBags(tables, card="sim", preset=config, memory="ideal") as bags:
+        for chosen, instructions, longest in ((tables[3:6], 4, 6), (tables, 20, 2), (tables[6:], 6, 8), (tables, 9, 5)):
+            compare(bags, config, batch(random, chosen, instructions, longest))
 
 
 @pytest.mark.regress
