@@ -11,6 +11,7 @@ A TOML file of it:
     rows = 10131227
     ids = "vocabulary"              # how the log's ids become rows, see IDS
     mode = "sum"                    # of its bags
+    results = "float16"             # format in which pooled vectors leave a card, see RESULTS; left out: float32
 
 Source: SCRec Fig. 9a, table I.
 """
