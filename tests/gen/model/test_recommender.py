@@ -52,6 +52,8 @@ def test_criteo_is_of_the_published_size():
     (("rows = 10", "row = 10"), "m.toml: [tables.a] row: unknown key; allowed are rows, dim, ids, mode, "),
     (('"modulo"', '"hash"'), "m.toml: [tables.b] ids = 'hash': must be one of index, modulo, vocabulary"),
     (('"max"', '"min"'), "m.toml: [tables.b] mode = 'min': must be one of sum, mean, max"),
+    (("rows = 10", 'rows = 10\nresults = "half"'),
+     "m.toml: [tables.a] results = 'half': must be one of float32, float16, bfloat16"),
     (("rows = 10", "rows = 10\nhot_share = 1.5"), "m.toml: [tables.a] hot_share = 1.5: must be a number from 0 to 1"),
     ((GOOD[GOOD.index("[tables.a]"):], ""), "m.toml: tables: there must be a [tables.NAME] at least"),
     ((GOOD[GOOD.index("[tables.a]"):], "tables.a = 3"), "m.toml: [tables.a] must be a table of keys, not 3"),

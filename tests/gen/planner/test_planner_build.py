@@ -399,6 +399,19 @@ def test_the_link_binds_where_results_are_wide(known, model, tmp_path):
     assert make(model, known, COSTS, cards=2, explain=False).seconds < plan.seconds
 
 
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_half_precision_halves_the_way_to_the_host(known, model, form):
+    """Of tables whose vectors have more than one beat, in DRAM and on the link; their rows stay as they are."""
+    short = replace(model, tables={name: replace(spec, results=form if name != "bags" else "float32")
+                                   for name, spec in model.tables.items()})
+    pairs = zip(*(build(each, known, COSTS, cards=2).problem.items for each in (model, short)), strict=True)
+    for plain, half in pairs:
+        share = {"one": 2, "bags": 1, "far": 1}[plain.name]     # `far` has one beat
+        assert plain.out_s == pytest.approx(share * half.out_s) and half.row_bytes == plain.row_bytes
+        assert plain.bags_bytes - half.bags_bytes == BATCH * plain.row_bytes * (share - 1) // 2
+        assert half.in_s == plain.in_s and (half.bags_s < plain.bags_s) == (share == 2)
+
+
 def test_features_cross_the_link_of_an_mlp_card(known, model):
     """Dense features and every table's pooled vectors to it, beside its bottom network; its results to the host."""
     whole = replace(model, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
