@@ -96,8 +96,8 @@ EMB = Kernel(
         ), fence=True),
         Instruction(2, "BAGS", "Pools bags of one table and writes one vector a bag.", tuple(Use(name) for name in (
             "mode", "weighted", "format", "count", "lengths", "indices", "weights", "indices_count", "dram_base",
-            "dram_rows", "row_beats", "piece_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride", "ring_first",
-            "ring_count", "release"))),
+            "dram_rows", "row_beats", "piece_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride",
+            "ring_first", "ring_count", "release"))),
         Instruction(3, "FILL", "Copies rows that have landed in the ring into card memory (the row cache).", (
             Use("count", "rows"),
             Use("indices", "inputs offset of u32 pairs {ring position, row}"),
