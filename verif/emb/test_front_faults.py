@@ -69,7 +69,7 @@ async def malformed_programs(dut):
         ("bags", {"release": everything}), ("fill", {"row_beats": 0}), ("fill", {"count": 0}),
         ("fill", {"ring_first": 1 << 31}), ("fill", {"release": 1 << 30}), ("load", {"count": 0}),
         ("load", {"release": 1 << 31}),
-        *(("bags", {"_word0": 1 << bit}) for bit in range(11, 32)), *(("load", {"_word9": 1 << b}) for b in (26, 31)),
+        *(("bags", {"_word0": 1 << bit}) for bit in range(13, 32)), *(("load", {"_word9": 1 << b}) for b in (26, 31)),
         ("bags", {"ring_count": 257}), ("bags", {"ring_count": everything}), ("fill", {"ring_count": 257}),
         ("bags", {"lengths": everything}), ("bags", {"lengths": -1}), ("bags", {"indices": -1}),
         ("bags", {"indices": everything}), ("bags", {"indices_count": everything}), ("bags", {"count": everything}),
