@@ -27,7 +27,7 @@ help:
 	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
 	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd, CORE=all that it has,"
-	@echo "                CLOCK=300 INSTANCES=1 PLATFORM=...; FLAGS=--no-gate: without minutes of Yosys)"
+	@echo "                CLOCK=250 INSTANCES=1 PLATFORM=...; FLAGS=--no-gate: without minutes of Yosys)"
 	@echo "make xo         one of them (CORE=its first kernel) and its .xo, with AMD Vivado"
 	@echo "make bitstream  one of them and its .xclbin, with AMD Vitis (the same and TARGET=hw|hw_emu)"
 	@echo "make bitstream-ecp5  a core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.framework import Row, at_least, bench, figure
-from fpga.card.memory import pages, random_rows, rows
+from fpga.card.memory import pages, rows
 from gen.base.tools import environment
 from gen.model.device import Device
 
@@ -23,35 +24,68 @@ FAULTS = 250
 ALONE = {4096: 0.05, 16384: 0.31}   # GB/s, one request at a time, as measured on a SmartSSD
 
 
+def opened(device: Device, row_bytes: int) -> int:
+    """Pages that hold the lines of a row which begins at a multiple of its size."""
+    lines, place = np.arange(row_bytes // 64), np.zeros(row_bytes // 64, np.int64)
+    for kind, low, width, at in device.fields():
+        if kind != 3:   # a column
+            place |= (lines >> low & (1 << width) - 1) << at + 8 * kind
+    return len(set(place.tolist()))
+
+
 def bound(device: Device, row_bytes: int) -> float:
-    """Rows a second that activation window, data bus, port and refresh leave, a row being in one page of a bank."""
+    """Rows a second that activation window, data bus, port and refresh leave, whatever the controller does."""
     d = device.ddr4
     clock = d.mhz * 1e6
     awake = 1 - d.clocks("trfc") / d.clocks("trefi")
     lines = row_bytes / 64
-    return min(4 * clock / d.clocks("tfaw") * awake, clock / d.burst_clocks / lines * awake,
+    return min(4 * clock / d.clocks("tfaw") / opened(device, row_bytes) * awake, clock / d.burst_clocks / lines * awake,
                device.kernel_mhz * 1e6 / lines)
+
+
+def zipf(count: int, ranks: int = 1_000_000, exponent: float = 1.05) -> NDArray[np.int64]:
+    """Ranks drawn by a Zipf distribution: rows laid out by how often they are accessed."""
+    total = np.cumsum(1 / np.arange(1, ranks + 1) ** exponent)
+    return np.searchsorted(total / total[-1], np.random.default_rng(2).random(count))
+
+
+def variations(device: Device) -> dict[str, tuple[str, Device]]:
+    """What is not published of the card's memory, and what would make it faster, each by itself."""
+    paged = device.replace("controller", map="row_bank_column")
+    return {
+        "depth.8": ("8 lines in a group machine", device.replace("group_machines", depth=8)),
+        "depth.16": ("16 lines in a group machine", device.replace("group_machines", depth=16)),
+        "slots": ("two places for a column command", device.replace("group_machines", column_slots=2)),
+        "bursts.32": ("32 bursts under way", device.replace("port", bursts=32)),
+        "near": ("nothing between port and controller", device.replace("port", front_cycles=0, back_cycles=0)),
+        "paged": ("a row in one page (row_bank_column)", paged),
+        "paged.8": ("a row in one page, 8 lines in a machine", paged.replace("group_machines", depth=8)),
+        "paged.16": ("a row in one page, 16 lines in a machine", paged.replace("group_machines", depth=16)),
+        "tuned": ("a row in one page, 16 lines in a machine, 64 bursts under way", paged.replace(
+            "group_machines", depth=16).replace("port", bursts=64)),
+        "frfcfs": ("the device smartssd_frfcfs", Device.load("smartssd_frfcfs")),
+    }
 
 
 @bench("card_ddr4")
 def ddr4() -> Iterator[Row]:
-    """What the DDR4-2400 model gives for random rows of each size, against the bounds of its timing."""
-    device = Device.load(DEVICE)
-    for dim in DIMS:
-        limit = bound(device, 4 * dim)
-        done = random_rows(device, 4 * dim, count=20_000)
-        yield figure(f"card.ddr4.rows.d{dim}", f"random rows of {4 * dim} B; bound {limit / 1e6:.1f}",
-                     round(done.rows_per_s / 1e6, 1), "M rows/s")
-    spread = device.replace("controller", map="interleaved")
-    for dim in DIMS:
-        done = random_rows(spread, 4 * dim, count=20_000)
-        yield figure(f"card.ddr4.interleaved.d{dim}", f"the same with neighbouring lines in different banks: "
-                     f"{done.counters['activates'] / 20_000:.1f} activations a row",
-                     round(done.rows_per_s / 1e6, 1), "M rows/s")
-    for name, item in (("row_bank_column", device), ("interleaved", spread)):
-        done = rows(item, np.arange(0, 8 << 20, 64), 64)
-        yield figure(f"card.ddr4.stream.{name}", f"one stream, address map {name}",
-                     round(done.rows_per_s * 64 / 1e9, 1), "GB/s")
+    """What the card's memory gives for rows of each size and for streams, and how far each assumption moves it."""
+    real = Device.load(DEVICE)
+    cases = {"card.memory": ("", real)} | {f"card.variation.{name}": case for name, case in variations(real).items()}
+    for name, (what, device) in cases.items():
+        text = f"; {what}" if what else ""
+        for dim in DIMS:
+            size = 4 * dim
+            count = min(8000, 480_000 // dim)
+            for order, ranks in (("uniform", np.random.default_rng(1).integers(0, device.memory.bytes // size, count)),
+                                 ("zipf", zipf(count))):
+                limit = f"; bound {bound(device, size) / 1e6:.1f}" if order == "uniform" else ""
+                yield figure(f"{name}.{order}.d{dim}", f"rows of {size} B, {order}{limit}{text}",
+                             round(rows(device, ranks * size, size).rows_per_s / 1e6, 1), "M rows/s")
+        for order, written in (("read", 0), ("write", 1)):
+            done = rows(device, np.arange(1000) * 4096, 4096, writes=np.full(1000, written))
+            yield figure(f"{name}.stream.{order}", f"one stream, {order}, bursts of 4 KB{text}",
+                         round(done.rows_per_s * 4096 / 1e9, 1), "GB/s")
 
 
 @bench("card_ssd")

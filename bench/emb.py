@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
-from fpga.card.memory import random_rows
+from fpga.card.memory import rows as rows_of
 from gen.model.device import Device
 from gen.rtl import config
 
@@ -97,11 +97,11 @@ def dram() -> Iterator[Row]:
         rows = min(16_384, (1 << 19) // dim)
         indices = rig.distinct(f"dense{dim}", rows)
         rate = rows // 2 / rig.steady(f"dense{dim}", indices, BAG) * device.kernel_mhz
-        limit = random_rows(device, 4 * dim).rows_per_s / 1e6
+        limit = rows_of(device, indices * 4 * dim, 4 * dim).rows_per_s / 1e6
         yield figure(f"emb.dram.ddr4.rows.d{dim}", f"rows of {4 * dim} B from DDR4-2400, at {device.kernel_mhz} MHz",
                      round(rate, 1), "M rows/s")
-        yield at_least(f"emb.dram.ddr4.d{dim}", f"the same against what the memory can give by itself "
-                       f"({limit:.1f} M rows/s)", round(100 * rate / limit, 1), "%", 90)
+        yield at_least(f"emb.dram.ddr4.d{dim}", f"the same against what the memory gives these rows by "
+                       f"itself ({limit:.1f} M rows/s)", round(100 * rate / limit, 1), "%", 90)
 
 
 @bench("emb_tt")

@@ -25,7 +25,7 @@ from golden.tt.decompose import decompose, dense, fitting, relative_error
 from golden.tt.layout import plan
 from golden.tt.rows import rows, shape_of
 
-MEGAHERTZ = 300  # the clock of the card's shell
+MEGAHERTZ = 250  # what a kernel of the card may expect
 BATCH = 4096
 SWEEPS = 10
 SEED = 20

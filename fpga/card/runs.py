@@ -19,7 +19,7 @@ from gen.rtl.headers import KERNELS
 
 __all__ = ["LIMIT_CYCLES", "LIMIT_S", "OnCard", "RunError", "Runs"]
 
-# Of a run: three seconds of a card at 300 MHz, and half an hour of the host's clock, which simulated ones reach first.
+# Of a run: four seconds of a card at 250 MHz, and half an hour of the host's clock, which simulated ones reach first.
 LIMIT_CYCLES, LIMIT_S = 1_000_000_000, 1_800.0
 CLOSED = "it is closed: its buffers were given back"
 STOP_CYCLES, STOP_S = 100_000, 0.5      # that a core may take to obey its abort register, before it is reset

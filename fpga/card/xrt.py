@@ -50,7 +50,7 @@ class XrtCard(Card):
     """
 
     def __init__(self, xclbin: str | Path, core: str, *, index: int = 0, bdf: str = "", instance: str = "",
-                 kernel_mhz: float = 300.0, beat_bytes: int | None = None, queue_depth: int = 64,
+                 kernel_mhz: float = 250.0, beat_bytes: int | None = None, queue_depth: int = 64,
                  sysfs: str | Path = discover.SYSFS, library: Any = None):
         self._kernel, self._depth = KERNELS[core], queue_depth
         assert self._kernel.abort is not None and self._kernel.status is not None, core

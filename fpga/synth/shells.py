@@ -16,7 +16,7 @@ _FILE = Path(__file__).parent / "shells.toml"
 
 @dataclass(frozen=True)
 class Card:
-    """`memories`: sptags, the default first; `masters_max`: AXI masters of all instances; `clocks_mhz`: the shell's own
+    """`memories`: sptags, the default first; `masters_max`: AXI masters of all instances; `clocks_mhz`: the default
     first; `vitis`: first and last version."""
 
     about: str

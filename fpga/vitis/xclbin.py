@@ -288,7 +288,7 @@ def _kernel(node: etree._Element) -> KernelXml:
 # Writing
 
 
-def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz: int = 300, tag: str = "bank0",
+def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz: int = 250, tag: str = "bank0",
           base: int = 0x40_0000_0000, memory_bytes: int = 1 << 32, instances: int = 1) -> Xclbin:
     """Writes an xclbin without a bitstream for the kernel of a kernel.xml, all pointers of its instances in one bank of
     memory, and returns what it says. The same arguments give the same bytes.

@@ -276,7 +276,7 @@ def test_presets_and_devices_of_ones_own_go_with_it(profile, tmp_path):
     for name in ("mine.toml", "my tiny (1).toml"):
         (tmp_path / name).unlink()
     assert made.preset.name == "my_tiny__1_.toml" and made.device == str(tmp_path / "b" / "device.toml")
-    assert made.images(0).words == 4 and Device.load(made.device).kernel_mhz == 300
+    assert made.images(0).words == 4 and Device.load(made.device).kernel_mhz == 250
 
 
 def test_a_drive_that_is_too_small(profile, tmp_path):

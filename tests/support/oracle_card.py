@@ -15,7 +15,7 @@ class OracleCard(Card):
     kernel: of the core; core: its oracle, with `words` of a beat.
     """
 
-    clock_mhz = 300.0
+    clock_mhz = 250.0
     cycles_per_s = 0.0
     kernel: Kernel
 

@@ -9,8 +9,8 @@ from gen.rtl.config import ConfigError
 
 SMARTSSD = Device.load("smartssd")
 MAPS = tuple(SMARTSSD.controller.maps)
-FIRST_READY = SMARTSSD.replace("controller", policy="fr_fcfs", map="row_bank_column").replace("port", bursts=512)
-MACHINES = SMARTSSD.replace("controller", policy="group_machines").replace("port", bursts=16)
+FIRST_READY = Device.load("smartssd_frfcfs").replace(kernel_mhz=300)
+MACHINES = SMARTSSD
 # Controllers whose commands must keep the standard's rules.
 CONTROLLERS = {
     "close_page": FIRST_READY.replace("fr_fcfs", close_page=True),
@@ -122,7 +122,7 @@ def test_the_check_sees_each_rule(name, rule):
     span = getattr(SMARTSSD.ddr4, name)
     quick = FIRST_READY.replace("ddr4", **{name: type(span)(span.ns * 0.6, 4 if name != "trtp" else 2)})
     done, _ = traced(quick, 7, 256, 0.3)
-    assert rule in {seen for seen, _ in broken(done.commands, SMARTSSD)}
+    assert rule in {seen for seen, _ in broken(done.commands, FIRST_READY)}
     assert broken(done.commands, quick) == []
 
 
@@ -195,9 +195,9 @@ def test_a_small_ring_holds_the_drive_back():
 
 
 @pytest.mark.parametrize("change, sentence", [
-    (("controller", {"map": "other"}), "map = 'other': there are row_bank_column, row_column_bank"),
-    (("controller", {"maps": {"row_bank_column": ["row16", "bank2", "group1", "column6"]}}), "the memory has"),
-    (("controller", {"maps": {"row_bank_column": ["line16"]}}), "'line16' is not row, bank, group or column"),
+    (("controller", {"map": "other"}), "map = 'other': there are row_column_bank, row_bank_column"),
+    (("controller", {"maps": {"row_column_bank": ["row16", "bank2", "group1", "column6"]}}), "the memory has"),
+    (("controller", {"maps": {"row_column_bank": ["line16"]}}), "'line16' is not row, bank, group or column"),
     (("controller", {"policy": "other"}), "policy = 'other': there are fr_fcfs, group_machines"),
     (("controller", {"mhz": 500}), "[controller] mhz = 500: must divide the memory's 1200"),
     (("group_machines", {"depth": 0}), "[group_machines] depth = 0: must be above 0"),
@@ -217,4 +217,20 @@ def test_unknown_devices_and_keys(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("about = 'x'\nkernel_mhz = 300\nspeed = 3\n")
     with pytest.raises(ConfigError, match=r"mine.toml: speed = 3: unknown key"):
+        Device.load(path)
+
+
+def test_a_device_that_is_like_another(tmp_path):
+    kind = Device.load("smartssd_frfcfs")
+    assert (kind.ddr4, kind.ssd, kind.kernel_mhz) == (SMARTSSD.ddr4, SMARTSSD.ssd, SMARTSSD.kernel_mhz)
+    assert (kind.port.bursts, SMARTSSD.port.bursts) == (512, 16) and kind.controller.maps == SMARTSSD.controller.maps
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "smartssd"\nkernel_mhz = 300\n[group_machines]\ndepth = 16\n')
+    mine = Device.load(path)
+    assert mine == SMARTSSD.replace("group_machines", depth=16).replace(name="mine", kernel_mhz=300)
+    path.write_text('like = "smartssd"\n[group_machines]\ndeep = 16\n')
+    with pytest.raises(ConfigError, match=r"deep = 16: unknown key"):
+        Device.load(path)
+    path.write_text('like = "u50"\n')
+    with pytest.raises(ConfigError, match=r"there is no device 'u50'"):
         Device.load(path)

@@ -123,7 +123,7 @@ def test_package_is_complete(tmp_path):
     assert told["files"] == {name: sha256(data).hexdigest() for name, data in found.items()}
     assert (told["kernel"], told["vlnv"]) == (kernel.name, kernel.vlnv)
     assert (told["core"], told["preset"], told["config"]) == ("mlp", "tiny", kernel.config)
-    assert (told["clock_mhz"], told["instances"], told["part"]) == (300, 1, "xcku15p-ffva1156-2LV-e")
+    assert (told["clock_mhz"], told["instances"], told["part"]) == (250, 1, "xcku15p-ffva1156-2LV-e")
     assert told["gate"]["passed"] is True and told["gate"]["forced"] is False
     assert {"hotrail", "amaranth", "pyosys"} <= set(told["tools"])
     assert check(made.folder) == []
@@ -145,12 +145,12 @@ def test_package_is_the_same_twice_and_replaces_the_last(tmp_path):
 
 def test_gate_refuses_and_force_says_so(tmp_path, quick, monkeypatch):
     before = files(make(tmp_path).folder)
-    deep = Report(quick.core, Area(lut=400_000), {}, Depth(9, 1, ("in Part", "a", "b")), quick.most_chains,
+    deep = Report(quick.core, Area(lut=400_000), {}, Depth(7, 1, ("in Part", "a", "b")), quick.most_chains,
                   quick.boundary)
     monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts, say: deep)
     with pytest.raises(flow.PackageError) as refused:
         make(tmp_path)
-    assert len(refused.value.reasons) == 2 and "9 LUT levels" in refused.value.reasons[1]
+    assert len(refused.value.reasons) == 2 and "7 LUT levels" in refused.value.reasons[1]
     assert files(tmp_path / "tiny" / "vitis" / CORE) == before, "a refusal touched the last package"
     assert make(tmp_path, clock_mhz=200, force=True).gate.misses[0].startswith("hotrail_mlp: 400,000 LUT, 90,000 more")
     told = json.loads((tmp_path / "tiny" / "vitis" / CORE / "package.json").read_text())["gate"]
@@ -188,7 +188,7 @@ def test_what_is_not_on_disk_as_it_was_written_is_not_kept(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("options, sentence", [
-    ({"clock_mhz": 310}, "clock must be one of 300, 250, 200 MHz, not 310"),
+    ({"clock_mhz": 310}, "clock must be one of 250, 300, 200 MHz, not 310"),
     ({"instances": 9}, "instances must be 1 to 7 for hotrail_mlp"),
 ])
 def test_package_wrong(tmp_path, options, sentence):
@@ -204,13 +204,13 @@ def test_a_platform_decides_the_shell(quick):
     kernel, _ = prepared(CORE)
     assert (shell_of().name, shell_of(STANDARD).name, shell_of(FLAT).name) == ("standard", "standard", "flat")
     assert shell_of(f"/somewhere/{FLAT}.xpfm").platform == FLAT
-    assert gates.judge(kernel, quick, clock_mhz=300, platform=STANDARD).notes == ()
-    flat = gates.judge(kernel, quick, clock_mhz=300, platform=FLAT)
+    assert gates.judge(kernel, quick, clock_mhz=250, platform=STANDARD).notes == ()
+    flat = gates.judge(kernel, quick, clock_mhz=250, platform=FLAT)
     assert flat.passed and flat.notes == (
         "hotrail_mlp: held against the standard shell's budget, as the flat shell's is not known",)
     with pytest.raises(ValueError, match=f"platform must be {STANDARD} .standard shell. or {FLAT} .flat shell. of the "
                                          "Samsung SmartSSD, not 'xilinx_u250_gen3x16_xdma_4_1_202210_1'"):
-        gates.judge(kernel, quick, clock_mhz=300, platform="xilinx_u250_gen3x16_xdma_4_1_202210_1")
+        gates.judge(kernel, quick, clock_mhz=250, platform="xilinx_u250_gen3x16_xdma_4_1_202210_1")
 
 
 def test_a_flat_shell_s_package_lies_by_itself(tmp_path, tools):
@@ -314,7 +314,7 @@ def test_two_targets_at_once(tmp_path, tools):
 
     path = build(made, say=meanwhile)
     assert path.read_text() == met[0].read_text() == "xclbin"
-    for place, clock_mhz in ((path, 300), (met[0], 200)):
+    for place, clock_mhz in ((path, 250), (met[0], 200)):
         assert json.loads((place.parent / "kernel" / "package.json").read_text())["clock_mhz"] == clock_mhz
     with pytest.raises(toolchain.VitisError, match=f"{made.folder} was made anew by another process meanwhile"):
         build(made)
@@ -519,8 +519,8 @@ def test_commands_go_the_whole_way(tmp_path, tools):
     (("bitstream", "tiny", CORE, "--platform", "xilinx_u250"),
      f"platform must be {STANDARD} (standard shell) or {FLAT} (flat shell) of the Samsung SmartSSD, not 'xilinx_u250'"),
     (("package", "tiny", CORE, "--platform", "/there/u250.xpfm", "--force"), "not '/there/u250.xpfm'"),
-    (("package", "tiny", CORE, "--clock", 100), "clock must be one of 300, 250, 200 MHz, not 100"),
-    (("package", "tiny", "--clock", 301), "clock must be one of 300, 250, 200 MHz, not 301"),
+    (("package", "tiny", CORE, "--clock", 100), "clock must be one of 250, 300, 200 MHz, not 100"),
+    (("package", "tiny", "--clock", 301), "clock must be one of 250, 300, 200 MHz, not 301"),
     (("package", "tiny", CORE, "--instances", 99), "instances must be 1 to 7 for hotrail_mlp, which has 2 masters"),
     (("bitstream", "tiny", CORE, "--target", "sw_emu"), "'sw_emu' is not one of 'hw', 'hw_emu'"),
 ])

@@ -1,0 +1,116 @@
+"""The memory's model beside simulators of DRAM at equal policy, and beside measurements of AMD's controller."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.framework import Row, at_most, bench, figure
+from fpga.card.memory import rows
+from gen.model.device import Device, Span
+
+RECORDED = Path(__file__).parents[1] / "tests" / "bench" / "dram_peers.toml"
+LINES = 24_000
+MAPS = ("row_bank_column", "row_column_bank")
+PEERS = {"dramsim3": "DRAMsim3", "ramulator": "Ramulator 2.1"}
+WITHIN = 1.0    # per cent
+NEVER = Span(1e9, 0)
+# Cycles of 300 MHz until a line of 64 bytes is there, by Shuhai (arXiv 2005.04324; 73.3, 89.9 and 106.6 ns, quoted at
+# second hand) on a DDR4 channel of an Alveo U280: its page is open, the bank is closed, another page is open.
+MEASURED = {"hit": 22, "closed": 27, "miss": 32}
+
+
+def streams() -> dict[str, tuple[int, NDArray[np.int64]]]:
+    """Bytes of a row and addresses, by name; no line is in a stream twice, since simulators merge such reads."""
+    found = {}
+    for size in (64, 256, 1024):
+        random = np.random.default_rng(size)
+        count = LINES * 64 // size
+        far = random.permutation((1 << 32) // size // 64)[:count] * (size * 64)
+        found[f"random_{size}"] = (size, far + random.integers(0, 64, count) * size)
+    found["sequential"] = (4096, np.arange(LINES * 64 // 4096) * 4096)
+    random = np.random.default_rng(5)
+    hot = random.permutation(1 << 12)[:2000] * 256      # of a megabyte
+    far = (random.permutation(((1 << 32) >> 14) - 64)[:4000] + 64) * (1 << 14) + random.integers(0, 64, 4000) * 256
+    both = np.concatenate([hot, far])
+    random.shuffle(both)
+    found["third_hot_256"] = (256, both)
+    return found
+
+
+def equal_policy(address_map: str) -> Device:
+    """The card's memory as the simulators were set: 64 reads first ready, first come; pages stay open; no way there."""
+    device = Device.load("smartssd_frfcfs").replace(kernel_mhz=300)
+    return device.replace("controller", map=address_map).replace(
+        "fr_fcfs", read_queue=64, close_page=False, age_limit_clocks=1 << 40).replace(
+        "port", bursts=1024, front_cycles=1, back_cycles=0)
+
+
+def u280() -> Device:
+    """AMD's controller with a channel of an Alveo U280 at its port: DDR4-2400 registered modules of x4 parts
+    (MTA18ASF2G72PZ-2G3), whose four groups have a machine each and whose pages are smaller. Nothing lies between."""
+    device = Device.load("smartssd").replace(kernel_mhz=300)
+    real = device.controller
+    wide = Device(**{**vars(device), "name": "u280",
+                     "memory": type(device.memory)("Alveo U280", 0, 1 << 34),
+                     "port": type(device.port)("none", 100, 0, 0, 256),
+                     "ddr4": type(device.ddr4)(**{**vars(device.ddr4), "groups": 4, "row_bits": 17,
+                                                  "trrd_s": Span(3.3, 4), "trrd_l": Span(4.9, 4),
+                                                  "tfaw": Span(13.0, 16)}),
+                     "controller": type(real)(**{**vars(real), "maps": {
+                         "row_column_bank": ("row17", "column7", "bank2", "group2"),
+                         "row_bank_column": ("row17", "bank2", "group2", "column7")}})})
+    wide.check()
+    return wide
+
+
+@bench("fidelity_dram")
+def dram() -> Iterator[Row]:
+    """The DDR4 model's clocks for streams against those recorded of DRAMsim3 and Ramulator, at equal policy."""
+    recorded = tomllib.loads(RECORDED.read_text())
+    ours = {}
+    for name, (size, at) in streams().items():
+        for address_map in MAPS:
+            device = equal_policy(address_map)
+            ours[name, address_map] = rows(device, at, size, ahead=1024).cycles * device.ddr4.mhz / device.kernel_mhz
+    for peer, title in PEERS.items():
+        error = {}
+        for (name, address_map), clocks in ours.items():
+            theirs = recorded[peer][address_map][name]
+            error[name, address_map] = 100 * (clocks / theirs - 1)
+            yield figure(f"fidelity.dram.{peer}.{address_map}.{name}",
+                         f"{name.replace('_', ' ')}, {address_map}: {clocks:,.0f} clocks, {title} {theirs:,}",
+                         round(error[name, address_map], 2), "%")
+        yield at_most(f"fidelity.dram.{peer}", f"largest difference from {title} over {len(error)} streams",
+                      round(max(map(abs, error.values())), 2), "%", WITHIN)
+
+
+def latencies(device: Device) -> dict[str, int]:
+    """Cycles until a line is there whose page is open, whose bank is closed, in whose bank another page is open."""
+    calm = device.replace("ddr4", trefi=NEVER)
+    low = {kind: 64 << at for kind, at, _, first in calm.fields() if not first}    # of the lowest bit of each kind
+    row, column = low[0], low[3]
+
+    def taken(*at: int) -> int:
+        return rows(calm, np.array(at), 64, bursts=1).cycles
+
+    alone = taken(0)
+    return {"hit": taken(0, column) - alone, "closed": alone, "miss": taken(0, row) - alone}
+
+
+@bench("fidelity_controller")
+def controller() -> Iterator[Row]:
+    """AMD's controller as modelled against latencies measured on an Alveo U280, and what it gives for strides."""
+    device = u280()
+    for name, cycles in latencies(device).items():
+        measured = MEASURED[name]
+        yield at_most(f"fidelity.controller.{name}", f"latency of a page {name}: {cycles} cycles of 300 MHz, measured "
+                      f"{measured}", round(abs(100 * (cycles / measured - 1)), 1), "%", 10)
+    for address_map in device.controller.maps:
+        mapped = device.replace("controller", map=address_map)
+        for stride in (64, 128, 256, 1024, 4096, 65_536):
+            done = rows(mapped, np.arange(8000) * stride % mapped.memory.bytes, 64, ahead=1024)
+            yield figure(f"fidelity.controller.stride.{address_map}.{stride}", f"bursts of 64 B every {stride} B, "
+                         f"{address_map}, as modelled (19.2 at most)", round(done.rows_per_s * 64 / 1e9, 2), "GB/s")
