@@ -1,4 +1,4 @@
-"""The memory's model beside simulators of DRAM at equal policy, and beside measurements of AMD's controller."""
+"""The models of memory and drive beside other simulators, and AMD's controller beside measurements."""
 
 import tomllib
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.framework import Row, at_most, bench, figure
-from fpga.card.memory import rows
+from fpga.card.memory import pages, rows
 from gen.model.device import Device, Span
 
-RECORDED = Path(__file__).parents[1] / "tests" / "bench" / "dram_peers.toml"
+RECORDED = Path(__file__).parents[1] / "tests" / "bench" / "memory_peers.toml"
 LINES = 24_000
 MAPS = ("row_bank_column", "row_column_bank")
 PEERS = {"dramsim3": "DRAMsim3", "ramulator": "Ramulator 2.1"}
@@ -114,3 +114,21 @@ def controller() -> Iterator[Row]:
             done = rows(mapped, np.arange(8000) * stride % mapped.memory.bytes, 64, ahead=1024)
             yield figure(f"fidelity.controller.stride.{address_map}.{stride}", f"bursts of 64 B every {stride} B, "
                          f"{address_map}, as modelled (19.2 at most)", round(done.rows_per_s * 64 / 1e9, 2), "GB/s")
+
+
+@bench("fidelity_ssd")
+def ssd() -> Iterator[Row]:
+    """The drive model's time for a request against that recorded of MQSim; the host takes no time in either."""
+    recorded = tomllib.loads(RECORDED.read_text())["mqsim"]["us"]
+    device = Device.load("smartssd").replace("host", submit_us=0.0, complete_us=0.0, poll_us=0.01, doorbell_us=0.0)
+    draw, error = np.random.default_rng(1), {}
+    for name, theirs in recorded.items():
+        order, size, depth = name.rsplit("_", 2)
+        numbers = np.arange(8000) if order == "in_order" else draw.integers(0, (1 << 32) // int(size), 8000)
+        seconds = pages(device.replace("ssd", queue_depth=int(depth)), numbers, int(size), ring_pages=512)
+        ours = 1e6 * seconds / len(numbers) * int(depth)
+        error[name] = 100 * (ours / theirs - 1)
+        yield figure(f"fidelity.ssd.mqsim.{name}", f"reads of {size} B, {order.replace('_', ' ')}, {depth} at a time: "
+                     f"{ours:.1f} us for one, MQSim {theirs}", round(error[name], 1), "%")
+    yield at_most("fidelity.ssd.mqsim", f"largest difference from MQSim over {len(error)} kinds of reads",
+                  round(max(map(abs, error.values())), 1), "%", WITHIN)
