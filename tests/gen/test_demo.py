@@ -75,7 +75,7 @@ def test_figures_of_a_run(small):
     assert found.rows_per_cycle == 0.5
     assert found.macs_a_row == 2 * 2 * 2 * 2 + 16 * 2
     assert found.utilisation == pytest.approx(0.5 * 48 / 512)
-    assert found.microseconds == pytest.approx((10 + 2 * 299) / 300)
+    assert found.microseconds == pytest.approx((10 + 2 * 299) / 250)
 
 
 def test_sorting_saves_first_products(small):
