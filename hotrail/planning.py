@@ -85,8 +85,6 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
               help="Share of the samples to count; up to one half the sampling error is shown.")
 @click.option("--together", "second", is_flag=True,
               help="A second pass: popular samples, tables whose rare rows occur together, miss ratios of LRU.")
-@click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
-              help="Format in which pooled vectors leave the cards [the model's, else float32].")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank for the compression ratio.")
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
