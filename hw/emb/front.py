@@ -28,12 +28,14 @@ __all__ = ["Front"]
 def _pieces(m: Module, name: str, row) -> SimpleNamespace:
     """Counts pieces of rows, one for each `take`; begun: it is not its row's first one, last: it is its last one."""
     take, begun, last = Signal(name=f"{name}_take"), Signal(name=f"{name}_begun"), Signal(name=f"{name}_last")
+    ends = Signal(name=f"{name}_ends", reset_less=True)     # a piece that is not the first is the last one
     rest, left = Signal.like(row.beats, name=f"{name}_rest"), Signal.like(row.beats, name=f"{name}_left")
     m.d.comb += left.eq(Mux(begun, rest, row.beats))
-    m.d.comb += last.eq(left == row.piece)
+    m.d.comb += last.eq(Mux(begun, ends, row.whole))
     with m.If(take):
         m.d.sync += begun.eq(~last)
         m.d.sync += rest.eq(left - row.piece - 1)
+        m.d.sync += ends.eq(left == Cat(1, row.piece))
     return SimpleNamespace(take=take, begun=begun, last=last)
 
 

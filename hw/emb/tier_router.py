@@ -19,9 +19,10 @@ FILL_QUEUE = 32
 
 
 def fill_layout(row_beats_max: int) -> data.StructLayout:
-    """Where a row that is copied goes. offset: in beats from the rows' base; beats, and those of a piece: less one."""
+    """Where a row that is copied goes. offset: in beats from the rows' base; beats, and those of a piece: less one;
+    whole: it is one piece."""
     bits = beats_bits(row_beats_max)
-    return data.StructLayout({"offset": 32, "beats": bits, "piece": bits})
+    return data.StructLayout({"offset": 32, "beats": bits, "piece": bits, "whole": 1})
 
 
 class TierRouter(Part):
@@ -92,6 +93,7 @@ class TierRouter(Part):
         m.d.comb += queues["fills"].valid.eq(self.i_valid & self.i.dram & self.i.copy)
         for name in ("offset", "beats", "piece"):
             m.d.comb += queues["fills"].payload[name].eq(self.i[name])
+        m.d.comb += queues["fills"].payload.whole.eq(self.i.beats == self.i.piece)
         return m
 
     def _queues(self, m: Module) -> dict:
