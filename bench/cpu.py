@@ -1,6 +1,7 @@
 """What this machine's processor looks up in the same tables: NumPy's batched matmul and a dense gather.
 
-The unit's rows/s stand beside them at 250 MHz, from its cycle model, which is equal to the RTL.
+The unit's rows/s stand beside them at 250 MHz: rows that it adds up in full bags, by the issue slots of their layout,
+which `hotrail bench tt` measures in the RTL.
 """
 
 import time
@@ -69,7 +70,7 @@ def rows() -> Iterator[Row]:
             unit = HERTZ / cycles_per_row(j, rank)
             yield figure(f"cpu.numpy_tt.{name}", f"NumPy batched matmul, D={columns} R={rank}", cpu / 1e6,
                          "M rows/s")
-            yield figure(f"cpu.unit_tt.{name}", f"the TT unit at 250 MHz, D={columns} R={rank}, J={j}",
+            yield figure(f"cpu.unit_tt.{name}", f"the TT unit at 250 MHz, in bags, D={columns} R={rank}, J={j}",
                          unit / 1e6, "M rows/s")
             yield figure(f"cpu.unit_over_numpy.{name}", f"the unit over NumPy, D={columns} R={rank}",
                          unit / cpu, "times")

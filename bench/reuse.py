@@ -1,8 +1,9 @@
 """First products saved by reuse: how many of a stream's lookups still compute G1[i1] G2[i2].
 
 Counted by the unit's cycle model with the `smartssd` preset, D = 64, rank 4; for the first batches of each
-stream the RTL's own counters stand beside it and must agree. Numberings of rows that are learned from a
-log (frequency, communities) are learned on its first half; all counts are of the second half.
+stream the RTL's own counters stand beside it and must agree. Lookups as they come are bags of eight; those that are
+sorted inside a batch are single rows, whose vectors `Order.restore` puts back. Numberings of rows that are learned from
+a log (frequency, communities) are learned on its first half; all counts are of the second half.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import numpy as np
 from bench.data import held
 from bench.framework import Row, at_least, bench, figure
 from bench.session import run
+from bench.tt import bags
 from gen.base.tools import data_path
 from gen.data import reorder
 from gen.data.shapes import row_modes
@@ -20,6 +22,7 @@ from gen.rtl.config import load
 from golden import tt
 
 BATCH = 4096
+BAG = 8
 COLUMNS, RANK = (4, 4, 4), 4
 ZIPF_ROWS, ZIPF_LOOKUPS, ZIPF_EXPONENT = 1_000_000, 400_000, 1.05
 TARGET = 1.75
@@ -27,27 +30,26 @@ HOT_RATIOS = {"communities": 0.01, "communities.hot10": 0.1}    # EL-Rec's Hot_r
 LOGS = (("anime_420k", "anime"), ("msweb", "vroot"), ("openbandit_60k", "item"))
 
 
-def modelled(config: Any, indices: np.ndarray, modes: tuple[int, ...], rank: int = RANK) -> Any:
-    """What the unit's cycle model says of these lookups."""
+def modelled(config: Any, indices: np.ndarray, modes: tuple[int, ...], bag: int, rank: int = RANK) -> Any:
+    """What the unit's cycle model says of these lookups in bags of so many rows."""
     layout = tt.plan(modes, COLUMNS, (1, rank, rank, 1), grid_log2=config.grid_log2)
-    sizes = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "output_beats")
-    return tt.cycles([layout], np.zeros(indices.size, np.int64), indices,
-                     **{name: getattr(config, name) for name in sizes})
+    return tt.cycles([layout], np.zeros(indices.size, np.int64), indices, offsets=bags(indices.size, bag),
+                     **config.timing)
 
 
-def computed(config: Any, indices: np.ndarray, modes: tuple[int, ...]) -> int:
+def computed(config: Any, indices: np.ndarray, modes: tuple[int, ...], bag: int) -> int:
     """First products that the unit computes for these lookups, by its cycle model."""
-    return modelled(config, indices, modes).computed
+    return modelled(config, indices, modes, bag).computed
 
 
-def in_rtl(config: Any, indices: np.ndarray, modes: tuple[int, ...]) -> float:
+def in_rtl(config: Any, indices: np.ndarray, modes: tuple[int, ...], bag: int) -> float:
     """Lookups over first products by the RTL's counters, which are compared with the model's."""
     random = np.random.default_rng(3)
     ranks = (1, RANK, RANK, 1)
     cores = [random.standard_normal((ranks[k], modes[k], COLUMNS[k], ranks[k + 1])).astype(np.float32)
              for k in range(3)]
-    counters = run(config, [cores], np.zeros(indices.size, np.int64), indices).counters
-    wanted = computed(config, indices, modes)
+    counters = run(config, [cores], np.zeros(indices.size, np.int64), indices, bags(indices.size, bag)).counters
+    wanted = computed(config, indices, modes, bag)
     assert (counters["computed"], counters["reused"]) == (wanted, indices.size - wanted), (counters, wanted)
     return indices.size / counters["computed"]
 
@@ -86,34 +88,35 @@ def rows() -> Iterator[Row]:
     config = load("smartssd").cores["tt"]
 
     def in_batches(stream: np.ndarray) -> np.ndarray:
-        return reorder.sorted_batches(stream, batch=BATCH, lanes=config.lanes).apply(stream)
+        return reorder.sorted_batches(stream, batch=BATCH).apply(stream)
 
     for name, what, indices, table_rows in streams():
         modes = row_modes(table_rows)
         known, new = indices[: indices.size // 2], indices[indices.size // 2:]
 
-        def saved(stream: np.ndarray, modes: tuple[int, ...] = modes) -> float:
-            return stream.size / computed(config, stream, modes)
+        def saved(stream: np.ndarray, bag: int, modes: tuple[int, ...] = modes) -> float:
+            return stream.size / computed(config, stream, modes, bag)
 
-        yield figure(f"tt.reuse.{name}.unsorted", f"{what}: lookups a first product, as they come",
-                     saved(new), "times")
-        yield at_least(f"tt.reuse.{name}", f"{what}: sorted in batches of {BATCH:,}",
-                       saved(in_batches(new)), "times", TARGET)
+        yield figure(f"tt.reuse.{name}.unsorted", f"{what}: lookups a first product, as they come in bags of {BAG}",
+                     saved(new, BAG), "times")
+        yield figure(f"tt.reuse.{name}.unsorted.single", f"{what}: the same as single rows", saved(new, 1), "times")
+        yield at_least(f"tt.reuse.{name}", f"{what}: single rows, sorted in batches of {BATCH:,}",
+                       saved(in_batches(new), 1), "times", TARGET)
         some = new[: 2 * BATCH]
         yield figure(f"tt.reuse.{name}.rtl.unsorted", f"{what}: {some.size:,} as they come, RTL counters",
-                     in_rtl(config, some, modes), "times")
+                     in_rtl(config, some, modes, BAG), "times")
         yield at_least(f"tt.reuse.{name}.rtl", f"{what}: {some.size:,} sorted, RTL counters",
-                       in_rtl(config, in_batches(some), modes), "times", TARGET)
+                       in_rtl(config, in_batches(some), modes, 1), "times", TARGET)
         timed = new[: 4 * BATCH]
-        as_it_comes, ordered = (modelled(config, stream, modes, rank=16).last_at.max()
+        as_it_comes, ordered = (modelled(config, stream, modes, 1, rank=16).last_at.max()
                                 for stream in (timed, in_batches(timed)))
-        yield figure(f"tt.reuse.{name}.cycles.d64r16", f"{what}: cycles saved by sorting at D = 64, rank 16",
-                     as_it_comes / ordered, "times")
+        yield figure(f"tt.reuse.{name}.cycles.d64r16",
+                     f"{what}: cycles saved by sorting at D = 64, rank 16, single rows", as_it_comes / ordered, "times")
         for how, label, bijection in numberings(known, table_rows):
-            yield figure(f"tt.reuse.{name}.{how}.unsorted", f"{what}: {label}, as they come",
-                         saved(bijection[new]), "times")
-            yield figure(f"tt.reuse.{name}.{how}", f"{what}: {label}, sorted in batches",
-                         saved(in_batches(bijection[new])), "times")
+            yield figure(f"tt.reuse.{name}.{how}.unsorted", f"{what}: {label}, as they come in bags of {BAG}",
+                         saved(bijection[new], BAG), "times")
+            yield figure(f"tt.reuse.{name}.{how}", f"{what}: {label}, single rows sorted in batches",
+                         saved(in_batches(bijection[new]), 1), "times")
             yield figure(f"tt.reuse.{name}.{how}.rtl.unsorted",
                          f"{what}: {label}, {some.size:,} as they come, RTL counters",
-                         in_rtl(config, bijection[some], modes), "times")
+                         in_rtl(config, bijection[some], modes, BAG), "times")

@@ -1,4 +1,4 @@
-"""Runs a stream of lookups through the RTL of the TT unit: what benches and the demo measure on."""
+"""Runs a stream of bags through the RTL of the TT unit: what benches and the demo measure on."""
 
 import json
 import tempfile
@@ -22,9 +22,9 @@ __all__ = ["Session", "check", "run", "simulator"]
 
 @dataclass
 class Session:
-    """What the RTL did. vectors: (N, D) words as float32 where all tables have one D, else a list of arrays;
-    errors: marks; taken_at, last_at: the cycle in which a lookup went in and in which its last beat came out,
-    from the first lookup on offer; counters: the unit's, by name."""
+    """What the RTL did. vectors: (M, D) words as float32 where all tables have one D, else a list of arrays;
+    errors: marks; taken_at: the cycle in which a lookup went in, last_at: in which the last beat of a bag's sum came
+    out, from the first lookup on offer; counters: the unit's, by name."""
 
     vectors: Any = field(repr=False)
     errors: np.ndarray = field(repr=False)
@@ -47,18 +47,20 @@ def check(config: Any, tables: Sequence[Sequence[np.ndarray]], rows: Sequence[in
         loader.add(cores, rows=count)
 
 
-def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarray, indices: np.ndarray, *,
-        rows: Sequence[int] | None = None, cycles: int = 2_000_000, name: str = "tt_smartssd") -> Session:
-    """Loads `tables` (each a list of cores) and looks up row indices[n] of table table_ids[n], n ascending.
+def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarray, indices: np.ndarray,
+        offsets: np.ndarray, *, rows: Sequence[int] | None = None, cycles: int = 2_000_000,
+        name: str = "tt_smartssd") -> Session:
+    """Loads `tables` (each a list of cores) and sums rows of them, bag after bag.
 
-    config: the unit's; rows: of each table, where fewer than its row modes multiply to; cycles: after so many
-    without all vectors the run fails; name: of the model's folder (a model that another name has built is
-    built again).
+    Bag m has the rows indices[n] of table table_ids[n], offsets[m] <= n < offsets[m + 1]: one table, and at most
+    golden.tt.chunk_rows of them. config: the unit's; rows: of each table, where fewer than its row modes multiply to;
+    cycles: after so many without all sums the run fails; name: of the model's folder (a model that another name has
+    built is built again).
     Raises ValueError where a table does not fit the unit, AssertionError where the simulation fails.
     """
     rows = [prod(core.shape[1] for core in cores) for cores in tables] if rows is None else rows
     check(config, tables, rows)     # before the simulator is built
-    about = {"limits": vars(limits_of(config)), "lanes": config.lanes, "tables": len(tables),
+    about = {"limits": vars(limits_of(config)), "tables": len(tables),
              "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows],
              "cycles": cycles}
     arrays: dict[str, Any] = {f"core_{table}_{k}": np.asarray(core, dtype=np.float32)
@@ -67,7 +69,7 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
     with tempfile.TemporaryDirectory(dir=build_folder(), prefix="session-") as folder:
         path = Path(folder) / "asked.npz"
         np.savez(path, about=json.dumps(about), table=np.asarray(table_ids), index=np.asarray(indices),
-                 **arrays)
+                 offsets=np.asarray(offsets), **arrays)
         done = simulate(TTUnit(config), "verif.tt.bench", name=name, tests=1, only="session",
                         env={"HOTRAIL_SESSION": str(path)})
         with np.load(path.with_suffix(".out.npz"), allow_pickle=False) as out:

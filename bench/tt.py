@@ -1,4 +1,4 @@
-"""The TT unit's rate over shapes, from its RTL: rows per cycle, MAC slots used, against SCRec's own array."""
+"""The TT unit's rate over shapes, from its RTL: rows per cycle in bags and by themselves, against SCRec's own array."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +18,8 @@ DIMS, RANKS = (16, 32, 64, 128, 256, 512), (4, 8, 16, 32)
 # Row modes of the tables that are measured; `scattered` walks them so that no first product is found again.
 MODES = (16, 16, 4)
 REAL_LOOKUPS = 10_000
+# Rows of the bags whose rate is shown by size, short ones among full ones last.
+CHUNKS: dict[str, tuple[int, ...]] = {"8": (8,), "4": (4,), "mixed": (8, 1, 8, 2, 8)}
 
 
 def _cores(random: np.random.Generator, modes: tuple[int, ...], columns: tuple[int, ...], rank: int):
@@ -26,25 +28,36 @@ def _cores(random: np.random.Generator, modes: tuple[int, ...], columns: tuple[i
             for k in range(len(modes))]
 
 
-def check(config: Any, cores: list[np.ndarray], indices: np.ndarray, done: Session) -> None:
-    """Raises AssertionError unless vectors and cycles are the golden model's."""
-    want = tt.rows(cores, indices, grid_log2=config.grid_log2)
-    assert np.array_equal(np.asarray(done.vectors).view(np.uint32), want.view(np.uint32)), "a vector is wrong"
-    timing = predict(config, [cores], np.zeros(len(indices), int), indices)
-    assert np.array_equal(done.last_at - done.taken_at[0], timing.last_at), "cycle model and RTL differ"
+def bags(count: int, *sizes: int) -> np.ndarray:
+    """Where bags of `sizes` rows, over and over, begin and end among `count` lookups; the last may be shorter."""
+    return np.unique(np.minimum(np.cumsum([0, *np.resize(sizes, count)]), count))
 
 
-def predict(config: Any, tables: list[list[np.ndarray]], ids: np.ndarray, indices: np.ndarray) -> Any:
+def full_bags(config: Any, cores: list[np.ndarray], count: int) -> np.ndarray:
+    """Bags of as many rows of this table as the unit adds up at once."""
+    layout = tt.plan(*shape_of(cores), grid_log2=config.grid_log2)
+    return bags(count, tt.chunk_rows(layout, rank_max=config.rank_max, t_lines=config.t_lines,
+                                     t_middle_lines=config.t_middle_lines))
+
+
+def predict(config: Any, cores: list[np.ndarray], indices: np.ndarray, offsets: np.ndarray) -> Any:
     """The cycle model's timing of these lookups."""
-    layouts = [tt.plan(*shape_of(cores), grid_log2=config.grid_log2) for cores in tables]
-    names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "output_beats")
-    return tt.cycles(layouts, ids, indices, **{name: getattr(config, name) for name in names})
+    layout = tt.plan(*shape_of(cores), grid_log2=config.grid_log2)
+    return tt.cycles([layout], np.zeros(len(indices), int), indices, offsets=offsets, **config.timing)
 
 
-def steady(config: Any, cores: list[np.ndarray], indices: np.ndarray, done: Session) -> float:
-    """Cycles a row: from when the first lookup alone would be done to the last vector, a row less one."""
-    alone = predict(config, [cores], np.zeros(1, int), indices[:1]).last_at[0]
-    return float(done.last_at.max() - done.taken_at[0] - alone) / (len(indices) - 1)
+def measured(config: Any, cores: list[np.ndarray], indices: np.ndarray, offsets: np.ndarray) -> tuple[float, Session]:
+    """Cycles a row in the RTL: from when the first row alone would be done to the last sum, a row less one.
+
+    Raises AssertionError unless sums and cycles are the golden model's.
+    """
+    done = run(config, [cores], np.zeros(len(indices), int), indices, offsets)
+    want = tt.pooled(cores, indices, offsets, grid_log2=config.grid_log2)
+    assert np.array_equal(np.asarray(done.vectors).view(np.uint32), want.view(np.uint32)), "a sum is wrong"
+    last_at = done.last_at - done.taken_at[0]
+    assert np.array_equal(last_at, predict(config, cores, indices, offsets).last_at), "cycle model and RTL differ"
+    alone = predict(config, cores, indices[:1], bags(1, 1)).last_at[0]
+    return float(last_at[-1] - alone) / (len(indices) - 1), done
 
 
 def scattered(count: int) -> np.ndarray:
@@ -53,15 +66,24 @@ def scattered(count: int) -> np.ndarray:
     return pairs * MODES[2] + np.arange(count) % MODES[2]
 
 
-def measured_cycles(config: Any, columns: tuple[int, ...], rank: int) -> float:
-    """Cycles a row in steady state of a table of this shape, nothing reused; RTL and models compared."""
+def measured_cycles(config: Any, columns: tuple[int, ...], rank: int, *, single: bool = False) -> float:
+    """Cycles a row in steady state of a table of this shape, nothing reused, in full bags or single rows."""
     cores = _cores(np.random.default_rng(5), MODES, columns, rank)
-    expected = tt.cycles_per_row(columns, rank, lanes=config.lanes, grid_log2=config.grid_log2)
-    indices = scattered(int(np.clip(12000 / expected, 128, 2048)))
-    done = run(config, [cores], np.zeros(len(indices), int), indices)
-    check(config, cores, indices, done)
+    if single:
+        count = 32_000 / limit(config, columns, rank)
+    else:
+        count = 12_000 / tt.cycles_per_row(columns, rank, lanes=config.lanes, grid_log2=config.grid_log2)
+    indices = scattered(int(np.clip(count, 128, 8192)) // 8 * 8)
+    offsets = bags(len(indices), 1) if single else full_bags(config, cores, len(indices))
+    cycles, done = measured(config, cores, indices, offsets)
     assert done.counters["reused"] == 0
-    return steady(config, cores, indices, done)
+    return cycles
+
+
+def limit(config: Any, columns: tuple[int, ...], rank: int) -> float:
+    """Cycles a single row takes at the output: its beats at the port, or its tiles, every n-th cycle one of a lane."""
+    layout = tt.plan(MODES, columns, (1, rank, rank, 1), grid_log2=config.grid_log2)
+    return max(-(-layout.dim // config.beat_words), layout.last.tiles * config.side / config.lanes)
 
 
 @bench("tt")
@@ -74,17 +96,19 @@ def rows() -> Iterator[Row]:
     for (dim, rank), columns in shapes.items():
         fastest = fastest_column_modes(dim, rank, tt.cycles_per_row)
         cycles = measured_cycles(config, columns, rank)
-        yield from _rates(config, f"d{dim}r{rank}", f"D {dim} as {columns}, rank {rank}",
+        yield from _rates(config, f"d{dim}r{rank}", f"bags, D {dim} as {columns}, rank {rank}",
                           macs(columns, rank), cycles)
         if fastest != columns:
             quick = measured_cycles(config, fastest, rank)
-            yield from _rates(config, f"fastest.d{dim}r{rank}", f"D {dim} as {fastest}, rank {rank}",
+            yield from _rates(config, f"fastest.d{dim}r{rank}", f"bags, D {dim} as {fastest}, rank {rank}",
                               macs(fastest, rank), quick)
         ratio = baseline[columns, rank] / cycles
-        what = f"times fewer cycles than the serial unit, D {dim} as {columns}, rank {rank}"
+        what = f"times fewer cycles than the serial unit, bags, D {dim} as {columns}, rank {rank}"
         name = f"tt.cycles_vs_screc.d{dim}r{rank}"
         yield at_least(name, what, round(ratio, 1), "times", 60) if (dim, rank) == (64, 4) else (
             figure(name, what, round(ratio, 1), "times"))
+        if rank == RANKS[0]:
+            yield from _single(config, dim, rank, columns)
 
 
 def _rates(config: Any, name: str, what: str, needed: int, cycles: float) -> Iterator[Row]:
@@ -98,51 +122,36 @@ def _rates(config: Any, name: str, what: str, needed: int, cycles: float) -> Ite
     yield at_least(f"tt.mac_util.{name}", f"MAC slots used, {what}", round(100 * used, 2), "%", least)
 
 
+def _single(config: Any, dim: int, rank: int, columns: tuple[int, ...]) -> Iterator[Row]:
+    """Rows by themselves, against what the output lets through."""
+    rate, most = 1 / measured_cycles(config, columns, rank, single=True), 1 / limit(config, columns, rank)
+    what = f"single rows, D {dim} as {columns}, rank {rank}"
+    yield figure(f"tt.single.rows_per_cycle.d{dim}r{rank}", f"rows per cycle, {what}", round(rate, 4), "rows")
+    # Below D = 64 a lane's tiles are the limit, and first products come between them.
+    yield at_least(f"tt.single.of_limit.d{dim}r{rank}", f"the same, of the {most:.4g} that output port and tiles allow",
+                   round(100 * rate / most, 1), "%", 99 if dim >= 64 else 85)
+
+
 def _real(config: Any) -> Iterator[Row]:
-    """10,000 lookups in the order of a real log."""
+    """10,000 lookups in the order of a real log, in bags and as single rows."""
     log = held("movielens")
     indices = log.table("item_id")[:REAL_LOOKUPS]
-    cores = _cores(np.random.default_rng(6), row_modes(log.rows["item_id"]), (4, 4, 4), 4)
-    done = run(config, [cores], np.zeros(len(indices), int), indices)
-    check(config, cores, indices, done)
-    rate = 1 / steady(config, cores, indices, done)
-    yield at_least("tt.rows_per_cycle.d64r4.real", f"rows per cycle, D 64 as (4, 4, 4), rank 4, {len(indices):,} "
-                   "MovieLens-100K items in the log's order", round(rate, 4), "rows", 0.99)
+    columns, rank = (4, 4, 4), 4
+    cores = _cores(np.random.default_rng(6), row_modes(log.rows["item_id"]), columns, rank)
+    what = f"D 64 as {columns}, rank {rank}, {len(indices):,} MovieLens-100K items in the log's order"
+    cycles, done = measured(config, cores, indices, full_bags(config, cores, len(indices)))
+    yield at_least("tt.rows_per_cycle.d64r4.real", f"rows per cycle, bags of eight, {what}", round(1 / cycles, 4),
+                   "rows", 0.99)
     share = done.counters["reused"] / max(1, done.counters["reused"] + done.counters["computed"])
-    yield figure("tt.reuse.d64r4.real", "first products found again, MovieLens-100K as it comes",
+    yield figure("tt.reuse.d64r4.real", "first products found again, MovieLens-100K as it comes, bags of eight",
                  round(100 * share, 1), "%")
-
-
-
-# Rows of a chunk: full ones, and what bags of mixed lengths leave, two short ones among five.
-CHUNKS: dict[str, tuple[int, ...]] = {"8": (8,), "4": (4,), "mixed": (8, 1, 8, 2, 8), "1": (1,)}
-
-
-def pooled_rate(config: Any, columns: tuple[int, ...], rank: int, sizes: tuple[int, ...]) -> float:
-    """Rows per cycle in steady state of chunks of `sizes`, over and over, nothing reused.
-
-    By the cycle model, which verif/tt/test_pooled.py holds to the RTL, cycle for cycle.
-    """
-    layout = tt.plan((64, 64, 16), columns, (1, rank, rank, 1), grid_log2=config.grid_log2)
-    offsets = np.concatenate([[0], np.cumsum(np.resize(sizes, 3000 // int(np.mean(sizes))))])
-    count = int(offsets[-1])
-    # A pair of leading indices comes back after all 4,096.
-    indices = np.arange(count) * 97 % 4096 * 16 + np.arange(count) % 16
-    names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "output_beats")
-    timing = tt.cycles([layout], np.zeros(count, int), indices, offsets=offsets, vectors=config.vectors,
-                       **{name: getattr(config, name) for name in names})
-    assert timing.reused == 0
-    begin, end = len(offsets) // 4, 3 * len(offsets) // 4
-    return float((offsets[end] - offsets[begin]) / (timing.last_at[end - 1] - timing.last_at[begin - 1]))
-
-
-@bench("tt_pooled")
-def sums() -> Iterator[Row]:
-    """Rows per cycle where the array adds them up, by chunk sizes; the consumer takes a beat a cycle."""
-    config = load("smartssd").cores["emb"].tt
+    cycles, _ = measured(config, cores, indices, bags(len(indices), 1))
+    most = 1 / limit(config, columns, rank)
+    yield at_least("tt.single.rows_per_cycle.d64r4.real", f"rows per cycle, single rows, {what}; the output port "
+                   f"allows {most:.4g}", round(1 / cycles, 4), "rows", round(0.99 * most, 4))
     for name, sizes in CHUNKS.items():
-        rate = round(pooled_rate(config, (4, 4, 4), 4, sizes), 4)
-        what = f"rows per cycle added up, D 64 as (4, 4, 4), rank 4, chunks of {', '.join(map(str, sizes))} rows"
-        target = {"8": 0.99, "4": 0.99, "mixed": 0.9}.get(name)
-        known = f"tt.pooled_rows_per_cycle.d64r4.chunks_{name}"
-        yield figure(known, what, rate, "rows") if target is None else at_least(known, what, rate, "rows", target)
+        cycles, _ = measured(config, _cores(np.random.default_rng(5), MODES, columns, rank), scattered(8192),
+                             bags(8192, *sizes))
+        yield at_least(f"tt.rows_per_cycle.d64r4.chunks_{name}", f"rows per cycle, D 64 as {columns}, rank {rank}, "
+                       f"bags of {', '.join(map(str, sizes))} rows", round(1 / cycles, 4), "rows",
+                       0.9 if name == "mixed" else 0.99)

@@ -1,8 +1,8 @@
 """From a log to vectors out of the RTL: learns an item table, makes it tensor trains, looks it up, compares.
 
-Two trains of the same shape are resident in the unit at once: the dense table decomposed after the fact, and
-one trained as a train. Each is looked up in the order of the log, and the trained one again with the lookups
-of each batch sorted. Every vector is compared with golden.tt.rows bit for bit.
+Two tensor trains of the same shape are resident in the unit at once: the dense table decomposed after the fact, and
+one trained in TT form. Each is looked up in the order of the log, in full bags, and the trained one again row by row,
+the lookups of each batch sorted. Every vector is compared with golden.tt.pooled bit for bit.
 
 The simulator is handed in, because generators do not import benches.
 """
@@ -20,10 +20,10 @@ from gen.data.logs import Pieces, Trace, open_log
 from gen.data.logs.lines import texts
 from gen.data.logs.movielens import NAME, titles
 from golden.tt import serial
-from golden.tt.cycles import Timing, cycles
+from golden.tt.cycles import cycles
 from golden.tt.decompose import decompose, dense, fitting, relative_error
 from golden.tt.layout import plan
-from golden.tt.rows import rows, shape_of
+from golden.tt.rows import chunk_rows, pooled, shape_of
 
 MEGAHERTZ = 250  # what a kernel of the card may expect
 BATCH = 4096
@@ -33,8 +33,8 @@ SHOWN = 36  # vectors in the picture
 
 
 class Simulation(Protocol):
-    """What a simulated stream of lookups gave: vectors (N, D), in which cycle each lookup went in and its
-    last words came out, the unit's counters by name, and the seconds it took."""
+    """What a simulated stream of bags gave: vectors (M, D), in which cycle each lookup went in and the last
+    words of each vector came out, the unit's counters by name, and the seconds it took."""
 
     vectors: Any
     taken_at: np.ndarray
@@ -44,8 +44,8 @@ class Simulation(Protocol):
     run_seconds: float
 
 
-# (tables as cores, table of each lookup, row of each lookup) -> what the RTL did
-Simulate = Callable[[Sequence[Sequence[np.ndarray]], np.ndarray, np.ndarray], Simulation]
+# (tables as cores, table of each lookup, row of each lookup, where bags begin and end) -> what the RTL did
+Simulate = Callable[[Sequence[Sequence[np.ndarray]], np.ndarray, np.ndarray, np.ndarray], Simulation]
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,23 @@ class Fit:
 
 @dataclass(frozen=True)
 class Run:
-    """One stream of lookups through the RTL."""
+    """One stream of bags through the RTL."""
 
     name: str
-    lookups: int
+    offsets: np.ndarray = field(repr=False)  # where bags begin and end among the lookups
     differing: int
     arrivals: np.ndarray = field(repr=False)  # cycles of the vectors' last words, from the first lookup taken
-    off_the_model: int  # lookups whose cycle is not the one that golden.tt.cycles says
+    off_the_model: int  # vectors whose cycle is not the one that golden.tt.cycles says
     first_products: int
     wanted_first_products: int  # by the model
     macs_a_row: int
     macs: int
+    beats: int  # of a vector
     seconds: float
+
+    @property
+    def lookups(self) -> int:
+        return int(self.offsets[-1])
 
     @property
     def cycles(self) -> int:
@@ -94,13 +99,21 @@ class Run:
     @property
     def rows_per_cycle(self) -> float:
         """In steady state: between the first vector and the last."""
-        spent = self.cycles - int(self.arrivals.min())
-        return (self.lookups - 1) / spent if spent > 0 else 0.0
+        return self._a_cycle(self.lookups - int(self.offsets[1]))
 
     @property
     def utilisation(self) -> float:
         """Share of multiplier slots that the lookups would have needed without reuse, in steady state."""
         return self.rows_per_cycle * self.macs_a_row / self.macs
+
+    @property
+    def port(self) -> float:
+        """Share of the output port's cycles that vectors take, in steady state."""
+        return self._a_cycle((len(self.arrivals) - 1) * self.beats)
+
+    def _a_cycle(self, count: int) -> float:
+        spent = self.cycles - int(self.arrivals.min())
+        return count / spent if spent > 0 else 0.0
 
     @property
     def microseconds(self) -> float:
@@ -175,17 +188,21 @@ def run(options: Options, simulate: Simulate, *, config: Any, say: Callable[[str
         "if it is not there yet: a minute or two")
 
     looked_up = new_row[items[: options.lookups]]
-    by_lane = reorder.sorted_batches(looked_up, batch=BATCH, lanes=config.lanes)
+    order = reorder.sorted_batches(looked_up, batch=BATCH)
+    layout = plan(*shape_of(tables[0]), grid_log2=config.grid_log2)
+    most = chunk_rows(layout, rank_max=config.rank_max, t_lines=config.t_lines, t_middle_lines=config.t_middle_lines)
     runs, sample, build_seconds = [], np.empty((0, options.columns), np.float32), 0.0
-    for name, which, indices in (("decomposed, order of the log", 0, looked_up),
-                                 ("trained, order of the log", 1, looked_up),
-                                 (f"trained, batches of {BATCH:,} sorted", 1, by_lane.apply(looked_up))):
-        done = simulate(tables, np.full(indices.size, which), indices)
+    for name, which, indices, bag in ((f"decomposed, order of the log, bags of {most}", 0, looked_up, most),
+                                      (f"trained, order of the log, bags of {most}", 1, looked_up, most),
+                                      (f"trained, batches of {BATCH:,} sorted, single rows", 1,
+                                       order.apply(looked_up), 1)):
+        offsets = np.append(np.arange(0, indices.size, bag), indices.size)
+        done = simulate(tables, np.full(indices.size, which), indices, offsets)
         build_seconds = max(build_seconds, done.build_seconds)
-        runs.append(_compare(name, tables[which], indices, done, config))
+        runs.append(_compare(name, tables[which], indices, offsets, done, config))
         say(describe(runs[-1]))
-        if which == 1 and not sample.size:
-            sample = done.vectors[:SHOWN]
+        if bag == 1:
+            sample = order.restore(done.vectors)[:SHOWN]
     sample_items = _names(log, trace, options, items[:SHOWN])
     row_modes, column_modes, _ = shape_of(tables[0])
     return Demo(trace.source, n_users, n_items, items.size, row_modes, column_modes, options.rank, fits, runs,
@@ -241,7 +258,7 @@ def describe(run_: Run) -> str:
     return (f"RTL        {run_.name}: {run_.lookups:,} lookups in {run_.cycles:,} cycles, "
             f"{run_.microseconds:.1f} us at {MEGAHERTZ} MHz\n"
             f"           {run_.rows_per_cycle:.3f} rows per cycle, {run_.utilisation:.1%} of MAC slots, "
-            f"{run_.first_products:,} first products computed\n"
+            f"{run_.port:.1%} of the output port, {run_.first_products:,} first products computed\n"
             f"           {bits}, {model}")
 
 
@@ -272,18 +289,20 @@ def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np
     return users, items, values
 
 
-def _compare(name: str, cores: list[np.ndarray], indices: np.ndarray, done: Simulation, config: Any) -> Run:
-    wanted = rows(cores, indices, grid_log2=config.grid_log2)
+def _compare(name: str, cores: list[np.ndarray], indices: np.ndarray, offsets: np.ndarray, done: Simulation,
+             config: Any) -> Run:
+    layout = plan(*shape_of(cores), grid_log2=config.grid_log2)
+    wanted = pooled(cores, indices, offsets, layout=layout)
     found = np.ascontiguousarray(done.vectors, dtype=np.float32)
     if found.shape != wanted.shape:
         raise ValueError(f"{name}: the unit gave vectors of shape {found.shape}, not {wanted.shape}")
     differs = (found.view(np.uint32) != wanted.view(np.uint32)).any(axis=1)
-    timing = _modelled(cores, indices, config)
+    timing = cycles([layout], np.zeros(indices.size, np.int64), indices, offsets=offsets, **config.timing)
     arrivals = done.last_at - done.taken_at[0]
-    layout = plan(*shape_of(cores), grid_log2=config.grid_log2)
-    return Run(name, indices.size, int(differs.sum()), arrivals,
+    return Run(name, offsets, int(differs.sum()), arrivals,
                int(np.count_nonzero(arrivals != timing.last_at - timing.taken_at[0])),
-               done.counters["computed"], timing.computed, layout.macs, config.macs, done.run_seconds)
+               done.counters["computed"], timing.computed, layout.macs, config.macs,
+               -(-layout.dim // config.beat_words), done.run_seconds)
 
 
 def _serial_cycles(cores: list[np.ndarray]) -> int | None:
@@ -291,11 +310,3 @@ def _serial_cycles(cores: list[np.ndarray]) -> int | None:
         return serial.plan(*shape_of(cores)).cycles
     except ValueError:
         return None
-
-
-def _modelled(cores: list[np.ndarray], indices: np.ndarray, config: Any) -> Timing:
-    layout = plan(*shape_of(cores), grid_log2=config.grid_log2)
-    return cycles([layout], np.zeros(indices.size, np.int64), indices,
-                  lanes=config.lanes, index_bits=config.index_bits, t_lines=config.t_lines,
-                  t_middle_lines=config.t_middle_lines, reuse_entries=config.reuse_entries,
-                  in_flight=config.in_flight, output_beats=config.output_beats)

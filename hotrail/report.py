@@ -113,14 +113,14 @@ def _draw_vectors(figure, axis, demo: Demo) -> None:
                         interpolation="nearest")
     names = [name if len(name) < 30 else name[:28] + "..." for name in demo.sample_items]
     axis.set_yticks(np.arange(len(names)), names, fontsize=6.5)
-    axis.set(title=f"The first {len(demo.sample)} vectors out of the RTL (trained train)",
+    axis.set(title=f"The first {len(demo.sample)} rows out of the RTL (trained in TT form)",
              xlabel=f"column, 0 to {demo.sample.shape[1] - 1}")
     figure.colorbar(image, ax=axis, pad=0.01, fraction=0.04)
 
 
 def _draw_arrivals(axis, demo: Demo) -> None:
     for run, colour, style in zip(demo.runs, (WARM, GREEN, COOL), ("-", "--", ":")):
-        axis.plot(np.sort(run.arrivals), np.arange(1, run.lookups + 1), color=colour, ls=style, lw=1.8,
+        axis.plot(run.arrivals, run.offsets[1:], color=colour, ls=style, lw=1.8,
                   label=f"{run.name}: {run.rows_per_cycle:.3f} rows per cycle")
     lookups = demo.runs[0].lookups
     reach = max(run.cycles for run in demo.runs)
@@ -131,7 +131,7 @@ def _draw_arrivals(axis, demo: Demo) -> None:
     axis.set_xlim(0, reach * 1.02)
     above = axis.secondary_xaxis("top", functions=(lambda c: c / MEGAHERTZ, lambda t: t * MEGAHERTZ))
     above.set_xlabel(f"microseconds at {MEGAHERTZ} MHz")
-    axis.set(title="Vectors delivered, cycle by cycle", xlabel="clock cycle", ylabel="vectors out")
+    axis.set(title="Rows delivered, cycle by cycle", xlabel="clock cycle", ylabel="rows in the vectors out")
     axis.legend(frameon=False, fontsize=8, loc="upper left")
 
 
@@ -147,7 +147,7 @@ def render(demo: Demo, picture: bytes) -> str:
         "every bit equal" if run.differing == 0 else f"<b>{run.differing:,} differ</b>",
         f"{run.cycles:,}",
         "every one" if run.off_the_model == 0 else f"<b>{run.off_the_model:,} not</b>",
-        f"{run.rows_per_cycle:.3f}", f"{run.utilisation:.1%}", f"{run.first_products:,}",
+        f"{run.rows_per_cycle:.3f}", f"{run.utilisation:.1%}", f"{run.port:.1%}", f"{run.first_products:,}",
         f"{run.microseconds:,.1f}"]) for run in demo.runs)
     verdict = "matches" if demo.passed else "DIFFERS from"
     modes = " x ".join(map(str, demo.row_modes)), " x ".join(map(str, demo.column_modes))
@@ -165,12 +165,13 @@ rows split {modes[0]}, columns {modes[1]}, rank {demo.rank}.
 on {sum(run.lookups for run in demo.runs):,} lookups, bit for bit.</span></p>
 {inline(picture, "skew of the log, accuracy of each table, vectors, deliveries by cycle")}
 <h2>Lookups through the RTL</h2>
-<table>{row(["stream", "lookups", "against golden", "cycles", "as modelled", "rows per cycle", "MAC slots",
+<table>{row(["stream", "lookups", "against golden", "cycles", "as modelled", "rows per cycle", "MAC slots", "port",
              "first products", f"us at {MEGAHERTZ} MHz"], "th")}
 {runs}</table>
-<p>Rows a cycle and MAC slots are of the steady state, between the first vector and the last; cycles count
-from the first lookup handed over, pipeline latency included. MAC slots counts the multiplications that the
-chain needs without reuse. A first product is computed only where the lane does not hold it.</p>
+<p>A bag's vector is the sum of its rows; a single row is a bag of one. Rows per cycle, MAC slots and port are of
+the steady state, between the first vector and the last; cycles count from the first lookup handed over, pipeline
+latency included. MAC slots counts the multiplications that the chain needs without reuse, port the cycles in which a
+beat leaves. A first product is computed only where the lane does not hold it.</p>
 {serial}<h2>What the table is worth</h2>
 <table>{row(["item table", "words", "RMSE, held out", "error against dense"], "th")}
 {fits}</table>

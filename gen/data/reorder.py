@@ -2,8 +2,8 @@
 
 Two means, which add up:
 
-- order of lookups: `sorted_batches` sorts the lookups inside each batch and deals each lane a run of its own.
-  The vectors come out in that order; `Order.restore` puts them back.
+- order of lookups: `sorted_batches` sorts the lookups inside each batch. The vectors come out in that order, so each
+  row has to be a bag by itself; `Order.restore` puts them back.
 - numbering of rows: a bijection old row -> new row, made before training (rows are equivalent until then) or
   applied to a finished table. `by_frequency` puts hot rows together (EL-Rec's global information);
   `by_community` numbers the rest by what is looked up together (its local information). `by_similarity`
@@ -39,22 +39,14 @@ class Order:
         return restored
 
 
-def sorted_batches(keys: np.ndarray, *, batch: int, lanes: int = 2) -> Order:
-    """Sorts each `batch` of lookups by key; equal keys keep the order of the log.
-
-    The unit deals lookups to its lanes in turn, so the sorted batch is cut into one run a lane and the runs
-    are interleaved: a lane then walks keys in order instead of every lane walking every key.
-    """
-    if batch < 1 or lanes < 1:
-        raise ValueError(f"batch {batch} and lanes {lanes} must be 1 or more")
+def sorted_batches(keys: np.ndarray, *, batch: int) -> Order:
+    """Sorts each `batch` of lookups by key; equal keys keep the order of the log."""
+    if batch < 1:
+        raise ValueError(f"batch {batch} must be 1 or more")
     keys = np.asarray(keys)
     positions = np.empty(keys.size, dtype=np.int64)
     for start in range(0, keys.size, batch):
-        ranked = start + np.argsort(keys[start:start + batch], kind="stable")
-        # Which lane the batch's first lookup falls to follows from its place in the whole stream.
-        first = start % lanes
-        lane = (first + np.arange(ranked.size)) % lanes
-        positions[start + np.argsort(lane, kind="stable")] = ranked
+        positions[start:start + batch] = start + np.argsort(keys[start:start + batch], kind="stable")
     return Order(positions)
 
 

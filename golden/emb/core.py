@@ -88,8 +88,8 @@ class Emb:
 
     words: FP32 words of a beat. stripe_beats: over all banks of DRAM. tables: the cores of each tensor-train table, by
     its number in the unit; what a LOAD brings is compared by number only. grid_log2: side of the unit's grid.
-    index_bits: of its row numbers. lines: of its memories X, Y, descriptors and masks, to which a LOAD may write
-    (default: not checked).
+    index_bits: of its row numbers. lines: of its memories X, Y and descriptors, to which a LOAD may write (default:
+    not checked).
     """
 
     def __init__(self, *, words: int, row_beats_max: int, stripe_beats: int,
@@ -173,7 +173,7 @@ class Emb:
         for at in range(item.count):
             header = int(memory.inputs[(item.indices + at // HEADERS * group) * self.words + at % HEADERS])
             target = header >> 16 & 3
-            if header >> 22 or self.lines and header & 0xFFFF >= self.lines[target]:
+            if header >> 22 or target > TABLE or self.lines and header & 0xFFFF >= self.lines[target]:
                 # What was loaded may have been written over.
                 self.loaded.clear()
                 raise _Fault(BAD_INSTRUCTION, header, 0, at)

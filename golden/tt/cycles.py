@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from golden.tt.layout import Layout, plan
-from golden.tt.load import keep_masks
 from golden.tt.registers import PORT, TABLE, Sizes, Unit
 from golden.tt.unit import run, steps
 
@@ -17,8 +16,8 @@ from golden.tt.unit import run, steps
 class Timing:
     """Cycles from the first lookup's acceptance on, and what the unit's counters say at the end.
 
-    taken_at, last_at: (N,) int64, the cycle a lookup is accepted and that of its vector's last beat; with pooling
-    last_at is (M,), a cycle a chunk.
+    taken_at: (N,) int64, the cycle in which a lookup is accepted; last_at: (M,), that of the last beat of a chunk's
+    sum.
     """
 
     taken_at: np.ndarray
@@ -34,35 +33,30 @@ def grid_latency(grid_log2: int) -> int:
 
 
 def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: int, t_middle_lines: int,
-           reuse_entries: int, in_flight: int, output_beats: int, latency: int | None = None,
-           gaps=None, ready=None, offsets=None, vectors: int | None = None) -> Timing:
+           reuse_entries: int, in_flight: int, vectors: int, offsets=None, latency: int | None = None,
+           gaps=None, ready=None) -> Timing:
     """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
 
-    lanes .. output_beats: as in a preset. gaps: (N,) cycles for which the source pauses before it offers a lookup,
-    once the one before is taken (default 0). ready: (lanes, cycles) whether the consumer takes a beat,
-    repeated (default: always).
-    latency: the grid's, default `grid_latency`.
-    offsets: (M + 1,) where the chunks of a unit with pooling begin and end, of up to 8 rows each; vectors: how many
-    sums a lane of that unit holds (in place of output_beats); ready is (1, cycles) then.
+    lanes .. in_flight: as in a preset. vectors: that a lane holds. offsets: (M + 1,) where chunks of up to 8 rows begin
+    and end (default: every row is a chunk by itself). gaps: (N,) cycles for which the source pauses before it offers a
+    lookup, once the one before is taken (default 0). ready: (cycles,) whether the consumer takes a beat, repeated
+    (default: always). latency: the grid's, default `grid_latency`.
     """
-    pooled = offsets is not None
-    if pooled and vectors is None:
-        raise ValueError("with offsets the number of vectors that a lane holds must be given")
     unit = _unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
                  t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries, in_flight=in_flight,
-                 output_beats=vectors if pooled else output_beats)
-    run(unit, np.ones((1 if pooled else lanes, 1), np.bool_) if ready is None else np.asarray(ready, np.bool_))
+                 vectors=vectors)
+    run(unit, np.ones(1, np.bool_) if ready is None else np.asarray(ready, np.bool_))
     total = unit.unit[0]["total"]
     return Timing(unit.lookups["taken_at"][:-lanes].copy(), unit.vectors["last_at"][:-1].copy(),
                   int(total["computed"]), int(total["reused"]), int(total["slots"]))
 
 
 class Steps:
-    """The unit with pooling, a cycle at a time: `room` for a lookup, `offered` (0 nothing, 1 a beat, 2 the last of a
+    """The unit a cycle at a time: `room` for a lookup, `offered` (0 nothing, 1 a beat, 2 the last of a
     vector) in the present cycle; `step` ends it. All lookups are known beforehand; arguments as those of `cycles`."""
 
-    def __init__(self, layouts, tables, indices, offsets, *, vectors: int, **sizes):
-        unit = _unit(layouts, tables, indices, offsets, output_beats=vectors, **sizes)
+    def __init__(self, layouts, tables, indices, offsets, **sizes):
+        unit = _unit(layouts, tables, indices, offsets, **sizes)
         port = np.zeros(1, PORT)
         self._room, self._offered, self._lookup, self._goes = (port[name] for name in PORT.names)
         self._steps = steps(unit, port)
@@ -85,14 +79,14 @@ class Steps:
 
 
 def _unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,
-          t_middle_lines, reuse_entries, in_flight, output_beats) -> Unit:
+          t_middle_lines, reuse_entries, in_flight, vectors) -> Unit:
     """An idle unit before these lookups."""
     grid_log2 = layouts[0].grid_log2 if len(layouts) else 1
     if latency is None:
         latency = grid_latency(grid_log2) if len(layouts) else 0
     sizes = Sizes(lanes=lanes, split_latency=3 * index_bits + 5, grid_latency=latency, delay=latency + 5 - 3,
                   t_lines=t_lines, ring_lines=t_middle_lines, entries=reuse_entries, in_flight=in_flight,
-                  output_beats=output_beats, side=1 << grid_log2, pooled=offsets is not None)
+                  vectors=vectors, side=1 << grid_log2)
     tables = np.asarray(tables, dtype=np.int64)
     indices = np.asarray(indices, dtype=np.int64)
     count = len(tables)
@@ -102,25 +96,25 @@ def _unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, 
         inside = np.where((indices[mine] >= 0) & (indices[mine] < layout.rows), indices[mine], 0)
         tail = int(np.prod(layout.modes[2:])) if len(layout.modes) > 2 else 1
         keys[mine] = (inside // tail) * len(layouts) + number
-    plans = np.array([_numbers(layout, sizes.pooled) for layout in layouts], dtype=TABLE)
+    plans = np.array([_numbers(layout) for layout in layouts], dtype=TABLE)
     gaps = np.zeros(count, np.int64) if gaps is None else np.asarray(gaps, dtype=np.int64)
     offsets = np.arange(count + 1) if offsets is None else np.asarray(offsets, dtype=np.int64)
     return Unit.idle(sizes, plans[tables], keys, gaps, offsets)
 
 
-def _numbers(layout: Layout, pooled: bool) -> tuple:
+def _numbers(layout: Layout) -> tuple:
     """A table as golden.tt.registers.TABLE has it."""
     first, middle, last = layout.first, layout.middle, layout.last
-    beats = -(-layout.dim // (1 << 2 * layout.grid_log2)) if pooled else len(keep_masks(layout))
+    beats = -(-layout.dim // (1 << 2 * layout.grid_log2))
     return (first.tiles if first else 0, first.beats if first else 0,
             middle.tiles if middle else 0, middle.beats if middle else 0,
-            last.tiles, last.beats, last.lines, beats, layout.turned)
+            last.tiles, last.beats, last.lines, beats)
 
 
 def cycles_per_row(columns, rank: int, *, lanes: int = 2, grid_log2: int = 2) -> float:
-    """Cycles a row in steady state, no first product reused, for column modes J and equal ranks.
+    """Cycles a row of full bags in steady state, no first product reused, for column modes J and equal ranks.
 
-    Never below 1, the rate at which the unit takes lookups.
+    Never below 1, the rate at which the unit takes lookups. A row by itself takes D / n**2 at least, its beats.
     Raises ValueError for modes that the unit cannot order.
     """
     ranks = (1, *[rank] * (len(columns) - 1), 1)

@@ -133,8 +133,8 @@ class Step:
 class Layout:
     """The whole plan of one table: I, J, R as given and each product's step.
 
-    modes/columns: I_k and J_k. ranks: R_0 .. R_d. padded: J as the lane sees it. dense: the lane's order is
-    the vector's order, no padding inside. lines_2, lines_3: T lines a lookup. slots: issue slots a lookup.
+    modes/columns: I_k and J_k. ranks: R_0 .. R_d. The lane's order is the vector's order, with padding at its end
+    alone. turned: pairs of tiles alternate. lines_2, lines_3: T lines a lookup. slots: issue slots a lookup.
     """
 
     grid_log2: int
@@ -146,8 +146,6 @@ class Layout:
     first: Step | None
     middle: Step | None
     last: Step
-    padded: tuple[int, ...]
-    dense: bool
     turned: bool
 
     @property
@@ -170,12 +168,6 @@ class Layout:
     @property
     def slots(self) -> int:
         return sum(step.slots for step in (self.first, self.middle, self.last) if step)
-
-    @property
-    def beats_out(self) -> int:
-        """Beats of n**3 words that leave the lane for a row, before compaction."""
-        return -(-prod(self.padded) // (1 << 3 * self.grid_log2)) if not self.dense else -(
-            -self.dim // (1 << 3 * self.grid_log2))
 
     @property
     def lines_2(self) -> int:
@@ -255,18 +247,12 @@ def check_shape(modes, columns, ranks) -> None:
                 raise ValueError(f"{what} {value} must be at least 1")
 
 
-def serial_slots(layout: Layout) -> int:
-    """Cycles that squeezing padding out of a row takes (0 for a dense layout): one n-word group a cycle."""
-    if layout.dense:
-        return 0
-    return layout.beats_out << 2 * layout.grid_log2
-
-
 def plan(modes, columns, ranks, *, grid_log2: int = 2) -> Layout:
     """The layout with the fewest issue slots a lookup for a table of this shape.
 
     modes (I_1..I_d), columns (J_1..J_d), ranks (1, R_1, .., 1): integers, 2 <= d <= 4.
-    Raises ValueError for a shape that does not chain or that the lane cannot order.
+    Raises ValueError for a shape that does not chain, that the lane cannot order, or whose padding would leave holes
+    inside a vector.
     """
     modes, columns, ranks = (tuple(int(v) for v in values) for values in (modes, columns, ranks))
     check_shape(modes, columns, ranks)
@@ -276,21 +262,29 @@ def plan(modes, columns, ranks, *, grid_log2: int = 2) -> Layout:
 @cache
 def _plan(modes, columns, ranks, grid_log2: int) -> Layout:
     n = 1 << grid_log2
-    best = None
+    best, holes = None, False
     for fmt, v in product(formats(grid_log2), range(grid_log2 + 1)):
-        found = _candidate(fmt, v, modes, columns, ranks, grid_log2)
-        if found is None:
+        candidate = _candidate(fmt, v, modes, columns, ranks, grid_log2)
+        if candidate is None:
             continue
-        cost = (max(found.slots, serial_slots(found)), found.slots, found.lines_2)
+        found, padded = candidate
+        if padded != columns:
+            holes = True
+            continue
+        cost = (found.slots, found.lines_2)
         if best is None or cost < best[0]:
             best = cost, found
+    if best is None and holes:
+        raise ValueError(f"column modes {columns} and ranks {ranks} leave holes inside a vector, "
+                         f"which this unit cannot close")
     if best is None:
         raise ValueError(f"column modes {columns} have no order on this unit: the last may be at most "
                          f"{2 * n * n}")
     return best[1]
 
 
-def _candidate(fmt: Format, v: int, modes, columns, ranks, grid_log2: int) -> Layout | None:
+def _candidate(fmt: Format, v: int, modes, columns, ranks, grid_log2: int) -> tuple[Layout, tuple[int, ...]] | None:
+    """(the layout in this format and with 2**v blocks of columns, J as the lane pads them), or None."""
     n = 1 << grid_log2
     cores = len(modes)
     first = middle = None
@@ -337,8 +331,7 @@ def _candidate(fmt: Format, v: int, modes, columns, ranks, grid_log2: int) -> La
             padded = (columns[0], padded_2, padded_3, last_padded)
             tile = _tile_words(step, n) * step.blocks
             step = replace(step, tiles=_ceil(prod(padded), tile) * step.blocks)
-    dense = padded[1:] == columns[1:]
-    return Layout(grid_log2, modes, columns, ranks, fmt, paired, first, middle, step, padded, dense, turned)
+    return Layout(grid_log2, modes, columns, ranks, fmt, paired, first, middle, step, turned), padded
 
 
 def _tile_words(step: Step, n: int) -> int:

@@ -1,4 +1,4 @@
-"""Tables as the beats that load them: cores, descriptors and keep masks."""
+"""Tables as the beats that load them: cores and descriptors."""
 
 from dataclasses import dataclass
 from math import prod
@@ -9,7 +9,7 @@ from golden.tt.image import Image, image
 from golden.tt.layout import RANK, Layout, Step, plan
 from golden.tt.rows import shape_of
 
-X, Y, TABLE, KEEP = range(4)
+X, Y, TABLE = range(3)
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,10 @@ class Limits:
     t_lines: int
     t_middle_lines: int
     tables: int
-    keep_lines: int
     index_bits: int
     mode_bits: int
     rank_max: int
     dim_max: int
-    pool_log2: int
 
     @property
     def x_bits(self) -> int:
@@ -36,10 +34,6 @@ class Limits:
     @property
     def y_bits(self) -> int:
         return (self.y_lines - 1).bit_length()
-
-    @property
-    def keep_bits(self) -> int:
-        return (self.keep_lines - 1).bit_length()
 
     def layout(self, modes, columns, ranks) -> Layout:
         """The layout of a table of this shape, R_0 .. R_d all ranks, after a check against these limits.
@@ -57,23 +51,13 @@ class Limits:
         if prod(modes) > 1 << self.index_bits:
             raise ValueError(f"{prod(modes)} rows need more than the {self.index_bits} index bits of this unit")
         found = plan(modes, columns, ranks, grid_log2=self.grid_log2)
-        for what, lines, room in (("first", found.lines_2, self.t_lines),
+        # A chunk's first products stand in T together, those before it drain.
+        for what, lines, room in (("first", found.lines_2, self.t_lines // 4),
                                   ("second", found.lines_3, self.t_middle_lines)):
             if lines > room:
                 raise ValueError(f"the {what} product takes {lines} lines of the intermediate buffer, "
-                                 f"this unit has {room}")
-        if self.pool_log2:
-            self._check_pooling(found)
+                                 f"this unit has {room} a row")
         return found
-
-    def _check_pooling(self, found: Layout) -> None:
-        """Raises ValueError for what a unit that adds up rows cannot take."""
-        if not found.dense:
-            raise ValueError(f"column modes {found.columns} and ranks {found.ranks} leave holes inside a vector, "
-                             f"which a unit that adds up rows cannot close")
-        if found.lines_2 > self.t_lines // 4:
-            raise ValueError(f"the first product takes {found.lines_2} lines of the intermediate buffer, "
-                             f"a unit that adds up rows has {self.t_lines // 4} a row")
 
 
 @dataclass(frozen=True)
@@ -84,18 +68,6 @@ class Beat:
     part: int
     address: int
     data: int
-
-
-def keep_masks(layout: Layout) -> np.ndarray:
-    """Which words of a vector's beats are the vector's: (beats, n**3) bool."""
-    words = 1 << 3 * layout.grid_log2
-    padded = layout.padded
-    held = np.zeros(padded, dtype=bool)
-    held[tuple(slice(0, j) for j in layout.columns)] = True
-    flat = held.reshape(-1)
-    flat = flat[: np.flatnonzero(flat)[-1] + 1]
-    beats = -(-len(flat) // words)
-    return np.concatenate([flat, np.zeros(beats * words - len(flat), bool)]).reshape(beats, words)
 
 
 def _pack(fields) -> int:
@@ -123,8 +95,7 @@ class Loader:
 
     def __init__(self, limits: Limits):
         self.limits = limits
-        self.x_used = self.y_used = self.keep_used = self.count = 0
-        self._masks: dict[bytes, int] = {}
+        self.x_used = self.y_used = self.count = 0
 
     def layout(self, cores) -> Layout:
         """The layout of cores (R_{k-1}, I_k, J_k, R_k), after a check against the unit's limits.
@@ -148,36 +119,18 @@ class Loader:
             raise ValueError(f"this unit holds at most {limits.tables} tables")
         packed = image(layout, cores)
         y_start = self.y_used
-        # With pooling no vector has holes: its length says it all.
-        masks = keep_masks(layout)
-        if limits.pool_log2:
-            masks = masks[:0]
         for what, used, more, room in (("X", self.x_used, len(packed.x), limits.x_lines),
                                        ("Y", y_start, len(packed.y), limits.y_lines)):
             if used + more > room:
                 raise ValueError(f"the cores need {more} lines of {what} memory, "
                                  f"{room - used} of {room} are free")
-        keep, new_masks = self._keep(masks)
         beats = list(self._lines(X, packed.x, self.x_used)) + list(self._lines(Y, packed.y, y_start))
-        beats += [Beat(KEEP, 0, keep + at, _pack([(bit, 1) for bit in mask])) for at, mask in enumerate(new_masks)]
-        beats += self._descriptor(packed, rows, y_start, keep)
+        beats += self._descriptor(packed, rows, y_start)
         number = self.count
         self.count += 1
         self.x_used += len(packed.x)
         self.y_used = y_start + len(packed.y) + len(packed.y) % 2
         return number, layout, beats
-
-    def _keep(self, masks):
-        """Where the masks lie; tables with equal masks share them."""
-        name = masks.tobytes()
-        if name in self._masks:
-            return self._masks[name], masks[:0]
-        if self.keep_used + len(masks) > self.limits.keep_lines:
-            raise ValueError(f"the vector's {len(masks)} beats need keep masks, "
-                             f"{self.limits.keep_lines - self.keep_used} of {self.limits.keep_lines} are free")
-        self._masks[name] = self.keep_used
-        self.keep_used += len(masks)
-        return self._masks[name], masks
 
     def _lines(self, target, lines, start):
         n = 1 << self.limits.grid_log2
@@ -186,13 +139,10 @@ class Loader:
             for part, words in enumerate(line):
                 yield Beat(target, part, start + at, int.from_bytes(words.astype("<u4").tobytes(), "little"))
 
-    def _descriptor(self, packed: Image, rows: int, y_start: int, keep: int):
+    def _descriptor(self, packed: Image, rows: int, y_start: int):
         limits, layout = self.limits, packed.layout
         words = 1 << 2 * limits.grid_log2
-        if limits.pool_log2:
-            of_vector = [(-(-layout.dim // words) - 1, 10), ((layout.dim - 1) % words, 2 * limits.grid_log2)]
-        else:
-            of_vector = [(len(keep_masks(layout)) - 1, 10), (keep, limits.keep_bits)]
+        of_vector = [(-(-layout.dim // words) - 1, 10), ((layout.dim - 1) % words, 2 * limits.grid_log2)]
         cores = len(layout.modes)
         modes = layout.modes
         mode = {"last": modes[-1], "middle": modes[2] if cores == 4 else 1,

@@ -13,7 +13,7 @@ __all__ = ["HORIZON", "PORT", "SERVED", "TABLE", "Sizes", "Unit"]
 
 # Cycles that can be looked ahead.
 HORIZON = 4096
-# Rows that wait for the first machine, with pooling.
+# Rows that wait for the first machine.
 SERVED = 8
 
 
@@ -25,7 +25,7 @@ def _record(names: str, flags: str = "", **parts) -> np.dtype:
 
 
 # What the steps need of a table. beats: of a vector.
-TABLE = _record("first_tiles first_beats middle_tiles middle_beats last_tiles last_beats last_lines beats", "turned")
+TABLE = _record("first_tiles first_beats middle_tiles middle_beats last_tiles last_beats last_lines beats")
 # gap: the pause before it; begin, rows: its chunk's first lookup and lookups; vector: the chunk. after: the next one
 # of its lane; entry: where its first product is remembered.
 LOOKUP = _record("key gap begin rows vector after entry taken_at", plan=TABLE)
@@ -51,24 +51,21 @@ ENTRY = _record("key users size", "valid")
 PENDING = _record("lookup", "skips")
 FIRST_PRODUCT = _record("level", machine=MACHINE, pending=PENDING, served=(PENDING, SERVED))
 MIDDLE_PRODUCT = _record("ready busy_until ring_free freed", "ring_room", machine=MACHINE, queue=QUEUE)
-# row: before the machine; gathered: a chunk, by its first row; rows: of the chunk that runs. number, second: of beats
-# and tiles of the vector.
-LAST_PRODUCT = _record("row gathered rows rest credits number", "has_credit pair_ends second", machine=MACHINE,
-                       queue=QUEUE)
+# row: before the machine; gathered: a chunk, by its first row; rows: of the chunk that runs.
+LAST_PRODUCT = _record("row gathered rows rest credits", "has_credit", machine=MACHINE, queue=QUEUE)
 ARBITER = _record("owner", "inside")
-# Beats in the output queue and the one that is shown: a vector's number if it is its last, else -2. whole: vectors.
-OUTPUT = _record("head level shown whole")
 # What arrives in a later cycle.
-SOON = _record("middle_ripe last_ripe returned whole pushed")
-LANE = _record("", admission=ADMISSION, reuse=REUSE, first=FIRST_PRODUCT, middle=MIDDLE_PRODUCT, last=LAST_PRODUCT,
-               arbiter=ARBITER, output=OUTPUT, soon=(SOON, HORIZON))
+SOON = _record("middle_ripe last_ripe returned whole")
+# whole: vectors in the output memory.
+LANE = _record("whole", admission=ADMISSION, reuse=REUSE, first=FIRST_PRODUCT, middle=MIDDLE_PRODUCT,
+               last=LAST_PRODUCT, arbiter=ARBITER, soon=(SOON, HORIZON))
 
 # room, offered: what the unit says in a cycle; lookup, goes: what it is told.
 PORT = np.dtype([("room", np.bool_), ("offered", np.int64), ("lookup", np.bool_), ("goes", np.bool_)], align=True)
 
 
 class Sizes(NamedTuple):
-    """Of a unit. delay: see hw.tt.sequencer; output_beats: with pooling the vectors that a lane holds."""
+    """Of a unit. delay: see hw.tt.sequencer; vectors: that a lane holds."""
 
     lanes: int
     split_latency: int
@@ -78,9 +75,8 @@ class Sizes(NamedTuple):
     ring_lines: int
     entries: int
     in_flight: int
-    output_beats: int
+    vectors: int
     side: int
-    pooled: bool
 
 
 class Unit(NamedTuple):
@@ -90,7 +86,6 @@ class Unit(NamedTuple):
     unit: np.ndarray            # one UNIT
     lanes: np.ndarray           # LANE
     entries: np.ndarray         # ENTRY (lane, entry)
-    beats: np.ndarray           # (lane, at) of the output queues
     lookups: np.ndarray         # LOOKUP; behind them one for each lane that stands before its first
     vectors: np.ndarray         # VECTOR
 
@@ -121,12 +116,11 @@ class Unit(NamedTuple):
         for part, names in ((unit["sums"], "reading given offered"), (lanes["admission"], "fetched asking matched"),
                             (lanes["reuse"], "leaving"), (first["pending"], "lookup"), (first["machine"], "lookup"),
                             (middle, "ready busy_until"), (middle["machine"], "lookup"), (last, "row gathered"),
-                            (last["machine"], "lookup"), (lanes["output"], "shown"), (lanes["soon"], "pushed")):
+                            (last["machine"], "lookup")):
             for name in names.split():
                 part[name] = -1
         lanes["reuse"]["free_lines"] = sizes.t_lines
         middle["ring_free"] = sizes.ring_lines
-        last["credits"] = sizes.output_beats
+        last["credits"] = sizes.vectors
         last["has_credit"] = True
-        return cls(sizes, unit, lanes, np.zeros((sizes.lanes, sizes.entries), ENTRY),
-                   np.full((sizes.lanes, sizes.output_beats + 2), -1), lookups, vectors)
+        return cls(sizes, unit, lanes, np.zeros((sizes.lanes, sizes.entries), ENTRY), lookups, vectors)

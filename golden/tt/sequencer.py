@@ -11,8 +11,6 @@ from golden.tt.registers import HORIZON, SERVED
 
 __all__ = ["ends_chunk", "lane_steps", "part"]
 
-# Decision of a slot to the beat's entry in the output queue, the grid's latency aside; see hw.tt.unit.
-TO_QUEUE = 10
 FIRST, MIDDLE, LAST = range(3)
 
 # A part of the unit. References to arrays are not counted, which would take most of the time: callers hold them.
@@ -94,8 +92,7 @@ def _admission_decides(sizes, lane, lookups, cycle):
     this, reuse = lane.admission, lane.reuse
     present = this.asking >= 0 and lookups[this.asking].plan.first_tiles > 0
     found = this.matched >= 0
-    first_free = lane.first.level < SERVED if sizes.pooled else lane.first.pending.lookup < 0
-    serve = (this.asking >= 0 and first_free and lane.middle.queue.begun != sizes.in_flight
+    serve = (this.asking >= 0 and lane.first.level < SERVED and lane.middle.queue.begun != sizes.in_flight
              and (not present or found or reuse.has_room))
     take = serve and present
     make = take and not found
@@ -145,7 +142,7 @@ def _reuse_registers(sizes, lane, entries, number, lookups, now):
     present = this.asking >= 0 and lookups[this.asking].plan.first_tiles > 0
     asks = this.fetched if now.ask else this.asking
     reuse.wish = reuse.findable > sizes.entries // 2 or many_lines or (reuse.stuck and reuse.findable > 0)
-    this.crowded = sizes.pooled and many_lines
+    this.crowded = many_lines
     reuse.aged = now.ages
     reuse.stuck = present and this.matched < 0 and not reuse.has_room
     reuse.tail_idle = entries[number, reuse.tail].users == 0 and reuse.tail != this.matched
@@ -213,13 +210,10 @@ def _first_steps(sizes, lane, lookups, cycle, now, slot, comes, skips):
         for at in range(this.level):
             this.served[at].lookup = this.served[at + 1].lookup
             this.served[at].skips = this.served[at + 1].skips
-    if comes >= 0 and sizes.pooled:
+    if comes >= 0:
         this.served[this.level].lookup = comes
         this.served[this.level].skips = skips
         this.level += 1
-    elif comes >= 0:
-        this.pending.lookup = comes
-        this.pending.skips = skips
 
 
 # hw.tt.products.MiddleProduct
@@ -272,8 +266,6 @@ def _take(queue, lookups):
 # hw.tt.last.LastProduct
 @part
 def _last_wants(sizes, this, plan):
-    if not sizes.pooled:
-        return this.has_credit and not (this.pair_ends and not plan.turned)
     long = this.rows >= sizes.side or plan.last_lines >= sizes.side or (this.rows > 1 and plan.last_lines > 1)
     return this.rest == 0 or long
 
@@ -284,30 +276,20 @@ def ends_chunk(lookups, lookup):
 
 
 @part
-def _last_decides(sizes, this, lookups, slot):
+def _last_decides(this, lookups, slot):
     done = slot.product == LAST and slot.ends
-    free = this.machine.lookup < 0 or done
-    if sizes.pooled:
-        moves = this.row >= 0 and not (this.gathered >= 0 and ends_chunk(lookups, this.row))
-        begin = this.gathered >= 0 and this.has_credit and free
-        take = this.queue.ripe > 0 and (this.row < 0 or moves)
-    else:
-        moves = begin = this.row >= 0 and free
-        take = this.queue.ripe > 0 and this.row < 0
-    return Begun(done=done, begin=begin, take=take, moves=moves)
+    moves = this.row >= 0 and not (this.gathered >= 0 and ends_chunk(lookups, this.row))
+    begin = this.gathered >= 0 and this.has_credit and (this.machine.lookup < 0 or done)
+    return Begun(done=done, begin=begin, take=this.queue.ripe > 0 and (this.row < 0 or moves), moves=moves)
 
 
 @part
 def _last_steps(sizes, lane, lookups, cycle, now, slot, comes):
     """comes: a lookup begins or passes its middle product."""
     this = lane.last
-    this.has_credit = this.credits > (0 if sizes.pooled else 1)
-    this.pair_ends = now.done and lookups[this.machine.lookup].plan.turned
+    this.has_credit = this.credits > 0
     if slot.product == LAST:
-        if sizes.pooled:
-            _chunk_slot(sizes, lane, lookups, cycle, now.done)
-        else:
-            _row_slot(sizes, lane, lookups, cycle, slot)
+        _chunk_slot(sizes, lane, lookups, cycle, now.done)
         _go(this.machine)
     if slot.product == LAST and slot.tile_ends:
         this.rest = sizes.side - 1
@@ -315,16 +297,14 @@ def _last_steps(sizes, lane, lookups, cycle, now, slot, comes):
         this.rest -= 1
     if now.done:
         this.machine.lookup = -1
-        this.number = 0
     if now.begin:
-        begins = this.gathered if sizes.pooled else this.row
-        this.rows = lookups[begins].rows
-        plan = lookups[begins].plan
-        _load(this.machine, begins, plan.last_tiles, plan.last_beats * this.rows)
-        this.credits -= sizes.pooled
+        this.rows = lookups[this.gathered].rows
+        plan = lookups[this.gathered].plan
+        _load(this.machine, this.gathered, plan.last_tiles, plan.last_beats * this.rows)
+        this.credits -= 1
         this.gathered = -1
     if now.moves:
-        if sizes.pooled and ends_chunk(lookups, this.row):
+        if ends_chunk(lookups, this.row):
             this.gathered = lookups[this.row].begin
         this.row = -1
     if now.take:
@@ -349,27 +329,6 @@ def _chunk_slot(sizes, lane, lookups, cycle, done):
         lane.soon[(cycle + sizes.grid_latency + 7 + sizes.side + 3) % HORIZON].whole += 1
 
 
-@part
-def _row_slot(sizes, lane, lookups, cycle, slot):
-    """A tile reserves its beat with its first slot; beats past the vector's end are given back."""
-    this, lookup = lane.last, lookups[lane.last.machine.lookup]
-    if this.machine.left == this.machine.beats:
-        this.credits -= 1
-    emitted = 1 if slot.tile_ends else 0
-    if slot.tile_ends and lookup.plan.turned:
-        emitted = 2 if this.second else 0
-        this.second = not this.second
-    for at in range(emitted):
-        arrives = cycle + TO_QUEUE + sizes.grid_latency + at
-        this.number += 1
-        if this.number > lookup.plan.beats:
-            lane.soon[(arrives + 1) % HORIZON].returned += 1
-        else:
-            lane.soon[arrives % HORIZON].pushed = lookup.vector if this.number == lookup.plan.beats else -2
-    if slot.ends:
-        _release(lane, lookup)
-
-
 # All parts of a lane
 @part
 def lane_steps(sizes, lane, entries, number, lookups, total, cycle):
@@ -384,7 +343,7 @@ def lane_steps(sizes, lane, entries, number, lookups, total, cycle):
     slot = _arbitrate(sizes, lane, lookups)
     first = _first_decides(lane.first, slot)
     middle = _middle_decides(sizes, lane, lookups, cycle, slot)
-    last = _last_decides(sizes, lane.last, lookups, slot)
+    last = _last_decides(lane.last, lookups, slot)
     admitted = _admission_decides(sizes, lane, lookups, cycle)
     comes = lane.admission.asking if admitted.serve else -1
     total.slots += slot.product >= 0

@@ -11,34 +11,6 @@ __all__ = ["run", "steps"]
 STUCK = 100_000
 
 
-# hw.tt.output.OutputOrder: its queue
-@part
-def _output_steps(lane, beats, number, vectors, total, cycle, goes):
-    this, soon, depth = lane.output, lane.soon[cycle % HORIZON], beats.shape[1]
-    leaves = this.shown != -1 and goes
-    if leaves:
-        lane.soon[(cycle + 2) % HORIZON].returned += 1
-    if leaves and this.shown >= 0:
-        _finish(vectors, total, this.shown, cycle)
-    if this.level > 0 and (this.shown == -1 or goes):
-        this.shown = beats[number, this.head]
-        this.head = (this.head + 1) % depth
-        this.level -= 1
-    elif leaves:
-        this.shown = -1
-    if soon.pushed != -1:
-        beats[number, (this.head + this.level) % depth] = soon.pushed
-        this.level += 1
-        soon.pushed = -1
-
-
-@part
-def _finish(vectors, total, vector, cycle):
-    vectors[vector].last_at = cycle
-    total.finished += 1
-    total.idle = 0
-
-
 # hw.tt.sums.SumStream
 @part
 def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
@@ -47,12 +19,14 @@ def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
     step = this.reading >= 0 and (this.given == -1 or free_2)
     last = step and this.beats_left == 1
     if this.offered >= 0 and goes:
-        _finish(vectors, unit.total, this.offered, cycle)
+        vectors[this.offered].last_at = cycle
+        unit.total.finished += 1
+        unit.total.idle = 0
     for lane in lanes:
-        lane.output.whole += lane.soon[cycle % HORIZON].whole
+        lane.whole += lane.soon[cycle % HORIZON].whole
         lane.soon[cycle % HORIZON].whole = 0
     next_lane = lanes[vectors[this.order_out].lane]
-    starts = this.following and next_lane.output.whole > 0 and (this.reading < 0 or last)
+    starts = this.following and next_lane.whole > 0 and (this.reading < 0 or last)
     # The next vector's lane waits in a register before the queue.
     queued = this.order_in - this.order_out - this.following
     this.room = queued < 4 * sizes.in_flight * sizes.lanes - 4
@@ -67,7 +41,7 @@ def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
         lanes[vectors[this.reading].lane].soon[(cycle + 2) % HORIZON].returned += 1
         this.reading = -1
     if starts:
-        next_lane.output.whole -= 1
+        next_lane.whole -= 1
         this.reading = this.order_out
         this.beats_left = lookups[vectors[this.reading].begin].plan.beats
         this.order_out += 1
@@ -78,7 +52,7 @@ def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
 def _room(sizes, unit, lanes, lookups):
     this = unit.input
     return (this.next < len(lookups) - sizes.lanes and lanes[this.turn].admission.waiting != sizes.in_flight
-            and (not sizes.pooled or unit.sums.room))
+            and unit.sums.room)
 
 
 @part
@@ -94,9 +68,6 @@ def _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept):
         admission.waiting += 1
         this.next += 1
         this.pause = lookups[this.next].gap
-    if not sizes.pooled:
-        this.turn = (lane + accept) % sizes.lanes
-        return
     if accept and number == lookups[number].begin:
         vectors[unit.sums.order_in].lane = lane
         unit.sums.order_in += 1
@@ -118,8 +89,8 @@ def _goes_on(total, vectors):
 
 @njit(cache=True, _nrt=False)
 def run(state, ready):
-    """Runs through at once; ready: (lanes or 1, cycles) whether consumers take a beat, repeated."""
-    sizes, unit, lanes, entries, beats, lookups, vectors = state
+    """Runs through at once; ready: (cycles,) whether the consumer takes a beat, repeated."""
+    sizes, unit, lanes, entries, lookups, vectors = state
     unit = unit[0]
     cycle = 0
     while _goes_on(unit.total, vectors):
@@ -127,25 +98,21 @@ def run(state, ready):
         accept = _room(sizes, unit, lanes, lookups) and unit.input.pause == 0
         if unit.input.pause > 0:
             unit.input.pause -= 1
-        at = cycle % ready.shape[1]
-        if sizes.pooled:
-            _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, ready[0, at])
+        _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, ready[cycle % len(ready)])
         _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept)
         for number in range(sizes.lanes):
-            if not sizes.pooled:
-                _output_steps(lanes[number], beats, number, vectors, unit.total, cycle, ready[number, at])
             lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
         cycle += 1
 
 
 @njit(cache=True)
 def steps(state, ports):
-    """The unit with pooling; yields the number of each cycle.
+    """Yields the number of each cycle.
 
     Then ports[0] (golden.tt.registers.PORT) says whether a lookup can be taken (room) and what is offered: 0 nothing,
     1 a beat, 2 a last one. It goes on with whether there is a lookup and whether a beat is taken (goes).
     """
-    sizes, units, lanes, entries, _, lookups, vectors = state
+    sizes, units, lanes, entries, lookups, vectors = state
     cycle = 0
     while _goes_on(units[0].total, vectors):
         unit, port = units[0], ports[0]

@@ -48,8 +48,6 @@ class EmbConfig(Config):
             if getattr(self, name) < 32:
                 raise ValueError(f"{name} must be at least 32, what is on its way when a queue closes, "
                                  f"not {getattr(self, name)}")
-        if not self.tt.pool_log2:
-            raise ValueError("tt.pool_log2 must be at least 1: the core takes pooled vectors from the TT unit")
 
     @property
     def words(self) -> int:

@@ -100,7 +100,7 @@ class Front(Part):
         sizes = {"row_beats_max": config.row_beats_max, "tables": config.tt.tables}
         decoding = {"beat_bytes": config.beat_bytes, "index_bits": config.tt.index_bits,
                     "stripe_beats": config.stripe_beats, **sizes}
-        program = Program(chunk_rows=1 << config.tt.pool_log2, **decoding)
+        program = Program(chunk_rows=1 << config.tt.chunk_log2, **decoding)
         regions = Regions(beat_bytes=config.beat_bytes)
         loader = Loader(config.tt)
         feeder = IndexDecoder(**decoding)

@@ -136,9 +136,10 @@ class Loader(Part):
         config, beat, error = self.config, self.i.payload, self.error
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         limits = {Target.X: config.x_bits - config.grid_log2, Target.Y: config.y_bits,
-                  Target.TABLE: (config.tables - 1).bit_length(), Target.KEEP: (config.keep_lines - 1).bit_length()}
+                  Target.TABLE: (config.tables - 1).bit_length()}
         next_header = HEADER(raw[:HEADER.size])
-        inside = Array([next_header.address >> limits[target] == 0 for target in Target])[next_header.target]
+        known = [next_header.address >> limits[target] == 0 for target in Target]
+        inside = Array([*known, 0])[next_header.target]
         m.d.comb += [
             *(self.o_load.payload[name].eq(header[name]) for name in ("target", "part", "address", "flip")),
             self.o_load.payload.data.eq(beat.data),

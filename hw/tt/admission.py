@@ -95,9 +95,8 @@ class Admission(wiring.Component):
         m.submodules.reuse = reuse = ReuseTable(
             entries=config.reuse_entries, lines=config.t_lines, key_bits=len(_key(fetched)),
             need_bits=(config.t_lines - 1).bit_length(), users_log2=config.in_flight.bit_length() + 1)
-        if config.pool_log2:
-            # A chunk's rows keep what they found until the chunk's end: enough lines have to be left for all.
-            m.d.comb += crowded.eq(reuse.crowded)
+        # A chunk's rows keep what they found until the chunk's end: enough lines have to be left for all.
+        m.d.comb += crowded.eq(reuse.crowded)
         present = asking_plan.first.present
         may_serve = Signal(attrs={"keep": 1})
         m.d.comb += [
@@ -132,7 +131,6 @@ class Admission(wiring.Component):
             token.middle.eq(asking.middle),
             token.last.eq(asking.last),
             token.second.eq(asking.second),
+            token.end.eq(asking.end),
         ]
-        if config.pool_log2:
-            m.d.comb += token.end.eq(asking.end)
         return m

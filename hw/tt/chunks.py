@@ -1,4 +1,4 @@
-"""With pooling: where the rows of a chunk lie, and which of them takes the next issue slot."""
+"""Where the rows of a chunk lie, and which of them takes the next issue slot."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
@@ -17,7 +17,7 @@ class ChunkRows(wiring.Component):
 
     Three chunks have room: one that runs, one that waits, one that gathers.
 
-    Parameters  pool_log2: log2 of the rows of a chunk at most; shape: row_layout
+    Parameters  rows_log2: log2 of the rows of a chunk at most; shape: row_layout
     Members     put, i, end  In  one more row, the chunk's last
                 count        Out  the rows of its chunk before it
                 load, rows   In  the oldest chunk that waits begins, of so many rows, less one
@@ -27,22 +27,22 @@ class ChunkRows(wiring.Component):
                 first, last  Out  it is the chunk's first, last row
     Timing      a row a cycle, also from chunk to chunk; no output depends on an input of the same cycle
     Reset       drops all rows
-    Golden      golden.tt.sequencer          Tests  verif/tt/test_pooled.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
-    def __init__(self, *, pool_log2: int, shape: data.StructLayout):
-        self.pool_log2 = pool_log2
+    def __init__(self, *, rows_log2: int, shape: data.StructLayout):
+        self.rows_log2 = rows_log2
         self.shape = shape
         super().__init__({
-            "put": In(1), "i": In(shape), "end": In(1), "count": Out(pool_log2),
-            "load": In(1), "rows": In(pool_log2),
+            "put": In(1), "i": In(shape), "end": In(1), "count": Out(rows_log2),
+            "load": In(1), "rows": In(rows_log2),
             "step": In(1), "final": In(1),
             "o": Out(shape), "first": Out(1), "last": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        depth = 4 << self.pool_log2
+        depth = 4 << self.rows_log2
         store = memory.Memory(shape=self.shape.size, depth=depth, init=[])
         m.submodules.store = store
         write, read = store.write_port(), store.read_port(domain="comb")
@@ -56,7 +56,7 @@ class ChunkRows(wiring.Component):
 
         # Chunks lie one behind the other: after a chunk's last walk comes the next one's first row.
         ahead, back = Signal(range(depth)), Signal(range(depth))
-        limit, left = Signal(self.pool_log2), Signal(self.pool_log2)
+        limit, left = Signal(self.rows_log2), Signal(self.rows_log2)
         ends = Signal()
         m.d.comb += read.addr.eq(Mux(self.last & ~self.final, back, ahead))
         m.d.comb += ends.eq(self.last & self.final)

@@ -1,6 +1,7 @@
 """Sizes of a TT computation unit."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hw.config import Config, choice, whole
 
@@ -23,7 +24,6 @@ class TTConfig(Config):
     t_middle_lines: int = whole(2, 1 << 12, "lines of second products of four cores that a lane keeps",
                                 power_of_two=True)
     tables: int = whole(2, 1 << 12, "tables that are resident at once", power_of_two=True)
-    keep_lines: int = whole(2, 1 << 16, "beats of keep masks of all tables together", power_of_two=True)
     index_bits: int = whole(4, 30, "bits of a row number")
     mode_bits: int = whole(2, 16, "bits of a mode size I_k")
     rank_max: int = whole(1, 256, "largest rank of a table")
@@ -31,8 +31,10 @@ class TTConfig(Config):
     reuse_entries: int = whole(4, 256, "first products that a lane keeps, half of which it finds again",
                                power_of_two=True)
     in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
-    output_beats: int = whole(8, 1024, "beats that can wait for the consumer", power_of_two=True)
-    pool_log2: int = choice(0, 3, about="log2 of the rows that the array adds up at most; 0: rows leave one by one")
+    output_beats: int = whole(8, 1024, "beats of sums that a lane keeps for the consumer", power_of_two=True)
+
+    # log2 of the rows of a chunk at most.
+    chunk_log2: ClassVar[int] = 3
 
     def check(self) -> None:
         if self.index_bits < self.mode_bits:
@@ -42,14 +44,10 @@ class TTConfig(Config):
                              f"not {self.lut_products}")
         if self.t_lines < self.reuse_entries:
             raise ValueError(f"t_lines must be at least reuse_entries = {self.reuse_entries}, not {self.t_lines}")
-        if self.pool_log2:
-            self._check_pooling()
-
-    def _check_pooling(self) -> None:
         # A chunk's intermediate products stand in T together, all of them findable or younger.
-        if self.reuse_entries < 4 << self.pool_log2:
-            raise ValueError(f"reuse_entries must be at least {4 << self.pool_log2} with pool_log2 = "
-                             f"{self.pool_log2}, not {self.reuse_entries}")
+        if self.reuse_entries < 4 << self.chunk_log2:
+            raise ValueError(f"reuse_entries must be at least {4 << self.chunk_log2}, four chunks of "
+                             f"{1 << self.chunk_log2} rows, not {self.reuse_entries}")
         if self.vectors < 8:
             raise ValueError(f"output_beats must be at least {8 * self.vector_beats}, eight vectors of dim_max = "
                              f"{self.dim_max}, not {self.output_beats}")
@@ -61,12 +59,12 @@ class TTConfig(Config):
 
     @property
     def line_words(self) -> int:
-        """FP32 words of a line and of a beat of a vector."""
+        """FP32 words of a line."""
         return self.side**3
 
     @property
     def beat_words(self) -> int:
-        """FP32 words of a beat of a sum, with pooling."""
+        """FP32 words of a beat of a sum."""
         return self.side**2
 
     @property
@@ -78,6 +76,12 @@ class TTConfig(Config):
     def vectors(self) -> int:
         """Sums that a lane's output memory holds."""
         return self.output_beats // self.vector_beats
+
+    @property
+    def timing(self) -> dict[str, int]:
+        """The sizes that decide in which cycle what happens, by name."""
+        names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "vectors")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def macs(self) -> int:

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.tt.config import TTConfig
 
-__all__ = ["PartMemory", "Target", "descriptor_parts", "keep_layout", "load_layout", "part_layout"]
+__all__ = ["PartMemory", "Target", "descriptor_parts", "load_layout", "part_layout"]
 
 STRIDE_BITS = 12
 
@@ -22,7 +22,6 @@ class Target(enum.Enum, shape=2):
     X = 0
     Y = 1
     TABLE = 2
-    KEEP = 3
 
 
 def _stage(config: TTConfig) -> dict:
@@ -63,21 +62,20 @@ def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
         **_stage(config),
         "turned": 1,
         "beats": 10,
-        # With pooling the words of the last beat, less one.
-        **({"tail": 2 * config.grid_log2} if config.pool_log2 else {"keep": (config.keep_lines - 1).bit_length()}),
+        # The words of the last beat, less one.
+        "tail": 2 * config.grid_log2,
     })
     return split, where, products, last
 
 
 def load_layout(config: TTConfig) -> data.StructLayout:
-    """Payload of the load stream: one quarter line of cores, a descriptor part, or a keep mask.
+    """Payload of the load stream: one quarter line of cores or a descriptor part.
 
-    address: an X or Y line, a table, or a keep line. part: the quarter of the line or the descriptor's part.
-    data: n**2 FP32 words, or the part or mask in the low bits. flip: stores the first codeword of the beat with
-    its bits 0 and 1 flipped, to try out the error correction.
+    address: an X or Y line, or a table. part: the quarter of the line or the descriptor's part. data: n**2 FP32
+    words, or the part in the low bits. flip: stores the first codeword of the beat with its bits 0 and 1 flipped, to
+    try out the error correction.
     """
-    address = max(config.x_bits - config.grid_log2, config.y_bits,
-                  (config.tables - 1).bit_length(), (config.keep_lines - 1).bit_length())
+    address = max(config.x_bits - config.grid_log2, config.y_bits, (config.tables - 1).bit_length())
     return data.StructLayout({
         "target": Target,
         "part": 2,
@@ -85,11 +83,6 @@ def load_layout(config: TTConfig) -> data.StructLayout:
         "flip": 2,
         "data": config.side**2 * 32,
     })
-
-
-def keep_layout(config: TTConfig) -> data.ArrayLayout:
-    """One bit a word of a beat: this word is part of the vector."""
-    return data.ArrayLayout(1, config.line_words)
 
 
 def part_layout(config: TTConfig) -> data.StructLayout:

@@ -12,8 +12,8 @@ __all__ = ["Divider", "IndexSplitter", "lookup_layout", "slices_layout"]
 
 
 def lookup_layout(config: TTConfig) -> data.StructLayout:
-    """What the unit is asked: a row of a table; with pooling also whether a chunk begins, ends with it."""
-    chunk = {"begin": 1, "end": 1} if config.pool_log2 else {}
+    """What the unit is asked: a row of a table, and whether a chunk begins, ends with it."""
+    chunk = {"begin": 1, "end": 1} if config.chunk_log2 else {}
     return data.StructLayout({"table": (config.tables - 1).bit_length(), "index": config.index_bits, **chunk})
 
 
@@ -28,7 +28,7 @@ def slices_layout(config: TTConfig) -> data.StructLayout:
         "last": config.x_bits,
         "second": config.y_bits,
         "outside": 1,
-        **({"end": 1} if config.pool_log2 else {}),
+        **({"end": 1} if config.chunk_log2 else {}),
     })
 
 
@@ -199,7 +199,7 @@ class IndexSplitter(wiring.Component):
             sliced.outside.eq(late[0]),
             sliced.table.eq(late[1:]),
         ]
-        if config.pool_log2:
+        if config.chunk_log2:
             m.d.sync += sliced.end.eq(_delay(m, "end", self.i.end, self.latency - 1))
 
         valid = Signal(self.latency)

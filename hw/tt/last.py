@@ -1,4 +1,4 @@
-"""The last product of a lane's lookups: of rows one by one, or with pooling of chunks of them."""
+"""The last product of a lane's lookups, one for all rows of a chunk."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,9 @@ class _Waiting(NamedTuple):
 
 
 class LastProduct(wiring.Component):
-    """Computes last products in order, with pooling one for all rows of a chunk, as the output has room.
+    """Computes last products in order, one for all rows of a chunk, as the output has room.
+
+    Rows gather to chunks; the machine runs once a chunk, each of its steps for all rows.
 
     Parameters  config: TTConfig
     Members     load               In  a write of hw.tt.descriptor.part_layout
@@ -48,10 +50,10 @@ class LastProduct(wiring.Component):
                 release, released  Out  a lookup is done with an entry of the reuse table
                 freed              Out  a pulse: the oldest middle product has been read
                 freed_lines        Out  its lines, less one
-                returned           In  beats, with pooling vectors, that left the output this cycle
+                returned           In  a pulse: a vector has left the output
     Timing      one slot a cycle, also from lookup to lookup
     Reset       drops lookups
-    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py, verif/tt/test_pooled.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):
@@ -75,11 +77,11 @@ class LastProduct(wiring.Component):
             "released": Out(config.entry_bits),
             "freed": Out(1),
             "freed_lines": Out(config.ring_bits + 1),
-            "returned": In(1 if config.pool_log2 else 2),
+            "returned": In(1),
         })
 
     def _job_layout(self) -> data.StructLayout:
-        """What the machine does for a lookup, or for a chunk of `rows` of them less one."""
+        """What the machine does for a chunk of `rows`, less one."""
         config = self.config
         return data.StructLayout({
             "plan": descriptor_parts(config)[3],
@@ -87,7 +89,7 @@ class LastProduct(wiring.Component):
             "buffered": 1,
             "ring": 1,
             "lines": config.ring_bits,
-            **({"rows": config.pool_log2} if config.pool_log2 else {"entry": config.entry_bits}),
+            "rows": config.chunk_log2,
         })
 
     def elaborate(self, platform):
@@ -95,8 +97,7 @@ class LastProduct(wiring.Component):
         config = self.config
         m.submodules.loops = loops = LoopMachine(held_bits=config.operand_bits, running_bits=config.x_bits)
         current = Signal(self._job_layout())
-        how = self._chunks if config.pool_log2 else self._rows
-        begin, following = how(m, self._waiting(m), loops, current)
+        begin, following = self._chunks(m, self._waiting(m), loops, current)
         m.d.comb += [
             loops.load.eq(begin),
             *job_of(loops.job, following.plan),
@@ -153,52 +154,10 @@ class LastProduct(wiring.Component):
         m.d.comb += bad.eq(row.outside | (row.buffered & Array(self.bad)[row.entry]) | Array(marks)[row.ticket])
         return _Waiting(waiting.ripe, waiting.take, row, plan, bad)
 
-    def _rows(self, m: Module, waiting: _Waiting, loops: LoopMachine, current):
-        """The machine runs once a row; returns (it begins, with this)."""
-        row, valid, begin = waiting.row, Signal(), Signal()
-        m.d.comb += [
-            waiting.take.eq(waiting.ripe & ~valid),
-            begin.eq(valid & (~loops.busy | (loops.go & loops.ends))),
-            loops.go.eq(self.go),
-            loops.job.running.eq(row.last),
-            loops.job.held.eq(row.base),
-        ]
-        m.d.sync += valid.eq(waiting.take | (valid & ~begin))
-        following = Signal(self._job_layout())
-        m.d.comb += [
-            following.plan.eq(waiting.plan),
-            following.bad.eq(waiting.bad),
-            following.buffered.eq(row.buffered),
-            following.ring.eq(row.ring),
-            following.lines.eq(row.lines),
-            following.entry.eq(row.entry),
-        ]
-
-        # The second beat of a pair of tiles takes the cycle after them, unless a pair of tiles follows.
-        pauses = Signal()
-        m.d.sync += pauses.eq(loops.go & loops.ends & current.plan.turned & valid & ~waiting.plan.turned)
-        # Beats that the output has room for. A tile reserves its own with its first slot; the flag lags, so one stays
-        # in reserve.
-        credits, has_credit = Signal(range(self.config.output_beats + 1), init=self.config.output_beats), Signal(init=1)
-        m.d.sync += credits.eq(credits - (self.go & loops.first) + self.returned)
-        m.d.sync += has_credit.eq(credits > 1)
-        m.d.comb += [
-            self.busy.eq(loops.busy & has_credit & ~pauses),
-            self.last.eq(loops.last),
-            self.released.eq(current.entry),
-            self.slot.x.eq(loops.running),
-            self.slot.y.eq(loops.held),
-            self.slot.first.eq(loops.first),
-            self.slot.last.eq(loops.last),
-            self.slot.begin.eq(loops.begin),
-            self.slot.keep.eq(current.plan.keep),
-        ]
-        return begin, following
-
     def _chunks(self, m: Module, waiting: _Waiting, loops: LoopMachine, current):
-        """Rows gather to chunks, the machine runs once a chunk, each of its steps for all rows; as `_rows`."""
+        """The machine runs once a chunk, each of its steps for all rows; returns (it begins, with this)."""
         config = self.config
-        m.submodules.rows = rows = ChunkRows(pool_log2=config.pool_log2, shape=row_layout(
+        m.submodules.rows = rows = ChunkRows(rows_log2=config.chunk_log2, shape=row_layout(
             held_bits=config.operand_bits, running_bits=config.x_bits, entry_bits=config.entry_bits))
         begin = Signal()
         gathered, gathered_valid = self._gathered(m, waiting, rows, begin)

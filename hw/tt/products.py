@@ -168,25 +168,19 @@ class FirstProduct(wiring.Component):
         layout = served_layout(config)
         pending, pending_valid = Signal(layout), Signal()
         to_pending = Signal()
-        if config.pool_log2:
-            # While the array is with a chunk's tile, which nothing interrupts, the rows behind it are served, so that
-            # their first products follow each other without a gap.
-            m.submodules.served = queue = fifo.SyncFIFO(width=layout.size, depth=1 << config.pool_log2)
-            m.d.comb += [
-                queue.w_data.eq(self.i),
-                queue.w_en.eq(self.push),
-                self.free.eq(queue.w_rdy),
-                to_pending.eq(queue.r_rdy & (~pending_valid | begin)),
-                queue.r_en.eq(to_pending),
-            ]
-            following = data.View(layout, queue.r_data)
-        else:
-            m.d.comb += self.free.eq(~pending_valid)
-            m.d.comb += to_pending.eq(self.push)
-            following = self.i
+        # While the array is with a chunk's tile, which nothing interrupts, the rows behind it are served, so that their
+        # first products follow each other without a gap.
+        m.submodules.served = queue = fifo.SyncFIFO(width=layout.size, depth=1 << config.chunk_log2)
+        m.d.comb += [
+            queue.w_data.eq(self.i),
+            queue.w_en.eq(self.push),
+            self.free.eq(queue.w_rdy),
+            to_pending.eq(queue.r_rdy & (~pending_valid | begin)),
+            queue.r_en.eq(to_pending),
+        ]
         m.d.sync += pending_valid.eq(to_pending | (pending_valid & ~begin))
         with m.If(to_pending):
-            m.d.sync += pending.eq(following)
+            m.d.sync += pending.eq(queue.r_data)
         return pending, pending_valid
 
 
@@ -278,14 +272,13 @@ class MiddleProduct(wiring.Component):
                 self.o.last.eq(ready.last),
                 self.o.ticket.eq(self.ticket),
                 self.o.lines.eq(need),
+                self.o.end.eq(ready.end),
                 write.eq(head),
                 self.ticket.eq(self.ticket + 1),
                 columns_log2.eq(plan.middle.columns_log2),
                 combine.eq(plan.middle.combine),
                 ranks.eq(plan.middle.ranks),
             ]
-            if config.pool_log2:
-                m.d.sync += self.o.end.eq(ready.end)
         with m.Elif(loops.go & loops.last):
             m.d.sync += write.eq(write + 1)
 

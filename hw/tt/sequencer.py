@@ -32,7 +32,7 @@ class Sequencer(Part):
                 hold               In  no tile may begin this cycle
                 open               Out  the grid is between tiles (a load may take the slot)
                 write, part, table, words  In  loads descriptor parts 2 and 3
-                returned           In  beats that left the output buffer this cycle
+                returned           In  a pulse: a vector has left the output memory
                 error, error_slot  In  a slot whose operands could not be corrected
                 computed           Out  a pulse per lookup whose first product was computed
                 reused             Out  a pulse per lookup whose first product was found
@@ -61,7 +61,7 @@ class Sequencer(Part):
             "part": In(load["part"]),
             "table": In(load["table"]),
             "words": In(load["words"]),
-            "returned": In(1 if config.pool_log2 else 2),
+            "returned": In(1),
             "error": In(1),
             "error_slot": In(slot_layout(config)),
             "computed": Out(1),

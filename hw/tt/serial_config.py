@@ -78,8 +78,7 @@ class Splitting:
     """The sizes that the index splitter wants, read off a serial unit's configuration."""
 
     grid_log2 = 1
-    keep_lines = 2
-    pool_log2 = 0
+    chunk_log2 = 0      # no chunks: rows leave one by one
 
     def __init__(self, config: SerialConfig):
         self.tables = config.tables

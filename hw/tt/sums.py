@@ -1,4 +1,4 @@
-"""With pooling: puts a tile's words into the vector's order, n**2 words a cycle, and merges the lanes' vectors."""
+"""Puts a tile's words into the vector's order, n**2 words a cycle, and merges the lanes' vectors."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, memory, stream
@@ -39,7 +39,7 @@ class SumMemory(Part):
     of its own. The banks write different beats in the same cycle, so that in every cycle every cell gives one
     group: two multiplexers of n to 1 a bit instead of one of n**2.
 
-    Parameters  config: TTConfig, with pooling
+    Parameters  config: TTConfig
     Members     z            In  results (row, cell, sub)
                 valid        In  the last slot of a tile, at most every n-th cycle, has its result in `z`
                 begin, ends  In  with `valid`: the vector's first, last tile
@@ -54,7 +54,7 @@ class SumMemory(Part):
     Timing      n + 3 cycles from the last tile to `ready`
     Handshake   the sequencer keeps account of room: config.vectors vectors
     Reset       drops what it holds
-    Golden      golden.tt.layout.Layout          Tests  verif/tt/test_pooled.py
+    Golden      golden.tt.layout.Layout          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):
@@ -216,7 +216,7 @@ class SumMemory(Part):
 class SumStream(Part):
     """Reads the lanes' vectors in the order in which their chunks came, beat after beat, as one stream.
 
-    Parameters  config: TTConfig, with pooling
+    Parameters  config: TTConfig
     Members     push, lane          In  a chunk begins on a lane
                 room                Out  there may be more
                 about[k], words[k]  In  of each SumMemory
@@ -228,7 +228,7 @@ class SumStream(Part):
     Timing      one beat a cycle, also from vector to vector; 3 cycles from `ready` to the first beat
     Handshake   o comes from registers; o.ready reaches enables and this part's own pointers
     Reset       drops all
-    Golden      golden.tt.layout.Layout          Tests  verif/tt/test_pooled.py
+    Golden      golden.tt.layout.Layout          Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):

@@ -22,14 +22,9 @@ def slot_layout(config: TTConfig) -> data.StructLayout:
     stage: which product. x, y: operand addresses. lines: y comes from the intermediate buffer, of ring `ring`;
     paired: y is a pair of lines. rows: bits of the sub-dot number that the X address gives. columns, turn: bits
     of the sub-dot number that `turn` replaces on the Y side. first, last: of a tile. write, swap: where and how
-    the tile goes to the buffer. begin, ends (with pooling), turned, columns_log2, combine, bad, keep or tail, beats:
-    of a vector.
+    the tile goes to the buffer. begin, ends, turned, columns_log2, combine, bad, tail, beats: of a vector.
     """
     n = config.grid_log2
-    if config.pool_log2:
-        of_vector = {"ends": 1, "tail": 2 * n}
-    else:
-        of_vector = {"keep": (config.keep_lines - 1).bit_length()}
     return data.StructLayout({
         "stage": Product,
         "x": config.x_bits,
@@ -51,21 +46,18 @@ def slot_layout(config: TTConfig) -> data.StructLayout:
         "columns_log2": 2,
         "combine": 2,
         "bad": 1,
-        **of_vector,
+        "ends": 1,
+        "tail": 2 * n,
         "beats": 10,
     })
-
-
-def _chunk_end(config: TTConfig) -> dict:
-    return {"end": 1} if config.pool_log2 else {}
 
 
 def buffered_layout(config: TTConfig) -> data.StructLayout:
     """A lookup whose first product is computed, found, or not there at all (`buffered` says which).
 
     outside: the row number was past the table. entry, base: of the reuse table, where the product begins in T.
-    middle, last: X operands of the other products. second: the Y operand where there is no first product. end, with
-    pooling: of a chunk.
+    middle, last: X operands of the other products. second: the Y operand where there is no first product. end: of a
+    chunk.
     """
     return data.StructLayout({
         "table": (config.tables - 1).bit_length(),
@@ -76,7 +68,7 @@ def buffered_layout(config: TTConfig) -> data.StructLayout:
         "middle": config.x_bits,
         "last": config.x_bits,
         "second": config.y_bits,
-        **_chunk_end(config),
+        "end": 1,
     })
 
 
@@ -106,5 +98,5 @@ def ready_layout(config: TTConfig) -> data.StructLayout:
         "last": config.x_bits,
         "ticket": config.in_flight.bit_length(),
         "lines": config.ring_bits,
-        **_chunk_end(config),
+        "end": 1,
     })

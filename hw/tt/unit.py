@@ -1,4 +1,4 @@
-"""The tensor-train computation unit: row numbers in, rows of many resident tables out."""
+"""The tensor-train computation unit: bags of row numbers in, sums of rows of many resident tables out."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,7 +13,6 @@ from hw.tt.descriptor import Target, load_layout
 from hw.tt.grid import Grid
 from hw.tt.index import IndexSplitter, lookup_layout
 from hw.tt.intermediate import Intermediate, WordBank
-from hw.tt.output import OutputOrder, vector_layout
 from hw.tt.sequencer import Sequencer
 from hw.tt.sums import SumMemory, SumStream, sum_layout
 from hw.tt.tokens import Product, slot_layout
@@ -35,22 +34,22 @@ def counters_layout() -> data.StructLayout:
 
 
 class TTUnit(Part):
-    """Computes rows of embedding tables that live on chip as tensor trains.
+    """Sums rows of embedding tables that live on chip as tensor trains.
 
     E(i, :) = G_1[i_1] G_2[i_2] .. G_d[i_d], d = 2, 3 or 4.      Source: SCRec §II.B eq. 2, §III.E Alg. 1
 
     Parameters  config: TTConfig
-    Members     i_lookups     In(stream)  {table, index}; with config.pool_log2 also {begin, end} of a chunk of up to 8
-                    rows of one table, as many as golden.tt.chunk_rows says (more may lock up)
-                o_vectors[k]  Out(stream)  one per lane: lookup k leaves on lane k mod lanes, in order. With
-                    config.pool_log2 one stream of sums, hw.tt.sums.sum_layout, in chunk order, in beats of n**2 words
-                i_load        In(stream)  cores, descriptors and keep masks (hw.tt.descriptor)
-                counters      Out  events since reset, by name
-    Shapes      a row of D words leaves as ceil(D / n**3) beats of n**3 words, d ascending; for column modes
-                that the lane has to pad, `keep` marks the words
+    Members     i_lookups  In(stream)  {table, index, begin, end}: a row of a chunk, which begins, ends with it. A
+                    chunk has up to 8 rows of one table, as many as golden.tt.chunk_rows says (more may lock up); a row
+                    by itself is a chunk of one
+                o_vectors  Out(stream)  sums of chunks in their order, hw.tt.sums.sum_layout
+                i_load     In(stream)  cores and descriptors (hw.tt.descriptor)
+                counters   Out  events since reset, by name
+    Shapes      a sum of D words leaves as ceil(D / n**2) beats of n**2 words, d ascending
     Timing      a lookup takes golden.tt.layout.plan(..).slots issue slots, its first product's fewer when that
-                is reused; `lanes` slots a cycle, back to back over lookups, tables and shapes. Latency of a
-                lookup in an idle unit: golden.tt.cycles
+                is reused; `lanes` slots a cycle, back to back over lookups, tables and shapes. One beat of sums a
+                cycle; a chunk's tiles leave a lane every n-th cycle at most. Latency of a lookup in an idle unit:
+                golden.tt.cycles
     Handshake   no combinational path from any ready to another stream's ready or valid. i_load waits for the
                 end of a tile of lane 0, whose slot it takes
     Numerics    hw.fp.dot; subnormal cores are zero, NaN and infinite ones propagate; a stored -0 is padding,
@@ -61,17 +60,14 @@ class TTUnit(Part):
                 anew while lookups of it are under way is undefined; reset or drain first, since first products
                 of the old cores may be reused
     Raises      ValueError: see TTConfig
-    Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/tt/test_unit.py,
-                verif/tt/test_pooled.py
+    Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/tt/test_unit.py
     """
 
     def __init__(self, config: TTConfig):
         self.config = config
-        vectors = (Out(stream.Signature(sum_layout(config))) if config.pool_log2 else
-                   Out(stream.Signature(vector_layout(config))).array(config.lanes))
         super().__init__({
             "i_lookups": In(stream.Signature(lookup_layout(config))),
-            "o_vectors": vectors,
+            "o_vectors": Out(stream.Signature(sum_layout(config))),
             "i_load": In(stream.Signature(load_layout(config))),
             "counters": Out(counters_layout()),
         })
@@ -88,12 +84,14 @@ class TTUnit(Part):
         beat = load.payload
         table_write = load.valid & load.ready & (beat.target == Target.TABLE)
 
-        # -- Row numbers to slices, dealt to the lanes in turn, or with pooling by how much a lane has to do.
+        # -- Row numbers to slices, chunks dealt to the lanes by how much a lane has to do.
         m.submodules.split = split = IndexSplitter(config)
         accept = Signal()
         turn_in, turn_out = Signal(), Signal()
         waiting = [Signal(range(config.in_flight + 1), name=f"waiting_{lane}") for lane in lanes]
         lane_ready = Array([count != config.in_flight for count in waiting])[turn_in]
+        sums = SumStream(config)
+        place(m, platform, "sums", sums)
         m.d.comb += [
             accept.eq(self.i_lookups.valid & self.i_lookups.ready),
             split.i_valid.eq(accept),
@@ -102,26 +100,15 @@ class TTUnit(Part):
             split.part.eq(beat.part),
             split.table.eq(beat.address),
             split.words.eq(beat.data),
+            self.i_lookups.ready.eq(lane_ready & sums.room),
+            sums.push.eq(accept & self.i_lookups.payload.begin),
+            sums.lane.eq(turn_in),
+            self.o_vectors.payload.eq(sums.o.payload),
+            self.o_vectors.valid.eq(sums.o.valid),
+            sums.o.ready.eq(self.o_vectors.ready),
         ]
-        if config.pool_log2:
-            sums = SumStream(config)
-            place(m, platform, "sums", sums)
-            m.d.comb += [
-                self.i_lookups.ready.eq(lane_ready & sums.room),
-                sums.push.eq(accept & self.i_lookups.payload.begin),
-                sums.lane.eq(turn_in),
-                self.o_vectors.payload.eq(sums.o.payload),
-                self.o_vectors.valid.eq(sums.o.valid),
-                sums.o.ready.eq(self.o_vectors.ready),
-            ]
-        else:
-            sums = None
-            m.d.comb += self.i_lookups.ready.eq(lane_ready)
-        if config.lanes == 2 and config.pool_log2:
+        if config.lanes == 2:
             m.d.comb += turn_out.eq(self._deal(m, accept, turn_in, waiting, split.latency))
-        elif config.lanes == 2:
-            m.d.sync += turn_in.eq(turn_in ^ accept)
-            m.d.sync += turn_out.eq(turn_out ^ split.o_valid)
 
         # -- Lanes.
         grids = [Grid(config) for _ in lanes]
@@ -153,7 +140,7 @@ class TTUnit(Part):
 
         lines = self._cores(m, platform, load, slots)
         for lane in lanes:
-            self._lane(m, platform, load, lane, slots[lane], lines[lane], sequencers[lane], grids[lane], sums, events)
+            self._lane(m, platform, lane, slots[lane], lines[lane], sequencers[lane], grids[lane], sums, events)
 
         # -- Counters.
         outside = split.o_valid & split.o.outside
@@ -280,10 +267,8 @@ class TTUnit(Part):
             return slot.x[0]
         return Mux(slot.rows == 3, slot.x[:2], Mux(slot.rows == 1, Cat(slot.x[0], 0), Cat(0, slot.x[0])))
 
-    def _lane(self, m: Module, platform, load, lane: int, slots, lines, sequencer, grid: Grid, sums, events):
-        config = self.config
-        buffer = Intermediate(config)
-        order = SumMemory(config) if config.pool_log2 else OutputOrder(config)
+    def _lane(self, m: Module, platform, lane: int, slots, lines, sequencer, grid: Grid, sums, events):
+        buffer, order = Intermediate(self.config), SumMemory(self.config)
         for name, part in (("intermediate", buffer), ("grid", grid), ("order", order)):
             place(m, platform, f"{name}_{lane}", part)
 
@@ -308,27 +293,15 @@ class TTUnit(Part):
             sequencer.error_slot.eq(slot),
         ]
         self._results(m, lane, valid, slot, wrong, buffer, grid, order)
-        if config.pool_log2:
-            m.d.comb += [
-                sums.about[lane].eq(order.about),
-                sums.ready[lane].eq(order.ready),
-                order.pop.eq(sums.pop[lane]),
-                order.fetch.eq(sums.fetch),
-                order.vector.eq(sums.vector[lane]),
-                order.beat.eq(sums.beat),
-                sums.words[lane].eq(order.words),
-                sequencer.returned.eq(sums.popped[lane]),
-            ]
-            return
-        out = self.o_vectors[lane]
         m.d.comb += [
-            sequencer.returned.eq(order.returned),
-            order.write.eq(load.valid & load.ready & (load.payload.target == Target.KEEP)),
-            order.address.eq(load.payload.address),
-            order.mask.eq(load.payload.data),
-            out.payload.eq(order.o.payload),
-            out.valid.eq(order.o.valid),
-            order.o.ready.eq(out.ready),
+            sums.about[lane].eq(order.about),
+            sums.ready[lane].eq(order.ready),
+            order.pop.eq(sums.pop[lane]),
+            order.fetch.eq(sums.fetch),
+            order.vector.eq(sums.vector[lane]),
+            order.beat.eq(sums.beat),
+            sums.words[lane].eq(order.words),
+            sequencer.returned.eq(sums.popped[lane]),
         ]
 
     def _operands(self, m: Module, lane: int, slots, lines, buffer: Intermediate, grid: Grid, events):
@@ -366,11 +339,10 @@ class TTUnit(Part):
         with m.If(valid & (slot.stage == Product.LAST)):
             m.d.sync += marked.eq(mark)
 
-        of_vector = {"ends": 1, "tail": len(slot.tail)} if config.pool_log2 else {"keep": len(slot.keep)}
         fate = data.StructLayout({
             "buffer": 1, "middle": 1, "swap": 1, "write": config.t_bits,
             "out": 1, "begin": 1, "turned": 1, "columns_log2": 2, "combine": 2, "error": 1, "beats": 10,
-            **of_vector,
+            "ends": 1, "tail": len(slot.tail),
         })
         begun = Signal()
         with m.If(valid & (slot.stage == Product.LAST)):
@@ -388,7 +360,8 @@ class TTUnit(Part):
             now.combine.eq(slot.combine),
             now.error.eq(mark),
             now.beats.eq(slot.beats),
-            *(now[name].eq(slot[name]) for name in of_vector),
+            now.ends.eq(slot.ends),
+            now.tail.eq(slot.tail),
         ]
         for at in range(grid.latency):
             later = Signal(fate, name=f"fate_{lane}_{at}")
@@ -408,5 +381,6 @@ class TTUnit(Part):
             order.combine.eq(now.combine),
             order.error.eq(now.error),
             order.beats.eq(now.beats),
-            *(getattr(order, name).eq(now[name]) for name in of_vector),
+            order.ends.eq(now.ends),
+            order.tail.eq(now.tail),
         ]

@@ -9,33 +9,31 @@ import pytest
 
 from gen import demo
 from gen.rtl.config import load
-from golden.tt import cycles, plan
-from golden.tt.rows import rows, shape_of
+from golden.tt import cycles, plan, pooled
+from golden.tt.rows import shape_of
 from hotrail import report
 from tests.support import log_files
 
 CONFIG = load("smartssd").cores["tt"]
-SIZES = {name: getattr(CONFIG, name) for name in ("lanes", "index_bits", "t_lines", "t_middle_lines",
-                                                  "reuse_entries", "in_flight", "output_beats")}
 SMALL = {"columns": 16, "rank": 2}
 
 
-def a_log(folder: Path) -> Path:
+def a_log(folder: Path, items: int = 20, even: bool = False) -> Path:
     rng = np.random.default_rng(8)
     lines = ["user_id:token\titem_id:token\trating:float"]
     for _ in range(900):
-        user, item = rng.integers(30), min(rng.zipf(1.5), 20)
+        user, item = rng.integers(30), rng.integers(items) if even else min(rng.zipf(1.5), items)
         lines.append(f"{user}\t{item}\t{1 + (user * item) % 5}")
     path = folder / "small.inter"
     path.write_text("\n".join(lines))
     return path
 
 
-def golden(tables, table_ids, indices):
+def golden(tables, table_ids, indices, offsets):
     """What the unit does, by the models; it was idle for seven cycles."""
     cores = tables[table_ids[0]]
-    timing = cycles([plan(*shape_of(cores))], np.zeros(indices.size, int), indices, **SIZES)
-    return SimpleNamespace(vectors=rows(cores, indices), counters={"computed": timing.computed},
+    timing = cycles([plan(*shape_of(cores))], np.zeros(indices.size, int), indices, offsets=offsets, **CONFIG.timing)
+    return SimpleNamespace(vectors=pooled(cores, indices, offsets), counters={"computed": timing.computed},
                            taken_at=timing.taken_at + 7, last_at=timing.last_at + 7,
                            build_seconds=1.0, run_seconds=2.0)
 
@@ -71,23 +69,28 @@ def test_tells_the_error_of_every_decomposition(small):
 
 
 def test_figures_of_a_run(small):
-    found = replace(small[0].runs[0], arrivals=10 + 2 * np.arange(300)[::-1])
-    assert found.rows_per_cycle == 0.5
+    found = replace(small[0].runs[0], arrivals=10 + 16 * np.arange(38), offsets=np.append(np.arange(0, 300, 8), 300))
+    assert found.rows_per_cycle == 292 / 592 and found.port == 1 / 16
+    found = replace(small[0].runs[0], arrivals=10 + 2 * np.arange(300), offsets=np.arange(301))
+    assert found.rows_per_cycle == found.port == 0.5
     assert found.macs_a_row == 2 * 2 * 2 * 2 + 16 * 2
     assert found.utilisation == pytest.approx(0.5 * 48 / 512)
     assert found.microseconds == pytest.approx((10 + 2 * 299) / 250)
 
 
-def test_sorting_saves_first_products(small):
-    _, in_order, ordered = small[0].runs
-    assert ordered.first_products <= 9 + 1  # nine keys in two runs that share at most one
-    assert ordered.first_products < in_order.first_products
+def test_sorting_saves_first_products(tmp_path):
+    (tmp_path / "many").mkdir()
+    found, _ = run(tmp_path, logs=[a_log(tmp_path / "many", items=700, even=True)], lookups=900)
+    _, in_order, ordered = found.runs
+    modes = found.row_modes
+    assert ordered.first_products <= 2 * modes[0] * modes[1]    # a key at most once a lane
+    assert ordered.first_products < 0.75 * in_order.first_products
 
 
 def test_a_single_wrong_bit_is_told(tmp_path):
     def wrong(*asked):
         done = golden(*asked)
-        done.vectors.view(np.uint32)[17, 3] ^= 1
+        done.vectors.view(np.uint32)[5, 3] ^= 1
         return done
     found, said = run(tmp_path, wrong)
     assert not found.passed and [run.differing for run in found.runs] == [1, 1, 1]
@@ -108,11 +111,11 @@ def test_a_cycle_off_the_model_is_told(tmp_path):
 def test_zeros_of_different_sign_differ():
     cores = [np.zeros((1, 3, 2, 2), np.float32), np.ones((2, 3, 2, 2), np.float32),
              np.ones((2, 3, 4, 1), np.float32)]
-    indices = np.arange(9)
-    done = golden([cores], np.zeros(9, int), indices)
-    assert demo._compare("zeros", cores, indices, done, CONFIG).differing == 0
+    indices, offsets = np.arange(9), np.array([0, 4, 9])
+    done = golden([cores], np.zeros(9, int), indices, offsets)
+    assert demo._compare("zeros", cores, indices, offsets, done, CONFIG).differing == 0
     done.vectors = -done.vectors
-    assert demo._compare("zeros", cores, indices, done, CONFIG).differing == 9
+    assert demo._compare("zeros", cores, indices, offsets, done, CONFIG).differing == 2
 
 
 def test_report_is_one_file_and_a_picture(small):

@@ -147,8 +147,4 @@ def row(image: Image, index: int) -> np.ndarray:
             both = np.stack([held.reshape(n, -1), words.reshape(n, -1)], axis=1)
             beats.append(both.reshape(-1))
             held = None
-    flat = np.concatenate(beats)
-    padded = layout.padded
-    total = int(np.prod(padded))
-    flat = np.concatenate([flat, np.zeros(max(0, total - len(flat)))])[:total].reshape(padded)
-    return flat[tuple(slice(0, j) for j in layout.columns)].reshape(-1)
+    return np.concatenate(beats)[:layout.dim]

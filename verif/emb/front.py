@@ -33,8 +33,8 @@ STREAMS = ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies", "o_load")
 def config(words: int) -> EmbConfig:
     """Small memories around a front of the beat's width."""
     unit = {"lanes": 1, "lut_products": 0, "x_lines": 256, "y_lines": 512, "t_lines": 128, "t_middle_lines": 128,
-            "keep_lines": 2, "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "in_flight": 16,
-            "output_beats": 256, "pool_log2": 3}
+            "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "in_flight": 16,
+            "output_beats": 256}
     sizes = {4: {"grid_log2": 1, "tables": 8, "index_bits": 20}, 16: {"grid_log2": 2, "tables": 64, "index_bits": 30}}
     longest, stripe = {4: (16, 8), 16: (64, 64)}[words]
     return EmbConfig(
@@ -145,10 +145,10 @@ class Plan:
         """A load image of random beats, among them the last part of the descriptors of `tables`."""
         r = self.rng
         config_ = self.unit.tt
-        limits = (config_.x_lines, config_.y_lines, config_.tables, config_.keep_lines)
+        limits = (config_.x_lines, config_.y_lines, config_.tables)
         beats = [(2, 3, t) for t in tables]
         for _ in range(extra):
-            target = r.randrange(4)
+            target = r.randrange(3)
             beats.append((target, r.randrange(3 if target == 2 else 4), r.randrange(limits[target])))
         r.shuffle(beats)
         image: list[int] = []

@@ -86,7 +86,7 @@ async def malformed_programs(dut):
         ("load", {"indices": -1}), ("load", {"indices": everything}), ("load", {"count": everything}),
         ("load", {"_header": 1 << 22}), ("load", {"_header": 1 << 31}),
         *(("load", {"_header": target << 16 | lines}) for target, lines in enumerate(
-            (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables, unit.tt.keep_lines))),
+            (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables, 0))),
         ("bags", {"ring_beats": 255}), ("fill", {"ring_beats": 3}), ("bags", {"ring_beats": 0}),
         ("ssd", {"ring_beats": 0, "ring_count": 0}), ("ssd", {"ring_beats": 192, "ring_count": 0}),
         ("ssd", {"ring_count": 3}), ("ssd", {"ring_beats": 2, "ring_count": 2}),
@@ -134,7 +134,7 @@ async def malformed_programs(dut):
 
 
 def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int]:
-    lines = (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables, unit.tt.keep_lines)
+    lines = (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables)
     model = Emb.of(unit, lines=lines)
     model.loaded = set(plan.loaded)
     memory = Memory(

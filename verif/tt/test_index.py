@@ -14,13 +14,15 @@ from gen.rtl.config import load
 from golden.tt.rows import split
 from hw.tt.descriptor import STRIDE_BITS
 from hw.tt.index import Divider, IndexSplitter
+from hw.tt.serial_config import Splitting
 from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
 
 SHAPES = {
     "tiny": lambda: load("tiny").cores["tt"],
-    "pooled": lambda: load("tiny").cores["emb"].tt,
+    # Of a unit whose rows leave one by one.
+    "serial": lambda: Splitting(replace(load("screc").cores["serial"], index_bits=12, mode_bits=8, tables=4)),
     # Row numbers of no more bits than a mode's index.
     "narrow": lambda: replace(load("tiny").cores["tt"], index_bits=8, tables=2),
 }
@@ -127,7 +129,7 @@ class Bench:
             dut.i.value = random.getrandbits(self.widths["i"])
         else:
             table, index, begin, end = lookup
-            chunk = {"begin": begin, "end": end} if self.config.pool_log2 else {}
+            chunk = {"begin": begin, "end": end} if self.config.chunk_log2 else {}
             dut.i.value = self.pack({"table": table, "index": index, **chunk})
             if dut.rst.value != 1:
                 self.due.append((self.cycle + self.latency, {"table": table, **self.tables[table].slices(index),

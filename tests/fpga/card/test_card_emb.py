@@ -74,7 +74,7 @@ class Bench(FaultyBench):
         self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
         unit = self.config.tt
         self.oracle = Emb.of(self.config, self.images.cores,
-                             (unit.x_lines, unit.y_lines, unit.tables, unit.keep_lines))
+                             (unit.x_lines, unit.y_lines, unit.tables))
         self.rows = self.images.rows.reshape(-1).copy()     # of DRAM, as the oracle has it
         self.beat = self.config.beat_bytes
         self.place("rows", self.images.rows)

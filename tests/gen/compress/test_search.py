@@ -173,6 +173,5 @@ def test_bad_input_is_a_sentence():
 
 
 def test_every_factorisation_is_tried():
-    columns = {one.columns for one in candidates(100, 16, config=replace(TINY, pool_log2=0, output_beats=16),
-                                                 ranks=(2,), cores=(2,))}
+    columns = {one.columns for one in candidates(100, 16, config=TINY, ranks=(2,), cores=(2,))}
     assert columns <= set(factorizations(16, 2)) and len(columns) >= 3

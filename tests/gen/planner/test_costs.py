@@ -95,10 +95,7 @@ def test_the_measured_cycles_are_the_golden_models(dim, rank):
                                         + [[bags * pooling]]))
         count = bags * pooling
         rows = np.random.default_rng(3).integers(0, layout.rows, count)
-        timing = tt.cycles([layout], np.zeros(count, int), rows, lanes=unit.lanes, index_bits=unit.index_bits,
-                           t_lines=unit.t_lines, t_middle_lines=unit.t_middle_lines, in_flight=unit.in_flight,
-                           reuse_entries=unit.reuse_entries, output_beats=unit.output_beats, offsets=ends,
-                           vectors=unit.output_beats // 16)
+        timing = tt.cycles([layout], np.zeros(count, int), rows, offsets=ends, **unit.timing)
         half = len(timing.last_at) // 2
         steady = (timing.last_at[-1] - timing.last_at[half]) / (ends[-1] - ends[half + 1])
         assert steady == pytest.approx(measured, rel=0.02, abs=0.02)

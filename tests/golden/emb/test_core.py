@@ -25,7 +25,7 @@ class Case:
     """Six bags over ten rows in card memory and ring positions 0 to 15, ready to be spoilt."""
 
     def __init__(self):
-        self.core = Emb(words=W, row_beats_max=4, stripe_beats=4, grid_log2=1, index_bits=8, lines=(256, 512, 8, 64))
+        self.core = Emb(words=W, row_beats_max=4, stripe_beats=4, grid_log2=1, index_bits=8, lines=(256, 512, 8))
         random = np.random.default_rng(1)
         self.memory = Memory(np.zeros(0, np.uint32), np.zeros(24 * W, np.uint32), np.zeros(12 * W, np.uint32),
                              random.standard_normal(20 * W).astype(np.float32).view(np.uint32),

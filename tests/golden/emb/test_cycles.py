@@ -58,9 +58,7 @@ def modelled(bags, config, *, filled=0):
         loader = Loader(Limits(**{item.name: getattr(unit, item.name) for item in fields(Limits)}))
         layouts = [loader.add(cores)[1] for cores in images.cores]
         table, index = zip(*found)
-        trains = Steps(layouts, table, index, starts, lanes=unit.lanes, index_bits=unit.index_bits,
-                       t_lines=unit.t_lines, t_middle_lines=unit.t_middle_lines, reuse_entries=unit.reuse_entries,
-                       in_flight=unit.in_flight, vectors=unit.vectors)
+        trains = Steps(layouts, table, index, starts, **unit.timing)
     return cycles(front, sizes, inputs=lambda beat: memory.get(beat, (0,) * config.words), rows=at["rows"],
                   ring=at["ring"], outputs=at["outputs"], result=at["result"],
                   ring_beats=bags.compiler.ring_beats, filled=filled, trains=trains,

@@ -11,7 +11,7 @@ from golden.tt.cycles import Steps, cycles
 from golden.tt.layout import plan
 
 FOLDER = Path(golden.tt.registers.__file__).parent
-SIZES = dict(lanes=2, index_bits=12, t_lines=128, t_middle_lines=64, reuse_entries=32, in_flight=8)
+SIZES = dict(lanes=2, index_bits=12, t_lines=128, t_middle_lines=64, reuse_entries=32, in_flight=8, vectors=8)
 LAYOUTS = [plan((4, 5, 6), (2, 2, 4), (1, 2, 3, 1), grid_log2=1),
            plan((3, 3, 3, 3), (2, 2, 2, 2), (1, 2, 2, 2, 1), grid_log2=1)]
 
@@ -25,10 +25,9 @@ def test_steps_are_what_runs_through(seed):
     tables = np.repeat(random.integers(2, size=40), sizes)
     indices = random.integers(0, 100, len(tables))
     gaps, ready = random.integers(0, 3, len(tables)), random.random(4000) < 0.5
-    timing = cycles(LAYOUTS, tables, indices, offsets=offsets, vectors=8, output_beats=0, gaps=gaps, ready=[ready],
-                    **SIZES)
+    timing = cycles(LAYOUTS, tables, indices, offsets=offsets, gaps=gaps, ready=ready, **SIZES)
 
-    steps = Steps(LAYOUTS, tables, indices, offsets, vectors=8, **SIZES)
+    steps = Steps(LAYOUTS, tables, indices, offsets, **SIZES)
     taken, last, pause = [], [], 0
     for cycle in range(int(timing.last_at.max()) + 1):
         lookup = pause == 0 and len(taken) < len(tables)
@@ -42,9 +41,10 @@ def test_steps_are_what_runs_through(seed):
     assert taken == timing.taken_at.tolist() and last == timing.last_at.tolist()
 
 
-def test_sums_need_room():
-    with pytest.raises(ValueError, match="the number of vectors that a lane holds must be given"):
-        cycles(LAYOUTS, [0], [0], offsets=[0, 1], output_beats=8, **SIZES)
+def test_a_row_is_a_chunk_by_itself():
+    tables, indices = np.arange(30) % 2, np.arange(30)
+    one, other = (cycles(LAYOUTS, tables, indices, offsets=offsets, **SIZES) for offsets in (None, np.arange(31)))
+    assert np.array_equal(one.last_at, other.last_at) and len(one.last_at) == 30
 
 
 def test_the_cache_notices_all_files():

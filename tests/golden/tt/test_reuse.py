@@ -8,22 +8,23 @@ import pytest
 from golden.tt.reuse import first_products, leading_keys
 
 
-def plainly(keys, entries, lanes):
+def plainly(keys, entries, lanes, rows):
     held = [deque(maxlen=entries) for _ in range(lanes)]
     computed = 0
     for n, key in enumerate(keys):
-        if key not in held[n % lanes]:
+        lane = held[n // rows % lanes]
+        if key not in lane:
             computed += 1
-            held[n % lanes].append(key)
+            lane.append(key)
     return computed
 
 
 @pytest.mark.parametrize("entries", [0, 1, 2, 5, 16])
-@pytest.mark.parametrize("lanes", [1, 2, 3])
-def test_equals_a_queue_for_each_lane(entries, lanes):
+@pytest.mark.parametrize(("lanes", "rows"), [(1, 1), (2, 1), (3, 1), (2, 8)])
+def test_equals_a_queue_for_each_lane(entries, lanes, rows):
     rng = np.random.default_rng(entries * 8 + lanes)
     keys = rng.zipf(1.3, 3000) % 50
-    assert first_products(keys, entries=entries, lanes=lanes) == plainly(keys.tolist(), entries, lanes)
+    assert first_products(keys, entries=entries, lanes=lanes, rows=rows) == plainly(keys.tolist(), entries, lanes, rows)
 
 
 def test_bounds():
