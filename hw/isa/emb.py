@@ -88,7 +88,7 @@ EMB = Kernel(
               maximum=(1 << 30) - 1),
     ),
     instructions=(
-        Instruction(1, "LOAD", "Writes cores, descriptors and keep masks into the tensor-train unit.", (
+        Instruction(1, "LOAD", "Writes cores and descriptors into the tensor-train unit.", (
             Use("count", "load beats"),
             Use("indices", "inputs offset of the image: groups of a block of 16 header words and 16 load beats; "
                            "header = {flip[21:20], part[19:18], target[17:16], address[15:0]}"),

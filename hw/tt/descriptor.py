@@ -2,7 +2,7 @@
 
 Addresses count operands: an X operand is a quarter of a line, or two, or the whole line, by its stage; a Y
 operand is a line, or the pair of lines 2 a and 2 a + 1. Counts are stored less one. Source: golden.tt.layout
-computes them, golden.tt.descriptor packs them.
+computes them, golden.tt.load packs them.
 """
 
 from amaranth.hdl import Module

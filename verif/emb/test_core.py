@@ -372,11 +372,3 @@ def test_illegal_config_wrong(changes, message):
     """Sizes that do not go together are refused with a sentence."""
     with pytest.raises(ValueError, match=message):
         replace(load(PRESET).cores["emb"], **changes)
-
-
-@pytest.mark.testpoint("illegal_config_wrong")
-def test_illegal_unit_wrong():
-    """A tensor-train unit without pooling is refused with a sentence."""
-    core = load(PRESET).cores["emb"]
-    with pytest.raises(ValueError, match="tt.pool_log2 must be at least 1"):
-        replace(core, tt=replace(core.tt, pool_log2=0))
