@@ -243,7 +243,7 @@ def _trained(ratings: learn.Ratings, new_row: np.ndarray, options: Options, fits
         column_modes=shapes.column_modes(options.columns), rank=options.rank, rows_of=new_row,
         sweeps=SWEEPS, seed=SEED)
     cores = [np.ascontiguousarray(core, dtype=np.float32) for core in wide]
-    fits.append(Fit(f"trained as a train, rank {options.rank}, rows by similarity",
+    fits.append(Fit(f"trained in TT form, rank {options.rank}, rows by similarity",
                     sum(core.size for core in cores), model.rmse(ratings, dense(cores)[new_row])))
     say(f"trained    rank {options.rank:2}, rows by similarity: RMSE {fits[-1].rmse:.4f}, "
         f"{fits[-1].parameters:,} values")
