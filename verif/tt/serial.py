@@ -108,13 +108,13 @@ async def session(dut):
     config = SerialConfig(**about["config"])
     images = place(tables, config)
     start(dut)
+    source, sink = Source(dut, "i_lookups"), Sink(dut, "o_vectors", raw=True)
     await reset(dut)
     loader = Source(dut, "i_load")
     loader.put(*load(images, config))
     await loader.drained()
     loader.stop()
 
-    source, sink = Source(dut, "i_lookups"), Sink(dut, "o_vectors", raw=True)
     source.put(*({"table": t, "index": i} for t, i in zip(ids, indices, strict=True)))
     beats = [images[t].plan.beats for t in ids]
     await sink.wait(sum(beats), cycles=1000 + 2 * sum(images[t].plan.cycles for t in ids))
