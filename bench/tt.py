@@ -9,7 +9,7 @@ from bench import serial
 from bench.data import held
 from bench.framework import Row, at_least, bench, figure
 from bench.session import Session, run
-from gen.data.shapes import column_modes, fastest_column_modes, macs, row_modes
+from gen.data.shapes import column_modes, fastest_column_modes, row_modes
 from gen.rtl.config import load
 from golden import tt
 from golden.tt.rows import shape_of
@@ -96,12 +96,9 @@ def rows() -> Iterator[Row]:
     for (dim, rank), columns in shapes.items():
         fastest = fastest_column_modes(dim, rank, tt.cycles_per_row)
         cycles = measured_cycles(config, columns, rank)
-        yield from _rates(config, f"d{dim}r{rank}", f"bags, D {dim} as {columns}, rank {rank}",
-                          macs(columns, rank), cycles)
+        yield from _rates(config, f"d{dim}r{rank}", columns, rank, cycles)
         if fastest != columns:
-            quick = measured_cycles(config, fastest, rank)
-            yield from _rates(config, f"fastest.d{dim}r{rank}", f"bags, D {dim} as {fastest}, rank {rank}",
-                              macs(fastest, rank), quick)
+            yield from _rates(config, f"fastest.d{dim}r{rank}", fastest, rank, measured_cycles(config, fastest, rank))
         ratio = baseline[columns, rank] / cycles
         what = f"times fewer cycles than the serial unit, bags, D {dim} as {columns}, rank {rank}"
         name = f"tt.cycles_vs_screc.d{dim}r{rank}"
@@ -111,15 +108,16 @@ def rows() -> Iterator[Row]:
             yield from _single(config, dim, rank, columns)
 
 
-def _rates(config: Any, name: str, what: str, needed: int, cycles: float) -> Iterator[Row]:
-    used = needed / (cycles * config.macs)
-    if needed < config.macs:
-        yield at_least(f"tt.rows_per_cycle.{name}", f"rows per cycle, {what}", round(1 / cycles, 4), "rows", 0.99)
-        yield figure(f"tt.mac_util.{name}", f"MAC slots used, {what}", round(100 * used, 2), "%")
-        return
-    least = 99 if needed % config.macs == 0 else 75
-    yield figure(f"tt.rows_per_cycle.{name}", f"rows per cycle, {what}", round(1 / cycles, 4), "rows")
-    yield at_least(f"tt.mac_util.{name}", f"MAC slots used, {what}", round(100 * used, 2), "%", least)
+def _rates(config: Any, name: str, columns: tuple[int, ...], rank: int, cycles: float) -> Iterator[Row]:
+    """Rows of full bags, against one a cycle or the slots of their layout, and what they use of the multipliers."""
+    layout = tt.plan(MODES, columns, (1, rank, rank, 1), grid_log2=config.grid_log2)
+    what, rate = f"bags, D {layout.dim} as {columns}, rank {rank}", round(1 / cycles, 4)
+    used = round(100 * layout.macs / (cycles * config.macs), 2)
+    most = min(1, config.lanes / layout.slots)
+    yield at_least(f"tt.rows_per_cycle.{name}", f"rows per cycle, {what}", rate, "rows", round(0.99 * most, 4))
+    known = f"tt.mac_util.{name}", f"MAC slots used, {what}", used, "%"
+    filled = most < 1 or layout.slots == config.lanes
+    yield at_least(*known, 99) if filled and layout.macs == layout.slots * config.side**4 else figure(*known)
 
 
 def _single(config: Any, dim: int, rank: int, columns: tuple[int, ...]) -> Iterator[Row]:
