@@ -12,6 +12,7 @@ from itertools import count
 
 __all__ = ["random", "undefined"]
 
+RANDOM = "$urandom"
 _NAME = r"(?:\\\S+ |\w+)"
 # `_start_` is no register: Yosys sets off combinational blocks with it.
 _REGISTER = re.compile(rf"(?m)^(  reg (?:signed )?(?:\[\d+:\d+\] )?(?!_start_ )({_NAME})) ?= [^;]*;")
@@ -22,6 +23,11 @@ _MEMORY = re.compile(rf"(?m)^  reg (?:signed )?(?:\[(\d+):0\] )?({_NAME}) ?\[(\d
 # What only configuration sets, by module and name, keeps what configuration gives. Loaded tables outlive resets, so
 # none can set which they are.
 _CONFIGURED = {"Loader_": r"\\?tables|\\?broken"}
+# From here a simulator's unknowns spread further than values can, so these memories begin at random everywhere. Of
+# positions without a register: the sorter's keys have the bit that puts what is found there behind all valid accesses
+# above the bank, and comparing them with an unknown bank is unknown. Of rows' lists: what is found in a bucket that no
+# row came to is a slot, any, and is looked up before it is known that it is not of the bucket.
+_SPREADING = {"LookupArray_": r"\\?register_\d+", "RowTable_": r"\\?heads"}
 
 
 def undefined(texts: Mapping[str, str]) -> dict[str, str]:
@@ -36,51 +42,46 @@ def random(texts: Mapping[str, str]) -> dict[str, str]:
 
     Verilator draws registers when a run has a seed, but only one word a memory, which it repeats; so memories that
     have a write port draw theirs in Verilog."""
-    return {file: _filled(file, _undefined(file, text), "$urandom") for file, text in texts.items()}
+    return {file: _filled(file, _undefined(file, text), RANDOM) for file, text in texts.items()}
 
 
 def _written(text: str, memory: str) -> bool:
     return re.search(rf"(?m)^ +{re.escape(memory)}\[.*\] <= ", text) is not None
 
 
-def _configured(file: str, name: str) -> bool:
-    return any(file.startswith(module) and re.fullmatch(known, name.strip()) for module, known in _CONFIGURED.items())
+def _among(names: Mapping[str, str], file: str, name: str) -> bool:
+    return any(file.startswith(module) and re.fullmatch(known, name.strip()) for module, known in names.items())
 
 
 def _undefined(file: str, text: str) -> str:
-    text = _REGISTER.sub(lambda found: found.group() if _configured(file, found.group(2)) else f"{found.group(1)};",
-                         text)
+    text = _REGISTER.sub(
+        lambda found: found.group() if _among(_CONFIGURED, file, found.group(2)) else f"{found.group(1)};", text)
     return _CONTENTS.sub(lambda block: "" if _written(text, block.group(1)) else block.group(), text)
 
 
 def _filled(file: str, text: str, word: str | None) -> str:
-    """With statements that give memories their first contents: `word` for each 32 bits, or what configuration gives.
-
-    Write enables begin at random too, so what only configuration sets is not written at the first edge, before the
-    reset has been seen."""
+    """With statements that give memories their first contents: `word` for each 32 bits, or what configuration gives."""
     numbers = count()
-    kept = set()
 
     def filled(found: re.Match[str]) -> str:
         top, memory, last = found.groups()
-        configured = _configured(file, memory)
-        value = "32'd0" if configured else word
+        value = ("32'd0" if _among(_CONFIGURED, file, memory) else
+                 RANDOM if _among(_SPREADING, file, memory) else word)
         if value is None or not _written(text, memory):
             return found.group()
         index, words = f"_index_{next(numbers)}", ", ".join([value] * (int(top or 0) // 32 + 1))
-        begun = ""
-        if configured and word:
-            kept.add(memory)
-            begun = f"  reg {_begun(memory)} = 1'b0;\n  always @(posedge clk) {_begun(memory)} <= 1'b1;\n"
-        return (f"{found.group()}{begun}  integer {index};\n"
+        return (f"{found.group()}  integer {index};\n"
                 f"  initial for ({index} = 0; {index} <= {last}; {index} = {index} + 1)\n"
                 f"    {memory}[{index}] = {{{words}}};\n")
 
-    text = _MEMORY.sub(filled, text)
-    for memory in kept:
-        text = re.sub(rf"(?m)^( +)({re.escape(memory)} ?\[.*\] <= )", rf"\1if ({_begun(memory)}) \2", text)
+    return _kept(file, _MEMORY.sub(filled, text))
+
+
+def _kept(file: str, text: str) -> str:
+    """What only configuration sets is not written before a reset has been seen: until then nothing else is known."""
+    for module, known in _CONFIGURED.items():
+        if file.startswith(module):
+            text = re.sub(rf"(?m)^( +)((?:{known}) ?(?:\[.*\] )?<= )", r"\1if (_begun) \2", text)
+            text = text.replace("endmodule", "  reg _begun = 1'b0;\n  always @(posedge clk) if (rst) _begun <= 1'b1;\n"
+                                             "endmodule")
     return text
-
-
-def _begun(memory: str) -> str:
-    return f"_begun_{re.sub(r'[^A-Za-z0-9]', '_', memory.strip())}"

@@ -23,9 +23,7 @@ from verif.bench import runner
 from verif.tt.test_serial import SMALL
 
 pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (apt: iverilog)")
-# EMB and Hotline do not end a run there (40,000 cycles), and it is not known whether a register without a reset or the
-# simulator's unknowns, which spread further than values can, are why.
-KERNELS = ["mlp"]
+KERNELS = ["emb", "mlp", "hotline"]
 
 
 def simulate(component, module, folder, *, tests, only=None, env=None, top=verilog.TOP):
