@@ -151,22 +151,23 @@ def test_results_in_the_format_of_their_table():
         replace(tables[0], results="half")
 
 
-@pytest.mark.parametrize("beats, piece", [(1, 0), (2, 1), (3, 1), (4, 2), (8, 2), (11, 0), (12, 4), (16, 4), (32, 4)])
+@pytest.mark.parametrize("beats, piece", [(1, 0), (2, 0), (3, 0), (4, 2), (8, 4), (11, 0), (12, 4), (16, 4), (32, 0)])
 def test_the_pieces_of_rows(beats, piece):
-    """Those that were the fastest on the model of the controller; a prime number of beats past a stripe is not cut."""
+    """Those that are the fastest on the simulated card; an odd number of beats is not cut."""
     assert stripes(beats, 8) == (beats, piece, 8)
 
 
 def test_tables_in_pieces_begin_with_a_stripe_and_end_with_a_block():
     random, config = np.random.default_rng(3), make.config()
-    sizes = {"one": (3, 5), "two": (8, 7), "odd": (44, 3), "wide": (64, 1), "none": (16, 0)}
+    sizes = {"one": (3, 5), "four": (16, 7), "odd": (44, 3), "wide": (64, 1), "none": (32, 0)}
     tables = [make.only(random, name, make.DRAM, rows, dim) for name, (dim, rows) in sizes.items()]
     images = CardImages(tables, config, PAGE)
     found = {name: (placed.dram_base, placed.dram_end, placed.lies.piece_beats)
              for name, placed in images.placed.items()}
-    # 5 rows of a beat; a block of 8 rows of two; 3 rows of eleven; a block of 2 rows of sixteen.
-    assert found == {"one": (0, 5, 0), "two": (8, 24, 1), "odd": (24, 57, 0), "wide": (64, 96, 4), "none": (96, 96, 2)}
-    assert images.rows.shape == (96, 4)
+    # 5 rows of a beat; two blocks of 4 rows of four; 3 rows of eleven; a block of 2 rows of sixteen.
+    assert found == {"one": (0, 5, 0), "four": (8, 40, 2), "odd": (40, 73, 0), "wide": (80, 112, 4),
+                     "none": (112, 112, 4)}
+    assert images.rows.shape == (112, 4)
     for name, placed in images.placed.items():
         held = placed.read(images.rows, np.arange(sizes[name][1]))[:, :sizes[name][0]]
         assert np.array_equal(held.view(np.float32), placed.table.dram)
