@@ -14,9 +14,10 @@ from hw.emb.post_pool import PostPool
 from hw.fp.reciprocal import COUNT_BITS, Reciprocal, reciprocal_word
 from hw.isa import EMB
 from hw.isa.emb import FORMAT, MODE
-from verif.bench import has_begun, reset, rng, seed, start
+from verif.bench import reset, rng, seed
+from verif.bench.harness import Harness
 from verif.bench.runner import seeds, simulate
-from verif.bench.stream import Monitor, Sink, Source, always, bursty, sometimes
+from verif.bench.stream import always, bursty, sometimes
 from verif.fp.vectors import Runner
 
 WORDS, OUTPUT_BEATS, BEAT_BYTES = 4, 64, 16   # of the tiny preset
@@ -68,83 +69,52 @@ def steps_of(bag, last, instruction):
     return found
 
 
-class Bench:
+class Bench(Harness):
     """The unit between its tiers and a writer that answers a request some cycles after its last beat."""
 
+    watch = ("i_steps", "i_tt", "i_dram", "i_ssd")
+
     def __init__(self, dut, *, tiers=always, writer=always, answer=40):
-        self.dut = dut
-        self.sources = {name: Source(dut, f"i_{name}", pattern=tiers()) for name in ("steps", "tt", "dram", "ssd")}
-        self.requests = Sink(dut, "o_requests", pattern=writer())
-        self.data = Sink(dut, "o_data")
-        self.monitors = [Monitor(dut, name) for name in ("o_requests", "i_steps", "i_tt", "i_dram", "i_ssd")]
         self.done, self.instructions, self.faults = [], [], []
-        self.most_waiting = 0
-        self._answer = answer
-        self._tasks = [cocotb.start_soon(self._write()), cocotb.start_soon(self._watch())]
-
-    @classmethod
-    async def begin(cls, dut, **arguments):
-        start(dut)
+        self.most_waiting = self.served = self.answered_beats = 0
+        self._answer, self._due = answer, []
         dut.outputs.value = BASE
-        dut.written.value = 0
-        bench = cls(dut, **arguments)
-        await reset(dut)
-        return bench
-
-    def stop(self):
-        for part in (*self.sources.values(), self.requests, self.data, *self.monitors):
-            part.stop()
-        for task in self._tasks:
-            task.cancel()
-        self.dut.written.value = 0
+        super().__init__(dut, {name: tiers() for name in self.watch} | {"o_requests": writer()})
+        self.requests, self.data = self.sinks["o_requests"], self.sinks["o_data"]
 
     def feed(self, bags, instruction_of=lambda number: 0, last=lambda number: 0):
         for number, one in enumerate(bags):
-            self.sources["steps"].put(*steps_of(one, last(number), instruction_of(number)))
+            self.sources["i_steps"].put(*steps_of(one, last(number), instruction_of(number)))
             rows = one["vectors"].reshape(len(one["vectors"]), one["beats"], WORDS).tolist()
             for row in rows[:one["chunks"]]:
-                self.sources["tt"].put(*({"words": words, "last": beat == one["beats"] - 1}
+                self.sources["i_tt"].put(*({"words": words, "last": beat == one["beats"] - 1}
                                          for beat, words in enumerate(row)))
             tiers = [name for name in ("dram", "ssd") if one[name]]
             for name, row in zip(tiers, rows[one["chunks"]:], strict=True):
-                self.sources[name].put(*({"words": words} for words in row))
+                self.sources[f"i_{name}"].put(*({"words": words} for words in row))
 
-    async def _write(self):
+    def _cycle(self):
         """Requests are answered in order, once their beats are there and `answer` cycles have passed."""
-        edge = RisingEdge(self.dut.clk)
-        served, beats, due = 0, 0, []
-        cycle = 0
-        while True:
-            self.dut.written.value = bool(due) and due[0] <= cycle
-            if due and due[0] <= cycle:
-                due.pop(0)
-            await edge
-            cycle += 1
-            self.most_waiting = max(self.most_waiting, len(self.data.beats) - self._written(served - len(due)))
-            while served < len(self.requests.beats) and (
-                    beats + self.requests.beats[served]["beats"] <= len(self.data.beats)):
-                beats += self.requests.beats[served]["beats"]
-                due.append(max(cycle + self._answer, due[-1] + 1 if due else 0))
-                served += 1
+        dut, due = self.dut, self._due
+        if due and due[0] < self.cycle:
+            due.pop(0)
+        self.most_waiting = max(self.most_waiting, len(self.data.beats) - self._written(self.served - len(due)))
+        while self.served < len(self.requests.beats) and (
+                self.answered_beats + self.requests.beats[self.served]["beats"] <= len(self.data.beats)):
+            self.answered_beats += self.requests.beats[self.served]["beats"]
+            due.append(max(self.cycle + self._answer, due[-1] + 1 if due else 0))
+            self.served += 1
+        dut.written.value = bool(due) and due[0] <= self.cycle
+        if dut.done.value == 1:
+            self.done.append(self.cycle)
+        if dut.instruction_done.value == 1:
+            self.instructions.append(len(self.done))
+        if dut.fault_valid.value == 1:
+            fault = int(dut.fault.value)
+            self.faults.append((fault & 0xFF, fault >> 8 & 0xFFFFFFFF, fault >> 40))
 
     def _written(self, requests):
         return sum(request["beats"] for request in self.requests.beats[:requests])
-
-    async def _watch(self):
-        edge = RisingEdge(self.dut.clk)
-        cycle = 0
-        while True:
-            await edge
-            cycle += 1
-            if not has_begun():
-                continue
-            if self.dut.done.value == 1:
-                self.done.append(cycle)
-            if self.dut.instruction_done.value == 1:
-                self.instructions.append(len(self.done))
-            if self.dut.fault_valid.value == 1:
-                fault = int(self.dut.fault.value)
-                self.faults.append((fault & 0xFF, fault >> 8 & 0xFFFFFFFF, fault >> 40))
 
     async def finished(self, count, cycles=200_000):
         edge = RisingEdge(self.dut.clk)
@@ -249,7 +219,7 @@ async def latency_and_rate_as_documented(dut):
         if beats > 1:
             # A short bag is written more slowly than it is made: its answer takes longer than its beat.
             assert at == list(range(at[0], at[0] + total * beats)), f"gaps between beats of bags of {beats} beats"
-        latency = at[0] - bench.sources["tt"].taken_at[0]
+        latency = at[0] - bench.sources["i_tt"].taken_at[0]
         assert latency == pooling.latency(False), latency
         bench.stop()
     # Bags of several vectors: a beat of a vector a cycle.
@@ -260,7 +230,7 @@ async def latency_and_rate_as_documented(dut):
     bench.feed(bags)
     await bench.finished(20)
     bench.judge(bags)
-    taken = sorted(cycle for name in ("tt", "dram", "ssd") for cycle in bench.sources[name].taken_at)
+    taken = sorted(cycle for name in ("i_tt", "i_dram", "i_ssd") for cycle in bench.sources[name].taken_at)
     assert taken == list(range(taken[0], taken[0] + 20 * 16))
     bench.stop()
     # Half precision: a beat in two cycles, later by the packer's latency; FP32 behind it waits for as long.
@@ -270,7 +240,7 @@ async def latency_and_rate_as_documented(dut):
     bench.feed(bags)
     await bench.finished(len(bags))
     bench.judge(bags)
-    at, taken = bench.data.at, bench.sources["tt"].taken_at
+    at, taken = bench.data.at, bench.sources["i_tt"].taken_at
     first = taken[1] + pooling.latency(False) + packer.LATENCY
     assert at[:6] == list(range(first, first + 12, 2))
     assert taken[:12] == list(range(taken[0], taken[0] + 12)) and taken[12] == taken[11] + 1 + packer.LATENCY
@@ -320,7 +290,7 @@ async def faults(dut):
     # Bag 2: a train's vector marked. 4: card memory's. 5: the SSD's. 7: a vector of two beats. 9: one of five.
     marks = {("tt", 2): (1, 2), ("dram", 4): (0, 2), ("ssd", 5): (0, 2)}
     for number, one in enumerate(bags):
-        bench.sources["steps"].put(*steps_of(one, number in (5, 11), 3 + (number > 5)))
+        bench.sources["i_steps"].put(*steps_of(one, number in (5, 11), 3 + (number > 5)))
         rows = one["vectors"].reshape(4, 3, WORDS).tolist()
         if number in (7, 9):
             rows[1] = rows[1][:2] if number == 7 else [*rows[1], [1] * WORDS, [2] * WORDS]
@@ -329,7 +299,7 @@ async def faults(dut):
             for beat, words in enumerate(row):
                 error = marked == (at % 2 if name == "tt" else 0, beat)
                 last = {"last": beat == len(row) - 1} if name == "tt" else {}
-                bench.sources[name].put({"words": words, "error": error, **last})
+                bench.sources[f"i_{name}"].put({"words": words, "error": error, **last})
     await bench.finished(len(bags))
     code = EMB.code
     assert bench.faults == [(code("TT_MEMORY"), 3, 2), (code("READ_ERROR"), 3, 4), (code("READ_ERROR"), 3, 5),

@@ -5,13 +5,14 @@ from dataclasses import replace
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.triggers import ClockCycles
 
 from golden.hotline.classifier import classify
 from hw.hotline.classifier import Classifier
-from verif.bench import reset, rng, seed, start
+from verif.bench import rng, seed
+from verif.bench.harness import Harness
 from verif.bench.runner import one_of, seeds, simulate
-from verif.bench.stream import Monitor, Scoreboard, Sink, Source, always, bursty, never, sometimes
+from verif.bench.stream import Scoreboard, always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 
 CONFIGS = {"tiny": TINY, "wide": replace(TINY, lanes=16, words=16)}
@@ -33,37 +34,23 @@ def expected(beats, sizes):
     return [{**beat, "cold": int(c)} for beat, c in zip(beats, cold, strict=True)]
 
 
-class Bench:
+class Bench(Harness):
+    watch = ("i",)
+
     def __init__(self, dut, source=None, sink=None):
-        self.dut = dut
         self.board = Scoreboard()
-        self.source, self.sink = Source(dut, "i", pattern=source), Sink(dut, "o", pattern=sink, on_beat=self.board.got)
-        self.monitor = Monitor(dut, "i")
-        self.popular_at = []
-        self.idle_at = []
-        self._task = cocotb.start_soon(self._count())
+        self.popular_at, self.idle_at = [], []
+        super().__init__(dut, {"i": source, "o": sink})
+        self.source, self.sink = self.sources["i"], self.sinks["o"]
 
-    @classmethod
-    async def begin(cls, dut, **arguments):
-        start(dut)
-        await reset(dut)
-        return cls(dut, **arguments)
+    def _o(self, beat):
+        self.board.got(beat)
 
-    def stop(self):
-        for part in (self.source, self.sink, self.monitor):
-            part.stop()
-        self._task.cancel()
-
-    async def _count(self):
-        edge = RisingEdge(self.dut.clk)
-        cycle = 0
-        while True:
-            await edge
-            cycle += 1
-            if self.dut.popular.value == 1:
-                self.popular_at.append(cycle)
-            if self.dut.idle.value == 1:
-                self.idle_at.append(cycle)
+    def _cycle(self):
+        if self.dut.popular.value == 1:
+            self.popular_at.append(self.cycle)
+        if self.dut.idle.value == 1:
+            self.idle_at.append(self.cycle)
 
     async def run(self, random, sizes, share=0.2):
         beats = draw(random, sizes, share)

@@ -9,9 +9,10 @@ from cocotb.triggers import RisingEdge
 
 from golden.hotline.image import beats_of, image_of, order
 from hw.hotline.image import ImageMover
-from verif.bench import reset, rng, seed, start
+from verif.bench import rng, seed
+from verif.bench.harness import Harness
 from verif.bench.runner import one_of, seeds, simulate
-from verif.bench.stream import Monitor, Sink, Source, always, bursty, never, sometimes
+from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY, WIDE
 
 CONFIGS = {
@@ -33,54 +34,29 @@ def packed(beats):
     return [int.from_bytes(beat.astype("<u4").tobytes(), "little") for beat in beats]
 
 
-class Bench:
+class Bench(Harness):
     """The mover between beats and a logger that holds an image."""
 
+    raw, watch = ("o_beats",), ("i_beats", "i_image")
+
     def __init__(self, dut, *, beats=always, images=always, answers=always, asks=always):
-        self.dut = dut
         self.image = np.zeros((BANKS, SETS, 4), np.uint32)
-        self.wrote, self.asked, self.done_at, self.cycle = [], [], [], 0
-        self.source = Source(dut, "i_beats", pattern=beats())
-        self.sink = Sink(dut, "o_beats", pattern=beats(), raw=True)
-        self.writes = Sink(dut, "o_image", pattern=images(), on_beat=self._write)
-        self.asks = Sink(dut, "o_ask", pattern=asks(), on_beat=self._ask)
-        self.answers = Source(dut, "i_image", pattern=answers())
-        self.parts = [self.source, self.sink, self.writes, self.asks, self.answers]
-        self.parts += [Monitor(dut, name) for name in ("i_beats", "i_image")]
-        self.task = cocotb.start_soon(self._watch())
+        self.wrote, self.asked, self.done_at = [], [], []
+        super().__init__(dut, {"i_beats": beats(), "o_beats": beats(), "o_image": images(), "o_ask": asks(),
+                               "i_image": answers()})
+        self.source, self.sink, self.writes = self.sources["i_beats"], self.sinks["o_beats"], self.sinks["o_image"]
 
-    @classmethod
-    async def begin(cls, dut, **patterns):
-        start(dut)
-        dut.start_save.value = dut.start_load.value = 0
-        await reset(dut)
-        return cls(dut, **patterns)
+    def _cycle(self):
+        if self.dut.done.value == 1:
+            self.done_at.append(self.cycle)
 
-    def stop(self):
-        self.task.cancel()
-        for part in self.parts:
-            part.stop()
-
-    async def _watch(self):
-        while True:
-            await RisingEdge(self.dut.clk)
-            self.cycle += 1
-            if self.dut.done.value == 1:
-                self.done_at.append(self.cycle)
-
-    def _write(self, beat):
+    def _o_image(self, beat):
         self.wrote.append((beat["bank"], beat["set"]))
         self.image[beat["bank"], beat["set"]] = beat["ways"]
 
-    def _ask(self, beat):
+    def _o_ask(self, beat):
         self.asked.append((beat["bank"], beat["set"]))
-        self.answers.put({**beat, "ways": self.image[beat["bank"], beat["set"]].tolist()})
-
-    async def pulse(self, name):
-        port = getattr(self.dut, name)
-        port.value = 1
-        await RisingEdge(self.dut.clk)
-        port.value = 0
+        self.sources["i_image"].put({**beat, "ways": self.image[beat["bank"], beat["set"]].tolist()})
 
     async def finish(self, times):
         """Waits for the pulse of `done`, and that there is no other."""
@@ -155,7 +131,7 @@ async def latency_and_rate_as_documented(dut):
     assert np.ptp(bench.writes.at) == BANKS * SETS - 1
     assert bench.done_at[0] - bench.cycle == bench.writes.at[-1] + 1 - bench.writes.cycle
     await bench.save(2)
-    assert np.ptp(bench.asks.at) == BANKS * SETS - 1
+    assert np.ptp(bench.sinks["o_ask"].at) == BANKS * SETS - 1
     assert set(np.diff(bench.sink.at)) == {WORDS // 4}
     assert bench.done_at[1] - bench.cycle == bench.sink.at[-1] + 1 - bench.sink.cycle
 

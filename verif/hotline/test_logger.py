@@ -10,10 +10,11 @@ from cocotb.triggers import RisingEdge
 from golden.hotline.image import order
 from golden.hotline.logger import Logger as Model
 from hw.hotline.logger import Logger
-from verif.bench import report, reset, rng, seed, start
+from verif.bench import report, rng, seed
+from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
-from verif.bench.stream import Monitor, Sink, Source, always, bursty, never, sometimes
+from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 
 CONFIGS = {
@@ -38,56 +39,42 @@ def draw(random, count, *, rows=3 * ENTRIES, filled=0.9, learn=0.7, spread=0.6):
     return waves
 
 
-class Bench:
+class Bench(Harness):
     """The logger between waves, an image's sets and a reader of both, all judged against the model."""
 
+    watch = ("i", "i_image", "i_ask")
+
     def __init__(self, dut, *, waves=always, answers=always, images=always):
-        self.dut = dut
         self.model = Model(BANKS, SETS, CONFIG.insert_log2, CONFIG.policy)
-        self.waves = Source(dut, "i", pattern=waves())
-        self.writes = Source(dut, "i_image", pattern=images())
-        self.asks = Source(dut, "i_ask", pattern=images())
         self.expected = []      # of each wave: (valid, hit, number)
-        self.answers = Sink(dut, "o", pattern=answers(), on_beat=self._judge)
-        self.sets = Sink(dut, "o_image", pattern=images())
-        self.parts = [self.waves, self.writes, self.asks, self.answers, self.sets]
-        self.parts += [Monitor(dut, name) for name in ("i", "i_image", "i_ask")]
-        self.judged = self.hits = self.accesses = self.cycle = 0
+        self.judged = self.hits = self.accesses = 0
         self.want_hits = self.want_accesses = 0
         self.error = None
         self.busy = True
-        self.task = cocotb.start_soon(self._watch())
+        self.error_layout = layout_of("error")
+        super().__init__(dut, {"i": waves(), "i_image": images(), "i_ask": images(), "o": answers(),
+                               "o_image": images()})
+        self.waves, self.writes, self.asks = (self.sources[name] for name in ("i", "i_image", "i_ask"))
+        self.answers, self.sets = self.sinks["o"], self.sinks["o_image"]
 
     @classmethod
     async def begin(cls, dut, clear=True, **patterns):
         """After a reset, which the contents outlive, with a clear."""
-        start(dut)
-        dut.clear.value = 0
-        await reset(dut)
-        bench = cls(dut, **patterns)
+        bench = await super().begin(dut, **patterns)
         if clear:
             await bench.clear()
         return bench
 
-    def stop(self):
-        self.task.cancel()
-        for part in self.parts:
-            part.stop()
-
-    async def _watch(self):
-        error = layout_of("error")
-        while True:
-            await RisingEdge(self.dut.clk)
-            self.cycle += 1
-            self.hits += int(self.dut.hits.value)
-            self.accesses += int(self.dut.accesses.value)
-            self.busy = self.dut.busy.value == 1
-            shown = error.unpack(int(self.dut.error.value))
-            if shown["valid"]:
-                assert self.error in (None, shown["bank"]), "the error changed"
-                self.error = shown["bank"]
-            else:
-                assert self.error is None, "the error did not stay"
+    def _cycle(self):
+        self.hits += int(self.dut.hits.value)
+        self.accesses += int(self.dut.accesses.value)
+        self.busy = self.dut.busy.value == 1
+        shown = self.error_layout.unpack(int(self.dut.error.value))
+        if shown["valid"]:
+            assert self.error in (None, shown["bank"]), "the error changed"
+            self.error = shown["bank"]
+        else:
+            assert self.error is None, "the error did not stay"
 
     def put(self, waves):
         """Sends waves and works out what has to come."""
@@ -104,7 +91,7 @@ class Bench:
                 for v, row in zip(valid, rows, strict=True)]})
         self.waves.put(*beats)
 
-    def _judge(self, beat):
+    def _o(self, beat):
         assert self.judged < len(self.expected), "an answer came unasked"
         hit, number = self.expected[self.judged]
         got = [lane["hit"] for lane in beat["lanes"]]
@@ -327,8 +314,8 @@ async def corner_values(dut):
         bench.want_hits += int(hit.sum())
         bench.want_accesses += int(valid.sum())
     for beat in bench.answers.beats[before:]:
-        bench._judge(beat)
-    bench.answers._on_beat = bench._judge
+        bench._o(beat)
+    bench.answers._on_beat = bench._o
     await bench.quiet()
     await bench.save()
 

@@ -5,15 +5,16 @@ from dataclasses import replace
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
+from cocotb.triggers import ClockCycles, with_timeout
 
 from golden.hotline import lookup
 from golden.hotline.lookup import NONE, Fault, Register
 from hw.hotline.lookup import LookupArray, waiting_beats
-from verif.bench import reset, rng, seed, start
+from verif.bench import rng, seed
+from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
-from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
+from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 
 CONFIGS = {
@@ -47,58 +48,37 @@ def some_samples(random, count, beats, indices, registers, *, none=0.2):
     return samples
 
 
-class Bench:
+class Bench(Harness):
     """The lookup engines between samples and a logger that knows some rows."""
 
     def __init__(self, dut, *, samples=None, waves=None, answers=None, out=None, seed_of=1):
-        self.dut = dut
-        self.edge = RisingEdge(dut.clk)
-        self.source = Source(dut, "i", pattern=samples)
-        self.waves = Sink(dut, "o_waves", pattern=waves, on_beat=self._answer)
-        self.answers = Source(dut, "i_answers", pattern=answers)
-        self.sink = Sink(dut, "o", pattern=out)
         self.random = np.random.default_rng(seed_of)
         self.salt = int(self.random.integers(1 << 62))
         self.pulses = 0
         self.idle_at = []
         self.learn = False
-        self._task = cocotb.start_soon(self._count())
+        super().__init__(dut, {"i": samples, "o_waves": waves, "i_answers": answers, "o": out})
+        self.source, self.waves, self.sink = self.sources["i"], self.sinks["o_waves"], self.sinks["o"]
 
-    @classmethod
-    async def begin(cls, dut, **arguments):
-        start(dut)
-        for name in ("registers", "indices", "learn", "begin"):
-            getattr(dut, name).value = 0
-        await reset(dut)
-        return cls(dut, **arguments)
-
-    def stop(self):
-        for part in (self.source, self.waves, self.answers, self.sink):
-            part.stop()
-        self._task.cancel()
-
-    async def _count(self):
-        cycle = 0
-        while True:
-            await self.edge
-            cycle += 1
-            self.pulses += int(self.dut.samples.value)
-            if self.dut.idle.value == 1:
-                self.idle_at.append(cycle)
+    def _cycle(self):
+        self.pulses += int(self.dut.samples.value)
+        if self.dut.idle.value == 1:
+            self.idle_at.append(self.cycle)
 
     def known(self, rows):
         """(hit, number) of rows: what the logger holds is drawn from their numbers."""
         value = (rows.astype(np.uint64) + np.uint64(self.salt)) * np.uint64(0x9E3779B97F4A7C15)
         return (value >> np.uint64(61)) < 5, (value >> np.uint64(24)) & np.uint64((1 << CONFIG.hot_bits) - 1)
 
-    def _answer(self, wave):
+    def _o_waves(self, wave):
         assert wave["learn"] == self.learn
         rows = np.array([lane["row"] for lane in wave["lanes"]])
         valid = np.array([lane["valid"] for lane in wave["lanes"]])
         hit, number = self.known(rows)
         # Lanes that ask for nothing are answered with anything.
         hit = np.where(valid, hit, self.random.integers(0, 2, len(rows)))
-        self.answers.put({"lanes": [{"hit": int(h), "number": int(n)} for h, n in zip(hit, number, strict=True)]})
+        self.sources["i_answers"].put({"lanes": [
+            {"hit": int(h), "number": int(n)} for h, n in zip(hit, number, strict=True)]})
 
     async def write(self, registers):
         layout = layout_of("registers")
@@ -258,7 +238,7 @@ async def latency_and_rate_as_documented(dut):
     bench = await fresh()
     await bench.run(some_samples(random, 1, 1, 3, plain, none=0), plain, 3)
     assert bench.waves.at[0] - bench.source.taken_at[0] == (6 if PARTS == 1 else 8)
-    assert bench.sink.at[0] - bench.answers.taken_at[0] == 1
+    assert bench.sink.at[0] - bench.sources["i_answers"].taken_at[0] == 1
     bench.stop()
 
     # Every beat asks: as many waves as it takes, all full. With two beats of payload they cost no wave.

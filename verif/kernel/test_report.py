@@ -6,9 +6,10 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.isa import EMB
 from hw.kernel.report import HEADER_WORDS, Reporter
-from verif.bench import reset, rng, start
+from verif.bench import reset, rng
+from verif.bench.harness import Harness
 from verif.bench.runner import one_of, seeds, simulate
-from verif.bench.stream import Sink, bursty
+from verif.bench.stream import bursty
 
 WAIVED = {
     "latency_and_rate_as_documented":
@@ -20,46 +21,26 @@ COUNTERS = 8
 BASE = 0x40_0000_1000
 
 
-class _Bench:
+class _Bench(Harness):
     """Totals that come by like the counter file's, and a port that answers each request some cycles later."""
 
-    def __init__(self, dut, totals, header, pattern=None):
-        self.dut, self.totals, self.header = dut, totals, header
-        self.requests = Sink(dut, "o_requests", pattern=pattern)
-        self.beats = Sink(dut, "o_data")
-        self.answered = 0
-        cocotb.start_soon(self._turn())
-
-    async def _turn(self):
-        dut, at, waits = self.dut, 0, 0
-        while True:
-            at = (at + 1) % COUNTERS
-            dut.number.value = at
-            dut.total.value = self.totals[at]
-            waits = waits + 1 if len(self.requests.beats) > self.answered else 0
-            dut.done.value = int(waits == 9)
-            if waits == 9:
-                self.answered += 1
-            await RisingEdge(dut.clk)
-
-    @classmethod
-    async def begin(cls, dut, pattern=None):
-        start(dut)
+    def __init__(self, dut, pattern=None):
         random = rng()
-        for name in ("finish", "tell", "done", "number", "total", "progress"):
-            getattr(dut, name).value = 0
+        self.header = [random.getrandbits(32) for _ in range(HEADER_WORDS)]
+        self.totals = [random.getrandbits(64) for _ in range(COUNTERS)]
+        self.answered = self.waits = 0
         dut.base.value = BASE
-        header = [random.getrandbits(32) for _ in range(HEADER_WORDS)]
-        dut.header.value = sum(word << 32 * at for at, word in enumerate(header))
-        bench = cls(dut, [random.getrandbits(64) for _ in range(COUNTERS)], header, pattern)
-        await reset(dut)
-        return bench
+        dut.header.value = sum(word << 32 * at for at, word in enumerate(self.header))
+        super().__init__(dut, {"o_requests": pattern})
+        self.requests, self.beats = self.sinks["o_requests"], self.sinks["o_data"]
 
-    async def pulse(self, name):
-        signal = getattr(self.dut, name)
-        signal.value = 1
-        await RisingEdge(self.dut.clk)
-        signal.value = 0
+    def _cycle(self):
+        dut, at = self.dut, self.cycle % COUNTERS
+        dut.number.value = at
+        dut.total.value = self.totals[at]
+        self.waits = self.waits + 1 if len(self.requests.beats) > self.answered else 0
+        dut.done.value = int(self.waits == 9)
+        self.answered += self.waits == 9
 
     def words(self, first, count):
         width = len(self.dut.o_data__payload) // 32
@@ -104,7 +85,7 @@ async def smoke(dut):
 async def random_match_golden(dut):
     """Progress and block in random order of asking, behind a port that takes requests when it likes: progress words
     reach their address with what was to be told."""
-    bench = await _Bench.begin(dut, bursty(rng()))
+    bench = await _Bench.begin(dut, pattern=bursty(rng()))
     for _ in range(8):
         released, done = rng().getrandbits(30), len(bench.requests.beats)
         dut.progress.value = released | done << 32
