@@ -15,7 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from gen.compiler.inputs import Inputs
+from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
+from gen.data.remap import TT
 from golden.emb import packer
 from golden.emb.row_cache import RowCache, Step
 from hw.isa import EMB, LONGEST_BAG, Kernel
@@ -57,11 +60,17 @@ class Output:
 
 @dataclass(frozen=True)
 class Origin:
-    """What an instruction was made of: the request's number and its first bag and index; a LOAD or FILL has None."""
+    """What an instruction was made of: the request's number and its first bag and index; a LOAD or FILL has None.
+    order: the request's index, from `index` on, behind each of the instruction's; None: in their order."""
 
     request: int | None = None
     bag: int = 0
     index: int = 0
+    order: NDArray[np.int32] | None = field(default=None, compare=False)
+
+    def index_of(self, number: int) -> int:
+        """The request's index behind the instruction's `number`-th."""
+        return self.index + (number if self.order is None else int(self.order[number]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,27 +135,6 @@ def encode(instruction: str, values: Mapping[str, int], kernel: Kernel = EMB) ->
     return words
 
 
-class _Inputs:
-    """Puts arrays of words one behind the other, each at the begin of a beat."""
-
-    def __init__(self, words: int):
-        self.words = words
-        self.beats = 0
-        self.parts: list[NDArray[np.uint32]] = []
-
-    def add(self, array: np.ndarray) -> int:
-        at, count = self.beats, -(-len(array) // self.words)
-        padded = np.zeros(count * self.words, np.uint32)
-        padded[:len(array)] = array
-        self.parts.append(padded)
-        self.beats += count
-        return at
-
-    def image(self) -> NDArray[np.uint32]:
-        flat = np.concatenate(self.parts) if self.parts else np.zeros(0, np.uint32)
-        return flat.reshape(-1, self.words)
-
-
 @dataclass(frozen=True)
 class _Request:
     """A request that has been checked: flat indices and offsets from 0."""
@@ -198,7 +186,7 @@ class Compiler:
 
     def load(self) -> Program:
         """The program that loads the tensor-train tables; to be run once, before any other."""
-        inputs = _Inputs(self.images.words)
+        inputs = Inputs(self.images.words)
         at = inputs.add(self.images.load.reshape(-1))
         count = self.images.load_beats
         words = [encode("LOAD", {"count": count, "indices": at})] if count else []
@@ -270,7 +258,7 @@ class Compiler:
         return _Request(placed, address, offsets, weights, bags.mode)
 
     def _compile(self, requests: Sequence[_Request], steps: Mapping[str, Step]) -> Program:
-        inputs = _Inputs(self.images.words)
+        inputs = Inputs(self.images.words)
         ring = _Ring(self.images, self.ring_beats)
         items: list[_Item] = []
         for name, step in steps.items():
@@ -303,7 +291,7 @@ class Compiler:
                        sum(int(np.count_nonzero(step.slots >= 0)) for step in steps.values()),
                        sum(len(step.filled) for step in steps.values()), steps)
 
-    def _fills(self, placed: Placed, step: Step, ring: "_Ring", inputs: _Inputs) -> Iterator["_Item"]:
+    def _fills(self, placed: Placed, step: Step, ring: "_Ring", inputs: Inputs) -> Iterator["_Item"]:
         """FILL instructions for rows that enter the cache."""
         cuts, position = ring.plan(placed, step.filled, np.arange(len(step.filled) + 1))
         for start, end, first, beats in cuts:
@@ -312,7 +300,7 @@ class Compiler:
                       "ring_first": first % POSITIONS, "ring_count": beats, **placed.dram_fields}
             yield _Item("FILL", values, first, Origin())
 
-    def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: _Inputs,
+    def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: Inputs,
               out: int) -> Iterator["_Item"]:
         """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD."""
         placed, address, offsets = request.placed, request.address.copy(), request.offsets
@@ -329,8 +317,13 @@ class Compiler:
         has_train = placed.table.cores and len(address)
         for start, end, first, beats in cuts:
             part = slice(int(offsets[start]), int(offsets[end]))
+            bags = offsets[start:end + 1] - part.start
+            words, order = address[part], None
+            if has_train and not (words >> DEVICE_SHIFT == TT).all():
+                order = in_pairs(words >> DEVICE_SHIFT == TT, bags)
+                words = words[order]
             values = {"mode": EMB.modes.index(request.mode), "count": end - start,
-                      "lengths": inputs.add(np.diff(offsets[start:end + 1])), "indices": inputs.add(address[part]),
+                      "lengths": inputs.add(np.diff(bags)), "indices": inputs.add(words),
                       "indices_count": part.stop - part.start, **placed.dram_fields,
                       "chunk_rows": 1 if request.weights is not None or request.mode == "max" else placed.chunk_rows,
                       "format": placed.format, "out": out + start * placed.vector_beats,
@@ -338,8 +331,9 @@ class Compiler:
             if has_train:
                 values |= {"tt_table": placed.tt_table, "tt_rows": placed.tt_rows}
             if request.weights is not None:
-                values |= {"weighted": 1, "weights": inputs.add(request.weights[part].view(np.uint32))}
-            yield _Item("BAGS", values, first, Origin(number, start, part.start))
+                weights = request.weights[part] if order is None else request.weights[part][order]
+                values |= {"weighted": 1, "weights": inputs.add(weights.view(np.uint32))}
+            yield _Item("BAGS", values, first, Origin(number, start, part.start, order))
 
 
 def _on_ssd(request: _Request) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -170,7 +170,7 @@ class _Feeder:
         self.waiting: deque[_Bag] = deque()
         self.bag: _Bag | None = None
         self.places = [0] * 4
-        self.tokens: deque[_Token | None] = deque([None] * TOKEN_STAGES, TOKEN_STAGES)
+        self.tokens: deque[tuple[_Token, ...]] = deque([()] * TOKEN_STAGES, TOKEN_STAGES)   # two of a pair
 
     @property
     def job_ready(self) -> bool:
@@ -188,30 +188,34 @@ class _Feeder:
             last = self.lengths_left == 1
             length = data[LENGTHS][self.places[LENGTHS]]
             read = _Bag(length, self.lengths_read == 0, last, self.job, self.lengths_read)
-            taken[LENGTHS] = self._word(LENGTHS, last)
+            taken[LENGTHS] = self._words(LENGTHS, 1, last)
             self.lengths_left -= 1
             self.lengths_read += 1
             self.room -= 1
 
         # An index, or an empty bag.
-        bag, token, ends = self.bag, None, False
+        bag, ends = self.bag, False
+        token: tuple[_Token, ...] = ()
         if bag is not None and is_open:
             number, item = bag.job
             some = bag.length > 0
             if not some:
-                token = self._token(bag, 3, 0, 0)
+                token = self._token(bag, 3, 0, 0),
                 if bag.last:
                     for client in (INDICES, WEIGHTS):
                         taken[client] = self.places[client] != 0
                         self.places[client] = 0
             elif data[INDICES] is not None and (data[WEIGHTS] is not None or not item["weighted"]):
-                word = data[INDICES][self.places[INDICES]]
-                weight = data[WEIGHTS][self.places[WEIGHTS]] if item["weighted"] else ONE
-                token = self._token(bag, word >> POSITION_BITS, word % (1 << POSITION_BITS), weight)
+                at = self.places[INDICES]
+                places = range(at, at + 2) if self._pair(bag, data[INDICES]) else range(at, at + 1)
+                bag.left -= len(places) - 1
+                token = tuple(self._token(
+                    bag, data[INDICES][k] >> POSITION_BITS, data[INDICES][k] % (1 << POSITION_BITS),
+                    data[WEIGHTS][k] if item["weighted"] else ONE) for k in places)
                 closes = bag.last and bag.left == 1
-                taken[INDICES] = self._word(INDICES, closes)
+                taken[INDICES] = self._words(INDICES, len(places), closes)
                 if item["weighted"]:
-                    taken[WEIGHTS] = self._word(WEIGHTS, closes)
+                    taken[WEIGHTS] = self._words(WEIGHTS, len(places), closes)
             if token:
                 bag.left -= 1
                 ends = bag.left <= 0
@@ -236,10 +240,16 @@ class _Feeder:
             self.waits = False
         return taken
 
-    def _word(self, client: int, last: bool) -> bool:
-        """A word is taken: whether its beat goes with it."""
-        gone = last or self.places[client] == self.words - 1
-        self.places[client] = 0 if gone else self.places[client] + 1
+    def _pair(self, bag: _Bag, beat: Sequence[int]) -> bool:
+        """Whether the next index and the one behind it are a pair: in two words of their own, one of a train."""
+        at = self.places[INDICES]
+        return bag.left > 1 and at % 2 == 0 and (beat[at] >> POSITION_BITS == 1) != (
+            beat[at + 1] >> POSITION_BITS == 1)
+
+    def _words(self, client: int, count: int, last: bool) -> bool:
+        """Words are taken: whether their beat goes with them."""
+        gone = last or self.places[client] == self.words - count
+        self.places[client] = 0 if gone else self.places[client] + count
         return gone
 
     def _token(self, bag: _Bag, device: int, row: int, weight: int) -> _Token:
@@ -266,19 +276,19 @@ class _Tiers:
         self.bag: _Token | None = None
         self.first = True
 
-    def step(self, token: _Token | None, taken: Mapping[str, bool]) -> None:
+    def step(self, tokens: tuple[_Token, ...], taken: Mapping[str, bool]) -> None:
         ended = self.ended
         bag, pushes = self.bag, dict.fromkeys(self.queues)
-        new = token.device if token else None
+        new = {token.device for token in tokens}
         had_tt = self.held.get(1)
         for device, name in ((0, "dram"), (2, "ssd")):
-            if device in self.held and (ended or new == device):
+            if device in self.held and (ended or device in new):
                 row, first = self.held[device]
                 weight = row.factor if row.item["weighted"] else ONE
                 pushes[name] = Row(row.offset, row.item["row_beats"] - 1, row.piece, int(first), int(ended is not None),
                                    weight, int(row.item["mode"] == MAX), 0)
         chunk_ends = False
-        if had_tt and (ended or new == 1):
+        if had_tt and (ended or 1 in new):
             row, _ = had_tt
             chunk_ends = bool(ended) or self.in_chunk == row.item["chunk_rows"]
             pushes["tt"] = Lookup(row.item["tt_table"], row.offset, int(self.in_chunk == 1), int(chunk_ends))
@@ -293,13 +303,15 @@ class _Tiers:
             self.first = bool(ended)
         if ended:
             self.held = {}
-        if token and new is not None and new < 3:
-            if new == 1:
+        for token in tokens:
+            if token.device == 1:
                 goes_on = 1 in self.held and self.in_chunk != token.item["chunk_rows"]
                 self.in_chunk = self.in_chunk + 1 if goes_on else 1
-            self.held[new] = token, new not in self.held
-        self.ended = token if token and token.last else None
-        self.bag = token or bag
+            if token.device < 3:
+                self.held[token.device] = token, token.device not in self.held
+            bag = token
+        self.ended = bag if tokens and bag is not None and bag.last else None
+        self.bag = bag
         is_open = all(queue.room for queue in self.queues.values())
         for name, queue in self.queues.items():
             queue.step(pushes[name], taken[name])

@@ -94,7 +94,7 @@ class EmbCore(Part):
 
         beats_bits = config.row_beats_max.bit_length() + config.beat_log2
         parts.frame = KernelShell(kernel=EMB, words=config.words, increments={
-            "tt_bytes": beats_bits, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1),
+            "tt_bytes": beats_bits, "indices": 2, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1),
             **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
         parts.reads = ReadPort(
             beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
@@ -234,7 +234,7 @@ class EmbCore(Part):
         m.d.comb += [
             events.instructions.eq(front.finish),
             events.bags.eq(parts.finish.done),
-            events.indices.eq(row.index),
+            events.indices.eq(row.indices),
             events.dram_rows.eq(moved.dram_row),
             events.dram_bytes.eq(Mux(moved.dram_beat, beat, 0)),
             events.ssd_rows.eq(moved.ssd_row),

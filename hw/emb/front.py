@@ -63,9 +63,9 @@ class Front(Part):
                 done                Out  all instructions are done, until the next start
                 error               Out  the first error, until reset
                 stall               Out  {dram, ssd, tt, write, feeder}, who holds up the bags in this cycle
-                row                 Out  {dram, tt, ssd, bag, index, beats}, what was dealt out in this cycle and how
+                row                 Out  {dram, tt, ssd, bag, indices, beats}, what was dealt out in this cycle and how
                     long a row is, less one
-    Timing      one index a cycle; see hw.emb.index_decoder and hw.emb.tier_router
+    Timing      one index a cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded
     Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
     """
@@ -91,7 +91,8 @@ class Front(Part):
             "error": Out(error_layout()),
             "stall": Out(data.StructLayout(dict.fromkeys(("dram", "ssd", "tt", "write", "feeder"), 1))),
             "row": Out(data.StructLayout({
-                **dict.fromkeys(("dram", "tt", "ssd", "bag", "index"), 1), "beats": beats_bits(config.row_beats_max)})),
+                **dict.fromkeys(("dram", "tt", "ssd", "bag"), 1), "indices": 2,
+                "beats": beats_bits(config.row_beats_max)})),
         })
 
     def elaborate(self, platform):
@@ -185,7 +186,7 @@ class Front(Part):
             self.row.ssd.eq(feeder.o_valid & token.ssd),
             self.row.bag.eq(feeder.o_valid & token.last & ~token.copy),
             self.row.beats.eq(token.beats),
-            self.row.index.eq(feeder.o_valid & (token.dram | token.tt | token.ssd) & ~token.copy),
+            self.row.indices.eq(Mux(feeder.o_valid & ~token.copy, token.tt + (token.dram | token.ssd), 0)),
         ]
         return m
 

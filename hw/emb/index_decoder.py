@@ -7,6 +7,7 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
+from hw.emb.cursor import Cursor
 from hw.emb.row_offset import FACTOR_BITS, row_offset
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout, token_layout
 from hw.isa import EMB, LONGEST_BAG
@@ -17,52 +18,25 @@ from hw.stream.fifo import Fifo
 __all__ = ["IndexDecoder"]
 
 ONE = 0x3F80_0000
+# Of what was taken: an index was; the bag ends with it, and the instruction; its length is wrong, or something could
+# not be read; it is a pair, of which tensor trains have the first.
+FLAGS = data.StructLayout(dict.fromkeys(("needs", "ends", "final", "wrong", "unread", "pair", "tt_first"), 1))
 LENGTH_BITS = LONGEST_BAG.bit_length()
 BAGS_AHEAD = 16  # bags whose lengths are known before their turn
 INPUTS = 1  # detail of READ_ERROR
 
 
-def _word(port, place):
-    """The word of the stream's beat at `place`."""
-    words = len(port.payload.data) // 32
-    return Array([port.payload.data[32 * at:32 * at + 32] for at in range(words)])[place]
-
-
-class _Cursor:
-    """Where in a stream's beat its next word is. The beat goes when its last word, or a region's, is taken."""
-
-    def __init__(self, m: Module, name: str, port, *, take, last, skip=0):
-        """`take`: a word is taken, the region's last if `last`; `skip`: the region ends without one.
-
-        `take` comes late and goes on to the queue behind the stream, so all else is in registers.
-        """
-        words = len(port.payload.data) // 32
-        place = Signal(range(words), name=f"{name}_place")
-        # The word is its beat's last one; it is not its first one.
-        at_end, begun = Signal(name=f"{name}_at_end"), Signal(name=f"{name}_begun")
-        m.d.comb += port.ready.eq((take & (at_end | last)) | (skip & begun))
-        with m.If((take & last) | skip):
-            m.d.sync += place.eq(0)
-            m.d.sync += at_end.eq(0)
-            m.d.sync += begun.eq(0)
-        with m.Elif(take):
-            m.d.sync += place.eq(place + 1)
-            m.d.sync += at_end.eq(place == words - 2)
-            m.d.sync += begun.eq(~at_end)
-        self.word = _word(port, place)
-
-
 def _late(m: Module, name: str, value, stages: int):
     """`value`, so many cycles later."""
     for at in range(stages):
-        held = Signal(len(value), name=f"{name}_{at + 2}", reset_less=True)
+        held = Signal.like(value, name=f"{name}_{at + 2}", reset_less=True)
         m.d.sync += held.eq(value)
         value = held
     return value
 
 
 class IndexDecoder(Part):
-    """Reads the bags of one instruction after the other and makes a token of every index.
+    """Reads the bags of one instruction after the other and makes tokens of their indices.
 
     token = the row's place in its memory, where offset = base + row * beats in card memory, or base + block * beats +
     (row - block) * piece where rows lie in pieces, block = row with its low log2(stripe_beats / piece) bits 0; and the
@@ -71,6 +45,10 @@ class IndexDecoder(Part):
     The lengths run ahead of the indices and into the next instruction, so that neither a short bag nor an
     instruction's end costs a cycle. A length that is too long, passes what is left of the indices, or is the last
     and leaves some over, is found before its bag begins.
+
+    The tensor-train unit and card memory go on side by side, so an index of each makes a token of two where both
+    stand in the inputs as a pair: the words 2k and 2k + 1 of the indices, in one bag, one of a tensor-train row, one
+    of another memory.
 
     Parameters  beat_bytes: of the streams; row_beats_max, stripe_beats, tables: of the core; index_bits: of a train's
                 row
@@ -86,7 +64,7 @@ class IndexDecoder(Part):
                 o           Out  hw.emb.tokens.token_layout
                 error       Out  of hw.emb.tokens.error_layout
                 stall       Out  there is room for a token and work, but a length, an index or a weight has not come
-    Shapes      n indices or one empty bag -> max(n, 1) tokens
+    Shapes      n indices, p pairs among them, or one empty bag -> max(n - p, 1) tokens
     Timing      one token a cycle, over bags and instructions, but a cycle more from one instruction to the next
                 where no bag has more than an index, so that lengths cannot get ahead; 6 cycles from the cycle that
                 takes an index to its token; an instruction of fewer than 8 tokens takes 8 cycles
@@ -153,7 +131,7 @@ class IndexDecoder(Part):
         room = Signal(range(BAGS_AHEAD + 1), init=BAGS_AHEAD)
         take = Signal()
         m.d.comb += take.eq(jobs.reading & (room != 0) & (self.i_lengths.valid | job.copy))
-        cursor = _Cursor(m, "lengths", self.i_lengths, take=take & ~job.copy, last=last)
+        cursor = Cursor(m, "lengths", self.i_lengths, take=take & ~job.copy, last=last)
         with m.If(jobs.accept):
             m.d.sync += [
                 left.eq(self.i_jobs.payload.count),
@@ -187,18 +165,15 @@ class IndexDecoder(Part):
             Signal(reset_less=True))
         with m.If(read[0]):
             m.d.sync += remains.eq(Mux(length_first, job.indices, remains[:32]) - length)
-        m.d.sync += [
-            after.eq(length),
-            after_error.eq(length_error),
-            after_first.eq(length_first),
-            after_last.eq(length_last),
-        ]
+        m.d.sync += after.eq(length)
+        m.d.sync += Cat(after_error, after_first, after_last).eq(Cat(length_error, length_first, length_last))
         entry = Signal(self._bag_layout(), reset_less=True)
         leaves = Signal(reset_less=True)
         m.d.sync += [
             entry.length.eq(after),
             entry.none.eq(after == 0),
             entry.one.eq(after == 1),
+            entry.two.eq(after == 2),
             entry.first.eq(after_first),
             entry.last.eq(after_last),
             entry.error.eq(after_error),
@@ -214,19 +189,22 @@ class IndexDecoder(Part):
 
     @staticmethod
     def _bag_layout():
-        # none, one: the length is 0 or 1; wrong: it does not fit the indices; error: it could not be read.
-        return data.StructLayout({"length": 32, "none": 1, "one": 1, "first": 1, "last": 1, "wrong": 1, "error": 1})
+        # none, one, two: the length is 0, 1 or 2; wrong: it does not fit the indices; error: it could not be read.
+        return data.StructLayout({
+            "length": 32, **dict.fromkeys(("none", "one", "two", "first", "last", "wrong", "error"), 1)})
 
     def _take(self, m: Module, jobs, bags) -> SimpleNamespace:
         """One index a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
         job = jobs.job
         # What the stage needs of the job whose bag it is at.
-        weighted, mean = Signal(reset_less=True), Signal(reset_less=True)
-        one, last, wrong, error = (Signal(name=f"bag_{name}", reset_less=True) for name in
-                                   ("one", "last", "wrong", "error"))
+        weighted, mean, copies = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
+        one, two, last, wrong, error = (Signal(name=f"bag_{name}", reset_less=True) for name in
+                                        ("one", "two", "last", "wrong", "error"))
+        pair = Signal()    # the word at hand and its partner are one
         # A bag is under way and needs an index, or has none and is but a token; the index is its instruction's
         # last one, or the token is.
-        needs, hollow, closes, closes_hollow = Signal(), Signal(), Signal(), Signal()
+        needs, hollow, closes, closes_pair, closes_hollow = (Signal(name=f"bag_{name}") for name in (
+            "needs", "hollow", "closes", "closes_pair", "closes_hollow"))
         some = needs | hollow
         length, left = Signal(32, name="bag_length", reset_less=True), Signal(LENGTH_BITS, reset_less=True)
         take, ends, load, taken = Signal(), Signal(), Signal(), Signal()
@@ -235,17 +213,23 @@ class IndexDecoder(Part):
             taken.eq(needs & self.open & self.i_indices.valid & (self.i_weights.valid | ~weighted)),
             take.eq(taken | (hollow & self.open)),
             skip.eq(closes_hollow & self.open),
-            ends.eq(take & one),
+            ends.eq(take & (one | (pair & two))),
             load.eq(bags.bag_valid & (~some | ends)),
             bags.bag_pop.eq(load),
             jobs.start[0].eq(load & bags.bag.first),
             no_index.eq(bags.bag.none | bags.bag.wrong | bags.bag.error),
         ]
         m.d.sync += self.stall.eq(self.open & ~take & (some | jobs.reading))
-        indices = _Cursor(m, "indices", self.i_indices, take=taken | (self.step & self.i_indices.valid),
-                          last=closes, skip=skip)
+        ends_region = closes | (pair & closes_pair)
+        indices = Cursor(m, "indices", self.i_indices, take=taken | (self.step & self.i_indices.valid),
+                         last=ends_region, skip=skip, pair=pair)
         m.d.comb += self.word_now.eq(indices.word)
-        weights = _Cursor(m, "weights", self.i_weights, take=taken & weighted, last=closes, skip=skip)
+        weights = Cursor(m, "weights", self.i_weights, take=taken & weighted, last=ends_region, skip=skip, pair=pair)
+        words = [self.i_indices.payload.data[32 * at:32 * at + 32] for at in range(self.beat_bytes // 4)]
+        of_tt = [word[POSITION_BITS:] == 1 for word in words]
+        mixed = Cat(a ^ b for a, b in zip(of_tt[::2], of_tt[1::2], strict=True))
+        tt_first = Array(of_tt[::2])[indices.place[1:]]
+        m.d.comb += pair.eq(needs & ~one & ~copies & indices.even & Array(mixed)[indices.place[1:]])
         with m.If(load):
             m.d.sync += [
                 length.eq(bags.bag.length),
@@ -256,7 +240,9 @@ class IndexDecoder(Part):
                 needs.eq(~no_index),
                 hollow.eq(no_index),
                 one.eq(bags.bag.one | no_index),
+                two.eq(bags.bag.two),
                 closes.eq(bags.bag.one & ~no_index & bags.bag.last),
+                closes_pair.eq(bags.bag.two & ~no_index & bags.bag.last),
                 closes_hollow.eq(no_index & bags.bag.last),
             ]
         with m.Elif(ends):
@@ -264,36 +250,55 @@ class IndexDecoder(Part):
                 needs.eq(0),
                 hollow.eq(0),
                 closes.eq(0),
+                closes_pair.eq(0),
                 closes_hollow.eq(0),
             ]
         with m.Elif(take):
-            m.d.sync += left.eq(left - 1)
-            m.d.sync += one.eq(left == 2)
-            m.d.sync += closes.eq((left == 2) & last)
+            now_one, now_two = left == Mux(pair, 3, 2), left == Mux(pair, 4, 3)
+            m.d.sync += [
+                left.eq(left - 1 - pair),
+                one.eq(now_one),
+                two.eq(now_two),
+                closes.eq(now_one & last),
+                closes_pair.eq(now_two & last),
+            ]
         with m.If(jobs.start[0]):
             m.d.sync += weighted.eq(job.weighted)
             m.d.sync += mean.eq(job.mode == MODE.MEAN)
+            m.d.sync += copies.eq(job.copy)
 
-        # What was taken.
+        # What was taken. A token has two lanes, of memories with rows and of tensor trains; an index by itself goes
+        # through both, and what it says of its memory tells which of them counts.
         taken_late = Signal(name="taken")
-        word = Signal(32, name="index", reset_less=True)
-        factor = Signal(32, name="factor", reset_less=True)
-        flags = Signal(5, name="flags", reset_less=True)
+        word, tt_word = Signal(32, name="index", reset_less=True), Signal(32, name="tt_index", reset_less=True)
+        factor, tt_factor = (Signal(32, name=name, reset_less=True) for name in ("factor", "tt_factor"))
+        flags = Signal(FLAGS, name="flags", reset_less=True)
+        index, tt_index, weight, tt_weight = (
+            Mux(pair & second, cursor.partner, cursor.word)
+            for cursor in (indices, weights) for second in (tt_first, ~tt_first))
         m.d.sync += [
             taken_late.eq(take),
-            word.eq(Mux(wrong, length, indices.word)),
-            factor.eq(Mux(mean, length[:LENGTH_BITS], Mux(weighted, weights.word, ONE))),
-            flags.eq(Cat(
-                needs, ends, ends & last, wrong & ~error,
-                error | (needs & (self.i_indices.payload.error | (weighted & self.i_weights.payload.error))))),
+            word.eq(Mux(wrong, length, index)),
+            tt_word.eq(tt_index),
+            factor.eq(Mux(mean, length[:LENGTH_BITS], Mux(weighted, weight, ONE))),
+            tt_factor.eq(Mux(mean, length[:LENGTH_BITS], Mux(weighted, tt_weight, ONE))),
+            flags.needs.eq(needs),
+            flags.ends.eq(ends),
+            flags.final.eq(ends & last),
+            flags.wrong.eq(wrong & ~error),
+            flags.unread.eq(error | (needs & (self.i_indices.payload.error
+                                              | (weighted & self.i_weights.payload.error)))),
+            flags.pair.eq(pair),
+            flags.tt_first.eq(tt_first),
         ]
-        return SimpleNamespace(taken=taken_late, word=word, factor=factor, flags=flags)
+        return SimpleNamespace(taken=taken_late, word=word, tt_word=tt_word, factor=factor, tt_factor=tt_factor,
+                               flags=flags)
 
     def _check(self, m: Module, jobs, index) -> None:
         """Stages 1 to 5: device and range, place in memory, verdict."""
         def kept(name, value, cycles):
             """`value` of the job, from as many cycles after `start` on."""
-            held = Signal(len(value), name=f"job_{name}", reset_less=True)
+            held = Signal.like(value, name=f"job_{name}", reset_less=True)
             with m.If(jobs.start[cycles]):
                 m.d.sync += held.eq(value)
             return held
@@ -309,41 +314,45 @@ class IndexDecoder(Part):
         kind_2, above_2 = _late(m, "kind", compared.kind, 1), _late(m, "above", compared.above, 1)
         in_dram_2, in_tt_2 = _late(m, "in_dram", compared.in_dram, 1), _late(m, "in_tt", compared.in_tt, 1)
 
-        # Stage 3: one verdict. The upper bits of the product are added to what the DSP has of them.
+        # Stage 3: a verdict of either lane. The upper bits of the product are added to what the DSP has of them.
         loaded = kept("loaded", jobs.job.loaded, 3)
-        outside, absent = Signal(reset_less=True), Signal(reset_less=True)
+        bad = Signal(data.StructLayout(dict.fromkeys(("outside", "tt_outside", "absent"), 1)), reset_less=True)
         above_low = Signal(len(upper), reset_less=True)
         kind_3 = _late(m, "kind_of", kind_2, 1)
-        m.d.sync += outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[1] & ~in_tt_2)
-                               | (kind_2[2] & (~in_span | wraps)))
-        m.d.sync += absent.eq(kind_2[1] & ~loaded)
+        m.d.sync += [
+            bad.outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[2] & (~in_span | wraps))),
+            bad.tt_outside.eq(kind_2[1] & ~in_tt_2),
+            bad.absent.eq(kind_2[1] & ~loaded),
+        ]
         m.d.sync += above_low.eq(upper)
         flags_3 = _late(m, "flags", index.flags, 3)
         word_3, factor_3 = _late(m, "word", index.word, 3), _late(m, "factor", index.factor, 3)
-        valid = Signal(4)
+        tt_word_3 = _late(m, "tt_word", index.tt_word, 3)
+        valid = Signal(3)
         m.d.sync += valid.eq(Cat(index.taken, valid[:-1]))
 
         # Stage 4: offset before the base is added; the first error stops all that follows.
-        self._verdict(m, jobs, valid[2], word_3, flags_3, kind_3, outside, absent, kept)
+        goes, kind_4, ends_4 = self._verdict(m, jobs, kept, SimpleNamespace(
+            valid=valid[2], word=word_3, tt_word=tt_word_3, flags=flags_3, kind=kind_3, bad=bad))
         to_memory = Signal(32, reset_less=True)
         m.d.sync += to_memory.eq(Mux(kind_3[0], Cat(lows[:FACTOR_BITS], lows[FACTOR_BITS:] + above_low),
                                      word_3[:POSITION_BITS]))
-        kind_4, flags_4 = _late(m, "kind_last", kind_3, 1), _late(m, "flags_last", flags_3, 1)
-        factor_4 = _late(m, "factor_last", factor_3, 1)
         self._token(m, jobs, kept, SimpleNamespace(
-            valid=valid[3], place=to_memory, kind=kind_4, flags=flags_4, factor=factor_4))
+            valid=goes, place=to_memory, kind=kind_4, ends=ends_4, factor=_late(m, "factor_last", factor_3, 1),
+            tt_row=_late(m, "tt_row", tt_word_3[:POSITION_BITS], 1),
+            tt_factor=_late(m, "tt_factor", index.tt_factor, 4)))
 
     def _compare(self, m: Module, job, index, kept) -> SimpleNamespace:
         """Stage 1: comparisons, and the factors of row * beats."""
-        word, flags = index.word, index.flags
-        row, device = word[:POSITION_BITS], word[POSITION_BITS:]
+        row, device = index.word[:POSITION_BITS], index.word[POSITION_BITS:]
+        tt_row, tt_device = index.tt_word[:POSITION_BITS], index.tt_word[POSITION_BITS:]
         copy = kept("copy", job.copy, 1)
         dram_rows, tt_rows = kept("dram_rows", job.dram_rows, 1), kept("tt_rows", job.tt_rows, 1)
         ring_first, beats = kept("ring_first", job.first, 1), kept("beats", job.beats, 1)
         factor, cut = kept("factor", job.beats + 1, 1), kept("cut", job.cut, 1)
         second = Signal()  # word of a pair of a FILL
         with m.If(index.taken):
-            m.d.sync += second.eq(~flags[1])
+            m.d.sync += second.eq(~index.flags.ends)
         to_dram = Mux(copy, second, device == 0)
         to_ssd = Mux(copy, ~second, device == 2)
         kind = Signal(4, name="kind_1", reset_less=True)   # dram, tt, ssd, none of them
@@ -352,9 +361,10 @@ class IndexDecoder(Part):
         end = Signal(POSITION_BITS + 1, reset_less=True)
         above = Signal(reset_less=True)  # the device bits of a pair's word are not zero
         m.d.sync += [
-            kind.eq(Cat(to_dram, ~copy & (device == 1), to_ssd, ~copy & (device == 3)) & flags[0].replicate(4)),
+            kind.eq(Cat(to_dram, ~copy & (tt_device == 1), to_ssd, ~copy & (device == 3))
+                    & index.flags.needs.replicate(4)),
             in_dram.eq(row < dram_rows),
-            in_tt.eq((row < tt_rows) & (row[self.index_bits:] == 0)),
+            in_tt.eq((tt_row < tt_rows) & (tt_row[self.index_bits:] == 0)),
             along.eq(row - ring_first),
             end.eq((row & self.ring_mask) + beats),
             above.eq(copy & (device != 0)),
@@ -367,15 +377,14 @@ class IndexDecoder(Part):
         job, start = jobs.job, jobs.start
         base = kept("base", job.dram_base, 5)
         out, stride = Signal(32, name="job_out", reset_less=True), kept("stride", job.stride, 6)
-        valid_4 = Signal()
-        m.d.comb += valid_4.eq(stage.valid & ~self.error.valid)
         m.d.sync += [
-            self.o_valid.eq(valid_4),
+            self.o_valid.eq(stage.valid),
             self.o.offset.eq(stage.place + (base & stage.kind[0].replicate(32))),
             Cat(self.o.dram, self.o.tt, self.o.ssd).eq(stage.kind[:3]),
             self.o.factor.eq(stage.factor),
-            self.o.last.eq(stage.flags[1]),
-            self.o.final.eq(stage.flags[2]),
+            self.o.tt_row.eq(stage.tt_row),
+            self.o.tt_factor.eq(stage.tt_factor),
+            Cat(self.o.last, self.o.final).eq(stage.ends),
         ]
         with m.If(start[6]):
             m.d.sync += out.eq(job.out)
@@ -387,38 +396,54 @@ class IndexDecoder(Part):
                              ("chunk", job.chunk), ("number", job.number)):
             m.d.comb += self.o[name].eq(kept(f"token_{name}", source, 6))
 
-    def _verdict(self, m: Module, jobs, valid, word, flags, kind, outside, absent, kept) -> None:
-        """Counts bags and indices and keeps the first error."""
-        job, error = jobs.job, self.error
-        needs, ends, wrong, unread = flags[0], flags[1], flags[3], flags[4]
+    def _verdict(self, m: Module, jobs, kept, stage) -> tuple[Signal, Signal, Signal]:
+        """Counts bags and indices and keeps the first error. Returns, of the next stage: there is a token, which
+        memories have a row of it, and whether bag and instruction end with it. Of a pair whose second index is the
+        first error the first one is a token by itself."""
+        job, error, flags, kind, bad = jobs.job, self.error, stage.flags, stage.kind, stage.bad
         bag, index = Signal(32, name="bag_number", reset_less=True), Signal(32, name="index_number", reset_less=True)
         number, table = kept("number", job.number, 4), kept("table", job.table, 4)
-        m.d.comb += error.bag.eq(bag)
-        m.d.comb += error.index.eq(index)
-        bad = Signal()
-        m.d.comb += bad.eq(unread | wrong | kind[3] | outside | absent)
+        any_bad, row_bad, tt_bad, tt_worse = Signal(), Signal(), Signal(), Signal()
+        first_good = Signal()
+        m.d.comb += [
+            error.bag.eq(bag),
+            error.index.eq(index),
+            row_bad.eq(kind[3] | bad.outside),
+            tt_bad.eq(bad.tt_outside | bad.absent),
+            tt_worse.eq(tt_bad & (flags.tt_first | ~row_bad)),
+            any_bad.eq(flags.unread | flags.wrong | row_bad | tt_bad),
+            first_good.eq(flags.pair & ~flags.unread & ~Mux(flags.tt_first, tt_bad, row_bad)),
+        ]
         with m.If(~error.valid):
-            with m.If(valid & bad):
+            with m.If(stage.valid & any_bad):
                 m.d.sync += error.valid.eq(1)
                 m.d.sync += error.instruction.eq(number)
+                m.d.sync += index.eq(index + first_good)
             with m.Elif(jobs.start[4]):
                 m.d.sync += bag.eq(0)
                 m.d.sync += index.eq(0)
-            with m.Elif(valid):
-                m.d.sync += bag.eq(bag + ends)
-                m.d.sync += index.eq(index + needs)
-            with m.If(unread):
+            with m.Elif(stage.valid):
+                m.d.sync += bag.eq(bag + flags.ends)
+                m.d.sync += index.eq(index + flags.needs + flags.pair)
+            m.d.sync += error.detail.eq(Mux(tt_worse, stage.tt_word, stage.word))
+            with m.If(flags.unread):
                 m.d.sync += error.code.eq(EMB.code("READ_ERROR"))
                 m.d.sync += error.detail.eq(INPUTS)
-            with m.Elif(wrong):
+            with m.Elif(flags.wrong):
                 m.d.sync += error.code.eq(EMB.code("LENGTHS"))
-                m.d.sync += error.detail.eq(word)
-            with m.Elif(kind[3]):
+            with m.Elif(kind[3] & ~tt_worse):
                 m.d.sync += error.code.eq(EMB.code("INDEX_DEVICE"))
-                m.d.sync += error.detail.eq(word)
-            with m.Elif(outside):
-                m.d.sync += error.code.eq(EMB.code("INDEX_RANGE"))
-                m.d.sync += error.detail.eq(word)
-            with m.Else():
+            with m.Elif(tt_worse & ~bad.tt_outside):
                 m.d.sync += error.code.eq(EMB.code("TT_TABLE"))
                 m.d.sync += error.detail.eq(table)
+            with m.Else():
+                m.d.sync += error.code.eq(EMB.code("INDEX_RANGE"))
+
+        goes = Signal(name="goes")
+        kinds, ends = Signal(3, name="kind_4", reset_less=True), Signal(2, name="ends_4", reset_less=True)
+        m.d.sync += [
+            goes.eq(stage.valid & ~error.valid & (~any_bad | first_good)),
+            kinds.eq(Cat(kind[0] & ~row_bad, kind[1] & ~tt_bad, kind[2] & ~row_bad)),
+            ends.eq(Cat(flags.ends, flags.final) & (~any_bad).replicate(2)),
+        ]
+        return goes, kinds, ends

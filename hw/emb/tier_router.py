@@ -161,14 +161,14 @@ class TierRouter(Part):
         m.d.sync += some.eq(load | (some & ~ended))
         with m.If(load):
             m.d.sync += [
-                index.eq(token.offset),
+                index.eq(token.tt_row),
                 begin.eq(starts),
                 place_.eq(following),
                 full.eq(following == token.chunk),
             ]
         # The factor of the chunk that the next step takes; without one, only what all tokens of a bag share counts.
         with m.If(load | (self.i_valid & (~some | ended))):
-            m.d.sync += factor.eq(token.factor)
+            m.d.sync += factor.eq(token.tt_factor)
         return SimpleNamespace(held=some, push=push, full=full, factor=factor)
 
     def _steps(self, m: Module, queues, bag, ended, held, chunk) -> None:

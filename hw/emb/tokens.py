@@ -47,17 +47,18 @@ def job_layout(*, row_beats_max: int, stripe_beats: int) -> data.StructLayout:
 
 
 def token_layout(*, row_beats_max: int, tables: int) -> data.StructLayout:
-    """One index, or an empty bag.
+    """One index, a pair of one of a tensor train and one of another memory, or an empty bag.
 
-    dram, tt, ssd: which memory has the row, none for an empty bag; offset: the row's first beat in the rows' arena,
-    its number in the table, or its ring position; factor: the index's weight if weighted, the bag's number of
-    indices with mean, else 1.0; last: the bag ends here; final: and with it the instruction; copy: of a FILL, with
-    ssd the row to copy, with dram where to; the rest as in the job, `out` being this bag's.
+    dram, tt, ssd: which memories have a row, none for an empty bag; offset: of a row of card memory its first beat in
+    the rows' arena, of one of the SSD its ring position; tt_row: of a tensor train; factor, tt_factor: the index's
+    weight if weighted, the bag's number of indices with mean, else 1.0, and both the same for a single index; last:
+    the bag ends here; final: and with it the instruction; copy: of a FILL, with ssd the row to copy, with dram where
+    to; the rest as in the job, `out` being this bag's.
     """
     return data.StructLayout({
-        "dram": 1, "tt": 1, "ssd": 1, "offset": 32, "factor": 32, "last": 1, "final": 1, "copy": 1, "mode": 2,
-        "weighted": 1, "format": 2, "beats": beats_bits(row_beats_max), "piece": beats_bits(row_beats_max),
-        "table": table_bits(tables), "chunk": CHUNK_BITS, "out": 32, "number": 32,
+        "dram": 1, "tt": 1, "ssd": 1, "offset": 32, "tt_row": POSITION_BITS, "factor": 32, "tt_factor": 32,
+        "last": 1, "final": 1, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "beats": beats_bits(row_beats_max),
+        "piece": beats_bits(row_beats_max), "table": table_bits(tables), "chunk": CHUNK_BITS, "out": 32, "number": 32,
     })
 
 

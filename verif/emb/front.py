@@ -134,6 +134,22 @@ class Plan:
         item.update(more)
         return self.add(item)
 
+    def words_of(self, item: dict[str, int]) -> list[int]:
+        start = item["indices"] * self.words
+        return self.inputs[start:start + item["indices_count"]]
+
+    def set_words(self, item: dict[str, int], words: Sequence[int]) -> None:
+        start = item["indices"] * self.words
+        self.inputs[start:start + len(words)] = words
+
+    def pairs(self, item: dict[str, int], lengths: Sequence[int]) -> int:
+        """How many tokens have two indices: two in the words 2k and 2k + 1 and one bag, one of them of a train."""
+        of_tt, found, at = [word >> 30 == 1 for word in self.words_of(item)], 0, 0
+        for length in lengths:
+            found += sum(of_tt[k] != of_tt[k + 1] for k in range(at + at % 2, at + length - 1, 2))
+            at += length
+        return found
+
     def fill(self, count: int, pairs: Sequence[int] = (), **more: int) -> dict[str, int]:
         item = {"opcode": FILL, "count": count, **self.table(), "release": self.rng.getrandbits(30)}
         item.update(more)
@@ -234,7 +250,8 @@ class Bench:
         self.hold_bags = hold_bags
         self.released: list[int] = []
         self.flushes: list[str] = []
-        self.dealt_at: list[int] = []
+        self.dealt_at: list[int] = []       # a bag's end, an index or a pair
+        self.dealt = 0                      # indices
         self.stalls: dict[str, int] = {}
         self.tasks = [cocotb.start_soon(self._run())]
 
@@ -282,8 +299,9 @@ class Bench:
                 if getattr(dut, name).value == 1:
                     self.flushes.append(name)
             row = int(dut.row.value)
-            if row & 0b01000 or row & 0b10000:
+            if row & 0b001000 or row & 0b110000:
                 self.dealt_at.append(self.cycle)
+                self.dealt += row >> 4 & 3
             stall = int(dut.stall.value)
             for at, name in enumerate(names):
                 self.stalls[name] = self.stalls.get(name, 0) + (stall >> at & 1)

@@ -149,20 +149,31 @@ async def rows_in_pieces(dut):
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """One token a cycle over bags, empty ones among them, and over instructions, but for a cycle an instruction where
-    no bag is longer than an index."""
+    no bag is longer than an index; a pair of a tensor-train row and a row of another memory is one token."""
     unit = await fresh(dut)
     for name, lengths, count, devices in (
         ("dram", [40] * 20, 4, (0,)), ("tt", [40] * 20, 4, (1,)), ("ssd", [40] * 20, 4, (2,)),
         ("mixed", [7, 0, 33, 1, 1, 90, 0, 0, 12] * 8, 4, (0, 1, 2)), ("ones", [1] * 500, 4, (0, 1, 2)),
         ("empty", [0] * 500, 3, (0,)), ("small", [3, 1, 0, 4] * 6, 30, (0, 1, 2)),
+        ("pairs", [40] * 20, 4, ((1, 0), (2, 1))), ("unaligned", [41, 39] * 10, 4, ((1, 0), (1, 2))),
     ):
         plan = Plan(unit, rng(f"rate {name}"))
         plan.load(range(4))
         for _ in range(count):
-            plan.bags(lengths, devices=devices, mode=plan.rng.choice([SUM, MEAN]))
+            item = plan.bags(lengths, devices=(0, 1, 2), mode=plan.rng.choice([SUM, MEAN]))
+            words = plan.words_of(item)
+            for at in range(len(words)):
+                device = devices[at // 2 % 2][at % 2] if name in ("pairs", "unaligned") else plan.rng.choice(devices)
+                words[at] = plan.word(item, device)
+            plan.set_words(item, words)
         tokens = sum(max(1, n) for n in lengths)
         bench = await carry_out(dut, unit, plan)
-        assert len(bench.dealt_at) == count * tokens
+        pairs = sum(plan.pairs(item, lengths) for item in plan.items[1:])
+        assert len(bench.dealt_at) == count * tokens - pairs
+        assert bench.dealt == count * sum(lengths)
+        if name in ("pairs", "unaligned"):
+            # Behind a bag of odd length pairs are those of the words' places, not of the bag's.
+            assert pairs == count * (sum(lengths) // 2 if name == "pairs" else 10 * (20 + 19)), pairs
         report(**{f"rate_{name}": len(bench.dealt_at) / (bench.dealt_at[-1] - bench.dealt_at[0] + 1)})
         steps = zip(bench.dealt_at, bench.dealt_at[1:])
         idle = {at: b - a - 1 for at, (a, b) in enumerate(steps, start=1) if b > a + 1}

@@ -7,12 +7,13 @@ import pytest
 
 import gen.compiler.tables
 from gen.compiler.emb import Bags, Compiler, encode
-from gen.compiler.tables import CardImages, Table, stripes
+from gen.compiler.tables import SSD, CardImages, Table, stripes
 from gen.model.weights import Rows
 from golden import tt
 from golden.emb.core import Emb, Memory
 from golden.fp import fp32
 from golden.fp.narrow import narrow, widen
+from hw.isa import EMB
 from tests.support import emb_tables as make
 
 PAGE = 256
@@ -171,6 +172,29 @@ def test_tables_in_pieces_begin_with_a_stripe_and_end_with_a_block():
     for name, placed in images.placed.items():
         held = placed.read(images.rows, np.arange(sizes[name][1]))[:, :sizes[name][0]]
         assert np.array_equal(held.view(np.float32), placed.table.dram)
+
+
+def test_indices_of_two_memories_go_in_pairs_and_errors_name_those_of_the_request():
+    random = np.random.default_rng(3)
+    config = make.config()
+    table = make.mixed(random)
+    images = CardImages([table], config, PAGE)
+    indices, offsets = make.bags(random, table.rows, 40, 9)
+    weights = random.standard_normal(len(indices)).astype(np.float32)
+    program = Compiler(images, ring_beats=256).compile([Bags(table.name, indices, offsets, weights)])
+    seen = 0
+    for words, origin in zip(program.words, program.origins, strict=True):
+        item = EMB.decode(words.tolist())
+        start = item.indices * images.words
+        asked = program.inputs.reshape(-1)[start:start + item.indices_count]
+        factors = program.inputs.reshape(-1)[item.weights * images.words:][:item.indices_count]
+        mine = [origin.index_of(k) for k in range(item.indices_count)]
+        kept = asked >> 30 != SSD
+        assert np.array_equal(asked[kept], table.placement[indices[mine]][kept])
+        assert np.array_equal(factors, weights[mine].view(np.uint32))
+        assert sorted(mine) == list(range(origin.index, origin.index + item.indices_count))
+        seen += item.indices_count
+    assert seen == len(indices) and any(origin.order is not None for origin in program.origins)
 
 
 def test_chunks_are_longer_than_one_row_where_the_train_allows():
