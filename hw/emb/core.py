@@ -48,8 +48,9 @@ class EmbCore(Part):
                 m01_axi        Out(AXI4)  rows, reads only
                 interrupt      Out
     Shapes      a program of instructions (hw.isa) over arenas in card memory -> a vector of whole beats a bag
-    Timing      per cycle at most: one index in, one beat of rows (m01), one row of a tensor train at D = 64, R = 4,
-                one beat of results; the tiers run side by side, the slowest sets the pace
+    Timing      per cycle at most: one index in, or a pair of one of a tensor train and one of another memory; one
+                beat of rows (m01), one row of a tensor train at D = 64, R = 4, one beat of results; the tiers run side
+                by side, the slowest sets the pace
     Numerics    golden.emb.core; bit-exact
     Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
                 the outputs, and the result block names the cause and the place. The next run starts clean; tables

@@ -194,7 +194,7 @@ class IndexDecoder(Part):
             "length": 32, **dict.fromkeys(("none", "one", "two", "first", "last", "wrong", "error"), 1)})
 
     def _take(self, m: Module, jobs, bags) -> SimpleNamespace:
-        """One index a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
+        """An index or a pair a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
         job = jobs.job
         # What the stage needs of the job whose bag it is at.
         weighted, mean, copies = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
