@@ -319,11 +319,9 @@ class IndexDecoder(Part):
         bad = Signal(data.StructLayout(dict.fromkeys(("outside", "tt_outside", "absent"), 1)), reset_less=True)
         above_low = Signal(len(upper), reset_less=True)
         kind_3 = _late(m, "kind_of", kind_2, 1)
-        m.d.sync += [
-            bad.outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[2] & (~in_span | wraps))),
-            bad.tt_outside.eq(kind_2[1] & ~in_tt_2),
-            bad.absent.eq(kind_2[1] & ~loaded),
-        ]
+        m.d.sync += bad.outside.eq(above_2 | (kind_2[0] & ~in_dram_2) | (kind_2[2] & (~in_span | wraps)))
+        m.d.sync += bad.tt_outside.eq(kind_2[1] & ~in_tt_2)
+        m.d.sync += bad.absent.eq(kind_2[1] & ~loaded)
         m.d.sync += above_low.eq(upper)
         flags_3 = _late(m, "flags", index.flags, 3)
         word_3, factor_3 = _late(m, "word", index.word, 3), _late(m, "factor", index.factor, 3)
@@ -441,9 +439,7 @@ class IndexDecoder(Part):
 
         goes = Signal(name="goes")
         kinds, ends = Signal(3, name="kind_4", reset_less=True), Signal(2, name="ends_4", reset_less=True)
-        m.d.sync += [
-            goes.eq(stage.valid & ~error.valid & (~any_bad | first_good)),
-            kinds.eq(Cat(kind[0] & ~row_bad, kind[1] & ~tt_bad, kind[2] & ~row_bad)),
-            ends.eq(Cat(flags.ends, flags.final) & (~any_bad).replicate(2)),
-        ]
+        m.d.sync += goes.eq(stage.valid & ~error.valid & (~any_bad | first_good))
+        m.d.sync += kinds.eq(Cat(kind[0] & ~row_bad, kind[1] & ~tt_bad, kind[2] & ~row_bad))
+        m.d.sync += ends.eq(Cat(flags.ends, flags.final) & (~any_bad).replicate(2))
         return goes, kinds, ends
