@@ -7,6 +7,7 @@ from fpga.api.embedding import SSD, EmbeddingBags
 from fpga.api.network import MlpNetwork
 from fpga.card import LinkUse
 from gen.model.device import Device
+from golden.fp.narrow import narrow, widen
 from tests.support import emb_tables, mlp_sizes
 
 
@@ -66,6 +67,25 @@ def test_batches_overlap(bags):
     runs, transfer = bags.last["cycles"], bags.link.out_cycles
     together = taken(bags.batches(asked))
     assert together < apart - 2 * min(runs, transfer)
+
+
+def test_results_in_half_precision(bags):
+    """The rounded vectors, as float32; half of their bytes cross the link."""
+    asked = requests(bags, 30, 5)
+    plain, passed = bags.batch(asked), bags.link.out_bytes
+    tables = [placed.table for placed in bags.images.placed.values()]
+    block = 4 * bags._runs.kernel.result_words
+    for results in ("float16", {"cold": "bfloat16"}):
+        with EmbeddingBags(tables, preset=emb_tables.config(), ring_bytes=1 << 15, results=results) as half:
+            found = half.batch(asked)
+            assert half.link.out_bytes - block == (passed - block) * (0.5 if results == "float16" else 0.75)
+        forms = ("float16", "float16") if results == "float16" else ("float32", "bfloat16")
+        for form, one, two in zip(forms, plain, found, strict=True):
+            np.testing.assert_array_equal(two, one if form == "float32" else widen(narrow(one, form), form))
+    with pytest.raises(ValueError, match="^results: there is no table 'hot'; there are items, cold$"):
+        EmbeddingBags(tables, preset=emb_tables.config(), results={"hot": "float16"})
+    with pytest.raises(ValueError, match="^results = 'float16': images have the formats of their tables$"):
+        EmbeddingBags(bags.images, preset=emb_tables.config(), results="float16")
 
 
 def test_what_crosses_for_a_network():
