@@ -39,7 +39,7 @@ def sim() -> Iterator[Row]:
         ("tt", TTUnit(unit), "TT unit of smartssd"),
     ):
         before = _processor_s()
-        model = build(component, f"bench_{name}", fresh=True)
+        model = build(component, f"bench_{name}", opt="-O1", fresh=True)
         spent = _processor_s() - before
         yield at_most(
             f"sim.{name}.build_s",
