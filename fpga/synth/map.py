@@ -113,7 +113,7 @@ def _map(
     parts = {part for one in inside for part in children(texts[one], texts)} - inside
     boxes = [interface(texts[part]) for part in sorted(parts)]
     packed = [dsp.PATTERN, dsp.MAPPING, dsp.PREPARE] if pack_products and dsp.has_product(own) else []
-    content = [own, boxes, NET_DELAY, FLOW, _yosys_version(), *packed]
+    content = [own, boxes, NET_DELAY, _flow(name, own), _yosys_version(), *packed]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     path = cache / f"{name}-{digest}.mapped"
 
@@ -123,19 +123,26 @@ def _map(
             work = Path(folder)
             (work / "own.v").write_text(own)
             (work / "parts.v").write_text("".join(boxes))
-            map_it = f"{FLOW} -top {name} -json mapped.json"
             read = ["read_verilog own.v", "read_verilog -lib parts.v"]
             if packed:
                 (work / "pattern.v").write_text(dsp.PATTERN)
                 (work / "mapping.v").write_text(dsp.MAPPING)
                 read = dsp.steps(read, name)
-            log = yosys([*read, NET_DELAY, map_it], cwd=work)
+            log = yosys([*read, NET_DELAY, *_flow(name, own)], cwd=work)
             with suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.with_suffix(".log").write_text(log)
             return json.loads((work / "mapped.json").read_bytes())["modules"][name]
 
     return kept.remembered(path, make)
+
+
+def _flow(name: str, text: str) -> list[str]:
+    """Yosys commands that map a module. Reading the libraries of all memories is a quarter of a small module's time; it
+    is left out where nothing can become one: no array, and no `case`, which may be a table."""
+    if re.search(r"\breg\b[^;]*\[[^\]]*\]\s*;|\bcase[xz]?\b", text):
+        return [f"{FLOW} -top {name} -json mapped.json"]
+    return [f"{FLOW} -top {name} -run begin:map_memory", f"{FLOW} -top {name} -run map_ffram: -json mapped.json"]
 
 
 def _yosys_version() -> str:
