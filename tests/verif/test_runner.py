@@ -156,6 +156,19 @@ def test_seeds(monkeypatch):
     assert runner.seeds(2) == [42]
 
 
+def test_shapes_take_turns(monkeypatch):
+    """By the first seed; a failure is repeated, and a regression runs, with all of them."""
+    for name in ("HOTRAIL_SEED", "HOTRAIL_FIRST_SEED", "HOTRAIL_REGRESS"):
+        monkeypatch.delenv(name, raising=False)
+    assert runner.one_of("abc") == ["a"] and runner.shapes("abc", 2) == ["a", "b"]
+    monkeypatch.setenv("HOTRAIL_FIRST_SEED", "902")
+    assert runner.one_of("abc") == ["b"]
+    for name in ("HOTRAIL_SEED", "HOTRAIL_REGRESS"):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, "7")
+            assert runner.one_of("abc") == ["a", "b", "c"]
+
+
 KERNEL = """
 @cocotb.test()
 async def asked(dut):
