@@ -31,6 +31,19 @@ BURST = Unit("hw/axi/burst.py", (READER, WRITER), (
     Mutant("stray beats count", "step.eq(self.beat & bursts.o.valid)", "step.eq(self.beat)"),
     Mutant("only a missing rlast is wrong", "self.wrong.eq(self.rlast ^ ends)", "self.wrong.eq(~self.rlast & ends)"),
     Mutant("every burst ends its request", "self.last.eq(ends & burst.final)", "self.last.eq(ends)"),
+    Mutant("bursts behind the first begin inside their block", "m.d.sync += start.eq(0)",
+           "m.d.sync += start.eq(start)"),
+    Mutant("a request's blocks are one too many", "final.eq(end[inside:] == 1)", "final.eq(end[inside:] == 0)"),
+    Mutant("a burst has the tag of the request behind", "burst_tag.eq(tag),", "burst_tag.eq(self.i.payload.tag),"),
+    Mutant("only an early rlast is wrong", "self.wrong.eq(self.rlast ^ ends)", "self.wrong.eq(self.rlast & ~ends)"),
+    Mutant("bursts are a beat short of their block's end", "(~final).replicate(inside)",
+           "(~final).replicate(inside) << 1"),
+    Mutant("an early rlast ends the place in a burst", "position.eq(Mux(ends, 0, position + 1))",
+           "position.eq(Mux(ends | self.rlast, 0, position + 1))"),
+    Mutant("an early rlast ends a burst", "bursts.o.ready.eq(self.beat & ends)",
+           "bursts.o.ready.eq(self.beat & (ends | self.rlast))"),
+    Mutant("a request that follows at once begins a block late", "at[inside:], page) + ~load)",
+           "at[inside:], page) + go)"),
 ))
 BUS = Unit("hw/axi/bus.py", (READER, WRITER), (
     Mutant("transfers are cacheable", "CACHE = 0b0011", "CACHE = 0b1111"),
@@ -62,6 +75,10 @@ READ = Unit("hw/axi/reader.py", (READER,), (
            "splitter.i.payload.address.eq(self.i_requests.payload.address[:40])"),
     Mutant("requests have 15 bits of beats", "splitter.i.payload.beats.eq(self.i_requests.payload.beats)",
            "splitter.i.payload.beats.eq(self.i_requests.payload.beats[:15])"),
+    Mutant("more bursts than can be remembered", "splitter.room.eq(tracker.i.ready)", "splitter.room.eq(1)"),
+    Mutant("a stop drops no bursts", "splitter.drop.eq(self.stop)", "splitter.drop.eq(0)"),
+    Mutant("an error stays for the beats behind it", "beat.error.eq(bus.rresp[1] | tracker.wrong)",
+           "beat.error.eq(beat.error | bus.rresp[1] | tracker.wrong)"),
 ))
 READS = Unit("hw/axi/port.py", (PORT,), (
     Mutant("addresses have 40 bits on the bus", "address = Signal(64 - beat_log2, reset_less=True)",
@@ -94,6 +111,15 @@ READS = Unit("hw/axi/port.py", (PORT,), (
            "bus.rvalid.replicate(count)"),
     Mutant("turns are not remembered", "m.d.sync += last.eq(turn)", "m.d.sync += last.eq(0)"),
     Mutant("a rest begins a beat late", "rest.at.eq((now.at | mask) + 1)", "rest.at.eq((now.at | mask) + 2)"),
+    Mutant("room for less than a burst", "free[(largest[k] + 1).bit_length() - 1:].any()",
+           "free[max(0, (largest[k] + 1).bit_length() - 2):].any()"),
+    Mutant("a stop keeps the beat in a register", "(arrived | (o.valid & ~o.ready)) & ~self.stop)",
+           "arrived | (o.valid & ~o.ready))"),
+    Mutant("a stop keeps the beats in a queue", "ResetInserter(self.stop)(queue)", "queue"),
+    Mutant("who has just issued asks again without room for two", "((room & ~issuing) | ample)", "room"),
+    Mutant("who has just issued the last of a request asks again",
+           "Mux(cut.final, active & ~issuing, active | issuing)", "(active | issuing)"),
+    Mutant("the last burst reaches the end of its block", "Mux(below[16], now.less_one, reach)", "reach"),
 ))
 WRITE = Unit("hw/axi/writer.py", (WRITER,), (
     Mutant("a reset leaves the place in a burst", "position = Signal(8)", "position = Signal(8, reset_less=True)"),

@@ -1,15 +1,17 @@
-"""Every mutation of the tables in this folder is found by its unit's benches, as every commit runs them."""
+"""Every mutation of the tables in this folder is found by its unit's benches, without their long sweeps."""
 
 import pytest
 
 from tests.mutants.axi import BURST, BUS, READ, READS, WRITE
+from tests.mutants.hotline_scheduler import QUEUE, RELEASE, SCHEDULER, SPLITTER
 from tests.mutants.mlp_sequencer import SEQUENCER
 from tests.mutants.mutant import ROOT, Copy
 from tests.mutants.stream import FIFO, ROUND_ROBIN
 from tests.mutants.tt_index import INDEX
 from tests.mutants.tt_reuse import REUSE
 
-UNITS = (BURST, BUS, READ, READS, WRITE, FIFO, ROUND_ROBIN, SEQUENCER, INDEX, REUSE)
+UNITS = (BURST, BUS, READ, READS, WRITE, FIFO, ROUND_ROBIN, SCHEDULER, SPLITTER, RELEASE, QUEUE, SEQUENCER, INDEX,
+         REUSE)
 BENCHES = sorted({unit.benches for unit in UNITS})
 
 
