@@ -256,7 +256,8 @@ def test_metadata_without_an_attribute_is_refused(tmp_path, attribute):
 @pytest.mark.parametrize("frequency", ["3x0MHz", "infMHz", "nanMHz", ""])
 def test_a_wrong_frequency_is_refused(tmp_path, frequency):
     def change(data):
-        given = b'frequency="300MHz"'
+        given = b'frequency="250MHz"'
+        assert given in data
         data[:] = data.replace(given, f'frequency="{frequency}"'.encode().ljust(len(given)))
 
     path = patched(tmp_path, change)
