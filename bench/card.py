@@ -33,14 +33,19 @@ def opened(device: Device, row_bytes: int) -> int:
     return len(set(place.tolist()))
 
 
-def bound(device: Device, row_bytes: int) -> float:
-    """Rows a second that activation window, data bus, port and refresh leave, whatever the controller does."""
-    d = device.ddr4
+def bound(device: Device, row_bytes: int, piece_bytes: int = 0) -> float:
+    """Rows a second that activation window, data bus, port, refresh and bursts under way leave, whatever the controller
+    does. piece_bytes: of the pieces that a row is cut into, which share their pages, 0 where it is one."""
+    d, c, port = device.ddr4, device.controller, device.port
     clock = d.mhz * 1e6
     awake = 1 - d.clocks("trfc") / d.clocks("trefi")
     lines = row_bytes / 64
-    return min(4 * clock / d.clocks("tfaw") / opened(device, row_bytes) * awake, clock / d.burst_clocks / lines * awake,
-               device.kernel_mhz * 1e6 / lines)
+    pages, bursts = opened(device, piece_bytes or row_bytes), row_bytes / (piece_bytes or row_bytes)
+    # A burst's fixed delays and the data of an open page.
+    shortest = ((port.front_cycles + port.back_cycles) / device.kernel_mhz + (c.front_clocks + c.back_clocks) / c.mhz
+                + (d.cl + d.burst_clocks) / d.mhz) / 1e6
+    return min(4 * clock / d.clocks("tfaw") / pages * awake, clock / d.burst_clocks / lines * awake,
+               device.kernel_mhz * 1e6 / lines, port.bursts / shortest / bursts)
 
 
 def zipf(count: int, ranks: int = 1_000_000, exponent: float = 1.05) -> NDArray[np.int64]:

@@ -24,8 +24,9 @@ from golden.emb import packer
 
 __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "row_bytes", "train_seconds"]
 
-#: Of what the memory model gives for random rows, the share that the EMB core takes at least (91.9 to 97.8 % from
-#: 64 B to 2 KB: the figures emb.dram.ddr4.* of `hotrail bench`).
+#: Of what the memory model gives for random rows, each in one piece, the share that the EMB core takes at least. 91.9
+#: to 97.8 % from 64 B to 2 KB with a first-ready controller; with AMD's 97 % at 2 KB and more than all of it at 512 B
+#: and less, where rows lie in pieces (emb.dram.ddr4.rows.* of `hotrail bench` beside card.memory.uniform.*).
 CORE_SHARE = 0.92
 LINE_BYTES = 64
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to

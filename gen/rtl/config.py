@@ -70,7 +70,7 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
 
 def described(made: type[Any], kind: str, name: Any, folder: Path) -> Any:
     """What a file that `read` finds describes, `check`ed; its name is the file's. What is one already is handed back.
-    A file that names another in `like` has that one's values where it says nothing.
+    A file that names another of the folder in `like` has that one's values where it says nothing.
 
     Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
     """
@@ -78,7 +78,11 @@ def described(made: type[Any], kind: str, name: Any, folder: Path) -> Any:
         return name
     path, table = read(kind, name, folder)
     if "like" in table:
-        table = _over(read(kind, table.pop("like"), folder)[1], table)
+        other = table.pop("like")
+        if other not in stems(folder):
+            raise ConfigError(f"{path.name}: like = {other!r}: there is no such {kind}; there are "
+                              f"{', '.join(stems(folder))}")
+        table = _over(read(kind, other, folder)[1], table)
     found = build(made, {"name": path.stem, **table}, f"{path.name}:")
     found.check()
     return found

@@ -232,5 +232,5 @@ def test_a_device_that_is_like_another(tmp_path):
     with pytest.raises(ConfigError, match=r"deep = 16: unknown key"):
         Device.load(path)
     path.write_text('like = "u50"\n')
-    with pytest.raises(ConfigError, match=r"there is no device 'u50'"):
+    with pytest.raises(ConfigError, match=r"mine.toml: like = 'u50': there is no such device; there are smartssd"):
         Device.load(path)
