@@ -201,7 +201,7 @@ class Program(Part):
         decoder = Decoder(m, EMB, item, [
             (above(item.row_beats, self.row_beats_max), WITH_ROWS),
             (piece[(self.stripe_beats - 1).bit_length():].any(), WITH_ROWS),
-            (Cat(piece[at] & (piece[:at] | item.row_beats[:at]).any() for at in range(len(piece))).any(), WITH_ROWS),
+            (Cat(piece[at] & (piece[:at] | item.row_beats[:at]).any() for at in range(1, len(piece))).any(), WITH_ROWS),
             ((item.ring_count != 0) & ring_odd, WITH_ROWS),
             (item.weighted & (item.mode != SUM), {AT_BAGS}),
             (item.chunk_rows > most, {AT_BAGS}),

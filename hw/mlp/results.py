@@ -1,6 +1,6 @@
 """What becomes of the rows of results: addends, activation, and their way to the memories."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
@@ -169,6 +169,7 @@ class Results(Part):
             distance.eq(tile.group - (tile.block << 1)),
         ]
         shared = [name for name, _ in there.shape() if name in dict(tile.shape())]
+        used = [Const(1), *(last_unit >= unit for unit in range(1, config.units))]
         m.d.sync += [
             valid.eq(self.i_tile_valid),
             *(there[name].eq(tile[name]) for name in shared),
@@ -190,8 +191,7 @@ class Results(Part):
             turn.partial.eq(tile.addend == ADDEND.PARTIAL),
             turn.line_stride.eq((tile.addend == ADDEND.BIAS) & tile.latency),
             turn.line.eq(tile.addend_line),
-            turn.lanes.eq(Mux(tile.latency, Cat((last_unit >= u).replicate(config.rows) for u in range(config.units)),
-                              tile.lanes)),
+            turn.lanes.eq(Mux(tile.latency, Cat(unit.replicate(config.rows) for unit in used), tile.lanes)),
         ]
         m.d.comb += [
             destination.valid.eq(valid),
