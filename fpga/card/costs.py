@@ -7,7 +7,7 @@ import numpy as np
 
 from fpga.card import memory
 from gen.model.device import Device
-from gen.planner.costs import LINE_BYTES, Costs, row_bytes
+from gen.planner.costs import LINE_BYTES, Costs, requests, row_bytes
 from gen.rtl import config
 
 __all__ = ["RING_BYTES", "measure"]
@@ -30,7 +30,7 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * config.load(preset).cores["emb"].words)
     read, write = max(read, beat_s), max(write, beat_s)
-    rows = {count: _row(device, count * LINE_BYTES) for count in sorted(lines)}
+    rows = {count: _row(device, preset, count) for count in sorted(lines)}
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,
                  device.link.byte_s, page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES,
                  device.ssd.bytes)
@@ -43,8 +43,11 @@ def _name(given: "Device | str") -> str:
     return str(Path(given).resolve()) if given.endswith(".toml") else given
 
 
-def _row(device: Device, row_bytes: int) -> float:
-    return 1 / memory.random_rows(device, row_bytes, count=ROWS).rows_per_s
+def _row(device: Device, preset: str, lines: int) -> float:
+    """Seconds a random row of so many lines, as the core asks for it."""
+    numbers = np.random.default_rng(1).integers(0, device.memory.bytes // (lines * LINE_BYTES), ROWS)
+    places, piece_bytes = requests(preset, lines * LINE_BYTES, numbers)
+    return len(places) / ROWS / memory.rows(device, places, piece_bytes).rows_per_s
 
 
 def _streams(device: Device, page_bytes: int, ring_bytes: int) -> tuple[float, ...]:

@@ -21,13 +21,15 @@ from gen.model.recommender import RESULTS
 from gen.rtl import config as presets
 from gen.rtl.config import ConfigError
 from golden.emb import packer
+from golden.emb.row_requests import in_turns
 
-__all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "row_bytes", "train_seconds"]
+__all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "requests", "row_bytes",
+           "train_seconds"]
 
-#: Of what the memory model gives for random rows, each in one piece, the share that the EMB core takes at least. 91.9
-#: to 97.8 % from 64 B to 2 KB with a first-ready controller; with AMD's 97 % at 2 KB and more than all of it at 512 B
-#: and less, where rows lie in pieces (emb.dram.ddr4.rows.* of `hotrail bench` beside card.memory.uniform.*).
-CORE_SHARE = 0.92
+#: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
+#: EMB core takes at least: 93, 88, 94, 80, 85 and 97 % from 64 B to 2 KB (emb.dram.ddr4.rows.* of `hotrail bench`
+#: beside fpga.card.costs).
+CORE_SHARE = 0.79
 LINE_BYTES = 64
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
 #: the next, rows of other bags in between (golden.tt.cycles: 2.2 to 2.9).
@@ -100,6 +102,21 @@ def row_bytes(preset: str, dim: int, page_bytes: int) -> int:
         raise ValueError(f"rows of {dim} words take {beats} beats of {beat} bytes; the EMB core of the preset "
                          f"{preset} takes {min(core.row_beats_max, page_bytes // beat)}")
     return beats * beat
+
+
+def requests(preset: str, row_bytes: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """What the EMB core asks DRAM for: byte addresses of the pieces of rows of a table from address 0 on, bank after
+    bank, and the bytes of a piece. Where pieces would be shorter than a line rows are taken whole, in their order.
+    """
+    core = _core(preset, "emb")
+    lies = stripes(row_bytes // core.beat_bytes, core.stripe_beats)
+    piece_bytes = lies.piece_beats * core.beat_bytes
+    if piece_bytes % LINE_BYTES:
+        lies, piece_bytes = lies._replace(piece_beats=0), 0
+    pieces = [lies.pieces(row) for row in rows.tolist()]
+    order = in_turns([first[0] % core.stripe_beats * core.banks // core.stripe_beats for first in pieces], core.banks)
+    places = np.array([at for row in order for at in pieces[row]], np.int64)
+    return places * core.beat_bytes, piece_bytes or row_bytes
 
 
 def _core(preset: str, name: str):

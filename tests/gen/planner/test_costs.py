@@ -11,7 +11,7 @@ from gen.compiler.tables import SSD, CardImages, Table
 from gen.compress import search
 from gen.data.profile import Heat
 from gen.model.network import Model
-from gen.planner.costs import Costs, drive_reads, network_seconds, train_seconds
+from gen.planner.costs import CORE_SHARE, Costs, drive_reads, network_seconds, train_seconds
 from gen.rtl import config
 from golden import tt
 from golden.mlp.cycles import Sizes, cycles
@@ -122,7 +122,7 @@ def test_network_seconds_are_the_cores():
 def test_rows_take_whole_beats_and_their_time():
     found = costs()
     assert [found.row_bytes(dim) for dim in (1, 16, 17, 64)] == [64, 64, 128, 256]
-    assert found.dram_s(256) == pytest.approx(14.4e-9 / 0.92)
+    assert found.dram_s(256) == pytest.approx(14.4e-9 / CORE_SHARE)
     # No faster than a beat a cycle.
     assert costs(row_s={4: 1e-9}).dram_s(256) == pytest.approx(4 / 300e6)
     with pytest.raises(ValueError, match=r"^rows of 1024 words take 64 beats of 64 bytes; the EMB core of the preset "
