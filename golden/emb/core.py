@@ -23,13 +23,13 @@ from golden.emb.stripes import Stripes
 from golden.fp import fp32
 from golden.tt.load import TABLE
 from hw.isa import EMB, LONGEST_BAG
-from hw.isa.emb import FORMAT, MODE
+from hw.isa.emb import DEVICE, FORMAT, MODE
 
 __all__ = ["Emb", "Memory", "Result"]
 
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
 SUM, MEAN, MAX = MODE
-DRAM, TT, SSD = (EMB.devices.index(name) for name in ("dram", "tt", "ssd"))
+DRAM, TT, SSD = DEVICE
 OK, BAD_INSTRUCTION, BOUNDS, LENGTHS, TIMEOUT = (
     EMB.code(name) for name in ("OK", "BAD_INSTRUCTION", "BOUNDS", "LENGTHS", "TIMEOUT"))
 INDEX_DEVICE, INDEX_RANGE, TT_TABLE = (EMB.code(name) for name in ("INDEX_DEVICE", "INDEX_RANGE", "TT_TABLE"))

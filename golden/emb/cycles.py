@@ -11,6 +11,7 @@ from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
 from golden.emb import packer
 from golden.emb.row_requests import Fetched
 from golden.emb.rows import RowFetch
+from golden.emb.write_joiner import Joined, Vector, WriteJoiner
 from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
 from hw.isa.emb import FORMAT, MODE
@@ -82,21 +83,22 @@ class Arbiter:
 class PostPool:
     """Puts a bag's vectors together: a beat a cycle, as far as there is room for what comes out."""
 
-    def __init__(self, *, output_beats: int, writes_in_flight: int, pool_latency: int):
+    def __init__(self, *, output_beats: int, writes_in_flight: int, write_block_beats: int, pool_latency: int):
         self.following: Any = None
         self.current: Any = None                        # the step under way
         self.sources: list[str] = []                    # vectors it still takes, the one under way first
         self.beat = 0
         self.may = False
         self.credits, self.bags, self.back = output_beats, 0, 0
-        self.most = max(64, 2 * writes_in_flight)       # bags that wait for their write
+        self.most = max(64, 2 * writes_in_flight, 4 * write_block_beats)    # bags that wait for their write
+        self.joiner = WriteJoiner(block_beats=write_block_beats)
         self.requests, self.under_way = Fifo(self.most), Fifo(self.most)
         self.pool: deque[bool] = deque([False] * pool_latency)
         self.packer: deque[bool] = deque([False] * (pool_latency + packer.LATENCY))    # half precision
         self.leaving = 0                                # cycles before FP32 may follow half precision
         self.divided = 0                                # the cycle in which the factor is there; 0: not asked for
         self.cycle = 0
-        self.done = self.instruction_done = False
+        self.done, self.instruction_done = 0, False
 
     @property
     def data(self) -> bool:
@@ -130,14 +132,17 @@ class PostPool:
         move = ready and free
         taken["steps"] = (ahead is None or move) and steps is not None
 
+        flush = not self.may and self.under_way.o is None
         self.may = (self.credits > 1 or (self.credits == 1 and not used)) and self.bags < self.most - 1
         self.credits += self.back - used
-        self.bags += bag_ends - written
-        self.back = self.under_way.o[0] if written else 0
-        self.done, self.instruction_done = written, bool(written and self.under_way.o[1])
-        beats = packer.beats(now.beats + 1, now.format) if bag_ends else 0
-        self.requests.step((now.out, beats) if bag_ends else None, request_taken)
-        self.under_way.step((beats, now.last) if bag_ends else None, written)
+        oldest = self.under_way.o if written else Joined(0, 0, 0, False)
+        self.bags += bag_ends - oldest.bags
+        self.back, self.done, self.instruction_done = oldest.beats, oldest.bags, oldest.last
+        joined = self.joiner.o
+        self.requests.step(joined and (joined.out, joined.beats), request_taken)
+        self.under_way.step(joined, written)
+        self.joiner.step(Vector(now.out, packer.beats(now.beats + 1, now.format), bool(now.last)) if bag_ends else None,
+                         flush)
         for line, mine in ((self.pool, used and not half), (self.packer, used and half)):
             line.popleft()
             line.append(mine)
@@ -194,6 +199,7 @@ class Sizes(NamedTuple):
     input_beats: int
     program_beats: int
     output_beats: int
+    write_block_beats: int                              # see hw.emb.config
     counters: int                                       # in the result block, with those that fill it up
     pool_latency: int = 14
 
@@ -221,7 +227,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
     pool: deque[Any] = deque([None] * sizes.pool_latency)
     partials = {name: Fifo(sizes.partial_beats) for name in ("dram", "ssd")}
     finish = PostPool(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
-                    pool_latency=sizes.pool_latency)
+                    write_block_beats=sizes.write_block_beats, pool_latency=sizes.pool_latency)
     reporter, doorbell = Reporter(), _Doorbell(filled, ring_beats != 0)
     vectors, asks = SkidBuffer(), SkidBuffer()
     told = settling = False

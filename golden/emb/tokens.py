@@ -8,16 +8,17 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from golden.emb.stripes import Stripes
-from hw.isa.emb import MODE
+from hw.isa import EMB, LONGEST_BAG
+from hw.isa.emb import DEVICE, MODE
 
 __all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal", "stripes"]
 
 BAGS, FILL = 2, 3
 _, MEAN, MAX = MODE
-DRAM, TT, SSD = range(3)
-INDEX_DEVICE, INDEX_RANGE, LENGTHS, TT_TABLE = 3, 4, 5, 11
+DRAM, TT, SSD = DEVICE
+INDEX_DEVICE, INDEX_RANGE, LENGTHS, TT_TABLE = (
+    EMB.code(name) for name in ("INDEX_DEVICE", "INDEX_RANGE", "LENGTHS", "TT_TABLE"))
 POSITIONS = 1 << 30
-LONGEST_BAG = 1 << 16
 ONE = 0x3F800000
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.isa.hotline import KIND
+
 __all__ = ["GATHERED", "POPULAR", "Scheduler", "beats_of"]
 
-POPULAR, GATHERED = range(2)    # kinds
+POPULAR, GATHERED = KIND
 Words = NDArray[np.uint32]
 
 

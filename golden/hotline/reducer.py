@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from golden.fp import fp32
+from hw.isa.hotline import JOIN
 
 __all__ = ["ADD", "BEGIN", "MULTIPLY", "join", "step", "update"]
 
-BEGIN, ADD, MULTIPLY = range(3)
+BEGIN, ADD, MULTIPLY = JOIN
 
 
 def step(vector: ArrayLike, row: ArrayLike, operation: int) -> NDArray[np.uint32]:

@@ -19,15 +19,13 @@ from numpy.typing import NDArray
 from golden.fp import fp32
 from golden.systolic import matrix
 from hw.isa import MLP
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
 __all__ = ["Memory", "Mlp", "Result"]
 
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
 LATENCY = MLP.modes.index("latency")
-NOTHING, BIAS, PARTIAL = range(3)
-TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
-PLAIN, RELU, SIGMOID = range(3)
 OK, BAD_INSTRUCTION, BAD_ORDER, BOUNDS = (MLP.code(name) for name in ("OK", "BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS"))
 ROWS, WEIGHTS, LAYERS = range(3)                # detail of BAD_ORDER
 INPUTS, OUTPUTS, WEIGHT_IMAGE = range(3)        # detail of BOUNDS
@@ -121,7 +119,7 @@ class Mlp:
             self._inside(memory.weights, WEIGHT_IMAGE, item.source + item.count * item.steps * self.line_beats)
         elif item.opcode == LOAD_ADDENDS:
             self._inside(memory.weights, WEIGHT_IMAGE, item.source + self._beats(item.count))
-        elif item.opcode == LAYER and item.target == TO_MEMORY:
+        elif item.opcode == LAYER and item.target == TARGET.MEMORY:
             last = (item.count - 1) * item.out_stride
             self._inside(memory.outputs, OUTPUTS, item.out + last + self._beats(item.groups))
 
@@ -133,9 +131,10 @@ class Mlp:
         if item.opcode == LOAD_ROWS:
             return bool(item.features_in) or item.features == 1
         if item.opcode == LAYER:
-            return (item.addend <= PARTIAL and item.activation <= SIGMOID and item.last_columns <= self.columns
-                    and not (item.activation == SIGMOID and item.target != TO_MEMORY)
-                    and not (item.activation and item.target == TO_PARTIAL))
+            return (item.addend <= ADDEND.PARTIAL and item.activation <= ACTIVATION.SIGMOID
+                    and item.last_columns <= self.columns
+                    and not (item.activation == ACTIVATION.SIGMOID and item.target != TARGET.MEMORY)
+                    and not (item.activation and item.target == TARGET.PARTIAL))
         return item.opcode != INTERACT or item.features >= 2
 
     def _inside(self, arena: Words, what: int, beats: int) -> None:
@@ -209,16 +208,16 @@ class Mlp:
         w = self.weight_memory[(group % self.units)[:, None], lines % self.weight_memory.shape[1]]
         w = w.reshape(groups, item.steps, self.columns, self.width).swapaxes(1, 2).reshape(groups * self.columns, -1)
         y = matrix.products(x[:, :item.steps * self.width], w, self.width).reshape(count, groups, self.columns)
-        if item.addend == BIAS:
+        if item.addend == ADDEND.BIAS:
             # In throughput mode the sample's own unit adds, in latency mode the group's.
             unit = group % self.units if item.mode == LATENCY else self._places(count)[0][:, None]
             at = (item.addend_line + group) % self.addend_memory.shape[1]
             y = fp32.add(y, self.addend_memory[unit, at])
-        elif item.addend == PARTIAL:
+        elif item.addend == ADDEND.PARTIAL:
             y = fp32.add(y, self.addend_memory[self._partials(item, item.addend_line)])
-        if item.activation == RELU:
+        if item.activation == ACTIVATION.RELU:
             y = fp32.maximum(y, np.float32(0))
-        if item.activation == SIGMOID:
+        if item.activation == ACTIVATION.SIGMOID:
             y = fp32.sigmoid(y)
         y[:, -1, item.last_columns:] = 0
         self._put(item, fp32.bits(y), memory, counters)
@@ -246,13 +245,13 @@ class Mlp:
     def _put(self, item: SimpleNamespace, y: Words, memory: Memory, counters: dict[str, int]) -> None:
         """Writes results (count, groups, columns) where the instruction says."""
         count, groups = item.count, item.groups
-        if item.target == TO_PARTIAL:
+        if item.target == TARGET.PARTIAL:
             self.addend_memory[self._partials(item, item.to_line)] = y
             return
         y = y.reshape(count, -1)
         beats, present = self._beats(groups), y.shape[1]
         whole = np.zeros((count, beats * self.words), np.uint32)
-        if item.target == TO_MEMORY:
+        if item.target == TARGET.MEMORY:
             whole[:, :present] = y
             rows = item.out + np.arange(count) * item.out_stride
             outputs = memory.outputs.reshape(-1, self.words)
@@ -264,7 +263,7 @@ class Mlp:
             counters["outputs_beats"] += count * beats
             return
         at: tuple
-        if item.target == TO_FEATURE:
+        if item.target == TARGET.FEATURE:
             at = self._feature(item.feature, count, item.to_line, item.to_line_stride, beats)
         else:
             at = (*(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats)),

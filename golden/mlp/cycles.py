@@ -11,11 +11,12 @@ from typing import NamedTuple
 from golden.axi.ports import Memory, ReadPort, Reporter, WritePort
 from golden.mlp import results as mlp_results
 from golden.mlp.loader import ParameterLoader, RowLoader
-from golden.mlp.order import FEATURE, MEMORY, PARTIAL, ROWS, Shape, Tile
+from golden.mlp.order import Shape, Tile
 from golden.mlp.program import Arguments, Program
 from golden.mlp.result_writer import ResultWriter, Row
 from golden.mlp.sequencer import STALLS, Sequencer
 from golden.systolic import array as systolic
+from hw.isa.mlp import TARGET
 
 __all__ = ["Results", "Run", "Sizes", "Span", "cycles"]
 
@@ -114,7 +115,7 @@ class Results:
     def _row(self, tile: Tile, row: int, turn: int) -> None:
         fields, shape = tile.fields, self.shape
         target, last = fields["target"], row == tile.live - 1
-        if target in (ROWS, FEATURE):
+        if target in (TARGET.ROWS, TARGET.FEATURE):
             if fields["triangle"] and not mlp_results.pairs(fields, row, self.sizes):
                 return
             there = fields["bank"] if fields["fixed"] else row
@@ -122,9 +123,9 @@ class Results:
                      if fields["lanes"] >> unit * shape.rows + row & 1}
             for cycle in range(turn, self.free):
                 self._lanes[cycle + mlp_results.ROWS] = lanes
-        elif target == PARTIAL:
+        elif target == TARGET.PARTIAL:
             self._partials.add(turn + mlp_results.STORE)
-        elif target == MEMORY:
+        elif target == TARGET.MEMORY:
             self._rows[turn + mlp_results.STORE] = Row(
                 row, last, out=fields["out"], stride=fields["stride"], count=fields["lanes"].bit_count(),
                 half=fields["half"], fills=bool(fields["fills"]), sigmoid=bool(fields["sigmoid"]),

@@ -7,12 +7,11 @@ says which of the two, `number` which of the program.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+
 __all__ = ["Shape", "Tile", "slot", "tiles"]
 
 THROUGHPUT, LATENCY = 0, 1
-BIAS, PARTIAL_ADDEND = 1, 2
-ROWS, FEATURE, PARTIAL, MEMORY = range(4)
-RELU, SIGMOID = 1, 2
 SHARED, OWN, FEATURES = range(3)
 
 Item = Mapping[str, int]
@@ -127,30 +126,31 @@ def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_gro
         need = rows
     start = half * columns // shape.piece
     row = 0
-    if target == FEATURE:
+    if target == TARGET.FEATURE:
         line = item["to_line"] + s * rows * item["to_line_stride"] + beat
         row, turn = item["feature"] % rows, item["feature"] // rows
         start += turn
-    elif target == PARTIAL:
+    elif target == TARGET.PARTIAL:
         line = item["to_line"] + partial
     else:
         line = item["to_line"] + beat * item["to_line_stride"] + s
-    addend_line = item["addend_line"] + (partial if item["addend"] == PARTIAL_ADDEND else group)
+    addend_line = item["addend_line"] + (partial if item["addend"] == ADDEND.PARTIAL else group)
     fields = {
         "live": live, "latency": int(latency), "unit": unit, "lanes": _mask(lanes),
         "addend": item["addend"], "addend_line": addend_line % shape.addend_lines,
-        "relu": int(item["activation"] == RELU and target != PARTIAL),
+        "relu": int(item["activation"] == ACTIVATION.RELU and target != TARGET.PARTIAL),
         "columns": item["last_columns"] if last else columns, "idle_units": units - in_use,
-        "target": target, "line": line % (1 << 16), "row_lines": item["to_line_stride"] if target == FEATURE else 0,
-        "beat_lines": 1 if target == FEATURE else item["to_line_stride"], "start": start % shape.pieces,
-        "fixed": int(target == FEATURE), "bank": row,
+        "target": target, "line": line % (1 << 16),
+        "row_lines": item["to_line_stride"] if target == TARGET.FEATURE else 0,
+        "beat_lines": 1 if target == TARGET.FEATURE else item["to_line_stride"], "start": start % shape.pieces,
+        "fixed": int(target == TARGET.FEATURE), "bank": row,
         "triangle": 0, "group": 0, "block": 0, "begin": 0,
         "out": (item["out"] + s * shape.samples * item["out_stride"] + beat) % (1 << 32),
         "stride": item["out_stride"], "half": half, "fills": int(fills),
-        "sigmoid": int(item["activation"] == SIGMOID), "outs": -(-in_use // groups_per_beat),
+        "sigmoid": int(item["activation"] == ACTIVATION.SIGMOID), "outs": -(-in_use // groups_per_beat),
         "number": item["number"] % (1 << 16),
     }
-    lagged = q == 0 or item["addend"] == PARTIAL_ADDEND
+    lagged = q == 0 or item["addend"] == ADDEND.PARTIAL
     return Tile(item, fields, item["steps"], need, live, lagged, False, False, (group, s, unit))
 
 
@@ -179,7 +179,8 @@ def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int, fir
     fields = {
         "live": live, "latency": 0, "unit": 0, "lanes": _mask(lanes), "addend": 0, "addend_line": 0, "relu": 0,
         "columns": shape.columns, "idle_units": 0,
-        "target": ROWS, "line": (item["to_line"] + s) % (1 << 16), "row_lines": 0, "beat_lines": item["to_line_stride"],
+        "target": TARGET.ROWS, "line": (item["to_line"] + s) % (1 << 16), "row_lines": 0,
+        "beat_lines": item["to_line_stride"],
         "start": 0, "fixed": 1, "bank": r, "triangle": 1, "group": a, "block": b, "begin": int(a == 0 and b == 0),
         "out": 0, "stride": 0, "half": 0, "fills": 1, "sigmoid": 0, "outs": shape.units // shape.groups_per_beat,
         "number": item["number"] % (1 << 16),

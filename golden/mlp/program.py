@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 from golden.axi.requester import Requester
 from golden.stream.fifo import Fifo
 from hw.isa import MLP
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
 __all__ = ["Arguments", "Fault", "Job", "Program"]
 
 QUEUE = 32              # instructions that wait for an engine
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
-PARTIAL, MEMORY = 2, 3  # targets of a layer
-SIGMOID = 2             # activation
 BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR = (
     MLP.code(name) for name in ("BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS", "READ_ERROR"))
 # What each instruction must not have 0 of.
@@ -156,9 +155,10 @@ class Program:
         if item["opcode"] == LOAD_ROWS:
             return bool(item["features_in"]) or item["features"] == 1
         if item["opcode"] == LAYER:
-            return (item["addend"] <= 2 and item["activation"] <= SIGMOID and item["last_columns"] <= self.columns
-                    and (item["activation"] != SIGMOID or item["target"] == MEMORY)
-                    and not (item["activation"] and item["target"] == PARTIAL))
+            return (item["addend"] <= ADDEND.PARTIAL and item["activation"] <= ACTIVATION.SIGMOID
+                    and item["last_columns"] <= self.columns
+                    and (item["activation"] != ACTIVATION.SIGMOID or item["target"] == TARGET.MEMORY)
+                    and not (item["activation"] and item["target"] == TARGET.PARTIAL))
         return item["opcode"] != INTERACT or item["features"] >= 2
 
     def _end(self) -> tuple[int, int]:
@@ -183,7 +183,7 @@ class Program:
             return [item["steps"].bit_length()]
         if opcode == LOAD_ADDENDS:
             return [1]
-        return [item["out_stride"].bit_length()] if opcode == LAYER and item["target"] == MEMORY else []
+        return [item["out_stride"].bit_length()] if opcode == LAYER and item["target"] == TARGET.MEMORY else []
 
     def _job(self, engine: int) -> Job:
         item = self.item

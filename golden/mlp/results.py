@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from golden.fp import fp32
+from hw.isa.mlp import ADDEND, TARGET
 
 __all__ = ["ROWS", "STORE", "WRITTEN", "Row", "Sizes", "Writes", "beats", "follow", "pairs", "turns"]
 
@@ -14,8 +15,6 @@ STORE = 16      # cycles from a row's turn to a whole row on its way: to memory,
 ROWS = 17       # to the first of its writes to the rows' memory
 WRITTEN = 18    # of the tile's last row, to the pulse; a cycle more for each further write
 
-TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
-NO_ADDEND, BIAS, PARTIAL = range(3)
 Tile = Mapping[str, int]
 
 
@@ -67,7 +66,7 @@ class Writes:
 
 def beats(tile: Tile, sizes: Sizes) -> int:
     """Writes of a row to the rows' memory; 1 for what goes elsewhere."""
-    if not tile["latency"] or tile["target"] not in (TO_ROWS, TO_FEATURE):
+    if not tile["latency"] or tile["target"] not in (TARGET.ROWS, TARGET.FEATURE):
         return 1
     return -(-(sizes.units - tile["idle_units"]) // sizes.groups_per_beat)
 
@@ -158,19 +157,20 @@ def follow(tiles: Sequence[Tile], rows: Sequence[Row], addends: ArrayLike, sizes
         out.waiting = max(out.waiting, sum(turn > row.cycle for turn in when[:number + 1]))
         units, words = _units(tile, row.row, sizes), None
         if tile["addend"]:
-            lines = [tile["addend_line"] + (row.row if tile["addend"] == PARTIAL else unit if tile["latency"] else 0)
+            partial = tile["addend"] == ADDEND.PARTIAL
+            lines = [tile["addend_line"] + (row.row if partial else unit if tile["latency"] else 0)
                      for unit in range(sizes.units)]
             out.reads.append((cycle + 1, (lines, units)))
             words = [memory[unit, line % memory.shape[1]] for unit, line in enumerate(lines)]
         y = _words(tile, row.row, row.dots, words, sizes)
         if tile["triangle"] and tile["begin"] and row.row == 0:
             position = 0
-        if tile["target"] in (TO_ROWS, TO_FEATURE):
+        if tile["target"] in (TARGET.ROWS, TARGET.FEATURE):
             writes = _to_rows(tile, row.row, y, position, sizes)
             out.rows += [(cycle + ROWS + beat, write) for beat, write in enumerate(writes) if write]
             if tile["triangle"]:
                 position += -(-pairs(tile, row.row, sizes) // sizes.piece)
-        elif tile["target"] == TO_PARTIAL:
+        elif tile["target"] == TARGET.PARTIAL:
             out.addends.append((cycle + STORE, (tile["line"] + row.row, {unit: y[unit].tolist() for unit in units})))
         else:
             out.store.append((cycle + STORE, (row.tile, row.row, y.tolist())))

@@ -6,7 +6,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from golden.mlp.order import MEMORY, Item, Shape, Tile, tiles
+from golden.mlp.order import Item, Shape, Tile, tiles
+from hw.isa.mlp import TARGET
 
 __all__ = ["STALLS", "Sequencer"]
 
@@ -72,7 +73,7 @@ class Sequencer:
 
     @staticmethod
     def _writes(tile: Tile) -> bool:
-        return tile.fields["target"] == MEMORY
+        return tile.fields["target"] == TARGET.MEMORY
 
     def step(self, *, item: Any = None, rows_done: int = 0, weights_done: int = 0, written: bool = False,
              room: bool = True) -> None:

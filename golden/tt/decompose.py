@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-import tensorly
-from tensorly.decomposition import tensor_train_matrix
 
 Cores = list[np.ndarray]
 
@@ -29,6 +27,10 @@ def decompose(table: np.ndarray, row_modes: Sequence[int], column_modes: Sequenc
     `ranks` is one integer for every inner rank, or the d-1 inner ranks.
     Raises ValueError, in one sentence, where modes or ranks do not fit the table.
     """
+    # Here, since it brings SciPy: a second that most who know the unit's numbers have no use for.
+    import tensorly
+    from tensorly.decomposition import tensor_train_matrix
+
     table = np.asarray(table)
     if table.ndim != 2:
         raise ValueError(f"table must be a matrix (rows, D), not an array of shape {table.shape}")

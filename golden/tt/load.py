@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,11 @@ class Limits:
     mode_bits: int
     rank_max: int
     dim_max: int
+
+    @classmethod
+    def of(cls, sizes: Any) -> "Limits":
+        """Those of a unit's sizes, which have the same names."""
+        return cls(**{name: getattr(sizes, name) for name in cls.__dataclass_fields__})
 
     @property
     def x_bits(self) -> int:

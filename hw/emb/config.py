@@ -67,3 +67,8 @@ class EmbConfig(Config):
     def context_log2(self) -> int:
         """log2 of the beats of a row: the pooling unit's contexts of one tier."""
         return (self.row_beats_max - 1).bit_length()
+
+    @property
+    def write_block_beats(self) -> int:
+        """Beats of a block of the outputs that is written at once: 4 KB if four of them fit the queue."""
+        return max(self.row_beats_max, min(4096 // self.beat_bytes, self.output_beats // 4))

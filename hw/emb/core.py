@@ -57,7 +57,7 @@ class EmbCore(Part):
                 in the tensor-train unit stay
     Reset       everything but the contents of the tensor-train unit; only with the bus
     Raises      ValueError: see EmbConfig
-    Golden      golden.emb.core          Tests  verif/emb/test_core.py, tests/fpga/card/test_card_emb.py
+    Golden      golden.emb.core          Tests  tests/fpga/card/test_card_emb.py
     """
 
     kernel = EMB
@@ -94,9 +94,10 @@ class EmbCore(Part):
         sizes = {"row_beats_max": config.row_beats_max}
 
         beats_bits = config.row_beats_max.bit_length() + config.beat_log2
+        parts.finish = finish = PostPool(config)
         parts.frame = KernelShell(kernel=EMB, words=config.words, increments={
-            "tt_bytes": beats_bits, "indices": 2, **dict.fromkeys(("dram_bytes", "ssd_bytes"), config.beat_log2 + 1),
-            **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
+            "tt_bytes": beats_bits, "indices": 2, "bags": len(finish.done), "dram_bytes": config.beat_log2 + 1,
+            "ssd_bytes": config.beat_log2 + 1, **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
         parts.reads = ReadPort(
             beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
             clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 1))
@@ -111,7 +112,6 @@ class EmbCore(Part):
                                banks=config.banks, **sizes)
         parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
         parts.tt = TTUnit(config.tt)
-        parts.finish = PostPool(config)
         parts.bell = Doorbell(beat_bytes=beat_bytes, bits=len(parts.arbiter.filled))
 
         flush, ports = parts.frame.flush, parts.frame.clean

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Shape, Signal
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
@@ -15,10 +15,20 @@ from hw.tt.descriptor import Target, load_layout
 __all__ = ["HEADERS", "Loader"]
 
 HEADERS = 16    # of a group, and words of their block
-# A header: where the beat goes in the unit. Above it there is nothing.
-HEADER = data.StructLayout({"address": 16, "target": 2, "part": 2, "flip": 2})
 LAST_PART = 3   # of a descriptor
 INPUTS = 1      # detail of READ_ERROR
+
+
+class Header(data.Struct):
+    """Where a beat goes in the unit. Above it a header's word has nothing."""
+
+    address: 16
+    target: 2
+    part: 2
+    flip: 2
+
+
+HEADER_BITS = Shape.cast(Header).width
 
 
 class Loader(Part):
@@ -66,7 +76,7 @@ class Loader(Part):
         number = Signal(range(HEADERS))     # of the header that is read or used
         done, last = Signal(32, reset_less=True), Signal(reset_less=True)
         heading, passing = Signal(), Signal()
-        header = Signal(HEADER, reset_less=True)
+        header = Signal(Header, reset_less=True)
         sound, ready = Signal(reset_less=True), Signal()
         wrong, unread = Signal(32, reset_less=True), Signal(reset_less=True)
         broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
@@ -137,7 +147,7 @@ class Loader(Part):
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         limits = {Target.X: config.x_bits - config.grid_log2, Target.Y: config.y_bits,
                   Target.TABLE: (config.tables - 1).bit_length()}
-        next_header = HEADER(raw[:HEADER.size])
+        next_header = Header(raw[:HEADER_BITS])
         known = [next_header.address >> limits[target] == 0 for target in Target]
         inside = Array([*known, 0])[next_header.target]
         m.d.comb += [
@@ -153,7 +163,7 @@ class Loader(Part):
                 load.wrong.eq(raw),
                 number.eq(number + 1),
                 ready.eq(1),
-                load.sound.eq(inside & (raw[HEADER.size:] == 0)),
+                load.sound.eq(inside & (raw[HEADER_BITS:] == 0)),
                 load.last.eq(done == self.less_one),
             ]
         with m.If(passing & ready & self.i.valid):

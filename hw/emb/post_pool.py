@@ -10,6 +10,7 @@ from hw.axi.bus import data_layout, request_layout
 from hw.emb.config import EmbConfig
 from hw.emb.packer import Packer, form_layout
 from hw.emb.pooling import ONE, PoolingUnit
+from hw.emb.write_joiner import WriteJoiner
 from hw.fp.reciprocal import COUNT_BITS, KNOWN, Reciprocal, reciprocal_word
 from hw.isa import EMB
 from hw.isa.emb import FORMAT, MODE
@@ -72,9 +73,10 @@ class PostPool(Part):
     Members     i_steps             In(stream)  what a bag takes next, see `step_layout`
                 i_tt, i_dram, i_ssd  In(stream)  whole vectors, each as the steps ask for it
                 outputs             In  the outputs' address in bytes
-                o_requests, o_data  Out(stream)  a request and its beats for each bag
+                o_requests, o_data  Out(stream)  requests and their beats; bags behind one another share one, see
+                    WriteJoiner
                 written             In  a pulse as a request has been written
-                done                Out  a pulse per bag that is written
+                done                Out  bags that have been written in this cycle
                 instruction_done    Out  with the done of an instruction's last bag
                 fault_valid, fault  Out  a pulse and its `Fault`, at most one per cycle
     Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words, or 2 `words` of half precision
@@ -83,7 +85,8 @@ class PostPool(Part):
                 PoolingUnit.latency cycles behind the beat that ends a bag, in half precision Packer.latency more; as
                 many are lost where a bag in FP32 follows one in half precision
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
-                that depth behind it is always ready; the bags under way are at most twice writes_in_flight or BAGS.
+                that depth behind it is always ready; the bags under way are at most twice writes_in_flight, four
+                blocks of one beat each or BAGS.
                 The inputs' ready depends on their valid and on i_steps' state
     Numerics    golden.emb.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
                 weight; a bag
@@ -105,7 +108,7 @@ class PostPool(Part):
             "o_requests": Out(stream.Signature(request_layout())),
             "o_data": Out(stream.Signature(data_layout(config.beat_bytes))),
             "written": In(1),
-            "done": Out(1),
+            "done": Out(config.write_block_beats.bit_length()),
             "instruction_done": Out(1),
             "fault_valid": Out(1),
             "fault": Out(Fault),
@@ -262,37 +265,44 @@ class PostPool(Part):
 
     def _account(self, m: Module, step, used, bag_ends, may) -> None:
         """Requests, what waits to be written, and the room for it."""
-        beats_bits = len(step.beats)
         depth = self.config.output_beats
-        most = max(BAGS, 2 * self.config.writes_in_flight)
-        waiting = Fifo(data.StructLayout({"out": 32, "beats": beats_bits}), depth=most)
-        under_way = Fifo(data.StructLayout({"beats": beats_bits, "last": 1}), depth=most)
+        most = max(BAGS, 2 * self.config.writes_in_flight, 4 * self.config.write_block_beats)
+        m.submodules.joiner = joiner = WriteJoiner(
+            beats_max=self.config.row_beats_max, block_beats=self.config.write_block_beats)
+        together = joiner.o.shape()
+        waiting = Fifo(data.StructLayout({name: together[name].shape for name in ("out", "beats")}), depth=most)
+        under_way = Fifo(data.StructLayout({name: together[name].shape for name in ("beats", "bags", "last")}),
+                         depth=most)
         m.submodules.waiting, m.submodules.under_way = waiting, under_way
-        beats = Mux(step.format == FORMAT.FLOAT32, step.beats, step.beats[1:])
         shift = self.config.beat_log2
-        # Room in both was seen before the bag's last beat went.
+        # Room in both was seen before the bag's last beat went. What is joined goes at once if all else is written.
         m.d.comb += [
-            waiting.i.valid.eq(bag_ends),
-            waiting.i.payload.out.eq(step.out),
-            waiting.i.payload.beats.eq(beats),
-            under_way.i.valid.eq(bag_ends),
-            under_way.i.payload.beats.eq(beats),
-            under_way.i.payload.last.eq(step.last),
+            joiner.valid.eq(bag_ends),
+            joiner.i.out.eq(step.out),
+            joiner.i.beats.eq(Mux(step.format == FORMAT.FLOAT32, step.beats, step.beats[1:])),
+            joiner.i.last.eq(step.last),
+            joiner.flush.eq(~may & ~under_way.o.valid),
+            waiting.i.valid.eq(joiner.o_valid),
+            *(waiting.i.payload[name].eq(joiner.o[name]) for name in ("out", "beats")),
+            under_way.i.valid.eq(joiner.o_valid),
+            *(under_way.i.payload[name].eq(joiner.o[name]) for name in ("beats", "bags", "last")),
             self.o_requests.valid.eq(waiting.o.valid),
             waiting.o.ready.eq(self.o_requests.ready),
             self.o_requests.payload.address.eq(self.outputs + Cat(Const(0, shift), waiting.o.payload.out)),
-            self.o_requests.payload.beats.eq(waiting.o.payload.beats + 1),
+            self.o_requests.payload.beats.eq(waiting.o.payload.beats),
             under_way.o.ready.eq(self.written),
         ]
         bags, credits = Signal(range(most + 1)), Signal(range(depth + 1), init=depth)
-        back, back_less = Signal(beats_bits + 1), Signal(signed(beats_bits + 2), init=-1)
+        back = Signal(len(joiner.o.beats))
+        back_less = Signal(signed(len(back) + 1), init=-1)
+        written_bags = Signal(len(joiner.o.bags))
+        m.d.comb += written_bags.eq(Mux(self.written, under_way.o.payload.bags, 0))
         m.d.sync += [
-            self.done.eq(self.written),
+            self.done.eq(written_bags),
             self.instruction_done.eq(self.written & under_way.o.payload.last),
-            back.eq(Mux(self.written, under_way.o.payload.beats + 1, 0)),
-            # One less than `back`, in two's complement.
-            back_less.eq(Mux(self.written, under_way.o.payload.beats, -1)),
-            bags.eq(bags + bag_ends - self.written),
+            back.eq(Mux(self.written, under_way.o.payload.beats, 0)),
+            back_less.eq(Mux(self.written, under_way.o.payload.beats, 0) - 1),
+            bags.eq(bags + bag_ends - written_bags),
             credits.eq(credits + Mux(used, back_less, back)),
             # Room for another beat behind this one. What comes back in this cycle counts from the next on, and a bag
             # that ends in this cycle does not count yet: one bag of room is kept for it.

@@ -3,13 +3,22 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-# `zero` is set for zeros and subnormals, whose `mant` is 0; `special` for infinities and NaNs, where
-# mant[22] alone tells a NaN from an infinity. Both are set for padding: the product is then zero whatever the
-# other operand, an infinity or a NaN included.
-Operand = data.StructLayout({"mant": 23, "exp": 8, "sign": 1, "zero": 1, "special": 1})
+
+class Operand(data.Struct):
+    """An FP32 value taken apart.
+
+    zero: of a zero or a subnormal, whose `mant` is 0; special: of an infinity or a NaN, which mant[22] alone tells
+    apart. Both are set for padding: the product is then zero whatever the other operand, an infinity or a NaN included.
+    """
+
+    mant: 23
+    exp: 8
+    sign: 1
+    zero: 1
+    special: 1
 
 
-def unpack(word: Value) -> data.View:
+def unpack(word: Value) -> Operand:
     """An `Operand` expression of a 32-bit word: subnormals flushed, NaNs made recognisable by one bit."""
     word = Value.cast(word)
     if len(word) != 32:

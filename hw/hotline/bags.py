@@ -157,13 +157,13 @@ class BagReader(Part):
             shape=32 * config.words, depth=SAMPLES, init=[], attrs={"ram_style": "distributed"})
         write = samples.write_port()
         o = self.o_place
-        beats_left = Signal(20)
+        beats_left, more = Signal(20), Signal()     # more: beats_left != 0, from a register
         at, room = Signal(6), Signal(range(SAMPLES + 1), init=SAMPLES)
         part, last_part, whole = Signal(4), Signal(4, reset_less=True), Signal()
         asks = o.valid & o.ready
         waiting = Signal(range(SAMPLES + 1))        # whole samples that nobody has started
         m.d.comb += [
-            o.valid.eq((beats_left != 0) & (room != 0)),
+            o.valid.eq(more & (room != 0)),
             o.payload.frame.eq(state.batch.frame),
             self.i_beats.ready.eq(1),
             write.en.eq(self.i_beats.valid),
@@ -184,9 +184,11 @@ class BagReader(Part):
         with m.If(state.begin):
             # Without vectors no sample is needed.
             m.d.sync += beats_left.eq(Mux(state.positions.some, state.positions.beats, 0))
+            m.d.sync += more.eq(state.positions.some & (state.positions.beats != 0))
             m.d.sync += place.eq(state.positions.first)
         with m.Elif(asks):
             m.d.sync += beats_left.eq(beats_left - 1)
+            m.d.sync += more.eq(beats_left != 1)
             m.d.sync += place.eq(place + 1)
         with m.If(self.i_beats.valid):
             m.d.sync += at.eq(at + 1)

@@ -266,12 +266,12 @@ class Updater(Part):
     def _list(self, m: Module, batch: data.View, begin) -> Fifo:
         """Asks for all rows of the list in order, each time that it begins; the queue of the answers."""
         m.submodules.answers = answers = Fifo(queried_layout(self.config), depth=ANSWERS)
-        left = Signal.like(batch.rows)
+        left, more = Signal.like(batch.rows), Signal()      # more: left != 0, from a register
         room = Signal(range(ANSWERS + 1), init=ANSWERS)
         asked, leaves = Signal(), Signal()
         o = self.o_query
         m.d.comb += [
-            o.valid.eq((left != 0) & (room != 0)),
+            o.valid.eq(more & (room != 0)),
             asked.eq(o.valid & o.ready),
             o.payload.batch.eq(batch.batch),
             leaves.eq(answers.o.valid & answers.o.ready),
@@ -285,9 +285,11 @@ class Updater(Part):
         m.d.sync += room.eq(room + leaves - asked)
         with m.If(begin):
             m.d.sync += left.eq(batch.rows)
+            m.d.sync += more.eq(batch.rows != 0)
             m.d.sync += ordinal.eq(0)
         with m.Elif(asked):
             m.d.sync += left.eq(left - 1)
+            m.d.sync += more.eq(left != 1)
             m.d.sync += ordinal.eq(ordinal + 1)
         return answers
 

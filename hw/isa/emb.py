@@ -18,7 +18,7 @@ from hw.isa.kernel import (
     outcome,
 )
 
-__all__ = ["EMB", "FORMAT", "LONGEST_BAG", "MODE"]
+__all__ = ["DEVICE", "EMB", "FORMAT", "LONGEST_BAG", "MODE"]
 
 LONGEST_BAG = 1 << 16       # indices: what sums keep room for
 _PLACE = ("instruction", "bag", "index")
@@ -30,6 +30,14 @@ class MODE(IntEnum):
     SUM = 0
     MEAN = 1
     MAX = 2
+
+
+class DEVICE(IntEnum):
+    """Where an index word's row is."""
+
+    DRAM = 0
+    TT = 1
+    SSD = 2
 
 
 class FORMAT(IntEnum):
@@ -106,7 +114,7 @@ EMB = Kernel(
         ), fence=True),
     ),
     modes=tuple(mode.name.lower() for mode in MODE),
-    devices=("dram", "tt", "ssd"),
+    devices=tuple(device.name.lower() for device in DEVICE),
     states=STATES,
     codes=(
         ENDED,

@@ -46,7 +46,7 @@ class RunControl(Part):
                 header        Out  the told words and the state
     Timing      twice `period` cycles from start to begin, and from the last transfer to the report
     Reset       idle
-    Golden      the order of its states          Tests  verif/emb/test_core.py, tests/fpga/card/test_card_emb.py
+    Golden      the order of its states          Tests  tests/fpga/card/test_card_emb.py
     """
 
     def __init__(self, *, kernel: Kernel, period: int, finishes: bool = False):

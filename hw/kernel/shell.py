@@ -48,8 +48,8 @@ class KernelShell(Part):
                 done                In  that client's pulse
     Timing      see hw.kernel.run; everything else is wires
     Reset       idle; only with the bus
-    Golden      that of its parts          Tests  verif/emb/test_core.py, tests/fpga/card/test_card_emb.py,
-                test_card_mlp.py
+    Golden      that of its parts          Tests  tests/fpga/card/test_card_emb.py,
+                tests/fpga/card/test_card_mlp.py
     """
 
     def __init__(self, *, kernel: Kernel, words: int, increments: Mapping[str, int], finishes: bool = False):

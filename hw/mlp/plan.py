@@ -4,13 +4,12 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.isa.mlp import ADDEND, TARGET
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import SOURCE, LayerJob, tile_layout
 
-__all__ = ["LAG_BITS", "LONG", "RELU", "SHORT_BITS", "SIGMOID", "Planner", "group_bits", "plan_layout", "shared_layout"]
+__all__ = ["LAG_BITS", "LONG", "SHORT_BITS", "Planner", "group_bits", "plan_layout", "shared_layout"]
 
-RELU, SIGMOID = 1, 2
 LAG_BITS = 12       # of tiles under way: more than the core ever has
 SHORT_BITS = 6
 LONG = (1 << SHORT_BITS) - 1    # slots of a tile that needs no empty ones, whatever came before
@@ -148,14 +147,14 @@ class Planner(wiring.Component):
         m.d.sync += [
             shared.latency.eq(latency),
             shared.addend.eq(Mux(interact, ADDEND.NONE, item.addend)),
-            shared.relu.eq(~interact & (item.activation == RELU) & ~partial),
+            shared.relu.eq(~interact & (item.activation == ACTIVATION.RELU) & ~partial),
             shared.target.eq(Mux(interact, TARGET.ROWS, item.target)),
             shared.row_lines.eq(Mux(feature & ~interact, item.to_line_stride, 0)),
             shared.beat_lines.eq(Mux(feature & ~interact, 1, item.to_line_stride)),
             shared.fixed.eq(interact | feature),
             shared.triangle.eq(interact),
             shared.stride.eq(Mux(interact, 0, item.out_stride)),
-            shared.sigmoid.eq(~interact & (item.activation == SIGMOID)),
+            shared.sigmoid.eq(~interact & (item.activation == ACTIVATION.SIGMOID)),
             shared.number.eq(item.number),
             shared.source.eq(Mux(interact, SOURCE.FEATURES, Mux(latency, SOURCE.OWN, SOURCE.SHARED))),
             shared.steps_less_one.eq(steps - 1),

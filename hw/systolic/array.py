@@ -1,6 +1,6 @@
 """The systolic array: rows x columns of dot-product cells, tile after tile without a gap."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -55,7 +55,7 @@ class _Row(Part):
         width = self.width
         left = (self.x_i, self.first_i, self.done_i)
         y_i, y_o = self.y_i.as_value(), self.y_o.as_value()
-        bits = width * Operand.size
+        bits = width * Shape.cast(Operand).width
         for c in range(self.columns):
             cell = self._corner if c == 0 else ProcessingElement(width=width, terms_log2=self.terms_log2)
             place(m, platform, f"pe_{c}", cell)

@@ -1,92 +1,74 @@
 """The write port against memory: data, order, responses and what a stop leaves, for three clients at once."""
 
-import os
 from collections import deque
 
 import cocotb
 import pytest
-from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.triggers import ClockCycles
 
 from hw.axi.writer import WritePort
-from verif.axi.test_reader import BASES, fewest
-from verif.bench import report, reset, rng, start
-from verif.bench.axi import DECERR, SLVERR, AxiMemory, CardMemory
-from verif.bench.memory import BASE
-from verif.bench.pack import layout_of
+from verif.axi.bench import BASES, EngineBench, bursts, each, fewest, pauses, run_of
+from verif.bench import rng
+from verif.bench.axi import DECERR, SLVERR
 from verif.bench.runner import seeds, simulate
-from verif.bench.stream import Source, bursty, sometimes
+from verif.bench.stream import sometimes
 
 CLIENTS = (64, 32, 16)
+CHANNELS = ("aw", "w", "b")
 OUTSTANDING = 32
-PAGES = 6
 
 
-class Bench:
-    """Three clients with a source of requests and one of data each, and a memory with guards."""
+class Bench(EngineBench):
+    """What memory is to hold in the end, and who has still to be told that it is done."""
 
-    def __init__(self, dut, *, latency=3, stalls=None, requests=None, data=None, clients=(0, 1, 2), base=BASE):
-        self.dut = dut
-        self.bytes = layout_of("bus__wdata").width // 8
-        self.memory = CardMemory(self.bytes, base)
-        size = PAGES * 4096
-        self.random = rng("content")
-        self.before = self.random.randbytes(size)
-        self.buffer = self.memory.allocate("outputs", size, data=self.before, readable=False)
-        self.port = AxiMemory(dut, "bus", self.memory, latency=latency, stalls=stalls)
-        self.requests = {k: Source(dut, f"i_requests__{k}", pattern=requests and requests(k)) for k in clients}
-        self.data = {k: Source(dut, f"i_data__{k}", pattern=data and data(k)) for k in clients}
-        self.model = {}  # what memory holds in the end, by beat of the buffer
-        self.owed = {k: deque() for k in clients}  # requests whose done has not come: is an error due?
-        self.done = []  # (client, error, cycle)
-        self._task = cocotb.start_soon(self._watch())
-        dut.stop.value = 0
+    data, asks, answers, access = "wdata", ("awvalid", "wvalid"), "bvalid", {"readable": False}
 
-    @property
-    def beats(self):
-        return self.buffer.size // self.bytes
+    def __init__(self, dut, **settings):
+        self.model = {}     # what memory holds in the end, by beat of the buffer
+        self.owed = [deque() for _ in CLIENTS]      # requests whose done has not come: is an error due?
+        self.done = []      # (client, error, cycle)
+        self._under_way = self._taken = 0       # requests whose done has not come; those of the last edge
+        super().__init__(dut, **settings)
 
-    async def _watch(self):
-        edge = RisingEdge(self.dut.clk)
-        pins = {k: (getattr(self.dut, f"done__{k}"), getattr(self.dut, f"error__{k}")) for k in self.owed}
-        asks = [(getattr(self.dut, f"i_requests__{k}__valid"), getattr(self.dut, f"i_requests__{k}__ready"))
-                for k in self.owed]
-        cycle = under_way = taken = 0       # requests whose done has not come; those of the last edge
-        while True:
-            await edge
-            cycle += 1
-            if self.dut.stop.value == 1 or self.dut.rst.value == 1:
-                under_way = taken = 0       # what is dropped is told by no done
-            elif self.dut.idle.value == 1:
-                assert not under_way, f"idle with {under_way} requests under way"
-            under_way += taken
-            taken = sum(valid.value == 1 and ready.value == 1 for valid, ready in asks)
-            for k, (done, error) in pins.items():
-                if done.value == 1:
-                    under_way -= under_way > 0
-                    self.done.append((k, int(error.value), cycle))
-                    assert self.owed[k], f"client {k}: done came unasked"
-                    due = self.owed[k].popleft()
-                    assert due == int(error.value), f"client {k}: error is {int(error.value)}, expected {due}"
-                else:
-                    assert error.value == 0, f"client {k}: error without done"
+    def _cycle(self):
+        dut = self.dut
+        if dut.stop.value == 1 or dut.rst.value == 1:
+            self._under_way = self._taken = 0       # what is dropped is told by no done
+        elif dut.idle.value == 1:
+            assert not self._under_way, f"idle with {self._under_way} requests under way"
+        self._under_way += self._taken
+        self._taken = sum(getattr(dut, f"i_requests__{k}__valid").value == 1
+                          and getattr(dut, f"i_requests__{k}__ready").value == 1 for k in self.clients)
+        for k, owed in enumerate(self.owed):
+            done, error = getattr(dut, f"done__{k}").value, getattr(dut, f"error__{k}").value
+            if done == 1:
+                self._under_way -= self._under_way > 0
+                self.done.append((k, int(error), self.cycle))
+                assert owed, f"client {k}: done came unasked"
+                due = owed.popleft()
+                assert due == int(error), f"client {k}: error is {int(error)}, expected {due}"
+            else:
+                assert error == 0, f"client {k}: error without done"
 
     def put(self, client, first, count, *, data=True, error=0, request=True):
         """A request of `count` beats from beat `first` of the buffer on, with random data."""
         if request:
-            self.requests[client].put({"address": self.buffer.address + first * self.bytes, "beats": count})
+            self.request(client, first, count)
             self.owed[client].append(error)
         if data:
             content = [self.random.getrandbits(8 * self.bytes) for _ in range(count)]
-            self.data[client].put(*({"data": word} for word in content))
-            for k, word in enumerate(content):
-                self.model[first + k] = word
+            self.send(client, content)
+            self.model |= {first + k: word for k, word in enumerate(content)}
+
+    def send(self, client, content):
+        self.part("i_data", client).put(*({"data": word} for word in content))
 
     async def finish(self, cycles=20_000):
         for _ in range(cycles):
-            await RisingEdge(self.dut.clk)
-            if not any(self.owed.values()):
+            await self.edge
+            if not any(self.owed):
                 break
-        assert not any(self.owed.values()), f"requests without done: { {k: len(v) for k, v in self.owed.items()} }"
+        assert not any(self.owed), f"requests without done: {list(map(len, self.owed))}"
         await ClockCycles(self.dut.clk, 4)
         assert self.dut.idle.value == 1 and self.port.quiet
         self.judge()
@@ -100,27 +82,6 @@ class Bench:
             assert self.memory.beats[base + beat] == want, f"beat {beat} of the buffer"
         self.memory.check()
 
-    def end(self):
-        for source in (*self.requests.values(), *self.data.values()):
-            source.stop()
-        self.port.stop()
-        self._task.cancel()
-
-
-async def _begin(dut, **settings):
-    start(dut)
-    dut.stop.value = 0
-    for k in range(len(CLIENTS)):
-        getattr(dut, f"i_requests__{k}__valid").value = 0
-        getattr(dut, f"i_data__{k}__valid").value = 0
-    await reset(dut)
-    return Bench(dut, **settings)
-
-
-def _each(shape, label):
-    """A pattern for each client, drawn apart."""
-    return shape and (lambda client: shape(f"{label}_{client}"))
-
 
 def _apart(bench, random, *, most=None):
     """A client, a place of its own for its next request (clients never share beats) and a length."""
@@ -133,7 +94,7 @@ def _apart(bench, random, *, most=None):
 @cocotb.test()
 async def smoke(dut):
     """Three beats are written with one burst and reported."""
-    bench = await _begin(dut)
+    bench = await Bench.begin(dut)
     bench.put(0, 5, 3)
     await bench.finish()
     assert bench.port.writes == [(bench.buffer.address + 5 * bench.bytes, 3)]
@@ -143,7 +104,7 @@ async def smoke(dut):
 @cocotb.test()
 async def random_match_golden(dut):
     """Requests of three clients at once; memory holds them and is untouched elsewhere."""
-    bench = await _begin(dut, latency=17)
+    bench = await Bench.begin(dut, latency=17)
     random = rng("requests")
     for _ in range(200):
         bench.put(*_apart(bench, random))
@@ -153,51 +114,45 @@ async def random_match_golden(dut):
 @cocotb.test()
 async def backpressure_both_sides(dut):
     """Three kinds of pauses of requests and data against three of the three channels."""
-    shapes = (None, lambda name: sometimes(0.4, rng(name)), lambda name: bursty(rng(name)))
-    for number, (a, b) in enumerate((a, b) for a in shapes for b in shapes):
-        stalls = {name: b(f"{name}{number}") for name in ("aw", "w", "b")} if b else None
-        bench = await _begin(dut, latency=1 + 11 * (number % 3), stalls=stalls,
-                             requests=_each(a, f"i{number}"), data=_each(a, f"d{number}"))
+    for number, clients, stalls in pauses(CHANNELS, 0.4):
+        bench = await Bench.begin(dut, latency=1 + 11 * (number % 3), stalls=stalls,
+                                  i_requests=each(clients, f"i{number}"), i_data=each(clients, f"d{number}"))
         random = rng(f"requests{number}")
         for _ in range(60):
             bench.put(*_apart(bench, random))
         await bench.finish()
-        bench.end()
 
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """Requests of one and of four beats at a beat a cycle, also with 30 cycles to a response; latencies as stated."""
     for length in (1, 4):
-        bench = await _begin(dut, latency=20)
+        bench = await Bench.begin(dut, latency=20)
         count = 256 // length
         for k in range(count):
             bench.put(0, k * length, length)
         await bench.finish()
         at = bench.port.written_at
         assert at[-1] - at[0] == 255, f"requests of {length} beats: one beat a cycle, {at[-1] - at[0] + 1} for 256"
-        bench.end()
     # From the edge that takes the last beat to those that see the address and the first beat.
-    bench = await _begin(dut, latency=1)
+    bench = await Bench.begin(dut, latency=1)
     bench.put(1, 40, 4)
     address_at = []
 
     async def watch():
         cycle = 0
         while not address_at:
-            await RisingEdge(dut.clk)
+            await bench.edge
             cycle += 1
             if dut.bus__awvalid.value == 1:
                 address_at.append(cycle)
 
     cocotb.start_soon(watch())
     await bench.finish()
-    last = bench.data[1].taken_at[-1]
+    last = bench.part("i_data", 1).taken_at[-1]
     assert address_at[0] - last == 4 and bench.port.written_at[0] - last == 6
-    report(written=len(bench.port.written_at))
-    bench.end()
     # Many bursts wait for their answer: a latency of 30 does not show with 32 of them.
-    bench = await _begin(dut, latency=30)
+    bench = await Bench.begin(dut, latency=30)
     for k in range(200):
         bench.put(k % 3, k % 3 * 120 + k // 3, 1)
     await bench.finish()
@@ -208,7 +163,7 @@ async def latency_and_rate_as_documented(dut):
 @pytest.mark.testpoint("pages")
 async def pages_are_never_crossed(dut):
     """Seven lengths against seven offsets around a page's end: the fewest bursts that stay inside."""
-    bench = await _begin(dut)
+    bench = await Bench.begin(dut)
     block, page = min(4096 // bench.bytes, 256), 4096 // bench.bytes
     want = []
     for count in (1, 2, 3, 8, 31, 63, 64):
@@ -226,12 +181,11 @@ async def pages_are_never_crossed(dut):
 async def every_bit_of_an_address(dut):
     """Buffers whose addresses have every bit once 0 and once 1, one of them just before the end of all addresses."""
     for base in BASES:
-        bench = await _begin(dut, base=base)
+        bench = await Bench.begin(dut, base=base)
         page = 4096 // bench.bytes
         for client, first, count in ((0, 0, 1), (1, page - 1, 3), (2, page + 5, 16), (0, bench.beats - 2, 2)):
             bench.put(client, first, count)
         await bench.finish()
-        bench.end()
 
 
 @cocotb.test()
@@ -239,22 +193,21 @@ async def every_bit_of_an_address(dut):
 async def requests_wait_for_their_data_alone(dut):
     """A request without its last beat shows nothing on the bus and holds up no other client; data may come
     before it."""
-    bench = await _begin(dut)
-    bench.requests[0].put({"address": bench.buffer.address, "beats": 8})
-    for _ in range(7):
-        bench.data[0].put({"data": 1})
+    bench = await Bench.begin(dut)
+    bench.request(0, 0, 8)
+    bench.send(0, [1] * 7)
     for k in range(30):
         bench.put(1, 100 + 2 * k, 2)
         bench.put(2, 200 + k, 1)
     for _ in range(400):
-        await RisingEdge(dut.clk)
+        await bench.edge
         if not (bench.owed[1] or bench.owed[2]):
             break
     assert not bench.owed[1] and not bench.owed[2], "clients 1 and 2 wait for client 0"
     base = bench.buffer.address
     assert all(address >= base + 100 * bench.bytes for address, _ in bench.port.writes)
     bench.owed[0].append(0)
-    bench.data[0].put({"data": 1})
+    bench.send(0, [1])
     bench.model |= {k: 1 for k in range(8)}
     await bench.finish()
     # Data may come long before the request.
@@ -268,7 +221,7 @@ async def requests_wait_for_their_data_alone(dut):
 @pytest.mark.testpoint("fairness")
 async def turns_are_fair(dut):
     """Three clients that always have something to write get a third of the requests each."""
-    bench = await _begin(dut)
+    bench = await Bench.begin(dut)
     for k in range(90):
         for client in range(3):
             bench.put(client, client * 120 + k, 1)
@@ -284,7 +237,7 @@ async def turns_are_fair(dut):
 async def errors_reach_their_request(dut):
     """SLVERR and DECERR on every burst in turn, first or last of its request, reach the request that it belongs to;
     the others are told they are done, and failed addresses stay as they were."""
-    bench = await _begin(dut, latency=5)
+    bench = await Bench.begin(dut, latency=5)
     page = 4096 // bench.bytes
     burst = 0
     for response in (SLVERR, DECERR):
@@ -303,8 +256,8 @@ async def errors_reach_their_request(dut):
     await bench.finish()
     bench.memory.heal()
     # Outside of every buffer: refused, told, and remembered as what it is.
-    bench.requests[2].put({"address": bench.buffer.address + bench.buffer.size, "beats": 2})
-    bench.data[2].put({"data": 1}, {"data": 2})
+    bench.request(2, bench.beats, 2)
+    bench.send(2, [1, 2])
     bench.owed[2].append(1)
     with pytest.raises(AssertionError, match="in no writable buffer"):
         await bench.finish()
@@ -315,35 +268,22 @@ async def errors_reach_their_request(dut):
 async def stop_at_any_cycle(dut):
     """A stop in each of 64 cycles: granted requests are whole in memory, the others have not touched it, and the port
     works again."""
-    tried = 0
     for cycle in range(64):
         random = rng(f"stop{cycle}")
-        stalls = {name: bursty(random) for name in ("aw", "w", "b")} if cycle % 3 else None
-        pauses = _each(lambda name: sometimes(0.7, rng(name)), f"d{cycle}") if cycle % 2 else None
-        bench = await _begin(dut, latency=1 + cycle % 9, stalls=stalls, data=pauses)
+        slow = each(lambda name: sometimes(0.7, rng(name)), f"d{cycle}") if cycle % 2 else None
+        bench = await Bench.begin(dut, latency=1 + cycle % 9, stalls=bursts(random, CHANNELS, cycle), i_data=slow)
         asked = []
         for k in range(40):
             client = random.randrange(3)
             count = random.randint(1, min(12, CLIENTS[client]))
             first = client * (bench.beats // 3) + k * 3 % (bench.beats // 3 - 12)
             content = [random.getrandbits(8 * bench.bytes) for _ in range(count)]
-            bench.requests[client].put({"address": bench.buffer.address + first * bench.bytes, "beats": count})
-            bench.data[client].put(*({"data": word} for word in content))
+            bench.request(client, first, count)
+            bench.send(client, content)
             bench.owed[client].append(0)
             asked.append((client, first, content))
         await ClockCycles(dut.clk, 2 + cycle)
-        dut.stop.value = 1
-        await RisingEdge(dut.clk)
-        for _ in range(3000):
-            await RisingEdge(dut.clk)
-            if dut.idle.value == 1:
-                break
-        else:
-            raise AssertionError(f"not idle after a stop at cycle {cycle}")
-        assert bench.port.quiet, f"idle with bursts under way, stop at cycle {cycle}"
-        bursts = len(bench.port.writes)
-        await ClockCycles(dut.clk, 20)
-        assert dut.idle.value == 1 and len(bench.port.writes) == bursts
+        await bench.halt()
         # What was said to be done is in memory in full, in each client's order; nothing else is.
         told = {k: sum(client == k for client, _, _ in bench.done) for k in range(3)}
         for client, first, content in asked:
@@ -351,20 +291,12 @@ async def stop_at_any_cycle(dut):
                 told[client] -= 1
                 bench.model |= {first + k: word for k, word in enumerate(content)}
         bench.judge()
-        for source in (*bench.requests.values(), *bench.data.values()):
-            source.stop()
-        await RisingEdge(dut.clk)
-        dut.stop.value = 0
-        bench.requests = {k: Source(dut, f"i_requests__{k}") for k in range(3)}
-        bench.data = {k: Source(dut, f"i_data__{k}") for k in range(3)}
-        for queue in bench.owed.values():
+        await bench.resume()
+        for queue in bench.owed:
             queue.clear()
         for k in range(6):
             bench.put(k % 3, k * 20, 1 + k)
         await bench.finish()
-        bench.end()
-        tried += 1
-    report(stops=tried)
 
 
 @cocotb.test()
@@ -373,54 +305,37 @@ async def reset_midstream(dut):
     nothing behind."""
     for number in range(24):
         random = rng(f"reset{number}")
-        stalls = {name: bursty(random) for name in ("aw", "w", "b")} if number % 3 else None
-        bench = await _begin(dut, latency=random.choice((1, 5, 20)), stalls=stalls)
+        bench = await Bench.begin(dut, latency=random.choice((1, 5, 20)), stalls=bursts(random, CHANNELS, number))
         for k in range(30):
             bench.put(k % 3, 5 * k, random.choice((4, 11)))
         await ClockCycles(dut.clk, random.randint(1, 70))
-        bench.end()
-        dut.bus__bvalid.value = 0
-        await reset(dut, 1 + number % 2)
-        await ClockCycles(dut.clk, 2)
-        assert dut.idle.value == 1 and dut.bus__awvalid.value == 0 and dut.bus__wvalid.value == 0
-        bench = Bench(dut)
+        bench = await bench.after_reset(1 + number % 2)
         bench.put(0, 9, 30)
         bench.put(2, 70, 5)
         await bench.finish()
-        bench.end()
 
 
 @cocotb.test()
 async def corner_values(dut):
     """Requests that fill a client's queue to the last beat, and answers that nobody waits for."""
-    bench = await _begin(dut)
+    bench = await Bench.begin(dut)
     for _ in range(4):
         for client, depth in enumerate(CLIENTS):
             bench.put(client, 70 * client, depth)
     await bench.finish()
-    bench.end()
-    dut.bus__bvalid.value = 1
-    await ClockCycles(dut.clk, 5)
+    await bench.stray()
     assert dut.done__0.value == 0 and dut.done__1.value == 0 and dut.done__2.value == 0
-    dut.bus__bvalid.value = 0
     await ClockCycles(dut.clk, 2)
-    bench = await _begin(dut)
+    bench = await Bench.begin(dut)
     bench.put(1, 3, 2)
     await bench.finish()
-
-
-REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
-# What the shipping width is tried on in every run; `make regress` tries all of it.
-SHIPPED = (r"\.(smoke|random_match_golden|backpressure_both_sides|latency_and_rate_as_documented|"
-           r"pages_are_never_crossed|every_bit_of_an_address|reset_midstream)$")
 
 
 @pytest.mark.parametrize("beat_bytes", [16, 64])
 @pytest.mark.parametrize("number", seeds())
 def test_write_port(beat_bytes, number):
     simulate(WritePort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=OUTSTANDING), "verif.axi.test_writer",
-             name=f"axi_writer_{beat_bytes}", seed=number,
-             **({"tests": 12} if beat_bytes == 16 or REGRESS else {"tests": 7, "only": SHIPPED}))
+             name=f"axi_writer_{beat_bytes}", seed=number, **run_of(beat_bytes, 12))
 
 
 def test_illegal_config_wrong():

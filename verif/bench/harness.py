@@ -17,7 +17,8 @@ class Harness:
     """A source on each of the unit's input streams and a sink on each of its outputs, by name in `sources` and `sinks`.
 
     A bench's own class adds what stands around the unit. Its method `_<name>` is called with each beat of the output
-    `name`, and `_cycle` after each clock edge, `cycle` of which have been seen. patterns: how often a stream goes, by
+    `name`, that of an array of outputs with the number as well, and `_cycle` after each clock edge, `cycle` of which
+    have been seen. patterns: how often a stream goes, by
     name; raw: outputs whose beats stay integers; watch: input streams that are held to the rules as well.
     """
 
@@ -54,6 +55,9 @@ class Harness:
         return bench
 
     def _heard(self, name: str) -> Callable[[Any], None] | None:
+        base, _, number = name.rpartition("__")
+        if number.isdigit() and (heard := getattr(self, f"_{base}", None)):
+            return lambda beat: heard(beat, int(number))
         return getattr(self, f"_{name}", None)
 
     def stop(self) -> None:

@@ -17,7 +17,6 @@ from verif.bench.runner import seeds, simulate
 from verif.board.bench import PERIOD_NS, SerialHost
 
 DIVISOR, MEMORY_BYTES = 5, 1024
-BIT_NS = DIVISOR * PERIOD_NS
 GAP_CYCLES = 60 * DIVISOR       # six bytes
 CONFIG = BoardConfig(divisor=DIVISOR, gap_cycles=GAP_CYCLES, memory_bytes=MEMORY_BYTES, lamp_log2=6)
 WORDS = MEMORY_BYTES // 4

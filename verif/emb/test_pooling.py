@@ -222,7 +222,7 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.testpoint("random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
                        "corner_values")
-def test_vectors(name, number, tmp_path):
+def test_vectors(name, number):
     """Bags in turns by the thousand, bit for bit, each in its cycle: four shapes, up to 64 contexts mixed beat by
     beat, half of the beats in the context before them; sums, weighted sums and maxima of rows of seven kinds, with
     zeros of both signs, subnormals, infinities and NaNs as words and weights. Beats that are none may look like
@@ -234,25 +234,25 @@ def test_vectors(name, number, tmp_path):
     tried = 0
     while tried < (10_485_760 if REGRESS else 60_000):
         records, *expected = schedule(random, 4_000, 1 << shape["contexts_log2"], shape["words"])
-        judge(run(records, tmp_path), *expected)
+        judge(run(records), *expected)
         tried += expected[1].size
     print(f"{name}: {tried:,} pooled words, none differing")
 
 
 @pytest.mark.parametrize("number", VECTOR_SEEDS)
 @pytest.mark.testpoint("corner_values")
-def test_long_bags(number, tmp_path):
+def test_long_bags(number):
     """Bags of tens of thousands of rows, up to the most that a sum may have, among short ones."""
     run = Runner(Words(**SHAPES["four"]), "pooling_four")
     random = np.random.default_rng(number)
     lengths = np.concatenate([lengths_of(random, 2_000), [1 << 16, 40_000, 1 << 16, 30_000]])
     random.shuffle(lengths)
     records, *expected = schedule(random, len(lengths), 16, 4, lengths=lengths)
-    judge(run(records, tmp_path), *expected)
+    judge(run(records), *expected)
 
 
 @pytest.mark.testpoint("corner_values")
-def test_largest_sums_fit(tmp_path):
+def test_largest_sums_fit():
     """2^16 equal products with the largest significands, of both signs: the accumulator's last bit."""
     run = Runner(Words(**SHAPES["four"]), "pooling_four")
     count = 1 << 16
@@ -265,7 +265,7 @@ def test_largest_sums_fit(tmp_path):
     records[count:, 2:] = 0xBFFFFFFF
     want = np.stack([pooling.pool(records[k:k + count, 2:], records[k:k + count, 1]) for k in (0, count)])
     assert want[0, 0] > 260_000 and want[1, 0] < -260_000
-    judge(run(records, tmp_path), np.array([count - 1, 2 * count - 1]), fp32.bits(want), np.zeros(2, int))
+    judge(run(records), np.array([count - 1, 2 * count - 1]), fp32.bits(want), np.zeros(2, int))
 
 
 @pytest.mark.parametrize("parameters,sentence", [

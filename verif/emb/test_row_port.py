@@ -1,6 +1,7 @@
 """The row port: row fetch behind its read engine on an AXI4 memory, with latency, stalls and faults; real logs."""
 
 import os
+from collections import defaultdict, deque
 
 import cocotb
 import numpy as np
@@ -24,7 +25,7 @@ from verif.bench.stream import Source, bursty, sometimes
 
 UNIT = "emb/rows"
 
-WORDS, LONGEST, WINDOW, SETS = 16, 32, 1024, 256
+WORDS, LONGEST, WINDOW, SETS = 16, 32, 4096, 1024
 BEAT = 4 * WORDS
 LATENCY = 100
 OUTSTANDING = 256
@@ -146,14 +147,18 @@ async def stalls_and_faults(dut):
         tried += len(made.axi.fail_read)
         await made.feed(rows)
         assert made.axi.read_beats == fetched and made.found == (source != np.arange(len(rows))).sum()
-        bad, number = {}, 0
-        seen = iter(made.seen)
+        begins, number = defaultdict(deque), 0  # of each row, as they were requested: a bank after the other
+        for address, beats in made.axi.reads:
+            begins[(address - made.buffer.address) // BEAT].append(number)
+            number += beats
+        bad, seen = {}, iter(made.seen)
         for at, (offset, beats) in enumerate(rows):
             late = 0
+            if source[at] == at:
+                begin = begins[offset].popleft()
             for beat in range(beats):
                 if source[at] == at:
-                    bad[at, beat] = number in made.axi.fail_read
-                    number += 1
+                    bad[at, beat] = begin + beat in made.axi.fail_read
                 wrong = bad[int(source[at]), beat]
                 late |= wrong
                 words, error = next(seen)

@@ -19,7 +19,7 @@ from verif.bench.stream import always, bursty, sometimes
 
 SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 64, "window_sets": 8, "delivery_rows": 16,
          "stripe_beats": 8, "banks": 4, "lap_bits": 2}
-SHIPPED = {"words": 16, "row_beats_max": 32, "window_beats": 1024, "window_sets": 256, "delivery_rows": 256,
+SHIPPED = {"words": 16, "row_beats_max": 32, "window_beats": 4096, "window_sets": 1024, "delivery_rows": 256,
            "stripe_beats": 8, "banks": 8, "lap_bits": 8}
 ROWS_AT, RING_AT = 0x40_0000_1000, 0xFFFF_FFF0_0000_0000
 ONE = 0x3F800000
@@ -348,14 +348,11 @@ async def reset_midstream(dut):
     """A reset in any state, also while the table is cleared, drops all rows and the window; the next run is as good as
     the first."""
     random = np.random.default_rng(seed("reset"))
-    start(dut)
     for _ in range(6):
-        bench = Bench(dut, latency=20)
-        await reset(dut)
+        bench = await fresh(dut, latency=20)
         await bench.feed(mixture(random, 300, universe=30), only=config()["window_sets"] + int(random.integers(1, 150)))
         rows = mixture(random, 80, universe=30)
-        bench = Bench(dut, latency=20)
-        await reset(dut)
+        bench = await fresh(dut, latency=20)
         check(await bench.feed(rows), rows, sources(rows))
 
 
@@ -411,11 +408,9 @@ async def error_beats(dut):
     """SLVERR or DECERR on any beat shows in its bag's tag from there on, and again whenever the row is found; in no
     other tag."""
     random = np.random.default_rng(seed("errors"))
-    tried = 0
     for _ in range(4):
         rows = mixture(random, 300, universe=12)
         bad = set(random.choice(sorted({at for row in rows for at in addresses(row)}), 12, replace=False).tolist())
-        tried += len(bad)
 
         def broken(address, bad=bad):
             return (0xDEAD << 4) | 1 if address in bad else 0
@@ -423,7 +418,6 @@ async def error_beats(dut):
         run = await (await fresh(dut, latency=15, broken=broken)).feed(rows)
         check(run, rows, sources(rows), broken)
         assert any(beat.get("tag", beat)["error"] for _, beat in run.beats)
-    report(errors=tried)
 
 
 @pytest.mark.parametrize("number", seeds())

@@ -243,7 +243,7 @@ def _pairs(random, count):
 
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.testpoint("random_match_golden", "corner_values")
-def test_vectors(name, tmp_path):
+def test_vectors(name):
     """Pairs of any bits, near exponents, near cancellation, near overflow and near underflow, and all pairs of 42
     corners: zeros, subnormals, the edges of the range, ones, powers of two, infinities, NaNs. Above ten million pairs
     in a regression."""
@@ -262,7 +262,7 @@ def test_vectors(name, tmp_path):
             # Another order in every chunk: neighbours in the pipeline are of different kinds.
             order = random.permutation(len(x))[:keep]
             x, y = x[order], y[order]
-            got = run(np.stack([x, y], -1).reshape(-1, 2 * lanes), tmp_path).ravel()
+            got = run(np.stack([x, y], -1).reshape(-1, 2 * lanes)).ravel()
             want = fp32.bits(golden(x, y))
             wrong = np.flatnonzero(got != want)
             assert not len(wrong), (
@@ -277,13 +277,13 @@ def test_vectors(name, tmp_path):
 @pytest.mark.parametrize("name,registers", [
     ("multiply", ()), ("multiply", ("partial", "rounded")), ("add", ("aligned", "by4"))])
 @pytest.mark.testpoint("latency_and_rate_as_documented")
-def test_fewer_registers(name, registers, tmp_path):
+def test_fewer_registers(name, registers):
     """Any choice of registers computes the same, `latency` cycles later."""
     unit, golden = UNITS[name]
     run = Runner(Lanes(lambda: unit(registers=registers), 2), f"{name}_{len(registers)}")
     assert run.latency == len(registers)
     x, y = _pairs(np.random.default_rng(1), 20_000)
-    got = run(np.stack([x, y], -1).reshape(-1, 4), tmp_path).ravel()
+    got = run(np.stack([x, y], -1).reshape(-1, 4)).ravel()
     assert (got == fp32.bits(golden(x, y))).all()
 
 
@@ -328,7 +328,7 @@ SHAPES = {
 @pytest.mark.parametrize("number", seeds()[:1] if REGRESS else seeds())
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.testpoint("random_match_golden", "corner_values", "padding", unit="fp/dot")
-def test_dot_vectors(name, number, tmp_path):
+def test_dot_vectors(name, number):
     """Seven shapes, every way of combining, one to four beats: any bits, near and wide exponents, near cancellation,
     near overflow, near underflow; all pairs of corners as a first product, alone and among others, and corners in any
     number of operands; padding operands against numbers, infinities and NaNs in any place of a sum. Above ten million
@@ -377,7 +377,7 @@ def test_dot_vectors(name, number, tmp_path):
                 records.append(np.concatenate([control.reshape(-1, 1), beats_of(x), beats_of(y)], 1))
                 last = start_at + np.arange(tiles) * beats + beats - 1
                 checks.append((last, owners, want, f"combine {combine}, {beats} beats"))
-        got = run(np.concatenate(records), tmp_path)
+        got = run(np.concatenate(records))
         for last, owners, want, what in checks:
             wrong = np.argwhere(got[last, :owners] != want)
             assert not len(wrong), (

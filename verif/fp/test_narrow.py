@@ -77,7 +77,7 @@ def test_every_half_word_comes_back(form):
 
 @pytest.mark.testpoint("random_match_golden", "corner_values")
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_rounding(form, tmp_path):
+def test_every_rounding(form):
     """All signs, exponents and fractions as far as a result depends on them: zeros, subnormals, ties, what
     rounds to infinity, infinities and NaNs among them."""
     run = Runner(Words(), "narrow")
@@ -86,7 +86,7 @@ def test_every_rounding(form, tmp_path):
         words = UPPER | np.uint32(low)
         records = np.zeros((len(words) // LANES, 1 + LANES), np.uint32)
         records[:, 0], records[:, 1:] = form == "bfloat16", words.reshape(-1, LANES)
-        got = run(records, tmp_path).reshape(-1)
+        got = run(records).reshape(-1)
         wrong = np.flatnonzero(got != narrow(words, form))
         assert not len(wrong), f"{form} of {words[wrong[0]]:#010x}: {got[wrong[0]]:#06x}; {len(wrong)} differ"
     print(f"narrow {form}: {len(some) * len(UPPER):,} vectors, none differing")

@@ -1,75 +1,23 @@
-"""Millions of vectors through an arithmetic unit: a Verilated model with a plain C++ main that reads operands
-from a file and writes results to one, a record a cycle. Python makes the vectors and judges the results.
+"""Millions of vectors through an arithmetic unit, a record a cycle, played by C++ (gen.rtl.play). Python makes the
+vectors and judges the results.
 
 cocotb, which handles a cycle in Python, would take a day for what takes a minute here.
 """
 import os
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gen.rtl import verilator, verilog
+from gen.rtl import play, verilog
+from gen.rtl.play import Phase
 from hw.fp.dot import FusedDot
 from hw.fp.operand import unpack
 from verif.bench.runner import seeds
 
 __all__ = ["DotLane", "Lanes", "Runner"]
-
-_MAIN = r"""
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <vector>
-#include "Vtop.h"
-#include "verilated.h"
-
-// Usage: binary operands results latency seed. After a reset a record of IN words goes in at every clock, a record of
-// OUT words comes out `latency` clocks later; the last ones are flushed out with the last record standing.
-int main(int argc, char** argv) {
-    if (argc != 5) return 2;
-    FILE* in = fopen(argv[1], "rb");
-    FILE* out = fopen(argv[2], "wb");
-    const long latency = strtol(argv[3], nullptr, 10);
-    if (!in || !out) return 3;
-    VerilatedContext context;
-    context.randReset(2);  // registers begin at random
-    context.randSeed(atoi(argv[4]));
-    Vtop dut{&context};
-    static_assert(sizeof(dut.i) >= IN * 4 && sizeof(dut.o) >= OUT * 4, "ports");
-    std::vector<uint32_t> record(IN), result(OUT);
-    long taken = 0, cycle = 0, left = latency;
-    memset(&dut.i, 0, IN * 4);
-    for (int edge = 0; edge < 4; edge++) {
-        dut.rst = edge < 2;
-        dut.clk = edge & 1;
-        dut.eval();
-    }
-    for (;; ++cycle) {
-        if (fread(record.data(), 4, IN, in) == IN) {
-            memcpy(&dut.i, record.data(), IN * 4);
-            ++taken;
-        } else if (left-- == 0) {
-            break;
-        }
-        dut.clk = 0;
-        dut.eval();
-        if (cycle >= latency) {
-            memcpy(result.data(), &dut.o, OUT * 4);
-            fwrite(result.data(), 4, OUT, out);
-        }
-        dut.clk = 1;
-        dut.eval();
-    }
-    dut.final();
-    return fclose(out) == 0 ? 0 : 4;
-}
-"""
-
 
 class Lanes(wiring.Component):
     """Equal two-operand units side by side: i = x0, y0, x1, y1, ...; o = o0, o1, ..., 32 bits each."""
@@ -128,23 +76,16 @@ class Runner:
     def __init__(self, component: wiring.Component, name: str,
                  translated: Callable[[dict[str, str]], dict[str, str]] | None = None):
         self.latency = component.latency
-        self._in = len(component.i) // 32
-        self._out = len(component.o) // 32
-        texts, _ = verilog.convert(component, "vectors")
-        built = verilator.build(
-            texts if translated is None else translated(texts), "vectors", f"vectors_{name}", target="vectors",
-            arguments=(), sources={"main.cpp": f"enum {{ IN = {self._in}, OUT = {self._out} }};{_MAIN}"},
-            opt="-O1" if os.environ.get("HOTRAIL_REGRESS") else "-O0", random=translated is None)
-        self._binary = built.target
+        texts, metadata = verilog.convert(component, "vectors")
+        metadata["streams"] = [{"name": "i", "direction": "in"}, {"name": "o", "direction": "out"}]
+        self._player = play.build_texts(
+            texts if translated is None else translated(texts), metadata, f"vectors_{name}", random=translated is None,
+            opt="-O1" if os.environ.get("HOTRAIL_REGRESS") else "-O0")
 
-    def __call__(self, records: np.ndarray, work: Path) -> np.ndarray:
-        """uint32 (N, words of i) -> uint32 (N, words of o); `work` is a folder for the files between."""
-        records = np.ascontiguousarray(records, np.uint32)
-        if records.ndim != 2 or records.shape[1] != self._in:
-            raise ValueError(f"records has shape {records.shape}, must be (N, {self._in})")
-        records.tofile(work / "operands")
-        run = subprocess.run([self._binary, work / "operands", work / "results", str(self.latency),
-                              str(1 + seeds()[0] % (2**31 - 1))])
-        if run.returncode:
-            raise RuntimeError(f"{self._binary.parents[1].name} ended with code {run.returncode}")
-        return np.fromfile(work / "results", np.uint32).reshape(len(records), self._out)
+    def __call__(self, records: np.ndarray) -> np.ndarray:
+        """uint32 (N, words of i) -> uint32 (N, words of o)"""
+        given = np.ascontiguousarray(records, np.uint32).view(np.uint8)
+        # The last results are flushed out with the last record standing.
+        done = self._player.play([Phase({"i": given}, rest=self.latency)], cycles=len(given) + self.latency,
+                                 seed=1 + seeds()[0] % (2**31 - 1))
+        return np.ascontiguousarray(done.beats["o"][self.latency:]).view(np.uint32)

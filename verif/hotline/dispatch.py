@@ -13,8 +13,9 @@ from golden.hotline.dispatch import GATHERED, POPULAR, Scheduler, beats_of
 from hw.hotline.config import HotlineConfig
 from hw.hotline.transfers import chunk_beats
 from verif.bench import reset
+from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
-from verif.hotline.shapes import CONFIGS, Ports
+from verif.hotline.shapes import CONFIGS
 
 __all__ = ["BETWEEN", "STREAMS_IN", "STREAMS_OUT", "TO_HEADER", "Bench", "Pace"]
 

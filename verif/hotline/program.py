@@ -15,8 +15,9 @@ from hw.hotline.program import CALM_CYCLES
 from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from verif.bench import reset
+from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
-from verif.hotline.shapes import CONFIGS, Ports, sizes_of
+from verif.hotline.shapes import CONFIGS, sizes_of
 
 __all__ = ["KINDS", "PIECE", "QUICK", "TOP", "USED", "Bench", "any_item", "any_program", "encode", "least_pitches"]
 

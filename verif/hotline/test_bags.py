@@ -6,16 +6,17 @@ from dataclasses import replace
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import ClockCycles
 
 from golden.hotline import reducer
 from golden.hotline.bags import NONE, Position, bags, pool
 from hw.hotline.bags import BagReader
 from hw.hotline.reducer import Reducer
-from verif.bench import reset, rng, seed, start
+from verif.bench import rng, seed
+from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
-from verif.bench.stream import Sink, Source, bursty, sometimes
+from verif.bench.stream import bursty, sometimes
 from verif.hotline.bench import TINY, WIDE
 
 SHAPES = {"tiny": replace(TINY, frame_beats=256), "wide": replace(WIDE, positions=64, frame_beats=256)}
@@ -30,38 +31,22 @@ def packed(words):
     return sum(int(word) << 32 * at for at, word in enumerate(words))
 
 
-class Bench:
-    running = None
+class Bench(Harness):
+    raw = ("o",)
 
-    def __init__(self, dut, log2, patterns, delay):
-        self.dut, self.log2, self.beats, self.delay = dut, log2, 1 << log2, delay
-        pattern = {name: made() for name, made in patterns.items()}
-        self.gathered = Source(dut, "i")
-        self.sources = {name: Source(dut, name, pattern=pattern.get(name))
-                        for name in ("i_beats", "i_query", "i_rows", "i_hot")}
-        self.sinks = {name: Sink(dut, name, pattern=pattern.get(name), raw=name == "o",
-                                 on_beat=getattr(self, f"_{name}", None))
-                      for name in ("o_place", "o_query", "o_rows", "o_requests", "o")}
-        self.register_layout = layout_of("registers")
-        self.cycle, self.due = 0, deque()
+    def __init__(self, dut, log2, delay, **patterns):
+        self.log2, self.beats, self.delay = log2, 1 << log2, delay
+        self.due = deque()
         self.counts = dict.fromkeys(("v_mul", "v_add", "gpu_rd"), 0)
         self.frame, self.cold, self.slots, self.hot = {}, {}, [], {}
         self.poison = None
+        super().__init__(dut, {name: made() for name, made in patterns.items()})
 
     @classmethod
     async def begin(cls, dut, log2=0, delay=5, **patterns):
-        if cls.running is not None:
-            cls.running.stop()
-        start(dut)
-        dut.registers.value = 0
+        bench = await super().begin(dut, log2=log2, delay=delay, **patterns)
         dut.hot.value, dut.row_beats_log2.value = HOT, log2
-        await reset(dut)
-        cls.running = cls(dut, log2, patterns, delay)
-        return cls.running
-
-    def stop(self):
-        for driver in (self.gathered, *self.sources.values(), *self.sinks.values()):
-            driver.stop()
+        return bench
 
     # -- What stands around the unit, `delay` cycles away.
     def _later(self, name, words):
@@ -84,22 +69,20 @@ class Bench:
         self._later("i_hot", [packed(words) | (number == self.poison) << 32 * WORDS
                               | (at == self.beats - 1) << 32 * WORDS + 1 for at, words in enumerate(row)])
 
-    async def step(self):
+    def _cycle(self):
+        for name in self.counts:
+            self.counts[name] += getattr(self.dut, name).value == 1
         while self.due and self.due[0][0] <= self.cycle:
             _, name, words = self.due.popleft()
             self.sources[name].put_raw(words)
-        await RisingEdge(self.dut.clk)
-        self.cycle += 1
-        for name in self.counts:
-            self.counts[name] += self.dut.__getattr__(name).value == 1
 
     async def write(self, positions):
         """Address registers of these positions."""
         self.positions = positions
         for number, position in enumerate(positions):
-            self.dut.registers.value = self.register_layout.pack(
+            self.dut.registers.value = layout_of("registers").pack(
                 {"valid": 1, "position": number, "join": position.join, "pinned": position.pinned})
-            await self.step()
+            await self.edge
         self.dut.registers.value = 0
 
     def samples(self, draw, count, *, start=0, cold=0.4, hot=0.4, words=None):
@@ -147,11 +130,11 @@ class Bench:
         o, before = self.sinks["o"], dict(self.counts)
         beat, want = self.samples(draw, count, **more)
         sent = len(o.beats)
-        self.gathered.put(beat)
-        await self.gathered.drained()
-        await self.step()
+        self.sources["i"].put(beat)
+        await self.sources["i"].drained()
+        await self.edge
         while self.dut.busy.value == 1:
-            await self.step()
+            await self.edge
             limit -= 1
             assert limit, f"not done: {len(o.beats) - sent} beats of {want.vectors.size // WORDS}"
         wanted = [packed(words) for words in want.vectors.reshape(-1, WORDS)]
@@ -159,8 +142,7 @@ class Bench:
         for at, (is_, should) in enumerate(zip(got, wanted, strict=False)):
             assert is_ == should, f"beat {at} of {len(wanted)} is {is_:#x}, expected {should:#x}"
         assert len(got) == len(wanted), (len(got), len(wanted))
-        for _ in range(3):
-            await self.step()
+        await ClockCycles(self.dut.clk, 3)
         counts = {name: self.counts[name] - before[name] for name in before}
         assert counts == {"v_mul": want.v_mul, "v_add": want.v_add, "gpu_rd": want.gpu_rd}, counts
         assert self.dut.idle.value == 1 and self.dut.error.value == 0 and len(o.beats) == sent + len(wanted)
@@ -246,9 +228,9 @@ async def reset_midstream(dut):
         bench = await Bench.begin(dut, 1)
         await bench.write(some_positions(draw, 8))
         beat, _ = bench.samples(draw, 30)
-        bench.gathered.put(beat)
+        bench.sources["i"].put(beat)
         for _ in range(cycles):
-            await bench.step()
+            await bench.edge
         bench = await Bench.begin(dut, int(draw.integers(3)))
         assert dut.busy.value == 0 and dut.idle.value == 1
         await bench.write(some_positions(draw, 8))
@@ -295,9 +277,9 @@ async def faults(dut):
         at = next(k for k, word in enumerate(words) if k > 5 and word >> 31 and word != NONE)
         bench.poison = int(words[at]) & 0x7FFFFFFF
         at = next(k for k, word in enumerate(words) if int(word) == 1 << 31 | bench.poison)
-        bench.gathered.put(beat)
+        bench.sources["i"].put(beat)
         for _ in range(300):
-            await bench.step()
+            await bench.edge
         assert dut.error.value == 1 and dut.busy.value == 1
         wanted = [packed(words) for words in want.vectors.reshape(-1, WORDS)]
         got = bench.sinks["o"].beats

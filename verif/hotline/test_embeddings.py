@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge
 
 from golden.hotline.embeddings import EmbeddingBuffer as Model
 from hw.hotline.embeddings import CLIENTS, EmbeddingBuffer
-from verif.bench import reset, rng, start
+from verif.bench import rng
+from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
-from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
+from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY, WIDE
 
 
@@ -27,50 +27,39 @@ SHAPE = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
 CONFIG, LATENCY = SHAPE.config, SHAPE.latency
 
 
-class Bench:
-    """Operations on slots: none begins before those it must not meet on its slot are done."""
+class Bench(Harness):
+    """Operations on slots: none begins before those it must not meet on its slot are done. outs: of the clients."""
 
-    running = None
+    raw = tuple(f"o_read__{k}" for k in range(CLIENTS))
 
     def __init__(self, dut, log2, data, outs):
-        self.dut, self.log2, self.beats = dut, log2, 1 << log2
+        self.log2, self.beats = log2, 1 << log2
         self.slots = min(CONFIG.row_slots, CONFIG.embedding_beats >> log2)
         self.model = Model(beats=CONFIG.embedding_beats, words=CONFIG.words, row_beats_log2=log2)
-        self.landing, self.data = Source(dut, "i_landing"), Source(dut, "i_data", pattern=data())
-        self.reads = [Source(dut, f"i_read__{k}") for k in range(CLIENTS)]
-        self.sinks = [Sink(dut, f"o_read__{k}", pattern=outs[k](), raw=True, on_beat=self._arrived(k))
-                      for k in range(CLIENTS)]
         self.write_layout = layout_of("i_write__payload")
         self.coming, self.wanted = deque(), [deque() for _ in range(CLIENTS)]
         self.known = set()                          # slots with a row
         self.readers = dict.fromkeys(range(self.slots), 0)
         self.closed = set()                         # slots that are landing
-        self.cycle, self.landed_at, self.wrote = 0, [], 0
+        self.landed_at, self.wrote = [], 0
+        super().__init__(dut, {"i_data": data(), **{f"o_read__{k}": out() for k, out in enumerate(outs)}})
+        self.sources.pop("i_write").stop()          # `step` drives it
+        self.landing, self.data = self.sources["i_landing"], self.sources["i_data"]
+        self.reads, self.outs = ([parts[f"{name}__{k}"] for k in range(CLIENTS)]
+                                 for parts, name in ((self.sources, "i_read"), (self.sinks, "o_read")))
 
     @classmethod
     async def begin(cls, dut, log2=1, data=always, outs=(always, always)):
-        if cls.running is not None:
-            cls.running.stop()
-        start(dut)
-        dut.i_write__valid.value = 0
+        bench = await super().begin(dut, log2=log2, data=data, outs=outs)
         dut.row_beats_log2.value = log2
-        await reset(dut)
-        cls.running = cls(dut, log2, data, outs)
-        return cls.running
+        return bench
 
-    def stop(self):
-        """Ends the drivers; a reset has to follow."""
-        for driver in (self.landing, self.data, *self.reads, *self.sinks):
-            driver.stop()
-
-    def _arrived(self, k):
-        def check(word):
-            assert self.wanted[k], f"client {k}: a beat that nobody asked for"
-            slot, beat, want = self.wanted[k].popleft()
-            assert word == want, f"client {k}: beat {beat} of slot {slot} is {word:#x}, expected {want:#x}"
-            if beat == self.beats - 1:
-                self.readers[slot] -= 1
-        return check
+    def _o_read(self, word, k):
+        assert self.wanted[k], f"client {k}: a beat that nobody asked for"
+        slot, beat, want = self.wanted[k].popleft()
+        assert word == want, f"client {k}: beat {beat} of slot {slot} is {word:#x}, expected {want:#x}"
+        if beat == self.beats - 1:
+            self.readers[slot] -= 1
 
     def free(self, slot):
         return slot not in self.closed and not self.readers[slot]
@@ -99,9 +88,10 @@ class Bench:
             dut.i_write__payload.value = self.write_layout.pack({"slot": slot, "beat": beat, "words": words})
             self.model.write(slot, beat, words)
             self.wrote += 1
-        await RisingEdge(dut.clk)
-        self.cycle += 1
-        if dut.landed.value == 1:
+        await self.edge
+
+    def _cycle(self):
+        if self.dut.landed.value == 1:
             slot, row = self.coming.popleft()
             self.model.land(slot, row)
             self.known.add(slot)
@@ -216,15 +206,15 @@ async def latency_and_rate_as_documented(dut):
         for slot in range(bench.slots):
             bench.read(0, slot)
         await bench.drain()
-        assert bench.sinks[0].at[0] - bench.reads[0].taken_at[0] == LATENCY
-        assert bench.sinks[0].at[-1] - bench.sinks[0].at[0] == bench.slots * bench.beats - 1
-        count = [len(sink.at) for sink in bench.sinks]
+        assert bench.outs[0].at[0] - bench.reads[0].taken_at[0] == LATENCY
+        assert bench.outs[0].at[-1] - bench.outs[0].at[0] == bench.slots * bench.beats - 1
+        count = [len(sink.at) for sink in bench.outs]
         for slot in range(bench.slots):
             bench.read(0, slot)
             bench.read(1, slot)
         await bench.drain()
         for k in range(CLIENTS):
-            at = bench.sinks[k].at[count[k]:]
+            at = bench.outs[k].at[count[k]:]
             assert at[-1] - at[0] == 2 * len(at) - 2, f"client {k} is not served every other cycle"
         # Written in a cycle, asked for in the next.
         for slot in range(bench.slots):

@@ -60,7 +60,7 @@ def patterns(random, shape, kind):
     return words.astype(np.uint32)
 
 
-def drive(runner, random, work, rounds, kind, gap=0.0):
+def drive(runner, random, rounds, kind, gap=0.0):
     """`rounds` beats of each context in turn, operations at random; every result against the model's."""
     count = rounds * CONTEXTS
     operation = random.choice(4, (rounds, CONTEXTS), p=[0.2, 0.3, 0.3, 0.2])
@@ -73,7 +73,7 @@ def drive(runner, random, work, rounds, kind, gap=0.0):
     control = operation | valid << 2 | np.arange(CONTEXTS) << 3 | tag << 9
     records = np.concatenate([control.reshape(count, 1), np.full((count, 1), rate), x.reshape(count, -1),
                               y.reshape(count, -1)], axis=1).astype(np.uint32)
-    results = runner(records, work)
+    results = runner(records)
     vectors = np.zeros((CONTEXTS, WORDS), np.uint32)
     for number in range(rounds):
         now, a, b = operation[number][:, None], x[number], y[number]
@@ -97,15 +97,15 @@ def runner():
 
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize("kind", ["any", "near", "special"])
-def test_random_match_golden(runner, tmp_path, kind, number):
+def test_random_match_golden(runner, kind, number):
     """Operations at random on 32 vectors in turns, with and without gaps, on any words, on numbers of near exponents
     and on specials: words, tags and valid of every cycle."""
     random = np.random.default_rng([number, len(kind)])
-    drive(runner, random, tmp_path, 1500, kind)
-    drive(runner, random, tmp_path, 300, kind, gap=0.4)
+    drive(runner, random, 1500, kind)
+    drive(runner, random, 300, kind, gap=0.4)
 
 
-def test_corner_values(runner, tmp_path):
+def test_corner_values(runner):
     """Every operation on every pair of zeros, subnormals, limits, infinities and NaNs, updates also with each of them
     as the rate."""
     count = len(SPECIALS)
@@ -120,13 +120,13 @@ def test_corner_values(runner, tmp_path):
                 control = op | 4 | np.arange(CONTEXTS) << 3
                 records.append(np.stack([control, control * 0, words, words, words, words], axis=1))
             wants += [golden.step(a, a, golden.BEGIN), golden.step(golden.step(a, a, golden.BEGIN), b, operation)]
-        got = runner(np.concatenate(records).astype(np.uint32), tmp_path)
+        got = runner(np.concatenate(records).astype(np.uint32))
         assert (got[:, 0] == np.concatenate(wants)).all() and (got[:, 1] == got[:, 0]).all()
     assert (golden.step(SPECIALS, SPECIALS, golden.BEGIN) == fp32.bits(fp32.flush(SPECIALS))).all()
     for rate in SPECIALS:
         control = np.full(pairs, UPDATE | 4)
         records = np.stack([control, np.full(pairs, rate), first, first, second, second], axis=1)
-        got = runner(records.astype(np.uint32), tmp_path)
+        got = runner(records.astype(np.uint32))
         assert (got[:, 0] == golden.update(second, rate, first)).all(), f"rate {rate:#x}"
     assert count == 20
 
@@ -206,13 +206,13 @@ def test_reducer(number):
              tests=2, seed=number)
 
 
-def test_smoke(tmp_path):
+def test_smoke():
     """A reducer with one context and no tag updates three words: updates alone."""
     runner = Runner(Words(words=1, contexts=1), "hotline_reducer_plain")
     rows, gradients = (np.array(values, np.float32) for values in ([1, 2, 3], [4, 8, -2]))
     control = np.full(3, UPDATE | 4, np.uint32)
     rate = np.full(3, 0xBF000000, np.uint32)    # -0.5
-    got = runner(np.stack([control, rate, fp32.bits(gradients), fp32.bits(rows)], axis=1), tmp_path)
+    got = runner(np.stack([control, rate, fp32.bits(gradients), fp32.bits(rows)], axis=1))
     assert fp32.value(got[:, 0]).tolist() == [-1, -2, 4]
 
 

@@ -7,17 +7,18 @@ from dataclasses import replace
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import ClockCycles
 
 from golden.hotline import reducer
 from golden.hotline.embeddings import EmbeddingBuffer
 from golden.hotline.update import CHUNK
 from golden.hotline.update import Updater as Model
 from hw.hotline.update import Updater
-from verif.bench import reset, rng, seed, start
+from verif.bench import rng, seed
+from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
-from verif.bench.stream import Sink, Source, always, bursty, never, sometimes
+from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY, WIDE
 
 # With many slots a mini-batch's gradients make several requests.
@@ -30,14 +31,11 @@ GRADIENTS = 0x2_0004_0000
 MEMORY = 8192               # beats of the rows' buffer
 
 
-class Bench:
+class Bench(Harness):
     """list_delay, port_delay: cycles from a query to its answer, from a whole request's last beat to its response."""
 
-    running = None
-
-    def __init__(self, dut, log2, patterns, list_delay, port_delay):
-        self.dut, self.log2, self.beats = dut, log2, 1 << log2
-        pattern = {name: made() for name, made in patterns.items()}
+    def __init__(self, dut, log2, list_delay, port_delay, rate, **patterns):
+        self.log2, self.beats, self.rate = log2, 1 << log2, rate
         self.list_delay, self.port_delay = list_delay, port_delay
         draw = np.random.default_rng(seed("memory"))
         # Two copies: what the unit's ports leave behind, and the model's.
@@ -46,15 +44,6 @@ class Bench:
         self.buffer.memory[:] = other.memory[:] = draw.integers(0, 1 << 32, self.buffer.memory.shape, np.uint32)
         self.memory = draw.integers(0, 1 << 32, (MEMORY, WORDS), np.uint32)
         self.model = Model(other, self.memory.copy())
-        self.batches = Source(dut, "i")
-        self.answers = Source(dut, "i_query", pattern=pattern.get("i_query"))
-        self.gradients = Source(dut, "i_gradients", pattern=pattern.get("i_gradients"))
-        self.rows = Source(dut, "i_rows", pattern=pattern.get("i_rows"))
-        self.sinks = {name: Sink(dut, name, pattern=pattern.get(name), on_beat=getattr(self, f"_{name}", None))
-                      for name in ("o_query", "o_requests", "o_read", "o_write_requests", "o_write_data",
-                                   "o_release")}
-        self.write_layout = layout_of("o_write__payload")
-        self.cycle = 0
         self.asked, self.responses = deque(), deque()       # cycle due, ...
         self.lists = {}                                     # batch -> slots, addresses
         self.data = {}                                      # beat address of gradients -> words
@@ -64,22 +53,13 @@ class Bench:
         self.stored = 0         # requests whose data are in memory
         self.refuses = set()    # requests, from 0 on, of which the last beat is not written and answered with an error
         self.poison = None      # beat address of gradients that are answered with an error
+        super().__init__(dut, {name: made() for name, made in patterns.items()})
 
     @classmethod
     async def begin(cls, dut, log2=0, *, rate=0xBE800000, list_delay=8, port_delay=20, **patterns):
-        if cls.running is not None:
-            cls.running.stop()
-        start(dut)
-        dut.written.value = dut.not_written.value = dut.hold.value = 0
+        bench = await super().begin(dut, log2=log2, rate=rate, list_delay=list_delay, port_delay=port_delay, **patterns)
         dut.rate.value, dut.rows.value, dut.row_beats_log2.value = rate, ROWS, log2
-        await reset(dut)
-        cls.running = cls(dut, log2, patterns, list_delay, port_delay)
-        cls.running.rate = rate
-        return cls.running
-
-    def stop(self):
-        for driver in (self.batches, self.answers, self.gradients, self.rows, *self.sinks.values()):
-            driver.stop()
+        return bench
 
     # -- What stands around the unit.
     def _o_query(self, beat):
@@ -90,12 +70,12 @@ class Bench:
         assert not offset and beat["beats"] >= 1
         for k in range(beat["beats"]):
             words = self.data[address + k]
-            self.gradients.put_raw([sum(int(word) << 32 * at for at, word in enumerate(words))
+            self.sources["i_gradients"].put_raw([sum(int(word) << 32 * at for at, word in enumerate(words))
                                     | (address + k == self.poison) << 32 * WORDS
                                     | (k == beat["beats"] - 1) << 32 * WORDS + 1])
 
     def _o_read(self, slot):
-        self.rows.put_raw(sum(int(word) << 32 * at for at, word in enumerate(words))
+        self.sources["i_rows"].put_raw(sum(int(word) << 32 * at for at, word in enumerate(words))
                           for words in self.buffer.read(slot))
 
     def _store(self):
@@ -115,30 +95,28 @@ class Bench:
             self.stored += 1
             self.responses.append((self.cycle + self.port_delay, refused))
 
-    async def step(self):
+    def _o_write(self, beat):
+        assert beat["beat"] < self.beats
+        self.buffer.write(beat["slot"], beat["beat"], beat["words"])
+        self.at["o_write"].append(self.cycle + 1)
+
+    def _cycle(self):
         dut = self.dut
-        self._store()
-        if self.asked and self.asked[0][0] <= self.cycle:
-            query = self.asked.popleft()[1]
-            slots, addresses = self.lists[query["batch"]]
-            self.answers.put({"slot": slots[query["ordinal"]], "address": addresses[query["ordinal"]]})
-        answer, refused = bool(self.responses) and self.responses[0][0] <= self.cycle, False
-        if answer:
-            _, refused = self.responses.popleft()
-            self.at["written"].append(self.cycle)
-        dut.written.value, dut.not_written.value = answer, refused
-        await RisingEdge(dut.clk)
-        self.cycle += 1
-        if dut.o_write__valid.value == 1:
-            beat = self.write_layout.unpack(int(dut.o_write__payload.value))
-            assert beat["beat"] < self.beats
-            self.buffer.write(beat["slot"], beat["beat"], beat["words"])
-            self.at["o_write"].append(self.cycle)
         for name in self.counts:
             if getattr(dut, name).value == 1:
                 self.counts[name] += 1
                 if name in self.at:
                     self.at[name].append(self.cycle)
+        self._store()
+        if self.asked and self.asked[0][0] <= self.cycle:
+            query = self.asked.popleft()[1]
+            slots, addresses = self.lists[query["batch"]]
+            self.sources["i_query"].put({"slot": slots[query["ordinal"]], "address": addresses[query["ordinal"]]})
+        answer, refused = bool(self.responses) and self.responses[0][0] <= self.cycle, False
+        if answer:
+            _, refused = self.responses.popleft()
+            self.at["written"].append(self.cycle)
+        dut.written.value, dut.not_written.value = answer, refused
 
     def refused(self):
         return layout_of("refused").unpack(int(self.dut.refused.value))
@@ -161,9 +139,9 @@ class Bench:
         sent = {name: len(sink.beats) for name, sink in self.sinks.items()}
         was = {name: len(values) for name, values in self.at.items()}
         beat, (slots, addresses, gradients, at) = self.batch(draw, count, words)
-        self.batches.put(beat)
+        self.sources["i"].put(beat)
         while self.counts["done"] == before["done"]:
-            await self.step()
+            await self.edge
             limit -= 1
             assert limit, "not done"
         model.update(slots, addresses, self.rate, gradients)
@@ -190,8 +168,7 @@ class Bench:
             assert releases[0] > at["written"][-1], "released before the last write's response"
             # `done` is a register behind the last release.
             assert at["done"][0] > releases[-1]
-        for _ in range(3):
-            await self.step()
+        await ClockCycles(self.dut.clk, 3)
         assert self.dut.idle.value == 1 and self.dut.error.value == 0 and self.counts["done"] == before["done"] + 1
         return at
 
@@ -262,12 +239,12 @@ async def reset_midstream(dut):
     for cycles in (1, 2, 12, 25, 40, 60, 90, 120):
         bench = await Bench.begin(dut, 1, port_delay=50)
         beat, _ = bench.batch(draw, 20)
-        bench.batches.put(beat)
+        bench.sources["i"].put(beat)
         for _ in range(cycles):
-            await bench.step()
+            await bench.edge
         bench = await Bench.begin(dut, 1)
-        await bench.step()
-        await bench.step()
+        await bench.edge
+        await bench.edge
         assert dut.idle.value == 1
         await bench.update(draw, 5)
 
@@ -303,9 +280,9 @@ async def faults(dut):
         bench = await Bench.begin(dut, 1)
         beat, (*_, at) = bench.batch(draw, 16)
         bench.poison = at + bad
-        bench.batches.put(beat)
+        bench.sources["i"].put(beat)
         for _ in range(300):
-            await bench.step()
+            await bench.edge
         assert dut.error.value == 1 and dut.idle.value == 0 and dut.rests.value == 1
         assert bench.counts["updated"] == bench.counts["done"] == 0 and not bench.sinks["o_release"].beats
         assert len(bench.at["o_write"]) == bad and bench.counts["v_mul"] == bad
@@ -330,17 +307,17 @@ async def refused_writes(dut):
             bench.refuses = refuses
             await bench.update(draw, count, times=2, written=2 * count - len(refuses))
             assert bench.refused() == {"valid": 1, "twice": 0, "ordinal": 0}
-            bench.batches.put(bench.batch(draw, 3)[0])
+            bench.sources["i"].put(bench.batch(draw, 3)[0])
             for _ in range(50):
-                await bench.step()
+                await bench.edge
             assert bench.counts["updated"] == 1, "a further mini-batch was taken"
         for first, again in (({2}, {2}), ({2}, {7, 5}), ({0, 11}, {11}), ({1}, {0})):
             bench = await Bench.begin(dut, log2)
             bench.refuses = first | {count + k for k in again}
             beat, (slots, addresses, gradients, _) = bench.batch(draw, count)
-            bench.batches.put(beat)
+            bench.sources["i"].put(beat)
             for _ in range(600):
-                await bench.step()
+                await bench.edge
             assert bench.refused() == {"valid": 1, "twice": 1, "ordinal": min(again)}
             assert dut.rests.value == 1 and dut.idle.value == 0 and bench.counts["done"] == 0
             assert not bench.sinks["o_release"].beats and bench.stored == 2 * count
@@ -362,14 +339,14 @@ async def hold(dut):
     draw = np.random.default_rng(seed("hold"))
     for cycles in (0, 1, 2, 5, 20, 60):
         bench = await Bench.begin(dut, 1)
-        await bench.step()
-        await bench.step()
+        await bench.edge
+        await bench.edge
         assert dut.rests.value == 1
         beat, (slots, addresses, gradients, _) = bench.batch(draw, 10)
         dut.hold.value = cycles == 0
-        bench.batches.put(beat)
+        bench.sources["i"].put(beat)
         for cycle in range(400):
-            await bench.step()
+            await bench.edge
             if cycle >= cycles:
                 dut.hold.value = 1
             if cycle > cycles + 1 and dut.rests.value == 1:
@@ -389,9 +366,9 @@ async def requests(dut):
         bench = await Bench.begin(dut, log2, o_read=lambda: never(10_000), o_requests=always)
         bench.sinks["o_requests"]._on_beat = None
         bench.lists[0] = list(range(1024)), list(range(1024))
-        bench.batches.put({"batch": 0, "rows": count, "address": GRADIENTS})
+        bench.sources["i"].put({"batch": 0, "rows": count, "address": GRADIENTS})
         for _ in range(60):
-            await bench.step()
+            await bench.edge
         got = [(r["address"] // BYTES, r["beats"]) for r in bench.sinks["o_requests"].beats]
         assert got == bench.model.reads(GRADIENTS // BYTES, count), (count, got)
         assert max(beats for _, beats in got) <= CHUNK

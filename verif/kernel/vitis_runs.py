@@ -1,14 +1,19 @@
 """Real programs for the packaged tops, small ones: compiled by gen, carried out by golden, judged bit for bit."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from gen.compiler.emb import Program
-from gen.compiler.hotline import Layout, Position, Table, Train
+from gen.compiler.emb import Bags, Program
+from gen.compiler.emb import Compiler as EmbCompiler
+from gen.compiler.hotline import Layout, Position, Train
+from gen.compiler.hotline import Table as HotlineTable
 from gen.compiler.mlp import Compiler
+from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
 from gen.model.network import Model
 from gen.rtl.config import load
+from golden.emb.core import Emb, Memory
 from golden.hotline.train import GATHERED, Hotline
 from golden.hotline.train import Memory as HotlineMemory
 from golden.mlp.core import Memory as MlpMemory
@@ -16,12 +21,14 @@ from golden.mlp.core import Mlp
 from hw.isa import EMB, HOTLINE, MLP, Kernel
 from verif.bench import seed
 from verif.bench.xrt import Card, Run, Runs
-from verif.emb.test_core import COUNTED, FILL, Work
 
 __all__ = ["RUNS"]
 
 PRESET = "tiny"
+FILL = 0xAA
 UNTOUCHED = bytes([FILL])
+PAGE = 4096
+RING_PAGES = 4
 HOTLINE_SIZES = ("words", "positions", "banks", "sets", "frame_beats", "row_slots", "embedding_beats", "policy",
                  "insert_log2")
 
@@ -60,10 +67,64 @@ class _CoreRun(Run):
         assert {name: self.told(card, name) for name in counted} == {name: counters[name] for name in counted}
 
 
+class Work:
+    """Tables in all three memories, batches over them, and what the oracle makes of these."""
+
+    def __init__(self, label):
+        self.config = load(PRESET).cores["emb"]
+        self.draw = np.random.default_rng(seed(label))
+        # Rows of 4, 2 and 16 beats, in DRAM in pieces of 2, in one, and of 4; results in every format.
+        self.tables = [self._mixed("items", 240, (2, 2, 4), (5, 5, 4), 4), self._mixed("shops", 90, (2, 4), (8, 9), 3),
+                       self._wide("texts", 70, 64)]
+        self.tables[1:] = [replace(table, results=form)
+                           for table, form in zip(self.tables[1:], ("float16", "bfloat16"), strict=True)]
+        self.images = CardImages(self.tables, self.config, PAGE, {"items": 20, "texts": 12})
+        assert [placed.lies.piece_beats for placed in self.images.placed.values()] == [2, 0, 4]
+        self.ring_beats = RING_PAGES * self.images.page_beats
+        self.compiler = EmbCompiler(self.images, ring_beats=self.ring_beats)
+        self.oracle = Emb.of(self.config, self.images.cores)
+        self.rows = self.images.rows.reshape(-1).copy()
+
+    def _mixed(self, name, rows, columns, modes, rank):
+        ranks = (1, *[rank] * (len(modes) - 1), 1)
+        cores = [self.draw.standard_normal((ranks[k], modes[k], columns[k], ranks[k + 1])).astype(np.float32)
+                 for k in range(len(modes))]
+        device = self.draw.permutation(np.resize([DRAM, TT, SSD], rows))
+        device[device == TT] = np.where(np.cumsum(device == TT)[device == TT] <= np.prod(modes), TT, DRAM)
+        values = self.draw.standard_normal((rows, int(np.prod(columns)))).astype(np.float32)
+        return Table.place(name, values, device, cores=cores, rank=self.draw.permutation(rows))
+
+    def _wide(self, name, rows, dim):
+        return Table.place(name, self.draw.standard_normal((rows, dim)).astype(np.float32),
+                           self.draw.choice([DRAM, SSD], rows), rank=self.draw.permutation(rows))
+
+    def batch(self, count=4, longest=6):
+        """Requests of every mode over bags that mix the memories, empty bags among them."""
+        requests = []
+        for number in range(count):
+            table = self.tables[number % len(self.tables)]
+            lengths = self.draw.integers(0, longest + 1, int(self.draw.integers(2, 6)))
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            indices = self.draw.integers(0, table.rows, offsets[-1])
+            mode = ("sum", "mean", "max", "sum")[number % 4]
+            weights = self.draw.standard_normal(offsets[-1]).astype(np.float32) if number % 4 == 3 else None
+            requests.append(Bags(table.name, indices, offsets, weights, mode))
+        program = self.compiler.compile(requests)
+        self.compiler.commit(program)
+        return program
+
+    def expected(self, program):
+        outputs = np.full(program.outputs_beats * self.config.words, FILL * 0x01010101, np.uint32)
+        memory = Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, self.rows,
+                        self.images.pages[program.pages].reshape(-1), 0, self.ring_beats)
+        return self.oracle.run(memory), outputs
+
+
 class EmbRun(_CoreRun):
     """A program over tables in card memory, in tensor trains and on the SSD, whose pages the host lands."""
 
     kernel = EMB
+    COUNTED = ("instructions", "bags", "indices", "dram_rows", "tt_rows", "ssd_rows", "cache_fills")
     other_writers = {"rows": "m00_axi"}     # the row cache is filled through the port of all writes
 
     def __init__(self, work: Work, program: Program):
@@ -95,7 +156,7 @@ class EmbRun(_CoreRun):
             card.write("result", 4 * EMB.value("filled").word, (self.landed * page_beats).to_bytes(4, "little"))
 
     def judge(self, card: Card) -> None:
-        self.ended(card, self.result.counters, COUNTED)
+        self.ended(card, self.result.counters, self.COUNTED)
         same(card.read("outputs"), self.outputs, "outputs")
         same(card.read("rows"), self.rows, "card memory")
 
@@ -212,7 +273,7 @@ def hotline(label: str) -> Runs:
     config, draw = load(PRESET).cores["hotline"], np.random.default_rng(seed(label))
     oracle = Hotline(**{name: getattr(config, name) for name in HOTLINE_SIZES})
     while True:
-        tables = [Table(f"t{number}", draw.standard_normal((rows, 11), np.float32), number == 2)
+        tables = [HotlineTable(f"t{number}", draw.standard_normal((rows, 11), np.float32), number == 2)
                   for number, rows in enumerate((90, 60, 8))]
         layout = Layout(config, tables, [Position(table.name) for table in tables])
         drawn = [np.minimum(draw.zipf(1.4, 60) - 1, len(table.array) - 1) for table in tables]

@@ -13,9 +13,9 @@ from golden.axi import ports as emb_ports
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench import report, reset, rng, start
-from verif.bench.pack import layout_of
+from verif.bench.pack import Ports, layout_of
 
-__all__ = ["BASE", "CONFIGS", "KINDS", "Feed", "LoaderBench", "Pins", "Side", "any_addends", "any_rows", "any_weights",
+__all__ = ["BASE", "CONFIGS", "KINDS", "Feed", "LoaderBench", "Side", "any_addends", "any_rows", "any_weights",
            "beat_of", "encode", "finish_rows", "pressed_loads", "random_loads", "reset_loads"]
 
 BASE = 0x40_1234_0000       # of the buffer that is loaded from
@@ -135,23 +135,6 @@ def beat_of(address: int, words: int) -> int:
     return sum(((address * 16 + at) * 0x9E3779B1 + 0x7F4A7C15 & 0xFFFFFFFF) << 32 * at for at in range(words))
 
 
-class Pins:
-    """Ports of the unit by name, written only where they change."""
-
-    def __init__(self, dut: Any):
-        self._dut = dut
-        self.last: dict[str, int] = {}
-
-    def set(self, **values: int) -> None:
-        for name, value in values.items():
-            if self.last.get(name) != value:
-                self.last[name] = value
-                getattr(self._dut, name).value = value
-
-    def get(self, name: str) -> int:
-        return int(getattr(self._dut, name).value)
-
-
 class LoaderBench(ABC):
     """A loader beside its golden model, fed alike and compared in every cycle.
 
@@ -166,7 +149,7 @@ class LoaderBench(ABC):
         self.dut, self.unit, self.feed, self.model = dut, unit, feed, model
         self.base = BASE // unit.beat_bytes
         self.bad = {self.base + at for at in bad}
-        self.pins = Pins(dut)
+        self.pins = Ports(dut)
         self.layouts = {name: layout_of(f"{name}__payload") for name in ("i", "i_data", "o_requests")}
         self.error = layout_of("error")
         self.cycle = 0
@@ -209,12 +192,12 @@ class LoaderBench(ABC):
         data, ready = feed.stands, feed.ready
         bad = data in self.bad
         done = dict(zip(self.sides, counts, strict=True))
-        pins.set(base=BASE, i__valid=job is not None, i_data__valid=data is not None, o_requests__ready=ready,
+        pins.drive(base=BASE, i__valid=job is not None, i_data__valid=data is not None, o_requests__ready=ready,
                  **{self.ready: room}, **done)
         if job is not None:
-            pins.set(i__payload=self.layouts["i"].pack(job))
+            pins.drive(i__payload=self.layouts["i"].pack(job))
         if data is not None:
-            pins.set(i_data__payload=self.layouts["i_data"].pack(
+            pins.drive(i_data__payload=self.layouts["i_data"].pack(
                 {"data": beat_of(data, self.unit.words), "error": bad}))
         await RisingEdge(self.dut.clk)
         request, takes = model.request, self.takes(data, room)

@@ -10,8 +10,8 @@ from golden.mlp.program import Program as Golden
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench import reset, start
-from verif.bench.pack import layout_of
-from verif.mlp.front import BASE, CONFIGS, KINDS, Feed, Pins, encode
+from verif.bench.pack import Ports, layout_of
+from verif.mlp.front import BASE, CONFIGS, KINDS, Feed, encode
 
 __all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
            "end_of", "fitting", "fresh", "packed_arguments"]
@@ -31,7 +31,7 @@ class Bench:
         self.dut, self.unit, self.feed, self.bad = dut, unit, feed, set(bad)
         self.model = Golden(words=unit.words, rows=unit.rows, columns=unit.columns, width=unit.width)
         self.base = BASE // unit.beat_bytes
-        self.pins = Pins(dut)
+        self.pins = Ports(dut)
         self.layouts = {name: layout_of(f"{name}__payload") for name in (*STREAMS, "i", "o_requests")}
         self.error = layout_of("error")
         self.cycle = 0
@@ -43,7 +43,7 @@ class Bench:
         """Another program, in the place of the one before."""
         self.words = [word for item in items for word in (item["_words"] if "_words" in item else encode(item))]
         self.arguments = Arguments(self.base, len(items), **arguments)
-        self.pins.set(arguments=packed_arguments(self.arguments, self.unit))
+        self.pins.drive(arguments=packed_arguments(self.arguments, self.unit))
 
     def _beat(self, at: int) -> list[int]:
         """The words of the program's beat; what lies behind it is noise."""
@@ -55,11 +55,11 @@ class Bench:
         at, ready = feed.stands, feed.ready
         data = None if at is None else self._beat(at - self.base)
         bad = at is not None and at - self.base in self.bad
-        pins.set(start=start, i__valid=data is not None, o_requests__ready=ready,
+        pins.drive(start=start, i__valid=data is not None, o_requests__ready=ready,
                  **{f"{name}__ready": room[k] for k, name in enumerate(STREAMS)})
         if data is not None:
             word = sum(word << 32 * k for k, word in enumerate(data))
-            pins.set(i__payload=self.layouts["i"].pack({"data": word, "error": bad}))
+            pins.drive(i__payload=self.layouts["i"].pack({"data": word, "error": bad}))
         await RisingEdge(self.dut.clk)
         request, takes, streams = model.request, model.takes(data), (model.rows, model.parameters, model.layers)
         error = self.error.unpack(pins.get("error"))

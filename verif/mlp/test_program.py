@@ -176,7 +176,7 @@ async def corner_values(dut):
         feed = Feed(r, latency=1 << 40)
         bench = Bench(dut, unit, [], feed=feed, arguments={})
         bench.arguments = bench.arguments._replace(program_count=count)
-        bench.pins.set(arguments=packed_arguments(bench.arguments, unit))
+        bench.pins.drive(arguments=packed_arguments(bench.arguments, unit))
         await bench.step(start=True)
         for _ in range(40):
             await bench.step()

@@ -11,7 +11,7 @@ from golden.fp import fp32
 from golden.mlp import results as mlp_results
 from golden.mlp.results import Row, Sizes
 from golden.systolic import array as systolic
-from hw.isa.mlp import TARGET
+from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.destinations import STORED
 from hw.mlp.records import LATENCY
@@ -34,7 +34,6 @@ CONFIG = CONFIGS.get(os.environ.get("RESULTS", ""), CONFIGS["tiny"])
 UNITS, ROWS, COLUMNS = CONFIG.units, CONFIG.rows, CONFIG.columns
 SIZES = Sizes(units=UNITS, rows=ROWS, columns=COLUMNS, words=CONFIG.words, piece=CONFIG.piece)
 BEATS = UNITS // CONFIG.groups_per_beat
-NONE, BIAS, PARTIAL = range(3)
 
 
 def layer(random, **given):
@@ -62,7 +61,7 @@ def interaction(random, features=None):
     """A sample's tiles of an interaction, in their order."""
     features = int(random.integers(2, 5 * ROWS)) if features is None else features
     exist = 1 | int(random.integers(1 << UNITS))
-    shared = layer(random, latency=0, target=TARGET.ROWS, triangle=1, start=0, fixed=1, addend=NONE, relu=0)
+    shared = layer(random, latency=0, target=TARGET.ROWS, triangle=1, start=0, fixed=1, addend=ADDEND.NONE, relu=0)
     tiles = []
     for group in range(-(-features // ROWS)):
         live = min(ROWS, features - group * ROWS)
@@ -249,7 +248,8 @@ async def latency_and_rate_as_documented(dut):
     random = np.random.default_rng(seed("rate"))
     for target in range(4):
         for latency in range(2):
-            bench = await play(dut, [layer(random, target=target, latency=latency, live=1, idle_units=0, addend=BIAS)])
+            bench = await play(dut, [
+                layer(random, target=target, latency=latency, live=1, idle_units=0, addend=ADDEND.BIAS)])
             came = bench.rows[0].cycle
             writes = {TARGET.PARTIAL: bench.got_addends, TARGET.MEMORY: bench.got_store}.get(target, bench.got_rows)
             several = BEATS if latency and target in (TARGET.ROWS, TARGET.FEATURE) else 1

@@ -6,9 +6,10 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden.mlp.order import LATENCY, PARTIAL_ADDEND, ROWS, Shape, slot, tiles
+from golden.mlp.order import LATENCY, Shape, slot, tiles
 from golden.mlp.sequencer import STALLS
 from golden.mlp.sequencer import Sequencer as Model
+from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import slot_layout
 from hw.mlp.sequencer import Sequencer
@@ -267,7 +268,7 @@ async def latency_and_rate_as_documented(dut):
     # Every tile waits for the one before: from `written` to the slot two cycles.
     await reset(dut)
     alone = Bench(dut, random=r, delay=lambda: 40)
-    await alone.run([layer(r, shape, 0, addend=PARTIAL_ADDEND, max_in_flight=0, mode=0, groups=3,
+    await alone.run([layer(r, shape, 0, addend=ADDEND.PARTIAL, max_in_flight=0, mode=0, groups=3,
                            count=shape.samples, steps=9)])
     assert [after - before[0] for before, after in zip(alone.at, alone.begins[1:], strict=False)] == [42] * (
         len(alone.at) - 1)
@@ -334,7 +335,7 @@ async def corner_values(dut):
         items.append(layer(r, shape, len(items), mode=mode, steps=1, groups=70, count=1))
         items.append(layer(r, shape, len(items), mode=mode, steps=1, groups=1, count=40 * shape.samples + 1))
         everything = (1 << 16) - 1
-        items.append(layer(r, shape, len(items), mode=mode, target=ROWS, count=1, line=everything,
+        items.append(layer(r, shape, len(items), mode=mode, target=TARGET.ROWS, count=1, line=everything,
                            line_stride=everything,
                            to_line=everything, to_line_stride=everything, weight_line=everything,
                            addend_line=everything,

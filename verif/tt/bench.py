@@ -1,69 +1,120 @@
-"""Drives a TT unit: loads tables, asks for chunks of rows, and puts the beats of their sums together."""
+"""A TT unit between its streams: tables of random cores, chunks of their rows, and how sums and cycles are judged."""
 
-import json
-import os
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles
 
+from golden.tt.cycles import cycles
 from golden.tt.load import Beat, Limits, Loader
-from verif.bench import reset, start
+from golden.tt.rows import chunk_rows, pooled
+from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
-from verif.bench.stream import Monitor, Pattern, Sink, Source
 
-__all__ = ["Bench", "limits_of", "session"]
-
-
-def limits_of(config: Any) -> Limits:
-    """The limits that a configuration puts on tables."""
-    return Limits(**{name: getattr(config, name) for name in Limits.__dataclass_fields__})
+__all__ = ["Bench", "Recorded", "Table", "chunks_of", "expected", "most_rows"]
 
 
-class Bench:
-    """A TT unit with a source on every input and a sink and a monitor on its output. beat_words: of a beat of a sum."""
+class Table:
+    """Random cores of one shape, of whose rows so many exist; its layout once it is loaded."""
 
-    def __init__(self, dut: Any, beat_words: int, *, lookups: Pattern | None = None, ready: Pattern | None = None,
-                 watch: bool = True):
-        self.dut = dut
-        self._bits = 32 * beat_words
-        self.load_source = Source(dut, "i_load")
-        self.lookup_source = Source(dut, "i_lookups", pattern=lookups)
+    layout: Any = None
+
+    def __init__(self, random, modes, columns, ranks):
+        ranks = (1, *ranks, 1)
+        self.cores = [random.standard_normal((ranks[k], modes[k], columns[k], ranks[k + 1])).astype(np.float32)
+                      for k in range(len(modes))]
+        self.rows = int(np.prod(modes))
+
+
+class Recorded:
+    """A pattern that remembers what it said."""
+
+    def __init__(self, pattern):
+        self._pattern = pattern
+        self.said: list[bool] = []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.said.append(next(self._pattern))
+        return self.said[-1]
+
+
+def most_rows(config, layout):
+    """Of a chunk of a table with this layout."""
+    return chunk_rows(layout, rank_max=config.rank_max, t_lines=config.t_lines, t_middle_lines=config.t_middle_lines)
+
+
+def chunks_of(config, random, tables, count, full=0.4):
+    """Chunks (table, rows) of all sizes, many full; rows of a chunk often alike or near each other."""
+    out = []
+    for _ in range(count):
+        number = int(random.integers(len(tables)))
+        most = most_rows(config, tables[number].layout)
+        size = most if random.random() < full else int(random.integers(1, most + 1))
+        index = int(random.integers(tables[number].rows))
+        rows = []
+        for _ in range(size):
+            near = index + int(random.integers(3)) if random.random() < 0.5 else int(random.integers(1 << 20))
+            index = near % tables[number].rows
+            rows.append(index)
+        out.append((number, rows))
+    return out
+
+
+def expected(config, tables, chunks):
+    """The chunks' sums as words, +0 up to the end of the last beat."""
+    out: list[Any] = [None] * len(chunks)
+    for number, table in enumerate(tables):
+        mine = [at for at, (t, _) in enumerate(chunks) if t == number]
+        indices = [i if i < table.rows else 0 for at in mine for i in chunks[at][1]]
+        offsets = np.cumsum([0] + [len(chunks[at][1]) for at in mine])
+        sums = pooled(table.cores, indices, offsets, grid_log2=config.grid_log2)
+        padding = -sums.shape[1] % config.beat_words if len(sums) else 0
+        for at, one in zip(mine, sums, strict=True):
+            out[at] = np.pad(one.view(np.uint32), (0, padding))
+    return out
+
+
+class Bench(Harness):
+    """config: the unit's; lookups, ready: patterns of its input and its output."""
+
+    raw, watch = ("o_vectors",), ("i_lookups", "i_load")
+
+    def __init__(self, dut, config, *, lookups=None, ready=None):
+        self.config = config
+        self._bits = 32 * config.beat_words     # of a beat's words; above them the marks of its end and of an error
         self._whole = 0     # vectors that have left
-        self.sink = Sink(dut, "o_vectors", raw=True, pattern=ready, on_beat=self._count)
-        self.monitors = [Monitor(dut, name) for name in ("o_vectors", "i_lookups", "i_load")] if watch else []
+        self._paces = lookups, ready
+        super().__init__(dut, {"i_lookups": lookups, "o_vectors": ready})
 
-    @classmethod
-    async def begin(cls, dut: Any, config: Any, **arguments: Any) -> Self:
-        start(dut)
-        bench = cls(dut, config.beat_words, **arguments)
-        await reset(dut)
-        return bench
+    def _o_vectors(self, payload):
+        self._whole += payload >> self._bits & 1
 
-    async def load(self, beats: list[Beat], flips: dict[int, int] | None = None) -> None:
+    async def fresh(self):
+        """A bench of the same kind behind a reset, which the tables outlive."""
+        return await type(self).begin(self.dut, config=self.config)
+
+    async def load(self, tables):
+        """Loads the tables, which then have their layouts."""
+        loader = Loader(Limits.of(self.config))
+        for table in tables:
+            _, table.layout, beats = loader.add(table.cores, rows=table.rows)
+            await self.send(beats)
+
+    async def send(self, beats: list[Beat], flips: dict[int, int] | None = None) -> None:
         """Sends load beats; flips: beat number -> bits of its first codeword to store wrong."""
         flips = flips or {}
-        self.load_source.put(*({"target": b.target, "part": b.part, "address": b.address, "data": b.data,
-                                "flip": flips.get(at, 0)} for at, b in enumerate(beats)))
-        await self.load_source.drained()
+        self.sources["i_load"].put(*({**vars(b), "flip": flips.get(at, 0)} for at, b in enumerate(beats)))
+        await self.sources["i_load"].drained()
         await ClockCycles(self.dut.clk, 4)
-
-    def stop(self) -> None:
-        """Ends all drivers at once; a reset follows."""
-        drivers: list[Any] = [self.load_source, self.lookup_source, self.sink, *self.monitors]
-        for part in drivers:
-            part.stop()
 
     def ask(self, chunks) -> None:
         """Chunks [(table, [row, ..])]."""
-        self.lookup_source.put(*({"table": int(table), "index": int(i), "begin": int(at == 0),
-                                  "end": int(at == len(rows) - 1)}
-                                 for table, rows in chunks for at, i in enumerate(rows)))
-
-    def _count(self, payload: int) -> None:
-        self._whole += payload >> self._bits & 1
+        self.sources["i_lookups"].put(*({"table": int(table), "index": int(i), "begin": int(at == 0),
+                                         "end": int(at == len(rows) - 1)}
+                                        for table, rows in chunks for at, i in enumerate(rows)))
 
     async def sums(self, count: int, cycles: int = 200_000) -> list[tuple[np.ndarray, bool, int]]:
         """(words, error, edge of the last beat) of the first `count` chunks; words past D are in their place."""
@@ -75,7 +126,8 @@ class Bench:
             assert left > 0, f"{self._whole} of {count} vectors"
         out: list[tuple[np.ndarray, bool, int]] = []
         parts: list[bytes] = []
-        for payload, at in zip(self.sink.beats, self.sink.at, strict=True):
+        sink = self.sinks["o_vectors"]
+        for payload, at in zip(sink.beats, sink.at, strict=True):
             parts.append((payload & last - 1).to_bytes(self._bits // 8, "little"))
             error = bool(payload >> (self._bits + 1))
             if payload & last:
@@ -85,37 +137,48 @@ class Bench:
                 assert not error, "an error mark inside a vector"
         return out[:count]
 
+    async def run(self, tables, chunks):
+        """Asks for chunks: every sum is the model's, bit for bit, and comes in its cycle. Returns the model's times."""
+        self.ask(chunks)
+        found = await self.sums(len(chunks))
+        self.judge(tables, chunks, found)
+        return self.timing(tables, chunks, found)
+
+    def judge(self, tables, chunks, found):
+        for at, ((words, error, _), want) in enumerate(zip(found, expected(self.config, tables, chunks), strict=True)):
+            number, rows = chunks[at]
+            assert error == any(i >= tables[number].rows for i in rows), f"chunk {at}: error mark {error}"
+            assert len(words) == len(want), f"chunk {at} of table {number}: {len(words)} words, not {len(want)}"
+            assert np.array_equal(words, want), (
+                f"chunk {at}, rows {rows} of table {number}: {np.flatnonzero(words != want)[:4]} of {len(want)} differ")
+
+    def timing(self, tables, chunks, found):
+        """Every lookup taken and every sum delivered in the predicted cycle, if these are the first since the reset."""
+        count = sum(len(rows) for _, rows in chunks)
+        taken = np.array(self.sources["i_lookups"].taken_at[:count])
+        begin = taken[0]
+        patterns = {}
+        pauses, ready = self._paces
+        if pauses is not None:
+            gaps, run = [], 0
+            for go in pauses.said:
+                if go:
+                    gaps.append(run)
+                run = 0 if go else run + 1
+            patterns["gaps"] = gaps[:count]
+        if ready is not None:
+            patterns["ready"] = ready.said[begin - 1:]
+        timing = cycles([table.layout for table in tables], [t for t, rows in chunks for _ in rows],
+                        [i for _, rows in chunks for i in rows],
+                        offsets=np.cumsum([0] + [len(rows) for _, rows in chunks]), **self.config.timing, **patterns)
+        wrong = np.flatnonzero(taken - begin != timing.taken_at)
+        assert not len(wrong), (f"lookup {wrong[0]} of {count} taken in cycle {taken[wrong[0]] - begin}, "
+                                f"predicted {timing.taken_at[wrong[0]]}")
+        last = np.array([at for _, _, at in found]) - begin
+        wrong = np.flatnonzero(last != timing.last_at)
+        assert not len(wrong), (f"sum {wrong[0]} left in cycle {last[wrong[0]]}, "
+                                f"predicted {timing.last_at[wrong[0]]}; {len(wrong)} differ")
+        return timing
+
     def counters(self) -> dict[str, int]:
         return layout_of("counters").unpack(int(self.dut.counters.value))
-
-
-@cocotb.test()
-async def session(dut):
-    """Runs what the file HOTRAIL_SESSION asks for: tables, chunks; leaves sums, cycles and counters there."""
-    path = Path(os.environ["HOTRAIL_SESSION"])
-    asked = np.load(path, allow_pickle=False)
-    about = json.loads(str(asked["about"]))
-    loader = Loader(Limits(**about["limits"]))
-    start(dut)
-    bench = Bench(dut, 4 ** about["limits"]["grid_log2"], watch=False)
-    await reset(dut)
-    dims = []
-    for table in range(about["tables"]):
-        cores = [asked[f"core_{table}_{k}"] for k in range(about["cores"][table])]
-        _, layout, beats = loader.add(cores, rows=about["rows"][table])
-        dims.append(layout.dim)
-        await bench.load(beats)
-    begin = bench.lookup_source.cycle
-    offsets, tables = asked["offsets"], asked["table"]
-    bench.ask([(tables[first], asked["index"][first:end])
-               for first, end in zip(offsets[:-1], offsets[1:], strict=True)])
-    found = await bench.sums(len(offsets) - 1, cycles=about["cycles"])
-    await ClockCycles(dut.clk, 2)
-    sizes = [dims[tables[first]] for first in offsets[:-1]]
-    np.savez(path.with_suffix(".out.npz"),
-             words=np.concatenate([words[:size] for (words, _, _), size in zip(found, sizes, strict=True)]),
-             sizes=np.array(sizes),
-             errors=np.array([error for _, error, _ in found]),
-             taken_at=np.array(bench.lookup_source.taken_at) - begin,
-             last_at=np.array([at for _, _, at in found]) - begin,
-             counters=json.dumps(bench.counters()))

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from gen.compiler import serial
 from gen.data.shapes import column_modes
 from gen.rtl.config import load
+from golden.fp import fp32
 from golden.tt import serial as golden
 from hw.tt.serial import SerialConfig, SerialTTUnit
 from verif.bench import reset, rng, seed, start
 from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, bursty, never, sometimes
 from verif.systolic.test_array import SPECIAL, mixed
-from verif.tt import serial
 
 SMALL = SerialConfig(rows=4, columns=8, a_lines=512, b_lines=32, c_lines=2048, tables=16, index_bits=10,
                      mode_bits=6, rank_max=8, dim_max=64, in_flight=4)
@@ -33,6 +34,23 @@ PAPER_SHAPES = [((3, 2, 3), column_modes(dim), (1, rank, rank, 1))
                 for dim in (16, 32, 64, 128, 256, 512) for rank in (4, 8, 16, 32)]
 
 
+def _cores(random, modes, columns, ranks, draw=None):
+    """Random cores of a shape; `draw(size)` gives their bit patterns (default: normal numbers)."""
+    shapes = zip(ranks[:-1], modes, columns, ranks[1:], strict=True)
+    if draw is None:
+        return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    return [fp32.value(draw(shape)) for shape in shapes]
+
+
+def _expected(image, table, values, outside) -> list[dict]:
+    """The beats of one vector."""
+    width = image.plan.width
+    words = np.zeros(image.plan.beats * width, np.uint32)
+    words[:len(values)] = fp32.bits(values)
+    return [{"data": words[at:at + width].tolist(), "last": int(at + width >= len(words)),
+             "outside": int(outside), "table": table} for at in range(0, len(words), width)]
+
+
 class Bench:
     """A loaded unit with its drivers, and the answers that are due."""
 
@@ -45,7 +63,7 @@ class Bench:
         config, shapes = {"small": (SMALL, SMALL_SHAPES), "paper": (PAPER, PAPER_SHAPES)}[os.environ["SIZE"]]
         random = np.random.default_rng(seed("cores"))
         pick = draw and (lambda size: draw(random, size))
-        bench = cls(dut, config, [serial.cores(random, *shape, draw=pick) for shape in shapes])
+        bench = cls(dut, config, [_cores(random, *shape, draw=pick) for shape in shapes])
         start(dut)
         dut.i_lookups__valid.value = 0      # nothing is asked while the tables load
         await reset(dut)
@@ -70,7 +88,7 @@ class Bench:
                 indices, golden.rows(self.tables[table], np.array(indices)), strict=True)}
         for table, index in lookups:
             plan = self.images[table].plan
-            self.board.expect(*serial.expected(self.images[table], table, wanted[table, index],
+            self.board.expect(*_expected(self.images[table], table, wanted[table, index],
                                                index >= plan.rows))
             self.plans.append(plan)
         self.source.put(*({"table": table, "index": index} for table, index in lookups))
@@ -229,7 +247,7 @@ def test_table_that_does_not_fit_wrong(modes, columns, ranks, sentence):
     """Tables that are too large, or of shapes that the unit cannot hold, are refused with a sentence."""
     config = replace(SMALL, a_lines=256)
     with pytest.raises(ValueError) as error:
-        serial.place([serial.cores(np.random.default_rng(1), modes, columns, ranks)], config)
+        serial.place([_cores(np.random.default_rng(1), modes, columns, ranks)], config)
     assert str(error.value) == sentence
 
 

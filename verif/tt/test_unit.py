@@ -10,16 +10,16 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from gen.rtl.config import load
-from golden.tt.cycles import cycles, grid_latency
-from golden.tt.load import Loader, X, Y
-from golden.tt.rows import MOST_ROWS, chunk_rows, pooled
+from golden.tt.cycles import grid_latency
+from golden.tt.load import Limits, Loader, X, Y
+from golden.tt.rows import MOST_ROWS
 from hw.tt.config import TTConfig
 from hw.tt.grid import Grid
 from hw.tt.unit import TTUnit
-from verif.bench import reset, rng, seed, start
+from verif.bench import rng, seed
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import bursty, never, sometimes
-from verif.tt.bench import Bench, limits_of
+from verif.tt.bench import Bench, Recorded, Table, chunks_of, expected, most_rows
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 CONFIGS = {
@@ -37,39 +37,10 @@ COLUMNS = {
 }
 
 
-class Table:
-    """Random cores of one shape, of whose rows so many exist."""
-
-    def __init__(self, random, modes, columns, ranks):
-        ranks = (1, *ranks, 1)
-        self.cores = [random.standard_normal((ranks[k], modes[k], columns[k], ranks[k + 1])).astype(np.float32)
-                      for k in range(len(modes))]
-        self.rows = int(np.prod(modes))
-
-
-class Recorded:
-    """A pattern that remembers what it said."""
-
-    def __init__(self, pattern):
-        self._pattern = pattern
-        self.said = []
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        self.said.append(next(self._pattern))
-        return self.said[-1]
-
-
-def _config():
-    return CONFIGS[os.environ["TT_CONFIG"]]()
-
-
 def _tables(config, random, count, rank_of):
     """Tables of the shapes that the unit takes, as many as go into its memories."""
     shapes = COLUMNS[config.grid_log2]
-    loader, tables = Loader(limits_of(config)), []
+    loader, tables = Loader(Limits.of(config)), []
     for columns in [shapes[at] for at in random.permutation(len(shapes))]:
         modes = [int(v) for v in random.integers(1, 8, len(columns))]
         table = Table(random, modes, columns, [rank_of() for _ in columns[1:]])
@@ -84,126 +55,46 @@ def _tables(config, random, count, rank_of):
     return tables
 
 
-async def _load(bench, config, tables):
-    """Loads the tables; returns their layouts."""
-    loader = Loader(limits_of(config))
-    layouts = []
-    for table in tables:
-        _, layout, beats = loader.add(table.cores, rows=table.rows)
-        layouts.append(layout)
-        await bench.load(beats)
-    return layouts
+def _config():
+    return CONFIGS[os.environ["TT_CONFIG"]]()
 
 
-def _rows_at_most(config, layout):
-    return chunk_rows(layout, rank_max=config.rank_max, t_lines=config.t_lines, t_middle_lines=config.t_middle_lines)
-
-
-def _chunks(config, random, tables, layouts, count, full=0.4):
-    """Chunks (table, rows) of all sizes, many full; rows of a chunk often alike or near each other."""
-    out = []
-    for _ in range(count):
-        number = int(random.integers(len(tables)))
-        most = _rows_at_most(config, layouts[number])
-        size = most if random.random() < full else int(random.integers(1, most + 1))
-        index = int(random.integers(tables[number].rows))
-        rows = []
-        for _ in range(size):
-            near = index + int(random.integers(3)) if random.random() < 0.5 else int(random.integers(1 << 20))
-            index = near % tables[number].rows
-            rows.append(index)
-        out.append((number, rows))
-    return out
-
-
-def _expected(config, tables, chunks):
-    """The chunks' sums as words, +0 up to the end of the last beat."""
-    out = [None] * len(chunks)
-    for number, table in enumerate(tables):
-        mine = [at for at, (t, _) in enumerate(chunks) if t == number]
-        indices = [i if i < table.rows else 0 for at in mine for i in chunks[at][1]]
-        offsets = np.cumsum([0] + [len(chunks[at][1]) for at in mine])
-        sums = pooled(table.cores, indices, offsets, grid_log2=config.grid_log2)
-        padding = -sums.shape[1] % config.beat_words if len(sums) else 0
-        for at, one in zip(mine, sums, strict=True):
-            out[at] = np.pad(one.view(np.uint32), (0, padding))
-    return out
-
-
-def _check(config, tables, chunks, found):
-    for at, ((words, error, _), want) in enumerate(zip(found, _expected(config, tables, chunks), strict=True)):
-        number, rows = chunks[at]
-        assert error == any(i >= tables[number].rows for i in rows), f"chunk {at}: error mark {error}"
-        assert len(words) == len(want), f"chunk {at} of table {number}: {len(words)} words, not {len(want)}"
-        assert np.array_equal(words, want), (
-            f"chunk {at}, rows {rows} of table {number}: {np.flatnonzero(words != want)[:4]} of {len(want)} differ")
-
-
-def _check_timing(config, layouts, chunks, bench, found, pauses=None, ready=None):
-    """Every lookup taken and every sum delivered in the predicted cycle. The bench is new since reset."""
-    count = sum(len(rows) for _, rows in chunks)
-    taken = np.array(bench.lookup_source.taken_at[:count])
-    begin = taken[0]
-    patterns = {}
-    if pauses is not None:
-        gaps, run = [], 0
-        for go in pauses.said:
-            if go:
-                gaps.append(run)
-            run = 0 if go else run + 1
-        patterns["gaps"] = gaps[:count]
-    if ready is not None:
-        patterns["ready"] = ready.said[begin - 1:]
-    timing = cycles(layouts, [t for t, rows in chunks for _ in rows], [i for _, rows in chunks for i in rows],
-                    offsets=np.cumsum([0] + [len(rows) for _, rows in chunks]), **config.timing, **patterns)
-    wrong = np.flatnonzero(taken - begin != timing.taken_at)
-    assert not len(wrong), (f"lookup {wrong[0]} of {count} taken in cycle {taken[wrong[0]] - begin}, "
-                            f"predicted {timing.taken_at[wrong[0]]}")
-    last = np.array([at for _, _, at in found]) - begin
-    wrong = np.flatnonzero(last != timing.last_at)
-    assert not len(wrong), (f"sum {wrong[0]} left in cycle {last[wrong[0]]}, "
-                            f"predicted {timing.last_at[wrong[0]]}; {len(wrong)} differ")
-    return timing
+async def _begin(dut):
+    config = _config()
+    return config, await Bench.begin(dut, config=config)
 
 
 @cocotb.test()
 async def smoke(dut):
     """One table, its cores all ones: every element is the product of the ranks times the rows of the chunk."""
-    config = _config()
-    bench = await Bench.begin(dut, config)
+    config, bench = await _begin(dut)
     side = config.side
     table = Table(np.random.default_rng(0), (2, 3, 2), (side,) * 3, (side, side))
     table.cores = [np.ones_like(core) for core in table.cores]
-    layouts = await _load(bench, config, [table])
-    most = _rows_at_most(config, layouts[0])
+    await bench.load([table])
+    most = most_rows(config, table.layout)
     chunks = [(0, [0]), (0, [11] * most), (0, list(range(most))), (0, [3, 1])]
     bench.ask(chunks)
     found = await bench.sums(len(chunks))
     for (words, error, _), (_, rows) in zip(found, chunks, strict=True):
         assert not error
         assert np.array_equal(words.view(np.float32), np.full(side**3, len(rows) * side**2, np.float32))
-    _check_timing(config, layouts, chunks, bench, found)
+    bench.timing([table], chunks, found)
 
 
 @cocotb.test()
 async def random_match_golden(dut):
     """Tables of 2, 3 and 4 cores and all shapes that are taken, chunks of 1 to 8 rows back to back, rows that come
     back: values, marks, counters, the lane of every chunk and the cycle of every sum."""
-    config = _config()
+    config, bench = await _begin(dut)
     random = np.random.default_rng(seed("tables"))
-    bench = await Bench.begin(dut, config)
     for turn in range(6 if REGRESS else 1):
         if turn:
-            bench.stop()
-            await reset(dut)
-            bench = Bench(dut, config.beat_words)
+            bench = await bench.fresh()
         tables = _tables(config, random, 8, lambda: int(random.integers(1, config.rank_max + 1)))
-        layouts = await _load(bench, config, tables)
-        chunks = _chunks(config, random, tables, layouts, 120)
-        bench.ask(chunks)
-        found = await bench.sums(len(chunks))
-        _check(config, tables, chunks, found)
-        timing = _check_timing(config, layouts, chunks, bench, found)
+        await bench.load(tables)
+        chunks = chunks_of(config, random, tables, 120)
+        timing = await bench.run(tables, chunks)
         counted = bench.counters()
         assert (counted["lookups"], counted["computed"], counted["reused"], counted["slots"]) == (
             sum(len(rows) for _, rows in chunks), timing.computed, timing.reused, timing.slots)
@@ -222,47 +113,33 @@ async def backpressure_both_sides(dut):
             ("slow consumer", lambda r: repeat(True), lambda r: sometimes(0.1, r)),
             ("bursts", bursty, bursty),
             ("blocked for long", lambda r: repeat(True), lambda r: never(2000))]:
-        pauses = Recorded(lookups(rng(label)))
-        ready = Recorded(consumer(rng(f"{label} consumer")))
-        bench = Bench(dut, config.beat_words, lookups=pauses, ready=ready)
-        if label == "sparse source":
-            start(dut)
-        await reset(dut)
-        layouts = await _load(bench, config, tables)
+        bench = await Bench.begin(dut, config=config, lookups=Recorded(lookups(rng(label))),
+                                  ready=Recorded(consumer(rng(f"{label} consumer"))))
+        await bench.load(tables)
         # In the last run most chunks are single rows, which fill every queue.
-        chunks = _chunks(config, random, tables, layouts, 100 if REGRESS else 50)
+        chunks = chunks_of(config, random, tables, 100 if REGRESS else 50)
         if label == "blocked for long":
             chunks = [(t, rows[:1]) for t, rows in (chunks * 8)[:300]]
-        bench.ask(chunks)
-        found = await bench.sums(len(chunks))
-        _check(config, tables, chunks, found)
-        _check_timing(config, layouts, chunks, bench, found, pauses=pauses, ready=ready)
-        bench.stop()
+        await bench.run(tables, chunks)
 
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """Full chunks of 1, 2, 4 and 8 rows, nothing reused: a slot is empty only where the consumer's beats, a lane's
     tiles or the lookups are the limit; a lone row's latency."""
-    config = _config()
+    config, bench = await _begin(dut)
     random = np.random.default_rng(seed("rate"))
-    bench = await Bench.begin(dut, config)
     side = config.side
     tables = [Table(random, (5, 7, 6), columns, (rank, rank)) for columns in COLUMNS[config.grid_log2][:2]
               for rank in (side, 2 * side)]
-    layouts = await _load(bench, config, tables)
-    for number, layout in enumerate(layouts):
-        for size in (1, 2, 4, _rows_at_most(config, layout)):
-            bench.stop()
-            await reset(dut)
-            bench = Bench(dut, config.beat_words)
+    await bench.load(tables)
+    for number, layout in enumerate(table.layout for table in tables):
+        for size in (1, 2, 4, most_rows(config, layout)):
+            bench = await bench.fresh()
             # No two lookups that follow each other share a first product.
             rows = [at * 13 % 35 * 6 + at % 6 for at in range((120 if REGRESS else 80) * config.lanes // size * size)]
             chunks = [(number, rows[at:at + size]) for at in range(0, len(rows), size)]
-            bench.ask(chunks)
-            found = await bench.sums(len(chunks))
-            _check(config, tables, chunks, found)
-            timing = _check_timing(config, layouts, chunks, bench, found)
+            timing = await bench.run(tables, chunks)
             half = len(chunks) // 2
             steady = (timing.last_at[-1] - timing.last_at[half]) / (len(chunks) - 1 - half) / size
             if timing.reused == 0:
@@ -270,50 +147,38 @@ async def latency_and_rate_as_documented(dut):
                 # A lookup is on its way through the splitter for so long; so many may be under way.
                 split = (3 * config.index_bits + 14) / config.in_flight / config.lanes
                 tiles = layout.last.tiles * side / config.lanes
-                expected = max(1, split, layout.slots / config.lanes, beats / size, tiles / size)
-                assert steady <= 1.06 * expected, (
-                    f"{layout.columns}, rank {layout.ranks[1]}, {size} rows: {steady} cycles a row, not {expected}")
+                wanted = max(1, split, layout.slots / config.lanes, beats / size, tiles / size)
+                assert steady <= 1.06 * wanted, (
+                    f"{layout.columns}, rank {layout.ranks[1]}, {size} rows: {steady} cycles a row, not {wanted}")
     # A lone row in an idle unit.
-    bench.stop()
-    await reset(dut)
-    bench = Bench(dut, config.beat_words)
-    bench.ask([(0, [0])])
-    _check_timing(config, layouts, [(0, [0])], bench, await bench.sums(1))
+    bench = await bench.fresh()
+    await bench.run(tables, [(0, [0])])
 
 
 @cocotb.test()
 async def reset_midstream(dut):
     """A reset at any moment, inside chunks too, drops rows and sums; cores stay, the next sums and their
     cycles are right."""
-    config = _config()
+    config, bench = await _begin(dut)
     random = np.random.default_rng(seed("reset"))
-    bench = await Bench.begin(dut, config, watch=False)
     tables = _tables(config, random, 6, lambda: int(random.integers(1, 9)))
-    layouts = await _load(bench, config, tables)
-    bench.stop()
+    await bench.load(tables)
     for wait in [int(random.integers(1, 120 + 3 * config.index_bits)) for _ in range(20 if REGRESS else 6)]:
-        bench = Bench(dut, config.beat_words)
-        bench.ask(_chunks(config, random, tables, layouts, 40))
+        bench = await bench.fresh()
+        bench.ask(chunks_of(config, random, tables, 40))
         await ClockCycles(dut.clk, wait)
-        bench.stop()
-        await reset(dut)
-        bench = Bench(dut, config.beat_words)
-        chunks = _chunks(config, random, tables, layouts, 12)
-        bench.ask(chunks)
-        found = await bench.sums(len(chunks))
-        _check(config, tables, chunks, found)
-        _check_timing(config, layouts, chunks, bench, found)
+        bench = await bench.fresh()
+        chunks = chunks_of(config, random, tables, 12)
+        await bench.run(tables, chunks)
         assert bench.counters()["lookups"] == sum(len(rows) for _, rows in chunks)
-        bench.stop()
 
 
 @cocotb.test()
 async def corner_values(dut):
     """Zeros, subnormals, extreme numbers, infinities and NaNs in the cores, beside padding; chunks with a row
     past the table."""
-    config = _config()
+    config, bench = await _begin(dut)
     random = np.random.default_rng(seed("corners"))
-    bench = await Bench.begin(dut, config)
     special = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x3F800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
                         0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0x5F000000, 0x20000000], np.uint32)
     tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)))
@@ -322,15 +187,15 @@ async def corner_values(dut):
             spots = random.random(core.shape) < 0.06
             core.view(np.uint32)[spots] = random.choice(special, int(spots.sum()))
         table.rows = max(1, table.rows - 3)
-    layouts = await _load(bench, config, tables)
-    chunks = _chunks(config, random, tables, layouts, 100)
+    await bench.load(tables)
+    chunks = chunks_of(config, random, tables, 100)
     outside = 0
     for number, rows in chunks[::4]:
         at = int(random.integers(len(rows)))
         rows[at] = int(random.choice([tables[number].rows, tables[number].rows + 2, (1 << config.index_bits) - 1]))
         outside += 1
     bench.ask(chunks)
-    _check(config, tables, chunks, await bench.sums(len(chunks)))
+    bench.judge(tables, chunks, await bench.sums(len(chunks)))
     assert bench.counters()["outside"] == outside
 
 
@@ -344,20 +209,16 @@ async def memory_errors(dut):
     side = config.side
     for flip in (1, 2, 3):
         for part in ("first", "second", "last"):
-            bench = Bench(dut, config.beat_words)
-            if (flip, part) == (1, "first"):
-                start(dut)
-            await reset(dut)
+            bench = await Bench.begin(dut, config=config)
             table = Table(random, (3, 4, 5), (side,) * 3, (side, side))
-            loader = Loader(limits_of(config))
-            _, layout, beats = loader.add(table.cores)
+            _, table.layout, beats = Loader(Limits.of(config)).add(table.cores)
             # Slice 2 of the core: its only operand.
             target, line, quarter = {"first": (X, 2 // side, 2 % side), "second": (Y, 2, 0),
                                      "last": (X, -(-3 // side) + 2 // side, 2 % side)}[part]
             victims = [at for at, b in enumerate(beats) if (b.target, b.address, b.part) == (target, line, quarter)]
             assert len(victims) == 1
-            await bench.load(beats, {victims[0]: flip})
-            chunks = _chunks(config, random, [table], [layout], 40)
+            await bench.send(beats, {victims[0]: flip})
+            chunks = chunks_of(config, random, [table], 40)
             chunks += [(0, [i]) for i in range(60)] + [(0, [i, i]) for i in range(59, -1, -1)]
             bench.ask(chunks)
             found = await bench.sums(len(chunks))
@@ -365,16 +226,15 @@ async def memory_errors(dut):
             hit = np.array([any(np.unravel_index(i, (3, 4, 5))[axis] == 2 for i in rows) for _, rows in chunks])
             counted = bench.counters()
             if flip in (1, 2):
-                _check(config, [table], chunks, found)
+                bench.judge([table], chunks, found)
                 assert counted["corrected"] > 0 and counted["uncorrectable"] == 0
             else:
                 errors = np.array([error for _, error, _ in found])
                 assert np.array_equal(errors, hit), (part, np.flatnonzero(errors != hit)[:8])
                 assert counted["uncorrectable"] > 0 and counted["corrected"] == 0
                 good = [at for at in range(len(chunks)) if not hit[at]]
-                for at, want in zip(good, _expected(config, [table], [chunks[at] for at in good]), strict=True):
+                for at, want in zip(good, expected(config, [table], [chunks[at] for at in good]), strict=True):
                     assert np.array_equal(found[at][0], want)
-            bench.stop()
 
 
 @cocotb.test()
@@ -382,20 +242,14 @@ async def memory_errors(dut):
 async def reuse_is_counted(dut):
     """Lookups with equal leading indices compute the first product once a lane at most, far ones again; the counters
     say so."""
-    config = _config()
+    config, bench = await _begin(dut)
     random = np.random.default_rng(seed("reuse"))
-    bench = await Bench.begin(dut, config)
     table = Table(random, (8, 16, 6), (config.side,) * 3, (config.side,) * 2)
-    layouts = await _load(bench, config, [table])
+    await bench.load([table])
     for again in (1, 2):
         chunks = [(0, list(range(first, first + 3))) for first in range(0, table.rows, 3)] * again
-        bench.stop()
-        await reset(dut)
-        bench = Bench(dut, config.beat_words)
-        bench.ask(chunks)
-        found = await bench.sums(len(chunks))
-        _check(config, [table], chunks, found)
-        timing = _check_timing(config, layouts, chunks, bench, found)
+        bench = await bench.fresh()
+        timing = await bench.run([table], chunks)
         counted = bench.counters()
         assert (counted["computed"], counted["reused"]) == (timing.computed, timing.reused)
         # Of 128 products a lane finds the last few again, never those of the round before.
@@ -408,9 +262,8 @@ async def reuse_is_counted(dut):
 async def full_chunks_fill_the_buffers(dut):
     """Chunks of as many rows as a table may have, first products of as many lines as are allowed, hot rows between:
     nothing locks up."""
-    config = _config()
+    config, bench = await _begin(dut)
     random = np.random.default_rng(seed("full"))
-    bench = await Bench.begin(dut, config)
     side = config.side
     # A first product of as many lines as are allowed, of a few, of one; hot rows come back all the time.
     shapes = [((side, side, 2), (side, side)), ((2, side, side), (1, side)), ((side,) * 3, (side, 2 * side)),
@@ -418,43 +271,39 @@ async def full_chunks_fill_the_buffers(dut):
     tables = [Table(random, [6, 6] + [2] * (len(columns) - 2), columns, ranks) for columns, ranks in shapes]
     large = next(rank for rank in range(config.rank_max, 0, -1) if side * side * rank <= config.t_lines // 4 * side**3)
     tables.append(Table(random, (6, 6, 2), (side, side, side), (side, large)))
-    layouts = await _load(bench, config, tables)
+    await bench.load(tables)
     for turn in range(3 if REGRESS else 1):
         chunks = []
         for _ in range(100):
             number = int(random.integers(len(tables)))
-            most = _rows_at_most(config, layouts[number])
+            most = most_rows(config, tables[number].layout)
             hot = random.random(most) < (0.5, 0.2, 0.8)[turn]
             rows = np.where(hot, random.integers(0, 4, most), random.integers(0, tables[number].rows, most))
             chunks.append((number, rows.tolist()))
-        bench.stop()
-        await reset(dut)
-        bench = Bench(dut, config.beat_words)
-        bench.ask(chunks)
-        found = await bench.sums(len(chunks))
-        _check(config, tables, chunks, found)
-        _check_timing(config, layouts, chunks, bench, found)
+        bench = await bench.fresh()
+        await bench.run(tables, chunks)
 
 
 @cocotb.test()
 @pytest.mark.testpoint("load_while_looking_up")
 async def load_while_looking_up(dut):
     """A table is loaded while another is read: neither disturbs the other."""
-    config = _config()
+    config, bench = await _begin(dut)
     random = np.random.default_rng(seed("load"))
-    bench = await Bench.begin(dut, config)
     tables = [Table(random, (4, 4, 4), (config.side,) * 3, (6, 5)) for _ in range(3)]
-    loader = Loader(limits_of(config))
-    parts = [loader.add(table.cores) for table in tables]
-    layouts = [layout for _, layout, _ in parts]
-    await bench.load(parts[0][2])
-    chunks = _chunks(config, random, tables[:1], layouts, 80)
+    loader = Loader(Limits.of(config))
+    parts = []
+    for table in tables:
+        _, table.layout, beats = loader.add(table.cores)
+        parts.append(beats)
+    await bench.send(parts[0])
+    chunks = chunks_of(config, random, tables[:1], 80)
     bench.ask(chunks)
-    for _, _, beats in parts[1:]:
-        await bench.load(beats)
-    more = _chunks(config, random, tables, layouts, 40)
+    for beats in parts[1:]:
+        await bench.send(beats)
+    more = chunks_of(config, random, tables, 40)
     bench.ask(more)
-    _check(config, tables, chunks + more, await bench.sums(120))
+    bench.judge(tables, chunks + more, await bench.sums(120))
 
 
 def _simulate(name, number):
@@ -493,11 +342,11 @@ def test_the_unit_alone_is_that_of_the_emb_core():
 def test_chunk_rows():
     """The rows that a chunk may have, by the size of a table's first products."""
     config = CONFIGS["smartssd"]()
-    loader = Loader(limits_of(config))
+    loader = Loader(Limits.of(config))
 
     def rows(columns, *ranks):
-        return _rows_at_most(config, loader.layout(Table(np.random.default_rng(1), (2,) * len(columns), columns,
-                                                         ranks).cores))
+        return most_rows(config, loader.layout(Table(np.random.default_rng(1), (2,) * len(columns), columns,
+                                                     ranks).cores))
 
     assert rows((4, 4, 4), 4, 4) == rows((8, 8, 8), 8, 8) == MOST_ROWS
     assert rows((8, 8, 8), 16, 16) == 4
@@ -548,5 +397,5 @@ def test_table_wrong(table, sentence):
     sentence."""
     made = Table(np.random.default_rng(1), *table)
     with pytest.raises(ValueError) as caught:
-        Loader(limits_of(TTConfig(**GOOD))).add(made.cores)
+        Loader(Limits.of(TTConfig(**GOOD))).add(made.cores)
     assert str(caught.value) == sentence
