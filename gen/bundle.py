@@ -136,6 +136,7 @@ class Bundle(Folder):
                     tables.append(Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
                                         Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results))
             return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
+                              row_in_page=Device.load(self.device).row_in_page,
                               stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
 
     def parameters(self, given: str | Path | None = None) -> tuple[Weights | None, str]:
@@ -243,7 +244,8 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             say(f"note: {note}")
         for card, those in sorted(by_card.items()):
             try:
-                images = CardImages(those, cores["emb"], plan.page_bytes, room=_room(writer, card, plan, device))
+                images = CardImages(those, cores["emb"], plan.page_bytes, row_in_page=device.row_in_page,
+                                    room=_room(writer, card, plan, device))
             except ValueError as error:
                 raise ValueError(f"card {card}: {error}") from None
             writer.array(f"card{card}/load.npy", images.load)

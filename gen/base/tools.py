@@ -103,7 +103,9 @@ def versions() -> str:
     ).stdout.strip()
     compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
     system = f"{platform.machine()} {' '.join(platform.libc_ver())}"
-    return f"{told}; g++ {compiler}; cocotb {version('cocotb')}; {system}"
+    # A part of benches' models, where they are there.
+    cocotb = version("cocotb") if importlib.util.find_spec("cocotb") else "none"
+    return f"{told}; g++ {compiler}; cocotb {cocotb}; {system}"
 
 
 # Runs in a process of its own: Yosys numbers what it creates by a counter of the process.
@@ -119,7 +121,7 @@ for pass_ in sys.stdin.read().splitlines():
 def yosys(script: list[str], *, cwd: Path) -> str:
     """Runs a Yosys script in its own process and returns its log; a RuntimeError carries the log's end."""
     run = call(
-        [sys.executable, "-c", _YOSYS],
+        [sys.executable, "-u", "-c", _YOSYS],   # or what it printed comes behind its error
         input="\n".join(script),
         cwd=cwd,
         stdout=subprocess.PIPE,

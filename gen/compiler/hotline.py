@@ -23,7 +23,7 @@ from hw.isa.hotline import JOIN, KIND
 __all__ = ["GATHERED", "HOT_BIT", "JOINS", "NONE", "POPULAR", "HotRows", "Layout", "Position", "Table", "Train",
            "indices_of"]
 
-POPULAR, GATHERED = KIND.POPULAR, KIND.GATHERED     # kinds of mini-batches
+POPULAR, GATHERED = KIND     # kinds of mini-batches
 JOINS = {"begin": JOIN.BEGIN, "add": JOIN.ADD, "multiply": JOIN.MULTIPLY}
 ROWS_MOST = (1 << 31) - 1
 

@@ -95,8 +95,9 @@ class Table:
                    dense[order[where[order] == SSD]], tuple(cores), results)
 
 
-def stripes(row_beats: int, stripe_beats: int) -> Stripes:
-    """How rows of so many beats are laid out in DRAM.
+def stripes(row_beats: int, stripe_beats: int, *, row_in_page: bool = False) -> Stripes:
+    """How rows of so many beats are laid out in DRAM. row_in_page: the memory's address map keeps neighbouring lines in
+    one page, so that no row is cut; else neighbouring lines lie in different banks:
 
     A row in pieces of p beats takes row_beats / p bursts and opens a page in each of p banks; one that is not cut is a
     burst and opens up to all. The shell has 16 bursts under way, some 65 million per second; about 120 million pages
@@ -105,6 +106,8 @@ def stripes(row_beats: int, stripe_beats: int) -> Stripes:
     pieces of 2, 4 and 4, those of 1, 2 and 32 in one.
     """
     whole = Stripes(row_beats, 0, stripe_beats)
+    if row_in_page:
+        return whole
     cuts = [lies for p in range(1, min(row_beats, stripe_beats)) if (lies := whole._replace(piece_beats=p)).allowed]
 
     def cost(lies: Stripes) -> int:
@@ -180,7 +183,8 @@ class CardImages:
     """The images of a set of tables for one EMB core.
 
     tables: in any order, names differ. config: the core's EmbConfig. page_bytes: of the SSD. cache_rows: slots of
-    the row cache, by table name; they begin filled with the table's hottest SSD rows. room: gives an array of zeros for
+    the row cache, by table name; they begin filled with the table's hottest SSD rows. row_in_page: as `stripes` takes
+    it. room: gives an array of zeros for
     the image called rows or pages. stored: these two images, where they have been made before.
     rows: (beats, words) uint32, DRAM. load: (beats, words), the tensor-train load image of `load_beats`
     load beats. pages: (pages, words of a page), the SSD. cores: those loaded, by their number in the unit.
@@ -191,6 +195,7 @@ class CardImages:
     config: object
     page_bytes: int = 4096
     cache_rows: Mapping[str, int] = field(default_factory=dict)
+    row_in_page: bool = field(default=False, kw_only=True)
     room: Callable[[str, tuple[int, int]], NDArray[np.uint32]] | None = None
     stored: Mapping[str, NDArray[np.uint32]] | None = None
 
@@ -267,7 +272,7 @@ class CardImages:
         dram = len(table.dram) + cache
         if max(dram, len(table.ssd)) > ROWS_AT_MOST:
             raise ValueError(f"table {table.name}: {max(dram, len(table.ssd))} rows are more than 2**{DEVICE_SHIFT}")
-        lies = stripes(b, self.config.stripe_beats)                 # type: ignore[attr-defined]
+        lies = stripes(b, self.config.stripe_beats, row_in_page=self.row_in_page)   # type: ignore[attr-defined]
         if lies.piece_beats:
             at = -(-at // lies.stripe_beats) * lies.stripe_beats
         return Placed(table, lies, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))

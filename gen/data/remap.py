@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from hw.isa.emb import DEVICE
+
 if TYPE_CHECKING:
     from gen.data.profile import TableProfile
     from gen.model.recommender import TableSpec
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DEVICE_SHIFT", "DRAM", "ROWS_AT_MOST", "SSD", "TT", "Remap", "by_heat", "numbered", "row_counts",
            "rows_of", "shared", "unseen"]
 
-DRAM, TT, SSD = range(3)
+DRAM, TT, SSD = DEVICE
 DEVICE_SHIFT = 30
 ROWS_AT_MOST = 1 << DEVICE_SHIFT
 EMPTY = np.uint64((1 << 64) - 1)

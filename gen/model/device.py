@@ -118,7 +118,7 @@ class GroupMachines:
     source: str
     depth: int
     column_slots: int
-    read_run: int
+    turn_lines: int
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,8 @@ class Drive:
     dies: int
     flash_page_bytes: int
     bus_gb_s: float
+    command_us: float
+    setup_us: float
     queue_depth: int
 
 
@@ -199,7 +201,7 @@ class Device:
         where = f"{self.name}.toml:"
         for table, names in (("port", ("ideal_latency", "bursts")), ("controller", ("mhz",)),
                              ("fr_fcfs", ("read_queue", "write_queue")),
-                             ("group_machines", ("depth", "column_slots", "read_run")),
+                             ("group_machines", ("depth", "column_slots", "turn_lines")),
                              ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s")),
                              ("link", ("gb_s", "efficiency")),
                              ("ddr4", ("mhz", "clock_ns", "groups", "banks"))):
@@ -244,6 +246,11 @@ class Device:
     def cycles(self, us: float) -> int:
         """Kernel cycles of so many microseconds, rounded up."""
         return ceil(us * self.kernel_mhz - 1e-9)
+
+    @property
+    def row_in_page(self) -> bool:
+        """Whether the address map in force keeps neighbouring lines in one page."""
+        return self.fields()[0][0] == KINDS["column"]
 
     def fields(self) -> list[tuple[int, int, int, int]]:
         """The address map in force: (kind, lowest line address bit, width, bit of the kind it begins at)."""
@@ -290,9 +297,10 @@ class Device:
             "ddr.read_queue": q.read_queue, "ddr.write_queue": q.write_queue, "ddr.write_high": q.write_high,
             "ddr.write_low": q.write_low, "ddr.age_limit": q.age_limit_clocks, "ddr.close_page": int(q.close_page),
             "ddr.controller_clocks": clocks, "ddr.machine_depth": m.depth, "ddr.column_slots": m.column_slots,
-            "ddr.read_run": m.read_run, "ddr.rmw": d.cl + d.burst_clocks + clocks * c.back_clocks,
+            "ddr.turn_lines": m.turn_lines, "ddr.rmw": d.cl + d.burst_clocks + clocks * c.back_clocks,
             "ssd.tr": self.cycles(s.read_us), "ssd.channels": s.channels, "ssd.dies": s.dies,
             "ssd.flash_page": s.flash_page_bytes, "ssd.bus": self.cycles(page_us / s.bus_gb_s),
+            "ssd.command": self.cycles(s.command_us), "ssd.setup": self.cycles(s.setup_us),
             "ssd.depth": s.queue_depth,
             "ssd.submit": self.cycles(h.submit_us), "ssd.complete": self.cycles(h.complete_us),
             "ssd.poll": max(1, self.cycles(h.poll_us)), "ssd.doorbell": self.cycles(h.doorbell_us),

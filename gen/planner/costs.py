@@ -27,9 +27,9 @@ __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds"
            "train_seconds"]
 
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
-#: EMB core takes at least: 93, 88, 94, 80, 85 and 97 % from 64 B to 2 KB (emb.dram.ddr4.rows.* of `hotrail bench`
-#: beside fpga.card.costs).
-CORE_SHARE = 0.79
+#: EMB core takes at least: 94, 95, 96, 94, 95 and 97 % from 64 B to 2 KB in bags of 32 that it writes meanwhile
+#: (emb.dram.card.rows.* of `hotrail bench` beside fpga.card.costs).
+CORE_SHARE = 0.93
 LINE_BYTES = 64
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
 #: the next, rows of other bags in between (golden.tt.cycles: 2.2 to 2.9).
@@ -104,12 +104,14 @@ def row_bytes(preset: str, dim: int, page_bytes: int) -> int:
     return beats * beat
 
 
-def requests(preset: str, row_bytes: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def requests(preset: str, row_bytes: int, rows: NDArray[np.int64], *, row_in_page: bool = False) \
+        -> tuple[NDArray[np.int64], int]:
     """What the EMB core asks DRAM for: byte addresses of the pieces of rows of a table from address 0 on, bank after
     bank, and the bytes of a piece. Where pieces would be shorter than a line rows are taken whole, in their order.
+    row_in_page: as gen.compiler.tables.stripes takes it.
     """
     core = _core(preset, "emb")
-    lies = stripes(row_bytes // core.beat_bytes, core.stripe_beats)
+    lies = stripes(row_bytes // core.beat_bytes, core.stripe_beats, row_in_page=row_in_page)
     piece_bytes = lies.piece_beats * core.beat_bytes
     if piece_bytes % LINE_BYTES:
         lies, piece_bytes = lies._replace(piece_beats=0), 0

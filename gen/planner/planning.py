@@ -14,7 +14,7 @@ import numpy as np
 
 from gen.compress import search
 from gen.data.profile import Profile
-from gen.model.recommender import Recommender
+from gen.model.recommender import RESULTS, Recommender
 from gen.planner.build import build
 from gen.planner.choices import cuts, loads, with_levels
 from gen.planner.costs import Costs
@@ -22,7 +22,9 @@ from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable,
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.solve import Infeasible, NotFound, solve
 
-__all__ = ["make"]
+__all__ = ["HALF", "make"]
+
+HALF = "pooled vectors in half precision"
 
 MEGABYTE = 10**6
 PATIENCE = 15.0     # seconds of a search that is worth repeating for each memory
@@ -71,6 +73,8 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             if less := tried(with_levels(whole, fewer), f"{cards} cards, {LEVELS[fewer]}"):
                 ablation[fewer] = less
         mores = {"one card more": replace(problem, cards=cards + 1)}
+        if any(spec.results == RESULTS[0] for spec in model.tables.values()):
+            mores[HALF] = _halved(problem, model, costs)
         if took <= PATIENCE:
             mores |= {f"1 MB more of {NAMES[name]} on every EMB card": _roomier(problem, name)
                       for name in MEMORIES if name != "tt" or levels == 3}
@@ -88,6 +92,18 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
         {table.name: table for table in tables}, used, problem.bottom_s, problem.top_s, best.seconds, best.bound,
         levels, ablation, what_if, notes, profile.source)
+
+
+def _halved(problem: Problem, model: Recommender, costs: Costs) -> Problem:
+    """With less to write, to read and to send of every table whose vectors leave as float32."""
+    items = []
+    for item in problem.items:
+        spec = model.tables[item.name]
+        short = spec.results if spec.results != RESULTS[0] else RESULTS[1]
+        saved = model.batch * (costs.vector_bytes(spec.dim, spec.results) - costs.vector_bytes(spec.dim, short))
+        items.append(replace(item, out_s=item.out_s - saved * costs.link_s, bags_bytes=item.bags_bytes - saved,
+                             bags_s=item.bags_s - saved * (costs.write_s + costs.read_s)))
+    return replace(problem, items=tuple(items))
 
 
 def _roomier(problem: Problem, name: str) -> Problem:

@@ -33,20 +33,24 @@ HEADER = "common.h"
 @dataclass(frozen=True)
 class Options:
     """How a model is compiled. target: file name of what is linked; opt: the optimisation of what runs every cycle, the
-    rest has none; cflags, ldflags: for the compiler and the linker."""
+    rest has none; cflags, ldflags: for the compiler and the linker; common: (file name, text) of C++ that knows nothing
+    of the model, compiled once for all with such."""
 
     target: str
     opt: str = "-O1"
     cflags: str = ""
     ldflags: str = ""
+    common: tuple[tuple[str, str], ...] = ()
 
 
-def run(command: Sequence[str], log: Path, cwd: Path) -> None:
-    """Runs a tool; RuntimeError names the reason for which it failed and the end of its log."""
+def run(command: Sequence[str], log: Path, cwd: Path, **variables: str) -> None:
+    """Runs a tool, with these variables in its environment; RuntimeError names the reason for which it failed and the
+    end of its log."""
     with open(log, "a") as out:
         out.write("$ " + shlex.join(command) + "\n")
         out.flush()
-        code = call(list(command), cwd=cwd, env=environment(), stdout=out, stderr=subprocess.STDOUT).returncode
+        env = environment() | variables
+        code = call(list(command), cwd=cwd, env=env, stdout=out, stderr=subprocess.STDOUT).returncode
     if code:
         lines = log.read_text(errors="replace").splitlines()
         errors = [line for line in lines if "error" in line.lower() and not line.startswith("$ ")]
@@ -57,11 +61,12 @@ def run(command: Sequence[str], log: Path, cwd: Path) -> None:
 
 @dataclass(frozen=True)
 class _Rule:
-    """A file in a folder, and the shell's line that makes it there."""
+    """A file in a folder, and the shell's line that makes it there, of texts (file name, text) put beside it."""
 
     folder: Path
     file: str
     command: str
+    texts: Sequence[tuple[str, str]] = ()
 
 
 def _jobs() -> int:
@@ -113,10 +118,14 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
             (objects / f"{unit}.cc").write_text("".join(f'#include "{file}"\n' for file in group))
             command = ["g++", *settings, "-include", str(header.folder / HEADER), "-c", f"{unit}.cc"]
             units.append(_Rule(objects, f"{unit}.o", shlex.join(command)))
-    _keep([*headers, *runtime], cache, log)
+    common = [_common("common", f"{name}.o", shlex.join(["g++", "-O2", *shlex.split(options.cflags), "-c", name, "-o",
+                                                         f"{name}.o"]), cache, options.common)
+              for name, _ in options.common if name.endswith(".cpp")]
+    _keep([*headers, *runtime, *common], cache, log)
     _make(units, log)
     libraries = ["-llz4", "-lz"] if ("VM_TRACE_FST", "1") in switches else []
-    run(["g++", "-o", options.target, *(unit.file for unit in units),
+    objects_of = [str(part.folder / part.file) for part in common]
+    run(["g++", "-o", options.target, *(unit.file for unit in units), *objects_of,
          "-Wl,--start-group", *(str(part.folder / part.file) for part in runtime), "-Wl,--end-group",
          *shlex.split(options.ldflags), *libraries, "-pthread"], log, cwd=objects)
 
@@ -141,15 +150,15 @@ def _runtime(part: Path, flags: Sequence[str], cache: Path) -> _Rule:
 
 def _header(settings: Sequence[str], cache: Path) -> _Rule:
     """The header that units with these settings include first, precompiled: g++ takes what lies beside the text."""
-    write = f"printf '#include \"verilated%s.h\"\\n' '' _dpi _vpi >{HEADER}"
-    compiled = shlex.join(["g++", *settings, "-x", "c++-header", HEADER])
-    return _common("header", f"{HEADER}.gch", f"{write} && {compiled}", cache)
+    text = "".join(f'#include "verilated{part}.h"\n' for part in ("", "_dpi", "_vpi"))
+    return _common("header", f"{HEADER}.gch", shlex.join(["g++", *settings, "-x", "c++-header", HEADER]), cache,
+                   [(HEADER, text)])
 
 
-def _common(name: str, file: str, command: str, cache: Path) -> _Rule:
-    """What models have in common, in a folder of the cache that the command and the tools decide about."""
-    digest = hashlib.sha256(json.dumps([versions(), command]).encode()).hexdigest()[:16]
-    return _Rule(cache / f"{name}-{digest}", file, command)
+def _common(name: str, file: str, command: str, cache: Path, texts: Sequence[tuple[str, str]] = ()) -> _Rule:
+    """What models have in common, in a folder of the cache that the command, the texts and the tools decide about."""
+    digest = hashlib.sha256(json.dumps([versions(), command, *texts]).encode()).hexdigest()[:16]
+    return _Rule(cache / f"{name}-{digest}", file, command, texts)
 
 
 def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
@@ -167,6 +176,8 @@ def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
             for part in missing:
                 shutil.rmtree(part.folder, ignore_errors=True)
                 part.folder.mkdir(parents=True)
+                for text_file, text in part.texts:
+                    (part.folder / text_file).write_text(text)
             if missing:
                 _make(missing, log)
             for part in missing:

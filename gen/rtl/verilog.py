@@ -5,6 +5,7 @@ that Yosys writes carries no source locations, no machine paths and no counters 
 before.
 """
 
+import gc
 import hashlib
 import json
 import re
@@ -37,6 +38,7 @@ NAME_LIMIT = 56
 # Of equal parts one is elaborated; Amaranth would remind of all that the others hold when they are collected.
 warnings.filterwarnings("ignore", category=UnusedElaboratable)
 NO_INLINE = "/* verilator no_inline_module */"
+OBJECTS = 1_000_000     # between looks for garbage
 # Of the names that Yosys makes up.
 FIRST_NUMBER = 10_000_000
 # What Yosys does to Amaranth's RTLIL; the same passes as amaranth.back.verilog, plus a clean of dead wires.
@@ -307,6 +309,19 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Amaranth makes millions of objects, and most live until a module is written: to look for cycles among them after
+    every few hundred takes as long as all the rest."""
+    before = gc.get_threshold()
+    gc.set_threshold(OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_seldom_collected()
 def _modules(top: Any, name: str, placer: _Placer) -> dict[str, dict[str, Any]]:
     """The records (gen.rtl.conversions) of a component and of all that it places, by module: those that are kept, and
     the others converted. Nothing is kept of what a top that is not the project's own may have changed."""
