@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card, CardError, SsdStream
-from fpga.card import open as open_card
-from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
+from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError
 from gen.compiler.emb import Bags, Compiler, Program
 from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
-from gen.rtl.config import load
+from gen.model.device import Device
 from gen.rtl.headers import KERNELS
 
 __all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
@@ -57,9 +56,10 @@ class EmbeddingBags(OnCard):
                  cache_rows: Mapping[str, int] | None = None, results: "str | Mapping[str, str] | None" = None,
                  timeout_cycles: int = TIMEOUT_CYCLES,
                  limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
-        config = load(preset).cores["emb"] if isinstance(preset, str) else preset
+        config = self._config(preset, "emb")
         if not isinstance(tables, CardImages):
-            tables = CardImages(_in_format(tables, results), config, page_bytes, dict(cache_rows or {}))
+            tables = CardImages(_in_format(tables, results), config, page_bytes, dict(cache_rows or {}),
+                                row_in_page=Device.load(options.get("device", "smartssd")).row_in_page)
         elif results is not None:
             raise ValueError(f"results = {results!r}: images have the formats of their tables")
         self.images = tables
@@ -68,15 +68,7 @@ class EmbeddingBags(OnCard):
         self._pages: NDArray[np.uint32] | Path = self.images.pages if ssd is None else _stored(self.images, Path(ssd))
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
-        self._owned = isinstance(card, str)
-        self.card = open_card(card, core="emb", preset=preset, **options) if isinstance(card, str) else card
-        self._runs = Runs(self.card, "emb", self.images.words, limit_cycles=limit_cycles, limit_s=limit_s)
-        try:
-            with self._runs.transaction():
-                self._build()
-        except BaseException:
-            self.close()
-            raise
+        self._open("emb", card, preset, self.images.words, limit_cycles, limit_s, **options)
 
     def _build(self) -> None:
         self._runs.write("rows", self.images.rows)

@@ -20,10 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.api.gpu import GATHERED, POPULAR, Batch, Embeddings, Gpu, Model, Times
 from fpga.card import Card, CardError
-from fpga.card import open as open_card
-from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
+from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError
 from gen.compiler.hotline import HotRows, Layout, Position, Table, Train, indices_of
-from gen.rtl.config import load
 
 __all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "HotRows", "Hotline", "Layout", "Model", "Position",
            "RunError", "Table", "Times", "Train", "Trained", "indices_of"]
@@ -66,29 +64,16 @@ class Hotline(OnCard):
                  card: "str | Card" = "sim", preset: Any = "hotline_fpga", times: Times | None = None,
                  timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S,
                  **options: Any):
-        config = preset
-        if isinstance(preset, str):
-            cores = load(preset).cores
-            if "hotline" not in cores:
-                raise ValueError(f"preset {preset} describes no hotline core")
-            config = cores["hotline"]
+        config = self._config(preset, "hotline")
         self.layout = Layout(config, tables, positions, payload)
         self.times, self.timeout_cycles = times or Times(), timeout_cycles
         self._image = np.zeros((self.layout.image_beats, config.words), np.uint32)
         self.hot: HotRows = self.layout.hot(self._image)
         self.gpu: Gpu | None = None
-        self._owned = isinstance(card, str)
-        self.card = open_card(card, core="hotline", preset=preset, **options) if isinstance(card, str) else card
-        self._runs = Runs(self.card, "hotline", config.words, limit_cycles=limit_cycles, limit_s=limit_s)
-        try:
-            self._values = [table.array.copy() for table in self.layout.tables]
-            self.trained = np.zeros(0, bool)
-            self._rows_beats = len(self.layout.rows())
-            with self._runs.transaction():
-                self._build()
-        except BaseException:
-            self.close()
-            raise
+        self._values = [table.array.copy() for table in self.layout.tables]
+        self.trained = np.zeros(0, bool)
+        self._rows_beats = len(self.layout.rows())
+        self._open("hotline", card, preset, config.words, limit_cycles, limit_s, **options)
 
     def _build(self) -> None:
         self._runs.write("rows", self.layout.rows(self._values))

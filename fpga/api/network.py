@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card
-from fpga.card import open as open_card
 from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
 from gen.compiler.mlp import Compiler, Program
 from gen.model.network import Layer, Model, Network
 from gen.model.onnx import read_onnx
-from gen.rtl.config import load
 
 __all__ = ["Layer", "MlpNetwork", "Model", "Network", "RunError", "Runner", "read_onnx"]
 
@@ -100,25 +98,12 @@ class MlpNetwork(OnCard):
                  limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
         if not isinstance(network, Network):
             raise ValueError(f"network must be a Network (see gen.model.network), not {type(network).__name__}")
-        config = preset
-        if isinstance(preset, str):
-            cores = load(preset).cores
-            if "mlp" not in cores:
-                raise ValueError(f"preset {preset} describes no mlp core")
-            config = cores["mlp"]
+        config = self._config(preset, "mlp")
         self.compiler = Compiler(network, config, batch=batch)
         self.network, self.config = network, config
         self.program: Program | None = None
         self._programs: dict[int, Program] = {}
-        self._owned = isinstance(card, str)
-        self.card = open_card(card, core="mlp", preset=preset, **options) if isinstance(card, str) else card
-        self._runs = Runs(self.card, "mlp", config.words, limit_cycles=limit_cycles, limit_s=limit_s)
-        try:
-            with self._runs.transaction():
-                self._build()
-        except BaseException:
-            self.close()
-            raise
+        self._open("mlp", card, preset, config.words, limit_cycles, limit_s, **options)
 
     def __call__(self, dense: ArrayLike, embeddings: ArrayLike | None = None) -> NDArray[np.float32]:
         """The results (samples, outputs) of dense words (samples, inputs) and features (samples, features, dim).

@@ -46,7 +46,7 @@ def _name(given: "Device | str") -> str:
 def _row(device: Device, preset: str, lines: int) -> float:
     """Seconds a random row of so many lines, as the core asks for it."""
     numbers = np.random.default_rng(1).integers(0, device.memory.bytes // (lines * LINE_BYTES), ROWS)
-    places, piece_bytes = requests(preset, lines * LINE_BYTES, numbers)
+    places, piece_bytes = requests(preset, lines * LINE_BYTES, numbers, row_in_page=device.row_in_page)
     return len(places) / ROWS / memory.rows(device, places, piece_bytes).rows_per_s
 
 

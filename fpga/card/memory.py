@@ -17,16 +17,17 @@ from gen.rtl.verilator import CACHE
 __all__ = ["RowRate", "library", "pages", "random_rows", "rows"]
 
 SOURCES = Path(__file__).parent / "cpp"
-DDR_SOURCES = ("ddr.h", "dram.h", "fr_fcfs.h", "group_machines.h")
+# What the models of memory, link and drive are written in.
+MODEL_SOURCES = ("port.h", "model.h", "link.h", "ssd.h", "ddr.h", "dram.h", "fr_fcfs.h", "group_machines.h", "store.h")
 LINE_BYTES = 64
 DDR_COUNTERS = ("row_hits", "row_misses", "row_conflicts", "activates", "refreshes", "reads", "writes")
 # In the order in which direct_rows reads them.
 TIMING = ("banks", "groups", "cl", "cwl", "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr",
           "twtr_s", "twtr_l", "trtp", "trefi", "trfc", "bl2", "mhz", "kernel_mhz", "policy", "read_queue",
           "write_queue", "write_high", "write_low", "age_limit", "close_page", "controller_clocks", "machine_depth",
-          "column_slots", "read_run", "rmw")
-DRIVE_TIMING = ("ssd.tr", "ssd.channels", "ssd.dies", "ssd.flash_page", "ssd.bus", "link.page", "ssd.depth",
-                "ssd.submit", "ssd.complete", "ssd.poll", "ssd.doorbell")
+          "column_slots", "turn_lines", "rmw")
+DRIVE_TIMING = ("ssd.tr", "ssd.channels", "ssd.dies", "ssd.flash_page", "ssd.bus", "ssd.command",
+                "ssd.setup", "link.page", "ssd.depth", "ssd.submit", "ssd.complete", "ssd.poll", "ssd.doorbell")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ COMMAND = np.dtype([("clock", np.int64), *((name, np.int32) for name in ("kind",
 @cache
 def library() -> Path:
     """The models as a shared library, compiled once for the same sources and compiler."""
-    files = ("direct.cpp", "port.h", "link.h", "ssd.h", *DDR_SOURCES, "store.h")
+    files = ("direct.cpp", *MODEL_SOURCES)
     texts = {name: (SOURCES / name).read_text() for name in files}
     digest = hashlib.sha256(repr((sorted(texts.items()), versions())).encode()).hexdigest()[:16]
     folder = CACHE / f"direct-{digest}"

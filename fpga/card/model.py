@@ -2,20 +2,21 @@
 
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fpga.card.interface import CardError
-from fpga.card.memory import DDR_SOURCES
+from fpga.card.memory import MODEL_SOURCES
 from gen.rtl import verilator, verilog
 
 __all__ = ["Master", "Model", "Ports", "build", "ports"]
 
 SOURCES = Path(__file__).parent / "cpp"
-HARNESS = ("harness.cpp", "port.h", "link.h", "ssd.h", *DDR_SOURCES, "store.h")
+HARNESS = ("harness.cpp", *MODEL_SOURCES)
+PER_MODEL = ("model.cpp", "model.h")
 CONTROL = "s_axi_control"
 INTERRUPT = "interrupt"
 # Name of a master's pin in the harness, and its width; data and strobe have the port's own.
@@ -107,7 +108,7 @@ def _binding(found: Ports) -> str:
         kind = "uint8_t" if width <= 8 else "uint64_t" if width == 64 else "void"
         return f"static_cast<{kind}*>(spare())"
 
-    lines = ["#include <deque>", "#include <array>", "", "inline void* spare() {",
+    lines = ["#include <array>", "#include <deque>", "", "inline void* spare() {",
              "    alignas(8) static thread_local std::deque<std::array<uint64_t, 8>> all;",
              "    all.push_back({});", "    return all.back().data();", "}", "",
              "inline void bind(Vtop& top, Binding& b) {", "    b.clk = &top.clk;", "    b.rst = &top.rst;"]
@@ -138,7 +139,11 @@ def _instructions() -> tuple[str, ...]:
     return tuple(wanted.values()) if has >= set(wanted) else ()
 
 
-def build(component: Any, name: str, *, opt: str = "-O2", fresh: bool = False) -> Model:
+def _read(files: Iterable[str]) -> dict[str, str]:
+    return {file: (SOURCES / file).read_text() for file in files}
+
+
+def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -> Model:
     """The library of a component, from the cache when the same one was built before.
 
     Parameters  component: with ports m##_axi, s_axi_control and interrupt, whatever of them it has; name: for
@@ -147,12 +152,12 @@ def build(component: Any, name: str, *, opt: str = "-O2", fresh: bool = False) -
     """
     texts, metadata = verilog.convert(component)
     found = ports(metadata)
-    sources = {file: (SOURCES / file).read_text() for file in HARNESS} | {"bind.h": _binding(found)}
     built = verilator.build(
         texts, metadata["top"], name,
         target="card.so",
         arguments=(),
-        sources=sources,
+        sources={**_read(PER_MODEL), "bind.h": _binding(found)},
+        common=_read(HARNESS),
         # Several cores live in one process: none may see the other's symbols.
         cflags=" ".join(["-fPIC -fvisibility=hidden -fno-gnu-unique -fno-semantic-interposition", *_instructions()]),
         ldflags="-shared -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,--no-undefined -pthread",

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from fpga.card.interface import Card, CardError, KernelLike
-from fpga.card.model import build
+from fpga.card.model import Model, build
 from fpga.card.sim import SimCard
 from gen.model.device import Device
 from gen.rtl import config
@@ -35,13 +35,13 @@ def open(
 
     Parameters  kind: "sim", the Verilated core in this process, or "xrt", a real card; device: name of a file in
                 gen/model/devices, a path that ends in .toml, or a Device; core: the name of a core that the preset
-                describes, or for "sim" a component with ports m##_axi, s_axi_control, interrupt; preset: name, path,
-                or the core's configuration itself
+                describes, or for "sim" a component with ports m##_axi, s_axi_control, interrupt, or the Model of one
+                that many cards are opened with; preset: name, path, or the core's configuration itself
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
                 for the device's timing (default), "ideal" for a fixed latency and every bandwidth; process: the card
                 lives in a process of its own, so that several work at the same time; opt: of the C++ compiler,
-                default: "-O2"; "-O0" is built in half of the time and runs slower; seed: of the state in which the
-                core's registers and memories begin before the card resets it, default: 1
+                default: "-O1"; "-O0" is built sooner and takes four times as long for a cycle; seed: of the state in
+                which the core's registers and memories begin before the card resets it, default: 1
                 xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin, with
                 XCL_EMULATION_MODE=hw_emu that in <core>-hw_emu; index: the card's number in `hotrail cards`, default:
                 0; bdf: its PCIe address instead; instance: of the kernel, where the xclbin has several, default: the
@@ -68,7 +68,7 @@ def open(
             raise CardError("a real card takes the name of a core, not a component")
         component, name = core, getattr(type(core), "__name__", "core")
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
-    model = build(component, f"card_{name}", opt=opt or "-O2")
+    model = core if isinstance(core, Model) else build(component, f"card_{name}", opt=opt or "-O1")
     if process:
         from fpga.card.process import ProcessCard
 

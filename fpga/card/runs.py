@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga.card import Buffer, Card, CardError, LinkUse
+from fpga.card import open as open_card
+from gen.rtl.config import load
 from gen.rtl.headers import KERNELS
 
 __all__ = ["LIMIT_CYCLES", "LIMIT_S", "OnCard", "RunError", "Runs"]
@@ -212,6 +214,29 @@ class OnCard(ABC):
     card: Card
     _runs: Runs
     _owned: bool
+
+    @staticmethod
+    def _config(preset: Any, core: str) -> Any:
+        """A core's configuration: of a preset by name, or `preset` itself."""
+        if not isinstance(preset, str):
+            return preset
+        cores = load(preset).cores
+        if core not in cores:
+            raise ValueError(f"preset {preset} describes no {core} core")
+        return cores[core]
+
+    def _open(self, core: str, card: "str | Card", preset: Any, words: int, limit_cycles: int, limit_s: float,
+              **options: Any) -> None:
+        """The card, opened here where it is named, with all on it that it must hold before any answer."""
+        self._owned = isinstance(card, str)
+        self.card = open_card(card, core=core, preset=preset, **options) if isinstance(card, str) else card
+        self._runs = Runs(self.card, core, words, limit_cycles=limit_cycles, limit_s=limit_s)
+        try:
+            with self._runs.transaction():
+                self._build()
+        except BaseException:
+            self.close()
+            raise
 
     @abstractmethod
     def _build(self) -> None:

@@ -200,15 +200,21 @@ class SimCard(Card):
         self._settle(EVERY)
 
     def _settle(self, number: int) -> None:
-        arrived = 0
-        while not arrived:
-            begin, part = self._begin(), self._slice
-            clock = time.monotonic()
-            arrived = self._call("settle", number, part, int(self._running))
-            self._end(begin)
-            self._pace(part, time.monotonic() - clock)
-            if not arrived and self.between is not None:
-                self.between()
+        of_the_core = self._slice
+        try:
+            while True:
+                begin, part = self._begin(), self._slice
+                clock = time.monotonic()
+                arrived = self._call("settle", number, part, int(self._running))
+                self._end(begin)
+                if arrived:     # in how much of the slice is not known
+                    return
+                self._pace(part, time.monotonic() - clock)
+                if self.between is not None:
+                    self.between()
+        finally:
+            if not self._running:   # it stood still: its cycles take longer
+                self._slice = of_the_core
 
     # Runs
 

@@ -325,7 +325,7 @@ def _tool(shown: str, name: str, arguments: list[str], cwd: Path, *,
     code = (f"import resource, sys\nfrom {TOOLS} import run_{name}\ncode = run_{name}(sys.argv[1:])\n"
             "print('peak memory', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 'KB')\nsys.exit(code)")
     kept: list[str] = []
-    with subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=cwd, text=True, stdout=subprocess.PIPE,
+    with subprocess.Popen([sys.executable, "-u", "-c", code, *arguments], cwd=cwd, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, errors="replace") as process, \
             open(cwd / f"{shown}.log", "w", buffering=1) as log:
         assert process.stdout is not None

@@ -2,6 +2,7 @@
 flat shell.
 
     src/*.v  kernel.xml  component.xml  xgui/*.tcl  package.tcl  link.cfg    what Vivado and v++ read
+    memory.tcl                                                               only on request, experimental
     hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp                 what a host is written with
     package.json                                                             every file's sha256, what was measured
 
@@ -31,6 +32,7 @@ from fpga.vitis.description import RtlKernel, prepare, preset_of
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import check_instances, link_cfg
+from fpga.vitis.memory import MEMORY, memory_tcl
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import xo
@@ -78,14 +80,16 @@ def kernels(preset: str) -> list[str]:
 
 def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None = None, instances: int = 1,
             out: Path | None = None, force: bool = False, gated: bool = True, experimental_xo: bool = False,
+            experimental_memory: bool = False,
             say: Say = lambda line: None, measured: Callable[[Gate], None] = lambda gate: None) -> Package:
     """Writes the package of a core.
 
     Parameters  platform: one of the card's, by its name or the path of its .xpfm, default: the standard shell's;
                 clock_mhz: of the kernel, one that the card offers, default: the shell's own; instances: in the image;
                 out: folder for the presets' folders; force: writes what the gate refuses, and says so in package.json;
-                gated: False leaves the gate out, and says so; experimental_xo: an .xo made without Vivado; say: is told
-                what takes long; measured: is told of the gate
+                gated: False leaves the gate out, and says so; experimental_xo: an .xo made without Vivado;
+                experimental_memory: memory.tcl for the link; say: is told what takes long; measured: is told of the
+                gate
     Raises      ConfigError: the preset; ValueError: the core, platform, clock, instances or `out`; Busy: another
                 process makes it; PackageError: refused, or not on disk as it was written
     """
@@ -109,6 +113,8 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
         parts = contents(kernel, texts, link_cfg(kernel, instances))
         if experimental_xo:
             parts[f"{kernel.name}.xo"] = xo(kernel, texts)
+        if experimental_memory:
+            parts[MEMORY] = memory_tcl().encode()
         for name, data in parts.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)

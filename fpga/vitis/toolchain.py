@@ -20,6 +20,7 @@ from pathlib import Path
 from fpga.synth.shells import card, shell_of
 from fpga.vitis.check import MANIFEST, check
 from fpga.vitis.flow import LINK, Package, Say, held, whole
+from fpga.vitis.memory import MEMORY, PARAMETER
 from fpga.vitis.scripts import SCRIPT, SOURCES
 from fpga.vitis.xo import entries
 from gen.base.tools import build_folder
@@ -167,7 +168,10 @@ def _link(made: Package, tools: Tools, folder: Path, final: str, say: Say) -> No
     platform, linked = ["--platform", str(tools.platform)], f"{made.kernel.name}.link.xclbin"
     common = ["-t", tools.target, *platform, "--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports"]
     vpp = str(tools.programs["v++"])
-    _run("link", [vpp, "-l", *common, "--config", str(folder / _PACKAGE / LINK), "--kernel_frequency",
+    script = folder / _PACKAGE / MEMORY
+    # hw_emu has another block design, with models of the memory.
+    asked = ["--advanced.param", f"{PARAMETER}={script}"] if script.exists() and tools.target == "hw" else []
+    _run("link", [vpp, "-l", *common, *asked, "--config", str(folder / _PACKAGE / LINK), "--kernel_frequency",
                   str(made.clock_mhz), "-o", linked, f"{made.kernel.name}.xo"], folder, linked, say)
     _run("package", [vpp, "-p", *common, "--package.out_dir", "package", "-o", final, linked], folder, final, say)
     if tools.target == "hw_emu":

@@ -32,7 +32,7 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
                        &t.trrd_l, &t.tfaw, &t.twr, &t.twtr_s, &t.twtr_l, &t.trtp, &t.trefi, &t.trfc, &t.bl2,
                        &t.mhz, &t.kernel_mhz, &t.policy, &t.read_queue, &t.write_queue, &t.write_high, &t.write_low,
                        &t.age_limit, &t.close_page, &t.controller_clocks, &t.machine_depth, &t.column_slots,
-                       &t.read_run, &t.rmw})
+                       &t.turn_lines, &t.rmw})
         *v = *timing++;
     for (int i = 0; i < field_count; i++)
         d->ddr.dram.map.push_back({fields[4 * i], fields[4 * i + 1], fields[4 * i + 2], fields[4 * i + 3]});
@@ -52,7 +52,7 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
             if (!writes || !writes[row]) {
                 if (q.room()) q.push(rows[row] + asked++ % row_lines, LINE, last, d->cycle + front);
             } else if (d->ddr.room(true)) {
-                d->ddr.put(rows[row] + asked++ % row_lines, 0, 0, true, true, writes[row] > 1);
+                d->ddr.put(rows[row] + asked++ % row_lines, 0, 0, true, last, writes[row] > 1);
                 got++;
             }
         }
@@ -94,8 +94,8 @@ __attribute__((visibility("default"))) uint64_t direct_pages(const int64_t* timi
     Ssd ssd;
     Lane lane;
     SsdTiming& t = ssd.t;
-    for (int64_t* v : {&t.tr, &t.channels, &t.dies, &t.flash_page, &t.bus, &lane.page, &t.depth, &t.submit, &t.complete,
-                       &t.poll, &t.doorbell})
+    for (int64_t* v : {&t.tr, &t.channels, &t.dies, &t.flash_page, &t.bus, &t.command, &t.setup, &lane.page, &t.depth,
+                       &t.submit, &t.complete, &t.poll, &t.doorbell})
         *v = *timing++;
     ssd.attach(m, &lane);
     const uint64_t progress = ring_bytes, doorbell = ring_bytes + Store::PAGE;

@@ -14,7 +14,7 @@ struct DdrTiming {
     int64_t mhz = 1200, kernel_mhz = 300;
     int64_t policy = 0;  // 0 first-ready, first-come; 1 group machines
     int64_t read_queue = 32, write_queue = 32, write_high = 24, write_low = 8, age_limit = 2000, close_page = 1;
-    int64_t controller_clocks = 4, machine_depth = 8, column_slots = 1, read_run = 256, rmw = 100;
+    int64_t controller_clocks = 4, machine_depth = 8, column_slots = 1, turn_lines = 256, rmw = 100;
 };
 
 // Where a run of line address bits goes: `width` bits from `from` upwards.

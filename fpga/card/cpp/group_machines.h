@@ -1,10 +1,12 @@
 // AMD's soft DDR4 controller by its published rules (PG150, PG353).
 //
 // A controller clock is four clocks of the memory. The AXI side takes the bursts of reads and of writes in their order,
-// reads first, a line a clock, and hands each line to one of four group machines; a line whose machine is full holds
-// back all behind it. A machine keeps the order of its lines: its first line without an open page has it opened, and
-// column commands go in order. In a controller clock at most one column command, one activation and one precharge leave,
-// from machines in turn, reads before writes. Pages stay open. What is read leaves in the order of the bursts.
+// a line a clock: of one kind until none waits, or at the end of a burst when `turn_lines` lines have gone and the other
+// kind waits, or inside a burst whose next line has not come for PAUSE clocks. It hands each line to one of four group
+// machines; a line whose machine is full holds back all behind it. A machine keeps the order of its lines: its first line
+// without an open page has it opened, and column commands go in order. In a controller clock at most one column command,
+// one activation and one precharge leave, from machines in turn, reads before writes. Pages stay open. What is read leaves
+// in the order of the bursts.
 #pragma once
 
 #include <deque>
@@ -24,8 +26,9 @@ class GroupMachines {
         for (auto& e : entry) e.clear();
         answers.clear();
         answered = 0;
-        bursting = -1;
-        run = waiting = 0;
+        kind = 0;
+        within[0] = within[1] = false;
+        gone = paused = waiting = 0;
         last_answer = 0;
     }
     bool room(const Dram&, bool write) const { return entry[write].size() < ENTRY; }
@@ -59,6 +62,7 @@ class GroupMachines {
     static constexpr int64_t ACTIVATE_SLOT = 1, PRECHARGE_SLOT = 3, COLUMN_SLOT_STEP = 2;
     static constexpr int MACHINES = 4;
     static constexpr size_t ENTRY = 4;
+    static constexpr int64_t PAUSE = 16;   // clocks without a line after which the other kind has its turn
     struct Machine {
         std::deque<DdrRequest> lines;
         size_t open = 0;       // lines at the front whose pages were found open or have been opened
@@ -73,8 +77,11 @@ class GroupMachines {
     };
     std::deque<Answer> answers;  // in the order of the reads' entry
     uint64_t answered = 0;
-    int halves = 2, bursting = -1;
-    int64_t run = 0, waiting = 0, last_answer = 0;
+    int halves = 2;
+    int kind = 0;                       // what enters now: reads, writes
+    bool within[2] = {false, false};    // a burst of them has entered in part
+    int64_t gone = 0, paused = 0;       // lines of them in this turn; clocks in which none came
+    int64_t waiting = 0, last_answer = 0;
     int turn_column = 0, turn_row = 0, turn_close = 0;
 
     Machine& of(const Dram& d, const DdrRequest& r) {
@@ -82,20 +89,25 @@ class GroupMachines {
         return machines[(r.group * halves + inner % halves) % MACHINES];
     }
 
-    // The AXI side: goes on with a burst, else begins one: of reads, unless too many have gone before a waiting write.
+    // The AXI side: whose turn it is, and its next line.
     void enter(Dram& d) {
-        int kind = bursting;
-        if (kind < 0) {
-            if (entry[0].empty() && entry[1].empty()) return;
-            kind = entry[0].empty() || (!entry[1].empty() && run >= d.t.read_run);
+        bool more = within[kind] || !entry[kind].empty();
+        bool holds = more && (within[kind] || gone < d.t.turn_lines) && paused < PAUSE;
+        if (!holds && (within[!kind] || !entry[!kind].empty())) {
+            kind = !kind;
+            gone = paused = 0;
         }
-        if (entry[kind].empty()) return;
+        if (entry[kind].empty()) {
+            paused++;
+            return;
+        }
         DdrRequest r = entry[kind].front();
         Machine& m = of(d, r);
         if (int64_t(m.lines.size()) >= d.t.machine_depth) return;
         entry[kind].pop_front();
-        bursting = r.last ? -1 : kind;
-        if (r.last) run = kind || entry[1].empty() ? 0 : run + 1;
+        within[kind] = !r.last;
+        gone++;
+        paused = 0;
         if (!kind) {
             answers.push_back({r.port, r.id, -1});
             r.id = answered + answers.size() - 1;

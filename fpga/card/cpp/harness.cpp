@@ -6,37 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "Vtop.h"
-#include "verilated.h"
-
 #include "link.h"
+#include "model.h"
 #include "port.h"
 #include "ssd.h"
 #include "store.h"
 
-struct ControlPins {
-    uint8_t *awvalid, *awready, *wvalid, *wready, *wstrb, *bvalid, *bready, *bresp;
-    uint8_t *arvalid, *arready, *rvalid, *rready, *rresp;
-    uint16_t *awaddr, *araddr;
-    uint32_t *wdata, *rdata;
-};
-
-// What the generated bind.h fills in.
-struct Binding {
-    std::vector<Pins> masters;
-    std::vector<int> beats;
-    ControlPins control{};
-    bool has_control = false;
-    uint8_t *clk = nullptr, *rst = nullptr, *interrupt = nullptr;
-};
-
-#include "bind.h"
-
-double sc_time_stamp() { return 0; }
-
 struct Card {
-    VerilatedContext context;
-    std::unique_ptr<Vtop> top;
+    std::unique_ptr<Model> model;
     std::unique_ptr<Store> store;
     Memory memory;
     Link link;
@@ -47,7 +24,7 @@ struct Card {
     int64_t base = 0, size = 0, ideal = 0, control_gap = 4, seed = 1;
     uint64_t started = 0, counted_from = 0;
     size_t turn = 0, first = 0;
-    int64_t burst_of = -1;  // the source whose burst of reads has entered the controller in part
+    int64_t burst_of[2] = {-1, -1};  // the source whose burst of reads, of writes has entered the controller in part
     bool held_b = false, held_r = false;
     uint32_t old_r = 0;
     uint8_t old_b = 0;
@@ -67,12 +44,12 @@ struct Card {
                  {"write_high", &d.write_high}, {"write_low", &d.write_low}, {"age_limit", &d.age_limit},
                  {"close_page", &d.close_page}, {"controller_clocks", &d.controller_clocks},
                  {"machine_depth", &d.machine_depth}, {"column_slots", &d.column_slots},
-                 {"read_run", &d.read_run}, {"rmw", &d.rmw}})
+                 {"turn_lines", &d.turn_lines}, {"rmw", &d.rmw}})
             options["ddr." + o.first] = o.second;
         SsdTiming& s = ssd.t;
         for (auto& o : std::map<std::string, int64_t*>{
                  {"tr", &s.tr}, {"channels", &s.channels}, {"dies", &s.dies}, {"flash_page", &s.flash_page},
-                 {"bus", &s.bus}, {"depth", &s.depth}, {"submit", &s.submit},
+                 {"bus", &s.bus}, {"command", &s.command}, {"setup", &s.setup}, {"depth", &s.depth}, {"submit", &s.submit},
                  {"complete", &s.complete}, {"poll", &s.poll}, {"doorbell", &s.doorbell}})
             options["ssd." + o.first] = o.second;
         options["link.begin"] = &link.t.begin;
@@ -89,10 +66,7 @@ struct Card {
         link.out.page = link.in.page;
         link.attach(&memory);
         ssd.attach(&memory, &link.in);
-        context.randReset(2);  // registers and memories begin at random
-        context.randSeed(int(seed));
-        top = std::make_unique<Vtop>(&context, "top");
-        bind(*top, pins);
+        model = make_model(int(seed), pins);
         ports.resize(pins.masters.size());
         for (size_t i = 0; i < ports.size(); i++) ports[i].attach(&memory, int(i), pins.masters[i], pins.beats[i]);
         reset(4);
@@ -108,7 +82,7 @@ struct Card {
         }
         *pins.rst = 0;
         memory.ddr.clear_requests();
-        burst_of = -1;
+        burst_of[0] = burst_of[1] = -1;
         for (Port& p : ports) p.reset();
         ssd.stop_run();
         link.reset();
@@ -121,20 +95,20 @@ struct Card {
 
     void clock() {
         *pins.clk = 0;
-        top->eval();
+        model->eval();
         *pins.clk = 1;
-        top->eval();
+        model->eval();
         memory.cycle++;
     }
 
     // One cycle: pins settle, everybody sees what moves at the edge, the edge, then new inputs.
     void step() {
         *pins.clk = 0;
-        top->eval();
+        model->eval();
         for (Port& p : ports) p.sample();
         if (pins.has_control) watch();
         *pins.clk = 1;
-        top->eval();
+        model->eval();
         rest();
         drive();
     }
@@ -185,25 +159,26 @@ struct Card {
             },
             [](int, uint64_t) {});
     }
-    // Whether the controller takes a line that a source reads: it has room, and no other source's burst is in it in part.
-    bool reads_enter(size_t source) const {
-        bool between = memory.ddr.keeps_bursts() && burst_of >= 0 && burst_of != int64_t(source);
-        return !between && memory.ddr.room(false);
+    // Whether the controller takes a line of a source: it has room, and no other source's burst is in it in part.
+    bool enters(size_t source, bool write) const {
+        int64_t of = burst_of[write];
+        return memory.ddr.room(write) && !(memory.ddr.keeps_bursts() && of >= 0 && of != int64_t(source));
     }
     bool send(size_t source) {
         if (source >= 2 * ports.size()) return send_outside(source - 2 * ports.size());
         Port& p = ports[source / 2];
         if (source & 1) {
-            if (p.writes.empty() || !memory.ddr.room(true)) return false;
+            if (p.writes.empty() || !enters(source, true)) return false;
             WriteLine line = p.writes.front();
             p.writes.pop_front();
             p.accepted++;
-            memory.ddr.put((line.address - base) / LINE % (uint64_t(size) / LINE), int(source / 2), 0, true, true,
+            burst_of[1] = line.last ? -1 : int64_t(source);
+            memory.ddr.put((line.address - base) / LINE % (uint64_t(size) / LINE), int(source / 2), 0, true, line.last,
                            line.partial);
             return true;
         }
         LineQueue& q = p.lines;
-        if (q.sent == q.tail || !reads_enter(source)) return false;
+        if (q.sent == q.tail || !enters(source, false)) return false;
         Line& l = q.at(q.sent);
         if (l.ready > memory.cycle) return false;
         if (!store->exists(l.address, l.count)) {  // nothing answers there: the interconnect does
@@ -213,7 +188,7 @@ struct Card {
             q.sent++;
             return true;
         }
-        burst_of = l.last ? -1 : int64_t(source);
+        burst_of[0] = l.last ? -1 : int64_t(source);
         memory.ddr.put((l.address - base) / LINE, int(source / 2), q.sent++, false, l.last, false);
         return true;
     }
@@ -222,13 +197,13 @@ struct Card {
     bool send_outside(size_t source) {
         if (source < 2) {
             std::deque<uint64_t>& writes = source ? link.to_write : ssd.to_write;
-            if (writes.empty() || !memory.ddr.room(true)) return false;
+            if (writes.empty() || !enters(2 * ports.size(), true)) return false;
             memory.ddr.put((writes.front() - base) / LINE, HOST, 0, true, true, false);
             writes.pop_front();
             return true;
         }
         LineQueue& q = link.lines;
-        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !reads_enter(2 * ports.size())) return false;
+        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !enters(2 * ports.size(), false)) return false;
         memory.ddr.put((q.at(q.sent).address - base) / LINE, HOST, q.sent, false, true, false);
         q.sent++;
         return true;
@@ -255,7 +230,7 @@ struct Card {
         bool a = false, w = false;
         for (int i = 0; i < 10000; i++) {
             *pins.clk = 0;
-            top->eval();
+            model->eval();
             bool taken_a = *c.awvalid && *c.awready, taken_w = *c.wvalid && *c.wready;
             bool answered = a && w && *c.bvalid && *c.bready;
             uint8_t response = *c.bresp;
@@ -279,7 +254,7 @@ struct Card {
         *c.rready = 0;
         for (int i = 0; i < 10000; i++) {
             *pins.clk = 0;
-            top->eval();
+            model->eval();
             bool taken = *c.arvalid && *c.arready, answered = *c.rvalid && *c.rready;
             uint32_t data = *c.rdata;
             uint8_t response = *c.rresp;
@@ -305,11 +280,7 @@ extern "C" {
 #define API __attribute__((visibility("default")))
 
 API void* card_new() { return new Card; }
-API void card_delete(void* h) {
-    // The model goes by its thread's context, which may be that of another card, deleted before.
-    Verilated::threadContextp(&static_cast<Card*>(h)->context);
-    delete static_cast<Card*>(h);
-}
+API void card_delete(void* h) { delete static_cast<Card*>(h); }
 API int card_option(void* h, const char* name, int64_t value) {
     Card& c = *static_cast<Card*>(h);
     auto it = c.options.find(name);

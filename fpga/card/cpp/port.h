@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddr.h"
+#include "model.h"
 #include "store.h"
 
 // Reproducible anywhere: no generator of the standard library is the same in all of them.
@@ -87,17 +88,7 @@ struct Burst {
 // A line to be written; partial: in some of its bytes only, which costs a read of it under ECC.
 struct WriteLine {
     uint64_t address;
-    bool partial;
-};
-
-// Pins of one master, as the Verilated model holds them.
-struct Pins {
-    uint8_t *awvalid, *awready, *awid, *awlen, *awsize, *awburst;
-    uint8_t *wvalid, *wready, *wlast, *bvalid, *bready, *bid, *bresp;
-    uint8_t *arvalid, *arready, *arid, *arlen, *arsize, *arburst;
-    uint8_t *rvalid, *rready, *rid, *rresp, *rlast;
-    uint64_t *awaddr, *araddr;
-    void *wdata, *wstrb, *rdata;
+    bool partial, last;  // last: of its burst
 };
 
 struct PortCounters {
@@ -314,7 +305,7 @@ class Port {
         bool end = taken == b.beats;
         if (last != end) broken(WLAST, at);
         if (!m->ideal && (end || (at + bytes) % LINE == 0)) {
-            writes.push_back({at / LINE * LINE, line_bytes < LINE});
+            writes.push_back({at / LINE * LINE, line_bytes < LINE, end});
             pushed++;
             line_bytes = 0;
         }

@@ -10,7 +10,7 @@
 
 struct SsdTiming {
     // In kernel cycles; rates in cycles for 4096 bytes.
-    int64_t tr = 13500, channels = 8, dies = 4, flash_page = 16384, bus = 1024, depth = 32;
+    int64_t tr = 13500, channels = 8, dies = 4, flash_page = 16384, bus = 1024, command = 0, setup = 0, depth = 32;
     int64_t submit = 3000, complete = 1500, poll = 300, doorbell = 300;
 };
 
@@ -54,6 +54,7 @@ class Ssd {
         die_free.assign(t.channels * t.dies, 0);
         die_page.assign(t.channels * t.dies, UINT64_MAX);
         channel_free.assign(t.channels, 0);
+        wake = UINT64_MAX;
         m->empty.clear();
         running = count > 0;
         if (!count) return;
@@ -90,6 +91,7 @@ class Ssd {
             else
                 credit_waits++;
         }
+        if (now >= wake) flash();
         if (on_link < 0 && !flights.empty()) choose();
         if (on_link >= 0) {
             // Its lines reach the card's memory evenly over the time that the link takes.
@@ -105,8 +107,12 @@ class Ssd {
 
   private:
     static constexpr uint32_t MASK = (1u << 30) - 1;
+    // ASKED until `ready`, then it waits for its die; READ into the die's register until then, then it waits for the
+    // channel; SENT to the drive's buffer until then, then it waits for the link.
+    enum Stage { ASKED, READ, SENT };
     struct Flight {
-        uint64_t number, ready;
+        uint64_t number, flash, die, ready;
+        Stage stage;
     };
     struct Bell {
         uint64_t at;
@@ -129,6 +135,8 @@ class Ssd {
     std::vector<Bell> bells;
     std::deque<uint64_t> closing;  // landed requests whose completion the host has not seen yet
     std::vector<uint64_t> die_free, die_page, channel_free;
+    std::vector<uint8_t> asked;  // dies that a request waits for
+    uint64_t wake = UINT64_MAX;  // when a die, a channel or a request is next ready
 
     void put(uint64_t at, uint32_t value) { m->store->write(at, &value, 4); }
     uint64_t target(uint64_t number) const { return ring + transfers[2 * number + 1] * beat % ring_bytes; }
@@ -142,25 +150,59 @@ class Ssd {
         for (uint64_t i = 0; i < page_bytes / Store::PAGE; i++) m->empty[page + i] = value;
     }
 
-    // The command goes to the drive: its die reads the flash page, then the channel carries the data.
     void issue() {
-        uint64_t flash = transfers[2 * next] * page_bytes / uint64_t(t.flash_page);
-        uint64_t die = flash % die_free.size(), channel = die % channel_free.size();
-        uint64_t at = m->cycle + uint64_t(t.submit);
-        if (die_free[die] > at) at = die_free[die];
-        if (die_page[die] != flash) at += uint64_t(t.tr);  // else it still lies in the die's register
-        die_page[die] = flash;
-        die_free[die] = at;
-        if (channel_free[channel] > at) at = channel_free[channel];
-        at += uint64_t(t.bus) * page_bytes / 4096;
-        channel_free[channel] = at;
-        flights.push_back({next, at});
-        next++;
+        uint64_t flash = transfers[2 * next] * page_bytes / uint64_t(t.flash_page), at = m->cycle + uint64_t(t.submit);
+        flights.push_back({next++, flash, flash % die_free.size(), at, ASKED});
+        if (at < wake) wake = at;
+    }
+    // A die reads the flash page, those of its requests in their order; then the channel carries the data, what was read
+    // first goes first, and before commands.
+    void flash() {
+        const uint64_t now = m->cycle;
+        carry(now);
+        read(now);
+        carry(now);     // what lay in a register
+        wake = UINT64_MAX;
+        auto later = [&](uint64_t at) {
+            if (at > now && at < wake) wake = at;
+        };
+        for (const Flight& f : flights)
+            if (f.stage != SENT) later(f.ready);
+        for (uint64_t at : die_free) later(at);
+        for (uint64_t at : channel_free) later(at);
+    }
+    void read(uint64_t now) {
+        asked.assign(die_free.size(), 0);
+        for (Flight& f : flights) {
+            if (f.stage != ASKED || f.ready > now || asked[f.die]++ || die_free[f.die] > now) continue;
+            uint64_t& channel = channel_free[f.die % channel_free.size()];
+            if (die_page[f.die] != f.flash) {  // else it still lies in the die's register
+                if (t.command && channel > now) continue;
+                if (t.command) channel = now + uint64_t(t.command);
+                die_free[f.die] = now + uint64_t(t.command + t.tr);
+                die_page[f.die] = f.flash;
+            }
+            f.ready = die_free[f.die] > now ? die_free[f.die] : now;
+            f.stage = READ;
+        }
+    }
+    void carry(uint64_t now) {
+        for (size_t channel = 0; channel < channel_free.size(); channel++) {
+            if (channel_free[channel] > now) continue;
+            Flight* first = nullptr;
+            for (Flight& f : flights)
+                if (f.stage == READ && f.die % channel_free.size() == channel && f.ready <= now &&
+                    (!first || f.ready < first->ready))
+                    first = &f;
+            if (!first) continue;
+            first->stage = SENT;
+            first->ready = channel_free[channel] = now + uint64_t(t.setup) + uint64_t(t.bus) * page_bytes / 4096;
+        }
     }
     void choose() {
         if (!lane->is_free(m->cycle) || (lane->host_waits && lane->drive_was_last)) return;
         for (size_t i = 0; i < flights.size(); i++)
-            if (flights[i].ready <= m->cycle && (on_link < 0 || flights[i].ready < flights[on_link].ready)) on_link = int(i);
+            if (flights[i].stage == SENT && flights[i].ready <= m->cycle && (on_link < 0 || flights[i].ready < flights[on_link].ready)) on_link = int(i);
         if (on_link < 0) return;
         link_start = m->cycle;
         lane->take(link_start, page_bytes);
