@@ -1,5 +1,6 @@
 """What concerns all tests: the seed of what they draw, and that the long sweeps run only when asked for."""
 
+import gc
 import os
 import signal
 
@@ -38,6 +39,11 @@ def pytest_collection_modifyitems(config, items):
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("regress")]
+
+
+def pytest_collection_finish():
+    """What has been imported stays: no look for garbage goes through it again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import fpga.api.network
+import fpga.card.runs
 from gen.rtl.config import load
 from hotrail.__main__ import main
 from tests import test_import_law
@@ -115,8 +115,9 @@ def desk(tmp_path_factory):
 
 def oracle(monkeypatch):
     """Cards of networks have the oracle for a core."""
-    monkeypatch.setattr(fpga.api.network, "open_card",
-                        lambda *_, preset, **__: mlp_card.OracleCard(mlp_sizes.core(load(preset).cores["mlp"])))
+    real = fpga.card.runs.open_card
+    monkeypatch.setattr(fpga.card.runs, "open_card", lambda kind, *, core, preset, **more: mlp_card.OracleCard(
+        mlp_sizes.core(load(preset).cores["mlp"])) if core == "mlp" else real(kind, core=core, preset=preset, **more))
 
 
 @pytest.mark.parametrize("name", NAMES)

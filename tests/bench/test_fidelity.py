@@ -1,5 +1,7 @@
 """The memory's model stays with the simulators' recorded clocks and the measured latencies."""
 
+import tomllib
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,17 @@ SUMS = {"random_64": 12061741928, "random_256": 3027034955, "random_1024": 73450
         "sequential": 187272564, "third_hot_256": 2990477786}
 
 
-@pytest.mark.parametrize("bench", [fidelity.dram, fidelity.controller])
-def test_every_target_is_met(bench):
+@pytest.mark.parametrize("bench, targets", [(fidelity.dram, 2), (fidelity.controller, 3), (fidelity.ssd, 1)])
+def test_every_target_is_met(bench, targets):
     rows = list(bench())
-    assert sum(row.met is not None for row in rows) >= 2
+    assert sum(row.met is not None for row in rows) == targets
     assert [row for row in rows if row.met is False] == []
+
+
+def test_mqsim_prints_whole_microseconds():
+    """What it printed as it comes is what it prints of nanoseconds, cut off."""
+    recorded = tomllib.loads(fidelity.RECORDED.read_text())["mqsim"]
+    assert {name: ns // 1000 for name, ns in recorded["ns"].items()} == recorded["us"]
 
 
 def test_streams_are_those_that_were_fed_to_the_simulators():

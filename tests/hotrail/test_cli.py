@@ -125,7 +125,7 @@ def test_hotline_deals_a_log(monkeypatch, tmp_path):
     from tests.support import hotline_logs as make
     from tests.support.hotline_card import OracleCard
 
-    monkeypatch.setattr("fpga.api.hotline.open_card",
+    monkeypatch.setattr("fpga.card.runs.open_card",
                         lambda kind, *, core, preset, **options: OracleCard(make.core(preset)))
     done = call("hotline", a_log(tmp_path), "--learn", 0.5, "--samples", 100, "--out", tmp_path / "page")
     assert done.exit_code == 0, done.output

@@ -169,8 +169,9 @@ class FaultyBench:
             self.start(run)
             told, outputs = self.finish(run)
             missing = self.cut(run, told, outputs)
-            assert told["code"] == self.error_code(way) or way == "write" and beat >= late and not missing, (
-                int(beat), total, told)
+            # The last beat read may be a look at the doorbell that nobody waits for any more.
+            too_late = beat >= late if way == "write" else beat == total - 1
+            assert told["code"] == self.error_code(way) or too_late and not missing, (int(beat), total, told)
             yield told
             self.mend(run)
             self.tried["error responses"] += 1

@@ -6,10 +6,8 @@ import numpy as np
 
 from gen.compiler.emb import encode
 from hw.isa import MLP
+from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
-
-TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY = range(4)
-NOTHING, BIAS, PARTIAL = range(3)
 
 
 class Full(Exception):
@@ -108,12 +106,12 @@ class Mix:
         addend = int(draw.integers(2)) if addend is None else addend
         steps = int(draw.choice([most, self.upto(most)])) if steps is None else steps
         if activation is None:
-            activation = int(draw.integers({TO_PARTIAL: 1, TO_MEMORY: 3}.get(target, 2)))
+            activation = int(draw.integers({TARGET.PARTIAL: 1, TARGET.MEMORY: 3}.get(target, 2)))
         weight_line = self.lines("weights", -(-groups // config.units) * steps)
         self.add("LOAD_WEIGHTS", count=groups, steps=steps, weight_line=weight_line,
                  source=self.data("weights", groups * steps * config.line_beats))
         addend_line = partials
-        if addend == BIAS:
+        if addend == ADDEND.BIAS:
             addend_line = self.lines("addends", groups)
             self.add("LOAD_ADDENDS", count=groups, addend_line=addend_line,
                      source=self.data("weights", -(-groups // config.groups_per_beat)))
@@ -126,7 +124,7 @@ class Mix:
         """Behind the last group its beat stays as it was: it may be read where the region was loaded before."""
         beats, loaded = -(-groups // self.config.groups_per_beat), self.draw.integers(2)
         line, line_stride, count, steps = (self.rows if loaded else self.plain)(region[2], beats)
-        self.layer(region, target=TO_ROWS, groups=groups, to_line=line, to_line_stride=line_stride, **more)
+        self.layer(region, target=TARGET.ROWS, groups=groups, to_line=line, to_line_stride=line_stride, **more)
         return line, line_stride, count, steps if loaded else groups * self.config.columns // self.config.width
 
     def partials_lines(self, count: int, groups: int, mode: int) -> int:
@@ -140,7 +138,7 @@ class Mix:
         stride = beats + int(self.draw.integers(2)) * self.upto(2)
         out = self.at["outputs"] + int(self.draw.integers(3))
         self.at["outputs"] = out + (region[2] - 1) * stride + beats
-        self.layer(region, target=TO_MEMORY, groups=groups, out=out, out_stride=stride, **more)
+        self.layer(region, target=TARGET.MEMORY, groups=groups, out=out, out_stride=stride, **more)
 
     def in_parts(self, count: int) -> None:
         """A layer to partials and one that adds to them, in the same mode, into memory."""
@@ -148,11 +146,11 @@ class Mix:
         lines = self.partials_lines(count, groups, mode)
         first, second = (self.rows(count, self.upto(2)) for _ in range(2))
         at = self.lines("addends", lines)
-        self.layer(first, target=TO_PARTIAL, groups=groups, mode=mode, activation=0, to_line=at)
+        self.layer(first, target=TARGET.PARTIAL, groups=groups, mode=mode, activation=0, to_line=at)
         if self.draw.integers(2):
-            self.layer(self.rows(count, 1), target=TO_PARTIAL, groups=groups, mode=mode, activation=0,
-                       addend=PARTIAL, partials=at, to_line=at)
-        self.to_memory(second, groups, mode=mode, addend=PARTIAL, partials=at)
+            self.layer(self.rows(count, 1), target=TARGET.PARTIAL, groups=groups, mode=mode, activation=0,
+                       addend=ADDEND.PARTIAL, partials=at, to_line=at)
+        self.to_memory(second, groups, mode=mode, addend=ADDEND.PARTIAL, partials=at)
 
     def interact(self, count: int, features: int, beats: int) -> None:
         """Features that are loaded and one that a layer makes, their products, and a layer of these."""
@@ -168,7 +166,7 @@ class Mix:
                 self.add("LOAD_ROWS", features_in=1, count=count, stride=stride, row_beats=beats,
                          source=self.data("inputs", (number - 1) * stride + beats), features=last - first,
                          feature=first, line=line, line_stride=line_stride)
-        self.layer(self.rows(count, 1), target=TO_FEATURE, groups=beats * config.groups_per_beat, feature=made,
+        self.layer(self.rows(count, 1), target=TARGET.FEATURE, groups=beats * config.groups_per_beat, feature=made,
                    to_line=line + made // config.rows * beats, to_line_stride=line_stride)
         pieces = 0
         for a in range(groups):

@@ -9,21 +9,9 @@ All words of the on-chip memories are followed through the program, tile by tile
 
 import numpy as np
 
-from golden.mlp.core import (
-    INTERACT,
-    LATENCY,
-    LAYER,
-    LOAD_ADDENDS,
-    LOAD_ROWS,
-    LOAD_WEIGHTS,
-    PARTIAL,
-    TO_FEATURE,
-    TO_MEMORY,
-    TO_PARTIAL,
-    TO_ROWS,
-    Mlp,
-)
+from golden.mlp.core import INTERACT, LATENCY, LAYER, LOAD_ADDENDS, LOAD_ROWS, LOAD_WEIGHTS, Mlp
 from hw.isa import MLP
+from hw.isa.mlp import ADDEND, TARGET
 
 NEVER = -1      # a writer that there is not; a load of number n is -2 - n
 
@@ -150,7 +138,7 @@ class Replay:
                      for h in range(c.groups_per_beat) if q * c.groups_per_beat + h < item.groups]
         for group, s, source in order:
             is_first = group == 0 if source is not None else group < c.groups_per_beat
-            self._begin(is_first or item.addend == PARTIAL)
+            self._begin(is_first or item.addend == ADDEND.PARTIAL)
             lane = s * per + np.arange(per)
             if source is not None:
                 lane = lane[source * c.rows:(source + 1) * c.rows]
@@ -174,24 +162,24 @@ class Replay:
         place, nth = unit, g * samples + s
         if source is not None:
             place, nth = np.full(len(unit), g % c.units), (g // c.units * samples + s) * c.units + source
-        if item.addend == PARTIAL:
+        if item.addend == ADDEND.PARTIAL:
             self._read(self.addends, (place, (item.addend_line + nth * c.rows + row) % lines), "weights")
         elif item.addend:
             self._read(self.addends, (np.unique(place), (item.addend_line + g) % lines), "weights")
         q, h = divmod(g, c.groups_per_beat)
         banks = h * (c.columns // c.piece) + np.arange(c.columns // c.piece)
         depth = self.rows.writer.shape[2]
-        if item.target == TO_PARTIAL:
+        if item.target == TARGET.PARTIAL:
             self._write(self.addends, (place, (item.to_line + nth * c.rows + row) % lines), "weights")
-        elif item.target == TO_ROWS:
+        elif item.target == TARGET.ROWS:
             self._write(self.rows, (unit[:, None], row[:, None], (item.to_line + q * item.to_line_stride + s) % depth,
                                     banks), "rows")
-        elif item.target == TO_FEATURE:
+        elif item.target == TARGET.FEATURE:
             at = item.to_line + (s * c.rows + row) * item.to_line_stride + q
             self._write(self.rows, (unit[:, None], item.feature % c.rows, at[:, None] % depth,
                                     (banks + item.feature // c.rows) % c.pieces), "rows")
         else:
-            assert item.target == TO_MEMORY
+            assert item.target == TARGET.MEMORY
 
     def _interact(self):
         item, c = self.item, self.core

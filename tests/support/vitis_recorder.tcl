@@ -58,6 +58,7 @@ proc unknown {command args} {
         return [expr {[info exists "::recorder(made $object)"] ? $object : ""}]
     }
     switch -- $command {
+        get_bd_cells { return [expr {$fault eq "cell-less" ? "" : [lindex $args end]}] }
         ipx::current_core { return core }
         ipx::check_integrity {
             if {$fault eq "broken"} { error "integrity check failed" }
@@ -73,6 +74,11 @@ proc unknown {command args} {
         set_property { set "::recorder(is [lindex $args 2],[lindex $args 0])" [lindex $args 1] }
         get_property {
             if {[lindex $args 0] eq "top" && $fault eq "topless"} { return other }
+            if {[lindex $args 0] eq "VLNV"} {
+                set kind [expr {[string match *ddr* [lindex $args 1]] && $fault ne "another" ? "ddr4" : "axi_interconnect"}]
+                return "xilinx.com:ip:$kind:2.2"
+            }
+            if {$fault eq "deaf" && [string match CONFIG.* [lindex $args 0]]} { return 0 }
             if {[string match file/* [lindex $args 1]]} { return [string range [lindex $args 1] 5 end] }
             set key "is [lindex $args 1],[lindex $args 0]"
             return [expr {[info exists ::recorder($key)] ? $::recorder($key) : ""}]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import fpga.api.embedding
+import fpga.card.runs
 from fpga.api.embedding import EmbeddingBags, RunError
 from golden.emb.core import Emb
 from tests.support import emb_tables as make
@@ -57,6 +57,17 @@ def test_all_modes_over_three_memories(mode):
         assert bags.program.filled == 0, "the second time every row that fits is cached"
 
 
+@pytest.mark.parametrize("device, piece", [("smartssd", 2), ("smartssd_tuned", 0)])
+def test_rows_lie_as_the_address_map_of_the_device_wants_them(device, piece):
+    """In pieces where neighbouring lines lie in different banks, whole where they lie in one page."""
+    random = np.random.default_rng(2)
+    table = make.only(random, "items", make.DRAM, 40, 16)
+    with EmbeddingBags([table], preset="tiny", device=device) as bags:
+        assert bags.images.placed["items"].lies.piece_beats == piece
+        found = bags("items", np.arange(40), np.arange(40))
+    np.testing.assert_array_equal(found, table.dram)
+
+
 def test_bags_of_one_length_and_padding():
     random = np.random.default_rng(3)
     table = make.mixed(random)
@@ -99,7 +110,7 @@ def test_a_card_opened_by_name_is_closed(monkeypatch):
     config = make.config()
     card = OracleCard(Emb.of(config))
     asked = []
-    monkeypatch.setattr(fpga.api.embedding, "open_card", lambda kind, **options: asked.append((kind, options)) or card)
+    monkeypatch.setattr(fpga.card.runs, "open_card", lambda kind, **options: asked.append((kind, options)) or card)
     with EmbeddingBags([table], preset=config, memory="ideal"):
         assert asked == [("sim", {"core": "emb", "preset": config, "memory": "ideal"})] and not card.closed
     assert card.closed

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import fpga.api.hotline
+import fpga.card.runs
 from fpga.api.gpu import Batch, Embeddings, Gpu
 from fpga.api.hotline import GATHERED, Hotline, Layout, Position, RunError, Table, Times, Train, indices_of
 from gen.data.logs import Trace
@@ -132,7 +132,7 @@ def test_buffers_are_given_back_and_a_card_by_name_is_closed(monkeypatch):
     hotline.close()
     assert not card.memory and not card.closed
     asked = []
-    monkeypatch.setattr(fpga.api.hotline, "open_card", lambda kind, **options: asked.append((kind, options)) or card)
+    monkeypatch.setattr(fpga.card.runs, "open_card", lambda kind, **options: asked.append((kind, options)) or card)
     with Hotline(log.layout.tables, log.layout.positions, preset=make.TINY, memory="ideal"):
         assert asked == [("sim", {"core": "hotline", "preset": make.TINY, "memory": "ideal"})] and not card.closed
     assert card.closed

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import fpga.api.network
+import fpga.card.runs
 from fpga.api.network import MlpNetwork, Network, RunError, Runner
 from gen.compiler.mlp import Compiler, gemms
 from gen.rtl.config import load
@@ -48,7 +48,7 @@ def test_buffers_grow_and_are_given_back():
 
 def test_a_card_opened_by_name_is_closed(monkeypatch):
     card, asked = OracleCard(make.core(make.TINY)), []
-    monkeypatch.setattr(fpga.api.network, "open_card", lambda kind, **options: asked.append((kind, options)) or card)
+    monkeypatch.setattr(fpga.card.runs, "open_card", lambda kind, **options: asked.append((kind, options)) or card)
     with MlpNetwork(make.plain(3, 4), preset=make.TINY, memory="ideal"):
         assert asked == [("sim", {"core": "mlp", "preset": make.TINY, "memory": "ideal"})] and not card.closed
     assert card.closed

@@ -1,4 +1,4 @@
-"""The simulated card: memory, runs, rules, faults, the drive and its host, on a small kernel."""
+"""The simulated card: memory, runs, rules, faults and processes, on a small kernel."""
 
 import numpy as np
 import pytest
@@ -8,51 +8,19 @@ from fpga.card import (
     CardError,
     CardHang,
     CardViolation,
-    Device,
     ErrorResponse,
     Faults,
-    SsdStream,
-    Transfer,
 )
 from tests.support.kernels import (
     CHUNK,
-    COPY,
     HANG,
-    RING,
     SCATTER,
     WRONG,
     TrialKernel,
     WritingKernel,
     scattered,
 )
-
-BASE = 0x40_0000_0000
-BEAT, LINE = 16, 64
-# A drive and a host whose times are short, so that a test of them is.
-QUICK = Device.load("smartssd").replace("ssd", read_us=2.0).replace(
-    "host", submit_us=0.5, complete_us=0.5, poll_us=0.2, doorbell_us=0.2)
-
-
-def opened(memory="ideal", device=QUICK, **options):
-    return card.open("sim", device=device, core=TrialKernel(), memory=memory, **options)
-
-
-def arguments(**given):
-    return {"source": 0, "beats": 0, "target": 0, "mode": COPY, "wrong": 0, "progress": 0, "doorbell": 0,
-            "ring_beats": 0, "mask": 0} | given
-
-
-def content(count, seed=1):
-    return np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
-
-
-def copying(sim, beats=4 * CHUNK, **given):
-    """Buffers and arguments of a copy."""
-    source, target = sim.allocate(beats * BEAT, "source"), sim.allocate(beats * BEAT, "target", fill=0)
-    data = content(beats * BEAT)
-    sim.write(source, data)
-    return source, target, data, arguments(source=source, target=target, beats=beats, **given)
-
+from tests.support.trial_card import BASE, BEAT, LINE, QUICK, arguments, content, copying, opened
 
 # Memory
 
@@ -176,7 +144,7 @@ def test_many_writes_are_under_way(memory, bursts, cycles):
     """No write waits for the answer to the one before: they go at the memory's rate, or as many as may be under way in
     the 26 cycles until an answer."""
     beats = 2000
-    with card.open("sim", device=QUICK.replace("port", bursts=bursts), core=WritingKernel(), memory=memory) as sim:
+    with opened(memory, QUICK.replace("port", bursts=bursts), core=WritingKernel) as sim:
         target = sim.allocate(beats * LINE, "target")
         sim.run(arguments(target=target, beats=beats))
         assert cycles * beats * 0.9 < sim.wait() < cycles * beats * 1.1 + 300
@@ -190,12 +158,12 @@ def test_two_cards_in_one_process():
         sim.wait()
         assert np.array_equal(sim.read(target, np.uint32).reshape(beats, -1)[:, 0], np.arange(beats))
 
-    with card.open("sim", core=WritingKernel(), memory="ideal") as older:
-        with card.open("sim", core=WritingKernel(), memory="ideal") as newer:
+    with opened(core=WritingKernel) as older:
+        with opened(core=WritingKernel) as newer:
             for sim in (older, newer):
                 writes(sim, 10)
         writes(older, 20)
-    with card.open("sim", core=WritingKernel(), memory="ideal") as third:
+    with opened(core=WritingKernel) as third:
         writes(third, 10)
 
 
@@ -376,107 +344,6 @@ def test_error_responses(response):
         sim.wait()
         out = sim.read(target).reshape(-1, BEAT)
         assert [i for i in range(len(beats)) if (out[i] != beats[i]).any()] == [5]
-
-
-# The drive and the host
-
-def ring_run(sim, pages, ring_pages, page_bytes=4096, first=0, seed=3):
-    """A ring, the pages that go through it, and what the kernel then has written."""
-    beats = page_bytes // BEAT
-    data = content(64 * page_bytes, seed).reshape(-1, page_bytes)
-    order = np.random.default_rng(seed).integers(0, 64, pages)
-    ring = sim.allocate(ring_pages * page_bytes, "ring")
-    target, result = sim.allocate(pages * page_bytes, "target", fill=0), sim.allocate(1024, "result", fill=0)
-    transfers = [Transfer(int(page), first + n * beats) for n, page in enumerate(order)]
-    sim.stream(SsdStream(data, page_bytes, transfers, ring, result.address + 768, result.address + 832, BEAT))
-    given = arguments(source=ring, target=target, beats=pages * beats, mode=RING, progress=result.address + 768,
-                      doorbell=result.address + 832, ring_beats=ring.bytes // BEAT)
-    return given, target, result, data[order].reshape(-1)
-
-
-@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
-@pytest.mark.parametrize("page_bytes", [4096, 16384])
-def test_pages_go_through_the_ring(page_bytes, memory):
-    with opened(memory) as sim:
-        given, target, result, expected = ring_run(sim, 24, 4, page_bytes)
-        sim.run(given)
-        sim.wait()
-        assert (sim.read(target) == expected).all()
-        counters = sim.counters()
-        assert counters["ssd.pages"] == 24 and counters["ssd.bytes"] == 24 * page_bytes
-        assert counters["ssd.credit_waits"] > 0  # the ring is the limit
-        words = sim.read(result, np.uint32)
-        assert words[768 // 4] == words[832 // 4] == 24 * page_bytes // BEAT
-        if memory == "ddr4":  # landing pages use the card's memory too
-            assert counters["ddr.writes"] >= 24 * page_bytes // LINE
-        # A second run begins again.
-        sim.write(target, bytes(target.bytes))
-        sim.run(given)
-        sim.wait()
-        assert (sim.read(target) == expected).all()
-
-
-def test_pages_from_a_file(tmp_path):
-    with opened() as sim:
-        given, target, result, expected = ring_run(sim, 4, 4)
-        data = content(64 * 4096, 3)
-        data.tofile(tmp_path / "drive.bin")
-        order = np.random.default_rng(3).integers(0, 64, 4)
-        ring = sim._buffers["ring"]
-        sim.stream(SsdStream(tmp_path / "drive.bin", 4096, [(int(p), n * 256) for n, p in enumerate(order)], ring,
-                             result.address + 768, result.address + 832, BEAT))
-        sim.run(given)
-        sim.wait()
-        assert (sim.read(target) == expected).all()
-
-
-def test_lost_page_and_dead_host_hang_the_reader():
-    for faults, landed in ((Faults(lost=(5,)), 5), (Faults(host_dies_after=3), 3), (Faults(host_dies_after=0), 0)):
-        with opened() as sim:
-            given, target, result, expected = ring_run(sim, 8, 4)
-            sim.set_faults(faults)
-            sim.run(given)
-            with pytest.raises(CardHang):
-                sim.wait(100_000)
-            out = sim.read(target).reshape(-1, 4096)
-            assert (out[:landed].reshape(-1) == expected[: landed * 4096]).all() and not out[landed:].any()
-            assert sim.read(result, np.uint32)[832 // 4] == landed * 256
-            # The next run, with a sound host, is right.
-            sim.abort()
-            sim.wait()
-            sim.set_faults(Faults())
-            sim.run(given)
-            sim.wait()
-            assert (sim.read(target) == expected).all()
-
-
-def test_doorbell_that_runs_ahead_is_a_race():
-    """The drive takes its real time here, so the reader comes before the pages that were announced."""
-    with opened(device="smartssd") as sim:
-        given, target, result, expected = ring_run(sim, 16, 4)
-        sim.set_faults(Faults(doorbell_ahead=512, doorbell_after=4))
-        sim.run(given)
-        with pytest.raises(CardViolation) as error:
-            sim.wait()
-        assert [(v.rule, v.port) for v in error.value.violations] == [("ring_race", "m00_axi")]
-
-
-@pytest.mark.parametrize("change, sentence", [
-    ({"page_bytes": 512}, "page_bytes must be 4096 or 16384, not 512"),
-    ({"transfers": [(64, 0)]}, "page 64 lies past the 262144 bytes of the SSD's data"),
-    ({"transfers": [(0, 8)]}, "ring positions must be multiples of a page's 256 beats below 2**30"),
-    ({"transfers": [(0, 256), (1, 256)]}, "ring positions must ascend from transfer to transfer by at least a page"),
-    ({"progress": 0x1000}, "progress = 0x1000 must be the address of a 32-bit word in a buffer"),
-    ({"beat_bytes": 32}, "beat_bytes = 32 is no port's; ports have 16, 64"),
-])
-def test_streams_that_are_refused(change, sentence):
-    with opened() as sim:
-        ring, result = sim.allocate(16384, "ring"), sim.allocate(1024, "result", fill=0)
-        about = {"data": content(64 * 4096), "page_bytes": 4096, "transfers": [(0, 0)], "ring": ring,
-                 "progress": result.address + 768, "doorbell": result.address + 832, "beat_bytes": BEAT}
-        with pytest.raises(CardError) as error:
-            sim.stream(SsdStream(**about | change))
-        assert str(error.value) == sentence
 
 
 # Processes

@@ -7,85 +7,26 @@ reads of memory that was never written, guard bytes around each buffer.
 
 import os
 import re
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fpga import card
 from fpga.card import Faults
 from gen.compiler.mlp import Compiler
 from gen.rtl.config import load
-from golden.mlp.core import Memory, Mlp
 from hw.isa import MLP
-from tests.support.faulty import CHANNELS, PORTS, UNTOUCHED, FaultyBench, benches_of, count_of, side_by_side
+from hw.isa.mlp import TARGET
+from tests.support.faulty import CHANNELS, PORTS, UNTOUCHED, benches_of, count_of, side_by_side
+from tests.support.mlp_bench import Bench, tried
 from tests.support.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
-from tests.support.mlp_programs import TO_MEMORY, Mix, Run, any_program
-from tests.support.mlp_sizes import TINY, batch, joined, plain
+from tests.support.mlp_programs import Mix, Run, any_program
+from tests.support.mlp_sizes import TINY, joined, plain
 from tests.support.program_mutator import ProgramMutator, every, longer, shorter
 
 UNIT = "mlp/core"
 
-COUNTED = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
-STALLED = ("stall_rows", "stall_weights", "stall_in_flight", "stall_write", "stall_program")
 PLACE = ("code", "instruction", "detail")
-tried: Counter = Counter()      # faults by kind
-
-
-class Bench(FaultyBench):
-    """A card with the MLP core. The programs that faults are tried on bring all that they use."""
-
-    limit = 400_000
-
-    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None):
-        opened = card.open("sim", core=core, preset=config, memory=memory, process=process, opt=opt)
-        super().__init__(opened, MLP, config, tried)
-        self.draw = np.random.default_rng(seed)
-        self.oracle = Mlp(units=config.units, rows=config.rows, width=config.width, words=config.words,
-                          row_lines=config.row_lines, weight_lines=config.weight_lines,
-                          addend_lines=config.addend_lines)
-
-    def network(self, network, count, cold=True):
-        """A batch of a network."""
-        compiler = Compiler(network, self.config, batch=count)
-        program = compiler.compile(count, cold=cold)
-        dense, sparse = batch(network, count, seed=int(self.draw.integers(1 << 30)))
-        return Run(program.words, compiler.inputs(dense, sparse), compiler.weights, program.outputs_beats)
-
-    def start(self, run):
-        card, empty = self.card, np.zeros((1, self.config.words), np.uint32)
-        self.busy = True
-        outputs = np.full((max(1, run.outputs_beats), self.config.words), UNTOUCHED, np.uint32)
-        card.run({
-            "program": self.place("program", run.words if len(run.words) else np.zeros((1, MLP.words), np.uint32)),
-            "program_count": len(run.words) if run.count is None else run.count,
-            "inputs": self.place("inputs", run.inputs if len(run.inputs) else empty), "inputs_beats": len(run.inputs),
-            "outputs": self.place("outputs", outputs), "outputs_beats": run.outputs_beats,
-            "weights": self.place("weights", run.weights if len(run.weights) else empty),
-            "weights_beats": len(run.weights),
-            "result": self.place("result", self.block("instructions_done"))})
-
-    def kept(self, run):
-        return {"inputs": run.inputs, "weights": run.weights}
-
-    def expected(self, run):
-        """What the oracle makes of it, and the outputs."""
-        outputs = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32)
-        memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), run.weights.reshape(-1), outputs)
-        return self.oracle.run(memory, run.count), outputs
-
-    def compare(self, run, told, outputs, corrected=0):
-        result, wanted = self.expected(run)
-        assert (told["code"], result.code) == (0, 0), told
-        self.equal(outputs, wanted)
-        assert {name: told[name] for name in COUNTED} == {name: result.counters[name] for name in COUNTED}
-        assert told["instructions_done"] == result.instructions_done
-        assert (told["corrected"], told["uncorrectable"]) == (corrected, 0)
-        assert told["slots"] + sum(told[name] for name in STALLED) <= told["cycles"]
-        return told["cycles"]
-
-
 benches = benches_of(Bench, tried, "MLP", "HOTRAIL_MLP_FAULTS")
 
 
@@ -244,7 +185,7 @@ def test_random_programs_with_stalls(benches):
 spoil = ProgramMutator(MLP)
 put, bit = spoil.put, spoil.bit
 ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT = "LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"
-STORE = {"target": TO_MEMORY}
+STORE = {"target": TARGET.MEMORY}
 HUGE = (1 << 32) - 1
 WRONG = {
     "opcode 0": put(LAYER, "opcode", 0), "opcode 6": put(ROWS, "opcode", 6), "opcode 255": put(WEIGHTS, "opcode", 255),

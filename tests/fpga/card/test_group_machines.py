@@ -5,6 +5,7 @@ Mutants of the policy keep every rule of the standard; these rules find them.
 
 import shutil
 import subprocess
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -54,8 +55,8 @@ def unpublished(commands, device, lines):
                 found.add("column commands of a machine out of order")
             served[machine] += 1
         else:
-            closed = [line for line in waiting[machine][served[machine]:] if opened.get(line[0]) != line[1]]
-            if closed[0] != (bank, row):
+            left = islice(waiting[machine], served[machine], None)
+            if next(line for line in left if opened.get(line[0]) != line[1]) != (bank, row):
                 found.add("a page opened for a line that is not a machine's first without")
             opened[bank] = row
     if any(served[machine] != len(lines) for machine, lines in waiting.items()):
@@ -148,7 +149,7 @@ def test_depth_and_bursts_under_way():
     assert rate(8, 1) < rate(8, 4) < rate(8, 16) <= rate(8, 64) * 1.001
 
 
-def test_reads_go_first_and_writes_in_part_cost_a_read():
+def test_each_kind_goes_on_for_a_while_and_writes_in_part_cost_a_read():
     n = 3000
     at = np.random.default_rng(6).integers(0, REAL.memory.bytes // 64, n) * 64
     kinds = np.arange(n) % 2
@@ -156,12 +157,33 @@ def test_reads_go_first_and_writes_in_part_cost_a_read():
     assert (whole.counters["reads"], whole.counters["writes"]) == (n // 2, n // 2)
     assert (partial.counters["reads"], partial.counters["writes"]) == (n, n // 2)
     assert partial.cycles > 1.2 * whole.cycles
-    # Four writes among reads wait until so many have gone before them.
+    # Four lines of the other kind wait until so many have gone before them.
+    def first(few, lines):
+        kinds = np.full(n, few == "R")
+        kinds[100:104] = few == "W"
+        done = rows(REAL.replace("group_machines", turn_lines=lines), at, 64, writes=kinds, bursts=512, trace=True)
+        found = [kind for kind in done.commands["kind"] if kind in b"RW"]
+        return found.index(ord(few))
+
+    for few in "RW":
+        assert first(few, 1) < first(few, 150) < first(few, 256) < 300
+
+
+@pytest.mark.parametrize("limit", [32, 256])
+def test_a_burst_of_writes_stays_together(limit):
+    """Reads wait while a burst of writes enters, whatever its length, and writes that wait behind it go with it."""
+    n, lines = 400, 32
+    at = np.random.default_rng(7).integers(0, REAL.memory.bytes // 2048, n) * 2048
     kinds = np.zeros(n, np.int64)
-    kinds[100:104] = 1
-
-    def first(run):
-        done = rows(REAL.replace("group_machines", read_run=run), at, 64, writes=kinds, bursts=512, trace=True)
-        return int(np.argmax(done.commands["kind"] == ord("W")))
-
-    assert first(1) < first(64) < first(256)
+    kinds[100] = kinds[200:203] = 1
+    done = rows(REAL.replace("group_machines", turn_lines=limit), at, 2048, writes=kinds, trace=True)
+    columns = [chr(kind) for kind in done.commands["kind"] if chr(kind) in "RW"]
+    written = np.flatnonzero(np.array(columns) == "W")
+    assert len(written) == 4 * lines
+    # Between the writes of a burst are reads that had entered the machines before them, no others.
+    held = REAL.group_machines.depth * 4
+    for first in range(0, len(written), lines):
+        burst = written[first:first + lines]
+        assert burst[-1] - burst[0] + 1 - lines <= held
+    turns = int((np.diff(written) > held).sum()) + 1
+    assert turns == (2 if limit == 256 else 4)

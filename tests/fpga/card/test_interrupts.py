@@ -14,8 +14,8 @@ import pytest
 
 from fpga import card
 from fpga.card import CardError, CardHang, Faults, Silence
-from tests.fpga.card.test_card import copying, opened
 from tests.support.kernels import CHUNK, HANG
+from tests.support.trial_card import copying, opened
 
 FOREVER = 10**15
 SOON_S = 20.0       # of what takes a fraction of a second on an idle machine
@@ -147,6 +147,20 @@ def test_silences_that_cannot_be(sim, silence, sentence):
     assert str(error.value) == sentence
 
 
+def test_calls_with_nothing_to_wait_for_leave_the_slices_as_short():
+    """Else a limit or an interrupt is heeded seconds late."""
+    with opened() as sim:
+        before = sim._slice
+        for _ in range(20):
+            sim.settle()
+        assert sim._slice == before
+        # Nor does a transfer that takes many slices, while the core stands still.
+        large = sim.allocate(1 << 22, "large", fill=0)
+        sim.send(large, np.zeros(1 << 22, np.uint8))
+        sim.settle()
+        assert sim._slice == before
+
+
 def test_a_buffer_cut_short_can_be_given_back():
     """An exception between a card's note of a buffer and its memory's, or the other way round."""
     with opened() as sim:
@@ -193,7 +207,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_card_s_process_too():
 ORPHAN = """
 import os, sys
 from fpga import card
-from tests.fpga.card.test_card import copying, opened
+from tests.support.trial_card import copying, opened
 from tests.support.kernels import HANG
 
 if __name__ == "__main__":

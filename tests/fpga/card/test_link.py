@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fpga.card import CardError, LinkUse
-from tests.fpga.card.test_card import QUICK, arguments, content, copying, opened, ring_run
 from tests.support.kernels import SCATTER
+from tests.support.trial_card import QUICK, arguments, content, copying, opened, ring_run
 
 CHUNK = 4096
 OPTIONS = QUICK.options()

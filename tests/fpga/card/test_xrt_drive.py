@@ -10,20 +10,10 @@ import pytest
 from fpga import card
 from fpga.card import CardError, SsdStream
 from gen.rtl.headers import KERNELS
-from tests.support.xrt_double import BEAT, PAGE, Machine, Xrt, arguments, stream
+from tests.support.xrt_double import BEAT, PAGE, Xrt, arguments, stream
 
 EMB = KERNELS["emb"]
 OFF = "bar:268435456\nrbar:4294967296\nremap:0\nexp_bar:4294967296"
-
-
-@pytest.fixture(autouse=True)
-def no_emulation(monkeypatch):
-    monkeypatch.delenv("XCL_EMULATION_MODE", raising=False)
-
-
-@pytest.fixture
-def machine(tmp_path):
-    return lambda *numbers, **options: Machine(tmp_path, *numbers, **options)
 
 
 def test_no_p2p(machine):

@@ -15,19 +15,9 @@ from gen.rtl import config
 from gen.rtl.headers import KERNELS
 from tests.support import xrt_double
 from tests.support.sysfs import SHELL
-from tests.support.xrt_double import BASE, PAGE, Machine, Xrt, arguments, image, said, stream
+from tests.support.xrt_double import BASE, PAGE, Xrt, arguments, image, said, stream
 
 EMB = KERNELS["emb"]
-
-
-@pytest.fixture(autouse=True)
-def no_emulation(monkeypatch):
-    monkeypatch.delenv("XCL_EMULATION_MODE", raising=False)
-
-
-@pytest.fixture
-def machine(tmp_path):
-    return lambda *numbers, **options: Machine(tmp_path, *numbers, **options)
 
 
 # Opening

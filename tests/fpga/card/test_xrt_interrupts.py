@@ -13,7 +13,7 @@ from golden.emb.core import Emb, Memory
 from hw.isa import EMB
 from tests.fpga.card.test_transactions import bags_on, batches, same, tables
 from tests.support import emb_tables
-from tests.support.xrt_double import BASE, COMPLETED, IDLE, RUNNING, Machine, Xrt, arguments
+from tests.support.xrt_double import BASE, COMPLETED, IDLE, RUNNING, Xrt, arguments
 
 FOREVER = 10**18
 HELD = tables()
@@ -72,12 +72,6 @@ class OracleXrt(Xrt):
             self.end(COMPLETED)
 
 
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    monkeypatch.delenv("XCL_EMULATION_MODE", raising=False)
-    return Machine(tmp_path)
-
-
 def bags_of(opened):
     return EmbeddingBags(HELD, card=opened, preset=emb_tables.config(), ring_bytes=1 << 17,
                          cache_rows={"items": 20, "users": 30})
@@ -90,10 +84,10 @@ def test_bags_cut_short_at_every_call(machine, is_behind):
         first, second = fresh.batch(warm), fresh.batch(cut)
     with bags_on(held=HELD) as fresh:
         wanted = fresh.batch(after)
-    at, count = 0, 1
+    at, count, it = 0, 1, machine()
     while at <= count:
         xrt = OracleXrt()
-        with machine.open(xrt) as opened:
+        with it.open(xrt) as opened:
             bags = bags_of(opened)
             same(bags.batch(warm), first)
             if not at:
@@ -116,7 +110,7 @@ def test_bags_cut_short_at_every_call(machine, is_behind):
 @pytest.mark.parametrize("is_behind", [False, True], ids=["not yet started", "started"])
 def test_a_start_that_is_cut_short(machine, is_behind):
     xrt = Xrt(ends=COMPLETED, core=lambda _: time.sleep(0.2))
-    with machine.open(xrt) as opened:
+    with machine().open(xrt) as opened:
         given, start = arguments(opened), xrt.xrtRunStart
 
         def cutting(run):
@@ -137,7 +131,7 @@ def test_a_start_that_is_cut_short(machine, is_behind):
 
 
 def test_limits_and_signals(machine):
-    with machine.open(Xrt()) as opened:
+    with machine().open(Xrt()) as opened:
         opened.run(arguments(opened))
         with pytest.raises(CardHang, match="the core was not done after .* cycles"):
             opened.wait(FOREVER, 0.05)

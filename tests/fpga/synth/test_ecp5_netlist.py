@@ -61,8 +61,8 @@ def test_a_fused_dot(tmp_path, name, width, subs, terms_log2):
     special = random.choice([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 1, 0x7F7FFFFF], (count, words))
     which = random.random((count, words))
     records[:, 1:] = np.where(which < .9, near, np.where(which < .97, any_, special))
-    want = Runner(DotLane(**shape), name)(records, tmp_path)
-    got = Runner(DotLane(**shape), f"{name}_ecp5", netlist(tmp_path))(records, tmp_path)
+    want = Runner(DotLane(**shape), name)(records)
+    got = Runner(DotLane(**shape), f"{name}_ecp5", netlist(tmp_path))(records)
     assert len(np.unique(want)) > 10_000
     np.testing.assert_array_equal(got, want)
 
@@ -73,4 +73,4 @@ def test_a_pooling_unit(tmp_path):
     shape = dict(words=1, contexts_log2=4, tag_bits=2)
     run = Runner(Words(**shape), "pooling_ecp5", netlist(tmp_path))
     records, *expected = schedule(np.random.default_rng(2), 2_000, 16, 1)
-    judge(run(records, tmp_path), *expected)
+    judge(run(records), *expected)

@@ -139,14 +139,8 @@ def test_what_is_too_deep_in_one_piece_stays_too_deep(tmp_path):
 
 
 def test_a_carry_chain_counts_once_however_long(tmp_path):
-    text = """module adder(clk, a, b, o);
-  input clk;
-  input [59:0] a;
-  input [59:0] b;
-  output [59:0] o;
-  reg [59:0] x;
-  reg [59:0] y;
-  reg [59:0] o;
+    text = """module adder(input clk, input [59:0] a, b, output reg [59:0] o);
+  reg [59:0] x, y;
   always @(posedge clk) begin
     x <= a;
     y <= b;
@@ -160,16 +154,8 @@ endmodule
 
 
 def test_two_chains_break_the_rule(tmp_path):
-    text = """module adders(clk, a, b, c, o);
-  input clk;
-  input [29:0] a;
-  input [29:0] b;
-  input [29:0] c;
-  output [29:0] o;
-  reg [29:0] x;
-  reg [29:0] y;
-  reg [29:0] z;
-  reg [29:0] o;
+    text = """module adders(input clk, input [29:0] a, b, c, output reg [29:0] o);
+  reg [29:0] x, y, z;
   always @(posedge clk) begin
     x <= a;
     y <= b;
@@ -184,17 +170,8 @@ endmodule
 
 
 def test_memories(tmp_path):
-    text = """module memories(clk, a, d, w, o, p, q);
-  input clk;
-  input [11:0] a;
-  input [71:0] d;
-  input w;
-  output [71:0] o;
-  output [71:0] p;
-  output [7:0] q;
-  reg [71:0] o;
-  reg [71:0] p;
-  reg [7:0] q;
+    text = """module memories(
+    input clk, input [11:0] a, input [71:0] d, input w, output reg [71:0] o, p, output reg [7:0] q);
   (* ram_style = "ultra" *) reg [71:0] big [4095:0];
   (* ram_style = "block" *) reg [71:0] block [511:0];
   (* ram_style = "distributed" *) reg [7:0] small [31:0];

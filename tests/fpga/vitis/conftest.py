@@ -23,7 +23,7 @@ if said in (["-version"], ["--version"]):
 with open(os.environ["RECORD"], "a") as record:
     record.write(json.dumps([name, os.getcwd(), *said]) + "\\n")
 option = lambda key: said[said.index(key) + 1]
-print("\\n".join(f"line {{i}} of " + name for i in range(40)))
+print("\\n".join(f"line {{i}} of " + name for i in range(40)), flush=True)
 if os.environ.get("FAKE_FAIL") == name + ("-p" if "-p" in said else ""):
     print("ERROR: [" + name + " 1-1] it does not fit", file=sys.stderr)
     sys.exit(3)

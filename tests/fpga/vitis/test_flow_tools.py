@@ -61,6 +61,17 @@ def test_bitstream_for_the_card(tmp_path, tools):
     assert check(made.folder) == [], "the tools wrote into the package"
 
 
+def test_the_experimental_script_is_for_the_card_alone_and_not_by_default(tmp_path, tools):
+    asked = lambda: [call[call.index("--advanced.param") + 1] for call in tools() if "--advanced.param" in call]
+    assert "memory.tcl" not in files(make(tmp_path).folder)
+    made = make(tmp_path, experimental_memory=True)
+    assert files(made.folder)["memory.tcl"].startswith(b"# EXPERIMENTAL")
+    build(made, "hw_emu")
+    assert asked() == []
+    path = build(made)
+    assert asked() == [f"compiler.userPostSysLinkOverlayTcl={path.parent}-new/kernel/memory.tcl"]
+
+
 def test_bitstream_for_simulation(tmp_path, tools):
     made = make(tmp_path)
     xpfm = next((tmp_path / "platforms").rglob(f"{STANDARD}.xpfm"))

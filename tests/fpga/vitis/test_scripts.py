@@ -8,7 +8,9 @@ import pytest
 
 from fpga.synth.shells import card
 from fpga.vitis.link import instance_names, link_cfg
+from fpga.vitis.memory import memory_tcl
 from fpga.vitis.scripts import _word, package_tcl
+from gen.model.device import Device
 from tests.support.vitis_kernels import KERNELS, prepared
 from tests.support.vitis_script import broken, calls
 
@@ -77,6 +79,28 @@ def test_a_changed_script_is_found(old, new, finding):
     again = rehearsed("mlp", "inferred", change)
     said = [*broken(kernel, rehearsed("mlp", change=change)), *([again] if isinstance(again, str) else [])]
     assert any(finding in sentence for sentence in said), said
+
+
+@tcl
+def test_the_memory_is_asked_for_what_the_tuned_device_has():
+    device = Device.load("smartssd_tuned")
+    made = calls(memory_tcl(), ())
+    assert [call[1:] for call in made if call[0] == "set_property"] == [
+        ("CONFIG.C0.DDR4_Mem_Add_Map", "ROW_BANK_COLUMN", "/ddrmem_1"),
+        *((f"CONFIG.{name}", value, cell) for cell in ("/axi_interconnect_0", "/axi_interconnect_1")
+          for name, value in (("ENABLE_ADVANCED_OPTIONS", "1"), ("M00_ISSUANCE", str(device.port.bursts))))]
+    assert {call[0] for call in made} == {"get_bd_cells", "get_property", "set_property"}
+    assert device.controller.map == "row_bank_column" and device.port.bursts == 32     # the most that PG059 has
+
+
+@tcl
+@pytest.mark.parametrize("fault, said", [
+    ("cell-less", "hotrail: this platform's block design has no cell /ddrmem_1"),
+    ("another", "hotrail: /ddrmem_1 is xilinx.com:ip:axi_interconnect:2.2, no ddr4"),
+    ("deaf", "hotrail: /ddrmem_1 keeps C0.DDR4_Mem_Add_Map at 0; asked for: ROW_BANK_COLUMN"),
+])
+def test_a_memory_that_is_not_as_expected_ends_the_script(fault, said):
+    assert calls(memory_tcl(), (), fault) == said
 
 
 @tcl

@@ -156,6 +156,7 @@ def test_results_in_the_format_of_their_table():
 def test_the_pieces_of_rows(beats, piece):
     """Those that are the fastest on the simulated card; an odd number of beats is not cut."""
     assert stripes(beats, 8) == (beats, piece, 8)
+    assert stripes(beats, 8, row_in_page=True) == (beats, 0, 8)
 
 
 def test_tables_in_pieces_begin_with_a_stripe_and_end_with_a_block():

@@ -17,7 +17,7 @@ from gen.planner.assume import model_of
 from gen.planner.build import _heat, build, hot_shares
 from gen.planner.costs import Costs
 from gen.planner.plan import MEMORIES, Plan
-from gen.planner.planning import make
+from gen.planner.planning import HALF, make
 from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import brute, drawn, seconds
 
@@ -195,8 +195,8 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
                for item in build(model, profiled, COSTS, cards=2).problem.items)
     slow = replace(COSTS, drive_s=1e-2, dram_bytes=int(0.3 * need))
     plan = make(model, profiled, slow, cards=2, levels=2, hot_share=1.0, seconds=0.5)
-    assert list(plan.what_if) == ["one card more"] + [f"1 MB more of {what} on every EMB card"
-                                                      for what in ("DRAM", "SSD")]
+    assert list(plan.what_if) == ["one card more", HALF, *(f"1 MB more of {what} on every EMB card"
+                                                           for what in ("DRAM", "SSD"))]
     assert 1e-2 <= plan.bound <= plan.seconds
     for what, (seconds_more, least) in plan.what_if.items():
         assert 0 < least <= seconds_more <= plan.seconds, what
@@ -207,10 +207,24 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
     assert 0 < least <= more < 5e-3 < 1e-2 < plan.seconds
 
 
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_pooled_vectors_in_half_precision(known, model, form):
+    """What it says is the plan with such vectors; a model that has no others does not ask."""
+    slow = replace(COSTS, link_s=100 * COSTS.link_s)    # the link binds
+    plan = make(model, known, slow, cards=2)
+    tables = {name: replace(spec, results=form) for name, spec in model.tables.items()}
+    half = make(replace(model, tables=tables), known, slow, cards=2)
+    seconds, bound = plan.what_if[HALF]
+    assert bound <= seconds < 0.75 * plan.seconds
+    assert seconds == pytest.approx(half.seconds, rel=0.02) and HALF not in half.what_if
+    one = replace(model, tables=tables | dict(list(model.tables.items())[:1]))
+    assert make(one, known, slow, cards=2).what_if[HALF][0] == pytest.approx(half.seconds, rel=0.02)
+
+
 def test_where_a_search_takes_long_it_is_not_repeated_for_every_memory(known, model, monkeypatch):
     monkeypatch.setattr(planning, "PATIENCE", 0.0)
     plan = make(model, known, COSTS, cards=1)
-    assert list(plan.what_if) == ["one card more"]
+    assert list(plan.what_if) == ["one card more", HALF]
     assert any(note.startswith("what 1 MB more of a memory brings was left out, as") for note in plan.assumed)
 
 

@@ -8,6 +8,7 @@ from golden.fp import fp32
 from golden.mlp import core as mlp
 from golden.mlp.core import Memory, Mlp
 from hw.isa import MLP
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
 TINY = dict(units=2, rows=2, width=2, words=8, row_lines=64, weight_lines=64, addend_lines=64)
 SCREC = dict(units=2, rows=4, width=1, words=8, row_lines=64, weight_lines=128, addend_lines=128)
@@ -16,8 +17,8 @@ SHAPES = {"tiny": TINY, "screc": SCREC, "wide": WIDE}
 
 
 def test_names_are_those_of_the_isa():
-    assert MLP.field("addend").highest == mlp.PARTIAL and MLP.field("activation").highest == mlp.SIGMOID
-    assert MLP.field("target").highest == mlp.TO_MEMORY
+    assert MLP.field("addend").highest == ADDEND.PARTIAL and MLP.field("activation").highest == ACTIVATION.SIGMOID
+    assert MLP.field("target").highest == TARGET.MEMORY
     assert set(mlp.COUNTERS) <= {value.name for value in MLP.counters}
 
 
@@ -83,27 +84,27 @@ class Letter:
         nth = g * samples + s
         if item.mode:
             nth = (g // c.units * samples + s) * c.units + of
-        if item.addend == mlp.BIAS:
+        if item.addend == ADDEND.BIAS:
             y = fp32.add(y, c.addend_memory[unit, (item.addend_line + g) % self.a.shape[1]])
-        if item.addend == mlp.PARTIAL:
+        if item.addend == ADDEND.PARTIAL:
             y = fp32.add(y, c.addend_memory[unit, (item.addend_line + nth * c.rows + row) % self.a.shape[1]])
-        if item.activation == mlp.RELU:
+        if item.activation == ACTIVATION.RELU:
             y = fp32.maximum(y, np.zeros(c.columns, np.float32))
-        if item.activation == mlp.SIGMOID:
+        if item.activation == ACTIVATION.SIGMOID:
             y = fp32.sigmoid(y)
         if g == item.groups - 1:
             y = np.where(np.arange(c.columns) < item.last_columns, y, np.float32(0))
         words, q, h = fp32.bits(y), g // c.groups_per_beat, g % c.groups_per_beat
         here = slice(h * c.columns, (h + 1) * c.columns)
-        if item.target == mlp.TO_ROWS:
+        if item.target == TARGET.ROWS:
             self.x[of, row, (item.to_line + q * item.to_line_stride + s) % self.x.shape[2], here] = words
-        elif item.target == mlp.TO_FEATURE:
+        elif item.target == TARGET.FEATURE:
             at = item.to_line + (s * c.rows + row) * item.to_line_stride + q
             turn = item.feature // c.rows
             for k in range(c.columns // c.piece):
                 bank = (h * c.columns // c.piece + k + turn) % c.pieces
                 self.piece(self.x, of, item.feature % c.rows, at, bank)[:] = words[k * c.piece:(k + 1) * c.piece]
-        elif item.target == mlp.TO_PARTIAL:
+        elif item.target == TARGET.PARTIAL:
             self.a[unit, (item.to_line + nth * c.rows + row) % self.a.shape[1]] = words
         else:
             beat = outputs.reshape(-1, c.words)[item.out + sample * item.out_stride + q]
@@ -202,7 +203,7 @@ def test_layers_by_the_letter(name, mode, count, groups, steps, addend, target, 
     np.testing.assert_array_equal(core.addend_memory, letter.a)
     np.testing.assert_array_equal(memory.outputs, want)
     assert (result.counters["tiles"], result.counters["slots"]) == (letter.tiles, letter.slots)
-    wrote = count * -(-groups // core.groups_per_beat) if target == mlp.TO_MEMORY else 0
+    wrote = count * -(-groups // core.groups_per_beat) if target == TARGET.MEMORY else 0
     assert result.counters["outputs_beats"] == wrote
 
 

@@ -11,10 +11,10 @@ from gen.model.device import Device
 from gen.rtl.config import load
 from golden.mlp.cycles import Sizes, cycles
 from hw.isa import MLP
+from hw.isa.mlp import TARGET
 
 BEATS = {"inputs": 2048, "weights": 2048, "outputs": 4096}
 INSTRUCTIONS = 64   # of a program, at most
-PARTIAL, MEMORY = 2, 3
 
 
 class Bench:
@@ -105,9 +105,9 @@ def draw(random, config, number, lags=(0, 1, 3, 1 << 31)):
         elif name == "LAYER":
             target = int(integers(4))
             item |= {"mode": int(integers(2)), "addend": int(integers(3)), "target": target,
-                     "activation": 0 if target == PARTIAL else int(integers(3 if target == MEMORY else 2)),
+                     "activation": int(integers({TARGET.PARTIAL: 1, TARGET.MEMORY: 3}.get(target, 2))),
                      "groups": one(2 * config.units + 1), "last_columns": one(config.columns)}
-            if target == MEMORY:
+            if target == TARGET.MEMORY:
                 item["out_stride"] = item["groups"] + int(integers(3))
                 if integers(2):
                     item["out_stride"] = -(-item["groups"] // config.groups_per_beat)

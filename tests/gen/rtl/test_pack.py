@@ -6,8 +6,8 @@ from amaranth.lib import data
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gen.rtl.pack import Layout
 from gen.rtl.verilog import describe
-from verif.bench.pack import Layout
 
 
 def shapes():
