@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from gen.model.device import Device
 ROOT = Path(__file__).parents[1]
 DEVICE = "smartssd"
 DIMS = (16, 32, 64, 128, 256, 512)
+BURST_BYTES = 4096      # of a stream
 FAULTS = 250
 ALONE = {4096: 0.05, 16384: 0.31}   # GB/s, one request at a time, as measured on a SmartSSD
 
@@ -34,24 +35,55 @@ def opened(device: Device, row_bytes: int) -> int:
 
 
 def bound(device: Device, row_bytes: int, piece_bytes: int = 0) -> float:
-    """Rows a second that activation window, data bus, port, refresh and bursts under way leave, whatever the controller
-    does. piece_bytes: of the pieces that a row is cut into, which share their pages, 0 where it is one."""
+    """Rows a second that activation window, data bus, port, refresh and bursts under way leave, in whatever order rows
+    are asked for. piece_bytes: of the pieces that a row is cut into, which share their pages, 0 where it is one.
+
+    A row's first burst closes another row's page and opens its own, as pages stay open; the others find theirs open. A
+    burst is under way until its last line has arrived, at one line per clock of the controller.
+    """
     d, c, port = device.ddr4, device.controller, device.port
     clock = d.mhz * 1e6
     awake = 1 - d.clocks("trfc") / d.clocks("trefi")
-    lines = row_bytes / 64
-    pages, bursts = opened(device, piece_bytes or row_bytes), row_bytes / (piece_bytes or row_bytes)
-    # A burst's fixed delays and the data of an open page.
-    shortest = ((port.front_cycles + port.back_cycles) / device.kernel_mhz + (c.front_clocks + c.back_clocks) / c.mhz
-                + (d.cl + d.burst_clocks) / d.mhz) / 1e6
+    piece_bytes = piece_bytes or row_bytes
+    lines, pages, pieces = row_bytes / 64, opened(device, piece_bytes), row_bytes / piece_bytes
+    found = ((port.front_cycles + port.back_cycles) / device.kernel_mhz
+             + (c.front_clocks + c.back_clocks + piece_bytes / 64 - 1) / c.mhz + (d.cl + d.burst_clocks) / d.mhz) / 1e6
+    opens = (d.clocks("trp") + d.clocks("trcd")) / clock
     return min(4 * clock / d.clocks("tfaw") / pages * awake, clock / d.burst_clocks / lines * awake,
-               device.kernel_mhz * 1e6 / lines, port.bursts / shortest / bursts)
+               device.kernel_mhz * 1e6 / lines, port.bursts / (pieces * found + opens))
+
+
+def stream_cycles(device: Device, reads: Sequence[float], written: float = 0) -> float:
+    """Cycles of the kernel that streams take at least: a beat of 64 bytes a cycle on each channel of a port, and the
+    memory's data bus for all of them, whatever the core does. reads: beats of each port; written: of one port.
+
+    The controller takes lines in order, bursts of 4 KB of the ports in turn, and at most `turn_lines` of one kind while
+    the other waits. A burst that follows one of another stream finds other rows in all banks: each is closed behind its
+    last line and opened, four of them in tFAW, while the bus carries the last lines of the one before.
+    """
+    d, banks = device.ddr4, opened(device, BURST_BYTES)
+    turn = max(0, d.clocks("trtp") + d.clocks("trp") + d.clocks("trcd") + (banks - 1) * d.clocks("tfaw") / 4
+               - (2 * banks - 1) * d.burst_clocks)
+    lines = BURST_BYTES // 64
+    together = 2 * min(sorted(reads)[-2:]) / lines if len(reads) > 1 else 0
+    kinds = 2 * min(sum(reads), written) / device.group_machines.turn_lines
+    clocks = (sum(reads) + written) * d.burst_clocks + max(together, kinds) * turn
+    awake = 1 - d.clocks("trfc") / d.clocks("trefi")
+    return max(*reads, written, clocks / awake / d.mhz * device.kernel_mhz)
 
 
 def zipf(count: int, ranks: int = 1_000_000, exponent: float = 1.05) -> NDArray[np.int64]:
     """Ranks drawn by a Zipf distribution: rows laid out by how often they are accessed."""
     total = np.cumsum(1 / np.arange(1, ranks + 1) ** exponent)
     return np.searchsorted(total / total[-1], np.random.default_rng(2).random(count))
+
+
+def tuned() -> dict[str, tuple[str, Device]]:
+    """The card as the experimental memory.tcl asks for it, with what is not published as assumed and as it may be."""
+    asked = Device.load("smartssd_tuned")
+    return {"tuned": ("a row in one page, 32 bursts under way", asked),
+            "tuned.16": ("a row in one page, 32 bursts under way, 16 lines in a machine",
+                         asked.replace("group_machines", depth=16))}
 
 
 def variations(device: Device) -> dict[str, tuple[str, Device]]:
@@ -66,8 +98,7 @@ def variations(device: Device) -> dict[str, tuple[str, Device]]:
         "paged": ("a row in one page (row_bank_column)", paged),
         "paged.8": ("a row in one page, 8 lines in a machine", paged.replace("group_machines", depth=8)),
         "paged.16": ("a row in one page, 16 lines in a machine", paged.replace("group_machines", depth=16)),
-        "tuned": ("a row in one page, 16 lines in a machine, 64 bursts under way", paged.replace(
-            "group_machines", depth=16).replace("port", bursts=64)),
+        **tuned(),
         "frfcfs": ("the device smartssd_frfcfs", Device.load("smartssd_frfcfs")),
     }
 

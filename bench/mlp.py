@@ -3,19 +3,20 @@
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.card import stream_cycles
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.api.network import Runner
 from fpga.card import open as open_card
 from gen.compiler.mlp import Compiler, Program, gemms
 from gen.model.device import Device
-from gen.model.network import Network
+from gen.model.network import Layer, Network
 from gen.rtl import config
 from golden.fp import fp32
 from golden.mlp.cycles import Sizes, cycles
@@ -33,6 +34,7 @@ CLOCK_HZ = 250e6
 WHOLE, LAYER = 95, 99       # per cent of the slots, targets
 GEMMS = {64: (16, 90), 128: (6, 95), 256: (2, 98)}     # side -> products in a row, per cent of the roofline
 EMPTY = np.zeros((0, 16), np.uint32)
+Runs = Iterator[tuple[Program, NDArray[np.uint32]]]
 
 
 @cache
@@ -69,13 +71,45 @@ def _load(memory: str, compiler: Compiler) -> None:
         _cycles(memory, compiler.load, EMPTY)
 
 
-def _steady(memory: str, network: Network, batch: int = BATCH, batches: int = 1) -> float:
-    """Cycles of a batch in a row of them: what a run takes to begin and to end is left out."""
+def _batches(memory: str, network: Network, batch: int, batches: int, times: int = 2) -> Runs:
+    """Runs of so many batches and of `times` as many."""
     compiler = Compiler(network, _config(), batch=batch)
     _load(memory, compiler)
-    first, both = (_cycles(memory, compiler.compile(batch * n), _inputs(compiler, batch * n))
-                   for n in (batches, 2 * batches))
-    return (both - first) / batches
+    for count in (batch * batches, times * batch * batches):
+        yield compiler.compile(count), _inputs(compiler, count)
+
+
+def _products(memory: str, many: int, rows: int, inner: int, columns: int) -> Runs:
+    """Runs of so many matrix products, one behind the other, and of twice as many."""
+    random = np.random.default_rng(1)
+    pairs = [(random.standard_normal((rows, inner), np.float32), random.standard_normal((inner, columns), np.float32))
+             for _ in range(2 * many)]
+    for some in (pairs[:many], pairs):
+        made = gemms(some, _config())
+        _runner(memory).weights(made.weights)
+        yield made.program, made.inputs
+
+
+def _latency(memory: str, network: Network) -> Runs:
+    """A run of as many samples as a unit takes, each layer's columns shared out over the units."""
+    compiler = Compiler(network, _config(), batch=_config().rows)
+    _load(memory, compiler)
+    yield compiler.compile(compiler.batch, mode="latency"), _inputs(compiler, compiler.batch)
+
+
+def _more(memory: str, runs: Runs) -> dict[str, int]:
+    """Counters of the second run less those of the first: what a run takes to begin and to end is left out. Those of
+    the run itself where there is one."""
+    found: list[Mapping[str, int]] = [Counter()]
+    for program, inputs in runs:
+        _cycles(memory, program, inputs)
+        found.append(_runner(memory).last)
+    return {name: found[-1][name] - found[-2][name] for name in found[-1]}
+
+
+def _steady(memory: str, network: Network, batch: int = BATCH, batches: int = 1) -> float:
+    """Cycles of a batch in a row of them."""
+    return _more(memory, _batches(memory, network, batch, batches))["cycles"] / batches
 
 
 @bench("mlp_networks")
@@ -140,30 +174,32 @@ def layers() -> Iterator[Row]:
                 yield at_least(key, what, share, "%", LAYER) if whole else figure(key, what, share, "%")
 
 
+def _least(memory: str, macs: float, rows: float, weights: float, results: float) -> float:
+    """Cycles that it takes at least: of the multipliers, and of beats in memory. Rows and weights come by a port each,
+    results leave by the other way of the first."""
+    if memory == "ideal":
+        return max(macs / _config().macs, rows, weights, results)
+    return max(macs / _config().macs, stream_cycles(Device.load(DEVICE), (rows, weights), results))
+
+
 @bench("mlp_gemm")
 def products() -> Iterator[Row]:
-    """FP32 matrix products one behind the other from memory to memory, against the smaller of 512 products a
-    cycle and a beat a cycle.
+    """FP32 matrix products one behind the other from memory to memory, against the slowest of 512 products a
+    cycle and what brings and takes their matrices.
     """
-    sizes, random = _config(), np.random.default_rng(1)
+    sizes = _config()
     for memory in ("ideal", "ddr4"):
         for side, (many, target) in GEMMS.items():
-            pairs = list(random.standard_normal((2 * many, 2, side, side), np.float32))
-            took = []
-            for some in (pairs[:many], pairs):
-                made = gemms(some, sizes)
-                _runner(memory).weights(made.weights)
-                took.append(_cycles(memory, made.program, made.inputs))
-            used = (took[1] - took[0]) / many
-            compute, beats = side**3 / sizes.macs, 3 * side**2 / sizes.words
+            used = _more(memory, _products(memory, many, side, side, side))["cycles"] / many
+            compute, beats = side**3 / sizes.macs, side**2 / sizes.words
             what = f"{side} x {side} x {side}, {memory} memory"
             key = f"mlp.gemm.{side}.{memory}"
-            share = 100 * max(compute, beats) / used
+            share = round(100 * _least(memory, side**3, beats, beats, beats) / used, 1)
             label = f"{what}: of the roofline"
             yield at_least(f"{key}.roofline", label, share, "%", target) if memory == "ideal" else figure(
                 f"{key}.roofline", label, share, "%")
-            yield figure(f"{key}.slots", f"{what}: multiplier slots", 100 * compute / used, "%")
-    network = Network.gemm(random.standard_normal((64, 64), np.float32))
+            yield figure(f"{key}.slots", f"{what}: multiplier slots", round(100 * compute / used, 1), "%")
+    network = Network.gemm(np.random.default_rng(1).standard_normal((64, 64), np.float32))
     used = _steady("ideal", network, batch=64, batches=16)
     yield at_least("mlp.gemm.64.resident", "64 x 64 x 64, weights resident: multiplier slots (Vitis BLAS on a U250, "
                    "not resident: 38.8, 69.8 and 82.5 % at 64, 128 and 256)", 100 * 512 / used, "%", 97)
@@ -195,6 +231,31 @@ def stream() -> Iterator[Row]:
     needed = network.macs * BATCH / _config().macs
     yield at_least("mlp.stream.rm3.d256", "RM3, D 256, batches of 128: of the compute-bound rate",
                    100 * needed / used, "%", 95)
+
+
+@bench("mlp_stream_card")
+def stream_card() -> Iterator[Row]:
+    """Streams of weights and samples in the card's memory, where the core waits for them, against what it can give."""
+    random, shares = np.random.default_rng(1), {}
+    square, last = (Layer(random.standard_normal((1024, outputs), np.float32)) for outputs in (1024, 8))
+    # Half of the weights of a square layer fit the core. Four times as many samples end alike.
+    for name, what, runs in (
+        ("weights", "1,024 to 1,024 to 1,024 to 8, four samples, the whole run",
+         _latency("ddr4", Network((square, square, last)))),
+        ("samples", "1,024 to 8, weights resident", _batches("ddr4", Network((last,)), 256, 1, times=4)),
+        ("both", "products of 32 x 512 and 512 x 32", _products("ddr4", 8, 32, 512, 32)),
+        ("busy", "1,024 to 1,024 to 8, batches of 16: the array is busy for nine tenths of the stream",
+         _batches("ddr4", Network((square, last)), 16, 1)),
+    ):
+        more = _more("ddr4", runs)
+        beats = [more[f"{stream}_beats"] for stream in ("rows", "weights", "outputs")]
+        least = _least("ddr4", 0, *beats)
+        shares[name] = 100 * least / more["cycles"]
+        yield figure(f"mlp.stream.card.{name}", f"{what}: of {least:,.0f} cycles", shares[name], "%")
+        bytes_s = 4 * _config().words * sum(beats) / more["cycles"] * CLOCK_HZ
+        yield figure(f"mlp.stream.card.{name}.rate", "the same in bytes", bytes_s / 1e9, "GB/s")
+    del shares["busy"]      # memory is not all that it waits for
+    yield at_least("mlp.stream.card", "the least of weights, samples and both", min(shares.values()), "%", 95)
 
 
 @bench("mlp_numerics")

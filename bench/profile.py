@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import polars
 
 from bench.data import CALIBRATION, needed
 from bench.framework import Row, at_least, bench, figure
@@ -34,6 +33,8 @@ HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 def written(folder: Path, log: ClickLog, samples: int) -> dict[str, Path]:
     """A TSV and a Parquet file of the same ids; nothing where a field is empty, 0 in Parquet."""
+    import polars
+
     random = np.random.default_rng(5)
     paths = {kind: folder / f"{samples}.{kind}" for kind in ("tsv", "parquet")}
     columns: list[np.ndarray] = []
@@ -73,6 +74,8 @@ def ours(path: Path) -> int:
 
 def polars_whole(path: Path) -> int:
     """Group-by of every column of the file in memory."""
+    import polars
+
     if path.suffix == ".parquet":
         frame = polars.read_parquet(path)
     else:
@@ -83,6 +86,8 @@ def polars_whole(path: Path) -> int:
 
 def polars_stream(path: Path) -> int:
     """The same without the whole file in memory."""
+    import polars
+
     if path.suffix == ".parquet":
         frame = polars.scan_parquet(path)
         names = frame.collect_schema().names()

@@ -1,26 +1,21 @@
 """SCRec's own unit, the baseline: cycles of a row for every D and R, measured on its RTL."""
 
-import json
-import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.framework import Row, at_least, bench, figure
-from gen.base.tools import build_folder
+from gen.compiler import serial as compiler
 from gen.data.shapes import column_modes
 from gen.rtl.config import load
+from gen.rtl.play import Phase, build
 from golden.fp import fp32
 from golden.tt import serial as golden
 from hw.tt.serial import SerialTTUnit
-from verif.bench.runner import simulate
-from verif.tt import serial as driver
 
-__all__ = ["Session", "cycles_per_row", "run"]
+__all__ = ["cycles_per_row"]
 
 DIMS = (16, 32, 64, 128, 256, 512)
 RANKS = (4, 8, 16, 32)
@@ -28,40 +23,22 @@ RANKS = (4, 8, 16, 32)
 LOOKUPS = 6
 
 
-@dataclass(frozen=True)
-class Session:
-    """What the RTL did: vectors, one float32 array a lookup; the cycle in which each lookup's last beat came,
-    counted from the one in which the first lookup went in; and what the simulation cost.
-    """
-
-    vectors: list[np.ndarray] = field(repr=False)
-    outside: np.ndarray = field(repr=False)
-    last_at: np.ndarray = field(repr=False)
-    build_seconds: float
-    run_seconds: float
-
-
-def run(tables: Sequence[Sequence[np.ndarray]], table_ids: Any, indices: Any, *,
-        config: Any = None) -> Session:
-    """Loads `tables` (lists of cores) and looks up row indices[n] of table table_ids[n], n ascending.
-
-    config: the unit's (default: the preset screc). Raises ValueError where a table does not fit.
-    """
-    config = config or load("screc").cores["serial"]
-    driver.place(tables, config)
-    about = {"config": asdict(config), "cores": [len(cores) for cores in tables]}
-    arrays: dict[str, Any] = {f"core_{t}_{k}": np.asarray(core, np.float32)
-                              for t, cores in enumerate(tables) for k, core in enumerate(cores)}
-    build_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=build_folder(), prefix="serial-") as folder:
-        path = Path(folder) / "asked.npz"
-        np.savez(path, about=json.dumps(about), table=np.asarray(table_ids, np.int64),
-                 index=np.asarray(indices, np.int64), **arrays)
-        done = simulate(SerialTTUnit(config), "verif.tt.serial", name="tt_serial_paper", tests=1,
-                        env={"HOTRAIL_SERIAL_SESSION": str(path)})
-        with np.load(path.with_suffix(".out.npz"), allow_pickle=False) as out:
-            vectors = np.split(out["words"].view(np.float32), np.cumsum(out["sizes"])[:-1])
-            return Session(vectors, out["outside"], out["last_at"], done.model.build_seconds, done.seconds)
+def _looked_up(config: Any, tables: Sequence[Sequence[np.ndarray]], ids: Sequence[int],
+               indices: np.ndarray) -> tuple[list[np.ndarray], list[Any], np.ndarray]:
+    """Rows indices[n] of tables ids[n], n ascending, by the RTL; each one's plan; and the cycle in which its last beat
+    came, from the one in which the first lookup went in. Raises ValueError where a table does not fit."""
+    images = compiler.place(tables, config)
+    player = build(SerialTTUnit(config), "tt_serial_paper", opt="-O0")
+    plans = [images[table].plan for table in ids]
+    ends = np.cumsum([plan.beats for plan in plans])
+    lookups = [{"table": int(table), "index": int(index)} for table, index in zip(ids, indices, strict=True)]
+    done = player.play([Phase({"i_load": player.packed("i_load", compiler.load(images, config))}),
+                        Phase({"i_lookups": player.packed("i_lookups", lookups)}, until={"o_vectors": int(ends[-1])})],
+                       cycles=1_000_000 + 2 * sum(plan.cycles for plan in plans))
+    beats, width = done.beats["o_vectors"], 4 * config.columns
+    vectors = [part.reshape(-1).view("<f4")[:plan.dim] for part, plan in zip(
+        np.split(np.ascontiguousarray(beats[:, :width]), ends[:-1]), plans, strict=True)]
+    return vectors, plans, done.at["o_vectors"][ends - 1] - done.taken["i_lookups"][0]
 
 
 def cycles_per_row(shapes: Iterable[tuple[tuple[int, ...], int]]) -> dict[tuple[tuple[int, ...], int], int]:
@@ -79,9 +56,11 @@ def cycles_per_row(shapes: Iterable[tuple[tuple[int, ...], int]]) -> dict[tuple[
         chosen: list[tuple[tuple[int, ...], int]] = []
         for columns, rank in waiting:
             modes = (3,) + (2,) * (len(columns) - 1)
-            cores = driver.cores(random, modes, columns, (1, *[rank] * (len(columns) - 1), 1))
+            ranks = (1, *[rank] * (len(columns) - 1), 1)
+            cores = [random.standard_normal(shape).astype(np.float32)
+                     for shape in zip(ranks[:-1], modes, columns, ranks[1:], strict=True)]
             try:
-                driver.place([*tables, cores], config)
+                compiler.place([*tables, cores], config)
             except ValueError:
                 if not tables:
                     raise
@@ -99,16 +78,15 @@ def _measure(config: Any, tables: Sequence[Sequence[np.ndarray]], shapes: Sequen
     ids = np.repeat(np.arange(len(tables)), LOOKUPS)
     rows = np.array([prod(core.shape[1] for core in cores) for cores in tables])
     indices = np.random.default_rng(18).integers(0, rows[ids])
-    done = run(tables, ids, indices, config=config)
-    plans = [image.plan for image in driver.place(tables, config)]
-    wanted = golden.finish([plans[t] for t in ids], index_bits=config.index_bits, in_flight=config.in_flight)
-    assert done.last_at.tolist() == wanted, "the serial unit's RTL and its cycle model differ"
+    vectors, plans, last_at = _looked_up(config, tables, ids.tolist(), indices)
+    wanted = golden.finish(plans, index_bits=config.index_bits, in_flight=config.in_flight)
+    assert last_at.tolist() == wanted, "the serial unit's RTL and its cycle model differ"
     found = {}
     for t, shape in enumerate(shapes):
         mine = np.flatnonzero(ids == t)
         for n, row in zip(mine, golden.rows(tables[t], indices[mine]), strict=True):
-            assert (fp32.bits(done.vectors[n]) == fp32.bits(row)).all(), f"vector {n} of {shape} is wrong"
-        found[shape] = int(np.diff(done.last_at[mine])[-1])
+            assert (fp32.bits(vectors[n]) == fp32.bits(row)).all(), f"vector {n} of {shape} is wrong"
+        found[shape] = int(np.diff(last_at[mine])[-1])
     return found
 
 

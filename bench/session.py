@@ -1,21 +1,16 @@
 """Runs a stream of bags through the RTL of the TT unit: what benches and the demo measure on."""
 
-import json
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gen.base.tools import build_folder
-from golden.tt.load import Loader
+from gen.rtl.play import Phase, build
+from golden.tt.load import Limits, Loader
 from hw.tt.unit import TTUnit
-from verif.bench.runner import simulate
-from verif.tt.bench import limits_of
 
 __all__ = ["Session", "check", "run", "simulator"]
 
@@ -42,7 +37,7 @@ def simulator(config: Any, preset: str) -> Callable[..., Session]:
 
 def check(config: Any, tables: Sequence[Sequence[np.ndarray]], rows: Sequence[int] | None = None) -> None:
     """Raises ValueError where tables, each a list of cores, do not fit the unit together."""
-    loader = Loader(limits_of(config))
+    loader = Loader(Limits.of(config))
     for cores, count in zip(tables, rows or [prod(core.shape[1] for core in cores) for cores in tables], strict=True):
         loader.add(cores, rows=count)
 
@@ -58,23 +53,27 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
     built is built again).
     Raises ValueError where a table does not fit the unit, AssertionError where the simulation fails.
     """
-    rows = [prod(core.shape[1] for core in cores) for cores in tables] if rows is None else rows
-    check(config, tables, rows)     # before the simulator is built
-    about = {"limits": vars(limits_of(config)), "tables": len(tables),
-             "cores": [len(cores) for cores in tables], "rows": [int(count) for count in rows],
-             "cycles": cycles}
-    arrays: dict[str, Any] = {f"core_{table}_{k}": np.asarray(core, dtype=np.float32)
-              for table, cores in enumerate(tables) for k, core in enumerate(cores)}
-    build_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=build_folder(), prefix="session-") as folder:
-        path = Path(folder) / "asked.npz"
-        np.savez(path, about=json.dumps(about), table=np.asarray(table_ids), index=np.asarray(indices),
-                 offsets=np.asarray(offsets), **arrays)
-        done = simulate(TTUnit(config), "verif.tt.bench", name=name, tests=1, only="session",
-                        env={"HOTRAIL_SESSION": str(path)})
-        with np.load(path.with_suffix(".out.npz"), allow_pickle=False) as out:
-            sizes, words = out["sizes"], out["words"].view(np.float32)
-            same = sizes.size and (sizes == sizes[0]).all()
-            vectors = words.reshape(sizes.size, -1) if same else np.split(words, np.cumsum(sizes)[:-1])
-            return Session(vectors, out["errors"], out["taken_at"], out["last_at"],
-                           json.loads(str(out["counters"])), done.model.build_seconds, done.seconds)
+    loader, dims, load = Loader(Limits.of(config)), [], []
+    for cores, count in zip(tables, rows or [prod(core.shape[1] for core in cores) for cores in tables], strict=True):
+        _, layout, parts = loader.add(cores, rows=int(count))     # before the simulator is built
+        dims.append(layout.dim)
+        load += [vars(part) for part in parts]
+    player = build(TTUnit(config), name, opt="-O0")
+    sizes = np.array([dims[table_ids[first]] for first in offsets[:-1]])
+    ends = np.cumsum(-(-sizes // config.beat_words))
+    lookups = [{"table": int(table), "index": int(index), "begin": 0, "end": 0}
+               for table, index in zip(table_ids, indices, strict=True)]
+    for first, end in zip(offsets[:-1], offsets[1:], strict=True):
+        lookups[first]["begin"] = lookups[end - 1]["end"] = 1
+    done = player.play([Phase({"i_load": player.packed("i_load", load)}, rest=4),
+                        Phase({"i_lookups": player.packed("i_lookups", lookups)}, until={"o_vectors": int(ends[-1])},
+                              rest=2)], cycles=cycles)
+    beats, width = done.beats["o_vectors"], 4 * config.beat_words
+    marks = beats[:, width]     # the last beat of a sum; a sum that is wrong
+    assert np.array_equal(np.flatnonzero(marks & 1), ends - 1), "the sums do not end where they should"
+    vectors = [part.reshape(-1).view("<f4")[:size] for part, size in zip(
+        np.split(np.ascontiguousarray(beats[:, :width]), ends[:-1]), sizes, strict=True)]
+    begin = int(done.ended[0, 0])
+    return Session(np.stack(vectors) if (sizes == sizes[0]).all() else vectors, (marks[ends - 1] & 2).astype(bool),
+                   done.taken["i_lookups"] - begin, done.at["o_vectors"][ends - 1] - begin,
+                   player.unpacked("counters", done.shown["counters"]), player.build_seconds, done.seconds)

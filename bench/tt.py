@@ -18,6 +18,8 @@ DIMS, RANKS = (16, 32, 64, 128, 256, 512), (4, 8, 16, 32)
 # Row modes of the tables that are measured; `scattered` walks them so that no first product is found again.
 MODES = (16, 16, 4)
 REAL_LOOKUPS = 10_000
+# Bags after which the grid, which takes tiles of several at once, is again as it was.
+ROUND = 4
 # Rows of the bags whose rate is shown by size, short ones among full ones last.
 CHUNKS: dict[str, tuple[int, ...]] = {"8": (8,), "4": (4,), "mixed": (8, 1, 8, 2, 8)}
 
@@ -33,11 +35,10 @@ def bags(count: int, *sizes: int) -> np.ndarray:
     return np.unique(np.minimum(np.cumsum([0, *np.resize(sizes, count)]), count))
 
 
-def full_bags(config: Any, cores: list[np.ndarray], count: int) -> np.ndarray:
-    """Bags of as many rows of this table as the unit adds up at once."""
+def full_bag(config: Any, cores: list[np.ndarray]) -> int:
+    """Rows of this table that the unit adds up at once."""
     layout = tt.plan(*shape_of(cores), grid_log2=config.grid_log2)
-    return bags(count, tt.chunk_rows(layout, rank_max=config.rank_max, t_lines=config.t_lines,
-                                     t_middle_lines=config.t_middle_lines))
+    return tt.chunk_rows(layout, rank_max=config.rank_max, t_lines=config.t_lines, t_middle_lines=config.t_middle_lines)
 
 
 def predict(config: Any, cores: list[np.ndarray], indices: np.ndarray, offsets: np.ndarray) -> Any:
@@ -47,7 +48,8 @@ def predict(config: Any, cores: list[np.ndarray], indices: np.ndarray, offsets: 
 
 
 def measured(config: Any, cores: list[np.ndarray], indices: np.ndarray, offsets: np.ndarray) -> tuple[float, Session]:
-    """Cycles a row in the RTL: from when the first row alone would be done to the last sum, a row less one.
+    """Cycles a row in the RTL over the bags behind the first quarter of them: all that a run of these bags takes less
+    what a run of the quarter would take, so that neither beginning nor end is in it.
 
     Raises AssertionError unless sums and cycles are the golden model's.
     """
@@ -56,8 +58,9 @@ def measured(config: Any, cores: list[np.ndarray], indices: np.ndarray, offsets:
     assert np.array_equal(np.asarray(done.vectors).view(np.uint32), want.view(np.uint32)), "a sum is wrong"
     last_at = done.last_at - done.taken_at[0]
     assert np.array_equal(last_at, predict(config, cores, indices, offsets).last_at), "cycle model and RTL differ"
-    alone = predict(config, cores, indices[:1], bags(1, 1)).last_at[0]
-    return float(last_at[-1] - alone) / (len(indices) - 1), done
+    quarter = offsets[:(len(offsets) - 1) // (4 * ROUND) * ROUND + 1]
+    short = predict(config, cores, indices[:quarter[-1]], quarter).last_at[-1]
+    return float(last_at[-1] - short) / (len(indices) - quarter[-1]), done
 
 
 def scattered(count: int) -> np.ndarray:
@@ -73,9 +76,10 @@ def measured_cycles(config: Any, columns: tuple[int, ...], rank: int, *, single:
         count = 32_000 / limit(config, columns, rank)
     else:
         count = 12_000 / tt.cycles_per_row(columns, rank, lanes=config.lanes, grid_log2=config.grid_log2)
-    indices = scattered(int(np.clip(count, 128, 8192)) // 8 * 8)
-    offsets = bags(len(indices), 1) if single else full_bags(config, cores, len(indices))
-    cycles, done = measured(config, cores, indices, offsets)
+    bag = 1 if single else full_bag(config, cores)
+    whole = 4 * ROUND * bag     # rows of which quarters end alike
+    indices = scattered(max(1, int(np.clip(count, 256, 8192)) // whole) * whole)
+    cycles, done = measured(config, cores, indices, bags(len(indices), bag))
     assert done.counters["reused"] == 0
     return cycles
 
@@ -112,7 +116,7 @@ def _rates(config: Any, name: str, columns: tuple[int, ...], rank: int, cycles: 
     """Rows of full bags, against one a cycle or the slots of their layout, and what they use of the multipliers."""
     layout = tt.plan(MODES, columns, (1, rank, rank, 1), grid_log2=config.grid_log2)
     what, rate = f"bags, D {layout.dim} as {columns}, rank {rank}", round(1 / cycles, 4)
-    used = round(100 * layout.macs / (cycles * config.macs), 2)
+    used = round(100 * layout.macs / (cycles * config.macs), 1)
     most = min(1, config.lanes / layout.slots)
     yield at_least(f"tt.rows_per_cycle.{name}", f"rows per cycle, {what}", rate, "rows", round(0.99 * most, 4))
     known = f"tt.mac_util.{name}", f"MAC slots used, {what}", used, "%"
@@ -137,7 +141,7 @@ def _real(config: Any) -> Iterator[Row]:
     columns, rank = (4, 4, 4), 4
     cores = _cores(np.random.default_rng(6), row_modes(log.rows["item_id"]), columns, rank)
     what = f"D 64 as {columns}, rank {rank}, {len(indices):,} MovieLens-100K items in the log's order"
-    cycles, done = measured(config, cores, indices, full_bags(config, cores, len(indices)))
+    cycles, done = measured(config, cores, indices, bags(len(indices), full_bag(config, cores)))
     yield at_least("tt.rows_per_cycle.d64r4.real", f"rows per cycle, bags of eight, {what}", round(1 / cycles, 4),
                    "rows", 0.99)
     share = done.counters["reused"] / max(1, done.counters["reused"] + done.counters["computed"])
