@@ -17,6 +17,8 @@ option = $(if $(strip $2),--$1 $(call quoted,$2))
 KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,$(PLATFORM)) \
 	$(call option,clock,$(CLOCK)) $(call option,instances,$(INSTANCES)) $(FLAGS)
 
+# Environments are set up and builds share a folder: one target after the other.
+.NOTPARALLEL:
 .PHONY: help setup lock verilog test regress demo bench lint package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
@@ -42,9 +44,10 @@ $(READY): pyproject.toml requirements.lock .ci/setup
 	@sh .ci/setup $(VENV) requirements.lock
 	@touch $@
 
-$(DEV): $(READY) requirements-dev.lock
+# With what the other lock file names among it.
+$(DEV): pyproject.toml requirements.lock requirements-dev.lock .ci/setup
 	@sh .ci/setup $(VENV) requirements-dev.lock
-	@touch $@
+	@touch $(READY) $@
 
 lock:
 	@sh .ci/lock $(FLAGS)

@@ -15,6 +15,8 @@ _OPTIONS = (
     click.option("--instances", type=int, default=1, show_default=True, help="Instances of the kernel in the image."),
     click.option("--force", is_flag=True, help="Packages what the gate refuses; package.json records it."),
     click.option("--no-gate", is_flag=True, help="Skips the gate's measurement; package.json records it."),
+    click.option("--experimental-memory", is_flag=True, help="Adds memory.tcl: the link asks the shell's memory for "
+                 "another address map and more bursts; nobody has linked with it yet."),
     click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build]."),
 )
 
@@ -50,15 +52,15 @@ def _show(gate: Any) -> None:
 
 
 def _make(preset: str, core: str, platform: str, clock: int | None, instances: int, force: bool, no_gate: bool,
-          out: Path | None, experimental_xo: bool = False) -> Any:
+          out: Path | None, experimental_memory: bool, experimental_xo: bool = False) -> Any:
     """The package of a core, or the end of the command with the reasons."""
     from fpga.vitis import flow
     from fpga.vitis.check import untested
 
     try:
         made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
-                            force=force, gated=not no_gate, experimental_xo=experimental_xo, say=click.echo,
-                            measured=_show)
+                            force=force, gated=not no_gate, experimental_xo=experimental_xo,
+                            experimental_memory=experimental_memory, say=click.echo, measured=_show)
     except flow.PackageError as error:
         for reason in error.reasons:
             click.echo(f"refused: {reason}", err=True)
