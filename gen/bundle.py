@@ -63,10 +63,20 @@ class Bundle(Folder):
             self.weights: dict[str, Any] = self.content["weights"]
             self.tables: dict[str, dict[str, Any]] = self.content["tables"]
             config.load(self.preset), Device.load(self.device)
+            self._check_weights()
             self._check_tables()
 
     def _fits(self) -> AbstractContextManager[None]:
         return understood(KIND, self.folder / MANIFEST)
+
+    def _check_weights(self) -> None:
+        """Raises an error that `_fits` turns into a sentence: neither a seed nor a file and its digest."""
+        if not isinstance(self.weights, dict):
+            raise ValueError(f"weights = {self.weights!r}")
+        kinds = {"seed": int} if "seed" in self.weights else {"file": str, "sha256": str}
+        for key, kind in kinds.items():
+            if type(self.weights[key]) is not kind:
+                raise ValueError(f"weights: {key} = {self.weights[key]!r}")
 
     def _check_tables(self) -> None:
         """Raises an error that `_fits` turns into a sentence: members that are not what the plan asks for."""

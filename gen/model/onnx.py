@@ -59,7 +59,7 @@ class _Graph:
         self.users: dict[str, int] = {}
         for node in graph.node:
             if node.op_type not in OPERATORS:
-                raise ValueError(f"node {_name(node)} is a {node.op_type}; supported are Gemm, MatMul with Add, Relu, "
+                raise ValueError(f"node {_name(node)} is a {node.op_type!r}; supported are Gemm, MatMul with Add, Relu, "
                                  "Sigmoid and Concat")
             least, most = OPERATORS[node.op_type]
             if not least <= len(node.input) <= most or not node.output:
@@ -114,7 +114,7 @@ class _Graph:
     def _width(self, name: str) -> int:
         shape = self.inputs[name]
         if len(shape) != 2 or shape[1] < 1:
-            raise ValueError(f"input {name} must have the shape (batch, width), not {tuple(shape)}")
+            raise ValueError(f"input {name!r} must have the shape (batch, width), not {tuple(shape)}")
         return shape[1]
 
     def _chain(self, name: str) -> _Chain:
@@ -163,7 +163,7 @@ class _Graph:
             given = _attributes(node)
             for name, wanted in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
                 if given.get(name, wanted) != wanted:
-                    raise ValueError(f"node {_name(node)}: Gemm with {name} = {given[name]} is not supported")
+                    raise ValueError(f"node {_name(node)}: Gemm with {name} = {given[name]!r} is not supported")
             if given.get("transB", 0):
                 weights = weights.T
             if len(node.input) > 2 and node.input[2]:

@@ -4,6 +4,7 @@ A preset has one table per core, named as in `gen.rtl.cores.CORES`; the keys of 
 core's configuration. Nothing has a default: what a preset builds is what it says.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
     Raises      ConfigError: there is no such file, or it is no TOML
     """
     path = Path(name) if str(name).endswith(".toml") else folder / f"{name}.toml"
-    if not path.is_file():
+    if not os.path.isfile(path):    # False as well for a name that no file can have
         if path.parent != folder:
             raise ConfigError(f"there is no file {path} with a {kind}")
         raise ConfigError(f"there is no {kind} {str(name)!r}; there are {', '.join(stems(folder))}, "

@@ -21,11 +21,12 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from shutil import rmtree
+from typing import TextIO
 
 __all__ = ["Finding", "Format", "Tally", "Trial", "campaign", "damaged", "formats"]
 
@@ -145,7 +146,7 @@ def campaign(count: int, *, seed: int = 0, names: Sequence[str] = (), processes:
     cuts = [count * k // processes for k in range(processes + 1)]
     with tempfile.TemporaryDirectory(prefix="fuzz") as folder:
         children = [_Child(Path(folder) / str(k), every, seed, *cuts[k:k + 2]) for k in range(processes)]
-        told = time.monotonic()
+        told, shown = time.monotonic(), 0
         while children and len(tally.findings) < most:
             time.sleep(0.05)
             for child in children:
@@ -155,8 +156,12 @@ def campaign(count: int, *, seed: int = 0, names: Sequence[str] = (), processes:
                 children.remove(child)
             if say and time.monotonic() - told > 30:
                 told = time.monotonic()
+                found = tally.findings + [finding for child in children for finding in child.findings]
                 say(f"{sum(child.at - child.first for child in children) + tally.inputs:,} of {count:,}, "
-                    f"{len(tally.findings) + sum(len(child.findings) for child in children)} findings")
+                    f"{len(found)} findings")
+                for finding in found[shown:]:
+                    say(str(finding))
+                shown = len(found)
         for child in children:
             child.end()
             child.add_to(tally)
@@ -168,8 +173,9 @@ class _Child:
 
     def __init__(self, folder: Path, names: Sequence[str], seed: int, first: int, stop: int):
         self.folder, self.names, self.seed, self.first, self.stop = folder, names, seed, first, stop
-        self.findings: list[Finding] = []
         folder.mkdir()
+        self._written = folder / "findings"
+        self._written.touch()
         (folder / "slots").write_bytes(bytes(SLOT.size * (1 + 2 * len(names))))
         with (folder / "slots").open("r+b") as file:
             self.slots = mmap.mmap(file.fileno(), 0)
@@ -226,7 +232,13 @@ class _Child:
 
     def _found(self, at: int, what: str) -> None:
         name, number = self.names[at % len(self.names)], at // len(self.names)
-        self.findings.append(Finding(name, self.seed, number, f"{name} {number}: {what}"))
+        with self._written.open("a") as file:
+            _write(file, Finding(name, self.seed, number, f"{name} {number}: {what}"))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Up to now, those that the process has written among them."""
+        return [Finding(**json.loads(line)) for line in self._written.read_text().splitlines()]
 
     def end(self) -> None:
         self.process.kill()
@@ -236,9 +248,6 @@ class _Child:
         for place, name in enumerate(self.names):
             tally.read[name] += self._get(1 + 2 * place)
             tally.refused[name] += self._get(2 + 2 * place)
-        written = self.folder / "findings"
-        for line in written.read_text().splitlines() if written.exists() else ():
-            tally.findings.append(Finding(**json.loads(line)))
         tally.findings += self.findings
         self.slots.close()
 
@@ -260,6 +269,11 @@ def _limit(every: Sequence[Format], folder: Path) -> None:
             outcome(each, 0, 0, folder)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
+
+
+def _write(file: TextIO, finding: Finding) -> None:
+    file.write(json.dumps(asdict(finding)) + "\n")
+    file.flush()
 
 
 class _cleared:
@@ -298,9 +312,7 @@ def _child(folder: Path, names: Sequence[str], seed: int, numbers: Iterator[int]
                 came, what = outcome(every[place], seed, number, inputs)
             if came == "wrong":
                 name = every[place].name
-                findings.write(json.dumps({"format": name, "seed": seed, "number": number,
-                                           "what": f"{name} {number}: {what}"}) + "\n")
-                findings.flush()
+                _write(findings, Finding(name, seed, number, f"{name} {number}: {what}"))
             else:
                 offset = (1 + 2 * place + (came == "refused")) * SLOT_SIZE
                 SLOT.pack_into(slots, offset, SLOT.unpack_from(slots, offset)[0] + 1)

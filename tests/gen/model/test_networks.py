@@ -230,7 +230,8 @@ ONE, TWO = ones(3, 4, "relu"), ones(4, 2)
 
 
 @pytest.mark.parametrize(("change", "sentence"), [
-    (lambda g, x: g.node("Softmax", g.gemm(x, ONE)), "net.onnx: node 'softmax_2' is a Softmax; supported are Gemm"),
+    (lambda g, x: g.node("Softmax", g.gemm(x, ONE)), "net.onnx: node 'softmax_2' is a 'Softmax'; supported are Gemm"),
+    (lambda g, x: g.node("Mat\nMul", x), r"is a 'Mat\\nMul'; supported are Gemm"),
     (lambda g, x: g.gemm(x, ONE, alpha=0.5), "node 'gemm_0': Gemm with alpha = 0.5 is not supported"),
     (lambda g, x: g.gemm(x, ONE, beta=2.0), "node 'gemm_0': Gemm with beta = 2.0 is not supported"),
     (lambda g, x: g.gemm(x, ONE, transA=1), "node 'gemm_0': Gemm with transA = 1 is not supported"),
