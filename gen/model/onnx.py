@@ -59,8 +59,8 @@ class _Graph:
         self.users: dict[str, int] = {}
         for node in graph.node:
             if node.op_type not in OPERATORS:
-                raise ValueError(f"node {_name(node)} is a {node.op_type!r}; supported are Gemm, MatMul with Add, Relu, "
-                                 "Sigmoid and Concat")
+                raise ValueError(f"node {_name(node)} is a {node.op_type!r}; supported are Gemm, MatMul with Add, "
+                                 "Relu, Sigmoid and Concat")
             least, most = OPERATORS[node.op_type]
             if not least <= len(node.input) <= most or not node.output:
                 raise ValueError(f"node {_name(node)}: {node.op_type} has {len(node.input)} inputs and "

@@ -350,9 +350,9 @@ def test_other_versions_and_manifests_that_lie(bundle, tmp_path):
         manifest.write_bytes(seal("bundle", 1, {name: each for name, each in bundle.content.items() if name != key}))
         with pytest.raises(ValueError, match=rf"^{manifest} is no bundle as .* them: it lacks '{key}'$"):
             Bundle(copy)
-    for weights, told in ((5, "weights = 5"), (["seed"], r"weights = \['seed'\]"), ({"seed": "0"}, "weights: seed = '0'"),
-                          ({}, "it lacks 'file'"), ({"file": "x.npz"}, "it lacks 'sha256'"),
-                          ({"file": 7, "sha256": ""}, "weights: file = 7")):
+    for weights, told in ((5, "weights = 5"), (["seed"], r"weights = \['seed'\]"),
+                          ({"seed": "0"}, "weights: seed = '0'"), ({}, "it lacks 'file'"),
+                          ({"file": "x.npz"}, "it lacks 'sha256'"), ({"file": 7, "sha256": ""}, "weights: file = 7")):
         manifest.write_bytes(seal("bundle", 1, {**bundle.content, "weights": weights}))
         with pytest.raises(ValueError, match=rf"^{manifest} is no bundle as .* them: {told}$"):
             Bundle(copy)

@@ -214,7 +214,7 @@ def test_devices_that_cannot_be(change, sentence):
 def test_unknown_devices_and_keys(tmp_path):
     with pytest.raises(ConfigError, match=r"there is no device 'u50'; there are .*smartssd"):
         Device.load("u50")
-    with pytest.raises(ConfigError, match=r"there is no device 'ü{400}'; there are .*smartssd"):    # no file can be so named
+    with pytest.raises(ConfigError, match=r"there is no device 'ü{400}'; there are .*smartssd"):    # no file's name
         Device.load("ü" * 400)
     path = tmp_path / "mine.toml"
     path.write_text("about = 'x'\nkernel_mhz = 300\nspeed = 3\n")
