@@ -16,7 +16,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 __all__ = ["ConfigError", "Preset", "build", "described", "load", "names", "read", "stems"]
 
 FOLDER = Path(__file__).parent / "presets"
-MOST_BYTES = 1 << 24
+MOST_BYTES = 1 << 21
+# A key of many parts, a.b.c: the parser keeps every beginning of it, so its memory grows with their square.
+MOST_PARTS = 8
+LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
 WORD = 1 << 64      # no number is this large
 
 
@@ -58,7 +61,11 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ConfigError(f"{path.name}: has {path.stat().st_size:,} bytes; a {kind} has {MOST_BYTES:,} at most")
-        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if found := LONG_KEY.search(text):
+            line = 1 + text.count("\n", 0, found.start())
+            raise ConfigError(f"{path.name}: line {line}: a key has more than {MOST_PARTS} parts")
+        return path, tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path.name}: cannot be read: {error.strerror}") from None
     except RecursionError:

@@ -96,6 +96,22 @@ def test_not_toml(tmp_path):
         read(tmp_path, 'about = "x"\n[unit')
 
 
+@pytest.mark.parametrize("key", [
+    ".".join(["lanes"] * 9), " . ".join(['"a b"', "'c'", "d-e"] * 300), "positions." * 100_000 + "x",
+])
+def test_keys_of_many_parts_are_refused_before_they_are_parsed(tmp_path, key):
+    for line in (f"{key} = 1", f"[{key}]", f"x = {{ {key} = 1 }}"):
+        with pytest.raises(config.ConfigError, match=r"^mine\.toml: line 2: a key has more than 8 parts$"):
+            read(tmp_path, f'about = "An example."\n{line}\n')
+    with pytest.raises(config.ConfigError, match=r"lanes = \{.*\}: must be a whole number"):
+        read(tmp_path, GOOD.replace("lanes = 4", "lanes.a.b.c.d.e.f.g = 1 # and . so . on"))
+
+
+def test_files_that_are_too_large_are_not_read(tmp_path):
+    with pytest.raises(config.ConfigError, match=r"^mine\.toml: has [\d,]+ bytes; a preset has 2,097,152 at most$"):
+        read(tmp_path, GOOD + "#" * (1 << 21))
+
+
 def test_no_core(tmp_path):
     with pytest.raises(config.ConfigError) as error:
         read(tmp_path, 'about = "x"\n')
