@@ -83,16 +83,15 @@ class Arbiter:
 class PostPool:
     """Puts a bag's vectors together: a beat a cycle, as far as there is room for what comes out."""
 
-    def __init__(self, *, output_beats: int, writes_in_flight: int, write_block_beats: int, pool_latency: int):
+    def __init__(self, *, output_beats: int, write_block_beats: int, pool_latency: int):
         self.following: Any = None
         self.current: Any = None                        # the step under way
         self.sources: list[str] = []                    # vectors it still takes, the one under way first
         self.beat = 0
         self.may = False
-        self.credits, self.bags, self.back = output_beats, 0, 0
-        self.most = max(64, 2 * writes_in_flight, 4 * write_block_beats)    # bags that wait for their write
+        self.credits, self.back = output_beats, 0
         self.joiner = WriteJoiner(block_beats=write_block_beats)
-        self.requests, self.under_way = Fifo(self.most), Fifo(self.most)
+        self.requests, self.under_way = Fifo(output_beats), Fifo(output_beats)
         self.pool: deque[bool] = deque([False] * pool_latency)
         self.packer: deque[bool] = deque([False] * (pool_latency + packer.LATENCY))    # half precision
         self.leaving = 0                                # cycles before FP32 may follow half precision
@@ -132,17 +131,14 @@ class PostPool:
         move = ready and free
         taken["steps"] = (ahead is None or move) and steps is not None
 
-        flush = not self.may and self.under_way.o is None
-        self.may = (self.credits > 1 or (self.credits == 1 and not used)) and self.bags < self.most - 1
+        self.may = self.credits > 1 or (self.credits == 1 and not used)
         self.credits += self.back - used
         oldest = self.under_way.o if written else Joined(0, 0, 0, False)
-        self.bags += bag_ends - oldest.bags
         self.back, self.done, self.instruction_done = oldest.beats, oldest.bags, oldest.last
         joined = self.joiner.o
         self.requests.step(joined and (joined.out, joined.beats), request_taken)
         self.under_way.step(joined, written)
-        self.joiner.step(Vector(now.out, packer.beats(now.beats + 1, now.format), bool(now.last)) if bag_ends else None,
-                         flush)
+        self.joiner.step(Vector(now.out, packer.beats(now.beats + 1, now.format), bool(now.last)) if bag_ends else None)
         for line, mine in ((self.pool, used and not half), (self.packer, used and half)):
             line.popleft()
             line.append(mine)
@@ -226,8 +222,8 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
                       copy_beats=sizes.output_beats, ring_beats=ring_beats)
     pool: deque[Any] = deque([None] * sizes.pool_latency)
     partials = {name: Fifo(sizes.partial_beats) for name in ("dram", "ssd")}
-    finish = PostPool(output_beats=sizes.output_beats, writes_in_flight=sizes.writes_in_flight,
-                    write_block_beats=sizes.write_block_beats, pool_latency=sizes.pool_latency)
+    finish = PostPool(output_beats=sizes.output_beats, write_block_beats=sizes.write_block_beats,
+                      pool_latency=sizes.pool_latency)
     reporter, doorbell = Reporter(), _Doorbell(filled, ring_beats != 0)
     vectors, asks = SkidBuffer(), SkidBuffer()
     told = settling = False

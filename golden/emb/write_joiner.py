@@ -36,12 +36,12 @@ class WriteJoiner:
         held = self.held
         return held is not None and not held.last and (held.out + held.beats) // self.block == held.out // self.block
 
-    def step(self, vector: Vector | None, flush: bool) -> None:
+    def step(self, vector: Vector | None) -> None:
         """vector: that comes in this cycle."""
         now, held = self.vector, self.held
         self.o = None
         if now is None:
-            if held is not None and (flush or not self._open()):
+            if held is not None and not self._open():
                 self.o, self.held = held, None
         elif held is not None and self._open() and now.out == held.out + held.beats:
             self.held = Joined(held.out, held.beats + now.beats, held.bags + 1, now.last)

@@ -19,8 +19,6 @@ from hw.stream.fifo import Fifo
 
 __all__ = ["PostPool", "Fault", "partial_layout", "step_layout", "vector_layout"]
 
-BAGS = 64  # that wait for their write, at least: what a LUT memory holds
-
 
 class From(enum.Enum, shape=2):
     """Where the words of a beat come from."""
@@ -85,8 +83,7 @@ class PostPool(Part):
                 PoolingUnit.latency cycles behind the beat that ends a bag, in half precision Packer.latency more; as
                 many are lost where a bag in FP32 follows one in half precision
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
-                that depth behind it is always ready; the bags under way are at most twice writes_in_flight, four
-                blocks of one beat each or BAGS.
+                that depth behind it is always ready, and so many bags are not yet written at most.
                 The inputs' ready depends on their valid and on i_steps' state
     Numerics    golden.emb.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
                 weight; a bag
@@ -266,22 +263,21 @@ class PostPool(Part):
     def _account(self, m: Module, step, used, bag_ends, may) -> None:
         """Requests, what waits to be written, and the room for it."""
         depth = self.config.output_beats
-        most = max(BAGS, 2 * self.config.writes_in_flight, 4 * self.config.write_block_beats)
         m.submodules.joiner = joiner = WriteJoiner(
             beats_max=self.config.row_beats_max, block_beats=self.config.write_block_beats)
         together = joiner.o.shape()
-        waiting = Fifo(data.StructLayout({name: together[name].shape for name in ("out", "beats")}), depth=most)
+        waiting = Fifo(data.StructLayout({name: together[name].shape for name in ("out", "beats")}), depth=depth)
         under_way = Fifo(data.StructLayout({name: together[name].shape for name in ("beats", "bags", "last")}),
-                         depth=most)
+                         depth=depth)
         m.submodules.waiting, m.submodules.under_way = waiting, under_way
         shift = self.config.beat_log2
-        # Room in both was seen before the bag's last beat went. What is joined goes at once if all else is written.
+        # A bag has a beat or more, so there is room in both while there is room for its beats. The joiner holds less
+        # than a block, and two blocks fit the queue: when all else is written there is room for the bag that lets it go.
         m.d.comb += [
             joiner.valid.eq(bag_ends),
             joiner.i.out.eq(step.out),
             joiner.i.beats.eq(Mux(step.format == FORMAT.FLOAT32, step.beats, step.beats[1:])),
             joiner.i.last.eq(step.last),
-            joiner.flush.eq(~may & ~under_way.o.valid),
             waiting.i.valid.eq(joiner.o_valid),
             *(waiting.i.payload[name].eq(joiner.o[name]) for name in ("out", "beats")),
             under_way.i.valid.eq(joiner.o_valid),
@@ -292,21 +288,17 @@ class PostPool(Part):
             self.o_requests.payload.beats.eq(waiting.o.payload.beats),
             under_way.o.ready.eq(self.written),
         ]
-        bags, credits = Signal(range(most + 1)), Signal(range(depth + 1), init=depth)
+        credits = Signal(range(depth + 1), init=depth)
         back = Signal(len(joiner.o.beats))
         back_less = Signal(signed(len(back) + 1), init=-1)
-        written_bags = Signal(len(joiner.o.bags))
-        m.d.comb += written_bags.eq(Mux(self.written, under_way.o.payload.bags, 0))
         m.d.sync += [
-            self.done.eq(written_bags),
+            self.done.eq(Mux(self.written, under_way.o.payload.bags, 0)),
             self.instruction_done.eq(self.written & under_way.o.payload.last),
             back.eq(Mux(self.written, under_way.o.payload.beats, 0)),
             back_less.eq(Mux(self.written, under_way.o.payload.beats, 0) - 1),
-            bags.eq(bags + bag_ends - written_bags),
             credits.eq(credits + Mux(used, back_less, back)),
-            # Room for another beat behind this one. What comes back in this cycle counts from the next on, and a bag
-            # that ends in this cycle does not count yet: one bag of room is kept for it.
-            may.eq(((credits[1:] != 0) | (credits[0] & ~used)) & (bags < most - 1)),
+            # Room for another beat behind this one. What comes back in this cycle counts from the next on.
+            may.eq((credits[1:] != 0) | (credits[0] & ~used)),
         ]
 
     def _fault(self, m: Module, step, source, fire, final, misshapen, bag_ends) -> None:

@@ -23,7 +23,7 @@ def joined_layout(beats_max: int, block_beats: int) -> data.StructLayout:
 class WriteJoiner(Part):
     """Joins vectors that lie behind one another into one write, up to and with the one that reaches the end of a block.
 
-    Blocks are counted from the outputs' base.
+    Blocks are counted from the outputs' base. What is held is less than a block.
 
     A write to DRAM closes the pages of the reads around it and turns the bus round twice, whatever its length.
     Source: AMD PG353 (Read and Write Coalescing)
@@ -32,10 +32,9 @@ class WriteJoiner(Part):
                 no vector is joined to one that ended in another block
     Members     valid       In  a vector comes; it cannot be held back
                 i           In  see `vector_place_layout`
-                flush       In  what is held goes, unless a vector is joined to it in this cycle
                 o_valid, o  Out  vectors joined, see `joined_layout`; it cannot be held back
     Timing      a vector per cycle. What is held leaves 3 cycles after a vector that ended the block or the instruction,
-                2 after one that is not joined to it, 1 after `flush`
+                2 after one that is not joined to it
     Handshake   all outputs are registers
     Numerics    none
     Reset       drops what is held
@@ -51,7 +50,6 @@ class WriteJoiner(Part):
         super().__init__({
             "valid": In(1),
             "i": In(vector_place_layout(beats_max)),
-            "flush": In(1),
             "o_valid": Out(1),
             "o": Out(joined_layout(beats_max, block_beats)),
         })
@@ -69,7 +67,7 @@ class WriteJoiner(Part):
         following, joins, leaves = Signal(32), Signal(), Signal()
         m.d.comb += following.eq(vector.out + vector.beats + 1)
         m.d.comb += joins.eq(held & is_open & (vector.out == end))
-        m.d.comb += leaves.eq(held & Mux(coming, ~joins, self.flush | ~is_open))
+        m.d.comb += leaves.eq(held & Mux(coming, ~joins, ~is_open))
         m.d.sync += self.o_valid.eq(leaves)
         m.d.sync += self.o.eq(joined)
         with m.If(coming):

@@ -1,4 +1,4 @@
-"""Of the EMB core's results: vectors that are joined into one write."""
+"""Of the EMB core's results: vectors that are joined into one write, and what is counted of those not yet written."""
 
 from tests.mutants.mutant import Mutant, Unit
 
@@ -10,10 +10,8 @@ JOINER = Unit("hw/emb/write_joiner.py", ("verif/emb/test_write_joiner.py",), (
     Mutant("joined behind the end of an instruction", "is_open.eq(~vector.last & (", "is_open.eq(("),
     Mutant("a block of half the size", "following[block_log2] == vector.out[block_log2]",
            "following[block_log2 - 1] == vector.out[block_log2 - 1]"),
-    Mutant("a flush overtakes a vector", "leaves.eq(held & Mux(coming, ~joins, self.flush | ~is_open))",
-           "leaves.eq(held & (self.flush | Mux(coming, ~joins, ~is_open)))"),
-    Mutant("no flush", "self.flush | ~is_open", "~is_open"),
-    Mutant("the end of a block waits for a flush", "self.flush | ~is_open", "self.flush"),
+    Mutant("the end of a block waits for the next vector", "Mux(coming, ~joins, ~is_open)", "coming & ~joins"),
+    Mutant("what may be joined to does not wait", "Mux(coming, ~joins, ~is_open)", "Mux(coming, ~joins, 1)"),
     Mutant("bags are not counted", "joined.bags.eq(Mux(joins, joined.bags, 0) + 1)", "joined.bags.eq(1)"),
     Mutant("beats of the last vector alone", "Mux(joins, joined.beats, 0)", "0"),
     Mutant("the place of the last vector", "with m.If(~joins):", "with m.If(1):"),
@@ -21,4 +19,42 @@ JOINER = Unit("hw/emb/write_joiner.py", ("verif/emb/test_write_joiner.py",), (
     Mutant("the end of an instruction sticks", "joined.last.eq(vector.last)",
            "joined.last.eq(joined.last | vector.last)"),
     Mutant("a reset leaves what is held", "held, joined = Signal(), ", "held, joined = Signal(reset_less=True), "),
+))
+
+POST_POOL = Unit("hw/emb/post_pool.py", ("verif/emb/test_post_pool.py",), (
+    Mutant("beats take no room", "credits + Mux(used, back_less, back)", "credits + back"),
+    Mutant("a beat takes no room while others are written", "credits + Mux(used, back_less, back)",
+           "credits + Mux(used & ~back.any(), back_less, back)"),
+    Mutant("what is written gives no room", "credits + Mux(used, back_less, back)", "credits - used"),
+    Mutant("a beat of room is lost with what is written", "under_way.o.payload.beats, 0) - 1",
+           "under_way.o.payload.beats, 0) - 2"),
+    Mutant("a write gives one beat of room", "back.eq(Mux(self.written, under_way.o.payload.beats, 0))",
+           "back.eq(self.written)"),
+    Mutant("room that is given whether written or not", "back.eq(Mux(self.written, under_way.o.payload.beats, 0))",
+           "back.eq(under_way.o.payload.beats)"),
+    Mutant("the beat that goes now is not counted", "(credits[0] & ~used)", "credits[0]"),
+    Mutant("the last beat of room stays free", "(credits[1:] != 0) | (credits[0] & ~used)", "credits[1:] != 0"),
+    Mutant("room without any", "(credits[1:] != 0) | (credits[0] & ~used)", "1"),
+    Mutant("partial vectors take room", "self._account(m, step, fire & last & leaves,",
+           "self._account(m, step, fire & leaves,"),
+    Mutant("each half of a packed beat takes room", "self._account(m, step, fire & last & leaves,",
+           "self._account(m, step, fire & last,"),
+    Mutant("a bag for every step", "ends & step.end, may)", "ends, may)"),
+    Mutant("half precision is as long as FP32", "Mux(step.format == FORMAT.FLOAT32, step.beats, step.beats[1:])",
+           "step.beats"),
+    Mutant("every format is half as long", "Mux(step.format == FORMAT.FLOAT32, step.beats, step.beats[1:])",
+           "step.beats[1:]"),
+    Mutant("addresses without the outputs' base", "self.outputs + Cat(Const(0, shift), waiting.o.payload.out)",
+           "Cat(Const(0, shift), waiting.o.payload.out)"),
+    Mutant("a request is put twice", "waiting.o.ready.eq(self.o_requests.ready)",
+           "waiting.o.ready.eq(self.o_requests.ready & waiting.o.payload.out[0])"),
+    Mutant("a write counts before it is written", "under_way.o.ready.eq(self.written)", "under_way.o.ready.eq(1)"),
+    Mutant("bags of one write are one", "self.done.eq(Mux(self.written, under_way.o.payload.bags, 0))",
+           "self.done.eq(self.written)"),
+    Mutant("bags are done whether written or not", "self.done.eq(Mux(self.written, under_way.o.payload.bags, 0))",
+           "self.done.eq(under_way.o.payload.bags)"),
+    Mutant("every write ends an instruction", "self.written & under_way.o.payload.last", "self.written"),
+    Mutant("an instruction ends before it is written", "self.written & under_way.o.payload.last",
+           "under_way.o.valid & under_way.o.payload.last"),
+    Mutant("an instruction's end is lost", "joiner.i.last.eq(step.last)", "joiner.i.last.eq(0)"),
 ))

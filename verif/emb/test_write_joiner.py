@@ -1,4 +1,4 @@
-"""The write joiner against its model, cycle for cycle: vectors behind one another and elsewhere, pauses, flushes."""
+"""The write joiner against its model, cycle for cycle: vectors behind one another and elsewhere, pauses."""
 
 import cocotb
 import numpy as np
@@ -19,13 +19,14 @@ WAIVED = {
 
 
 def vectors(random, count, *, behind=0.9, lasts=0.05, longest=BEATS_MAX):
-    """Places of vectors, most of them where the one before ended."""
+    """Places of vectors, most of them where the one before ended; an instruction ends with the last."""
     at, found = int(random.integers(1 << 32)), []
     for _ in range(count):
         if random.random() > behind:
             at = int(random.choice([0, (1 << 32) - 3, int(random.integers(1 << 32))]))
         found.append(golden.Vector(at, int(random.integers(1, longest + 1)), bool(random.random() < lasts)))
         at = (at + found[-1].beats) % (1 << 32)
+    found[-1] = found[-1]._replace(last=True)
     return found
 
 
@@ -38,23 +39,23 @@ class Bench:
         self.cycle = 0
         self.out, self.at = [], []
 
-    async def step(self, vector=None, flush=False):
+    async def step(self, vector=None):
         dut = self.dut
-        dut.valid.value, dut.flush.value = vector is not None, flush
+        dut.valid.value = vector is not None
         dut.i.value = self.pack({"out": 5, "beats": 0, "last": 1} if vector is None else
                                 {"out": vector.out, "beats": vector.beats - 1, "last": vector.last})
         await RisingEdge(dut.clk)
         shown = golden.Joined(**self.unpack(int(dut.o.value))) if dut.o_valid.value == 1 else None
         assert shown == self.model.o, f"cycle {self.cycle}: {shown}, expected {self.model.o}"
-        self.model.step(vector, flush)
+        self.model.step(vector)
         if shown is not None:
             self.out.append(shown)
             self.at.append(self.cycle)
         self.cycle += 1
 
     async def drain(self):
-        for cycle in range(6):
-            await self.step(flush=cycle == 3)
+        for _ in range(6):
+            await self.step()
 
     def judge(self, given):
         """Everything came out once and in order, nothing is joined that does not lie behind what is before it."""
@@ -71,33 +72,34 @@ class Bench:
 
 async def begin(dut):
     start(dut)
-    dut.valid.value = dut.flush.value = dut.i.value = 0
+    dut.valid.value = dut.i.value = 0
     await reset(dut)
     return Bench(dut)
 
 
 @cocotb.test()
 async def smoke(dut):
-    """Three vectors behind one another are one write; a flush lets it go."""
+    """Three vectors behind one another are one write, however late the last of them comes."""
     bench = await begin(dut)
-    given = [golden.Vector(32, 4, False), golden.Vector(36, 4, False), golden.Vector(40, 2, False)]
+    given = [golden.Vector(32, 4, False), golden.Vector(36, 4, False), golden.Vector(40, 2, True)]
     for vector in given:
+        await bench.drain()
         await bench.step(vector)
     await bench.drain()
-    assert bench.out == [golden.Joined(32, 10, 3, False)]
+    assert bench.out == [golden.Joined(32, 10, 3, True)]
 
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Thousands of vectors, most behind one another, some past the last beat of 2^32; pauses and flushes."""
+    """Thousands of vectors, most behind one another, some past the last beat of 2^32; with pauses."""
     random = np.random.default_rng(seed("vectors"))
-    for pause, flush in ((0, 0), (0.5, 0.02), (0.8, 0.3)):
+    for pause in (0, 0.5, 0.8):
         bench = await begin(dut)
         given = vectors(random, 1500)
         for vector in given:
             while random.random() < pause:
-                await bench.step(flush=random.random() < flush)
-            await bench.step(vector, random.random() < flush)
+                await bench.step()
+            await bench.step(vector)
         await bench.drain()
         bench.judge(given)
         assert any(one.bags > 1 for one in bench.out) and any(one.bags == 1 for one in bench.out)
@@ -106,20 +108,16 @@ async def random_match_golden(dut):
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """A vector per cycle. 3 cycles behind the end of a block or of an instruction, 2 behind a vector that lies
-    elsewhere, 1 behind a flush."""
+    elsewhere."""
     bench = await begin(dut)
-    for out, last in ((0, False), (4, False), (8, False), (12, False), (99, False), (103, True), (7, False)):
+    for out, last in ((0, False), (4, False), (8, False), (12, False), (99, False), (103, True), (7, False),
+                      (50, False), (54, True)):
         await bench.step(golden.Vector(out, 4, last))
-    for cycle in range(7, 20):
-        await bench.step(flush=cycle == 15)
-    # The block ends with the vector of cycle 3, the instruction with that of 5.
-    assert bench.out == [golden.Joined(0, 16, 4, False), golden.Joined(99, 8, 2, True), golden.Joined(7, 4, 1, False)]
-    assert bench.at == [3 + 3, 5 + 3, 15 + 1]
-    bench = await begin(dut)
-    for out in (0, 50, 54):
-        await bench.step(golden.Vector(out, 4, False))
     await bench.drain()
-    assert bench.at[0] == 1 + 2, bench.at
+    # The block ends with the vector of cycle 3, the instruction with those of 5 and 8; that of 7 lies elsewhere.
+    assert bench.out == [golden.Joined(0, 16, 4, False), golden.Joined(99, 8, 2, True), golden.Joined(7, 4, 1, False),
+                         golden.Joined(50, 8, 2, True)]
+    assert bench.at == [3 + 3, 5 + 3, 7 + 2, 8 + 3]
 
 
 @cocotb.test()
