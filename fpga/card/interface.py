@@ -35,7 +35,8 @@ class CardError(RuntimeError):
 
 
 class CardHang(CardError):
-    """The core did not finish within the cycles or seconds it was given; `state` is its status register."""
+    """The core did not finish within the cycles or seconds it was given, or nothing crosses the link any more; `state`
+    is its status register."""
 
     def __init__(self, text: str, state: int = 0):
         super().__init__(text, state)
@@ -285,11 +286,13 @@ class Card(ABC):
         return buffer, dtype, count, offset
 
     def end_fetch(self, begun: Any) -> np.ndarray:
-        """The content of a transfer that was begun, when it has arrived. Raises CardError: a reset has ended it."""
+        """The content of a transfer that was begun, when it has arrived. Raises CardError: a reset has ended it;
+        CardHang: as `settle`."""
         return self.read(*begun)
 
     def fetch(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
-        """As `read`, over the link and in its time; a core that is at work goes on meanwhile."""
+        """As `read`, over the link and in its time; a core that is at work goes on meanwhile. Raises CardHang: as
+        `settle`."""
         return self.end_fetch(self.begin_fetch(buffer, dtype, count, offset))
 
     def link(self) -> LinkUse:
@@ -300,7 +303,10 @@ class Card(ABC):
         """Bytes that somebody else has moved over the link, as a GPU does through its window: counted, in no time."""
 
     def settle(self) -> None:  # noqa: B027 - nothing is under way where transfers end with their calls
-        """Waits until all transfers have arrived; a core that is at work goes on meanwhile."""
+        """Waits until all transfers have arrived; a core that is at work goes on meanwhile.
+
+        Raises CardHang: nothing crosses the link any more. The core has stopped within a burst of writes, behind which
+        those of the host wait; they go on with it, and `reset` ends them."""
 
     # Runs
 

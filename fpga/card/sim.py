@@ -39,6 +39,7 @@ HOST, CONTROL_PORT = 62, 63
 EVERY, SENT = 0, (1 << 64) - 1      # transfers, in the place of the number of one
 # Between slices of a simulation signals are looked at, and the clock: its length in seconds, and in cycles at first.
 SLICE_S, FIRST_SLICE, LONGEST_SLICE = 0.02, 64, 1 << 20
+STANDSTILL = 250_000     # cycles without a byte on the link, beside its latencies, after which a transfer hangs
 _U64, _I64, _U32, _INT, _PTR = ctypes.c_uint64, ctypes.c_int64, ctypes.c_uint32, ctypes.c_int, ctypes.c_void_p
 # Name -> (result, arguments after the handle).
 _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -105,7 +106,9 @@ class SimCard(Card):
         self._simulated, self._seconds, self._slice = 0, 0.0, FIRST_SLICE
         self._streamed: tuple[Any, ...] = ()
         self._handle = self._library.card_new()
-        for option, value in {**device.options(), "ideal": int(memory == "ideal"), "seed": seed}.items():
+        options = {**device.options(), "ideal": int(memory == "ideal"), "seed": seed}
+        self._standstill = STANDSTILL + sum(options[f"link.{name}"] for name in ("begin", "end", "page"))
+        for option, value in options.items():
             if self._call("option", option.encode(), value):
                 raise CardError(f"the harness does not know the option {option}")
         for field in device.fields():
@@ -201,6 +204,7 @@ class SimCard(Card):
 
     def _settle(self, number: int) -> None:
         of_the_core = self._slice
+        still, moved = 0, self.link()
         try:
             while True:
                 begin, part = self._begin(), self._slice
@@ -210,6 +214,10 @@ class SimCard(Card):
                 if arrived:     # in how much of the slice is not known
                     return
                 self._pace(part, time.monotonic() - clock)
+                before, moved = moved, self.link()
+                still = still + part if moved == before else 0
+                if still >= self._standstill:
+                    self._hang(f"the core has let nothing cross the link for {still} cycles")
                 if self.between is not None:
                     self.between()
         finally:
@@ -314,22 +322,21 @@ class SimCard(Card):
                     self.between()
             cycles = self._call("since_begin")
         if not done:
-            self._hang(cycles)
+            self._hang(f"the core was not done after {cycles} cycles")
         self._running = False
         if found := self.violations():
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise CardViolation(f"{found[0]}{more}", found)
         return int(cycles)
 
-    def _hang(self, cycles: int) -> None:
-        state, about = 0, ""
+    def _hang(self, sentence: str) -> None:
+        state = 0
         if self._kernel is not None and self._kernel.status is not None:
             state = self._read(self._kernel.status)
-            about = f", its status register is 0x{state:x}"
+            sentence += f", its status register is 0x{state:x}"
         waiting = [f"{name} {count}" for i, name in enumerate(self._ports)
                    if (count := self._call("under_way", i))]
-        about += f"; bursts under way: {', '.join(waiting) or 'none'}"
-        raise CardHang(f"the core was not done after {cycles} cycles{about}", state)
+        raise CardHang(f"{sentence}; bursts under way: {', '.join(waiting) or 'none'}", state)
 
     def abort(self) -> None:
         if self._kernel is None or self._kernel.abort is None:

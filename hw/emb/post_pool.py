@@ -272,7 +272,7 @@ class PostPool(Part):
         m.submodules.waiting, m.submodules.under_way = waiting, under_way
         shift = self.config.beat_log2
         # A bag has a beat or more, so there is room in both while there is room for its beats. The joiner holds less
-        # than a block, and two blocks fit the queue: when all else is written there is room for the bag that lets it go.
+        # than a block and two blocks fit the queue: when all else is written there is room for the bag that lets it go.
         m.d.comb += [
             joiner.valid.eq(bag_ends),
             joiner.i.out.eq(step.out),

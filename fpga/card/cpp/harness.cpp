@@ -159,7 +159,8 @@ struct Card {
             },
             [](int, uint64_t) {});
     }
-    // Whether the controller takes a line of a source: it has room, and no other source's burst is in it in part.
+    // Whether the controller takes a line of a source: it has room, and no other source's burst is in it in part. AXI4
+    // has no interleaved writes: data that never come hold back all other writers, in the crossbar too, until a reset.
     bool enters(size_t source, bool write) const {
         int64_t of = burst_of[write];
         return memory.ddr.room(write) && !(memory.ddr.keeps_bursts() && of >= 0 && of != int64_t(source));
@@ -181,6 +182,7 @@ struct Card {
         if (q.sent == q.tail || !enters(source, false)) return false;
         Line& l = q.at(q.sent);
         if (l.ready > memory.cycle) return false;
+        burst_of[0] = l.last ? -1 : int64_t(source);
         if (!store->exists(l.address, l.count)) {  // nothing answers there: the interconnect does
             memory.sample(l, int(source / 2));
             l.done = true;
@@ -188,7 +190,6 @@ struct Card {
             q.sent++;
             return true;
         }
-        burst_of[0] = l.last ? -1 : int64_t(source);
         memory.ddr.put((l.address - base) / LINE, int(source / 2), q.sent++, false, l.last, false);
         return true;
     }

@@ -1,11 +1,13 @@
 """The link of a simulated card: transfers of the host in both directions, beside runs and the drive's pages."""
 
+import re
+
 import numpy as np
 import pytest
 
-from fpga.card import CardError, LinkUse
-from tests.support.kernels import SCATTER
-from tests.support.trial_card import QUICK, arguments, content, copying, opened, ring_run
+from fpga.card import CardError, CardHang, CardViolation, Faults, LinkUse
+from tests.support.kernels import SCATTER, WRONG
+from tests.support.trial_card import BASE, QUICK, arguments, content, copying, opened, ring_run
 
 CHUNK = 4096
 OPTIONS = QUICK.options()
@@ -197,3 +199,51 @@ def test_a_card_in_its_own_process():
         assert (sim.end_fetch(sim.begin_fetch(buffer)) == data).all() and (sim.fetch(buffer) == data).all()
         sim.passed(to_card=CHUNK)
         assert sim.link() == LinkUse(2 * CHUNK, 2 * PAGE, 2 * CHUNK, 2 * PAGE)
+
+
+def within_a_burst_of_writes(sim):
+    """A copy that is at work, and no data come for the burst that its port has begun to write; what is expected."""
+    _, target, data, given = copying(sim)
+    sim.run(given)
+    while sim.counters()["m00_axi.beats_written"] % 64 != 10:
+        sim.step(1)
+    sim.set_faults(Faults(stalls={"w": 0.95}, stall_cycles=1 << 30))
+    return given, target, data
+
+
+@pytest.mark.parametrize("end", ["the data come", "reset"])
+def test_a_port_that_stops_within_a_burst_of_writes(end):
+    """AXI4 has no interleaved writes: the host's wait, and are given up with a sentence; reads go past. Then the same
+    card goes on."""
+    with opened("ddr4") as sim:
+        extra, more = sim.allocate(16 * CHUNK, "extra", fill=6), content(16 * CHUNK, 4)
+        given, target, data = within_a_burst_of_writes(sim)
+        found, taken = spent(sim, lambda: sim.fetch(extra))
+        assert (found == 6).all() and taken < cycles_of(extra.bytes) + BEGIN + END + 500
+        sim.send(extra, more)
+        with pytest.raises(CardHang) as error:
+            sim.settle()
+        assert re.fullmatch(r"the core has let nothing cross the link for \d+ cycles, its status register is 0x0; "
+                            "bursts under way: m00_axi 1", str(error.value))
+        sim.set_faults(Faults())
+        if end == "reset":
+            sim.reset()
+            sim.send(extra, more)
+            sim.run(given)
+        sim.settle()
+        sim.wait()
+        assert (sim.fetch(extra) == more).all() and (sim.fetch(target) == data).all()
+
+
+@pytest.mark.parametrize("end", [0, QUICK.memory.bytes])
+def test_a_burst_of_reads_across_an_end_of_the_memory(end):
+    """Half of its lines are the interconnect's to answer; reads of others go on behind it."""
+    with opened("ddr4") as sim:
+        _, target, _, given = copying(sim, beats=64, wrong=WRONG.index("crosses_4k"))
+        extra = sim.allocate(16 * CHUNK, "extra", fill=6)
+        sim.run(given | {"source": BASE + end - CHUNK})
+        with pytest.raises(CardViolation) as error:
+            sim.wait()
+        assert {v.rule for v in error.value.violations} >= {"crosses_4k", "read_outside"}
+        found, taken = spent(sim, lambda: sim.fetch(extra))
+        assert (found == 6).all() and taken < cycles_of(extra.bytes) + BEGIN + END + 500
