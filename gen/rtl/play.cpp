@@ -1,8 +1,11 @@
 // Plays beats into a unit's streams, phase after phase, and records what leaves it: gen/rtl/play.py.
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <stdexcept>
+#include <string>
 #include <vector>
 #include "Vtop.h"
 #include "verilated.h"
@@ -22,6 +25,12 @@ struct Stream {
 
 using Bytes = std::vector<uint8_t>;
 
+static FILE* opened(const char* path, const char* mode) {
+    FILE* file = std::fopen(path, mode);
+    if (!file) throw std::runtime_error(std::string(path) + ": " + std::strerror(errno));
+    return file;
+}
+
 struct Asked {
     FILE* file;
 
@@ -31,7 +40,7 @@ struct Asked {
         return value;
     }
     void bytes(void* to, size_t count) {
-        if (std::fread(to, 1, count, file) != count) throw "what is asked ends too early";
+        if (std::fread(to, 1, count, file) != count) throw std::runtime_error("what is asked ends too early");
     }
     void pin(const Pin& pin) { bytes(pin.at, pin.bytes); }
 };
@@ -54,7 +63,7 @@ static void write(FILE* file, const void* data, size_t bytes) {
 }
 
 static int play(const char* asked_path, const char* told_path) {
-    Asked asked{std::fopen(asked_path, "rb")};
+    Asked asked{opened(asked_path, "rb")};
     VerilatedContext context;
     context.randReset(2);
     context.randSeed(static_cast<int>(asked.number()));
@@ -144,7 +153,7 @@ static int play(const char* asked_path, const char* told_path) {
     }
     clock(top) = 0;
     top.eval();
-    FILE* out = std::fopen(told_path, "wb");
+    FILE* out = opened(told_path, "wb");
     for (const auto& each : taken) write(out, each.data(), each.size() * sizeof(uint64_t));
     for (const auto& each : told) {
         write(out, each.beats.data(), each.beats.size());
@@ -153,14 +162,16 @@ static int play(const char* asked_path, const char* told_path) {
     write(out, samples.data(), samples.size());
     write(out, ended.data(), ended.size() * sizeof(double));
     for (const auto& pin : ports) write(out, pin.at, pin.bytes);
-    return std::fclose(out) ? 1 : 0;
+    const bool failed = std::ferror(out);
+    if (std::fclose(out) || failed) throw std::runtime_error(std::string(told_path) + " could not be written");
+    return 0;
 }
 
 int main(int count, char** words) {
     try {
         return count == 3 ? play(words[1], words[2]) : 2;
-    } catch (const char* error) {
-        std::fprintf(stderr, "%s\n", error);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
         return 1;
     }
 }

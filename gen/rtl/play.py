@@ -74,7 +74,7 @@ class Player:
         """Runs the phases behind a reset. samples: outputs of no stream that are recorded; seed: of what registers and
         memories hold before the reset.
 
-        Raises AssertionError where the phases have not ended after so many cycles."""
+        Raises AssertionError: the phases have not ended after so many cycles; ValueError: a value is not a port's."""
         ports = _Ports(self.metadata)
         asked = [struct.pack("<QQ", seed, cycles), _numbers([ports.shown.index(name) for name in samples])]
         asked.append(struct.pack("<Q", len(phases)))
@@ -155,12 +155,18 @@ class _Ports:
         return next((size for size in (1, 2, 4, 8) if width <= 8 * size), -(-width // 32) * 4)
 
     def bytes_of(self, name: str, values: Sequence[int] | np.ndarray) -> bytes:
-        size = self.storage(name)
+        """Values of a port as Verilator stores them. Raises ValueError: one that the port's bits cannot hold."""
+        size, width = self.storage(name), self._ports[name]["width"]
         if isinstance(values, np.ndarray) and values.ndim == 2:
             if values.dtype != np.uint8 or values.shape[1] != size:
                 raise ValueError(f"a beat of {name} has {size} bytes, not {values.shape[1]} of {values.dtype}")
+            above = np.frombuffer(((1 << 8 * size) - (1 << width)).to_bytes(size, "little"), np.uint8)
+            suspects = values[(values & above).any(axis=1)]
+            _check(name, width, (int.from_bytes(row.tobytes(), "little") for row in suspects))
             return values.tobytes()
-        return b"".join(int(value).to_bytes(size, "little") for value in values)
+        words = [int(value) for value in values]
+        _check(name, width, words)
+        return b"".join(word.to_bytes(size, "little") for word in words)
 
     def binding(self) -> str:
         """bind.h: where the player finds them in the Verilated top."""
@@ -184,6 +190,12 @@ class _Ports:
 
 def _at(name: str) -> str:
     return "top." + name.replace("__", "___05F")    # as Verilator writes two underscores
+
+
+def _check(name: str, width: int, values: Iterable[int]) -> None:
+    for value in values:
+        if value >> width:
+            raise ValueError(f"{name} has {width} bits, which do not hold {value:#x}")
 
 
 def _numbers(values: Sequence[int]) -> bytes:

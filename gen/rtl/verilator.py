@@ -9,6 +9,7 @@ built (gen.base.kept).
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import sys
@@ -164,6 +165,6 @@ def _compile(folder: Path, source: Path, flags: list[str], files: list[str], sou
     binary, _ = find_verilator()
     log, objects = folder / "build.log", folder / "obj"
     # Verilator's tree is millions of small pieces: glibc keeps all that are free at hand, a sixth of the time less.
-    cpp.run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source,
-            GLIBC_TUNABLES="glibc.malloc.tcache_count=65535")
+    tunables = ["glibc.malloc.tcache_count=65535", *filter(None, [os.environ.get("GLIBC_TUNABLES")])]
+    cpp.run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source, GLIBC_TUNABLES=":".join(tunables))
     cpp.compile_model(objects, sources, options, cache=CACHE, log=log)

@@ -96,6 +96,22 @@ def test_the_first_line_says_why_a_build_failed(tmp_path, says, reason):
     assert first == f"building the simulation model failed (sh -c ...): {reason}" and rest[-1] == says.splitlines()[-1]
 
 
+def test_tunables_that_the_user_has_set_stay(tmp_path, monkeypatch):
+    given = []
+
+    def run(*_, **variables):
+        given.append(variables["GLIBC_TUNABLES"])
+        raise RuntimeError("that is enough")
+    monkeypatch.setattr(verilator, "CACHE", tmp_path)
+    monkeypatch.setattr(cpp, "run", run)
+    for value in ("", "glibc.malloc.arena_max=1"):
+        monkeypatch.setenv("GLIBC_TUNABLES", value)
+        with pytest.raises(RuntimeError, match="that is enough"):
+            build()
+    ours = "glibc.malloc.tcache_count=65535"
+    assert given == [ours, f"{ours}:glibc.malloc.arena_max=1"]
+
+
 def test_only_what_is_used_of_a_model_is_kept(cache):
     (runs := build().folder / "runs" / "of somebody").mkdir(parents=True)
     assert not build(fresh=True).cached and runs.exists()

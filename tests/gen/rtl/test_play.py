@@ -1,5 +1,8 @@
 """Beats played into a model and recorded: what comes out, when, and what is refused."""
 
+import struct
+import subprocess
+
 import numpy as np
 import pytest
 from amaranth.hdl import Module
@@ -60,6 +63,31 @@ def test_beats_as_rows_of_bytes(player):
     assert done.beats["o"].view("<u8").ravel().tolist() == [1, 2, 3]
     with pytest.raises(ValueError, match="a beat of i__payload has 8 bytes, not 4 of uint8"):
         player.play([Phase({"i": beats[:, :4]})])
+
+
+@pytest.mark.parametrize("put, hold, sentence", [
+    ([1 << 43], {}, "i__payload has 43 bits, which do not hold 0x80000000000"),
+    ([1, -1], {}, "i__payload has 43 bits, which do not hold -0x1"),
+    (np.uint64([[5], [1 << 63]]).view(np.uint8), {}, "i__payload has 43 bits, which do not hold 0x8000000000000000"),
+    ([], {"more": 256}, "more has 8 bits, which do not hold 0x100"),
+    ([], {"enable": 2}, "enable has 1 bits, which do not hold 0x2"),
+])
+def test_values_that_a_port_cannot_hold(player, put, hold, sentence):
+    with pytest.raises(ValueError) as error:
+        player.play([Phase({"i": put}, hold)])
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("named, sentence", [
+    (("nothing", "told"), "nothing: No such file or directory"), (("empty", "told"), "what is asked ends too early"),
+    (("asked", "no/told"), "no/told: No such file or directory"),
+    (("asked", "/dev/full"), "/dev/full could not be written"),
+])
+def test_files_that_the_player_cannot_use(player, named, sentence, tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "asked").write_bytes(struct.pack("<4Q", 1, 10, 0, 0))     # a seed, cycles, no samples, no phases
+    done = subprocess.run([player.binary, *named], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.strip() == sentence
 
 
 def test_what_does_not_end_is_told(player):
