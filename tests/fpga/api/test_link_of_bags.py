@@ -6,6 +6,7 @@ import pytest
 from fpga.api.embedding import SSD, EmbeddingBags
 from fpga.api.network import MlpNetwork
 from fpga.card import LinkUse
+from gen.compiler.tables import DEVICE_SHIFT
 from gen.model.device import Device
 from golden.fp.narrow import narrow, widen
 from tests.support import emb_tables, mlp_sizes
@@ -54,8 +55,11 @@ def test_batches_give_what_each_gives(bags):
 
 
 def test_batches_overlap(bags):
-    """Less time than one after the other, by about what the shorter of run and transfer takes of each but the last."""
-    asked = [requests(bags, 60, seed) for seed in range(4)]
+    """Less time than one after the other, by about what the shorter of run and transfer takes of each but the last. The
+    drive brings nothing, whose own time differs from run to run."""
+    table = bags.images.placed["items"].table
+    rows = np.flatnonzero(table.placement >> DEVICE_SHIFT != SSD)
+    asked = [[bags.request("items", np.random.default_rng(seed).choice(rows, (600, 2)))] for seed in range(4)]
 
     def taken(work):
         before = bags.card.counters()["cycles"]
@@ -66,7 +70,7 @@ def test_batches_overlap(bags):
     apart = taken(bags.batch(each) for each in asked)
     runs, transfer = bags.last["cycles"], bags.link.out_cycles
     together = taken(bags.batches(asked))
-    assert together < apart - 2 * min(runs, transfer)
+    assert together < apart - 2 * min(runs, transfer) and min(runs, transfer) > 0.15 * apart / len(asked)
 
 
 def test_results_in_half_precision(bags):
