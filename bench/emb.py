@@ -93,7 +93,7 @@ def dram() -> Iterator[Row]:
     """Random rows of DRAM through the whole core: beats of the port, and of what DDR4 can give."""
     rig, device = _rig("ideal"), Device.load(DEVICE)
     for dim in DIMS:
-        rows = min(16_384, (1 << 19) // dim)
+        rows = _rows(dim)
         indices = rig.distinct(f"dense{dim}", rows)
         beats = rows // 2 * dim // 16
         share = beats / rig.steady(f"dense{dim}", indices, BAG)
@@ -119,6 +119,18 @@ def dram_skew() -> Iterator[Row]:
         rig.bags.close()
 
 
+@bench("emb_dram_bags")
+def dram_bags() -> Iterator[Row]:
+    """The same rows in bags of 1 to 512: what writing a vector for each bag costs."""
+    rig, device = _rig("ddr4"), Device.load(DEVICE)
+    for dim in (16, 64, 128, 256):
+        indices = rig.distinct(f"dense{dim}", _rows(dim))
+        for length in (1, 8, BAG, 512):
+            rate = len(indices) // 2 / rig.steady(f"dense{dim}", indices, length) * device.kernel_mhz
+            yield figure(f"emb.dram.bags.d{dim}.{length}", f"rows of {4 * dim} B from DDR4-2400 in bags of {length}, "
+                         f"at {device.kernel_mhz} MHz", round(rate, 1), "M rows/s")
+
+
 @bench("emb_dram_tuned")
 def dram_tuned() -> Iterator[Row]:
     """The same rows on the card as the experimental memory.tcl asks for it."""
@@ -128,11 +140,16 @@ def dram_tuned() -> Iterator[Row]:
         rig.bags.close()
 
 
+def _rows(dim: int) -> int:
+    """That a run asks for: fewer where they are long."""
+    return min(16_384, (1 << 19) // dim)
+
+
 def _dram_rows(rig: _Rig, name: str, text: str, device: Device, target: float | None = None) -> Iterator[Row]:
     """Random rows from a device's DRAM: a second, and of what its bound is for them as they lie there."""
     stripe_beats = config.load(PRESET).cores["emb"].stripe_beats
     for dim in DIMS:
-        rows = min(16_384, (1 << 19) // dim)
+        rows = _rows(dim)
         indices = rig.distinct(f"dense{dim}", rows)
         rate = rows // 2 / rig.steady(f"dense{dim}", indices, BAG) * device.kernel_mhz
         lies = stripes(4 * dim // LINE, stripe_beats, row_in_page=device.row_in_page)
