@@ -81,7 +81,7 @@ class Bundle(Folder):
     def _check_tables(self) -> None:
         """Raises an error that `_fits` turns into a sentence: members that are not what the plan asks for."""
         if list(self.tables) != list(self.plan.tables):
-            raise ValueError(f"it has the tables {', '.join(self.tables)}, its plan {', '.join(self.plan.tables)}")
+            raise ValueError(f"it has the tables {list(self.tables)}, its plan {list(self.plan.tables)}")
         for name, told in self.tables.items():
             rows = self.plan.model.tables[name].rows
             if self.words(name).dtype != np.uint32 or self.words(name).shape != (rows,):

@@ -156,7 +156,7 @@ class Folder:
     def path(self, name: str) -> Path:
         """Of a member. Raises ValueError: there is none of that name"""
         if name not in self.members:
-            raise ValueError(f"{self.folder} has no member {name}")
+            raise ValueError(f"{self.folder} has no member {name!r}")
         return self.folder / name
 
 

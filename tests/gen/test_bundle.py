@@ -356,6 +356,11 @@ def test_other_versions_and_manifests_that_lie(bundle, tmp_path):
         manifest.write_bytes(seal("bundle", 1, {**bundle.content, "weights": weights}))
         with pytest.raises(ValueError, match=rf"^{manifest} is no bundle as .* them: {told}$"):
             Bundle(copy)
+    for key, value, told in (("preset", "a\nb", r"has no member 'a\\nb'"),
+                             ("tables", {"a\nb": {}}, r"it has the tables \['a\\nb'\], its plan .*")):
+        manifest.write_bytes(seal("bundle", 1, {**bundle.content, key: value}))
+        with pytest.raises(ValueError, match=rf"^{manifest} is no bundle as .* them: .*{told}$"):
+            Bundle(copy)
     for name in ("../../outside.npy", "/etc/passwd", "card0/../x.npy", "tables/x.pkl"):
         manifest.write_bytes(seal("bundle", 1, {**bundle.content, "members": {name: {"sha256": ""}}}))
         with pytest.raises(ValueError, match="names a member .*, which no bundle has"):
@@ -388,7 +393,7 @@ def test_an_error_leaves_nothing(tmp_path):
         writer.finish({"about": "it"})
     found = Folder(tmp_path / "x", "thing", 1)
     assert (found.array("a.npy") == 7).all() and found.array("b.npy").shape == (0, 3)
-    with pytest.raises(ValueError, match="has no member c.npy"):
+    with pytest.raises(ValueError, match="has no member 'c.npy'"):
         found.array("c.npy")
     with pytest.raises(ValueError):
         found.array("a.npy")[0] = 1     # to be read only
