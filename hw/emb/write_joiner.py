@@ -63,10 +63,10 @@ class WriteJoiner(Part):
 
         held, joined = Signal(), Signal(self.o.shape(), reset_less=True)
         end = Signal(32, reset_less=True)       # the beat behind what is held
-        is_open = Signal(reset_less=True)       # more may be joined to it
+        is_open = Signal()                      # something is held, and more may be joined to it
         following, joins, leaves = Signal(32), Signal(), Signal()
         m.d.comb += following.eq(vector.out + vector.beats + 1)
-        m.d.comb += joins.eq(held & is_open & (vector.out == end))
+        m.d.comb += joins.eq(is_open & (vector.out == end))
         m.d.comb += leaves.eq(held & Mux(coming, ~joins, ~is_open))
         m.d.sync += self.o_valid.eq(leaves)
         m.d.sync += self.o.eq(joined)

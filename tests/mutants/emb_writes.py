@@ -3,10 +3,8 @@
 from tests.mutants.mutant import Mutant, Unit
 
 JOINER = Unit("hw/emb/write_joiner.py", ("verif/emb/test_write_joiner.py",), (
-    Mutant("a vector elsewhere is joined", "joins.eq(held & is_open & (vector.out == end))",
-           "joins.eq(held & is_open)"),
-    Mutant("joined to what has gone", "joins.eq(held & is_open & (", "joins.eq(is_open & ("),
-    Mutant("joined behind the end of a block or an instruction", "joins.eq(held & is_open & (", "joins.eq(held & ("),
+    Mutant("a vector elsewhere is joined", "joins.eq(is_open & (vector.out == end))", "joins.eq(is_open)"),
+    Mutant("joined behind the end of a block or an instruction", "joins.eq(is_open & (", "joins.eq(held & ("),
     Mutant("joined behind the end of an instruction", "is_open.eq(~vector.last & (", "is_open.eq(("),
     Mutant("a block of half the size", "following[block_log2] == vector.out[block_log2]",
            "following[block_log2 - 1] == vector.out[block_log2 - 1]"),
@@ -19,6 +17,7 @@ JOINER = Unit("hw/emb/write_joiner.py", ("verif/emb/test_write_joiner.py",), (
     Mutant("the end of an instruction sticks", "joined.last.eq(vector.last)",
            "joined.last.eq(joined.last | vector.last)"),
     Mutant("a reset leaves what is held", "held, joined = Signal(), ", "held, joined = Signal(reset_less=True), "),
+    Mutant("after a reset it is joined to what was held", "is_open = Signal()", "is_open = Signal(reset_less=True)"),
 ))
 
 POST_POOL = Unit("hw/emb/post_pool.py", ("verif/emb/test_post_pool.py",), (

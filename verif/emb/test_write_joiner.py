@@ -122,11 +122,17 @@ async def latency_and_rate_as_documented(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """What is held is dropped."""
+    """What is held is dropped: a vector that would lie behind it is not joined."""
     random = np.random.default_rng(seed("reset"))
     bench = await begin(dut)
-    for vector in vectors(random, 20, lasts=0):
+    for vector in vectors(random, 20, lasts=0)[:-1]:
         await bench.step(vector)
+    await bench.step(golden.Vector(32, 4, False))
+    await bench.drain()
+    bench = await begin(dut)
+    await bench.step(golden.Vector(36, 4, True))
+    await bench.drain()
+    assert bench.out == [golden.Joined(36, 4, 1, True)]
     bench = await begin(dut)
     given = vectors(random, 100)
     for vector in given:
