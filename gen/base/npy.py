@@ -63,7 +63,8 @@ def member(archive: zipfile.ZipFile, name: str, most: int) -> NDArray:
 
     Raises      ValueError: one sentence that names file and array
     """
-    where = f"{archive.filename}: {name.removesuffix('.npy')}"
+    array = name.removesuffix(".npy")
+    where = f"{archive.filename}: {array if array.isprintable() else repr(array)}"
     try:
         with archive.open(name) as file:
             found = form(file, where)

@@ -117,17 +117,20 @@ def changed(random: Random, content: Any, depth: int = 0) -> Any:
                 found[at] = changed(random, found[at], depth + 1)
         return found
     if type(content) in (int, float) and random.random() < 0.4:
-        as_float = float(content) if abs(content) < 1 << 64 else 0.5
-        return random.choice((-content, content + 1, content - 1, content * 2, as_float, content * 2**20))
+        number = content if abs(content) < 1 << 64 else 1
+        return random.choice((-content, content + 1, content - 1, number * 2, float(number), number * 2**20))
     value = random.choice(ODD)
     return "" if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _resealed(random: Random, data: bytes) -> bytes:
     """A sealed file with another content, or other bytes."""
-    if not random.randrange(6):
+    try:
+        content = json.loads(data) if random.randrange(6) else None
+    except ValueError:      # spoilt by the round before
+        content = None
+    if not isinstance(content, dict) or not set(KEYS) <= set(content):
         return damaged(random, data)
-    content = json.loads(data)
     kind, version, _ = (content.pop(key) for key in KEYS)
     for _ in range(random.choice((1, 1, 2))):
         content = changed(random, content)
