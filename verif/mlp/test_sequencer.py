@@ -121,10 +121,12 @@ class Bench:
                 waiting.pop(0)
                 offered = None
                 self.taken_at.append(self.cycle)
-            # Loads that are waited for come sooner, so that waits for either kind come about.
+            # A third of the loads may come unasked; the others are waited for, so that either wait comes about.
             stall, draw = self.model.stall, self.random.random()
-            self.rows += self.rows < most and draw < self.loads * (1 if stall == "rows" else 0.01)
-            self.weights += self.weights < most and draw < self.loads * (1 if stall == "weights" else 0.01)
+            for kind in ("rows", "weights"):
+                done = getattr(self, kind)
+                chance = 1 if stall == kind else 0.01 if done < most // 3 else 0
+                setattr(self, kind, done + (done < most and draw < self.loads * chance))
             if cycles is None and not waiting and offered is None and self.model.idle and self.model.slot is None:
                 return
         assert cycles is not None, f"{len(waiting)} instructions left after {limit} cycles"
