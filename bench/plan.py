@@ -65,7 +65,7 @@ def planned(id: str, what: str, profile: Profile, seconds: float, *, network: Mo
 
 def serial(item: Item) -> Item:
     """The same table where a card takes its memories and its link one after another: all seconds are those of DRAM."""
-    share = np.arange(item.steps + 1) / item.steps
+    share = item.share
     return replace(item, dram_s=item.dram_s - item.tt_s, tt_s=0.0, ssd_s=0.0, in_s=0.0, out_s=0.0, page_in_s=0.0,
                    bags_s=item.bags_s + item.in_s + item.out_s,
                    ssd_landing=item.landing + item.reads * (item.ssd_s + item.page_in_s)
@@ -83,7 +83,7 @@ def torchrec(problem: Problem, cards: int) -> tuple[TableChoice, ...] | None:
     options, starts = [], [0]
     for j, item in enumerate(problem.items):
         at = choices.cut[j, : choices.cuts[j]]
-        at = np.unique(at[np.searchsorted(at, np.arange(TENTHS + 1) * item.steps // TENTHS).clip(max=len(at) - 1)])
+        at = np.unique(at[np.searchsorted(item.share[at], np.arange(TENTHS + 1) / TENTHS - 1e-9).clip(max=len(at) - 1)])
         pairs = np.array([(x, y) for x in at for y in at if np.isfinite(choices.train[j, x, y])])
         if not len(pairs):
             return None

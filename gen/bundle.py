@@ -27,6 +27,7 @@ from gen.base.members import MANIFEST, Folder, Writer
 from gen.base.sealed import understood
 from gen.compiler.tables import CardImages, Table
 from gen.compress.post_hoc import decompose
+from gen.data.expected import expected_counts
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
 from gen.data.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
@@ -233,7 +234,8 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             spec = plan.model.tables[name]
             own = weights.vocabulary(spec) if spec.ids == "vocabulary" else None
             counts = row_counts(spec, profile.tables[name], own)
-            table, told = _table(spec, of_plan, counts, weights)
+            order = by_heat(expected_counts(spec, counts, profile.tables[name]))
+            table, told = _table(spec, of_plan, counts, order, weights)
             writer.array(f"tables/{number}.words.npy", table.placement)
             if spec.ids == "vocabulary":
                 known = np.asarray(profile.tables[name].ids if own is None else own)
@@ -283,15 +285,16 @@ def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> It
                f"share the last row of {', '.join(tables)}")
 
 
-def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64],
+def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: NDArray[np.int64],
            weights: Weights) -> tuple[Table, dict[str, Any]]:
-    """The table with its placement, its rows made when they are asked for; and what there is to say of its train."""
+    """The table with its placement, its rows made when they are asked for; and what there is to say of its train.
+    order: its rows, those first of which most accesses are expected."""
     where = f"table {spec.name}"
     if plan.dram_rows + plan.tt_rows + plan.ssd_rows != spec.rows:
         raise ValueError(f"{where}: the plan places {plan.dram_rows + plan.tt_rows + plan.ssd_rows} rows, the model "
                          f"has {spec.rows}")
-    order = by_heat(counts)
-    parts = np.split(order, [plan.dram_rows, plan.dram_rows + plan.tt_rows])
+    hot, warm, spare, cold = np.split(order, plan.ends)
+    parts = np.concatenate([hot, spare]), warm, cold
     device = np.empty(spec.rows, np.uint8)
     for place, part in zip((DRAM, TT, SSD), parts, strict=True):
         device[part] = place

@@ -177,7 +177,8 @@ def _sentence(plan: Plan) -> str:
     return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} "
             f"per batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; lower bound {duration(plan.bound)}, "
             f"optimality gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of all accesses read "
-            f"approximated rows.")
+            f"approximated rows. Expected of the next log: {plan.unseen:.1%} of the accesses to rows that this one "
+            f"does not have, {plan.from_ssd:.1%} to the SSD.")
 
 
 def _busiest(plan: Plan) -> list[PlanTable]:

@@ -27,8 +27,7 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
               help="Memories to use: 1 SSD only, 2 DRAM and SSD, 3 DRAM, tensor trains (TT) and SSD.")
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank of the tensor trains.")
 @click.option("--hot-share", type=click.FloatRange(0, 1),
-              help="Largest share of each table's accesses that leaves the SSD [small tables: all; large ones: those "
-                   "to rows that the log has twice].")
+              help="Largest share of each table's accesses that leaves the SSD [the model's, else 1].")
 @click.option("--train-share", type=click.FloatRange(0, 1),
               help="Largest share of each table's accesses that reads TT rows, which are "
                    "approximations; 1 is SCRec's program [the model's, else 0.1].")

@@ -44,7 +44,7 @@ ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits e
 @dataclass(frozen=True)
 class TableSpec:
     """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to DRAM and
-    tensor train together (hot_thr of SCRec eq. 22); None: as gen.planner.build says. train_share: how many may read
+    tensor train together (hot_thr of SCRec eq. 22). train_share: how many may read
     rows of the train, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
     1 is the program as SCRec has it. results: the format of its pooled vectors on the link."""
 
@@ -53,7 +53,7 @@ class TableSpec:
     dim: int
     ids: str = "index"
     mode: str = "sum"
-    hot_share: float | None = None
+    hot_share: float = 1.0
     train_share: float = 0.1
     results: str = RESULTS[0]
 
@@ -70,7 +70,7 @@ class TableSpec:
             if getattr(self, key) not in words:
                 raise ValueError(f"{key} = {getattr(self, key)!r}: must be one of {', '.join(words)}")
         for key in SHARES:
-            if getattr(self, key) is not None and not 0 <= getattr(self, key) <= 1:
+            if not 0 <= getattr(self, key) <= 1:
                 raise ValueError(f"{key} = {getattr(self, key)!r}: must be a number from 0 to 1")
 
 

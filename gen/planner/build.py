@@ -1,25 +1,25 @@
 """The planner's program for a model, a profile of its log and a device's costs.      Source: SCRec eq. 9 to 12, 22, 26
 
-hot_share, where a table does not say it: the smallest tables, as many as fit the DRAM of all EMB cards
-together, may leave the SSD whole (1). Of larger ones those accesses may which fall on rows that the log has more than
-once: the others, n1 / N of them, are also what the log says of rows that it does not have (Good and Turing), and
-those lie on the SSD.
+The accesses of a table are those that its log lets expect (gen.data.expected), rows that the log does not have among
+them. Where the log's rows end a table may be cut, too.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gen.compress import search
-from gen.data.profile import Heat, Profile, TableProfile
-from gen.data.remap import ROWS_AT_MOST, rows_of
+from gen.data.expected import Expected, expected
+from gen.data.profile import Profile
+from gen.data.remap import ROWS_AT_MOST
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs, drive_reads, network_seconds, train_seconds
 from gen.planner.problem import Item, Problem
 from hw.isa import LONGEST_BAG
 
-__all__ = ["STEPS", "Built", "build", "check_cards", "hot_shares"]
+__all__ = ["STEPS", "Built", "build", "check_cards"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
@@ -27,9 +27,11 @@ STEPS = 100
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """problem: its items in the order of the model's tables. notes: sentences of what was assumed or left out."""
+    """problem: its items in the order of the model's tables. expected: of each table, by name. notes: sentences of
+    what was assumed or left out."""
 
     problem: Problem
+    expected: Mapping[str, Expected]
     notes: tuple[str, ...]
 
 
@@ -43,7 +45,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     check_cards(model, cards)
     if rank < 1:
         raise ValueError(f"rank = {rank}: must be 1 or more")
-    notes, heats = [], {}
+    notes: list[str] = []
+    found: dict[str, Expected] = {}
     for name, spec in model.tables.items():
         if name not in profile.tables:
             raise ValueError(f"the profile of {profile.source} has no table {name!r}; it has "
@@ -55,19 +58,18 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         if longest > LONGEST_BAG:
             raise ValueError(f"table {name}: {profile.source} has a bag of {longest:,} indices; the EMB core takes "
                              f"{LONGEST_BAG:,} at most, so cut such bags in the log")
-        heats[name] = _heat(spec, profile.tables[name])
+        found[name] = expected(spec, profile.tables[name])
     if profile.sampled < 1:
-        notes.append(f"of {profile.source}, {profile.sampling(model.tables)}; rows that the sample missed count as "
-                     "never accessed")
+        notes.append(f"of {profile.source}, {profile.sampling(model.tables)}; rows that the sample missed are among "
+                     "those that the log does not have")
     if left := [name for name in profile.tables if name not in model.tables]:
         notes.append(f"tables of the log that the model does not name are left out: {_list(left)}")
-    shares = hot_shares(model, heats, (cards - (model.network is not None)) * costs.dram_bytes)
     items: list[Item] = []
     refused: dict[str, list[str]] = {}
     for name, spec in model.tables.items():
-        share = hot_share if hot_share is not None else shares[name] if spec.hot_share is None else spec.hot_share
-        item, refusal = _item(spec, heats[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
-                              share, spec.train_share if train_share is None else train_share)
+        item, refusal = _item(spec, found[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
+                              spec.hot_share if hot_share is None else hot_share,
+                              spec.train_share if train_share is None else train_share)
         items.append(item)
         if refusal:
             refused.setdefault(refusal, []).append(name)
@@ -80,7 +82,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         network = (*network_seconds(costs, of, model.batch), (of.bottom[0] + of.features * of.dim) * value_s,
                    (of.top or of.bottom)[-1] * value_s)
     return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, *network),
-                 tuple(notes))
+                 found, tuple(notes))
 
 
 def check_cards(model: Recommender, cards: int) -> None:
@@ -90,64 +92,52 @@ def check_cards(model: Recommender, cards: int) -> None:
                                                   if model.network else "must be 1 or more"))
 
 
-def hot_shares(model: Recommender, heats: Mapping[str, Heat], dram_bytes: int) -> dict[str, float]:
-    """The rule above, of every table; dram_bytes: of all EMB cards."""
-    found, left = {}, dram_bytes
-    for spec in sorted(model.tables.values(), key=lambda spec: spec.bytes):
-        left -= spec.bytes
-        heat = heats[spec.name]
-        once = int(heat.rows[heat.accesses == 1].sum())
-        found[spec.name] = 1.0 if left >= 0 or not heat.total else 1 - once / heat.total
-    return found
+def _steps(spec: TableSpec, expected: Expected) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """(share, rows) of an item: equal steps, and one where the rows that the log has end."""
+    heat, count = expected.heat, min(spec.rows, STEPS)
+    share = np.arange(count + 1) / count
+    if not heat.total:
+        return share, np.zeros(count + 1, np.int64)
+    rows = heat.icdf(share)
+    if expected.seen < heat.touched:
+        end = float(heat.cdf(expected.seen))
+        at = int(np.searchsorted(share, end))
+        share, rows = np.insert(share, at, end), np.insert(rows, at, expected.seen)
+    return share, rows
 
 
-def _heat(spec: TableSpec, table: TableProfile) -> Heat:
-    """Of the table's rows: the log's ids through the policy that makes rows of them. However many rows there are, the
-    ids alone take memory."""
-    if table.ids is not None and table.counts is not None:
-        rows = rows_of(spec, table.ids, table.ids)
-        if spec.ids == "index":
-            return Heat.of(table.counts)
-        order = np.argsort(rows, kind="stable")
-        first = np.flatnonzero(np.diff(rows[order], prepend=-1))
-        return Heat.of(np.add.reduceat(table.counts[order], first) if len(rows) else table.counts)
-    if table.heat.touched > spec.rows:
-        raise ValueError(f"table {spec.name}: the log accesses {table.heat.touched:,} rows, the model has "
-                         f"{spec.rows:,}")
-    return table.heat
-
-
-def _item(spec: TableSpec, heat: Heat, lookups: float, batch: int, costs: Costs, rank: int,
+def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs: Costs, rank: int,
           hot_share: float, train_share: float) -> tuple[Item, str]:
     """The item; and why it has no tensor train, if so."""
     try:
         row_bytes = costs.row_bytes(spec.dim)
     except ValueError as error:
         raise ValueError(f"table {spec.name}: {error}") from None
-    steps = min(spec.rows, STEPS)
-    rows = heat.icdf(np.arange(steps + 1) / steps) if heat.total else np.zeros(steps + 1, np.int64)
+    heat = expected.heat
+    share, rows = _steps(spec, expected)
     tt_rows, tt_bytes, tt_s, refusal = np.zeros(1, np.int64), np.zeros(1), 0.0, ""
     if heat.total:
         try:
             tt_s = train_seconds(costs, spec.dim, rank, lookups / batch)
-            tt_rows, tt_bytes = search.knots(int(rows[-1]), spec.dim, rank=rank, config=costs.unit)
+            tt_rows, tt_bytes = search.knots(expected.seen, spec.dim, rank=rank, config=costs.unit)
         except ValueError as error:
             refusal = str(error)
     page_rows = costs.page_bytes // row_bytes
     reads = drive_reads(heat, rows, lookups, page_rows, costs.ring_bytes // costs.page_bytes) \
-        if heat.total else np.zeros(steps + 1)
-    cold = lookups * (1 - np.arange(steps + 1) / steps)
+        if heat.total else np.zeros(len(rows))
+    cold = lookups * (1 - share)
     words = 4 * (lookups + batch)       # indices and lengths of bags
     vectors = batch * costs.vector_bytes(spec.dim, spec.results)
     return Item(
         spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
-        round(hot_share * steps) / steps, reads, reads * costs.landing_s + cold * costs.dram_s(row_bytes),
+        float(share[np.argmin(np.abs(share - hot_share))]), reads,
+        reads * costs.landing_s + cold * costs.dram_s(row_bytes),
         # Both are written and read: by the host and by the core.
         (vectors + words) * (costs.write_s + costs.read_s), int(vectors + words) + costs.spare_bytes(spec.dim),
         train_share=train_share, ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
         in_s=words * costs.link_s, out_s=vectors * costs.link_s,
-        page_in_s=costs.page_bytes * costs.link_s), refusal
+        page_in_s=costs.page_bytes * costs.link_s, shares=share), refusal
 
 
 def _list(names: list[str]) -> str:

@@ -1,6 +1,6 @@
 """Every way to split each table over the three memories, packed for the solver's loops.    Source: SCRec eq. 9 to 33
 
-A split is a pair of steps (a, h), a <= h: the first a / S of the accesses go to DRAM, those up to h / S to the
+A split is a pair of steps (a, h), a <= h: the first share[a] of the accesses go to DRAM, those up to share[h] to the
 tensor train, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
 that no row is in two memories.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gen.planner.problem import CardChoice, Item, Problem, TableChoice
 
-__all__ = ["EVERY_TIME", "LEVELS", "LOADS", "TIMES", "Choices", "cuts", "loads", "train_steps", "with_levels"]
+__all__ = ["EVERY_TIME", "LEVELS", "LOADS", "TIMES", "Choices", "cuts", "loads", "with_levels", "within"]
 
 #: What a load consists of: seconds of the three memories and of the link to the card and to the host, then bytes in the
 #: memories.
@@ -29,13 +29,13 @@ def cuts(item: Item) -> NDArray[np.int64]:
     """The steps at which a table may be cut: 0, and the last of those that end in one row, up to hot_share (eq. 22)."""
     last = np.append(np.diff(item.rows) > 0, True)
     last[0] = True
-    last[int(np.floor(item.hot_share * item.steps + 1e-9)) + 1:] = False
+    last &= within(item.share, item.hot_share)
     return np.nonzero(last)[0]
 
 
-def train_steps(item: Item) -> int:
-    """So many of the steps may go to the train, at most."""
-    return int(np.floor(item.train_share * item.steps + 1e-9))
+def within(share: NDArray[np.float64], most: float) -> NDArray[np.bool_]:
+    """Which shares are at most so large, but for what rounding adds."""
+    return share <= most + 1e-9
 
 
 def with_levels(problem: Problem, levels: int) -> Problem:
@@ -52,11 +52,11 @@ def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> 
     """What each card bears. Its own arithmetic, table after table: the solver's is held against it."""
     found = [[*[0.0] * TIMES, 0, 0.0, 0] for _ in range(cards)]
     for item, choice in zip(items, choices, strict=True):
-        a, h, steps, sums = choice.i_dram, choice.i_hot, item.steps, found[choice.card]
+        a, h, share, sums = choice.i_dram, choice.i_hot, item.share, found[choice.card]
         hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
-        reads = item.lookups * ((steps - h) / steps) if item.ssd_reads is None else float(item.ssd_reads[h])
-        dram_s = item.lookups * item.dram_s * (a / steps) + float(item.landing[h]) + item.bags_s
-        for at, each in enumerate((dram_s, item.lookups * item.tt_s * ((h - a) / steps), reads * item.ssd_s,
+        reads = float(item.reads[h])
+        dram_s = item.lookups * item.dram_s * float(share[a]) + float(item.landing[h]) + item.bags_s
+        for at, each in enumerate((dram_s, item.lookups * item.tt_s * float(share[h] - share[a]), reads * item.ssd_s,
                                    item.in_s + reads * item.page_in_s, item.out_s,
                                    hot * item.row_bytes + item.bags_bytes,
                                    float(np.interp(warm, item.tt_rows, item.tt_bytes)),
@@ -91,7 +91,7 @@ class Choices:
             own = item.steps + 1
             at = cuts(item)
             cut[j, : len(at)], count[j] = at, len(at)
-            share = np.arange(own) / item.steps
+            share = item.share
             a_load[j, :own, DRAM_S] = item.lookups * item.dram_s * share + item.bags_s
             h_load[j, :own, DRAM_S] = item.landing
             a_load[j, :own, TT_S] = -item.lookups * item.tt_s * share
@@ -102,7 +102,7 @@ class Choices:
             a_load[j, :own, DRAM] = item.rows * float(item.row_bytes) + item.bags_bytes
             h_load[j, :own, SSD] = item.cold_bytes
             warm = item.rows[None, at] - item.rows[at, None]
-            fits = (warm <= item.tt_rows[-1]) & (at[None] - at[:, None] <= train_steps(item))
+            fits = (warm <= item.tt_rows[-1]) & within(share[None, at] - share[at, None], item.train_share)
             fits &= (a_load[j, at, DRAM] <= problem.dram_bytes)[:, None] & (h_load[j, at, SSD] <= problem.ssd_bytes)
             found = np.where(fits, np.interp(warm, item.tt_rows, item.tt_bytes), np.inf)
             found[found > problem.tt_bytes] = np.inf

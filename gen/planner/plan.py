@@ -4,7 +4,7 @@ It is a JSON file that carries all that `hotrail compile` needs but the profile,
 it names: the model, the device, the split of every table.                      Source: SCRec §III.C, eq. 3 to 37
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from gen.model.recommender import Recommender
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
-KIND, VERSION = "plan", 2
+KIND, VERSION = "plan", 3
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -37,8 +37,10 @@ class Tier:
 
 @dataclass(frozen=True)
 class PlanTable:
-    """One table. card: its number among the cards. The hottest dram.rows rows lie in DRAM, the next tt.rows in
-    the tensor train, all others on the SSD. row_modes, column_modes, ranks (inner ones): of the train, empty without.
+    """One table. card: its number among the cards. By the accesses that are expected, the hottest dram.rows - spare
+    rows lie in DRAM, the next tt.rows in the tensor train, the next `spare` in DRAM too, as there was room, all
+    others on the SSD. unseen: accesses of a batch to rows or ids that the log does not have. row_modes, column_modes,
+    ranks (inner ones): of the train, empty without.
     """
 
     name: str
@@ -49,6 +51,8 @@ class PlanTable:
     row_modes: tuple[int, ...] = ()
     column_modes: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    spare: int = 0
+    unseen: float = 0.0
 
     @property
     def dram_rows(self) -> int:
@@ -62,6 +66,11 @@ class PlanTable:
     def ssd_rows(self) -> int:
         return self.ssd.rows
 
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        """Of the rows, hottest first, where those in DRAM end, those of the tensor train, and the spare ones."""
+        return self.dram.rows - self.spare, self.dram.rows - self.spare + self.tt.rows, self.dram.rows + self.tt.rows
+
 
 @dataclass(frozen=True)
 class PlanCard:
@@ -69,7 +78,7 @@ class PlanCard:
     an MLP card, seconds of the bottom and the top network. in_s, out_s: of its link, to the card (indices and pages, or
     features) and to the host (pooled vectors, or predictions). binds: what it waits for: a memory, a network, "in" or
     "out" of the link, or nothing.
-    full: memories of which 99 % and more are taken."""
+    full: memories of which 99 % and more are taken, spare rows not counted."""
 
     number: int
     kind: str
@@ -142,8 +151,21 @@ class Plan:
     @property
     def approximated(self) -> float:
         """The share of all accesses that read rows of a tensor train."""
+        return self._share(table.tt.accesses for table in self.tables.values())
+
+    @property
+    def from_ssd(self) -> float:
+        """The share of all accesses that is expected to read the SSD."""
+        return self._share(table.ssd.accesses for table in self.tables.values())
+
+    @property
+    def unseen(self) -> float:
+        """The share of all accesses that is expected to read rows which the log does not have."""
+        return self._share(table.unseen for table in self.tables.values())
+
+    def _share(self, accesses: Iterable[float]) -> float:
         whole = sum(getattr(table, name).accesses for table in self.tables.values() for name in MEMORIES)
-        return sum(table.tt.accesses for table in self.tables.values()) / whole if whole else 0.0
+        return sum(accesses) / whole if whole else 0.0
 
     def data(self) -> bytes:
         """Of plan.json."""
@@ -180,7 +202,7 @@ class Plan:
         for name, table in self.tables.items():
             if name not in self.model.tables or table.name != name or self.model.tables[name].name != name:
                 raise ValueError(f"its model has no table {name!r}")
-            if min(table.dram.rows, table.tt.rows, table.ssd.rows) < 0:
+            if min(table.ends[0], table.spare, table.tt.rows, table.ssd.rows) < 0:
                 raise ValueError(f"table {name!r} has less than no rows in a memory")
         for spec in self.model.tables.values():
             spec.check()

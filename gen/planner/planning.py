@@ -3,7 +3,8 @@
 The paper's program counts a drive's pages by their rate. A batch that needs any also waits for the first one, on every
 card that needs any. So each placement is searched for twice, as the program stands and with the SSD for nothing but
 what must lie there, and the faster one counts. Of a batch that waits for no drive the second search has the bound; all
-others take at least as long as the first's bound, and as the drive.
+others take at least as long as the first's bound, and as the drive. What DRAM is left then is filled
+(gen.planner.fill); the bound is that of cuts at steps.
 """
 
 import time
@@ -15,11 +16,12 @@ import numpy as np
 from gen.compress import search
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, Recommender
-from gen.planner.build import build
+from gen.planner.build import Built, build
 from gen.planner.choices import cuts, loads, with_levels
 from gen.planner.costs import Costs
+from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
 from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, duration
-from gen.planner.problem import Item, Placement, Problem, TableChoice
+from gen.planner.problem import CardChoice, Item, Placement, Problem
 from gen.planner.solve import Infeasible, NotFound, solve
 
 __all__ = ["HALF", "make"]
@@ -47,17 +49,17 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share)
     whole = built.problem
 
-    def solved(problem: Problem, what: str) -> Placement:
+    def solved(problem: Problem, what: str) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
-        found = _solved(problem, costs.drive_s, gap, seconds)
+        found, parts = _filled(problem, _solved(problem, costs.drive_s, gap, seconds), built, costs)
         say(f"{what}: {duration(found.seconds)} per batch, optimality gap {found.gap:.2%}, "
             f"found in {time.monotonic() - begin:.1f} s")
-        return found
+        return found, parts
 
     def tried(problem: Problem, what: str) -> tuple[float, float] | None:
         """Seconds and bound of what only explains the plan, and does not end it."""
         try:
-            found = solved(problem, what)
+            found, _ = solved(problem, what)
         except Infeasible as reason:
             say(f"{what}: {reason}")
             return None
@@ -65,7 +67,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
 
     begin = time.monotonic()
     problem = with_levels(whole, levels)
-    best = solved(problem, f"{cards} cards, {LEVELS[levels]}")
+    best, parts = solved(problem, f"{cards} cards, {LEVELS[levels]}")
     took = time.monotonic() - begin
     ablation, what_if, notes = {levels: (best.seconds, best.bound)}, {}, built.notes
     if explain:
@@ -84,9 +86,10 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             if more := tried(changed, what):
                 # Whatever else is found, the plan itself fits there too.
                 what_if[what] = min(more[0], best.seconds), min(more[1], best.seconds)
-    tables = [_table(item, choice, costs, model.tables[item.name].dim, rank)
-              for item, choice in zip(problem.items, best.tables, strict=True)]
-    used = _cards(problem, tables, best, costs.drive_s)
+    tables = [_table(item, part, costs, model.tables[item.name].dim, rank,
+                     built.expected[item.name].unseen * item.lookups)
+              for item, part in zip(problem.items, parts, strict=True)]
+    used = _cards(problem, tables, parts, best, costs.drive_s)
     return Plan(
         model, costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
@@ -111,22 +114,17 @@ def _roomier(problem: Problem, name: str) -> Problem:
     return replace(problem, **{room: getattr(problem, room) + MEGABYTE})
 
 
-def _table(item: Item, choice: TableChoice, costs: Costs, dim: int, rank: int) -> PlanTable:
-    """What the steps mean in rows, bytes and seconds."""
-    a, h = choice.i_dram, choice.i_hot
-    hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
-    to_dram, to_tt = (item.lookups * part / item.steps for part in (a, h - a))
-    cold = item.total_rows - hot - warm
-    reads = float(item.reads[h])
-    shape = search.best(warm, dim, rank=rank, config=costs.unit) if warm else None
-    charged = float(np.interp(warm, item.tt_rows, item.tt_bytes))
+def _table(item: Item, part: Part, costs: Costs, dim: int, rank: int, unseen: float) -> PlanTable:
+    """What its part means in bytes and seconds."""
+    shape = search.best(part.warm, dim, rank=rank, config=costs.unit) if part.warm else None
+    charged = float(np.interp(part.warm, item.tt_rows, item.tt_bytes))
+    rows = part.hot + part.spare
     return PlanTable(
-        item.name, choice.card,
-        Tier(hot, hot * item.row_bytes + item.bags_bytes, to_dram,
-             item.bags_s + to_dram * item.dram_s + float(item.landing[h])),
-        Tier(warm, round(charged), to_tt, to_tt * item.tt_s) if shape else Tier(),
-        Tier(cold, int(item.cold_bytes[h]), item.lookups * (item.steps - h) / item.steps, reads * item.ssd_s),
-        *((shape.modes, shape.columns, shape.ranks) if shape else ()))
+        item.name, part.card,
+        Tier(rows, rows * item.row_bytes + item.bags_bytes, part.to_dram, dram_seconds(item, part, costs)),
+        Tier(part.warm, round(charged), part.to_tt, part.to_tt * item.tt_s) if shape else Tier(),
+        Tier(part.cold, cold_bytes(item, part, costs), part.to_ssd, part.reads * item.ssd_s),
+        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare, unseen)
 
 
 def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Placement:
@@ -166,9 +164,22 @@ def _waiting(problem: Problem, found: Placement, drive_s: float) -> Placement:
     """With the cards' loads by the problem, and the wait for the drive where a card needs it."""
     emb = tuple(replace(card, ssd_s=card.ssd_s + drive_s) if card.ssd_s else card
                 for card in loads(problem.items, found.tables, len(found.emb)))
-    slowest = max(card.seconds for card in emb)
-    mlp = max(found.mlp_cards, 1)
-    return replace(found, seconds=max(slowest, problem.before_s / mlp) + problem.after_s / mlp, emb=emb)
+    return replace(found, seconds=_seconds(problem, emb, found.mlp_cards), emb=emb)
+
+
+def _filled(problem: Problem, found: Placement, built: Built, costs: Costs) -> tuple[Placement, tuple[Part, ...]]:
+    """With the free DRAM filled, and where each table's rows lie then. Rows that lie between two steps may make it
+    faster than the bound, which knows steps alone: then that is no bound of it."""
+    parts = parts_of(problem, found, fill(problem, found, built.expected), built.expected, costs)
+    emb = tuple(loads_of(problem, parts, found.emb, costs))
+    seconds = _seconds(problem, emb, found.mlp_cards)
+    return replace(found, seconds=seconds, bound=min(found.bound, seconds), emb=emb), parts
+
+
+def _seconds(problem: Problem, emb: Sequence[CardChoice], mlp_cards: int) -> float:
+    """Of a batch (eq. 34 to 37)."""
+    mlp = max(mlp_cards, 1)
+    return max(max(card.seconds for card in emb), problem.before_s / mlp) + problem.after_s / mlp
 
 
 def _hottest(item: Item) -> int:
@@ -176,7 +187,8 @@ def _hottest(item: Item) -> int:
     return int(cuts(item)[-1])
 
 
-def _cards(problem: Problem, tables: Sequence[PlanTable], best: Placement, drive_s: float) -> tuple[PlanCard, ...]:
+def _cards(problem: Problem, tables: Sequence[PlanTable], parts: Sequence[Part], best: Placement,
+           drive_s: float) -> tuple[PlanCard, ...]:
     """EMB cards with the sums of their tables, then MLP cards."""
     found = []
     room = {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes}
@@ -185,8 +197,9 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], best: Placement, drive
         tiers = {name: _sum([getattr(table, name) for table in mine]) for name in MEMORIES}
         if tiers["ssd"].seconds:
             tiers["ssd"] = replace(tiers["ssd"], seconds=tiers["ssd"].seconds + drive_s)
+        spare = sum(part.spare * item.row_bytes for item, part in zip(problem.items, parts) if part.card == number)
         # Of a train's share of the unit the scarcest of its memories counts.
-        filled = {"dram": emb.dram_bytes, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}
+        filled = {"dram": emb.dram_bytes - spare, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}
         seconds = {name: tiers[name].seconds for name in MEMORIES} | {"in": emb.in_s, "out": emb.out_s}
         slowest = max(seconds, key=lambda name: seconds[name])
         if emb.out_s >= FULL * seconds[slowest]:

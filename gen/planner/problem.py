@@ -10,8 +10,9 @@ __all__ = ["CardChoice", "Item", "Placement", "Problem", "TableChoice"]
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One table. Steps i = 0 .. S cut its accesses into equal shares, hottest rows first: i / S of the accesses fall
-    on the `rows[i]` hottest rows (the inverse CDF), rows[0] = 0, and rows[S] are those that are accessed at all.
+    """One table. Steps i = 0 .. S cut its accesses into shares, hottest rows first: share[i] of the accesses fall on
+    the `rows[i]` hottest rows (the inverse CDF), rows[0] = 0, and rows[S] are those that are accessed at all.
+    shares: (S + 1,) those, from 0 to 1, rising; None: equal ones (i / S).
 
     rows: (S + 1,) int64, not falling. total_rows: of the table, those never accessed included; they lie on the SSD.
     row_bytes: of one dense row. lookups: of a batch (pooling factor times batch). dram_s, tt_s, ssd_s: seconds a row.
@@ -22,7 +23,7 @@ class Item:
     train_share: of the accesses, the most that may go to the train alone, as its rows are approximations.
 
     What the paper's program leaves out, nothing unless said. ssd_reads: (S + 1,) of a batch, reads of the drive where
-    the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - i / S)`.
+    the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - share[i])`.
     ssd_landing: (S + 1,) seconds of DRAM then, in which the pages land and out of which the core takes the rows,
     not rising either. bags_s, bags_bytes: of DRAM whatever the split, as the table's indices and pooled vectors
     lie there, and its rows fill whole blocks. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from
@@ -51,17 +52,23 @@ class Item:
     in_s: float = 0.0
     out_s: float = 0.0
     page_in_s: float = 0.0
+    shares: NDArray[np.float64] | None = None
 
     @property
     def steps(self) -> int:
         return len(self.rows) - 1
 
     @property
+    def share(self) -> NDArray[np.float64]:
+        """(S + 1,) of the accesses, by the step up to which they are."""
+        return np.arange(self.steps + 1) / self.steps if self.shares is None else self.shares
+
+    @property
     def reads(self) -> NDArray[np.float64]:
         """(S + 1,) reads of the drive a batch, by the step from which on accesses lie there."""
         if self.ssd_reads is not None:
             return self.ssd_reads
-        return self.lookups * (1 - np.arange(self.steps + 1) / self.steps)
+        return self.lookups * (1 - self.share)
 
     @property
     def landing(self) -> NDArray[np.float64]:
@@ -109,8 +116,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class TableChoice:
-    """Of one table: its card (0 is the first EMB card), and the steps: i_dram / S of its accesses go to DRAM,
-    (i_hot - i_dram) / S to the tensor train, the others to the SSD."""
+    """Of one table: its card (0 is the first EMB card), and the steps: share[i_dram] of its accesses go to
+    DRAM, those from there to share[i_hot] to the tensor train, the others to the SSD."""
 
     card: int
     i_dram: int

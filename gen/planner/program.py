@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.planner.choices import LOADS, TIMES, cuts, loads, train_steps
+from gen.planner.choices import LOADS, TIMES, cuts, loads
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 
 __all__ = ["Outcome", "as_written"]
@@ -97,7 +97,7 @@ class _Table:
 
 def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
     at, steps = cuts(item), item.steps
-    share, rows = at / steps, item.rows[at].astype(np.float64)
+    share, rows = item.share[at], item.rows[at].astype(np.float64)
     x_dram = program.variables(len(at), 1.0, BINARY)
     x_ptr = program.variables(len(at), 1.0, BINARY)
     x_tt = program.variables(steps + 1, 1.0, BINARY)
@@ -105,9 +105,8 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
         program.row(1.0, 1.0, (chosen, 1.0))
     step = np.arange(steps + 1.0)
     program.row(0.0, 0.0, (x_dram, at), (x_tt, step), (x_ptr, -at))             # eq. 14
-    program.row(-np.inf, float(np.floor(item.hot_share * steps + 1e-9)) / steps if steps else 1.0,
-                (x_dram, share), (x_tt, step / steps))                          # eq. 22
-    program.row(-np.inf, float(train_steps(item)), (x_tt, step))
+    program.row(-np.inf, item.hot_share + 1e-9, (x_ptr, share))                 # eq. 22
+    program.row(-np.inf, item.train_share + 1e-9, (x_ptr, share), (x_dram, -share))
     knots = len(item.tt_rows)
     x_row = program.variables(knots, 1.0)
     scale = max(float(item.tt_rows[-1]), 1.0)
@@ -119,13 +118,13 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
         for k in range(knots):
             program.row(-np.inf, 0.0, (x_row[k], 1.0), (segment[max(k - 1, 0): k + 1], -1.0))
     # Eq. 28 to 30, 9, 26 and 25.
-    dram_s, tt_s = item.lookups * item.dram_s * share, item.lookups * item.tt_s * step / steps
+    dram_s, tt_s = item.lookups * item.dram_s * share, item.lookups * item.tt_s * share
     landing, ssd_s, inward = item.landing[at], item.reads[at] * item.ssd_s, item.inward[at]
     dram, cold = rows * item.row_bytes, item.cold_bytes[at]
     quantities = []
     for r, (terms, constant, most) in enumerate((
             (((x_dram, dram_s), (x_ptr, landing)), item.bags_s, dram_s.max() + landing.max() + item.bags_s),
-            (((x_tt, tt_s),), 0.0, tt_s.max()),
+            (((x_ptr, tt_s), (x_dram, -tt_s)), 0.0, tt_s.max()),
             (((x_ptr, ssd_s),), 0.0, ssd_s.max()),
             (((x_ptr, inward),), 0.0, inward.max()),
             ((), item.out_s, item.out_s),

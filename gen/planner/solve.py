@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gen.planner.bound import LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
-from gen.planner.choices import DRAM, EVERY_TIME, LOADS, SSD, TIMES, TT, Choices, loads, train_steps
+from gen.planner.choices import DRAM, EVERY_TIME, LOADS, SSD, TIMES, TT, Choices, loads, within
 from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
@@ -107,7 +107,7 @@ def _each_fits(problem: Problem, choices: Choices) -> None:
             continue
         a, h = (each.ravel() for each in np.meshgrid(*[choices.cut[j, : choices.cuts[j]]] * 2, indexing="ij"))
         warm = item.rows[h] - item.rows[a]
-        fits = (a <= h) & (h - a <= train_steps(item)) & (warm <= item.tt_rows[-1])
+        fits = (a <= h) & within(item.share[h] - item.share[a], item.train_share) & (warm <= item.tt_rows[-1])
         fits &= np.interp(warm, item.tt_rows, item.tt_bytes) <= choices.cap[TT]
         a, h = a[fits], h[fits]
         lack = sum(np.maximum(load - choices.cap[r], 0)

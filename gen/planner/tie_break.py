@@ -28,7 +28,9 @@ def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.in
     card, a, h = (each.copy() for each in placement)
     limit = choices.cap.copy()
     limit[:TIMES] = seconds
-    steps = np.array([item.steps for item in problem.items], np.int64)
+    share = np.ones((len(problem.items), choices.cut.shape[1]))
+    for j, item in enumerate(problem.items):
+        share[j, : item.steps + 1] = item.share
     lookups = np.array([item.lookups for item in problem.items], np.float64)
     for m in range(int(card.max()) + 1):
         tables = np.nonzero(card == m)[0]
@@ -37,7 +39,7 @@ def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.in
         own, splits = choices.part(tables), (a[tables], h[tables])
         if monotonic() < until:
             splits = _fewest(own, *splits, limit, until)
-        _polish(own.cut, own.cuts, own.a_load, own.h_load, own.train, *splits, limit, steps[tables], lookups[tables])
+        _polish(own.cut, own.cuts, own.a_load, own.h_load, own.train, *splits, limit, share[tables], lookups[tables])
         a[tables], h[tables] = splits
     return card, a, h
 
@@ -65,7 +67,7 @@ def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit:
 
 
 @njit(cache=True)
-def _polish(cut, cuts, a_load, h_load, train, a, h, limit, steps, lookups):
+def _polish(cut, cuts, a_load, h_load, train, a, h, limit, share, lookups):
     """In place: one table after the other the split of least weight that the others leave room for."""
     room = limit * (1 + 1e-12)
     for j in range(len(a)):
@@ -77,12 +79,12 @@ def _polish(cut, cuts, a_load, h_load, train, a, h, limit, steps, lookups):
         for j in range(len(a)):
             room += a_load[j, a[j]] + h_load[j, h[j]]
             room[TT] += train[j, a[j], h[j]]
-            best = lookups[j] * ((h[j] - a[j]) + COLD * (steps[j] - h[j])) / steps[j]
+            best = lookups[j] * ((share[j, h[j]] - share[j, a[j]]) + COLD * (1 - share[j, h[j]]))
             for x in range(cuts[j]):
                 first = cut[j, x]
                 for y in range(x, cuts[j]):
                     last = cut[j, y]
-                    weight = lookups[j] * ((last - first) + COLD * (steps[j] - last)) / steps[j]
+                    weight = lookups[j] * ((share[j, last] - share[j, first]) + COLD * (1 - share[j, last]))
                     if weight >= best - 1e-9 * lookups[j] or not train[j, first, last] <= room[TT]:
                         continue
                     fits = True

@@ -33,6 +33,9 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
     slow = link.choice([0.1, 1.0, 10.0])
     items = [replace(item, in_s=slow * link.uniform(0, 5), out_s=slow * link.uniform(0, 8),
                      page_in_s=slow * link.uniform(0, 1)) for item in items]
+    uneven = np.random.default_rng([seed, 2])
+    items = [replace(item, shares=np.append(0, np.cumsum(uneven.dirichlet(np.ones(item.steps)))).clip(max=1))
+             if uneven.random() < 0.4 else item for item in items]
     networks = (g.uniform(1, 100), g.uniform(1, 100)) if g.integers(2) else (0.0, 0.0)
     return Problem(tuple(items), int(g.integers(2, cards + 1)), int(g.integers(60, 400)), int(g.integers(0, 60)),
                    int(g.integers(100, 900)) + int(g.choice([0, 2000])), *networks,
@@ -42,17 +45,18 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
 def split(item, a, h):
     """(seconds of DRAM, trains, SSD, link in and out, bytes of the three) of a split, or None where it is not one."""
     steps = len(item.rows) - 1
-    if not 0 <= a <= h <= steps or h / steps > item.hot_share + 1e-9 or (h - a) / steps > item.train_share + 1e-9:
+    cdf = [i / steps for i in range(steps + 1)] if item.shares is None else item.shares.tolist()
+    if not 0 <= a <= h <= steps or cdf[h] > item.hot_share + 1e-9 or cdf[h] - cdf[a] > item.train_share + 1e-9:
         return None
     if any(0 < i < steps and item.rows[i + 1] == item.rows[i] for i in (a, h)):
         return None     # would cut through a row
     warm = item.rows[h] - item.rows[a]
     if warm > item.tt_rows[-1]:
         return None
-    reads = item.lookups * (steps - h) / steps if item.ssd_reads is None else item.ssd_reads[h]
+    reads = item.lookups * (1 - cdf[h]) if item.ssd_reads is None else item.ssd_reads[h]
     landing = 0.0 if item.ssd_landing is None else item.ssd_landing[h]
-    return (item.lookups * a / steps * item.dram_s + landing + item.bags_s,
-            item.lookups * (h - a) / steps * item.tt_s, reads * item.ssd_s,
+    return (item.lookups * cdf[a] * item.dram_s + landing + item.bags_s,
+            item.lookups * (cdf[h] - cdf[a]) * item.tt_s, reads * item.ssd_s,
             item.in_s + reads * item.page_in_s, item.out_s,
             item.rows[a] * item.row_bytes + item.bags_bytes, np.interp(warm, item.tt_rows, item.tt_bytes),
             (item.total_rows - item.rows[h]) * item.row_bytes if item.ssd_bytes is None else item.ssd_bytes[h])

@@ -17,7 +17,7 @@ def a_plan(network=True):
                         Model("n", "", (3, 8), "concat", 2, 8, (4, 1), "relu", "sigmoid") if network else None, 64)
     tables = {"C1": PlanTable("C1", 0, Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
                               (2, 5, 2), (2, 2, 2), (4, 4)),
-              "a/b": PlanTable("a/b", 1, Tier(7, 448, 64.0, 1e-6), Tier(), Tier())}
+              "a/b": PlanTable("a/b", 1, Tier(7, 448, 64.0, 1e-6), Tier(), Tier(), spare=2, unseen=6.4)}
     cards = (PlanCard(0, "emb", Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
                       binds="ssd", full=("tt",)), PlanCard(1, "emb", Tier(7, 448, 64.0, 1e-6)),
              PlanCard(2, "mlp", bottom_s=1e-6, top_s=5e-6, binds="top"))
@@ -53,14 +53,14 @@ def test_no_byte_may_change(tmp_path):
 
 def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
     path = a_plan().save(tmp_path)
-    content = unseal("plan", 2, path.read_bytes(), "")
+    content = unseal("plan", 3, path.read_bytes(), "")
     for key in ("model", "device", "tables", "cards", "seconds", "bound", "ablation", "what_if", "assumed"):
-        path.write_bytes(seal("plan", 2, {name: each for name, each in content.items() if name != key}))
+        path.write_bytes(seal("plan", 3, {name: each for name, each in content.items() if name != key}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: .*'{key}'$"):
             Plan.load(tmp_path)
     for changed in ({"model": 3}, {"tables": {"one": {}}}, {"cards": [{"kind": "emb"}]}, {"what": "else"},
                     {"model": {**content["model"], "tables": {"one": {"name": "one"}}}}):
-        path.write_bytes(seal("plan", 2, {**content, **changed}))
+        path.write_bytes(seal("plan", 3, {**content, **changed}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: [^\n]+$"):
             Plan.load(path)
 
@@ -69,7 +69,7 @@ def test_other_versions_and_files(tmp_path):
     path = a_plan().save(tmp_path)
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps({**content, "version": 99}))
-    with pytest.raises(ValueError, match="version 99; this hotrail reads version 2$"):
+    with pytest.raises(ValueError, match="version 99; this hotrail reads version 3$"):
         Plan.load(path)
     with pytest.raises(ValueError, match="nowhere cannot be read: No such file or directory$"):
         Plan.load(tmp_path / "nowhere")
@@ -84,6 +84,13 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypat
     with pytest.raises(ValueError, match="plan.json cannot be written: full"):
         replace(a_plan(), seconds=1.0).save(tmp_path)
     assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_rows_and_shares_of_a_plan():
+    plan = a_plan()
+    assert plan.tables["C1"].ends == (10, 30, 30) and plan.tables["a/b"].ends == (5, 5, 7)
+    assert plan.from_ssd == pytest.approx(13.5 / 128) and plan.unseen == pytest.approx(6.4 / 128)
+    assert plan.approximated == pytest.approx(20 / 128)
 
 
 def test_an_emb_card_takes_as_long_as_its_slowest_memory():

@@ -137,7 +137,7 @@ def test_cuts_lie_between_rows_and_within_the_hot_share():
 
 
 def approximated(problem, placement):
-    return sum(item.lookups * (choice.i_hot - choice.i_dram) / item.steps
+    return sum(item.lookups * (item.share[choice.i_hot] - item.share[choice.i_dram])
                for item, choice in zip(problem.items, placement.tables, strict=True))
 
 
@@ -146,7 +146,7 @@ def test_time_to_spare_takes_accesses_off_the_trains():
     problem = many(26, 3, dram_bytes=10 ** 9, bottom_s=1.0, top_s=1.0)
     placement = solve(problem)
     assert placement.gap < 1e-6 and approximated(problem, placement) == 0
-    hot = sum(item.lookups * (choice.i_hot / item.steps - item.hot_share)
+    hot = sum(item.lookups * (item.share[choice.i_hot] - item.hot_share)
               for item, choice in zip(problem.items, placement.tables, strict=True))
     assert hot == pytest.approx(0, abs=1e-6)
 
@@ -165,7 +165,8 @@ def test_one_card_has_the_fewest_approximated_accesses_for_its_time(seed):
     for each in problem.items:
         pairs = [(a, h) for a in range(len(each.rows)) for h in range(len(each.rows)) if split(each, a, h)]
         total = (total[:, None] + np.array([split(each, *pair) for pair in pairs])[None]).reshape(-1, 8)
-        weight = (weight[:, None] + each.lookups * np.array([(h - a) / each.steps for a, h in pairs])[None]).ravel()
+        trains = np.array([each.share[h] - each.share[a] for a, h in pairs])
+        weight = (weight[:, None] + each.lookups * trains[None]).ravel()
     least = weight[(total <= caps * (1 + 1e-9)).all(axis=1)].min()
     most = sum(each.lookups for each in problem.items)
     assert least - 1e-6 <= approximated(problem, placement) <= least + 0.15 * most

@@ -9,12 +9,12 @@ from gen.compress import search
 from gen.data.logs import of_arrays
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.profiling import profile
-from gen.data.remap import row_counts, rows_of
+from gen.data.remap import rows_of
 from gen.model.network import Model
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner import planning
 from gen.planner.assume import model_of
-from gen.planner.build import _heat, build, hot_shares
+from gen.planner.build import build
 from gen.planner.costs import Costs
 from gen.planner.plan import MEMORIES, Plan
 from gen.planner.planning import HALF, make
@@ -61,6 +61,21 @@ def log():
             "far": (random.zipf(1.5, SAMPLES) % 400) * 10**12}, np.concatenate([[0], np.cumsum(lengths)])
 
 
+def by_hand(counts, is_vocabulary):
+    """(rows,) accesses that are expected of as many."""
+    total, once, unseen = counts.sum(), np.count_nonzero(counts == 1), np.count_nonzero(counts == 0)
+    share = once / (total + 1) if is_vocabulary else once / total
+    found = (1 - share) * counts
+    if is_vocabulary:
+        found[-1] += share * total
+    else:
+        found[counts == 0] = share * total / max(unseen, 1)
+        for most in (1, 2, 3):
+            if found[counts == 0].max(initial=0) > found[counts == most].min(initial=np.inf):
+                found[counts <= most] = found[counts <= most].mean()
+    return found
+
+
 @pytest.fixture(scope="module")
 def known(log):
     ids, offsets = log
@@ -79,11 +94,15 @@ def test_items_are_what_the_log_says(log, known, model):
     assert (problem.cards, problem.dram_bytes, problem.bottom_s, problem.top_s) == (3, 4 << 30, 0, 0)
     seen = {"one": ids["one"], "bags": ids["bags"] % 700, "far": np.unique(ids["far"], return_inverse=True)[1]}
     for item in problem.items:
-        counts = np.sort(np.bincount(seen[item.name]))[::-1]
-        assert item.steps == 100 and item.rows[0] == 0 and item.rows[-1] == np.count_nonzero(counts)
-        for step in range(1, 101):
-            rows, needed = int(item.rows[step]), step / 100 * counts.sum()
-            assert counts[:rows].sum() >= needed - 1e-6 > counts[:rows - 1].sum() - 1e-3
+        counts = np.bincount(seen[item.name], minlength=model.tables[item.name].rows)
+        wanted = np.sort(by_hand(counts, item.name == "far"))[::-1]
+        assert item.rows[0] == 0 and item.rows[-1] == np.count_nonzero(wanted)
+        for share, rows in zip(item.share, item.rows.tolist(), strict=True):
+            assert wanted[:rows].sum() >= share * counts.sum() - 0.1
+            assert share == 0 or share * counts.sum() > wanted[:rows - 1].sum() - 0.1
+        # Equal steps, and one more where the log's rows end.
+        assert set((np.arange(101) / 100).tolist()) <= set(item.share.tolist()) and item.steps <= 101
+        assert np.count_nonzero(counts) in item.rows or item.name == "far"
         assert item.lookups == pytest.approx(counts.sum() / SAMPLES * BATCH)
         assert item.total_rows == model.tables[item.name].rows
         assert item.row_bytes == {"one": 256, "bags": 256, "far": 64}[item.name]
@@ -103,16 +122,6 @@ def test_items_are_what_the_log_says(log, known, model):
         assert item.landing[-1] == 0 and item.landing[0] >= item.lookups * item.dram_s
 
 
-def test_hot_shares_of_small_and_large_tables():
-    heat = Heat.of([50, 20, 10, 1, 1, 1, 1, 1, 0])      # 5 of 85 accesses to rows seen once
-    specs = {name: TableSpec(name, rows, 64) for name, rows in (("small", 100), ("middle", 1000), ("large", 9000))}
-    heats = dict.fromkeys(specs, heat)
-    model = Recommender("m", "", specs)
-    assert hot_shares(model, heats, 10100 * 256) == {"small": 1, "middle": 1, "large": 1}
-    assert hot_shares(model, heats, 10099 * 256) == {"small": 1, "middle": 1, "large": 80 / 85}
-    assert hot_shares(model, heats, 100 * 256) == {"small": 1, "middle": 80 / 85, "large": 80 / 85}
-
-
 def test_who_decides_the_train_share(known, model):
     assert {item.train_share for item in build(model, known, COSTS, cards=2).problem.items} == {0.1}
     said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], train_share=0.25)})
@@ -127,9 +136,8 @@ def test_who_decides_the_train_share(known, model):
 
 
 def test_who_decides_the_hot_share(known, model):
-    tight = replace(COSTS, dram_bytes=300_000)      # only `far` is small
-    found = {item.name: item.hot_share for item in build(model, known, tight, cards=1).problem.items}
-    assert found["far"] == 1 and 0.5 < found["one"] < 1 and 0.5 < found["bags"] <= 1
+    tight = replace(COSTS, dram_bytes=300_000)
+    assert {item.hot_share for item in build(model, known, tight, cards=1).problem.items} == {1.0}
     said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], hot_share=0.25)})
     assert build(said, known, tight, cards=1).problem.items[0].hot_share == 0.25
     assert {item.hot_share for item in build(said, known, tight, cards=1, hot_share=0.5).problem.items} == {0.5}
@@ -313,7 +321,7 @@ def test_tables_without_a_train_and_without_accesses(known):
     assert any(note == "tables of the log that the model does not name are left out: bags, far" for note in built.notes)
     silent = Profile("s", 5, {"t": TableProfile("t", 9, 5, Heat.of([]), np.array([0]), np.array([5]))})
     plan = make(Recommender.of("m", {"t": 9}, 64), silent, COSTS, cards=2, explain=False)
-    assert plan.tables["t"].ssd_rows == 9 and plan.tables["t"].ssd.accesses == 0
+    assert plan.tables["t"].dram_rows == plan.tables["t"].spare == 9 and plan.from_ssd == 0
 
 
 def test_a_sampled_profile_is_said(log, known, model):
@@ -325,8 +333,8 @@ def test_a_sampled_profile_is_said(log, known, model):
                 key=lambda each: each[1])
     assert make(two, part, COSTS, cards=2, explain=False).assumed[0] == (
         "of arrays, 0.3 of its samples were counted; the share of accesses to the hottest rows is at most "
-        f"{100 * worst[1]:.1f}% off in table {worst[0]}, and less in others; rows that the sample missed count as "
-        "never accessed")
+        f"{100 * worst[1]:.1f}% off in table {worst[0]}, and less in others; rows that the sample missed are "
+        "among those that the log does not have")
 
 
 def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
@@ -348,10 +356,10 @@ def test_what_does_not_fit_is_said(known, model):
     costs = replace(COSTS, dram_bytes=100, ssd_bytes=100)
     item = build(model, known, costs, cards=2).problem.items[0]
     lacks = []
-    for h in range(101):
+    for h in range(item.steps + 1):
         for a in range(h + 1):
             warm = int(item.rows[h] - item.rows[a])
-            if h <= item.hot_share * 100 + 1e-9 and h - a <= 10 and warm <= item.tt_rows[-1]:
+            if item.share[h] - item.share[a] <= 0.1 + 1e-9 and warm <= item.tt_rows[-1]:
                 lacks.append(max(int(item.rows[a]) * 256 + item.bags_bytes - 100, 0)
                              + max(-(-(900 - int(item.rows[h])) // 16) * 4096 - 100, 0))
     sentence = (f"table one: at least {min(lacks)} bytes of it fit in no memory of one card, which has 100 bytes of "
@@ -369,13 +377,6 @@ def test_rows_without_end_take_no_memory(known, model):
     large = replace(model, tables={"one": TableSpec("one", (1 << 30) + 1, 64)})
     with pytest.raises(ValueError, match="table one: 1,073,741,825 rows; the EMB core tells 1,073,741,824 rows of"):
         make(large, known, COSTS, cards=3)
-
-
-@pytest.mark.parametrize("ids", ["index", "modulo", "vocabulary"])
-def test_heat_of_rows_is_that_of_their_counts(known, ids):
-    spec = TableSpec("bags", 5000 if ids == "index" else 300, 64, ids)
-    found, wanted = _heat(spec, known.tables["bags"]), Heat.of(row_counts(spec, known.tables["bags"]))
-    assert np.array_equal(found.accesses, wanted.accesses) and np.array_equal(found.rows, wanted.rows)
 
 
 def test_a_model_assumed_of_some_samples_has_a_row_for_ids_unseen(log):

@@ -1,0 +1,105 @@
+"""What is left of the DRAM, after the optimum: rows that would lie on the SSD, hottest expected first.
+
+A row that leaves the SSD takes nothing from any other and costs no more time in DRAM, in which it lands otherwise. So
+each card's free bytes go to the rows of its tables that are read most, one by one and not in steps: rows that the log
+has once, then rows that it does not have, and those that nobody is expected to read last, of small tables first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gen.data.expected import Expected
+from gen.planner.choices import cuts
+from gen.planner.costs import Costs, drive_reads
+from gen.planner.problem import CardChoice, Item, Placement, Problem, TableChoice
+
+__all__ = ["Part", "fill", "loads_of", "parts_of"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where a table's rows lie: hot, spare in DRAM, warm in the tensor train, cold on the SSD. to_*: accesses of a
+    batch; reads: pages of a batch."""
+
+    card: int
+    hot: int
+    warm: int
+    spare: int
+    cold: int
+    to_dram: float
+    to_tt: float
+    to_ssd: float
+    reads: float
+
+
+def fill(problem: Problem, found: Placement, expected: Mapping[str, Expected]) -> tuple[int, ...]:
+    """Of each table, how many rows behind its last cut get the DRAM that its card has left."""
+    spare = np.zeros(len(problem.items), np.int64)
+    for number, card in enumerate(found.emb):
+        room, waiting = problem.dram_bytes - card.dram_bytes, []
+        for j, (item, choice) in enumerate(zip(problem.items, found.tables, strict=True)):
+            if choice.card == number:
+                waiting += [(-each / item.row_bytes, item.total_rows, j, rows)
+                            for each, rows in _cold(item, choice, expected[item.name])]
+        for _, _, j, rows in sorted(waiting):
+            more = min(rows, room // problem.items[j].row_bytes)
+            spare[j] += more
+            room -= more * problem.items[j].row_bytes
+    return tuple(map(int, spare))
+
+
+def _cold(item: Item, choice: TableChoice, expected: Expected) -> list[tuple[float, int]]:
+    """(accesses of a batch to each, rows) of those on the SSD that may leave it, hottest first."""
+    heat, last = expected.heat, int(cuts(item)[-1])
+    end = item.total_rows if last == item.steps else int(item.rows[last])
+    levels = np.append(heat.accesses * (item.lookups / max(heat.total, 1)), 0.0)
+    edges = np.concatenate([[0], np.cumsum(heat.rows), [item.total_rows]]).clip(int(item.rows[choice.i_hot]), end)
+    rows = np.diff(edges)
+    return [(float(each), int(many)) for each, many in zip(levels[rows > 0], rows[rows > 0], strict=True)]
+
+
+def parts_of(problem: Problem, found: Placement, spare: Sequence[int], expected: Mapping[str, Expected],
+             costs: Costs) -> tuple[Part, ...]:
+    """Rows, accesses and pages of every table, the spare rows in DRAM."""
+    parts = []
+    for item, choice, more in zip(problem.items, found.tables, spare, strict=True):
+        a, h = choice.i_dram, choice.i_hot
+        heat, hot, end = expected[item.name].heat, int(item.rows[a]), int(item.rows[h]) + more
+        left, reads = float(1 - item.share[h]), float(item.reads[h])
+        if more:
+            left = min(left, float(1 - heat.cdf(end))) if end < heat.touched else 0.0
+            reads = min(reads, float(drive_reads(
+                heat, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
+                costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
+        to_tt = item.lookups * float(item.share[h] - item.share[a])
+        parts.append(Part(choice.card, hot, int(item.rows[h]) - hot, more, item.total_rows - end,
+                          item.lookups * (1 - left) - to_tt, to_tt, item.lookups * left, reads))
+    return tuple(parts)
+
+
+def loads_of(problem: Problem, parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -> list[CardChoice]:
+    """What the cards bear with the spare rows; `cards` without them. A card that reads the drive waits for its first
+    page."""
+    found = []
+    for number, card in enumerate(cards):
+        mine = [(item, part) for item, part in zip(problem.items, parts, strict=True) if part.card == number]
+        reads = sum(part.reads * item.ssd_s for item, part in mine)
+        found.append(CardChoice(
+            sum(dram_seconds(item, part, costs) for item, part in mine), card.tt_s,
+            reads + costs.drive_s * (reads > 0),
+            sum(item.in_s + part.reads * item.page_in_s for item, part in mine), card.out_s,
+            card.dram_bytes + sum(part.spare * item.row_bytes for item, part in mine), card.tt_bytes,
+            sum(cold_bytes(item, part, costs) for item, part in mine)))
+    return found
+
+
+def dram_seconds(item: Item, part: Part, costs: Costs) -> float:
+    """Of a batch: rows of DRAM, bags, and pages that land with the rows read there."""
+    return (part.to_dram + part.to_ssd) * item.dram_s + part.reads * costs.landing_s + item.bags_s
+
+
+def cold_bytes(item: Item, part: Part, costs: Costs) -> int:
+    """Of the SSD, whole pages."""
+    return -(-part.cold // (costs.page_bytes // item.row_bytes)) * costs.page_bytes

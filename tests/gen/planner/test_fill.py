@@ -1,0 +1,104 @@
+"""The DRAM that the optimum leaves, filled: with which rows, and what it brings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.bundle import write
+from gen.data.logs import of_arrays
+from gen.data.profiling import profile
+from gen.data.remap import DRAM, SSD, TT
+from gen.model.recommender import Recommender, TableSpec
+from gen.model.weights import SeededWeights
+from gen.planner.planning import make
+from tests.gen.planner.test_planner_build import BATCH, COSTS, FREE_LINK
+
+
+def uniform(rows=20_000, samples=20_000, **tables):
+    """A log of equally hot rows; in half of it there are not all of them."""
+    random = np.random.default_rng(4)
+    return profile(of_arrays({"t": random.integers(0, rows, samples)}))
+
+
+def planned(model, known, costs, **more):
+    return make(model, known, costs, explain=False, **{"cards": 1, **more})
+
+
+def test_rows_that_the_log_lacks_lie_in_dram_where_there_is_room():
+    known = uniform()
+    model = Recommender("m", "", {"t": TableSpec("t", 20_000, 64)}, None, BATCH)
+    missing = 20_000 - known.tables["t"].heat.touched
+    plan = planned(model, known, COSTS)
+    assert missing > 5000 and plan.tables["t"].dram_rows == 20_000 and plan.from_ssd == 0 == plan.cards[0].ssd.seconds
+    assert 0.25 < plan.unseen < 0.4       # e^-1 of the accesses
+
+
+def test_as_many_rows_as_fit_and_the_rest_is_priced():
+    """Equally hot rows, DRAM for half of them: half of the accesses go to the SSD, not all."""
+    known = uniform()
+    model = Recommender("m", "", {"t": TableSpec("t", 20_000, 64)}, None, BATCH)
+    bags = BATCH * 256 + 4 * 2 * BATCH + 20 * 64
+    plan = planned(model, known, replace(COSTS, dram_bytes=10_000 * 256 + bags + 255), levels=2)
+    table = plan.tables["t"]
+    assert table.dram_rows == 10_000 and table.ssd_rows == 10_000 and plan.cards[0].dram.bytes <= plan.capacity["dram"]
+    # The log's hottest half is a little hotter than half: some rows came twice by chance.
+    assert 0.2 < plan.from_ssd < 0.5 and plan.from_ssd == pytest.approx(table.ssd.accesses / BATCH)
+    assert table.dram.accesses + table.ssd.accesses == pytest.approx(BATCH)
+    assert plan.cards[0].ssd.seconds > COSTS.drive_s and plan.bound <= plan.seconds
+
+
+def test_rows_that_nobody_reads_come_last_and_none_leaves_the_ssd_that_may_not():
+    random = np.random.default_rng(6)
+    ids = {"a": np.repeat(np.arange(50), 40), "b": random.zipf(1.2, 2000) % 4000}
+    known = profile(of_arrays(ids))
+    model = Recommender("m", "", {"a": TableSpec("a", 30_000, 64), "b": TableSpec("b", 4000, 64)}, None, BATCH)
+    plan = planned(model, known, replace(COSTS, dram_bytes=4 << 20), levels=2)
+    assert plan.tables["b"].dram_rows == 4000, "rows of b are expected to be read, those of a past 50 are not"
+    assert 50 < plan.tables["a"].dram_rows < 30_000 and plan.from_ssd == 0
+    assert plan.capacity["dram"] - plan.cards[0].dram.bytes < 256
+    assert plan.cards[0].full == ()     # what is taken of it is not needed
+    kept = planned(model, known, COSTS, levels=2, hot_share=0.5)
+    assert kept.from_ssd == pytest.approx(0.5, abs=0.01)
+    assert planned(model, known, COSTS, levels=1).from_ssd == 1
+
+
+def test_spare_rows_lie_behind_the_train_and_the_bundle_puts_them_there(tmp_path):
+    random = np.random.default_rng(7)
+    known = profile(of_arrays({"t": random.zipf(1.2, 9000) % 3000}))
+    model = Recommender("m", "", {"t": TableSpec("t", 3000, 64, train_share=0.1)}, None, BATCH)
+    costs = replace(FREE_LINK, dram_bytes=1050 * 256)
+    plan = planned(model, known, costs)
+    table = plan.tables["t"]
+    assert table.tt_rows and table.spare and table.ssd_rows and table.dram_rows > table.spare
+    bundle = write(tmp_path / "b", plan, known, SeededWeights(3))
+    place = bundle.words("t") >> 30
+    counts = np.zeros(3000, np.int64)
+    counts[known.tables["t"].ids.astype(np.int64)] = known.tables["t"].counts
+    order = np.argsort(-counts, kind="stable")
+    wanted = np.repeat([DRAM, TT, DRAM, SSD], np.diff([0, *table.ends, 3000]))
+    np.testing.assert_array_equal(place[order], wanted)
+    images = bundle.images(0)
+    numbers = bundle.words("t")[order[place[order] == DRAM]] & (1 << 30) - 1
+    rows = images.placed["t"].read(images.rows, numbers)[:, :64]
+    np.testing.assert_array_equal(rows.view(np.float32),
+                                  SeededWeights(3).rows(model.tables["t"], order[place[order] == DRAM]))
+
+
+def test_a_plan_is_no_slower_for_what_is_filled():
+    """Of random tables and rooms: every card within its room, times those of its rows, never above the search's."""
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        ids = {f"t{j}": random.zipf(1.1 + random.random(), 3000) % int(random.integers(10, 9000)) for j in range(4)}
+        known = profile(of_arrays(ids))
+        model = Recommender.of("m", {name: int(each.max()) + int(random.integers(1, 5000))
+                                     for name, each in ids.items()}, 64, batch=BATCH)
+        said: list[str] = []
+        plan = planned(model, known, replace(COSTS, dram_bytes=int(random.integers(900_000, 3_000_000))), cards=2,
+                       say=said.append)
+        for card in plan.cards:
+            mine = [table for table in plan.tables.values() if table.card == card.number]
+            assert card.dram.bytes <= plan.capacity["dram"]
+            if any(table.ssd_rows for table in mine):
+                assert plan.capacity["dram"] - card.dram.bytes < 256
+        assert plan.seconds == pytest.approx(max(card.seconds for card in plan.cards)) and plan.bound <= plan.seconds
