@@ -162,7 +162,7 @@ class ReadBench(EngineBench):
     """A read engine."""
 
     data, asks, answers, access = "rdata", ("arvalid",), "rvalid", {"writable": False}
-    watched: ClassVar[dict[str, Any]] = {"late": 1}
+    watched: ClassVar[dict[str, Any]] = {"late": 1, "within": 1}
 
     def __init__(self, dut: Any, **settings: Any):
         super().__init__(dut, **settings)
@@ -211,10 +211,10 @@ class Watch:
     under `stop` no bursts but those that are on their way to the bus.
 
     requests: names of the engine's streams of requests; beats: of its output, if that keeps the engine busy; late:
-    addresses that may be new on the bus under a stop."""
+    addresses that may be new on the bus under a stop; within: so many cycles of it, default any."""
 
-    def __init__(self, dut, requests, *, beats=None, late):
-        self.dut, self.late = dut, late
+    def __init__(self, dut, requests, *, beats=None, late, within=None):
+        self.dut, self.late, self.within = dut, late, within
         self._requests = [tuple(getattr(dut, f"{name}__{part}") for part in ("valid", "ready", "payload"))
                           for name in requests]
         self._beat = None if beats is None else getattr(dut, f"{beats}__valid")
@@ -225,7 +225,8 @@ class Watch:
 
     async def _run(self):
         dut, edge = self.dut, RisingEdge(self.dut.clk)
-        owed = asked = shown = 0    # beats of requests, those of the last edge apart; addresses under a stop
+        owed = asked = 0            # beats of requests, those of the last edge apart
+        shown = stopped = 0         # addresses under a stop, and its cycles
         waits, free = False, True   # a beat stood at the output at the edge before; the address channel is free
         while True:
             await edge
@@ -233,7 +234,7 @@ class Watch:
                 owed = asked = 0
                 waits = False
                 if dut.rst.value == 1:
-                    shown, free = 0, True
+                    shown, stopped, free = 0, 0, True
                     continue
             elif dut.idle.value == 1:
                 assert owed == 0, f"idle with {owed} beats to come"
@@ -245,8 +246,11 @@ class Watch:
                                                 if valid_.value == 1 and ready.value == 1)
                 if owed and dut.bus__rvalid.value == 1 and dut.bus__rready.value == 1:
                     owed -= 1
-                shown = 0
+                shown = stopped = 0
             else:
-                shown += valid and free
-                assert shown <= self.late, f"{shown} bursts under a stop"
+                stopped += 1
+                if valid and free:
+                    shown += 1
+                    soon = self.within is None or stopped <= self.within
+                    assert shown <= self.late and soon, f"burst {shown} under a stop, in its cycle {stopped}"
             free = not valid or dut.bus__arready.value == 1
