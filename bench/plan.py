@@ -15,11 +15,15 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from bench.data import CALIBRATION, needed
+from bench.data import CALIBRATION, LOGS, needed
 from bench.framework import Row, at_most, bench, figure
 from fpga.card.costs import measure
+from gen.data.logs import open_log
+from gen.data.logs.log import Log
 from gen.data.profile import Profile
+from gen.data.profiling import profile as profiled
 from gen.data.profiling.criteo import criteo
+from gen.data.profiling.held import parted
 from gen.data.profiling.mels import mels
 from gen.model.network import Model
 from gen.model.recommender import Recommender
@@ -29,12 +33,14 @@ from gen.planner.choices import TIMES, Choices, loads
 from gen.planner.planning import make
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.program import as_written
+from gen.planner.served import served
 from gen.planner.solve import solve
 
 STATISTICS, TABLES = "mels_stats/locality_stats_{}.txt", {2021: 856, 2022: 788}
 CARDS, DIM, BATCH = 8, 64, 2048
 SECONDS, GAP = 60.0, 0.01
 SMALL_SECONDS = 2.0
+DRIFT_CARDS, DRIFT = 2, 1.1
 TENTHS = 10         # TorchRec's planner chooses a table's cuts among tenths of its accesses
 
 
@@ -175,6 +181,31 @@ def peers(id: str, what: str, problem: Problem, limit: float) -> Iterator[Row]:
     ours, _ = timed(one, limit, 0.0)
     yield at_most(f"{id}.torchrec.serial", f"{what}, ours over TorchRec's: its own cost, one memory after another",
                   round(ours.seconds / peak(one, theirs, CARDS), 3), "x", 1.0)
+
+
+def drifted(name: str, log: Log) -> Iterator[Row]:
+    """The second half of a log, served by the plan of its first half, against a plan that knew it: batches by the
+    planner's costs. Once on cards as they are, once on one card with DRAM for half of the rows."""
+    first, second = (profiled(part) for part in parted(log, 0.5))
+    of = model(profiled(log))
+    rows = sum(spec.rows * costs().row_bytes(spec.dim) for spec in of.tables.values())
+    bags = sum(item.bags_bytes for item in build(of, first, costs(), cards=1).problem.items)
+    for id, what, cards, room in (
+            (f"plan.drift.{name}", f"{name}, second half by the first half's plan", DRIFT_CARDS, costs().dram_bytes),
+            (f"plan.drift.{name}.half", f"{name}, the same with DRAM for half of the rows", 1, bags + rows // 2)):
+        held = {part: served(make(of, part, replace(costs(), dram_bytes=room), cards=cards, seconds=SMALL_SECONDS,
+                                  explain=False), part, second, costs()) for part in (first, second)}
+        yield at_most(id, f"{what}: batch time over that of a plan that knew it",
+                      round(held[first].seconds / held[second].seconds, 3), "x", DRIFT)
+        yield figure(f"{id}.ssd", f"{what}: accesses to the SSD", round(100 * held[first].shares[""][2], 2), "%")
+
+
+@bench("plan_drift")
+def drift() -> Iterator[Row]:
+    """The second half of real logs served by the plan of the first half, beside a plan that knew the second."""
+    yield from drifted("movielens", open_log("movielens"))
+    for file in LOGS:
+        yield from drifted(file.split("_")[0], open_log(needed(f"{file}.npz")))
 
 
 @bench("plan")

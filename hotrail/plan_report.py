@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from gen.data.profile import Profile
-from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, duration
+from gen.planner.plan import LEVELS, MEMORIES, NAMES, Held, Plan, PlanCard, PlanTable, duration
 from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
 from hotrail.terminal import console
 
@@ -28,6 +28,7 @@ SHOWN = 12          # tables on the terminal
 CURVES = 6          # in the picture
 CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("bytes", "time")),
              *LINK.values(), "waits for", "full")
+HELD_HEAD = ("", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("planned", "served")))
 TABLE_HEAD = ("table", "card", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
                                                 for what in ("rows", "accesses")), "TT shape")
 
@@ -48,10 +49,12 @@ def show(plan: Plan) -> None:
     for note in plan.assumed:
         shown.print(f"assumed    {note}")
     shown.print(f"plan       {_sentence(plan)}")
+    held = [(_held_title(plan.held), HELD_HEAD, _held(plan, plan.held)[:SHOWN + 1])] if plan.held else []
     for title, head, rows in (
             ("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards]),
             (f"Tables, those with the most rows per batch ({min(SHOWN, len(plan.tables))} of {len(plan.tables)})",
              TABLE_HEAD, [_table(table) for table in _busiest(plan)[:SHOWN]]),
+            *held,
             ("What it would be otherwise", ("", "batch", "gap", "against this plan"), _otherwise(plan))):
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for number, name in enumerate(head):
@@ -150,12 +153,14 @@ def render(plan: Plan, picture: bytes) -> str:
                 + "\n".join(row(map(html.escape, cells)) for cells in rows) + "</table>")
 
     notes = "".join(f"<p>Assumed: {html.escape(note)}.</p>\n" for note in plan.assumed)
+    held = "" if plan.held is None else (f"<h2>The end of the log</h2>\n<p>{html.escape(_held_title(plan.held))}</p>\n"
+                                         f"{table(HELD_HEAD, _held(plan, plan.held))}\n")
     return page("hotrail plan", f"""<h1>{html.escape(plan.model.name)} on {len(plan.cards)} cards</h1>
 <p>{html.escape(plan.source)}. {html.escape(_sentence(plan))}</p>
 {notes}{inline(picture, "time and accesses of each card, cuts of the busiest tables, fewer memories")}
 <h2>Cards</h2>
 {table(CARD_HEAD, [_card(plan, card) for card in plan.cards])}
-<h2>What it would be otherwise</h2>
+{held}<h2>What it would be otherwise</h2>
 {table(("", "batch", "gap", "against this plan"), _otherwise(plan))}
 <h2>Tables</h2>
 {table(TABLE_HEAD, [_table(each) for each in _busiest(plan)])}
@@ -205,6 +210,24 @@ def _table(table: PlanTable) -> list[str]:
         cells += [f"{tier.rows:,}", f"{tier.accesses / whole if whole else 0:.1%}"]
     shape = f"{' x '.join(map(str, table.row_modes))}, rank {max(table.ranks)}" if table.ranks else ""
     return [*cells, shape]
+
+
+def _held_title(held: Held) -> str:
+    return (f"The last {held.samples:,} samples, held back and served by this plan: {duration(held.seconds)} per "
+            f"batch; {held.unseen:.1%} of the accesses to rows that the log before does not have")
+
+
+def _held(plan: Plan, held: Held) -> list[list[str]]:
+    """Shares of accesses, of all and of each table, the busiest first."""
+    def cells(what: str, planned: list[float], name: str) -> list[str]:
+        whole = max(sum(planned), 1e-300)
+        pairs = zip(planned, held.shares[name], strict=True)
+        return [what, *(f"{share:.1%}" for reckoned, real in pairs for share in (reckoned / whole, real))]
+
+    sums = [sum(getattr(table, memory).accesses for table in plan.tables.values()) for memory in MEMORIES]
+    return [cells("all", sums, "")] + [
+        cells(table.name, [getattr(table, memory).accesses for memory in MEMORIES], table.name)
+        for table in _busiest(plan)]
 
 
 def _otherwise(plan: Plan) -> list[list[str]]:

@@ -12,6 +12,8 @@ from gen.planner.plan import FILE
 __all__ = ["COMMANDS"]
 
 
+HELD_BACK = click.option("--held-back", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
+                         help="Share of the samples, the log's last, that is counted apart, to hold the plan against.")
 FORMAT = click.option("--format", "kind", help="The log's format [detected from its ending and first line].")
 
 
@@ -37,6 +39,7 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 @click.option("--batch", type=click.IntRange(1), help="Samples per batch [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
+@HELD_BACK
 @click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
               help="Optimality gap at which a search may end.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
@@ -46,7 +49,8 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, train_share: float | None, results: str | None, dim: int,
-         batch: int | None, sample: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
+         batch: int | None, sample: float, held_back: float, gap: float, seconds: float, quick: bool,
+         out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
@@ -58,7 +62,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     from hotrail.terminal import say
 
     options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, train_share, dim, batch,
-                           sample, gap, seconds, not quick, results)
+                           sample, gap, seconds, not quick, results, held_back)
     folder = out or build_folder() / "plan"
     with together(folder) as half:
         try:
@@ -86,13 +90,14 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
               help="A second pass: popular samples, tables whose rare rows occur together, miss ratios of LRU.")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank for the compression ratio.")
+@HELD_BACK
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
               help="Processes of a Dask cluster on this machine; 0: none.")
 @click.option("--scheduler", help="Address of a Dask scheduler.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz and the charts [build/profile].")
 def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, second: bool, dim: int,
-            rank: int, workers: int, scheduler: str | None, out: Path | None) -> None:
+            rank: int, held_back: float, workers: int, scheduler: str | None, out: Path | None) -> None:
     """Counts the accesses of LOG per row.
 
     Also counts the rows that a sample looks up, the compression by tensor trains, and rows that occur together.
@@ -105,8 +110,8 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     from hotrail.terminal import say
 
     folder = out or build_folder() / "profile"
-    options = flow.Options(log, Recommender.load(model) if model else None, kind, dim, sample, second, workers,
-                           scheduler)
+    options = flow.Options(log, Recommender.load(model) if model else None, kind, dim, sample, second, held_back,
+                           workers, scheduler)
     with together(folder) as half:
         with plan_report.progress() as progress:
             found = flow.run(options, half, say=say, progress=progress)

@@ -9,11 +9,13 @@ from fpga.card.costs import measure
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
 from gen.data.profiling import flow
+from gen.data.profiling.held import tail_of
 from gen.model.recommender import Recommender
 from gen.planner.assume import model_of
 from gen.planner.build import check_cards
 from gen.planner.plan import Plan
 from gen.planner.planning import make
+from gen.planner.served import served
 
 __all__ = ["Options", "run"]
 
@@ -41,6 +43,7 @@ class Options:
     seconds: float = 60.0
     explain: bool = True
     results: str | None = None
+    held_back: float = 0.0
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
@@ -56,8 +59,8 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
         check_cards(model, options.cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
     costs = measure(options.device, options.preset, dims=dims)
-    profile = flow.run(flow.Options(options.logs, model, options.format, options.dim, options.sample), folder, say=say,
-                       progress=progress)
+    profile = flow.run(flow.Options(options.logs, model, options.format, options.dim, options.sample,
+                                    held_back=options.held_back), folder, say=say, progress=progress)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
         f"{sum(table.heat.total for table in profile.tables.values()):,} accesses to "
         f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")
@@ -72,6 +75,8 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
                 seconds=options.seconds, explain=options.explain, say=lambda line: say(f"search     {line}"))
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest)
+    tail = tail_of(profile)
+    made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
+                   held=None if tail is None else served(made, profile, tail, costs))
     made.save(folder)
     return made, profile

@@ -2,6 +2,7 @@
 
 from gen.data.logs.trace import are_rows
 from gen.data.profile import Profile
+from gen.data.profiling.held import tail_of
 from gen.model.recommender import Recommender, TableSpec
 
 __all__ = ["model_of"]
@@ -13,7 +14,7 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
     Ids that are no rows, or that are not all known as a part of the samples was looked at, are a vocabulary: a row for
     each, and one more for all that are met later and were not counted.
     """
-    tables, known = {}, []
+    tables, known, tail = {}, [], tail_of(profile)
     for name, table in profile.tables.items():
         rows, ids = max(table.rows, 1), "index"
         if table.ids is not None and len(table.ids):
@@ -23,6 +24,8 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
                 known.append(name)
             else:
                 rows = max(rows, largest + 1)
+                if tail is not None and (last := tail.tables[name].ids) is not None and len(last):
+                    rows = max(rows, int(last[-1]) + 1)     # it is a row of the log, too
         tables[name] = TableSpec(name, rows, dim, ids)
     notes = [f"no model was given: {len(tables)} tables with the rows that the log has, of {dim} values, without a "
              f"network, in batches of {batch:,} samples"]

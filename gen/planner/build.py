@@ -6,6 +6,7 @@ them. Where the log's rows end a table may be cut, too.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from gen.planner.costs import Costs, drive_reads, network_seconds, train_seconds
 from gen.planner.problem import Item, Problem
 from hw.isa import LONGEST_BAG
 
-__all__ = ["STEPS", "Built", "build", "check_cards"]
+__all__ = ["STEPS", "Built", "bags_of", "build", "check_cards"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
@@ -92,6 +93,24 @@ def check_cards(model: Recommender, cards: int) -> None:
                                                   if model.network else "must be 1 or more"))
 
 
+class Bags(NamedTuple):
+    """A table's indices, lengths of bags and pooled vectors, whatever its split: seconds and bytes of DRAM, seconds of
+    the link to the card and to the host. Of a batch."""
+
+    seconds: float
+    bytes: int
+    in_s: float
+    out_s: float
+
+
+def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
+    words = 4 * (lookups + batch)       # indices and lengths of bags
+    vectors = batch * costs.vector_bytes(spec.dim, spec.results)
+    # Both are written and read: by the host and by the core.
+    return Bags((vectors + words) * (costs.write_s + costs.read_s), int(vectors + words) + costs.spare_bytes(spec.dim),
+                words * costs.link_s, vectors * costs.link_s)
+
+
 def _steps(spec: TableSpec, expected: Expected) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """(share, rows) of an item: equal steps, and one where the rows that the log has end."""
     heat, count = expected.heat, min(spec.rows, STEPS)
@@ -122,22 +141,18 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
             tt_rows, tt_bytes = search.knots(expected.seen, spec.dim, rank=rank, config=costs.unit)
         except ValueError as error:
             refusal = str(error)
-    page_rows = costs.page_bytes // row_bytes
+    page_rows, bags = costs.page_bytes // row_bytes, bags_of(spec, lookups, batch, costs)
     reads = drive_reads(heat, rows, lookups, page_rows, costs.ring_bytes // costs.page_bytes) \
         if heat.total else np.zeros(len(rows))
     cold = lookups * (1 - share)
-    words = 4 * (lookups + batch)       # indices and lengths of bags
-    vectors = batch * costs.vector_bytes(spec.dim, spec.results)
     return Item(
         spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
         float(share[np.argmin(np.abs(share - hot_share))]), reads,
         reads * costs.landing_s + cold * costs.dram_s(row_bytes),
-        # Both are written and read: by the host and by the core.
-        (vectors + words) * (costs.write_s + costs.read_s), int(vectors + words) + costs.spare_bytes(spec.dim),
-        train_share=train_share, ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
-        in_s=words * costs.link_s, out_s=vectors * costs.link_s,
-        page_in_s=costs.page_bytes * costs.link_s, shares=share), refusal
+        bags.seconds, bags.bytes, train_share=train_share,
+        ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
+        in_s=bags.in_s, out_s=bags.out_s, page_in_s=costs.page_bytes * costs.link_s, shares=share), refusal
 
 
 def _list(names: list[str]) -> str:

@@ -13,7 +13,7 @@ from gen.base.sealed import made, seal, understood, unseal, writing
 from gen.base.staging import staged
 from gen.model.recommender import Recommender
 
-__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "Held", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
 KIND, VERSION = "plan", 3
 FILE = "plan.json"
@@ -104,6 +104,18 @@ class PlanCard:
         return max(self.top_s, self.out_s) if self.kind == "mlp" else 0.0
 
 
+@dataclass(frozen=True)
+class Held:
+    """The end of the log, served as planned. samples: there. seconds: of a batch. unseen: share of its accesses to rows
+    that the planned part does not have. shares: of each table, of its accesses those to DRAM, TT and SSD, and of
+    all accesses under the empty name."""
+
+    samples: int
+    seconds: float
+    unseen: float
+    shares: Mapping[str, tuple[float, float, float]]
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A placement with all that explains it. Seconds are of a batch of `model.batch` samples.
@@ -113,7 +125,8 @@ class Plan:
     cards: EMB cards first. bound: no placement of this model on these cards is faster; seconds / bound - 1 is the
     gap. levels: memories that were used (3: all). ablation: seconds and bound on fewer memories, by their number.
     what_if: change of the cards -> seconds and bound with it. assumed: sentences, what was not given. source: what
-    was profiled; profile_sha256: of the profile's file beside the plan, empty where there is none.
+    was profiled; held: the log's end against the plan, where it was counted apart; profile_sha256: of the profile's
+    file beside the plan, empty where there is none.
     """
 
     model: Recommender
@@ -134,6 +147,7 @@ class Plan:
     assumed: tuple[str, ...] = ()
     source: str = ""
     profile_sha256: str = ""
+    held: Held | None = None
 
     @property
     def batch(self) -> int:

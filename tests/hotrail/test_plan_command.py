@@ -172,3 +172,20 @@ def test_a_real_log(tmp_path):
     done = run(Path(DATA or "") / "msweb.npz", "--cards", 2, "--out", tmp_path)
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "plan.json").read_text())["tables"]
+
+
+def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):
+    done = run(log, "--cards", 1, "--quick", "--held-back", 0.2, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    plan = Plan.load(tmp_path / "out")
+    assert plan.held.samples == 400 and Profile.load(tmp_path / "out" / "profile.npz").samples == 1600
+    assert set(plan.held.shares) == {"", "user", "genre"} and plan.held.seconds > 0
+    for text in (done.output, (tmp_path / "out" / "index.html").read_text()):
+        assert "The last 400 samples, held back and served by this plan: " in text and "SSD: served" in text
+    again = run(tmp_path / "out" / "profile.npz", "--cards", 1, "--quick", "--out", tmp_path / "again")
+    assert again.exit_code == 0 and Plan.load(tmp_path / "again").held == plan.held
+    for options, sentence in ((["--held-back", 0.0001], "to hold against them"), (["--held-back", 1], "Invalid value")):
+        bad = run(log, *options, "--out", tmp_path / "bad")
+        assert bad.exit_code and sentence in bad.output
+    bad = run(tmp_path / "out" / "profile.npz", "--held-back", 0.5)
+    assert bad.exit_code == 1 and "holds counts already" in bad.output

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from gen.data.logs import open_log
 from gen.data.profile import FILE, Profile
-from gen.data.profiling import spread, stream
+from gen.data.profiling import held, spread, stream
 from gen.data.profiling.co_access import together
 from gen.data.profiling.sources import statistics_of
 from gen.model.recommender import Recommender
@@ -19,9 +19,8 @@ __all__ = ["Options", "profile_of", "run"]
 @dataclass(frozen=True)
 class Options:
     """logs: files or folders of one log, or one of what gen.data.profiling.sources knows; model: whose tables and
-    rows are
-    wanted, None: those that the log has, of `dim` words; together: with the second pass; workers: of a cluster here,
-    0: none; scheduler: its address."""
+    rows are wanted, None: those that the log has, of `dim` words; together: with the second pass; held_back: share of
+    the samples, the log's last, that is counted apart; workers: of a cluster here, 0: none; scheduler: its address."""
 
     logs: Sequence[str | Path]
     model: Recommender | None = None
@@ -29,6 +28,7 @@ class Options:
     dim: int = 64
     sample: float = 1.0
     together: bool = False
+    held_back: float = 0.0
     workers: int = 0
     scheduler: str | None = None
 
@@ -52,8 +52,9 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
     found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
     if found is None:
         found = _counted(options, model, say, progress)
-    elif options.together or options.sample < 1:
-        raise ValueError(f"{options.logs[0]} holds counts already; --together and --sample need the log itself")
+    elif options.together or options.sample < 1 or options.held_back:
+        raise ValueError(f"{options.logs[0]} holds counts already; --together, --sample and --held-back need the log "
+                         "itself")
     elif model is not None and (left := [name for name in found.tables if name not in model.tables]):
         say(f"not read   {', '.join(left[:8])}" + (f" and {len(left) - 8} more" if len(left) > 8 else ""))
     if model is not None:
@@ -64,6 +65,8 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
 
 def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
              progress: Callable[[int, int], None]) -> Profile:
+    if options.held_back and (options.workers or options.scheduler):
+        raise ValueError("--held-back reads the log in order: leave out --workers and --scheduler")
     log = open_log(options.logs, options.format, None if model is None else tuple(model.tables), progress=progress)
     row_bytes = {name: 4 * (model.tables[name].dim if model else options.dim) for name in log.tables}
     with ExitStack() as stack:
@@ -75,9 +78,12 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
             client = stack.enter_context(spread.cluster(options.scheduler, workers=options.workers))
             count = partial(spread.profile, client, say=told)
             again = partial(spread.together, client, say=told)
-        found = count(log, sample=options.sample)
+        counted, tail = held.parted(log, options.held_back) if options.held_back else (log, None)
+        found = count(counted, sample=options.sample)
+        if tail is not None:
+            found = replace(found, extras={**found.extras, **held.packed(stream.profile(tail, sample=options.sample))})
         if options.together:
-            found = again(log, found, row_bytes=row_bytes, sample=options.sample)
+            found = again(counted, found, row_bytes=row_bytes, sample=options.sample)
     for line in log.report():
         say(line)
     return found
@@ -86,7 +92,8 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
 def _within(found: Profile, model: Recommender) -> None:
     """ValueError names a table whose ids are past its rows, where ids are rows."""
     for name, spec in model.tables.items():
-        ids = found.tables[name].ids
-        if spec.ids == "index" and ids is not None and len(ids) and ids[-1] >= spec.rows:
+        for ids in (each.tables[name].ids for each in (found, held.tail_of(found)) if each is not None):
+            if spec.ids != "index" or ids is None or not len(ids) or ids[-1] < spec.rows:
+                continue
             raise ValueError(f"table {name}: the id {ids[-1]} is past the model's {spec.rows} rows; ids that are no "
                              f"rows need ids = 'modulo' or 'vocabulary'")

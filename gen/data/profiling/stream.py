@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gen.data.logs.log import Chunk, Log
 from gen.data.profile import Heat, Profile, TableProfile
+from gen.data.profiling import held
 from gen.data.profiling.count import IdCounter, join, kept
 
 __all__ = ["ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
@@ -108,6 +109,7 @@ def with_rows(found: Profile, rows: Mapping[str, int] | None) -> Profile:
     if len(rows) < len(found.tables):
         named = [name in rows for name in found.tables]
         extras = {name: array[named] for name, array in extras.items() if name == "sampling_error"}
+        extras |= held.of_tables(found.extras, list(found.tables), list(rows))
     return replace(found, extras=extras, tables={
         name: replace(table, rows=rows[name]) for name, table in found.tables.items() if name in rows})
 

@@ -37,7 +37,7 @@ def test_counted_ones_are_not_sampled_and_cut_to_the_model(tmp_path):
     found = profile_of(tmp_path / "p.npz", tables=["b"], say=said.append)
     assert list(found.tables) == ["b"] and found.tables["b"].rows == 9 and said == ["not read   a, c"]
     for asked in ({"sample": 0.5}, {"together": True}):
-        with pytest.raises(ValueError, match=r"p.npz holds counts already; --together and --sample need the log its"):
+        with pytest.raises(ValueError, match=r"p.npz holds counts already; --together, --sample and --held-"):
             profile_of(tmp_path / "p.npz", **asked)
     with pytest.raises(ValueError, match="^made up has no table 'd'; it has a, b, c$"):
         profile_of(tmp_path / "p.npz", tables=["d"])

@@ -8,7 +8,7 @@ import pytest
 from gen.base.sealed import seal, unseal
 from gen.model.network import Model
 from gen.model.recommender import Recommender, TableSpec
-from gen.planner.plan import Plan, PlanCard, PlanTable, Tier
+from gen.planner.plan import Held, Plan, PlanCard, PlanTable, Tier
 
 
 def a_plan(network=True):
@@ -23,7 +23,8 @@ def a_plan(network=True):
              PlanCard(2, "mlp", bottom_s=1e-6, top_s=5e-6, binds="top"))
     return Plan(model, "smartssd", "tiny", 4096, 1 << 20, {"dram": 1 << 30, "tt": 1e4, "ssd": 1 << 40}, tables, cards,
                 1e-6, 5e-6, 8e-6, 7.9e-6, 3, {3: (8e-6, 7.9e-6), 1: (9e-5, 9e-5)}, {"one card more": (6e-6, 6e-6)},
-                ("said so",), "a log", "ab" * 32)
+                ("said so",), "a log", "ab" * 32,
+                Held(9, 7e-6, 0.25, {"": (0.5, 0.25, 0.25), "C1": (1.0, 0.0, 0.0), "a/b": (0.0, 0.5, 0.5)}))
 
 
 @pytest.mark.parametrize("network", [True, False])

@@ -1,0 +1,90 @@
+"""What a plan does with another log than the one it was made of: where its accesses go, how long a batch takes."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.data.expected import expected_counts
+from gen.data.profile import Heat, Profile, TableProfile
+from gen.data.remap import by_heat, rows_of
+from gen.model.recommender import TableSpec
+from gen.planner.build import bags_of
+from gen.planner.costs import Costs, drive_reads, train_seconds
+from gen.planner.plan import MEMORIES, Held, Plan, PlanTable
+
+__all__ = ["served"]
+
+
+def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
+    """profile: what the plan was made of; other: the log that is served. Both with ids. Seconds by the planner's costs.
+
+    Raises      ValueError: a log without ids, or with ids past a table's rows
+    """
+    loads: dict[int, NDArray[np.float64]] = {}
+    shares, whole, unseen = {}, np.zeros(3), 0.0
+    for name, table in plan.tables.items():
+        spec, lookups = plan.model.tables[name], other.tables[name].pooling * plan.batch
+        places, pages, strange = _places(spec, table, profile.tables[name], other.tables[name],
+                                         plan.page_bytes // costs.row_bytes(spec.dim))
+        total = max(places.sum(), 1)
+        shares[name] = _shares(places)
+        whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
+        reads = float(drive_reads(pages, np.zeros(1, np.int64), lookups * places[2] / total, 1,
+                                  costs.ring_bytes // costs.page_bytes)[0])
+        load = _load(spec, table, lookups * places / total, reads, plan.batch, costs)
+        loads[table.card] = loads.get(table.card, np.zeros(len(load))) + load
+    for load in loads.values():
+        load[2] += costs.drive_s * (load[2] > 0)
+    mlp = [card for card in plan.cards if card.kind == "mlp"]
+    slowest = max([load.max() for load in loads.values()] + [card.seconds for card in mlp])
+    return Held(other.samples, float(slowest) + max((card.after_s for card in mlp), default=0.0),
+                float(unseen / max(whole.sum(), 1e-300)), {"": _shares(whole)} | shares)
+
+
+def _shares(accesses: NDArray) -> tuple[float, float, float]:
+    dram, tt, ssd = (accesses / max(float(accesses.sum()), 1e-300)).tolist()
+    return dram, tt, ssd
+
+
+def _places(spec: TableSpec, table: PlanTable, known: TableProfile, other: TableProfile,
+            page_rows: int) -> tuple[NDArray[np.int64], Heat, int]:
+    """(accesses to DRAM, TT and SSD; those of the SSD by page; accesses to rows or ids that are not known)."""
+    if known.ids is None or known.counts is None or other.ids is None or other.counts is None:
+        raise ValueError(f"table {spec.name}: without ids it is not known which rows lie where")
+    ranks, is_known = _ranks(spec, known, other.ids)
+    end = np.array(table.ends)
+    memory = np.array([0, 1, 0, 2])[np.searchsorted(end, ranks, side="right")]
+    cold = memory == MEMORIES.index("ssd")
+    _, at = np.unique((ranks[cold] - end[2]) // page_rows, return_inverse=True)
+    pages = np.bincount(at, weights=other.counts[cold]).astype(np.int64)
+    return (np.bincount(memory, weights=other.counts, minlength=3).astype(np.int64), Heat.of(pages),
+            int(other.counts[~is_known].sum()))
+
+
+def _ranks(spec: TableSpec, known: TableProfile, ids: NDArray[np.uint64]) \
+        -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Of ids: the place of their rows among all, as the bundle orders them, and whether the log has row or id. Rows
+    that it does not have come last, as they are numbered; so that they take no memory."""
+    assert known.ids is not None and known.counts is not None
+    of_known = rows_of(spec, known.ids, known.ids)
+    extra = [spec.rows - 1] if spec.ids == "vocabulary" else []
+    rows, at = np.unique(np.append(of_known, extra).astype(np.int64), return_inverse=True)
+    counts = np.bincount(at, weights=np.append(known.counts, np.zeros(len(extra))), minlength=len(rows))
+    order = by_heat(expected_counts(spec, counts.astype(np.int64), known))
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows))
+    asked = rows_of(spec, ids, known.ids)
+    place = np.searchsorted(rows, asked)
+    there = rows[np.minimum(place, len(rows) - 1)] == asked if len(rows) else np.zeros(len(asked), bool)
+    found = np.where(there, rank[np.minimum(place, len(rows) - 1)] if len(rows) else 0, len(rows) + asked - place)
+    return found, np.isin(ids, known.ids) if spec.ids == "vocabulary" else there
+
+
+def _load(spec: TableSpec, table: PlanTable, accesses: NDArray[np.float64], reads: float, batch: int,
+          costs: Costs) -> NDArray[np.float64]:
+    """(5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host."""
+    to_dram, to_tt, to_ssd = accesses.tolist()
+    bags = bags_of(spec, to_dram + to_tt + to_ssd, batch, costs)
+    tt_s = train_seconds(costs, spec.dim, max(table.ranks), accesses.sum() / batch) if table.ranks else 0.0
+    return np.array([
+        bags.seconds + (to_dram + to_ssd) * costs.dram_s(costs.row_bytes(spec.dim)) + reads * costs.landing_s,
+        to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s])
