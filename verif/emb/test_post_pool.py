@@ -126,7 +126,7 @@ class Bench(Harness):
     def _written(self, requests):
         return sum(request["beats"] for request in self.requests.beats[:requests])
 
-    async def finished(self, count, cycles=200_000):
+    async def finished(self, count, cycles=40_000):
         edge = RisingEdge(self.dut.clk)
         for _ in range(cycles):
             if len(self.done) >= count:
