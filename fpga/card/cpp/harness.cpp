@@ -85,6 +85,7 @@ struct Card {
         burst_of[0] = burst_of[1] = -1;
         for (Port& p : ports) p.reset();
         ssd.stop_run();
+        ssd.to_write.clear();
         link.reset();
     }
     void quiet() {
@@ -166,7 +167,7 @@ struct Card {
         return memory.ddr.room(write) && !(memory.ddr.keeps_bursts() && of >= 0 && of != int64_t(source));
     }
     bool send(size_t source) {
-        if (source >= 2 * ports.size()) return send_outside(source - 2 * ports.size());
+        if (source >= 2 * ports.size()) return send_outside(source);
         Port& p = ports[source / 2];
         if (source & 1) {
             if (p.writes.empty() || !enters(source, true)) return false;
@@ -194,19 +195,23 @@ struct Card {
         return true;
     }
 
-    // Lines of the drive, to the card and to the host.
+    // Lines of the drive, to the card and to the host: the last three sources.
     bool send_outside(size_t source) {
-        if (source < 2) {
-            std::deque<uint64_t>& writes = source ? link.to_write : ssd.to_write;
-            if (writes.empty() || !enters(2 * ports.size(), true)) return false;
-            memory.ddr.put((writes.front() - base) / LINE, HOST, 0, true, true, false);
+        size_t which = source - 2 * ports.size();
+        if (which < 2) {
+            std::deque<WriteLine>& writes = which ? link.to_write : ssd.to_write;
+            if (writes.empty() || !enters(source, true)) return false;
+            WriteLine line = writes.front();
             writes.pop_front();
+            burst_of[1] = line.last ? -1 : int64_t(source);
+            memory.ddr.put((line.address - base) / LINE, HOST, 0, true, line.last, false);
             return true;
         }
         LineQueue& q = link.lines;
-        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !enters(2 * ports.size(), false)) return false;
-        memory.ddr.put((q.at(q.sent).address - base) / LINE, HOST, q.sent, false, true, false);
-        q.sent++;
+        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !enters(source, false)) return false;
+        Line& l = q.at(q.sent);
+        burst_of[0] = l.last ? -1 : int64_t(source);
+        memory.ddr.put((l.address - base) / LINE, HOST, q.sent++, false, l.last, false);
         return true;
     }
 

@@ -27,6 +27,18 @@ struct Lane {
     void clear() { bytes = busy = 0; }
 };
 
+// The link's packets are bursts in the card: of up to PACKET lines, which end at a multiple of their size.
+constexpr uint64_t PACKET = 4;
+inline bool ends_packet(uint64_t line) { return (line / LINE + 1) % PACKET == 0; }
+// Of `number` lines from `at` on those that are `due`, as far as their packets are whole; `pushed` of them were so before.
+inline void arrive(std::deque<WriteLine>& to, uint64_t at, uint64_t number, uint64_t due, uint64_t& pushed) {
+    while (due < number && due > pushed && !ends_packet(at + (due - 1) * LINE)) due--;
+    for (; pushed < due; pushed++) {
+        uint64_t line = at + pushed * LINE;
+        to.push_back({line, false, pushed + 1 == number || ends_packet(line)});
+    }
+}
+
 struct LinkTiming {
     // In kernel cycles: from the host's call to the first byte, from the last byte until the host knows.
     int64_t begin = 2100, end = 1800;
@@ -38,7 +50,7 @@ class Link {
   public:
     LinkTiming t;
     Lane in, out;
-    std::deque<uint64_t> to_write;  // lines on their way to the controller
+    std::deque<WriteLine> to_write;  // lines on their way to the controller
     LineQueue lines;                // lines asked for from it
 
     void attach(Memory* memory) {
@@ -138,7 +150,7 @@ class Link {
         // Lines reach the memory evenly over the time that the link takes.
         uint64_t at = move.address + move.moved, number = lines_of(at, in_chunk), span = in_end - in_start;
         uint64_t due = now >= in_end ? number : (now - in_start) * number / span;
-        while (pushed < due) to_write.push_back(line_of(at) + pushed++ * LINE);
+        arrive(to_write, line_of(at), number, due, pushed);
         if (now < in_end) return;
         m->store->write(at, move.bytes.data() + move.moved, in_chunk);
         move.moved += in_chunk;
@@ -159,8 +171,10 @@ class Link {
         }
         if (now < move.since) return;
         uint64_t number = lines_of(move.address, move.count);
-        if (asked < number && lines.room()) {
-            lines.push(line_of(move.address) + asked++ * LINE, LINE, false, now + uint64_t(m->front));
+        for (bool end = asked == number || !lines.room(); !end;) {
+            uint64_t line = line_of(move.address) + asked++ * LINE;
+            end = asked == number || ends_packet(line);
+            lines.push(line, LINE, end, now + uint64_t(m->front));
             if (m->ideal) {
                 lines.at(lines.tail - 1).done = true;
                 lines.at(lines.tail - 1).ready = now + uint64_t(m->latency);

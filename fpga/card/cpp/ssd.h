@@ -49,7 +49,6 @@ class Ssd {
         done.assign(count, 0);
         bells.clear();
         closing.clear();
-        to_write.clear();
         on_link = -1;
         die_free.assign(t.channels * t.dies, 0);
         die_page.assign(t.channels * t.dies, UINT64_MAX);
@@ -65,11 +64,10 @@ class Ssd {
         put(progress, released);
         put(doorbell, released);
     }
-    // The run is over, whatever was still on its way.
+    // The run is over, whatever was still on its way to the card.
     void stop_run() {
         running = false;
         m->empty.clear();
-        to_write.clear();
     }
 
     void tick() {
@@ -98,12 +96,12 @@ class Ssd {
             Flight& f = flights[on_link];
             uint64_t lines = page_bytes / LINE, span = lane->free - link_start;
             uint64_t due = lane->is_free(now) ? lines : (now - link_start) * lines / span;
-            while (link_lines < due) to_write.push_back(target(f.number) + link_lines++ * LINE);
+            arrive(to_write, target(f.number), lines, due, link_lines);
             if (lane->is_free(now)) land();
         }
         finish();
     }
-    std::deque<uint64_t> to_write;  // lines on their way to the controller
+    std::deque<WriteLine> to_write;  // lines on their way to the controller
 
   private:
     static constexpr uint32_t MASK = (1u << 30) - 1;
