@@ -27,7 +27,7 @@ __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds"
            "train_seconds"]
 
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
-#: EMB core takes at least: 94, 95, 96, 94, 95 and 97 % from 64 B to 2 KB in bags of 32 that it writes meanwhile
+#: EMB core takes at least: 95, 93, 96, 94, 95 and 97 % from 64 B to 2 KB in bags of 32 that it writes meanwhile
 #: (emb.dram.card.rows.* of `hotrail bench` beside fpga.card.costs).
 CORE_SHARE = 0.93
 LINE_BYTES = 64
