@@ -62,8 +62,8 @@ def planned(id: str, what: str, profile: Profile, seconds: float, *, network: Mo
     """What `hotrail plan --quick` does behind the profile: the program made, both searches, the wait for the drive."""
     of = model(profile, network)
     start = time.perf_counter()
-    plan = make(of, profile, costs(), cards=CARDS, hot_share=hot_share, train_share=1.0, gap=GAP, seconds=seconds,
-                explain=False)
+    plan = make(of, profile, costs(), cards=CARDS, hot_share=hot_share, train_share=1.0, train_gain=0.0, gap=GAP,
+                seconds=seconds, explain=False)
     yield at_most(f"{id}.seconds", f"{what}: time", round(time.perf_counter() - start, 2), "s", seconds)
     yield at_most(f"{id}.gap", f"{what}: optimality gap", round(100 * plan.gap, 3), "%", 100 * GAP)
     yield figure(f"{id}.batch", f"{what}: a batch of {BATCH}", round(1e3 * plan.seconds, 4), "ms")

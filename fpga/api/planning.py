@@ -44,6 +44,7 @@ class Options:
     explain: bool = True
     results: str | None = None
     held_back: float = 0.0
+    train_gain: float = 0.1
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
@@ -71,8 +72,9 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
         model = replace(model, tables={name: replace(spec, results=options.results)
                                        for name, spec in model.tables.items()})
     made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
-                hot_share=options.hot_share, train_share=options.train_share, gap=options.gap,
-                seconds=options.seconds, explain=options.explain, say=lambda line: say(f"search     {line}"))
+                hot_share=options.hot_share, train_share=options.train_share, train_gain=options.train_gain,
+                gap=options.gap, seconds=options.seconds, explain=options.explain,
+                say=lambda line: say(f"search     {line}"))
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     tail = tail_of(profile)

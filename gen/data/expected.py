@@ -35,9 +35,9 @@ class Expected:
     unseen: float
 
 
-def expected(spec: "TableSpec", table: "TableProfile") -> Expected:
+def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -> Expected:
     """Of the table's rows: the log's ids through the policy that makes rows of them. However many rows there are, the
-    ids alone take memory.
+    ids alone take memory. unseen: False, as if nobody asked for what the log does not have.
 
     Raises      ValueError: more rows were accessed than there are, an id past them
     """
@@ -47,26 +47,26 @@ def expected(spec: "TableSpec", table: "TableProfile") -> Expected:
         order = np.argsort(rows, kind="stable")
         first = np.flatnonzero(np.diff(rows[order], prepend=-1))
         counts = np.add.reduceat(table.counts[order], first)
-        if spec.ids == "vocabulary":
+        if spec.ids == "vocabulary" and unseen:
             own = int(counts[-1]) if rows[order[-1]] == spec.rows - 1 else 0
             return _shared(Heat.of(counts[:-1] if own else counts), own, table.heat)
         heat = Heat.of(counts)
     elif heat.touched > spec.rows:
         raise ValueError(f"table {spec.name}: the log accesses {heat.touched:,} rows, the model has {spec.rows:,}")
-    unseen = spec.rows - heat.touched
-    if spec.ids == "vocabulary":
-        return _shared(heat, 0, heat) if unseen else Expected(heat, heat.touched, 0.0)
-    if not unseen or not _once(heat):
+    others = spec.rows - heat.touched
+    if not unseen or not others or not _once(heat) and spec.ids != "vocabulary":
         return Expected(heat, heat.touched, 0.0)
+    if spec.ids == "vocabulary":
+        return _shared(heat, 0, heat)
     share = _once(heat) / heat.total
     levels = _scaled(heat, heat.accesses, share)
-    mass, alike, last = _parts(heat) * share * heat.total, unseen, len(levels)
+    mass, alike, last = _parts(heat) * share * heat.total, others, len(levels)
     while last and mass > alike * levels[last - 1]:
         last -= 1
         mass, alike = mass + float(levels[last]) * int(heat.rows[last]), alike + int(heat.rows[last])
     each = max(round(mass / alike), 1)
     found = Heat.joined(np.append(levels[:last], each), np.append(heat.rows[:last], alike))
-    return Expected(found, heat.touched, each * unseen / found.total)
+    return Expected(found, heat.touched, each * others / found.total)
 
 
 def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableProfile") -> NDArray[np.int64]:

@@ -37,8 +37,9 @@ class Built:
 
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
-          hot_share: float | None = None, train_share: float | None = None) -> Built:
-    """rank: of all tensor trains. hot_share, train_share: of all tables, in the place of what they say.
+          hot_share: float | None = None, train_share: float | None = None, unseen: bool = True) -> Built:
+    """rank: of all tensor trains. hot_share, train_share: of all tables, in the place of what they say. unseen: False,
+    as if no access were to rows that the log does not have.
 
     Raises      ValueError: a table that the profile does not have, ids past its rows, bags too long or rows too wide
                 for the core
@@ -59,7 +60,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         if longest > LONGEST_BAG:
             raise ValueError(f"table {name}: {profile.source} has a bag of {longest:,} indices; the EMB core takes "
                              f"{LONGEST_BAG:,} at most, so cut such bags in the log")
-        found[name] = expected(spec, profile.tables[name])
+        found[name] = expected(spec, profile.tables[name], unseen=unseen)
     if profile.sampled < 1:
         notes.append(f"of {profile.source}, {profile.sampling(model.tables)}; rows that the sample missed are among "
                      "those that the log does not have")

@@ -17,16 +17,17 @@ from gen.compress import search
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, Recommender
 from gen.planner.build import Built, build
-from gen.planner.choices import cuts, loads, with_levels
+from gen.planner.choices import cuts, loads, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
 from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, duration
 from gen.planner.problem import CardChoice, Item, Placement, Problem
 from gen.planner.solve import Infeasible, NotFound, solve
 
-__all__ = ["HALF", "make"]
+__all__ = ["ALONE", "HALF", "make"]
 
 HALF = "pooled vectors in half precision"
+ALONE = "no access to rows that the log does not have"
 
 MEGABYTE = 10**6
 PATIENCE = 15.0     # seconds of a search that is worth repeating for each memory
@@ -36,54 +37,69 @@ Say = Callable[[str], None]
 
 
 def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
-         hot_share: float | None = None, train_share: float | None = None, gap: float = 0.01, seconds: float = 60.0,
-         explain: bool = True, say: Say | None = None) -> Plan:
+         hot_share: float | None = None, train_share: float | None = None, train_gain: float = 0.1, gap: float = 0.01,
+         seconds: float = 60.0, explain: bool = True, say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
     rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
-    train_share: see gen.planner.build. gap, seconds: where the search for each placement may end. explain: fewer
-    memories and more of each memory are tried too. say: is told what goes on.
+    train_share: see gen.planner.build. train_gain: part of a batch's time that tensor trains must save, else the plan
+    is that without any. gap, seconds: where the search for each placement may end. explain: fewer memories, more of
+    each memory and each assumption that binds are tried, too. say: is told what goes on.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
     built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share)
-    whole = built.problem
 
-    def solved(problem: Problem, what: str) -> tuple[Placement, tuple[Part, ...]]:
+    def solved(problem: Problem, what: str, built: Built = built) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
         found, parts = _filled(problem, _solved(problem, costs.drive_s, gap, seconds), built, costs)
         say(f"{what}: {duration(found.seconds)} per batch, optimality gap {found.gap:.2%}, "
             f"found in {time.monotonic() - begin:.1f} s")
         return found, parts
 
-    def tried(problem: Problem, what: str) -> tuple[float, float] | None:
+    def tried(problem: Problem, what: str, built: Built = built) -> tuple[float, float] | None:
         """Seconds and bound of what only explains the plan, and does not end it."""
         try:
-            found, _ = solved(problem, what)
+            found, _ = solved(problem, what, built)
         except Infeasible as reason:
             say(f"{what}: {reason}")
             return None
         return found.seconds, found.bound
 
     begin = time.monotonic()
-    problem = with_levels(whole, levels)
+    problem = with_levels(built.problem, levels)
     best, parts = solved(problem, f"{cards} cards, {LEVELS[levels]}")
     took = time.monotonic() - begin
-    ablation, what_if, notes = {levels: (best.seconds, best.bound)}, {}, built.notes
+    ablation, what_if = {levels: (best.seconds, best.bound)}, {}
+    notes = (*built.notes, *_bounds(problem, best))
+    if train_gain and any(part.warm for part in parts):
+        without = _without_trains(built.problem, solved, f"{cards} cards, {LEVELS[2]}")
+        if without:
+            ablation[2] = without[1].seconds, without[1].bound
+            if best.seconds > (1 - train_gain) * without[1].seconds:
+                notes = (*built.notes, _left_out(best, parts, without[1].seconds, train_gain),
+                         *_bounds(without[0], without[1]))
+                levels, (problem, best, parts) = 2, without
     if explain:
         for fewer in range(levels - 1, 0, -1):
-            if less := tried(with_levels(whole, fewer), f"{cards} cards, {LEVELS[fewer]}"):
+            if fewer not in ablation and (less := tried(with_levels(built.problem, fewer),
+                                                        f"{cards} cards, {LEVELS[fewer]}")):
                 ablation[fewer] = less
-        mores = {"one card more": replace(problem, cards=cards + 1)}
+        mores = {"one card more": (replace(problem, cards=cards + 1), built)}
         if any(spec.results == RESULTS[0] for spec in model.tables.values()):
-            mores[HALF] = _halved(problem, model, costs)
+            mores[HALF] = _halved(problem, model, costs), built
+        mores |= _looser(problem, built, levels)
+        if any(each.unseen for each in built.expected.values()):
+            alone = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share,
+                          unseen=False)
+            mores[ALONE] = with_levels(alone.problem, levels), alone
         if took <= PATIENCE:
-            mores |= {f"1 MB more of {NAMES[name]} on every EMB card": _roomier(problem, name)
+            mores |= {f"1 MB more of {NAMES[name]} on every EMB card": (_roomier(problem, name), built)
                       for name in MEMORIES if name != "tt" or levels == 3}
         else:
             notes += (f"what 1 MB more of a memory brings was left out, as this placement took {took:.0f} s to find",)
-        for what, changed in mores.items():
-            if more := tried(changed, what):
+        for what, (changed, of) in mores.items():
+            if more := tried(changed, what, of):
                 # Whatever else is found, the plan itself fits there too.
                 what_if[what] = min(more[0], best.seconds), min(more[1], best.seconds)
     tables = [_table(item, part, costs, model.tables[item.name].dim, rank,
@@ -95,6 +111,56 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
         {table.name: table for table in tables}, used, problem.bottom_s, problem.top_s, best.seconds, best.bound,
         levels, ablation, what_if, notes, profile.source)
+
+
+def _without_trains(problem: Problem, solved: Callable[[Problem, str], tuple[Placement, tuple[Part, ...]]],
+                    what: str) -> tuple[Problem, Placement, tuple[Part, ...]] | None:
+    """The plan on DRAM and SSD, where there is one."""
+    plain = with_levels(problem, 2)
+    try:
+        return plain, *solved(plain, what)
+    except Infeasible:
+        return None
+
+
+def _left_out(best: Placement, parts: Sequence[Part], seconds: float, least: float) -> str:
+    """Why there are no tensor trains: the plan with them, and the seconds of that without."""
+    warm, whole = sum(part.to_tt for part in parts), sum(part.to_dram + part.to_tt + part.to_ssd for part in parts)
+    return (f"no TT rows: they would save {1 - best.seconds / seconds:.1%} of a batch's time and approximate "
+            f"{warm / whole:.1%} of the accesses; they are used where they save {least:.0%} (--train-gain)")
+
+
+def _bounds(problem: Problem, best: Placement) -> tuple[str, ...]:
+    """Which of the limits that were set hold tables back."""
+    trains, hot = [], []
+    for item, choice in zip(problem.items, best.tables, strict=True):
+        a, h, at = choice.i_dram, choice.i_hot, cuts(item)
+        longer = [*(item.share[at[at > h][:1]] - item.share[a]), *(item.share[h] - item.share[at[at < a][-1:]])]
+        if h > a and longer and not within(np.array(longer), item.train_share).any():
+            trains.append(item)
+        if item.lookups and item.hot_share < 1 and h == at[-1]:
+            hot.append(item)
+    return tuple(f"at most {_percent([getattr(item, share) for item in items])} of a table's accesses may {what} "
+                 f"({option}), which holds {len(items)} of {len(problem.items)} tables back"
+                 for items, share, what, option in ((trains, "train_share", "read TT rows", "--train-share"),
+                                                    (hot, "hot_share", "leave the SSD", "--hot-share")) if items)
+
+
+def _percent(shares: Sequence[float]) -> str:
+    low, high = min(shares), max(shares)
+    return f"{high:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
+
+
+def _looser(problem: Problem, built: Built, levels: int) -> dict[str, tuple[Problem, Built]]:
+    """Without the limits that were set."""
+    found = {}
+    if levels > 1 and any(item.hot_share < 1 for item in problem.items):
+        found["every row may leave the SSD (--hot-share 1)"] = replace(
+            problem, items=tuple(replace(item, hot_share=1.0) for item in problem.items)), built
+    if levels == 3 and any(item.train_share < 1 and len(item.tt_rows) > 1 for item in problem.items):
+        found["every access may read TT rows (--train-share 1)"] = replace(
+            problem, items=tuple(replace(item, train_share=1.0) for item in problem.items)), built
+    return found
 
 
 def _halved(problem: Problem, model: Recommender, costs: Costs) -> Problem:

@@ -17,7 +17,7 @@ from gen.planner.assume import model_of
 from gen.planner.build import build
 from gen.planner.costs import Costs
 from gen.planner.plan import MEMORIES, Plan
-from gen.planner.planning import HALF, make
+from gen.planner.planning import ALONE, HALF, make
 from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import brute, drawn, seconds
 
@@ -127,12 +127,55 @@ def test_who_decides_the_train_share(known, model):
     said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], train_share=0.25)})
     # Where the link binds there is no reason to approximate.
     assert not make(said, known, COSTS, cards=1, explain=False).approximated
-    plan = make(said, known, FREE_LINK, cards=1, explain=False)
+    plan = make(said, known, FREE_LINK, cards=1, train_gain=0.0, explain=False)
     assert 0 < plan.tables["one"].tt.accesses <= 0.25 * BATCH + 1e-6
     assert 0 < plan.approximated < 1
-    none = make(said, known, FREE_LINK, cards=1, train_share=0.0, explain=False)
+    none = make(said, known, FREE_LINK, cards=1, train_share=0.0, train_gain=0.0, explain=False)
     assert none.approximated == 0 and not any(table.ranks for table in none.tables.values())
     assert none.seconds >= plan.bound
+
+
+def test_tensor_trains_are_used_where_they_save_time(known, model):
+    """On one card whose DRAM holds all; the plan without them has its own bound, and says what they would bring."""
+    used = make(model, known, FREE_LINK, cards=1, train_gain=0.0, explain=False)
+    plain = make(model, known, FREE_LINK, cards=1, levels=2, explain=False)
+    saved = 1 - used.seconds / plain.seconds
+    assert used.levels == 3 and used.approximated > 0 and 0 < saved < 0.1
+    for gain, is_used in ((saved - 1e-3, True), (saved + 1e-3, False), (0.1, False)):
+        plan = make(model, known, FREE_LINK, cards=1, train_gain=gain, explain=False)
+        assert (plan.approximated > 0) == is_used and plan.levels == (3 if is_used else 2)
+        assert plan.seconds == (used if is_used else plain).seconds and plan.bound == (used if is_used else plain).bound
+        assert plan.ablation == {3: (used.seconds, used.bound), 2: (plain.seconds, plain.bound)}
+        note = f"no TT rows: they would save {saved:.1%} of a batch's time and approximate {used.approximated:.1%} of "
+        assert any(each.startswith(note) for each in plan.assumed) != is_used
+
+
+def test_limits_that_hold_tables_back_are_said_and_have_a_price(known, model):
+    tight = replace(COSTS, dram_bytes=400_000, drive_s=1e-3)
+    plan = make(model, known, tight, cards=1, hot_share=0.6, train_share=0.05, train_gain=0.0)
+    assert "at most 60% of a table's accesses may leave the SSD (--hot-share), which holds 3 of 3 tables back" in \
+        plan.assumed
+    price, bound = plan.what_if["every row may leave the SSD (--hot-share 1)"]
+    assert bound <= price < plan.seconds
+    assert plan.what_if[ALONE][1] <= plan.what_if[ALONE][0] <= plan.seconds
+    free = make(model, known, tight, cards=1, train_share=1.0, explain=False)
+    assert not any("at most" in note for note in free.assumed)
+    some = make(model, known, FREE_LINK, cards=1, train_share=0.05, train_gain=0.0)
+    (note,) = [note for note in some.assumed if note.startswith("at most 5% of a table's accesses may read TT rows")]
+    assert note.endswith("of 3 tables back")
+    assert some.what_if["every access may read TT rows (--train-share 1)"][0] < some.seconds
+
+
+def test_what_rows_that_the_log_lacks_cost(known, model):
+    """With DRAM for the log's rows alone: the others keep the drive busy, and without them nobody waits for it."""
+    few = profile(of_arrays({"t": np.random.default_rng(3).zipf(1.3, 4000) % 50_000}))
+    of = Recommender("m", "", {"t": TableSpec("t", 50_000, 64)}, None, BATCH)
+    rows = few.tables["t"].heat.touched
+    tight = replace(COSTS, dram_bytes=(rows + 10) * 256 + 4 * 2 * BATCH + 256 * BATCH + 20 * 64)
+    plan = make(of, few, tight, cards=1, levels=2)
+    assert plan.unseen > 0.01 and plan.cards[0].ssd.seconds > tight.drive_s
+    price, bound = plan.what_if[ALONE]
+    assert bound <= price < tight.drive_s < plan.seconds
 
 
 def test_who_decides_the_hot_share(known, model):
@@ -203,8 +246,8 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
                for item in build(model, profiled, COSTS, cards=2).problem.items)
     slow = replace(COSTS, drive_s=1e-2, dram_bytes=int(0.3 * need))
     plan = make(model, profiled, slow, cards=2, levels=2, hot_share=1.0, seconds=0.5)
-    assert list(plan.what_if) == ["one card more", HALF, *(f"1 MB more of {what} on every EMB card"
-                                                           for what in ("DRAM", "SSD"))]
+    assert list(plan.what_if) == ["one card more", HALF, ALONE, *(f"1 MB more of {what} on every EMB card"
+                                                                  for what in ("DRAM", "SSD"))]
     assert 1e-2 <= plan.bound <= plan.seconds
     for what, (seconds_more, least) in plan.what_if.items():
         assert 0 < least <= seconds_more <= plan.seconds, what
@@ -232,7 +275,7 @@ def test_pooled_vectors_in_half_precision(known, model, form):
 def test_where_a_search_takes_long_it_is_not_repeated_for_every_memory(known, model, monkeypatch):
     monkeypatch.setattr(planning, "PATIENCE", 0.0)
     plan = make(model, known, COSTS, cards=1)
-    assert list(plan.what_if) == ["one card more", HALF]
+    assert not any("1 MB more" in what for what in plan.what_if) and "one card more" in plan.what_if
     assert any(note.startswith("what 1 MB more of a memory brings was left out, as") for note in plan.assumed)
 
 
