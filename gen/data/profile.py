@@ -209,6 +209,8 @@ class Profile:
             raise TypeError("tables are no list of names")
         if type(header["source"]) is not str or type(header["sampled"]) not in (int, float):
             raise TypeError("source or sampled is none")
+        if not 0 < header["sampled"] <= 1:
+            raise ValueError("sampled is no share above 0 and at most 1")
         columns = zip(header["tables"], numbers("table_rows").tolist(), numbers("table_samples").tolist(),
                       each("heat_accesses", np.int64), each("heat_rows", np.int64), each("bag_lengths", np.int64),
                       each("bag_samples", np.int64), each("ids", np.uint64), each("counts", np.int64), strict=True)

@@ -215,6 +215,14 @@ def test_a_flipped_byte_is_refused(saved):
             Profile.load(path)
 
 
+@pytest.mark.parametrize("sampled", [0, -1.0, 1.5, 10**400, "1", None, True])
+def test_shares_that_are_none_are_refused(saved, sampled):
+    found, path = saved
+    replace(found, sampled=sampled).save(path)
+    with pytest.raises(ValueError, match=rf"^{path} is no profile as .* writes them: (source or )?sampled is"):
+        Profile.load(path)
+
+
 def test_other_files_are_refused(saved, tmp_path, monkeypatch):
     found, path = saved
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
