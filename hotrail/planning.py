@@ -45,7 +45,7 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 @click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
               help="Optimality gap at which a search may end.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
-              help="Time limit of each search.")
+              help="Limit of each search, in seconds of work: the plan does not depend on the machine's speed.")
 @click.option("--quick", is_flag=True, help="Only this placement, no comparison with fewer memories or one more card.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")

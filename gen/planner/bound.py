@@ -11,16 +11,17 @@ Splits slower than a placement that is known cannot be part of a better one and 
 """
 
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.planner.choices import EVERY_TIME, LOADS, SSD, TIMES, TT_S, Choices
+from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
 __all__ = ["Master", "LpSolution"]
 
 ROUNDS = 200
+NEVER = Deadline()
 CLOSE = 1e-5        # of the bound: nearer need not be
 DEAR = 100.0        # times the seconds of all tables: what a whole card's memory too much costs
 NO_INDEX, NO_VALUE = np.zeros(0, np.int32), np.zeros(0)
@@ -60,41 +61,41 @@ class Master:
                                            zip((self.tables, self.a, self.h), more, strict=True))
         return len(fresh)
 
-    def overflow(self, cards: int, until: float = np.inf) -> LpSolution:
+    def overflow(self, cards: int, until: Deadline = NEVER) -> LpSolution:
         """The fewest bytes of DRAM and SSD that so many cards lack, in `bound`; 0 where they hold all."""
         # A byte of train more may save many: it is no way out.
         slack = np.append(np.zeros(TIMES), [1.0, 1e3, 1.0])
         room = np.append(np.full(TIMES, np.inf), cards * self.choices.cap[TIMES:])
         return self._solve(np.zeros(LOADS), room, slack, self.unit[SSD], until=until, enough=1e-9)
 
-    def seconds(self, cards: int, limit: float = np.inf, until: float = np.inf, enough: float = np.inf) -> LpSolution:
+    def seconds(self, cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf) -> LpSolution:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
         `until`, or with a bound of `enough`."""
         room = np.append(np.zeros(TIMES), cards * self.choices.cap[TIMES:])
         return self._solve(cards * EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0],
                            limit, until, enough)
 
-    def crowd(self, among: NDArray[np.int64], count: int, until: float = np.inf) -> LpSolution:
+    def crowd(self, among: NDArray[np.int64], count: int, until: Deadline = NEVER) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`. Where those are more than count - 1
         times the cards, some card does (the pigeonhole principle)."""
         room = np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
         return self._solve(EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0],
                            until=until, among=among, count=count)
 
-    def fill(self, cards: int, seconds: float, until: float = np.inf) -> LpSolution:
+    def fill(self, cards: int, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`."""
         room = np.append(np.full(TIMES, cards * seconds), np.zeros(LOADS - TIMES))
         main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
         return self._solve(main, room, DEAR / self.unit, 1.0, seconds, until)
 
-    def train(self, seconds: float, until: float = np.inf) -> LpSolution:
+    def train(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
         room, main = np.append(np.full(TIMES, seconds), self.choices.cap[TIMES:]), np.zeros(LOADS)
         room[TT_S], main[TT_S] = 0.0, seconds
         return self._solve(main, room, DEAR / self.unit, 1.0, seconds, until)
 
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
-               limit: float = np.inf, until: float = np.inf, enough: float = np.inf,
+               limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
                among: NDArray[np.int64] | None = None, count: int | None = None) -> LpSolution:
         """The least value of one variable and `slack` times what overflows, where the loads of `count` of the tables
         `among` (of all, without them) are at most `room` + `main` times the variable + overflow; `scale` is the
@@ -137,6 +138,8 @@ class Master:
                        np.arange(len(kept), dtype=np.int32) * (LOADS + 2), index.ravel(), value.ravel())
             in_lp, added = np.concatenate([in_lp, added + kept]), len(self.tables)
             lp.run()
+            pivots = lp.getInfo().simplex_iteration_count
+            until.spend(RUN_S + PIVOT_S * (LOADS + tables) * pivots + PAIR_S * choices.pairs)
             least = lp.getInfo().objective_function_value
             dual = np.array(lp.getSolution().row_dual)
             # Prices that the true program allows, so that what they give is a bound of it.
@@ -153,7 +156,7 @@ class Master:
                 best, best_prices = found, prices
             if best * scale >= enough or least - best <= CLOSE * abs(best) + 1e-12 or fixed and least <= 0:
                 break
-            if not self._add(a, h, inside & (cost < dual[LOADS:-1] + dual[-1] - 1e-12)) or monotonic() > until:
+            if not self._add(a, h, inside & (cost < dual[LOADS:-1] + dual[-1] - 1e-12)) or until.passed:
                 break
         weights = np.array(lp.getSolution().col_value)[1 + LOADS:]
         used = np.nonzero(weights > 1e-9)[0]

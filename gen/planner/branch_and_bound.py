@@ -4,13 +4,12 @@ Only the splits within a card stay mixtures, which their fine steps make nearly 
 what leaves a gap where there are few of them, is not relaxed. Branch and bound, the dearest table first.
 """
 
-from time import monotonic
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.planner.bound import Master
 from gen.planner.choices import EVERY_TIME, Choices
+from gen.planner.work import Deadline
 
 __all__ = ["TABLES", "branch_and_bound"]
 
@@ -19,7 +18,7 @@ TABLES = 12
 
 
 def branch_and_bound(choices: Choices, cards: int, limit: float,
-                     until: float) -> tuple[float, NDArray[np.int64] | None] | None:
+                     until: Deadline) -> tuple[float, NDArray[np.int64] | None] | None:
     """(seconds that no placement betters, at most `limit`; the cards of the tables that reach them, None where none
     does below `limit`). None where there are too many tables, or the moment `until` comes first."""
     tables = len(choices.cuts)
@@ -38,7 +37,7 @@ def branch_and_bound(choices: Choices, cards: int, limit: float,
 
     def place(at: int, hands: list[frozenset[int]], seconds: float) -> bool:
         nonlocal best, found
-        if monotonic() > until:
+        if until.passed:
             return False
         if at == tables:
             best, found = seconds, np.array([next(m for m, hand in enumerate(hands) if j in hand)

@@ -111,6 +111,11 @@ class Choices:
         cap = np.array([np.inf] * TIMES + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
         return cls(cut, count, a_load, h_load, train, cap)
 
+    @property
+    def pairs(self) -> int:
+        """Of cuts, over all tables."""
+        return int((self.cuts * (self.cuts + 1) // 2).sum())
+
     def part(self, tables: NDArray[np.int64]) -> "Choices":
         """Of these tables alone."""
         return Choices(self.cut[tables], self.cuts[tables], self.a_load[tables], self.h_load[tables],

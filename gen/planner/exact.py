@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.planner.choices import LOADS, TIMES, Choices
+from gen.planner.work import PAIR_S, PIVOT_S, Deadline
 
 __all__ = ["CELLS", "Exact", "exact", "frontier"]
 
@@ -18,6 +19,8 @@ __all__ = ["CELLS", "Exact", "exact", "frontier"]
 CELLS = 60_000
 #: Of the bound, what the solver's tolerances may have added to it.
 MARGIN = 1e-6
+#: Seconds of work of a node of the search tree, and of all before the second, about, by the binaries.
+NODE_S, ROOT_S = 2e-6, 4e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,22 +51,24 @@ def frontier(choices: Choices, table: int, limit: float = np.inf) -> tuple[NDArr
     return a[best[:count]], h[best[:count]]
 
 
-def exact(choices: Choices, cards: int, limit: float, until: float, floor: float = 0.0) -> Exact | None:
+def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: float = 0.0) -> Exact | None:
     """The least time of `cards` EMB cards, of placements of at most `limit` seconds, as far as it is known at the
     moment `until`. None where the program would be too large, or the moment has come. floor: a bound that is known."""
     from highspy import Highs, HighsModelStatus, HighsVarType
 
     tables = len(choices.cuts)
-    if int((choices.cuts * (choices.cuts + 1) // 2).sum()) > CELLS:
+    if choices.pairs > CELLS:
         return None
     splits = []
     for j in range(tables):
         splits.append(frontier(choices, j, limit))
-        if monotonic() > until:
+        until.spend(PAIR_S * LOADS * len(splits[-1][0]) * int(choices.cuts[j]) ** 2)
+        if until.passed:
             return None
     if any(not len(a) for a, _ in splits):
         return Exact(np.inf, None)
-    if sum(len(a) for a, _ in splits) * cards > CELLS:
+    width = sum(len(a) for a, _ in splits) * cards
+    if width > CELLS or ROOT_S * width > until.left:
         return None
     loads = [choices.load(np.full(len(a), j), a, h) for j, (a, h) in enumerate(splits)]
     order = np.argsort([-load[:, :TIMES].sum(axis=1).min() for load in loads], kind="stable")
@@ -72,7 +77,8 @@ def exact(choices: Choices, cards: int, limit: float, until: float, floor: float
                      np.maximum(choices.cap[TIMES:], 1.0))
     mip = Highs()
     mip.silent()
-    for name, value in (("threads", 1), ("time_limit", max(until - monotonic(), 0.1)), ("mip_rel_gap", 1e-9),
+    for name, value in (("threads", 1), ("time_limit", max(until.clock.stop - monotonic(), 0.1)), ("mip_rel_gap", 1e-9),
+                        ("mip_max_nodes", int(min(1 + until.left / (NODE_S * width), 1e9))),
                         ("mip_abs_gap", 0.0), ("mip_feasibility_tolerance", 1e-8),
                         ("primal_feasibility_tolerance", 1e-9), ("dual_feasibility_tolerance", 1e-9)):
         mip.setOptionValue(name, value)
@@ -97,6 +103,8 @@ def exact(choices: Choices, cards: int, limit: float, until: float, floor: float
             elif value[:, r].any():
                 mip.addRow(-np.inf, choices.cap[r] / unit[r], int(of.sum()), index[of], value[of, r])
     mip.run()
+    until.spend(PIVOT_S * mip.getNumRow() * max(mip.getInfo().simplex_iteration_count, 0))
+    until.clock.late |= mip.getModelStatus() == HighsModelStatus.kTimeLimit
     if mip.getModelStatus() == HighsModelStatus.kInfeasible:
         return Exact(np.inf, None)
     info = mip.getInfo()

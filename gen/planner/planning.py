@@ -66,10 +66,8 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             return None
         return found.seconds, found.bound
 
-    begin = time.monotonic()
     problem = with_levels(built.problem, levels)
     best, parts = solved(problem, f"{cards} cards, {LEVELS[levels]}")
-    took = time.monotonic() - begin
     ablation, what_if = {levels: (best.seconds, best.bound)}, {}
     notes = (*built.notes, *_bounds(problem, best))
     if train_gain and any(part.warm for part in parts):
@@ -93,15 +91,18 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             alone = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share,
                           unseen=False)
             mores[ALONE] = with_levels(alone.problem, levels), alone
-        if took <= PATIENCE:
+        if best.work <= PATIENCE:
             mores |= {f"1 MB more of {NAMES[name]} on every EMB card": (_roomier(problem, name), built)
                       for name in MEMORIES if name != "tt" or levels == 3}
         else:
-            notes += (f"what 1 MB more of a memory brings was left out, as this placement took {took:.0f} s to find",)
+            notes += (f"what 1 MB more of a memory brings was left out, as this placement took {best.work:.0f} s "
+                      "of work to find",)
         for what, (changed, of) in mores.items():
             if more := tried(changed, what, of):
                 # Whatever else is found, the plan itself fits there too.
                 what_if[what] = min(more[0], best.seconds), min(more[1], best.seconds)
+    if best.late:
+        notes += ("the search was ended by real time: on another machine, or a busier one, it may end elsewhere",)
     tables = [_table(item, part, costs, model.tables[item.name].dim, rank,
                      built.expected[item.name].unseen * item.lookups)
               for item, part in zip(problem.items, parts, strict=True)]
@@ -194,8 +195,7 @@ def _table(item: Item, part: Part, costs: Costs, dim: int, rank: int, unseen: fl
 
 
 def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Placement:
-    """The better of two searches, seconds and bound with the wait for the drive. Both together take about `seconds`."""
-    until = time.monotonic() + seconds
+    """The better of two searches, seconds and bound with the wait for the drive. Together `seconds` of work."""
     found = solve(problem, gap=gap, seconds=seconds / 2 if drive_s else seconds)
     first = _waiting(problem, found, drive_s)
     if first.seconds <= found.seconds * (1 + 1e-9):
@@ -207,8 +207,9 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     # Of all placements that read the drive, and then of those that do not, where there may be any.
     least, best = max(found.bound, _least(problem, drive_s, must)), first
     try:
-        without = solve(replace(problem, items=items), gap=gap, seconds=max(until - time.monotonic(), 1e-3))
+        without = solve(replace(problem, items=items), gap=gap, seconds=max(seconds - found.work, 1e-3))
         best, none = min(first, _waiting(problem, without, drive_s), key=lambda each: each.seconds), without.bound
+        best = replace(best, work=found.work + without.work, late=found.late or without.late)
     except NotFound:
         none = found.bound
     except Infeasible:

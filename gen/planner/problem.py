@@ -146,13 +146,16 @@ class CardChoice:
 @dataclass(frozen=True, eq=False)
 class Placement:
     """A solution. seconds: of a batch, C of eq. 3. bound: no solution is faster; gap = seconds / bound - 1.
-    tables: one an item, in order. emb: one an EMB card. mlp_cards: how many run the MLP core."""
+    tables: one an item, in order. emb: one an EMB card. mlp_cards: how many run the MLP core. work: seconds of it that
+    were done (gen.planner.work); late: real time ended it, so that another machine may find another one."""
 
     seconds: float
     bound: float
     tables: tuple[TableChoice, ...]
     emb: tuple[CardChoice, ...]
     mlp_cards: int
+    work: float = 0.0
+    late: bool = False
 
     @property
     def gap(self) -> float:

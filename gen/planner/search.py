@@ -6,13 +6,12 @@ changes places with another table. At a standstill the memories and times in exc
 astray, so that the search leaves every local optimum.
 """
 
-from time import monotonic
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TT, TT_S, Choices
+from gen.planner.work import TRIED_S, Deadline
 
 __all__ = ["search", "spread"]
 
@@ -29,7 +28,7 @@ def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -
 
 def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64], cards: int,
            limit: NDArray[np.float64], prices: NDArray[np.float64], *, moves: int, seed: int = 1,
-           until: float = np.inf) -> bool:
+           until: Deadline) -> bool:
     """Betters a placement in place; whether it ends with every load of a card within `limit`. prices: of seconds and
     bytes beside the excess, so that among equals a split that is cheap for all is taken. moves: tables that are tried
     at most. until: the moment behind which it ends early, after a round at least."""
@@ -37,7 +36,8 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
     while moves > 0:
         done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h,
                               cards, limit, prices, min(moves, SLICE), order, heavy, state)
-        if done or monotonic() > until:
+        until.spend(TRIED_S * (tried * cards * choices.pairs / len(card) + SLICE * len(card) * LOADS))
+        if done or until.passed:
             return bool(done)
         moves -= tried
     return False

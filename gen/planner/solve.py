@@ -9,7 +9,6 @@ Source: SCRec §III.C, eq. 3 to 37
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
+from gen.planner.work import Deadline
 
 __all__ = ["Infeasible", "NotFound", "solve"]
 
@@ -31,7 +31,9 @@ LEANINGS = (1.0, 0.1, 0.01)
 SETTLING = 0.2      # of the time: for the choice among placements that are as fast
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
 WIDE = (2.0, 30.0, 1e3)     # times the tables' seconds shared out, where any placement is sought
-GRACE = 1.0         # seconds past the time in which a first placement is still sought
+GRACE = 1.0         # seconds of work past the budget in which a first placement is still sought
+LAST = 10.0         # times the seconds of work: real seconds after which a search ends in any case
+LEAST = 120.0       # of them, as loops may have to be compiled first
 TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 
 
@@ -63,7 +65,8 @@ class _Count:
 
 def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
           say: Callable[[str], None] | None = None) -> Placement:
-    """A placement, and the proof of how good it is. Ends with a gap of at most `gap`, or after about `seconds`.
+    """A placement, and the proof of how good it is. Ends with a gap of at most `gap`, or after `seconds` of work
+    (gen.planner.work); after LAST times as many real ones at last.
 
     Raises      Infeasible: no placement holds every constraint, or NotFound; ValueError: an impossible gap or time
     """
@@ -72,7 +75,7 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
     if not problem.items:
         raise ValueError("items: there must be a table at least")
     tell = say or (lambda _: None)
-    until = monotonic() + seconds
+    until = Deadline.of(seconds, max(LAST * seconds, LEAST))
     networks = problem.before_s > 0 or problem.after_s > 0
     if problem.cards < 1 + networks:
         raise Infeasible(f"cards = {problem.cards}: no EMB card is left" if problem.cards == 1 else
@@ -92,12 +95,12 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
         raise NotFound(f"tables: no placement on {counts[0].cards} EMB cards was found in {seconds:g} s, though the "
                        f"memories of all together would hold them")
     placement = tie_break(problem, choices, best.placement, max(best.bottom, best.best),
-                       min(until, monotonic() + SETTLING * seconds))
+                          until.within(SETTLING * seconds))
     chosen = tuple(TableChoice(*map(int, each)) for each in zip(*placement, strict=True))
     emb = loads(problem.items, chosen, best.cards)
     value = best.whole(max(card.seconds for card in emb))
     bound = min(value, min(each.whole(each.bound) for each in counts) * (1 - SAFE))
-    return Placement(value, bound, chosen, emb, problem.cards - best.cards)
+    return Placement(value, bound, chosen, emb, problem.cards - best.cards, until.clock.done, until.clock.late)
 
 
 def _each_fits(problem: Problem, choices: Choices) -> None:
@@ -117,7 +120,7 @@ def _each_fits(problem: Problem, choices: Choices) -> None:
                          f"{problem.ssd_bytes} of SSD")
 
 
-def _bounds(problem: Problem, master: Master, networks: bool, until: float,
+def _bounds(problem: Problem, master: Master, networks: bool, until: Deadline,
             tell: Callable[[str], None]) -> list[_Count]:
     """Of every number of EMB cards that has the memory, what bounds its time; the most promising first."""
     counts: list[_Count] = []
@@ -146,19 +149,20 @@ def _best(counts: list[_Count]) -> float:
     return min(each.whole(each.best) for each in counts)
 
 
-def _search_all(counts: list[_Count], choices: Choices, master: Master, gap: float, until: float,
+def _search_all(counts: list[_Count], choices: Choices, master: Master, gap: float, until: Deadline,
                 tell: Callable[[str], None]) -> _Count | None:
     """Searches a placement for those numbers of cards that may have the best one."""
     for each in counts:
         if each.whole(each.bound) * (1 + gap) >= _best(counts):
             break
-        _descend(each, choices, master, gap, until - 0.3 * (until - monotonic()), _best(counts))
+        _descend(each, choices, master, gap, until.part(0.7), _best(counts))
         tell(f"{each.cards} EMB cards: {each.whole(each.best):.4g} s found")
     for each in counts:
         for wide in WIDE:
-            if np.isinf(_best(counts)) and monotonic() < until + GRACE:
+            if np.isinf(_best(counts)) and until.clock.done < until.at + GRACE:
+                share = GRACE / len(counts) / len(WIDE)
                 _try(each, choices, master, max(_floor(each), master.unit[0] / each.cards) * wide,
-                     max(until, monotonic()) + GRACE / len(counts) / len(WIDE))
+                     Deadline.of(share, share) if until.clock.late else until.later(share))
     return min(counts, key=lambda each: each.whole(each.best), default=None)
 
 
@@ -166,28 +170,28 @@ def _floor(count: _Count) -> float:
     return max(count.bound, count.bottom, 1e-30)
 
 
-def _descend(count: _Count, choices: Choices, master: Master, gap: float, until: float, known: float) -> None:
+def _descend(count: _Count, choices: Choices, master: Master, gap: float, until: Deadline, known: float) -> None:
     """Looks for a placement near the bound, ever farther from it until there is one, then nearer again."""
     floor = _floor(count)
     wide = max(gap, TIGHTEST)
     low, step = 0.0, 0.5 * wide
-    while step < 1e6 and monotonic() < until:
+    while step < 1e6 and not until.passed:
         if count.whole(floor * (1 + low)) >= known:
             return      # no better than another number of cards
         # Of the time, so much is left for targets that are farther.
-        if _try(count, choices, master, floor * (1 + step), until - 0.7 * (until - monotonic())):
+        if _try(count, choices, master, floor * (1 + step), until.part(0.3)):
             break
         low, step = step, 2 * step
     if count.placement is None:
         return
-    while monotonic() < until and count.best > floor * (1 + 0.9 * gap) and count.best - floor * (1 + low) > \
+    while not until.passed and count.best > floor * (1 + 0.9 * gap) and count.best - floor * (1 + low) > \
             0.1 * wide * floor:
         middle = 0.5 * (low + count.best / floor - 1)
         if not _try(count, choices, master, floor * (1 + middle), until):
             low = middle
 
 
-def _try(count: _Count, choices: Choices, master: Master, target: float, until: float) -> bool:
+def _try(count: _Count, choices: Choices, master: Master, target: float, until: Deadline) -> bool:
     """Whether the search gets to `target` seconds, from mixtures that fill the memories the least for that time."""
     tables = len(choices.cuts)
     limit = choices.cap.copy()
@@ -205,7 +209,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
                       seed=seed + 1, until=until):
                 _keep(count, choices, card, a, h)
                 return True
-            if monotonic() > until:
+            if until.passed:
                 return False
     return False
 
@@ -225,11 +229,11 @@ def _keep(count: _Count, choices: Choices, card: NDArray[np.int64], a: NDArray[n
         count.best, count.placement = float(load[:, :TIMES].max()), (card.copy(), a.copy(), h.copy())
 
 
-def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, until: float,
+def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, until: Deadline,
            tell: Callable[[str], None]) -> None:
     """Lifts the bounds that leave the gap open."""
     def open_() -> list[_Count]:
-        return [each for each in counts if each.whole(each.bound) * (1 + gap) < _best(counts) and monotonic() < until]
+        return [each for each in counts if each.whole(each.bound) * (1 + gap) < _best(counts) and not until.passed]
 
     for each in open_():
         # A split that is slower than the best placement is in no better one.
@@ -257,7 +261,7 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
 
 
 def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds: float, wide: float,
-               until: float) -> None:
+               until: Deadline) -> None:
     """Looks for splits near `seconds`, the tables on these cards."""
     a, h = np.zeros(len(card), np.int64), np.zeros(len(card), np.int64)
     for step in (0.1, 0.3, 0.9):
@@ -281,12 +285,12 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
             return _keep(count, choices, card, a, h)
 
 
-def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: float) -> float:
+def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: Deadline) -> float:
     """Seconds of the fullest card, at least: of the (k - 1) * cards + 1 dearest tables, some card holds k."""
     cost = master.choices.cheapest(prices if prices.any() else EVERY_TIME)[0]
     order, found = np.argsort(-cost, kind="stable"), 0.0
     for crowd in range(1, min((len(order) - 1) // cards + 1, CROWD) + 1):
-        if monotonic() > until:
+        if until.passed:
             break
         found = max(found, master.crowd(order[: (crowd - 1) * cards + 1], crowd, until).bound)
     return found

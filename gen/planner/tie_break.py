@@ -4,8 +4,6 @@ A card that waits for a slower one, or for the networks, has time to spare. Each
 those seconds and the card's memories: the fewest accesses to tensor trains, then the fewest to the SSD.
 """
 
-from time import monotonic
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from gen.planner.bound import Master
 from gen.planner.choices import LOADS, TIMES, TT, TT_S, Choices
 from gen.planner.problem import Problem
 from gen.planner.search import search
+from gen.planner.work import Deadline
 
 __all__ = ["tie_break"]
 
@@ -23,7 +22,7 @@ COLD = 1e-4                 # of an access to a train, what one to the SSD weigh
 
 
 def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.int64], ...], seconds: float,
-           until: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+           until: Deadline) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(card, a, h), the tables on the cards that they were on."""
     card, a, h = (each.copy() for each in placement)
     limit = choices.cap.copy()
@@ -37,7 +36,7 @@ def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.in
         if not len(tables) or not seconds:
             continue
         own, splits = choices.part(tables), (a[tables], h[tables])
-        if monotonic() < until:
+        if not until.passed:
             splits = _fewest(own, *splits, limit, until)
         _polish(own.cut, own.cuts, own.a_load, own.h_load, own.train, *splits, limit, share[tables], lookups[tables])
         a[tables], h[tables] = splits
@@ -45,7 +44,7 @@ def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.in
 
 
 def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit: NDArray[np.float64],
-            until: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            until: Deadline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Splits of one card's tables with little time of trains, by the linear program and the search."""
     tables, seconds = len(a), float(limit[TT_S])
     spent = choices.load(np.arange(tables), a, h)[:, TT_S].sum() / seconds

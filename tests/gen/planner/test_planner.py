@@ -12,6 +12,7 @@ from gen.planner.exact import frontier
 from gen.planner.problem import Item, Problem, TableChoice
 from gen.planner.program import as_written
 from gen.planner.solve import Infeasible, solve
+from gen.planner.work import Deadline
 from tests.support.planner_problems import brute, drawn, seconds, split
 
 SEEDS = range(3000) if os.environ.get("HOTRAIL_REGRESS") else range(150)
@@ -85,7 +86,7 @@ def test_each_bound_is_below_the_optimum_by_itself(seed):
     for crowd in range(1, (len(tables) - 1) // problem.cards + 2):
         among = tables[: (crowd - 1) * problem.cards + 1]
         assert master.crowd(among, crowd).bound <= best * (1 + 1e-9)
-    assert branch_and_bound(choices, problem.cards, np.inf, np.inf)[0] <= best * (1 + 1e-9)
+    assert branch_and_bound(choices, problem.cards, np.inf, Deadline())[0] <= best * (1 + 1e-9)
     assert master.fill(problem.cards, best).bound <= 1 + 1e-6
 
 
