@@ -5,10 +5,11 @@ field allows is checked when the object is made, `check` adds what concerns seve
 and the reference documentation read the same declarations.
 """
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-__all__ = ["Config", "choice", "flag", "part", "whole"]
+__all__ = ["Config", "choice", "family", "flag", "part", "whole"]
 
 
 def whole(low: int, high: int, about: str, *, power_of_two: bool = False) -> Any:
@@ -23,14 +24,20 @@ def whole(low: int, high: int, about: str, *, power_of_two: bool = False) -> Any
     return field(metadata={"about": about, "allowed": allowed, "fits": fits})
 
 
-def choice(*values: Any, about: str) -> Any:
-    """A key that holds one of a few values."""
+def choice(*values: Any, about: str, default: Any = MISSING) -> Any:
+    """A key that holds one of a few values; outside presets it may be left at its `default`, if it has one."""
     allowed = "one of " + ", ".join(map(repr, values))
 
     def fits(value: Any) -> bool:
         return any(type(value) is type(v) and value == v for v in values)
 
-    return field(metadata={"about": about, "allowed": allowed, "fits": fits})
+    return field(default=default, metadata={"about": about, "allowed": allowed, "fits": fits})
+
+
+def family() -> Any:
+    """The key that says which parts a unit is for, and so which of their own blocks it may have."""
+    return choice("any", "ultrascale_plus", default="any",
+                  about="parts that it is for: any, or AMD UltraScale+, whose UltraRAM corrects errors by itself")
 
 
 def flag(about: str) -> Any:
@@ -65,5 +72,13 @@ class Config:
         """Raises ValueError for keys that are each allowed but do not go together."""
 
     def key(self) -> str:
-        """Deterministic text of all keys, for the name of a shared module."""
-        return ",".join(f"{item.name}={getattr(self, item.name)!r}" for item in fields(self))
+        """Deterministic text of all keys that are not at their default, for the name of a shared module."""
+        return ",".join(self._given())
+
+    def _given(self) -> Iterator[str]:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Config):
+                yield f"{item.name}={type(value).__name__}({', '.join(value._given())})"
+            elif item.default is MISSING or value != item.default:
+                yield f"{item.name}={value!r}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gen.base.tools import build_folder, environment, verilator, yosys
+from gen.rtl import primitives
 from gen.rtl.config import Preset
 from gen.rtl.cores import CORES
 from gen.rtl.verilog import children, emit, interface
@@ -72,15 +73,17 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
     Icarus is asked when it is installed (see `tools`)."""
     texts = {Path(file).stem: Path(file).read_text() for file in sorted(files)}
     accepted = waivers() if accepted is None else accepted
+    known = texts | {Path(file).stem: text for file, text in primitives.models(texts).items()}
     found = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for name, text in texts.items():
             (work / f"{name}.v").write_text(text)
-            parts = sorted(children(text, texts))
-            (work / PORTS).write_text("".join(interface(texts[part]) for part in parts))
+            parts = sorted(children(text, known))
+            (work / PORTS).write_text("".join(interface(known[part]) for part in parts))
             pair = [work / f"{name}.v"] + ([work / PORTS] if parts else [])
             found += [*_verilator(pair, name), *_icarus(pair, name)]
+        (work / PORTS).write_text("".join(interface(known[part]) for part in sorted(known.keys() - texts.keys())))
         found += _yosys([work / f"{name}.v" for name in texts], top)
     left = []
     for finding in found:
@@ -140,7 +143,7 @@ def _verilator(files: list[Path], top: str) -> list[Finding]:
 
 def _yosys(files: list[Path], top: str) -> list[Finding]:
     # `check -assert` refuses several drivers, undriven wires that are used, and combinational loops.
-    script = [f"read_verilog {file.name}" for file in files]
+    script = [f"read_verilog -lib {PORTS}", *(f"read_verilog {file.name}" for file in files)]
     script += [f"hierarchy -check -top {top}", "proc", "check -assert"]
     try:
         log = yosys(script, cwd=files[0].parent)

@@ -21,7 +21,7 @@ from pathlib import Path
 from gen.base import kept
 from gen.base.tools import build_folder, versions
 from gen.base.tools import verilator as find_verilator
-from gen.rtl import cpp, powerup, verilog
+from gen.rtl import cpp, powerup, primitives, verilog
 
 __all__ = ["CACHE", "Built", "build"]
 
@@ -73,6 +73,7 @@ def build(
     Raises      RuntimeError: with the end of the tool's log, or what is missing
     """
     sources = sources or {}
+    texts = {**texts, **primitives.models(texts)}
     texts = powerup.random(texts) if random else texts
     inputs = _inputs_of_parts(texts)
     flags = [

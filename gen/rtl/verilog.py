@@ -283,7 +283,7 @@ def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
 def children(text: str, modules: Iterable[str]) -> set[str]:
     """The modules among `modules` that the Verilog of a file instantiates."""
     known = set(modules)
-    return {word for word in re.findall(r"(?m)^  (\w+) \S+ +\($", text) if word in known}
+    return {word for word in re.findall(r"(?m)^  (\w+) (?:#|\S+ +)\($", text) if word in known}
 
 
 def interface(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hw.config import Config, choice, whole
+from hw.config import Config, choice, family, whole
 
 __all__ = ["MlpConfig"]
 
@@ -28,6 +28,7 @@ class MlpConfig(Config):
     load_beats: int = whole(16, 1024, "beats of rows and of weights fetched ahead", power_of_two=True)
     output_beats: int = whole(16, 1024, "beats of results that wait for the port", power_of_two=True)
     staged_tiles: int = whole(4, 128, "tiles of results on their way to memory", power_of_two=True)
+    family: str = family()
 
     def check(self) -> None:
         if self.columns > self.words:

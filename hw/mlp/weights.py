@@ -9,10 +9,16 @@ from hw.mlp.records import LATENCY, SOURCE, slot_layout
 from hw.mlp.store import FLAGS, Store, codewords, delayed, first_sums, gather, weights_layout
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
+from hw.uram import ProtectedUram, read_layout
 
 __all__ = ["WeightMemory"]
 
-assert 1 + Store.latency + 1 + Decoder.latency == LATENCY
+assert 1 + Store.latency + 1 + Decoder.latency == 1 + ProtectedUram.latency + 1 == LATENCY
+
+
+def _stored(config: MlpConfig) -> int:
+    """Bits of two words on their way to the memory: with their check bits if it does not make them itself."""
+    return WORD_BITS if config.family == "any" else DATA_BITS
 
 
 class WeightPart(Part):
@@ -22,11 +28,12 @@ class WeightPart(Part):
     Members     line    In
                 enable  In  else the line of before is read again
                 w       Out
-                write, write_line, codewords  In
+                write, write_line, codewords  In  the words alone if the memory codes them
                 needed  In  with `w`: its flags count
                 corrected, uncorrectable  Out
     Timing      LATENCY cycles from line to w: address, array, output register, one on the way from the UltraRAM's
-                column, decoder; what is written is in the array two cycles later
+                column, decoder; or address, those of ProtectedUram and one on the way. What is written is in the array
+                two cycles later, or three, as the reads are
     """
 
     def __init__(self, config: MlpConfig):
@@ -36,7 +43,7 @@ class WeightPart(Part):
         self.flag_cycles = 1 + (-(-self.pairs // FLAGS) - 1).bit_length()
         super().__init__({
             "line": In(line), "enable": In(1), "w": Out(data.ArrayLayout(32, config.line_words)),
-            "write": In(1), "write_line": In(line), "codewords": In(WORD_BITS * self.pairs),
+            "write": In(1), "write_line": In(line), "codewords": In(_stored(config) * self.pairs),
             "needed": In(1), "corrected": Out(range(self.pairs + 1)), "uncorrectable": Out(1),
         })
 
@@ -53,6 +60,15 @@ class WeightPart(Part):
         with m.If(self.write):
             m.d.sync += words.eq(self.codewords)
 
+        memory = self._soft if self.config.family == "any" else self._urams
+        flags = memory(m, platform, line, write, write_line, words)
+        number, bad = gather(m, "flags", first_sums(m, "first", flags))
+        m.d.comb += self.corrected.eq(number)
+        m.d.comb += self.uncorrectable.eq(bad)
+        return m
+
+    def _soft(self, m: Module, platform, line, write, write_line, words):
+        """Codewords and their decoders; returns the flags of each that count."""
         store = Store(depth=self.config.weight_lines, words=self.pairs, style="ultra")
         m.submodules.store = store
         m.d.comb += [
@@ -70,10 +86,25 @@ class WeightPart(Part):
             m.d.comb += decoder.codeword.eq(held)
             m.d.comb += self.w.as_value().word_select(pair, DATA_BITS).eq(decoder.data)
             flags.append((decoder.corrected & self.needed, decoder.uncorrectable & self.needed))
-        number, bad = gather(m, "flags", first_sums(m, "first", flags))
-        m.d.comb += self.corrected.eq(number)
-        m.d.comb += self.uncorrectable.eq(bad)
-        return m
+        return flags
+
+    def _urams(self, m: Module, platform, line, write, write_line, words):
+        """The same of words that the memory codes."""
+        flags = []
+        for pair in range(self.pairs):
+            uram = ProtectedUram()
+            place(m, platform, f"uram_{pair}", uram)
+            held = Signal(read_layout(), name=f"held_{pair}", reset_less=True)
+            m.d.sync += held.eq(uram.a)
+            m.d.comb += [
+                uram.a_address.eq(line),
+                uram.b_address.eq(write_line),
+                uram.write.eq(write),
+                uram.word.eq(words.word_select(pair, DATA_BITS)),
+                self.w.as_value().word_select(pair, DATA_BITS).eq(held.data),
+            ]
+            flags.append((held.corrected & self.needed, held.uncorrectable & self.needed))
+        return flags
 
 
 class WeightMemory(Part):
@@ -118,7 +149,7 @@ class WeightMemory(Part):
         m.d.sync += writes.eq(self.load.valid)
         with m.If(self.load.valid):
             m.d.sync += load.eq(self.load)
-        coded = codewords(load.words)
+        coded = codewords(load.words) if config.family == "any" else load.words
         wanted = Cat(self.valid & ~slot.blank & (
             ((slot.source == SOURCE.OWN) & slot.idle_units.matches(*range(config.units - unit)))
             | ((slot.source == SOURCE.SHARED) & (slot.unit == unit)))

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hw.config import Config, choice, whole
+from hw.config import Config, choice, family, whole
+from hw.uram import LINES
 
 __all__ = ["TTConfig"]
 
@@ -32,6 +33,7 @@ class TTConfig(Config):
                                power_of_two=True)
     in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
     output_beats: int = whole(8, 1024, "beats of sums that a lane keeps for the consumer", power_of_two=True)
+    family: str = family()
 
     # log2 of the rows of a chunk at most.
     chunk_log2: ClassVar[int] = 3
@@ -48,6 +50,9 @@ class TTConfig(Config):
         if self.reuse_entries < 4 << self.chunk_log2:
             raise ValueError(f"reuse_entries must be at least {4 << self.chunk_log2}, four chunks of "
                              f"{1 << self.chunk_log2} rows, not {self.reuse_entries}")
+        if self.family == "ultrascale_plus" and self.y_lines > 2 * LINES:
+            raise ValueError(f"y_lines must be at most {2 * LINES} for family = 'ultrascale_plus', the words of "
+                             f"its UltraRAMs, not {self.y_lines}")
         if self.vectors < 8:
             raise ValueError(f"output_beats must be at least {8 * self.vector_beats}, eight vectors of dim_max = "
                              f"{self.dim_max}, not {self.output_beats}")

@@ -1,5 +1,7 @@
 """The tensor-train computation unit: bags of row numbers in, sums of rows of many resident tables out."""
 
+from functools import partial
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -16,11 +18,13 @@ from hw.tt.intermediate import Intermediate, WordBank
 from hw.tt.sequencer import Sequencer
 from hw.tt.sums import SumMemory, SumStream, sum_layout
 from hw.tt.tokens import Product, slot_layout
+from hw.uram import ProtectedUram
 
 __all__ = ["TTUnit", "counters_layout"]
 
 # From the cycle in which a slot is decided to the one in which its operands enter the grid.
 FETCH_CYCLES = 2 + Bank.latency + 1
+assert Bank.latency == ProtectedUram.latency
 
 
 def counters_layout() -> data.StructLayout:
@@ -235,31 +239,57 @@ class TTUnit(Part):
             m.d.sync += x_address[lane].eq(lines_x)
             m.d.sync += y_address[lane].eq(line_y)
 
-        def memory(name, depth, style, address, write):
-            """n**3 / 2 banks: per lane the line and whether it was corrected or cannot be."""
-            count = n**3 // 2
-            words = [Signal(data.ArrayLayout(32, n**3), name=f"{name}_{lane}") for lane in lanes]
-            flags = [(Signal(count, name=f"{name}_corrected_{lane}"), Signal(count, name=f"{name}_bad_{lane}"))
-                     for lane in lanes]
-            for at in range(count):
-                bank = Bank(depth=depth, ports=config.lanes, style=style)
-                place(m, platform, f"{name}_bank_{at}", bank)
-                quarter, codeword = divmod(at, n * n // 2)
-                m.d.comb += bank.write.eq(write[quarter])
-                m.d.comb += bank.codeword.eq(codewords[codeword])
-                for lane in lanes:
-                    m.d.comb += [
-                        bank.address[lane].eq(address[lane]),
-                        Cat(words[lane][2 * at], words[lane][2 * at + 1]).eq(bank.data[lane]),
-                        flags[lane][0][at].eq(bank.corrected[lane]),
-                        flags[lane][1][at].eq(bank.uncorrectable[lane]),
-                    ]
-            return [(words[lane], *flags[lane]) for lane in lanes]
+        def soft(depth, style, write, name, at):
+            """A bank of codewords: a port of every lane."""
+            bank = Bank(depth=depth, ports=config.lanes, style=style)
+            place(m, platform, name, bank)
+            quarter, codeword = divmod(at, len(codewords))
+            m.d.comb += bank.write.eq(write[quarter])
+            m.d.comb += bank.codeword.eq(codewords[codeword])
+            return [(bank.address[lane], bank.data[lane], bank.corrected[lane], bank.uncorrectable[lane])
+                    for lane in lanes]
 
-        x = memory("x", config.x_lines, "block", x_address, write_x_now)
-        even = memory("y_even", config.y_lines // 2, "ultra", y_address, write_y_now[0])
-        odd = memory("y_odd", config.y_lines // 2, "ultra", y_address, write_y_now[1])
+        def uram(write, name, at):
+            """The same of words that the memory codes."""
+            bank = ProtectedUram()
+            place(m, platform, name, bank)
+            quarter, word = divmod(at, len(codewords))
+            m.d.comb += bank.write.eq(write[quarter])
+            m.d.comb += bank.word.eq(words[word])
+            m.d.comb += bank.flips.eq(0 if word else flip_now)
+            ports = ((bank.b_address, bank.b), (bank.a_address, bank.a))
+            return [(to, read.data, read.corrected, read.uncorrectable) for to, read in ports[:config.lanes]]
+
+        y_bank = partial(soft, config.y_lines // 2, "ultra")
+        if config.family == "ultrascale_plus":
+            # Such a memory is told what to store wrong; the word that it is given is right.
+            y_bank, flip_now = uram, Signal(2)
+            m.d.sync += flip_now.eq(flip)
+            words = [codeword[:DATA_BITS] for codeword in codewords]
+            words[0] ^= flip_now
+        x = self._memory(m, "x", x_address, partial(soft, config.x_lines, "block", write_x_now))
+        even = self._memory(m, "y_even", y_address, partial(y_bank, write_y_now[0]))
+        odd = self._memory(m, "y_odd", y_address, partial(y_bank, write_y_now[1]))
         return [(x[lane], even[lane], odd[lane]) for lane in lanes]
+
+    def _memory(self, m: Module, name: str, address, bank):
+        """n**3 / 2 banks: per lane the line and whether it was corrected or cannot be.
+
+        bank: places one, from its name and number; returns address, data and flags of each lane.
+        """
+        lanes, count = range(self.config.lanes), self.config.side**3 // 2
+        words = [Signal(data.ArrayLayout(32, 2 * count), name=f"{name}_{lane}") for lane in lanes]
+        flags = [(Signal(count, name=f"{name}_corrected_{lane}"), Signal(count, name=f"{name}_bad_{lane}"))
+                 for lane in lanes]
+        for at in range(count):
+            for lane, (to, word, corrected, bad) in enumerate(bank(f"{name}_bank_{at}", at)):
+                m.d.comb += [
+                    to.eq(address[lane]),
+                    Cat(words[lane][2 * at], words[lane][2 * at + 1]).eq(word),
+                    flags[lane][0][at].eq(corrected),
+                    flags[lane][1][at].eq(bad),
+                ]
+        return [(words[lane], *flags[lane]) for lane in lanes]
 
     def _quarter(self, slot):
         """The quarter of its line where an X operand begins, in the bits that `rows` names."""

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from gen.base.tools import yosys
+from gen.rtl import primitives
 
 # The channels' signals and their bits: a master has all of AXI4 but the user's, the control slave is AXI4-Lite.
 _ADDRESS = {"ADDR": 64, "ID": 1, "LEN": 8, "SIZE": 3, "BURST": 2, "LOCK": 1, "CACHE": 4, "PROT": 3, "QOS": 4,
@@ -26,15 +27,17 @@ def modules(texts, top=""):
     part or its port is not there, a connection has another width, or a module belongs to nothing"""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        for name, text in texts.items():
+        library = primitives.models(texts)
+        for name, text in {**texts, **library}.items():
             (work / name).write_text(text)
-        linked = ["hierarchy -check"] if top else []
+        linked = [*(f"read_verilog -lib {name}" for name in library), "hierarchy -check"] if top else []
         try:
             log = yosys([*(f"read_verilog -noautowire {name}" for name in texts), *linked, "proc -norom",
                          "write_json made.json"], cwd=work)
         except RuntimeError as error:
             raise ValueError(str(error).splitlines()[-1]) from None
-        made = json.loads((work / "made.json").read_text())["modules"]
+        made = {name: module for name, module in json.loads((work / "made.json").read_text())["modules"].items()
+                if f"{name}.v" not in library}
     if resized := re.search(r"Resizing cell port .*", log):
         raise ValueError(resized[0])
     reached, todo = set(), [top] if top else list(made)
@@ -126,9 +129,10 @@ def _cell(made, module, cell, clock, bits):
     kind, pins, given = cell["type"], cell["connections"], cell["parameters"]
     wired = {pin for pin, net in pins.items() if set(net) & set(bits)}
     if not kind.startswith("$"):
-        if left := sorted(set(made[kind]["ports"]) - set(pins)):
+        own = "clk" if kind in made else "CLK"      # a primitive of the part
+        if left := sorted(set(made[kind]["ports"]) - set(pins) if kind in made else ()):
             yield f"port {left[0]} of a part {kind} is left open"
-        if pins.get("clk", bits) != bits or wired - {"clk"}:
+        if pins.get(own, bits) != bits or wired - {own}:
             yield f"a part {kind} is not on {clock}"
     elif not _HOLDS.match(kind):
         if wired:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.base.tools import environment
-from gen.rtl import powerup, verilator, verilog
+from gen.rtl import powerup, primitives, verilator, verilog
 
 __all__ = ["Model", "Result", "build", "build_texts", "icarus", "one_of", "run", "seeds", "shapes", "simulate"]
 
@@ -135,6 +135,7 @@ def icarus(texts: Mapping[str, str], metadata: dict[str, Any], folder: Path) -> 
     import cocotb_tools.config
 
     start = time.monotonic()
+    texts = {**texts, **primitives.models(texts)}
     for file, text in powerup.undefined(texts).items():
         (folder / file).write_text(text)
     (folder / "arguments").write_text("+timescale+1ns/1ps\n")

@@ -1,5 +1,6 @@
 """The weights' memory against golden.mlp.store: slots and loads in every cycle, and flipped bits."""
 import os
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -18,7 +19,8 @@ WAIVED = {
         "Slots and loads are taken in every cycle; nothing is ever held back on either side.",
 }
 
-CONFIGS = {"tiny": TINY, "narrow": NARROW}
+CONFIGS = {"tiny": TINY, "narrow": NARROW, "uram": replace(TINY, family="ultrascale_plus"),
+           "narrow_uram": replace(NARROW, family="ultrascale_plus")}
 CONFIG = CONFIGS[os.environ.get("HOTRAIL_SHAPE", "tiny")]
 FLAG_LATENCY = WeightMemory(CONFIG).flag_latency
 PAIRS = CONFIG.line_words // 2
@@ -65,7 +67,10 @@ class Bench(MemoryBench):
         self.expect(LATENCY, {"w": w}, found)
 
     def flip_at(self, unit, line, pair, bits):
-        self.flip(getattr(getattr(self.dut, f"part_{unit}").store, f"store_{pair}"), line, (unit, line, pair), bits)
+        part = getattr(self.dut, f"part_{unit}")
+        memory = (getattr(part.store, f"store_{pair}") if CONFIG.family == "any"
+                  else getattr(part, f"uram_{pair}").uram.mem)
+        self.flip(memory, line, (unit, line, pair), bits)
 
 
 def a_slot(random, within=CONFIG.weight_lines, **fixed):
@@ -204,7 +209,7 @@ async def every_word_is_watched(dut):
     assert told == [PAIRS, *(units * PAIRS for units in range(CONFIG.units, 0, -1)), 0]
 
 
-@pytest.mark.parametrize("shape", one_of(CONFIGS))
+@pytest.mark.parametrize("shape", [*one_of(["tiny", "narrow"]), *one_of(["uram", "narrow_uram"])])
 @pytest.mark.parametrize("number", seeds())
 def test_weights(number, shape):
     simulate(WeightMemory(CONFIGS[shape]), "verif.mlp.test_weights", name=f"mlp_weights_{shape}", tests=7,

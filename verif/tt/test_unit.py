@@ -25,6 +25,7 @@ REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 CONFIGS = {
     "tiny": lambda: load("tiny").cores["tt"],
     "two_lanes": lambda: replace(load("tiny").cores["tt"], output_beats=256, lanes=2),
+    "uram": lambda: replace(CONFIGS["two_lanes"](), family="ultrascale_plus"),
     "smartssd": lambda: load("smartssd").cores["tt"],
 }
 # Of all formats and numbers of cores; tiles with sub-dots combined, pairs of tiles with an end inside.
@@ -312,7 +313,7 @@ def _simulate(name, number):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), "two_lanes"])
+@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), "two_lanes", "uram"])
 def test_tt(name, number):
     _simulate(name, number)
 
@@ -369,6 +370,8 @@ GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_line
     ({"mode_bits": 14}, "index_bits must be at least mode_bits = 14, not 12"),
     ({"t_lines": 16}, "t_lines must be at least reuse_entries = 32, not 16"),
     ({"reuse_entries": 16}, "reuse_entries must be at least 32, four chunks of 8 rows, not 16"),
+    ({"family": "ultrascale_plus", "y_lines": 16384},
+     "y_lines must be at most 8192 for family = 'ultrascale_plus', the words of its UltraRAMs, not 16384"),
     ({"output_beats": 64}, "output_beats must be at least 128, eight vectors of dim_max = 64, not 64"),
     ({"rank_max": True}, "rank_max must be a whole number from 1 to 256, not True"),
 ])
