@@ -13,6 +13,9 @@ from amaranth.lib import wiring
 
 __all__ = ["Part", "place"]
 
+# What a part is by default goes without saying in its module's name.
+UNSAID = ("family", "any")
+
 
 class Part(wiring.Component):
     """A component whose instances of equal arguments share one Verilog module.
@@ -28,7 +31,7 @@ class Part(wiring.Component):
         if cls.__init__ is not wiring.Component.__init__:
             given = inspect.signature(cls.__init__).bind(part, *args, **kwargs)
             given.apply_defaults()
-            part._made_with = dict(list(given.arguments.items())[1:])
+            part._made_with = dict(item for item in list(given.arguments.items())[1:] if item != UNSAID)
         return part
 
     def key(self) -> str:

@@ -110,7 +110,8 @@ class EmbCore(Part):
         parts.fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
                                delivery_rows=config.delivery_rows, stripe_beats=config.stripe_beats,
                                banks=config.banks, **sizes)
-        parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2)
+        parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2,
+                                 family=config.tt.family)
         parts.tt = TTUnit(config.tt)
         parts.bell = Doorbell(beat_bytes=beat_bytes, bits=len(parts.arbiter.filled))
 

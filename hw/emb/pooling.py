@@ -46,9 +46,10 @@ class PoolingLane(Part):
     Reset       contexts survive
     """
 
-    def __init__(self, *, contexts_log2: int, terms_log2: int, lut_product: bool):
+    def __init__(self, *, contexts_log2: int, terms_log2: int, lut_product: bool, family: str = "any"):
         self.contexts_log2 = contexts_log2
-        self._sums = RunningSums(contexts_log2=contexts_log2, terms_log2=terms_log2, lut_product=lut_product)
+        self._sums = RunningSums(contexts_log2=contexts_log2, terms_log2=terms_log2, lut_product=lut_product,
+                                 family=family)
         self.latency = 1 + self._sums.latency
         super().__init__({
             "word": In(32), "weight": In(Operand), "context": In(contexts_log2), "first": In(1), "maximum": In(1),
@@ -110,7 +111,8 @@ class PoolingUnit(Part):
 
     Parameters  words: of a beat, 1..64; contexts_log2: 2^contexts_log2 beats of vectors are under way at a time, 1..8;
                 tag_bits: what goes with a beat; terms_log2: a sum has at most 2^terms_log2 rows, 0..16;
-                lut_products: words that multiply with one DSP and LUTs instead of two DSPs, 0..words
+                lut_products: words that multiply with one DSP and LUTs instead of two DSPs, 0..words;
+                family: see FusedDot
     Members     i_valid, i  In  beats, see `pooling_layout`
                 o_valid, o  Out  pooled beats, see `pooled_layout`
     Shapes      rows of (D,), a beat of `words` words in a context of its own -> (D,), a beat at `last`
@@ -125,7 +127,8 @@ class PoolingUnit(Part):
     Golden      golden.emb.pooling.pool          Tests  verif/emb/test_pooling.py
     """
 
-    def __init__(self, *, words: int, contexts_log2: int, tag_bits: int, terms_log2: int = 16, lut_products: int = 0):
+    def __init__(self, *, words: int, contexts_log2: int, tag_bits: int, terms_log2: int = 16, lut_products: int = 0,
+                 family: str = "any"):
         for name, value, low, high in (("words", words, 1, 64), ("contexts_log2", contexts_log2, 1, 8),
                                        ("tag_bits", tag_bits, 0, 64), ("terms_log2", terms_log2, 0, 16),
                                        ("lut_products", lut_products, 0, words)):
@@ -136,6 +139,7 @@ class PoolingUnit(Part):
         self.tag_bits = tag_bits
         self.terms_log2 = terms_log2
         self.lut_products = lut_products
+        self.family = family
         super().__init__({
             "i_valid": In(1),
             "i": In(pooling_layout(words, contexts_log2, tag_bits)),
@@ -144,7 +148,8 @@ class PoolingUnit(Part):
         })
 
     def _lane(self, lut_product: bool) -> PoolingLane:
-        return PoolingLane(contexts_log2=self.contexts_log2, terms_log2=self.terms_log2, lut_product=lut_product)
+        return PoolingLane(contexts_log2=self.contexts_log2, terms_log2=self.terms_log2, lut_product=lut_product,
+                           family=self.family)
 
     @property
     def latency(self) -> int:

@@ -9,7 +9,7 @@ from hw.place import Part
 from .logic import add, is_power_of_two, largest, largest_of_four, log2, named, shift_level
 from .normalise import normalise
 from .operand import Operand, delay
-from .product import EXPONENT_BITS, PRODUCT_BITS, classify, multiply
+from .product import EXPONENT_BITS, PRODUCT_BITS, classify, in_slices, multiply
 
 
 class _Sum:
@@ -30,7 +30,9 @@ class FusedDot(Part):
                 terms_log2: at most 2^terms_log2 terms are added before the next `first`,
                 log2(width * subs)..16;
                 lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs,
-                none for a single term
+                none for a single term;
+                family: "ultrascale_plus" has the products in DSP48E2 slices with all their registers, "any" leaves
+                their making to synthesis
     Members     x, y     In  Operand of every term, index s * width + w
                 first    In  this beat begins a new sum
                 combine  In  0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest of them
@@ -50,7 +52,7 @@ class FusedDot(Part):
     Golden      golden.fp.fp32.dot          Tests  verif/fp/test_fp.py
     """
 
-    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, lut_products: int = 0):
+    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, lut_products: int = 0, family: str = "any"):
         if not is_power_of_two(width) or width > 8:
             raise ValueError(f"width is {width}, must be 1, 2, 4 or 8")
         if not is_power_of_two(subs) or subs > 4:
@@ -67,6 +69,7 @@ class FusedDot(Part):
         self.subs = subs
         self.terms_log2 = terms_log2
         self.lut_products = lut_products
+        self.family = family
         self._levels = log2(subs)
         super().__init__({
             "x": In(data.ArrayLayout(Operand, terms)),
@@ -126,7 +129,10 @@ class FusedDot(Part):
         zeros = Signal(terms, reset_less=True)
         m.d.sync += signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y))))
         m.d.sync += zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y))))
-        products = multiply(m, x, y, zeros, self.lut_products)
+        if self.family == "any":
+            products = multiply(m, x, y, zeros, self.lut_products)
+        else:
+            products = in_slices(m, x, y, zeros, self.lut_products, self._shift_stage)
 
         peaks = self._beat_peaks(m, exponents, joined_at)
         tops, shifts = self._align(m, peaks, first0, exponents, joined_at)

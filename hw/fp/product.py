@@ -3,10 +3,11 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
+from . import slices
 from .logic import add, named
 from .operand import delay
 
-__all__ = ["EXPONENT_BITS", "PRODUCT_BITS", "classify", "multiply"]
+__all__ = ["EXPONENT_BITS", "PRODUCT_BITS", "classify", "in_slices", "multiply"]
 
 PRODUCT_BITS = 31  # of a 48-bit product, what lies above bit 17
 EXPONENT_BITS = 9  # the sum of two biased exponents
@@ -34,6 +35,26 @@ def classify(m: Module, i: int, x: data.View, y: data.View, copy: Value | None =
     return exponent, kind
 
 
+def in_slices(m: Module, x: list, y: list, zeros: Value, lut_products: int, stage: int) -> list[tuple[Value, int]]:
+    """As `multiply`, in DSP48E2 slices with all their registers. What is not to be there before `stage` waits in front
+    of the multipliers, where a register costs nothing.
+    """
+    products = []
+    waiting = max(0, min(slices.MOST_WAITING, stage - 3))
+    stages = [3 + waiting, 4] if lut_products else [3 + waiting]
+    cleared = {made: delay(m, f"zero_line{made}", zeros, made - 2) for made in dict.fromkeys(stages)}
+    for i, (a, b) in enumerate(zip(x, y)):
+        a, b = Cat(a.mant, Const(1, 1)), Cat(b.mant, Const(1, 1))
+        made = 4 if i < lut_products else 3 + waiting
+        clear = cleared[made][i]
+        if i < lut_products:
+            p = slices.with_addend(m, f"slice{i}", a, b[:slices.WIDE], _booth(m, i, a, b[slices.WIDE:]), clear)
+        else:
+            p = slices.cascaded(m, f"slice{i}", a, b, clear, waiting)
+        products.append((p[:PRODUCT_BITS], made))
+    return products
+
+
 def multiply(m: Module, x: list, y: list, zeros: Value, lut_products: int) -> list[tuple[Value, int]]:
     """The products' bits from 17 up, and the stage of each: 24 x 17 in a DSP, 24 x 7 in a cascaded one or
     in LUTs.
@@ -53,7 +74,9 @@ def multiply(m: Module, x: list, y: list, zeros: Value, lut_products: int) -> li
         product = Signal(PRODUCT_BITS, name=f"product{i}", reset_less=True)
         if i < lut_products:
             stage = 4
-            upper = _booth(m, i, a, high)
+            booth = Signal(32, name=f"booth2_{i}", reset_less=True)
+            m.d.sync += booth.eq(_booth(m, i, a, high))
+            upper = booth[:PRODUCT_BITS]
             base = delay(m, f"p_low_line{i}", p_low[17:], 1)
         else:
             stage = 3
@@ -72,7 +95,7 @@ def multiply(m: Module, x: list, y: list, zeros: Value, lut_products: int) -> li
 
 
 def _booth(m: Module, i: int, x: Value, y: Value) -> Value:
-    """Stage 3: 24 x 7 bits by radix-4 Booth digits, a row added in each of three stages.
+    """Before stage 3's register: 24 x 7 bits by radix-4 Booth digits, a row added in each of three stages.
 
     The upper digit is 1 or 2, because the hidden bit is 1. Where a row is negated, its missing +1 rides
     in the empty bits below the next row.
@@ -93,9 +116,7 @@ def _booth(m: Module, i: int, x: Value, y: Value) -> Value:
     held1 = delay(m, f"booth_negative1_{i}", negative1, 1)
     held2 = delay(m, f"booth_negative2_{i}", negative2, 1)
     none = Const(0, 1)
-    widths = (29, 31, 32)
-    sums = [Signal(width, name=f"booth{k}_{i}", reset_less=True) for k, width in enumerate(widths)]
-    m.d.sync += sums[0].eq(add(row0, Cat(negative0, Const(0, 1), row1), none, widths[0]))
-    m.d.sync += sums[1].eq(add(sums[0], Cat(Const(0, 2), held1, Const(0, 1), row2), none, widths[1]))
-    m.d.sync += sums[2].eq(add(sums[1], Cat(Const(0, 4), held2, Const(0, 1), row3, none), none, widths[2]))
-    return sums[2][:PRODUCT_BITS]
+    sums = [Signal(width, name=f"booth{k}_{i}", reset_less=True) for k, width in enumerate((29, 31))]
+    m.d.sync += sums[0].eq(add(row0, Cat(negative0, Const(0, 1), row1), none, 29))
+    m.d.sync += sums[1].eq(add(sums[0], Cat(Const(0, 2), held1, Const(0, 1), row2), none, 31))
+    return add(sums[1], Cat(Const(0, 4), held2, Const(0, 1), row3, none), none, 32)

@@ -7,7 +7,7 @@ from hw.place import Part
 from .logic import add, named, shift_level
 from .normalise import normalise
 from .operand import Operand, delay
-from .product import EXPONENT_BITS, PRODUCT_BITS, classify, multiply
+from .product import EXPONENT_BITS, PRODUCT_BITS, classify, in_slices, multiply
 
 
 class RunningSums(Part):
@@ -16,7 +16,8 @@ class RunningSums(Part):
     o = sum over the beats of a context since its `first`.     Source: SCRec §III.E; FusedDot with one term a beat
 
     Parameters  contexts_log2: 2^contexts_log2 sums are under way at a time, 1..8; terms_log2: a sum has at most
-                2^terms_log2 products, 0..16; lut_product: multiply with one DSP and LUTs instead of two DSPs
+                2^terms_log2 products, 0..16; lut_product: multiply with one DSP and LUTs instead of two DSPs;
+                family: see FusedDot
     Members     x, y     In  Operand
                 context  In  the sum that the beat belongs to
                 first    In  that sum starts anew with it
@@ -31,7 +32,7 @@ class RunningSums(Part):
     Golden      golden.fp.fp32.dot          Tests  verif/emb/test_pooling.py
     """
 
-    def __init__(self, *, contexts_log2: int, terms_log2: int, lut_product: bool = False):
+    def __init__(self, *, contexts_log2: int, terms_log2: int, lut_product: bool = False, family: str = "any"):
         if not 1 <= contexts_log2 <= 8:
             raise ValueError(f"contexts_log2 is {contexts_log2}, must be 1 to 8")
         if not 0 <= terms_log2 <= 16:
@@ -39,6 +40,7 @@ class RunningSums(Part):
         self.contexts_log2 = contexts_log2
         self.terms_log2 = terms_log2
         self.lut_product = lut_product
+        self.family = family
         super().__init__({
             "x": In(Operand), "y": In(Operand), "context": In(contexts_log2), "first": In(1), "copy": In(1),
             "o": Out(32),
@@ -77,7 +79,10 @@ class RunningSums(Part):
         sign, zero = Signal(reset_less=True), Signal(reset_less=True)
         m.d.sync += sign.eq(x.sign ^ y.sign)
         m.d.sync += zero.eq(x.zero | y.zero)
-        (product, _), = multiply(m, [x], [y], zero, int(self.lut_product))
+        if self.family == "any":
+            (product, _), = multiply(m, [x], [y], zero, int(self.lut_product))
+        else:
+            (product, _), = in_slices(m, [x], [y], zero, int(self.lut_product), self._sum_stage - 1)
 
         stage = self._peak_stage
         held_exponent, held_kind = delay(m, "exponent", exponent, stage - 1), delay(m, "kind", kind, stage - 1)

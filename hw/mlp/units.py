@@ -51,7 +51,8 @@ class ComputeUnits(Part):
         line = data.ArrayLayout(data.ArrayLayout(32, config.line_words), config.units)
         rows = data.ArrayLayout(data.ArrayLayout(data.ArrayLayout(32, config.width), config.rows), config.units)
         self._arrays = [SystolicArray(rows=config.rows, columns=config.columns, width=config.width,
-                                      terms_log2=config.terms_log2, aligned=True, lut_products=config.lut_products)
+                                      terms_log2=config.terms_log2, aligned=True, lut_products=config.lut_products,
+                                      family=config.family)
                         for _ in range(config.units)]
         super().__init__({
             "valid": In(1), "slot": In(slot_layout(config)), "x": In(rows), "w": In(line), "f": In(line),

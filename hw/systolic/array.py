@@ -35,9 +35,9 @@ class _Row(Part):
                 o      Out  what goes up the columns
     """
 
-    def __init__(self, *, columns: int, width: int, terms_log2: int, lut_products: int):
-        self.columns, self.width, self.terms_log2, self.lut_products = columns, width, terms_log2, lut_products
-        self._corner = ProcessingElement(width=width, terms_log2=terms_log2, lut_products=lut_products)
+    def __init__(self, *, columns: int, width: int, terms_log2: int, lut_products: int, family: str):
+        self.columns, self.width, self.terms_log2, self.family = columns, width, terms_log2, family
+        self._corner = ProcessingElement(width=width, terms_log2=terms_log2, lut_products=lut_products, family=family)
         operands, row = data.ArrayLayout(Operand, width), data.ArrayLayout(Operand, columns * width)
         words = data.ArrayLayout(32, columns)
         super().__init__({
@@ -57,7 +57,8 @@ class _Row(Part):
         y_i, y_o = self.y_i.as_value(), self.y_o.as_value()
         bits = width * Shape.cast(Operand).width
         for c in range(self.columns):
-            cell = self._corner if c == 0 else ProcessingElement(width=width, terms_log2=self.terms_log2)
+            cell = self._corner if c == 0 else ProcessingElement(width=width, terms_log2=self.terms_log2,
+                                                                 family=self.family)
             place(m, platform, f"pe_{c}", cell)
             m.d.comb += [
                 cell.x_i.eq(left[0]),
@@ -82,7 +83,8 @@ class SystolicArray(Part):
                 terms_log2: a tile has at most 2^terms_log2 terms;
                 aligned: delay the columns' results so that a row of results comes out whole;
                 lut_products: multipliers with one DSP and LUTs instead of two DSPs in each cell of the first
-                column, 0..width, none for a width of 1
+                column, 0..width, none for a width of 1;
+                family: see FusedDot
     Members     x                In  width words for each row, index r * width + w
                 y                In  width words for each column, index c * width + w
                 first, last      In(1)  around a tile's beats
@@ -102,12 +104,12 @@ class SystolicArray(Part):
     """
 
     def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, aligned: bool = False,
-                 lut_products: int = 0):
+                 lut_products: int = 0, family: str = "any"):
         for name, value in (("rows", rows), ("columns", columns)):
             if value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
         self.rows, self.columns, self.width, self.terms_log2 = rows, columns, width, terms_log2
-        self.aligned, self.lut_products = aligned, lut_products
+        self.aligned, self.lut_products, self.family = aligned, lut_products, family
         self._top = self._row()
         self._dot_latency = self._top.latency
         super().__init__({
@@ -119,7 +121,7 @@ class SystolicArray(Part):
 
     def _row(self) -> _Row:
         return _Row(columns=self.columns, width=self.width, terms_log2=self.terms_log2,
-                    lut_products=self.lut_products)
+                    lut_products=self.lut_products, family=self.family)
 
     @property
     def latency(self) -> int:

@@ -19,7 +19,7 @@ class ProcessingElement(Part):
     held = sum_k x[k] * y[k] over the terms between `first` and `done`.  Source: SCRec §III.E, Fig. 7a
 
     Parameters  width: terms a beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms;
-                lut_products: see FusedDot
+                lut_products, family: see FusedDot
     Members     x_i, first_i, done_i  In  from the left
                 y_i    In  from above
                 x_o, y_o, first_o, done_o  Out  the same one cycle later
@@ -35,8 +35,8 @@ class ProcessingElement(Part):
     Golden      golden.systolic.array.tiles         Tests  verif/systolic/test_array.py
     """
 
-    def __init__(self, *, width: int, terms_log2: int, lut_products: int = 0):
-        self.width, self.terms_log2, self.lut_products = width, terms_log2, lut_products
+    def __init__(self, *, width: int, terms_log2: int, lut_products: int = 0, family: str = "any"):
+        self.width, self.terms_log2, self.lut_products, self.family = width, terms_log2, lut_products, family
         operands = data.ArrayLayout(Operand, width)
         super().__init__({
             "x_i": In(operands), "x_o": Out(operands),
@@ -49,7 +49,8 @@ class ProcessingElement(Part):
     @cached_property
     def _dot(self) -> FusedDot:
         # Made when it is asked for: of many equal cells only one is ever elaborated.
-        return FusedDot(width=self.width, terms_log2=self.terms_log2, lut_products=self.lut_products)
+        return FusedDot(width=self.width, terms_log2=self.terms_log2, lut_products=self.lut_products,
+                        family=self.family)
 
     @property
     def latency(self) -> int:

@@ -37,7 +37,7 @@ class Grid(Part):
         self.config = config
         n = config.grid_log2
         self._cells = [[FusedDot(width=config.side, subs=config.side, terms_log2=config.terms_log2,
-                                 lut_products=config.lut_products)
+                                 lut_products=config.lut_products, family=config.family)
                         for _ in range(config.side)] for _ in range(config.side)]
         line = data.ArrayLayout(32, config.line_words)
         super().__init__({

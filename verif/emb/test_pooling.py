@@ -215,6 +215,7 @@ SHAPES = {
     "four": dict(words=4, contexts_log2=4, tag_bits=2),
     "mixed": dict(words=3, contexts_log2=6, tag_bits=2, lut_products=2),
     "lut": dict(words=2, contexts_log2=5, tag_bits=2, terms_log2=10, lut_products=2),
+    "slices": dict(words=3, contexts_log2=6, tag_bits=2, lut_products=1, family="ultrascale_plus"),
 }
 
 
@@ -223,7 +224,7 @@ SHAPES = {
 @pytest.mark.testpoint("random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
                        "corner_values")
 def test_vectors(name, number):
-    """Bags in turns by the thousand, bit for bit, each in its cycle: four shapes, up to 64 contexts mixed beat by
+    """Bags in turns by the thousand, bit for bit, each in its cycle: five shapes, up to 64 contexts mixed beat by
     beat, half of the beats in the context before them; sums, weighted sums and maxima of rows of seven kinds, with
     zeros of both signs, subnormals, infinities and NaNs as words and weights. Beats that are none may look like
     anything and change nothing. Above ten million words of each mode in a regression."""

@@ -314,14 +314,18 @@ def _terms(random, tiles, terms):
 
 
 SHAPES = {
-    # width, subs, terms_log2, lut_products: share of the vectors
-    "dot4x4": ((4, 4, 6, 1), 1.0),
-    "dot1": ((1, 1, 6, 0), 0.25),
-    "dot1wide": ((1, 1, 16, 0), 0.25),
-    "dot2": ((2, 1, 6, 1), 0.25),
-    "dot8": ((8, 1, 6, 2), 0.25),
-    "dot2x4": ((2, 4, 10, 0), 0.1),
-    "dot4x2": ((4, 2, 4, 0), 0.1),
+    # width, subs, terms_log2, lut_products, family: share of the vectors
+    "dot4x4": ((4, 4, 6, 1, "any"), 1.0),
+    "dot1": ((1, 1, 6, 0, "any"), 0.25),
+    "dot1wide": ((1, 1, 16, 0, "any"), 0.25),
+    "dot2": ((2, 1, 6, 1, "any"), 0.25),
+    "dot8": ((8, 1, 6, 2, "any"), 0.25),
+    "dot2x4": ((2, 4, 10, 0, "any"), 0.1),
+    "dot4x2": ((4, 2, 4, 0, "any"), 0.1),
+    # A product waits for no cycle, one or two before the multipliers of its slices.
+    "slices1": ((1, 1, 6, 0, "ultrascale_plus"), 0.1),
+    "slices4": ((4, 1, 14, 2, "ultrascale_plus"), 0.5),
+    "slices4x4": ((4, 4, 6, 1, "ultrascale_plus"), 1.0),
 }
 
 
@@ -329,12 +333,12 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.testpoint("random_match_golden", "corner_values", "padding", unit="fp/dot")
 def test_dot_vectors(name, number):
-    """Seven shapes, every way of combining, one to four beats: any bits, near and wide exponents, near cancellation,
+    """Ten shapes, every way of combining, one to four beats: any bits, near and wide exponents, near cancellation,
     near overflow, near underflow; all pairs of corners as a first product, alone and among others, and corners in any
     number of operands; padding operands against numbers, infinities and NaNs in any place of a sum. Above ten million
     sums in a regression."""
-    (width, subs, terms_log2, lut_products), share = SHAPES[name]
-    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, lut_products=lut_products), name)
+    (width, subs, terms_log2, lut_products, family), share = SHAPES[name]
+    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, lut_products=lut_products, family=family), name)
     total = int((10_485_760 if REGRESS else 60_000) * share)
     random = np.random.default_rng([number, width, subs])
     corners = np.array(list(product(CORNERS.tolist(), repeat=2)), np.uint32)

@@ -22,6 +22,7 @@ CONFIGS = {
     "tiny": MlpConfig(units=2, rows=2, width=2, words=8, lut_products=0, **MEMORIES),
     "wide": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=1, **MEMORIES),
     "narrow": MlpConfig(units=2, rows=4, width=1, words=8, lut_products=0, **MEMORIES),
+    "slices": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=2, family="ultrascale_plus", **MEMORIES),
 }
 SHARED, OWN, FEATURES = SOURCE.SHARED, SOURCE.OWN, SOURCE.FEATURES
 
@@ -268,7 +269,7 @@ async def rows_kept(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", one_of(CONFIGS))
+@pytest.mark.parametrize("name", [*one_of(["tiny", "wide", "narrow"]), "slices"])
 def test_mlp_units(name, number):
     simulate(ComputeUnits(CONFIGS[name]), "verif.mlp.test_units", name=f"mlp_units_{name}", tests=7, seed=number,
              env={"MLP_CONFIG": name})
