@@ -10,7 +10,7 @@ from hw.secded import DATA_BITS
 __all__ = ["LINES", "ProtectedUram", "read_layout"]
 
 LINES = 4096
-ADDRESS_BITS = 23       # of the primitive; the upper eleven choose among cascaded ones
+ADDRESS_BITS = 23       # of the primitive; the upper eleven choose among cascaded memories
 CHECK_BITS = 8
 
 
@@ -22,7 +22,7 @@ def read_layout() -> data.StructLayout:
 class ProtectedUram(Part):
     """4,096 words of 64 bits, each with eight check bits that the memory makes and looks at by itself.
 
-    a = memory[a_address]; b = memory[b_address].      Source: AMD UG573, UG974 (URAM288_BASE)
+    a = memory[a_address]; b = memory[b_address].      Source: AMD UG573, UG974 (URAM288)
 
     Members     a_address  In
                 a          Out  see `read_layout`
@@ -69,5 +69,5 @@ class ProtectedUram(Part):
                 f"o_DOUT_{port}": Cat(read.data, check),
                 f"o_SBITERR_{port}": read.corrected, f"o_DBITERR_{port}": read.uncorrectable,
             }
-        m.submodules.uram = Instance("URAM288_BASE", **pins)
+        m.submodules.uram = Instance("URAM288", **pins)
         return m

@@ -162,5 +162,5 @@ def test_the_model_is_used_where_the_primitive_is():
     """Simulators get the model of a primitive that is instantiated, and of no other."""
     texts, _ = convert(ProtectedUram())
     assert list(texts) == ["dut.v"]
-    assert list(models(texts)) == ["URAM288_BASE.v"]
+    assert list(models(texts)) == ["URAM288.v"]
     assert models({"other.v": "module other;\nendmodule\n"}) == {}

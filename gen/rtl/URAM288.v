@@ -1,4 +1,4 @@
-module URAM288_BASE #(
+module URAM288 #(
   parameter EN_ECC_RD_A = "FALSE", parameter EN_ECC_WR_A = "FALSE", parameter IREG_PRE_A = "FALSE",
   parameter OREG_A = "FALSE", parameter OREG_ECC_A = "FALSE",
   parameter EN_ECC_RD_B = "FALSE", parameter EN_ECC_WR_B = "FALSE", parameter IREG_PRE_B = "FALSE",
