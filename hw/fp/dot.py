@@ -126,7 +126,8 @@ class FusedDot(Part):
 
         exponents, kinds = zip(*(classify(m, i, x[i], y[i]) for i in range(terms)))
         signs = Signal(terms, reset_less=True, attrs={"keep": 1})
-        zeros = Signal(terms, reset_less=True)
+        # They head a delay line where the products wait in slices, see `delay`.
+        zeros = Signal(terms, reset_less=True, attrs={} if self.family == "any" else {"keep": 1})
         m.d.sync += signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y))))
         m.d.sync += zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y))))
         if self.family == "any":
