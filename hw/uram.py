@@ -12,6 +12,8 @@ __all__ = ["LINES", "ProtectedUram", "read_layout"]
 LINES = 4096
 ADDRESS_BITS = 23       # of the primitive; the upper eleven choose among cascaded memories
 CHECK_BITS = 8
+CASCADE = {"ADDR": ADDRESS_BITS, "BWE": 9, "DBITERR": 1, "DIN": 72, "DOUT": 72, "EN": 1, "RDACCESS": 1, "RDB_WR": 1,
+           "SBITERR": 1}
 
 
 def read_layout() -> data.StructLayout:
@@ -59,6 +61,8 @@ class ProtectedUram(Part):
             ("B", self.b_address, self.b, self.write, self.word, self.flips),
         ):
             check = Signal(CHECK_BITS, name=f"check_{port}")
+            # Of no cascade: low.
+            pins |= {f"i_CAS_IN_{name}_{port}": Const(0, bits) for name, bits in CASCADE.items()}
             pins |= {f"p_{name}_{port}": "TRUE" for name in ("EN_ECC_RD", "EN_ECC_WR", "IREG_PRE", "OREG", "OREG_ECC")}
             pins |= {
                 f"i_ADDR_{port}": Cat(address, Const(0, ADDRESS_BITS - len(address))),

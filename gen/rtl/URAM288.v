@@ -5,7 +5,10 @@ module URAM288 #(
   parameter OREG_B = "FALSE", parameter OREG_ECC_B = "FALSE"
 ) (CLK, SLEEP, ADDR_A, ADDR_B, EN_A, EN_B, RDB_WR_A, RDB_WR_B, BWE_A, BWE_B, DIN_A, DIN_B, INJECT_SBITERR_A,
    INJECT_SBITERR_B, INJECT_DBITERR_A, INJECT_DBITERR_B, OREG_CE_A, OREG_CE_B, OREG_ECC_CE_A, OREG_ECC_CE_B,
-   RST_A, RST_B, DOUT_A, DOUT_B, SBITERR_A, SBITERR_B, DBITERR_A, DBITERR_B);
+   RST_A, RST_B, CAS_IN_ADDR_A, CAS_IN_ADDR_B, CAS_IN_BWE_A, CAS_IN_BWE_B, CAS_IN_DBITERR_A, CAS_IN_DBITERR_B,
+   CAS_IN_DIN_A, CAS_IN_DIN_B, CAS_IN_DOUT_A, CAS_IN_DOUT_B, CAS_IN_EN_A, CAS_IN_EN_B, CAS_IN_RDACCESS_A,
+   CAS_IN_RDACCESS_B, CAS_IN_RDB_WR_A, CAS_IN_RDB_WR_B, CAS_IN_SBITERR_A, CAS_IN_SBITERR_B,
+   DOUT_A, DOUT_B, SBITERR_A, SBITERR_B, DBITERR_A, DBITERR_B);
   // How AMD's UltraRAM behaves as hw.uram instantiates it, for simulators; synthesis has the primitive itself. Both
   // ports are enabled, correct errors and have all their registers; port A only reads, SLEEP and RST are low.
   // Source: AMD UG573, chapter UltraRAM, and UG974. The code is that of AMD's simulation library: an extended Hamming
@@ -17,6 +20,11 @@ module URAM288 #(
   input [71:0] DIN_A, DIN_B;
   input INJECT_SBITERR_A, INJECT_SBITERR_B, INJECT_DBITERR_A, INJECT_DBITERR_B;
   input OREG_CE_A, OREG_CE_B, OREG_ECC_CE_A, OREG_ECC_CE_B, RST_A, RST_B;
+  input [22:0] CAS_IN_ADDR_A, CAS_IN_ADDR_B;
+  input [8:0] CAS_IN_BWE_A, CAS_IN_BWE_B;
+  input [71:0] CAS_IN_DIN_A, CAS_IN_DIN_B, CAS_IN_DOUT_A, CAS_IN_DOUT_B;
+  input CAS_IN_DBITERR_A, CAS_IN_DBITERR_B, CAS_IN_EN_A, CAS_IN_EN_B, CAS_IN_RDACCESS_A, CAS_IN_RDACCESS_B;
+  input CAS_IN_RDB_WR_A, CAS_IN_RDB_WR_B, CAS_IN_SBITERR_A, CAS_IN_SBITERR_B;
   output reg [71:0] DOUT_A, DOUT_B;
   output reg SBITERR_A, SBITERR_B, DBITERR_A, DBITERR_B;
 
