@@ -18,7 +18,7 @@ from typing import Any
 from bench.framework import Row, number
 from gen.base.tools import build_folder
 
-__all__ = ["LINES", "PAGE", "RESULTS", "Line", "Section", "merged", "page", "recorded", "sections"]
+__all__ = ["LINES", "PAGE", "RESULTS", "Line", "Section", "about", "merged", "page", "recorded", "sections"]
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS, LINES = ROOT / "docs" / "figures.md", ROOT / "bench" / "results.json", ROOT / "bench" / "figures.toml"
@@ -27,8 +27,6 @@ HEAD = """# Figures
 `python -m bench.page` writes this page from `bench/results.json`, which holds the last recorded row of every bench.
 `make bench` measures all of them into `build/bench.json`, `hotrail bench NAME` the rows of one bench. A row has the id
 that is given here. Simulation and processing speeds depend on the machine; these were measured on two shared CPU cores.
-A row is as old as the last recorded run of its bench: after a change of a core its areas and cycles can differ slightly
-until the bench is run again.
 """
 
 
@@ -48,6 +46,11 @@ class Section:
     title: str
     about: str
     lines: tuple[Line, ...]
+
+
+def about(text: str) -> str:
+    """Of bench/figures.toml: which rows come from one run, and what it took."""
+    return str(tomllib.loads(text)["about"])
 
 
 def sections(text: str) -> list[Section]:
@@ -102,13 +105,13 @@ def _ids(ids: Sequence[str]) -> str:
     return ", ".join(shown)
 
 
-def page(rows: Iterable[Row], layout: Sequence[Section]) -> str:
-    """The page's text.
+def page(rows: Iterable[Row], layout: Sequence[Section], run: str = "") -> str:
+    """The page's text. run: what is said of the run.
 
     Raises      LookupError: a line names an id that is not among the rows, or two lines name the same
     """
     left = {row.id: row for row in rows}
-    out = [HEAD]
+    out = [HEAD, *([run + "\n"] if run else [])]
     for section in layout:
         out += [f"## {section.title}\n", *([section.about + "\n"] if section.about else []),
                 "| what | measured | target | id |", "|---|---|---|---|"]
@@ -134,7 +137,8 @@ def main() -> None:
         rows = merged(recorded(RESULTS), recorded(path), tomllib.loads(LINES.read_text())["curves"])
         lines = [" " + json.dumps(_plain(row), ensure_ascii=False) for row in rows]
         RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
-    PAGE.write_text(page(rows, sections(LINES.read_text())))
+    text = LINES.read_text()
+    PAGE.write_text(page(rows, sections(text), about(text)))
 
 
 def _plain(row: Row) -> dict[str, Any]:

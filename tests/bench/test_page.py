@@ -8,10 +8,11 @@ from bench.page import Line, Section
 
 RECORDED = page.recorded(page.RESULTS)
 LAYOUT = page.sections(page.LINES.read_text())
+RUN = page.about(page.LINES.read_text())
 
 
 def test_the_page_shows_the_recorded_results():
-    assert page.PAGE.read_text() == page.page(RECORDED.values(), LAYOUT), "run python -m bench.page"
+    assert page.PAGE.read_text() == page.page(RECORDED.values(), LAYOUT, RUN), "run python -m bench.page"
 
 
 def test_every_recorded_row_says_its_bench_and_whether_its_target_is_met():
