@@ -303,8 +303,9 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
     if plan.tt_rows:
         cores, tt_row, form = weights.cores(spec), weights.tt_row(spec), "trained"
         if not cores:
-            cores, tt_row, form = decompose(_rows(spec, weights, parts[TT]), plan.row_modes, plan.column_modes,
-                                            plan.ranks).cores, None, "decomposed"
+            wide = _wider(spec, weights, parts[TT], math.prod(plan.column_modes))
+            cores = decompose(wide, plan.row_modes, plan.column_modes, plan.ranks).cores
+            tt_row, form = None, "decomposed"
         try:
             there = math.prod(shape_of(cores)[0])
         except ValueError as error:
@@ -371,6 +372,12 @@ def _rows(spec: TableSpec, weights: Weights, numbers: NDArray[np.int64]) -> Rows
     return Rows(len(numbers), spec.dim, lambda part: weights.rows(spec, numbers[part]))
 
 
+def _wider(spec: TableSpec, weights: Weights, numbers: NDArray[np.int64], words: int) -> Rows:
+    """Rows with zeros behind their words."""
+    return Rows(len(numbers), words,
+                lambda part: np.pad(weights.rows(spec, numbers[part]), ((0, 0), (0, words - spec.dim))))
+
+
 def _errors(spec: TableSpec, weights: Weights, rows: NDArray[np.int64], cores: Sequence[NDArray[np.float32]],
             numbers: NDArray[np.uint32], counts: NDArray[np.int64]) -> tuple[float, float]:
     """Distance of a train's rows from those that they stand for, over the size of these: all rows alike, and all
@@ -379,7 +386,7 @@ def _errors(spec: TableSpec, weights: Weights, rows: NDArray[np.int64], cores: S
     for start in range(0, len(rows), BLOCK):
         part = slice(start, start + BLOCK)
         dense = weights.rows(spec, rows[part]).astype(np.float64)
-        for total, words in ((far, dense - train_rows(cores, numbers[part])), (own, dense)):
+        for total, words in ((far, dense - train_rows(cores, numbers[part])[:, :spec.dim]), (own, dense)):
             squares = (words**2).sum(axis=1)
             total += squares.sum(), squares @ counts[part]
     plain, weighted = np.sqrt(np.divide(far, own, out=np.zeros(2), where=own > 0))

@@ -31,7 +31,8 @@ class Table:
 
     placement: (rows,) uint32, {device, emb_idx} of each row. dram: (n, dim), the rows of device 0 by emb_idx.
     ssd: (m, dim), those of device 2 by emb_idx, which is their rank. cores: of the tensor train whose row emb_idx
-    is a row of device 1. results: the format of its pooled vectors in the outputs, float32, float16 or bfloat16.
+    is a row of device 1; their rows may be wider, to whole beats, of which the words behind the table's are not used.
+    results: the format of its pooled vectors in the outputs, float32, float16 or bfloat16.
     Raises      ValueError: a placement that points past what is there, arrays of other widths, or another format
     """
 
@@ -52,9 +53,8 @@ class Table:
             shape = getattr(self, what).shape
             if len(shape) != 2 or shape[1] != self.dim:
                 raise ValueError(f"table {self.name}: {what} must be (rows, {self.dim}), not {shape}")
-        if self.cores and int(np.prod(shape_of(self.cores)[1])) != self.dim:
-            raise ValueError(f"table {self.name}: the cores' rows have {int(np.prod(shape_of(self.cores)[1]))} "
-                             f"words, the table's {self.dim}")
+        if self.cores and self.tt_dim < self.dim:
+            raise ValueError(f"table {self.name}: the cores' rows have {self.tt_dim} words, the table's {self.dim}")
         device, number = self.placement >> DEVICE_SHIFT, self.placement & (ROWS_AT_MOST - 1)
         if (device == 3).any():
             raise ValueError(f"table {self.name}, row {int(np.argmax(device == 3))}: device 3 does not exist")
@@ -69,6 +69,11 @@ class Table:
     @property
     def rows(self) -> int:
         return len(self.placement)
+
+    @property
+    def tt_dim(self) -> int:
+        """Words of the tensor train's rows."""
+        return int(np.prod(shape_of(self.cores)[1])) if self.cores else 0
 
     @property
     def tt_rows(self) -> int:
@@ -263,6 +268,9 @@ class CardImages:
         if b > self.row_beats_max:
             raise ValueError(f"table {table.name}: rows of {table.dim} words take {b} beats, this core takes "
                              f"{self.row_beats_max}")
+        if table.cores and -(-table.tt_dim // self.words) != b:
+            raise ValueError(f"table {table.name}: rows of the tensor train have {table.tt_dim} words, "
+                             f"which are not as many beats as the {table.dim} of the table's")
         if b > self.page_beats and len(table.ssd):
             raise ValueError(f"table {table.name}: a row of {4 * b * self.words} bytes does not fit a page of "
                              f"{self.page_bytes}")

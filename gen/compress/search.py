@@ -22,7 +22,7 @@ from golden import tt
 from golden.tt import Limits
 from golden.tt.image import slices_of
 
-__all__ = ["RANKS", "Candidate", "best", "candidates", "capacity", "cycles_of", "knots", "pareto"]
+__all__ = ["RANKS", "Candidate", "best", "candidates", "capacity", "cycles_of", "knots", "pareto", "width"]
 
 #: Ranks that are tried where none is given.
 RANKS = (1, 2, 4, 8, 16, 32, 64)
@@ -121,6 +121,13 @@ def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles
     if not fit:
         raise ValueError(_nothing(rows, dim, found, bytes, cycles, rank, cores, config))
     return min(fit, key=lambda one: (-one.rank, one.cycles, one.share, one.words, one.columns))
+
+
+def width(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORES) -> int:
+    """Of the trains that stand for rows of `dim` words: those of another width would leave holes inside a vector, and
+    have whole ones, zeros behind the row's words. As dense rows have them, too."""
+    words = 1 << 2 * config.grid_log2
+    return dim if _kinds(dim, rank, cores, config)[0] else -(-dim // words) * words
 
 
 def cycles_of(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORES) -> float:

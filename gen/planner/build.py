@@ -139,7 +139,8 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
     if heat.total:
         try:
             tt_s = train_seconds(costs, spec.dim, rank, lookups / batch)
-            tt_rows, tt_bytes = search.knots(expected.seen, spec.dim, rank=rank, config=costs.unit)
+            tt_rows, tt_bytes = search.knots(expected.seen, search.width(spec.dim, rank, config=costs.unit),
+                                             rank=rank, config=costs.unit)
         except ValueError as error:
             refusal = str(error)
     page_rows, bags = costs.page_bytes // row_bytes, bags_of(spec, lookups, batch, costs)

@@ -133,7 +133,8 @@ def train_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
     rows leaves the unit. Raises ValueError: the unit takes no train of this width and rank."""
     words = 1 << 2 * costs.unit.grid_log2
     leaving = max(-(-dim // words), CHUNK_CYCLES) / min(max(pooling, 1.0), CHUNK_ROWS)
-    return max(search.cycles_of(dim, rank, config=costs.unit), leaving) / costs.clock_hz
+    wide = search.width(dim, rank, config=costs.unit)
+    return max(search.cycles_of(wide, rank, config=costs.unit), leaving) / costs.clock_hz
 
 
 def network_seconds(costs: Costs, model: Model, batch: int) -> tuple[float, float]:

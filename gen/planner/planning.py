@@ -38,17 +38,18 @@ Say = Callable[[str], None]
 
 def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
          hot_share: float | None = None, train_share: float | None = None, train_gain: float = 0.1, gap: float = 0.01,
-         seconds: float = 60.0, explain: bool = True, say: Say | None = None) -> Plan:
+         seconds: float = 60.0, unseen: bool = True, explain: bool = True, say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
     rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
-    train_share: see gen.planner.build. train_gain: part of a batch's time that tensor trains must save, else the plan
-    is that without any. gap, seconds: where the search for each placement may end. explain: fewer memories, more of
-    each memory and each assumption that binds are tried, too. say: is told what goes on.
+    train_share, unseen: see gen.planner.build. train_gain: part of a batch's time that tensor trains must save, else
+    the plan is that without any. gap, seconds: where the search for each placement may end. explain: fewer memories,
+    more of each memory and each assumption that binds are tried, too. say: is told what goes on.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
-    built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share)
+    built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share,
+                  unseen=unseen)
 
     def solved(problem: Problem, what: str, built: Built = built) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
@@ -183,7 +184,8 @@ def _roomier(problem: Problem, name: str) -> Problem:
 
 def _table(item: Item, part: Part, costs: Costs, dim: int, rank: int, unseen: float) -> PlanTable:
     """What its part means in bytes and seconds."""
-    shape = search.best(part.warm, dim, rank=rank, config=costs.unit) if part.warm else None
+    wide = search.width(dim, rank, config=costs.unit)
+    shape = search.best(part.warm, wide, rank=rank, config=costs.unit) if part.warm else None
     charged = float(np.interp(part.warm, item.tt_rows, item.tt_bytes))
     rows = part.hot + part.spare
     return PlanTable(

@@ -5,6 +5,7 @@ import pytest
 
 import fpga.card.runs
 from fpga.api.embedding import EmbeddingBags, RunError
+from gen.compiler.tables import Table
 from golden.emb.core import Emb
 from tests.support import emb_tables as make
 from tests.support.emb_card import OracleCard
@@ -27,7 +28,7 @@ def dense(table):
         for core in table.cores[1:]:
             full = np.einsum("iur,rjvs->ijuvs", full, core.astype(np.float64))
             full = full.reshape(full.shape[0] * full.shape[1], -1, full.shape[-1])
-        rows[device == 1] = full.reshape(-1, table.dim)[number[device == 1]]
+        rows[device == 1] = full.reshape(-1, table.tt_dim)[number[device == 1], :table.dim]
     return rows
 
 
@@ -55,6 +56,19 @@ def test_all_modes_over_three_memories(mode):
         again = bags("items", indices, offsets[:-1], weights, mode)
         np.testing.assert_allclose(again, got, rtol=1e-5, atol=1e-4)
         assert bags.program.filled == 0, "the second time every row that fits is cached"
+
+
+@pytest.mark.parametrize("dim, columns", [(10, (3, 2, 2)), (18, (5, 2, 2)), (29, (2, 4, 4))])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_a_tensor_train_of_whole_beats_stands_for_narrower_rows(dim, columns, mode):
+    random = np.random.default_rng(dim)
+    table = Table.place("items", random.standard_normal((300, dim)), random.permutation(np.arange(300) % 3),
+                        cores=make.cores(random, (5, 5, 4), columns, 4))
+    indices, offsets = make.bags(random, 300, 40, 12)
+    with opened([table]) as bags:
+        got = bags("items", indices, offsets, None, mode, include_last_offset=True)
+    assert got.shape == (40, dim) and bags.last["tt_rows"] > 0
+    np.testing.assert_allclose(got, pooled(dense(table), indices, offsets, mode), rtol=2e-5, atol=2e-4)
 
 
 @pytest.mark.parametrize("device, piece", [("smartssd", 2), ("smartssd_tuned", 0)])

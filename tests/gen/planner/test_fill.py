@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gen.bundle import write
+from gen.bundle import train_rows, write
 from gen.data.logs import of_arrays
 from gen.data.profiling import profile
 from gen.data.remap import DRAM, SSD, TT
@@ -102,3 +102,27 @@ def test_a_plan_is_no_slower_for_what_is_filled():
             if any(table.ssd_rows for table in mine):
                 assert plan.capacity["dram"] - card.dram.bytes < 256
         assert plan.seconds == pytest.approx(max(card.seconds for card in plan.cards)) and plan.bound <= plan.seconds
+
+
+@pytest.mark.parametrize("dim, columns", [(10, 16), (12, 16), (18, 32), (20, 32), (24, 32), (40, 48), (50, 64),
+                                          (100, 112), (200, 208), (300, 304)])
+def test_a_train_of_whole_beats_where_the_width_itself_has_none(dim, columns, tmp_path):
+    """From a plan to the bundle's words: the train stands for the rows and zeros behind them."""
+    random = np.random.default_rng(7)
+    known = profile(of_arrays({"t": random.zipf(1.2, 9000) % 900}))
+    model = Recommender("m", "", {"t": TableSpec("t", 900, dim, train_share=0.3)}, None, BATCH)
+    beats = -(-dim // 16)
+    costs = replace(FREE_LINK, row_s={beats: beats * 20e-9})
+    plan = planned(model, known, costs, train_gain=0.0)
+    table = plan.tables["t"]
+    assert table.tt_rows > 10 and np.prod(table.column_modes) == columns
+    bundle = write(tmp_path / "b", plan, known, SeededWeights(3))
+    words = bundle.words("t")
+    there = np.flatnonzero(words >> 30 == TT)
+    rows = train_rows(bundle.cores("t"), words[there] & (1 << 30) - 1)
+    own = SeededWeights(3).rows(model.tables["t"], there)
+    assert rows.shape == (len(there), columns)
+    error = np.linalg.norm(rows[:, :dim] - own) / np.linalg.norm(own)
+    assert bundle.tables["t"]["error"] == pytest.approx(error) and 0 < error < 1
+    assert np.linalg.norm(rows[:, dim:]) < 0.2 * np.linalg.norm(own)
+    assert bundle.images(0).placed["t"].tt_rows >= len(there)

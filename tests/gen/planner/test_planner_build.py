@@ -359,7 +359,7 @@ def test_tables_without_a_train_and_without_accesses(known):
     with pytest.raises(ValueError, match="^table one: rows of 528 words"):
         build(wide, known, costs, cards=1)
     none = Recommender("m", "", {"one": TableSpec("one", 900, 500)})
-    built = build(none, known, replace(COSTS, row_s={32: 1e-7}), cards=1, rank=64)
+    built = build(none, known, replace(COSTS, row_s={32: 1e-7}), cards=1, rank=128)
     assert len(built.problem.items[0].tt_rows) == 1 and any(note.startswith("one: ") for note in built.notes)
     assert any(note == "tables of the log that the model does not name are left out: bags, far" for note in built.notes)
     silent = Profile("s", 5, {"t": TableProfile("t", 9, 5, Heat.of([]), np.array([0]), np.array([5]))})
