@@ -25,7 +25,8 @@ class Grid(Part):
     Members     x, y_low, y_high  In  lines of FP32 words (subnormals flushed, NaNs quiet)
                 stored            In  y_low comes from the cores' memory, where -0 is padding, as in x and y_high: its
                     products are zero whatever they meet
-                rows, place, columns, turn, paired, first, combine  In
+                rows, place, columns, turn  In  `early` cycles before the rest of their slot
+                paired, first, combine      In
                 z                 Out  words (row, cell, sub)
     Timing      latency FusedDot.latency cycles from a tile's last slot to z; a slot every cycle
     Handshake   none; what comes between tiles is harmless
@@ -35,6 +36,8 @@ class Grid(Part):
 
     def __init__(self, config: TTConfig):
         self.config = config
+        # Six-input LUTs choose one of four operands by registers; without those the choices share logic and take more.
+        self.early = 1 if config.family == "ultrascale_plus" else 0
         n = config.grid_log2
         self._cells = [[FusedDot(width=config.side, subs=config.side, terms_log2=config.terms_log2,
                                  lut_products=config.lut_products, family=config.family)
@@ -75,24 +78,25 @@ class Grid(Part):
         x, y_high = marked("x", self.x, 1), marked("high", self.y_high, 1)
         y_low = marked("low", self.y_low, self.stored)
 
+        def selects(name, given, which):
+            """For each sub-dot the bits of `which` that are given, and of its own number."""
+            found = []
+            for sub in range(n):
+                # Of equal registers none is merged with another, thanks to their initial values.
+                kind = {"reset_less": True, "init": (sub >> 1 | sub << 1) % n} if self.early else {}
+                found.append(Signal(bits, name=f"{name}_{sub}", **kind))
+                m.d["sync" if self.early else "comb"] += found[-1].eq(Cat(
+                    Mux(given[bit], which[bit], sub >> bit & 1) for bit in range(bits)))
+            return found
+
         # X: quarter q(s) for sub-dot s.
-        quarters = []
-        for sub in range(n):
-            quarter = Signal(bits, name=f"quarter_{sub}")
-            m.d.comb += quarter.eq(Cat(
-                Mux(self.rows[bit], self.place[bit], sub >> bit & 1) for bit in range(bits)))
-            quarters.append(quarter)
+        quarters = selects("quarter", self.rows, self.place)
 
         def x_of(row, sub, word):
             return _pick([x[(q * n + row) * n + word] for q in range(n)], quarters[sub])
 
         # Y: sub-dot t(s) of the line, the upper rows from the other line when paired.
-        turns = []
-        for sub in range(n):
-            turned = Signal(bits, name=f"turned_{sub}")
-            m.d.comb += turned.eq(Cat(
-                Mux(self.columns[bit], self.turn[bit], sub >> bit & 1) for bit in range(bits)))
-            turns.append(turned)
+        turns = selects("turned", self.columns, self.turn)
 
         def y_of(words, cell, sub, word):
             return _pick([words[(cell * n + t) * n + word] for t in range(n)], turns[sub])

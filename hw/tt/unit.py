@@ -310,11 +310,12 @@ class TTUnit(Part):
 
         # In the grid.
         valid, slot = slots[FETCH_CYCLES - 1]
+        _, ahead = slots[FETCH_CYCLES - 1 - grid.early]
         m.d.comb += [
-            grid.rows.eq(slot.rows),
-            grid.place.eq(self._quarter(slot)),
-            grid.columns.eq(slot.columns),
-            grid.turn.eq(slot.turn),
+            grid.rows.eq(ahead.rows),
+            grid.place.eq(self._quarter(ahead)),
+            grid.columns.eq(ahead.columns),
+            grid.turn.eq(ahead.turn),
             grid.paired.eq(slot.paired),
             grid.stored.eq(~slot.lines),
             grid.first.eq(slot.first),
