@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Boundary", "Depth", "MAX_CHAINS", "MAX_LEVELS", "depths"]
+__all__ = ["Boundary", "Depth", "MAX_CHAINS", "MAX_LEVELS", "bit_names", "depths"]
 
 MAX_LEVELS = 6
 MAX_CHAINS = 1
@@ -145,7 +145,7 @@ def depths(
 ) -> tuple[Depth, Depth, Depth, Boundary, list[str], set[str]]:
     """Worst path, path with the most chains, worst boundary path, the boundary as parents see it, notes, and the
     kinds of parts that paths which break the rule begin in, pass or end in."""
-    names = _bit_names(module)
+    names = bit_names(module)
     after: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # bit -> (bit, levels, chains)
     pending: dict[int, int] = defaultdict(int)
     starts: list[tuple[int, int, int, str]] = []
@@ -293,7 +293,7 @@ def _backward(targets: set[int], after: Mapping[int, list[tuple[int, int, int]]]
     return seen
 
 
-def _bit_names(module: dict[str, Any]) -> dict[int, str]:
+def bit_names(module: Mapping[str, Any]) -> dict[int, str]:
     """A name for every bit, the shortest that the design gives, and the type of the cell that drives it."""
     driver = {
         b: cell["type"]

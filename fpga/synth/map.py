@@ -87,7 +87,8 @@ class Area:
 @dataclass(frozen=True)
 class Report:
     """`total` of the core, `modules`: name -> (own area, instances in the core), `worst` path and its module,
-    `boundary`: the deepest logic between the core's ports and its first or last register."""
+    `boundary`: the deepest logic between the core's ports and its first or last register; `files`: the kept netlist of
+    each module (gen.base.kept)."""
 
     core: str
     total: Area
@@ -97,6 +98,7 @@ class Report:
     boundary: Depth
     depth_of: dict[str, Depth] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    files: dict[str, Path] = field(default_factory=dict)
 
 
 # ---- mapping ----
@@ -105,9 +107,9 @@ class Report:
 def _map(
     name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, pack_products: bool,
     begins: Callable[[], None]
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Path]:
     """The mapped netlist of one module as Yosys' JSON describes it: in one piece with the parts in `joined`, with all
-    others as black boxes. begins: is called unless it is in the cache."""
+    others as black boxes; and the file that keeps it. begins: is called unless it is in the cache."""
     inside = {name, *joined}
     own = "".join([texts[name], *(texts[part] for part in sorted(joined))])
     parts = {part for one in inside for part in children(texts[one], texts)} - inside
@@ -134,7 +136,7 @@ def _map(
                 path.with_suffix(".log").write_text(log)
             return json.loads((work / "mapped.json").read_bytes())["modules"][name]
 
-    return kept.remembered(path, make)
+    return kept.remembered(path, make), path
 
 
 def _flow(name: str, text: str) -> list[str]:
@@ -202,13 +204,14 @@ def synthesise(
     chains_of: dict[str, Depth] = {}
     uses: dict[str, dict[str, int]] = {}
     notes: list[str] = []
+    files: dict[str, Path] = {}
     edge = Depth(0, 0)
     order = _leaves_first(top, modules)
     for number, name in enumerate(order, 1):
         begins = partial(say, f"mapping {number} of {len(order)}: {name}")
         joined: set[str] = set()
         while True:
-            netlist = _map(name, modules, joined, folder, pack_products, begins)
+            netlist, files[name] = _map(name, modules, joined, folder, pack_products, begins)
             try:
                 depth_of[name], chains_of[name], edge, boundaries[name], found, crossed = depths(netlist, boundaries)
             except ValueError as error:
@@ -246,6 +249,7 @@ def synthesise(
         edge,
         depth_of,
         tuple(notes),
+        {n: files[n] for n in areas if counts[n]},
     )
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "peers", "shell_of"]
+__all__ = ["RESOURCES", "Budget", "Card", "budgets", "card", "failfast", "peers", "region", "shell_of"]
 
 RESOURCES = {"lut": "LUT", "ff": "FF", "bram36": "BRAM36", "uram": "URAM", "dsp": "DSP"}
 ELEMENTS = 512          # of an SCRec core
@@ -30,13 +30,12 @@ class Card:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a shell leaves, by resource; `missing` says why there are no numbers. `share`: per cent of it that a core
-    should stay below, 0 when nothing is asked; `platform`: of the shell, none for the bare chip."""
+    """What a shell leaves, by resource; `missing` says why there are no numbers. `platform`: of the shell, none for the
+    bare chip."""
 
     name: str
     about: str
     resources: Mapping[str, int]
-    share: int = 0
     source: str = ""
     missing: str = ""
     platform: str = ""
@@ -62,9 +61,18 @@ def budgets() -> dict[str, Budget]:
     for name in ("standard", "flat", "chip"):
         table = _data()[name]
         found[name] = Budget(name, table["about"], {key: table[key] for key in RESOURCES if key in table},
-                             table.get("share", 0), table.get("source", ""), table.get("missing", ""),
-                             table.get("platform", ""))
+                             table.get("source", ""), table.get("missing", ""), table.get("platform", ""))
     return found
+
+
+def failfast() -> dict[str, Any]:
+    """AMD's guide lines: of each, its name, the guide, the region's sites and the platform's share of them."""
+    return {key: line for key, line in _data()["failfast"].items() if key != "source"}
+
+
+def region() -> dict[str, Any]:
+    """The user region as a grid of slices and the columns of larger blocks in it."""
+    return _data()["region"]
 
 
 def shell_of(platform: str = "") -> Budget:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fpga.synth import failfast
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Depth
 from fpga.synth.map import Report, synthesise
 from fpga.synth.shells import RESOURCES, budgets, card, peers, shell_of
+from fpga.synth.timing import report as timings
 from fpga.vitis.description import RtlKernel
 from gen.base.tools import build_folder
 
@@ -89,7 +91,8 @@ def measure(kernel: RtlKernel, texts: Mapping[str, str], say: Callable[[str], No
 def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int = 1,
           platform: str = "") -> Gate:
     """Holds a report against a platform's shell, default: the standard one, and the depth rule at a clock. Where no
-    budget is known of the shell it says so, and takes the standard one's.
+    budget is known of the shell it says so, and takes the standard one's. What is over AMD's guide lines is noted, and
+    the worst slack where `hotrail timing` has computed it.
 
     Raises ValueError: the platform"""
     used = {key: value * instances for key, value in report.total.as_dict().items() if key in RESOURCES}
@@ -104,9 +107,12 @@ def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int =
         if used[key] > limit:
             misses.append(f"{what}: {used[key]:,.10g} {RESOURCES[key]}, {used[key] - limit:,.10g} more than the "
                           f"{shell.about}'s {limit:,} ({percent:.1f} %)")
-        elif percent > shell.share:
-            notes.append(f"{what}: {used[key]:,.10g} {RESOURCES[key]} are {percent:.1f} % of the {shell.about}'s, over "
-                         f"the {shell.share} % that a core should stay below")
+    notes += [f"{what}: over AMD's guide line, with the platform's logic: {line}"
+              for line in failfast.of_area(report, instances) if line.over]
+    if timed := timings.known(report):
+        period = 1000 / clock_mhz
+        notes.append(f"{kernel.name}: worst slack {timed.slack_ns(period):+.2f} ns at {clock_mhz} MHz, estimated; "
+                     f"{timed.paths[0].steps[0].name} to {timed.paths[0].steps[-1].name}")
     levels, chains = allowed(MAX_LEVELS, clock_mhz), allowed(MAX_CHAINS, clock_mhz)
     deepest, chained, ports = report.worst, report.most_chains, report.boundary
     if deepest.levels > levels:

@@ -1,0 +1,173 @@
+"""How well the delays predict routed paths, and the fit of the nets' delays to them.
+
+    python -m fpga.synth.timing.calibrate       prints the fit and every path's error
+
+A path is predicted from its cells, the places of its cells and its nets' fan-outs, which the routed report tells;
+what is tested is the delays, not the placement. Each design's paths are predicted with nets fitted to the other
+designs.
+"""
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from fpga.synth.timing.delays import Family, Sink, delay, local, net
+
+__all__ = ["Calibration", "Design", "Net", "Path_", "calibration", "designs", "fitted", "predicted"]
+
+_FILE = Path(__file__).parent / "calibration.toml"
+TERMS = ("base", "column", "row", "root", "fanout", "control", "memory", "dsp")
+
+# Of a cell or captured pin in calibration.toml: where its delay is in delays.toml.
+_CELLS = {
+    "ff": ("ff", "clk_q"), "lut": ("lut", "through"), "muxf": ("muxf", "through"), "srl": ("srl", "clk_q"),
+    "bram": ("bram", "clk_do"), "uram": ("uram", "clk_do"), "uram_reg": ("uram", "clk_do_reg"),
+    "ff.d": ("ff", "setup", "d"), "ff.ce": ("ff", "setup", "ce"), "ff.r": ("ff", "setup", "r"),
+    "bram.en": ("bram", "setup", "en"), "bram.addr": ("bram", "setup", "addr"), "uram.en": ("uram", "setup", "en"),
+    "dsp.a": ("dsp", "setup_reg"),
+}
+_SINKS = {"ff.d": Sink.DATA, "ff.ce": Sink.CONTROL, "ff.r": Sink.CONTROL, "muxf": Sink.MUX, "bram": Sink.MEMORY,
+          "uram": Sink.MEMORY, "dsp": Sink.DSP, "carry.s_o": Sink.CARRY, "carry.s_co": Sink.CARRY,
+          "carry.di_o": Sink.CARRY, "carry.di_co": Sink.CARRY, "carry.ci_o": Sink.CHAIN, "carry.ci_co": Sink.CHAIN}
+_FAMILIES = {"ff": Family.FF, "lut": Family.LUT, "muxf": Family.MUXF, "srl": Family.SRL, "carry": Family.CARRY,
+             "bram": Family.BRAM, "uram": Family.URAM, "uram_reg": Family.URAM}
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net of a path: routed delay in ps, fan-out, slice columns and rows from driver to sink, `Sink`; `inside`: its
+    delay where it stays in the slice, else nan."""
+
+    ps: int
+    fanout: int
+    dx: float
+    dy: float
+    sink: Sink
+    inside: float
+
+
+@dataclass(frozen=True)
+class Path_:
+    """A routed path: delay in ps with the set-up of its end, that of its cells by the table, and its nets."""
+
+    ps: int
+    cells_ps: float
+    nets: tuple[Net, ...]
+
+
+@dataclass(frozen=True)
+class Design:
+    name: str
+    part: str
+    source: str
+    paths: tuple[Path_, ...]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Relative errors of paths, predicted with nets fitted to all designs but the path's own; `terms`: fitted to
+    all."""
+
+    errors: dict[str, tuple[float, ...]]
+    terms: dict[str, float]
+
+    @property
+    def every(self) -> list[float]:
+        return [error for errors in self.errors.values() for error in errors]
+
+    @property
+    def median(self) -> float:
+        return median(map(abs, self.every))
+
+    @property
+    def worst(self) -> float:
+        return max(map(abs, self.every))
+
+    @property
+    def bias(self) -> float:
+        """Median with its sign: above 0 where paths are predicted slower than they are."""
+        return median(self.every)
+
+
+def _cell_ps(cell: str) -> float:
+    if cell.startswith("carry."):
+        one = delay("carry4", cell.removeprefix("carry."))
+        return 2 * one if cell == "carry.ci_co" else one
+    if cell == "dsp.d_ad":
+        return delay("dsp", "setup_d")
+    return delay(_CELLS[cell][0], *_CELLS[cell][1:])
+
+
+def _parsed(text: str) -> Path_:
+    steps = [step.split() for step in text.split(" > ")]
+    cells, routed = steps[::2], [tuple(map(int, step[0].split(":"))) for step in steps[1::2]]
+    at = [tuple(map(float, place.split(","))) for _, _, place in cells]
+    nets = []
+    for (fanout, ps), (a, *_), (b, *_), (xa, ya), (xb, yb) in zip(routed, cells, cells[1:], at, at[1:]):
+        sink = _SINKS.get(b, _SINKS.get(b.split(".")[0], Sink.LOGIC))
+        inside = np.nan
+        if (xa, ya) == (xb, yb) and fanout == 1:
+            inside = float(local(_FAMILIES[a.split(".")[0]], sink))
+        if sink == Sink.CHAIN:
+            inside = 2 * delay("local", "carry_carry")
+        nets.append(Net(ps, fanout, abs(xb - xa), abs(yb - ya), sink, inside))
+    return Path_(sum(int(ps) for _, ps, _ in cells) + sum(ps for _, ps in routed),
+                 sum(_cell_ps(cell) for cell, _, _ in cells), tuple(nets))
+
+
+@cache
+def designs() -> tuple[Design, ...]:
+    """The routed paths, by design."""
+    return tuple(Design(one["name"], one["part"], one["source"], tuple(map(_parsed, one["paths"])))
+                 for one in tomllib.loads(_FILE.read_text())["design"])
+
+
+def _columns(nets: Iterable[Net]) -> tuple[np.ndarray, ...]:
+    rows = list(nets)
+    return tuple(np.array([getattr(one, name) for one in rows]) for name in ("dx", "dy", "fanout", "sink", "ps"))
+
+
+def fitted(known: Iterable[Design]) -> dict[str, float]:
+    """Terms of `delays.net` by robust least squares over the nets of designs: relative deviations, none below 0.
+
+    Long routes of nets that meet their slack anyway are outliers; a soft loss keeps them from deciding."""
+    dx, dy, fanout, sink, ps = _columns(one for design in known for path in design.paths for one in path.nets
+                                        if np.isnan(one.inside))
+
+    def off(values: np.ndarray) -> np.ndarray:
+        return (net(dx, dy, fanout, sink, dict(zip(TERMS, values))) - ps) / (ps + 100)
+
+    found = least_squares(off, [60, 37, 11, 60, 8, 100, 200, 200], bounds=(0, np.inf), loss="soft_l1", f_scale=0.2)
+    return {name: round(float(value), 1) for name, value in zip(TERMS, found.x)}
+
+
+def predicted(path: Path_, terms: dict[str, float] | None = None) -> float:
+    """Delay of a path in ps: cells by the table, nets by `terms` [the table's own]."""
+    dx, dy, fanout, sink, _ = _columns(path.nets)
+    inside = np.array([one.inside for one in path.nets])
+    return path.cells_ps + float(np.where(np.isnan(inside), net(dx, dy, fanout, sink, terms), inside).sum())
+
+
+@cache
+def calibration() -> Calibration:
+    """Errors with every design left out of its own fit."""
+    errors = {}
+    for left_out in designs():
+        terms = fitted(one for one in designs() if one is not left_out)
+        errors[left_out.name] = tuple(predicted(path, terms) / path.ps - 1 for path in left_out.paths)
+    return Calibration(errors, fitted(designs()))
+
+
+if __name__ == "__main__":
+    found = calibration()
+    print("terms", found.terms)
+    for design in designs():
+        for path, error in zip(design.paths, found.errors[design.name]):
+            print(f"{design.name:10s} {path.ps:5d} ps routed, {100 * error:+6.1f} %")
+    print(f"median {100 * found.median:.1f} %, worst {100 * found.worst:.1f} %, bias {100 * found.bias:+.1f} %")

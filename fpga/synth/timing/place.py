@@ -1,0 +1,280 @@
+"""A coarse placement on the card's user region: quadratic, with sparse matrices, spread until slices are filled
+evenly.
+
+What stays in a slice is one object: a LUT and the register behind it, a carry chain with both, a block with the
+registers that it took. Objects are pulled together by their nets (squares of distances, weighted by the distance of
+the last round so that lengths count, and by how critical a net is), spread over a window of the region by halving it
+again and again, and pulled to where they were spread to, harder each round (SimPL: Kim, Lee, Markov, ICCAD 2010). DSP
+slices, BRAM and URAM are put on the sites of their columns in every round. Slices are filled, not legalised: inside
+one there is no order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import cg
+
+from fpga.synth.map import LUT_COST
+from fpga.synth.shells import region
+from fpga.synth.timing.delays import Family, Sink, local, table
+from fpga.synth.timing.netlist import Netlist
+from fpga.synth.timing.packing import Packed
+from fpga.synth.timing.sta import Graph
+
+__all__ = ["Objects", "Window", "objects", "place", "refined", "spread", "window"]
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+FILL = 0.75         # of a window's slices
+ROUNDS = 8
+PLAIN_ROUNDS = 2    # before critical nets pull harder
+CRITICAL = 8.0      # how much harder the most critical net does
+LARGE_NET = 500     # sinks; nets above have no place to pull to
+REFINEMENTS = 60
+NEAR = 0.8          # of the longest path: nets of paths above pull in refinement
+MOVED = 0.1         # of all objects may be moved in refinement
+SHARE = 0.02        # of its nets' pull, in the first round, that an object is held with where it was spread to
+BLOCKS = {Family.DSP: "dsp", Family.BRAM: "bram", Family.URAM: "uram"}
+
+
+@dataclass(frozen=True)
+class Window:
+    """A rectangle of the region, in slice columns and rows."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+    def sites(self, block: str) -> tuple[Reals, Reals]:
+        """Column and row of the sites of a kind of block inside."""
+        kind = region()[block]
+        rows = (np.arange(kind["sites"]) + 0.5) * region()["rows"] / kind["sites"]
+        rows = rows[(rows >= self.bottom) & (rows < self.bottom + self.height)]
+        at = np.array([x for x in kind["at"] if self.left <= x < self.left + self.width], float)
+        return np.repeat(at, len(rows)), np.tile(rows, len(at))
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What is placed. of: the object of each cell; area: slices of LUTs and of registers; block: `Family` of a DSP
+    slice, BRAM or URAM, else OTHER; sites: how many each takes (0.5 for a half BRAM); slices: that all need, in which
+    LUTs and registers lie together."""
+
+    of: Ints
+    area: Reals
+    block: npt.NDArray[np.int8]
+    sites: Reals
+    slices: float
+
+
+def objects(netlist: Netlist, packed: Packed) -> Objects:
+    """Joins the cells that share a slice, or a block with its registers."""
+    cells = len(netlist.family)
+    fanout, driver = netlist.fanout(), netlist.driver()
+    pairs = [(np.arange(cells), packed.host)]
+    for rows in (packed.through, packed.ends):
+        from_, sink = driver[rows["net"]], rows["sink"]
+        inside = (from_ >= 0) & ((sink == Sink.CHAIN) | (fanout[rows["net"]] == 1)
+                                 & ~np.isnan(local(netlist.family[from_], sink)))
+        pairs.append((from_[inside], rows["cell"][inside]))
+    a, b = (np.concatenate(list(side)) for side in zip(*pairs))
+    count, of = connected_components(coo_array((np.ones(len(a), np.int8), (a, b)), (cells, cells)), directed=False)
+    own = packed.host == np.arange(cells)
+    luts = np.array([LUT_COST.get(kind, 1.0) for kind in netlist.kinds])[netlist.kind]
+    lut = luts * np.isin(netlist.family, (Family.LUT, Family.SRL, Family.LUTRAM)) / region()["luts"]
+    ff = ((netlist.family == Family.FF) & own) / float(region()["ffs"])
+    block = np.full(count, Family.OTHER, np.int8)
+    for family in BLOCKS:
+        block[of[netlist.family == family]] = family
+    half = np.array([0.5 if kind.startswith("RAMB18") else 1.0 for kind in netlist.kinds])
+    fixed = np.isin(netlist.family, list(BLOCKS))
+    sites = np.bincount(of[fixed], half[netlist.kind[fixed]], count).astype(float)
+    area = np.bincount(of, lut + ff, count).astype(float)
+    return Objects(of.astype(np.int64), area, block, sites,
+                   float(max(lut.sum(), ff.sum())))
+
+
+def window(found: Objects) -> Window:
+    """The smallest window that holds the objects with FILL of its slices, and all blocks; the region where none does.
+    It lies around the URAM column where that is needed, else in the middle. Its sides cost a net the same time to
+    cross."""
+    grid, t = region(), table()["net"]
+    tall = t["column"] / t["row"]
+    need = found.slices / FILL
+    width = max(4.0, (need / tall) ** 0.5)
+    middle = grid["uram"]["at"][0] if (found.block == Family.URAM).any() else grid["columns"] / 2
+    while True:
+        size = min(width, grid["columns"]), min(width * tall, grid["rows"])
+        left = min(max(middle - size[0] / 2, 0.0), grid["columns"] - size[0])
+        made = Window(left, (grid["rows"] - size[1]) / 2, *size)
+        whole = size == (grid["columns"], grid["rows"])
+        holds = all(len(made.sites(name)[0]) >= found.sites[found.block == family].sum()
+                    for family, name in BLOCKS.items())
+        if whole or (holds and size[0] * size[1] >= need):
+            return made
+        width *= 1.1
+
+
+def spread(x: Reals, y: Reals, area: Reals, place: Window) -> tuple[Reals, Reals]:
+    """Objects in the same order from left to right and from bottom to top, with equal area in equal parts of a
+    window: halved across its longer side, each half with half of the area, down to single objects or slices."""
+    tall = table()["net"]["column"] / table()["net"]["row"]
+    left, bottom = np.full(len(x), place.left), np.full(len(x), place.bottom)
+    width, height = place.width, place.height
+    part = np.zeros(len(x), np.int64)
+    while width > 1 or height > 1:
+        across = width * tall >= height
+        order = np.lexsort((x if across else y, part))
+        first = np.concatenate(([True], part[order][1:] != part[order][:-1]))
+        total = np.cumsum(area[order])
+        begin = np.maximum.accumulate(np.where(first, total - area[order], -np.inf))
+        number = np.cumsum(first) - 1
+        whole = np.bincount(number, area[order])[number]
+        upper = np.zeros(len(x), bool)
+        upper[order] = total - area[order] / 2 - begin > whole / 2
+        part = 2 * part + upper
+        if across:
+            width /= 2
+            left += width * upper
+        else:
+            height /= 2
+            bottom += height * upper
+    return left + width / 2, bottom + height / 2
+
+
+def _on_sites(x: Reals, y: Reals, found: Objects, place: Window) -> None:
+    """Moves blocks, in place, to sites of their kind: columns filled from left to right, in the order of the blocks,
+    and each from bottom to top; evenly where there are more sites than blocks."""
+    for family, name in BLOCKS.items():
+        mine = np.nonzero(found.block == family)[0]
+        if not len(mine):
+            continue
+        columns, rows = place.sites(name)
+        order = mine[np.argsort(x[mine], kind="stable")]
+        demand = np.cumsum(found.sites[order])
+        at = np.unique(columns)
+        column = np.minimum((demand - found.sites[order]) / max(demand[-1], 1e-9) * len(at), len(at) - 1).astype(int)
+        for k, where in enumerate(at):
+            inside = order[column == k]
+            inside = inside[np.argsort(y[inside], kind="stable")]
+            free = np.sort(rows[columns == where])
+            used = np.cumsum(found.sites[inside])
+            share = used[-1] if len(used) else 1.0
+            wanted = np.interp(y[inside], free, np.arange(len(free)))
+            x[inside], y[inside] = where, free[_increasing(wanted, np.ceil(found.sites[inside]), len(free), share)]
+
+
+def _increasing(wanted: Reals, sizes: Reals, sites: int, share: float) -> Ints:
+    """Sites in order, near those wanted, none twice while there are enough of them."""
+    step = np.minimum(1.0, (sites - 1) / max(share, 1.0))
+    offset = np.arange(len(wanted)) * step
+    placed = np.maximum.accumulate(wanted - offset) + offset
+    room = sites - 1 - (len(wanted) - 1 - np.arange(len(wanted))) * step
+    return np.clip(np.rint(np.minimum(placed, room)), 0, sites - 1).astype(np.int64)
+
+
+class _Pull:
+    """The pull of nets on objects: of all pairs of a small net, of a net's middle on the objects of others."""
+
+    def __init__(self, netlist: Netlist, found: Objects) -> None:
+        rows, count = netlist.rows, len(found.area)
+        pin_net = np.concatenate([rows["drives"]["net"], rows["loads"]["net"]])
+        pin = found.of[np.concatenate([rows["drives"]["cell"], rows["loads"]["cell"]])]
+        pairs = np.unique(pin_net * count + pin)
+        self.net, self.pin = pairs // count, pairs % count
+        pins = np.bincount(self.net, minlength=netlist.nets)
+        used = (pins > 1) & (pins <= LARGE_NET)
+        self.net, self.pin = self.net[used[self.net]], self.pin[used[self.net]]
+        middles, number = np.unique(self.net, return_inverse=True)
+        self.middle = count + number.ravel()
+        self.size = count + len(middles)
+        self.count = count
+        self.base = pins[self.net] / (pins[self.net] - 1.0)
+
+    def solved(self, at: Reals, weight: Reals, hold: Reals, to: Reals) -> Reals:
+        """Positions that least squares of lengths ask for, near `at`; objects are held with `hold` at `to`."""
+        length = np.maximum(np.abs(at[self.pin] - at[self.middle]), 1.0)
+        w = self.base * weight[self.net] / length
+        ends = np.concatenate([self.pin, self.middle]), np.concatenate([self.middle, self.pin])
+        joined: Any = csr_array(coo_array((np.concatenate([w, w]), ends), (self.size, self.size)))
+        pulled = np.asarray(joined.sum(axis=1)).ravel()
+        held = np.zeros(self.size)
+        held[:self.count] = hold * pulled[:self.count] + 1e-6
+        diagonal = pulled + held + 1e-9
+        wanted = np.zeros(self.size)
+        wanted[:self.count] = held[:self.count] * to
+        out, _ = cg(diags_array(diagonal) - joined, wanted, x0=at, rtol=1e-3, maxiter=60, M=diags_array(1 / diagonal))
+        return np.asarray(out)
+
+
+def refined(graph: Graph, found: Objects, x: Reals, y: Reals,
+            say: Callable[[str], None] = lambda line: None) -> tuple[Reals, Reals]:
+    """Moves what lies on the longest paths between its neighbours on them, again and again, as detailed placement
+    does: slices are not full, and at most MOVED of the objects may leave where they were spread to.
+
+    Parameters  x, y: slice columns and rows of cells
+    Returns     those with the shortest longest path that was seen
+    """
+    at = np.stack([np.zeros(len(found.area)), np.zeros(len(found.area))])
+    at[0][found.of], at[1][found.of] = x, y
+    free, begin = found.block == Family.OTHER, at.copy()
+    best, best_ps = at.copy(), np.inf
+    from_ = found.of[np.concatenate([graph.driver[rows["net"]] for rows in (graph.through, graph.ends)])]
+    to = found.of[graph.packed.host[np.concatenate([graph.through["cell"], graph.ends["cell"]])]]
+    driven = np.concatenate([graph.driver[rows["net"]] >= 0 for rows in (graph.through, graph.ends)])
+    for number in range(REFINEMENTS):
+        times = graph.times(at[0][found.of], at[1][found.of])
+        longest = float(times.ends.max())
+        if longest < best_ps:
+            best, best_ps = at.copy(), longest
+        through = (times.arrival[graph.through["net"]] + times.through_net + graph.through["ps"]
+                   + times.tail[graph.through["to_net"]])
+        share = np.concatenate([through, times.ends]) / longest
+        pulls = driven & (share > NEAR) & (from_ != to)
+        weight = ((share[pulls] - NEAR) / (1 - NEAR)) ** 2 + 1e-3
+        a, b = from_[pulls], to[pulls]
+        total = np.bincount(a, weight, len(free)) + np.bincount(b, weight, len(free))
+        mine = (total > 0) & free
+        for axis in at:
+            wanted = np.bincount(a, weight * axis[b], len(free)) + np.bincount(b, weight * axis[a], len(free))
+            axis[mine] = (axis[mine] + wanted[mine] / total[mine]) / 2
+        if (np.abs(at - begin).max(axis=0) > 1).mean() > MOVED:
+            break
+        say(f"refinement {number + 1}: {best_ps:.0f} ps")
+    return best[0][found.of], best[1][found.of]
+
+
+def place(netlist: Netlist, found: Objects, critical: Callable[[Reals, Reals], Reals],
+          say: Callable[[str], None] = lambda line: None) -> tuple[Reals, Reals, Window]:
+    """Slice column and row of every cell.
+
+    Parameters  critical: how critical each net is, 0 to 1, with cells at these columns and rows
+    """
+    grid = window(found)
+    pull = _Pull(netlist, found)
+    slices = found.block == Family.OTHER
+    rng = np.random.default_rng(1)
+    x = grid.left + grid.width * rng.random(pull.size)
+    y = grid.bottom + grid.height * rng.random(pull.size)
+    weight = np.ones(netlist.nets)
+    hold = 0.0
+    to_x, to_y = np.full(pull.count, grid.left + grid.width / 2), np.full(pull.count, grid.bottom + grid.height / 2)
+    for number in range(ROUNDS):
+        if number >= PLAIN_ROUNDS:
+            weight = 1 + CRITICAL * critical(to_x[found.of], to_y[found.of]) ** 4
+        for _ in range(2 if hold else 4):
+            x = pull.solved(x, weight, np.full(pull.count, hold or 1e-4), to_x)
+            y = pull.solved(y, weight, np.full(pull.count, hold or 1e-4), to_y)
+        to_x, to_y = x[:pull.count].copy(), y[:pull.count].copy()
+        to_x[slices], to_y[slices] = spread(to_x[slices], to_y[slices], found.area[slices], grid)
+        _on_sites(to_x, to_y, found, grid)
+        hold = SHARE * 2 ** number
+        say(f"placement {number + 1} of {ROUNDS}")
+    return to_x[found.of], to_y[found.of], grid

@@ -1,0 +1,205 @@
+"""The timing of a core at speed grade -2LV: slack, the worst paths by name, and where they lie.
+
+Estimated from the mapped netlist: delays of cells and nets (`delays`), registers packed into blocks (`packing`), a
+coarse placement on the card's user region (`place`) and static timing analysis (`sta`). docs/timing.md says what is
+not modelled.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fpga.synth.map import Report
+from fpga.synth.shells import region
+from fpga.synth.timing.delays import Family, clock_ps
+from fpga.synth.timing.netlist import Netlist, flat
+from fpga.synth.timing.packing import pack
+from fpga.synth.timing.place import Window, objects, place, refined
+from fpga.synth.timing.sta import Graph, Times
+from fpga.synth.timing.sta import Path as Route
+from gen.base import kept
+
+__all__ = ["PERIODS_NS", "NamedPath", "NamedStep", "Timing", "known", "lines", "netlist_of", "timing"]
+
+PERIODS_NS = (4.0, 3.333)
+PATHS = 10
+_SEARCHED = 20_000      # captured registers among which the worst paths of different names are looked for
+_BINS = 60              # of the picture, each way
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class NamedStep:
+    """A cell of a path: name, type, slice column and row; the net to it with its sinks, and its own delay, in ps."""
+
+    name: str
+    kind: str
+    x: float
+    y: float
+    fanout: int
+    net_ps: float
+    cell_ps: float
+
+
+@dataclass(frozen=True)
+class NamedPath:
+    steps: tuple[NamedStep, ...]
+
+    @property
+    def ps(self) -> float:
+        return sum(step.net_ps + step.cell_ps for step in self.steps)
+
+    @property
+    def wire_ps(self) -> float:
+        return sum(step.net_ps for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The longest path and the worst of different names; ends, failing: captured pins, and how many of them have a
+    negative slack at each of PERIODS_NS; packed: registers taken into blocks; window: where the core was placed;
+    crowded: share of the slices' area that lies where it does not fit; density: slices' fill in the window by column
+    and row."""
+
+    core: str
+    worst_ps: float
+    paths: tuple[NamedPath, ...]
+    cells: int
+    nets: int
+    ends: int
+    failing: tuple[int, ...]
+    packed: int
+    window: Window
+    crowded: float
+    density: tuple[tuple[float, ...], ...]
+
+    def slack_ns(self, period_ns: float) -> float:
+        return round(period_ns - (self.worst_ps + clock_ps()) / 1000, 3)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"clock_ps": clock_ps(), "slack_ns": {str(ns): self.slack_ns(ns) for ns in PERIODS_NS}}
+
+
+def _from_dict(found: dict[str, Any]) -> Timing:
+    paths = tuple(NamedPath(tuple(NamedStep(**step) for step in path["steps"])) for path in found["paths"])
+    left = {name: found[name] for name in ("core", "worst_ps", "cells", "nets", "ends", "packed", "crowded")}
+    return Timing(**left, paths=paths, failing=tuple(found["failing"]), window=Window(**found["window"]),
+                  density=tuple(map(tuple, found["density"])))
+
+
+def netlist_of(report: Report) -> Netlist:
+    """The flat netlist of a mapped core, from the kept netlists of its modules.
+
+    Raises RuntimeError: one of them is not kept any more, or could not be"""
+    def module(name: str) -> Any:
+        found = kept.read(report.files[name])
+        if found is None:
+            raise RuntimeError(f"{report.files[name]} is missing or changed: map the core again (hotrail synth)")
+        return found
+
+    return flat(report.core, dict.fromkeys(report.files, 0), module)
+
+
+def _place_of(report: Report) -> Path:
+    """The file that keeps a core's timing: named by its mapped netlists and by all that decides about their
+    timing."""
+    own = Path(__file__).parent
+    decides = [path.read_text() for path in sorted([*own.glob("*.py"), *own.glob("delays.toml")])]
+    content = json.dumps([sorted(path.name for path in report.files.values()), region(), decides])
+    top = report.files[report.core]
+    return top.with_name(f"{report.core}-{hashlib.sha256(content.encode()).hexdigest()[:16]}.timed")
+
+
+def known(report: Report) -> Timing | None:
+    """What was computed of these netlists before."""
+    found = kept.read(_place_of(report)) if report.files else None
+    return _from_dict(found) if found else None
+
+
+def timing(report: Report, say: Say = lambda line: None) -> Timing:
+    """The timing of a mapped core: minutes for the shipping ones, then from build/synth.
+
+    Raises ValueError: a combinational loop, a cell without delays, or a core without a path between registers;
+    RuntimeError: a mapped module is not kept any more"""
+    found = known(report)
+    if found is None:
+        found = _timed(report, say)
+        kept.write(_place_of(report), found.as_dict())
+    return found
+
+
+def _timed(report: Report, say: Say) -> Timing:
+    netlist = netlist_of(report)
+    say(f"{report.core}: {len(netlist.family):,} cells, {netlist.nets:,} nets")
+    packed = pack(netlist)
+    graph = Graph(netlist, packed)
+    if not len(graph.ends["net"]) or not len(graph.starts["net"]):
+        raise ValueError(f"{report.core} has no path from a register to a register")
+    found = objects(netlist, packed)
+
+    def critical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return graph.criticality(graph.times(x, y))
+
+    x, y, window = place(netlist, found, critical, say)
+    x, y = refined(graph, found, x, y, say)
+    times = graph.times(x, y)
+    density, crowded = _filled(found.area, x, y, found.of, found.block == Family.OTHER, window)
+    timed = times.ends[np.isfinite(times.ends)]
+    failing = tuple(int((timed + clock_ps() > 1000 * ns).sum()) for ns in PERIODS_NS)
+    return Timing(report.core, float(timed.max()), tuple(_named(netlist, graph, times, x, y)), len(netlist.family),
+                  netlist.nets, len(timed), failing, packed.taken, window, crowded, density)
+
+
+def _named(netlist: Netlist, graph: Graph, times: Times, x: np.ndarray, y: np.ndarray) -> Iterator[NamedPath]:
+    """The worst paths whose ends differ in more than the numbers in their names."""
+    seen: set[str] = set()
+
+    def step(route: Route, number: int) -> NamedStep:
+        one = route.steps[number]
+        cell = graph.packed.host[one.cell]
+        return NamedStep(netlist.cell_name(one.cell), netlist.kinds[netlist.kind[one.cell]], round(float(x[cell]), 1),
+                         round(float(y[cell]), 1), one.fanout, round(one.net_ps, 1), round(one.cell_ps, 1))
+
+    for number, route in enumerate(graph.worst(times)):
+        ends = "  ".join(netlist.cell_name(route.steps[k].cell) for k in (0, -1))
+        key = re.sub(r"\d+", "#", ends)
+        if key not in seen:
+            seen.add(key)
+            yield NamedPath(tuple(step(route, k) for k in range(len(route.steps))))
+        if len(seen) == PATHS or number == _SEARCHED:
+            return
+
+
+def _filled(area: np.ndarray, x: np.ndarray, y: np.ndarray, of: np.ndarray, slices: np.ndarray,
+            window: Window) -> tuple[tuple[tuple[float, ...], ...], float]:
+    """Fill of the window by bin, 1 where LUTs and registers take all of its slices, and what lies above that."""
+    at = np.zeros((2, len(area)))
+    at[0][of], at[1][of] = x, y
+    sides = ([window.left, window.left + window.width], [window.bottom, window.bottom + window.height])
+    bins, _, _ = np.histogram2d(at[0][slices], at[1][slices], bins=_BINS, range=sides, weights=area[slices])
+    fill = bins / (2 * window.width * window.height / _BINS**2)
+    crowded = float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
+    return tuple(tuple(round(float(v), 3) for v in row) for row in fill), crowded
+
+
+def lines(found: Timing) -> Iterator[str]:
+    """For the terminal."""
+    yield (f"{found.core}: {found.cells:,} cells, {found.packed:,} registers packed into blocks, {found.ends:,} ends "
+           "timed")
+    for ns, failing in zip(PERIODS_NS, found.failing):
+        yield f"  slack at {ns:g} ns: {found.slack_ns(ns):+.3f} ns, {failing:,} ends below 0"
+    yield (f"  placed on {found.window.width:.0f} x {found.window.height:.0f} of {region()['columns']} x "
+           f"{region()['rows']} slices; {100 * found.crowded:.1f} % of the logic lies in full slices")
+    for number, path in enumerate(found.paths, 1):
+        first, last = path.steps[0], path.steps[-1]
+        yield (f"  {number:2d}. {path.ps:,.0f} ps, {100 * path.wire_ps / path.ps:.0f} % wire, "
+               f"{len(path.steps) - 2} cells between: {first.name} ({first.kind}) to {last.name} ({last.kind})")
+        yield "      " + ", ".join(f"{step.kind} {step.net_ps:.0f}/{step.fanout}+{step.cell_ps:.0f}"
+                                   for step in path.steps)

@@ -1,0 +1,122 @@
+"""The commands that say whether a core's timing can close: timing and failfast."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["COMMANDS"]
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Prints JSON.")
+
+
+def _mapped(preset: str, core: str) -> Iterator[tuple[str, Any]]:
+    """Preset and core, and the mapped report, of a core of a preset, or of all that are kernels: as `hotrail package`
+    maps it."""
+    from fpga.synth.map import synthesise
+    from fpga.vitis import flow
+    from fpga.vitis.description import prepare
+    from gen.base.tools import build_folder
+    from gen.rtl import config as presets
+    from gen.rtl.cores import CORES
+    from gen.rtl.verilog import convert
+
+    chosen = presets.load(preset)
+    if core and core not in chosen.cores:
+        raise click.ClickException(f"preset {chosen.name} has no core {core}: it has {', '.join(chosen.cores)}")
+    for name in (core,) if core else flow.kernels(preset):
+        if CORES[name].is_kernel:
+            top, texts = f"hotrail_{name}", prepare(preset, name)[1]
+        else:
+            texts, metadata = convert(CORES[name].unit(chosen.cores[name]), f"hotrail_{name}")
+            top = metadata["top"]
+        yield f"{chosen.name}/{name}", synthesise(texts, top, cache=build_folder() / "synth", say=_aside)
+
+
+def _aside(line: str) -> None:
+    """What takes long, beside the result."""
+    click.echo(line, err=True)
+
+
+@click.command(short_help="Slack and worst paths of a core, estimated.")
+@click.argument("preset")
+@click.argument("core", default="")
+@_JSON
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the pictures [build/<preset>/timing].")
+def timing(preset: str, core: str, as_json: bool, out: Path | None) -> None:
+    """Static timing analysis of a CORE of PRESET [all that are kernels] at speed grade -2LV.
+
+    On Yosys' netlist, with open delay tables and a coarse placement: an estimate, docs/timing.md says how good. Writes
+    a picture of placement and worst paths. Minutes for the shipping cores.
+    """
+    from fpga.synth.timing import report as timings
+    from gen.base.staging import staged
+    from gen.base.tools import build_folder
+
+    told = {}
+    for name, report in _mapped(preset, core):
+        found = timings.timing(report, _aside)
+        told[name] = found.as_dict()
+        picture = (out or build_folder() / name.partition("/")[0] / "timing") / f"{name.partition('/')[2]}.svg"
+        with staged(picture) as half:
+            _draw(found, half)
+        if not as_json:
+            click.echo("\n".join([*timings.lines(found), f"  {picture}"]))
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+
+
+@click.command(short_help="AMD's guide lines for a core.")
+@click.argument("preset")
+@click.argument("core", default="")
+@_JSON
+def failfast(preset: str, core: str, as_json: bool) -> None:
+    """Holds a CORE of PRESET [all that are kernels] against AMD's guide lines for timing closure.
+
+    As report_failfast of Vivado does, with the platform's own logic in the user region.
+    """
+    from fpga.synth import failfast as guides
+    from fpga.synth.timing.report import netlist_of
+
+    told = {}
+    for name, report in _mapped(preset, core):
+        found = [*guides.of_area(report), *guides.of_netlist(netlist_of(report))]
+        told[name] = {line.key: {"value": line.value, "guide": line.guide, "over": line.over} for line in found}
+        if not as_json:
+            click.echo("\n".join([f"{name}:", *(f"  {line}" for line in guides.lines(found))]))
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+
+
+def _draw(found: Any, path: Path) -> None:
+    """Fill of the slices, the sites of larger blocks' columns and the worst paths, as an SVG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from fpga.synth.shells import region
+    from hotrail.report import COOL, SOFT, WARM, styled
+
+    grid, window = region(), found.window
+    with styled():
+        figure, axis = plt.subplots(figsize=(6.5, 9), layout="constrained")
+        image = axis.imshow([list(column) for column in zip(*found.density)], origin="lower", cmap="Greys", vmin=0,
+                            vmax=1.5, aspect="auto", extent=(window.left, window.left + window.width, window.bottom,
+                                                             window.bottom + window.height))
+        figure.colorbar(image, ax=axis, label="fill of the slices", shrink=0.5)
+        for block, colour in (("dsp", COOL), ("bram", SOFT), ("uram", WARM)):
+            axis.vlines(grid[block]["at"], 0, grid["rows"], colors=colour, linewidth=0.6, label=block.upper())
+        for number, route in enumerate(found.paths):
+            axis.plot([step.x for step in route.steps], [step.y for step in route.steps], marker="o", markersize=3,
+                      linewidth=1.8 if not number else 0.8, color=WARM, alpha=1 if not number else 0.5)
+        axis.set(xlim=(0, grid["columns"]), ylim=(0, grid["rows"]), xlabel="slice column", ylabel="slice row",
+                 title=f"{found.core}: {found.worst_ps / 1000:.2f} ns, ten worst paths")
+        axis.legend(loc="upper right", fontsize=8)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+        plt.close(figure)
+
+
+COMMANDS = (timing, failfast)
