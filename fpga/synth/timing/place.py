@@ -2,11 +2,11 @@
 evenly.
 
 What stays in a slice is one object: a LUT and the register behind it, a carry chain with both, a block with the
-registers that it took. Objects are pulled together by their nets (squares of distances, weighted by the distance of
-the last round so that lengths count, and by how critical a net is), spread over a window of the region by halving it
-again and again, and pulled to where they were spread to, harder each round (SimPL: Kim, Lee, Markov, ICCAD 2010). DSP
-slices, BRAM and URAM are put on the sites of their columns in every round. Slices are filled, not legalised: inside
-one there is no order.
+registers that it took; and then what nets of few sinks join, up to half a slice. Objects are pulled together by their
+nets (squares of distances, weighted by the distance of the last round so that lengths count, and by how critical a
+net is), spread over a window of the region by halving it again and again, and pulled to where they were spread to,
+harder each round (SimPL: Kim, Lee, Markov, ICCAD 2010). DSP slices, BRAM and URAM are put on the sites of their
+columns in every round. Slices are filled, not legalised: inside one there is no order.
 """
 
 from collections.abc import Callable
@@ -26,19 +26,25 @@ from fpga.synth.timing.netlist import Netlist
 from fpga.synth.timing.packing import Packed
 from fpga.synth.timing.sta import Graph
 
-__all__ = ["Objects", "Window", "objects", "place", "refined", "spread", "window"]
+__all__ = ["Objects", "Window", "filled", "objects", "place", "refined", "spread", "window"]
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
 FILL = 0.75         # of a window's slices
-ROUNDS = 8
+ROUNDS = 16
+GROWTH = 1.3
 PLAIN_ROUNDS = 2    # before critical nets pull harder
 CRITICAL = 8.0      # how much harder the most critical net does
+FEW_SINKS = 4       # of nets that join objects
+JOININGS = 5        # each at most halves their number
+LARGEST = 1.0       # of what is joined: LUTs' and registers' parts of slices added, 2 in a full one
 LARGE_NET = 500     # sinks; nets above have no place to pull to
-REFINEMENTS = 60
-NEAR = 0.8          # of the longest path: nets of paths above pull in refinement
-MOVED = 0.1         # of all objects may be moved in refinement
+REFINEMENTS = 150
+NEAR = 0.8          # of the longest path: pins of paths above pull in refinement,
+PULLING = 0.01      # but no more than this part of all
+CROWDED = 0.03      # of the logic may come to lie in full slices in refinement
+BIN = 4, 12         # slice columns and rows in which slices are counted as full together
 SHARE = 0.02        # of its nets' pull, in the first round, that an object is held with where it was spread to
 BLOCKS = {Family.DSP: "dsp", Family.BRAM: "bram", Family.URAM: "uram"}
 
@@ -90,15 +96,43 @@ def objects(netlist: Netlist, packed: Packed) -> Objects:
     luts = np.array([LUT_COST.get(kind, 1.0) for kind in netlist.kinds])[netlist.kind]
     lut = luts * np.isin(netlist.family, (Family.LUT, Family.SRL, Family.LUTRAM)) / region()["luts"]
     ff = ((netlist.family == Family.FF) & own) / float(region()["ffs"])
+    half = np.array([0.5 if kind.startswith("RAMB18") else 1.0 for kind in netlist.kinds])[netlist.kind]
+    fixed = np.isin(netlist.family, list(BLOCKS))
+
+    def area_of(of: Ints, count: int) -> Reals:
+        return np.bincount(of, np.where(own & fixed, 2 * LARGEST, lut + ff), count).astype(float)
+
+    loads = netlist.rows["loads"]
+    few = (driver[loads["net"]] >= 0) & (fanout[loads["net"]] <= FEW_SINKS)
+    pulls = np.stack([driver[loads["net"][few]], loads["cell"][few]]), 1.0 / fanout[loads["net"][few]]
+    for _ in range(JOININGS):
+        merged = _joined(of[pulls[0]], pulls[1], area_of(of, count))
+        count, of = int(merged.max()) + 1, merged[of]
     block = np.full(count, Family.OTHER, np.int8)
     for family in BLOCKS:
         block[of[netlist.family == family]] = family
-    half = np.array([0.5 if kind.startswith("RAMB18") else 1.0 for kind in netlist.kinds])
-    fixed = np.isin(netlist.family, list(BLOCKS))
-    sites = np.bincount(of[fixed], half[netlist.kind[fixed]], count).astype(float)
+    sites = np.bincount(of[fixed], half[fixed], count).astype(float)
     area = np.bincount(of, lut + ff, count).astype(float)
-    return Objects(of.astype(np.int64), area, block, sites,
-                   float(max(lut.sum(), ff.sum())))
+    return Objects(of.astype(np.int64), area, block, sites, float(max(lut.sum(), ff.sum())))
+
+
+def _joined(pairs: Ints, weight: Reals, area: Reals) -> Ints:
+    """New numbers for objects: two get the same that are each other's strongest neighbour and together stay below
+    LARGEST."""
+    count = len(area)
+    fits = (pairs[0] != pairs[1]) & (area[pairs[0]] + area[pairs[1]] <= LARGEST)
+    a, b = pairs[:, fits]
+    joined = csr_array(coo_array((np.tile(weight[fits], 2), (np.concatenate([a, b]), np.concatenate([b, a]))),
+                                 (count, count)))
+    joined.sum_duplicates()
+    row = np.repeat(np.arange(count), np.diff(joined.indptr))
+    draw = (row + joined.indices) * 2654435761 % 2**32      # the same for both ends, so that equals find each other
+    strength = joined.data / (0.1 + area[row] + area[joined.indices])
+    order = np.lexsort((draw, strength, row))
+    best = np.arange(count)
+    best[row[order]] = joined.indices[order]        # the last of a row, its strongest
+    first = np.where(best[best] == np.arange(count), np.minimum(best, np.arange(count)), np.arange(count))
+    return np.unique(first, return_inverse=True)[1].ravel()
 
 
 def window(found: Objects) -> Window:
@@ -126,7 +160,7 @@ def spread(x: Reals, y: Reals, area: Reals, place: Window) -> tuple[Reals, Reals
     """Objects in the same order from left to right and from bottom to top, with equal area in equal parts of a
     window: halved across its longer side, each half with half of the area, down to single objects or slices."""
     tall = table()["net"]["column"] / table()["net"]["row"]
-    left, bottom = np.full(len(x), place.left), np.full(len(x), place.bottom)
+    left, bottom = np.full(len(x), float(place.left)), np.full(len(x), float(place.bottom))
     width, height = place.width, place.height
     part = np.zeros(len(x), np.int64)
     while width > 1 or height > 1:
@@ -196,6 +230,7 @@ class _Pull:
         self.middle = count + number.ravel()
         self.size = count + len(middles)
         self.count = count
+        self.pins = np.bincount(self.pin, minlength=count)
         self.base = pins[self.net] / (pins[self.net] - 1.0)
 
     def solved(self, at: Reals, weight: Reals, hold: Reals, to: Reals) -> Reals:
@@ -206,29 +241,44 @@ class _Pull:
         joined: Any = csr_array(coo_array((np.concatenate([w, w]), ends), (self.size, self.size)))
         pulled = np.asarray(joined.sum(axis=1)).ravel()
         held = np.zeros(self.size)
-        held[:self.count] = hold * pulled[:self.count] + 1e-6
+        held[:self.count] = hold * self.pins / np.maximum(np.abs(at[:self.count] - to), 1.0) + 1e-6
         diagonal = pulled + held + 1e-9
         wanted = np.zeros(self.size)
         wanted[:self.count] = held[:self.count] * to
-        out, _ = cg(diags_array(diagonal) - joined, wanted, x0=at, rtol=1e-3, maxiter=60, M=diags_array(1 / diagonal))
+        out, _ = cg(diags_array(diagonal) - joined, wanted, x0=at, rtol=1e-3, maxiter=40, M=diags_array(1 / diagonal))
         return np.asarray(out)
 
 
-def refined(graph: Graph, found: Objects, x: Reals, y: Reals,
+def filled(found: Objects, x: Reals, y: Reals, place: Window) -> tuple[Reals, float]:
+    """Fill of a window's slices by bins of about BIN, 1 where LUTs and registers take all of them; and the share of
+    the logic above that."""
+    at = np.zeros((2, len(found.area)))
+    at[0][found.of], at[1][found.of] = x, y
+    sides = ([place.left, place.left + place.width], [place.bottom, place.bottom + place.height])
+    mine = found.block == Family.OTHER
+    bins = max(1, round(place.width / BIN[0])), max(1, round(place.height / BIN[1]))
+    area, _, _ = np.histogram2d(at[0][mine], at[1][mine], bins=bins, range=sides, weights=found.area[mine])
+    fill = area / (2 * place.width * place.height / (bins[0] * bins[1]))
+    return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
+
+
+def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
             say: Callable[[str], None] = lambda line: None) -> tuple[Reals, Reals]:
     """Moves what lies on the longest paths between its neighbours on them, again and again, as detailed placement
-    does: slices are not full, and at most MOVED of the objects may leave where they were spread to.
+    does: slices are not full, and at most CROWDED of the logic more may come to lie where they are.
 
     Parameters  x, y: slice columns and rows of cells
     Returns     those with the shortest longest path that was seen
     """
     at = np.stack([np.zeros(len(found.area)), np.zeros(len(found.area))])
     at[0][found.of], at[1][found.of] = x, y
-    free, begin = found.block == Family.OTHER, at.copy()
+    free = found.block == Family.OTHER
+    limit = CROWDED + filled(found, x, y, place)[1]
     best, best_ps = at.copy(), np.inf
     from_ = found.of[np.concatenate([graph.driver[rows["net"]] for rows in (graph.through, graph.ends)])]
     to = found.of[graph.packed.host[np.concatenate([graph.through["cell"], graph.ends["cell"]])]]
     driven = np.concatenate([graph.driver[rows["net"]] >= 0 for rows in (graph.through, graph.ends)])
+    few = max(1, int(PULLING * len(to)))
     for number in range(REFINEMENTS):
         times = graph.times(at[0][found.of], at[1][found.of])
         longest = float(times.ends.max())
@@ -237,17 +287,19 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals,
         through = (times.arrival[graph.through["net"]] + times.through_net + graph.through["ps"]
                    + times.tail[graph.through["to_net"]])
         share = np.concatenate([through, times.ends]) / longest
-        pulls = driven & (share > NEAR) & (from_ != to)
-        weight = ((share[pulls] - NEAR) / (1 - NEAR)) ** 2 + 1e-3
+        near = max(NEAR, float(np.partition(share, -few)[-few]))
+        pulls = driven & (share >= near) & (from_ != to)
+        weight = ((share[pulls] - near) / (1.001 - near)) ** 2 + 1e-3
         a, b = from_[pulls], to[pulls]
         total = np.bincount(a, weight, len(free)) + np.bincount(b, weight, len(free))
         mine = (total > 0) & free
         for axis in at:
             wanted = np.bincount(a, weight * axis[b], len(free)) + np.bincount(b, weight * axis[a], len(free))
             axis[mine] = (axis[mine] + wanted[mine] / total[mine]) / 2
-        if (np.abs(at - begin).max(axis=0) > 1).mean() > MOVED:
+        if filled(found, at[0][found.of], at[1][found.of], place)[1] > limit:
             break
-        say(f"refinement {number + 1}: {best_ps:.0f} ps")
+        if number % 25 == 0:
+            say(f"refinement {number + 1} of {REFINEMENTS}: {best_ps:.0f} ps")
     return best[0][found.of], best[1][found.of]
 
 
@@ -269,12 +321,12 @@ def place(netlist: Netlist, found: Objects, critical: Callable[[Reals, Reals], R
     for number in range(ROUNDS):
         if number >= PLAIN_ROUNDS:
             weight = 1 + CRITICAL * critical(to_x[found.of], to_y[found.of]) ** 4
-        for _ in range(2 if hold else 4):
+        for _ in range(1 if hold else 3):
             x = pull.solved(x, weight, np.full(pull.count, hold or 1e-4), to_x)
             y = pull.solved(y, weight, np.full(pull.count, hold or 1e-4), to_y)
         to_x, to_y = x[:pull.count].copy(), y[:pull.count].copy()
         to_x[slices], to_y[slices] = spread(to_x[slices], to_y[slices], found.area[slices], grid)
         _on_sites(to_x, to_y, found, grid)
-        hold = SHARE * 2 ** number
+        hold = SHARE * GROWTH ** number
         say(f"placement {number + 1} of {ROUNDS}")
     return to_x[found.of], to_y[found.of], grid

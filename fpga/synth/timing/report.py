@@ -17,10 +17,10 @@ import numpy as np
 
 from fpga.synth.map import Report
 from fpga.synth.shells import region
-from fpga.synth.timing.delays import Family, clock_ps
+from fpga.synth.timing.delays import clock_ps
 from fpga.synth.timing.netlist import Netlist, flat
 from fpga.synth.timing.packing import pack
-from fpga.synth.timing.place import Window, objects, place, refined
+from fpga.synth.timing.place import Window, filled, objects, place, refined
 from fpga.synth.timing.sta import Graph, Times
 from fpga.synth.timing.sta import Path as Route
 from gen.base import kept
@@ -30,7 +30,6 @@ __all__ = ["PERIODS_NS", "NamedPath", "NamedStep", "Timing", "known", "lines", "
 PERIODS_NS = (4.0, 3.333)
 PATHS = 10
 _SEARCHED = 20_000      # captured registers among which the worst paths of different names are looked for
-_BINS = 60              # of the picture, each way
 
 Say = Callable[[str], None]
 
@@ -148,9 +147,10 @@ def _timed(report: Report, say: Say) -> Timing:
         return graph.criticality(graph.times(x, y))
 
     x, y, window = place(netlist, found, critical, say)
-    x, y = refined(graph, found, x, y, say)
+    x, y = refined(graph, found, x, y, window, say)
     times = graph.times(x, y)
-    density, crowded = _filled(found.area, x, y, found.of, found.block == Family.OTHER, window)
+    fill, crowded = filled(found, x, y, window)
+    density = tuple(tuple(round(float(value), 3) for value in column) for column in fill)
     timed = times.ends[np.isfinite(times.ends)]
     failing = tuple(int((timed + clock_ps() > 1000 * ns).sum()) for ns in PERIODS_NS)
     return Timing(report.core, float(timed.max()), tuple(_named(netlist, graph, times, x, y)), len(netlist.family),
@@ -175,18 +175,6 @@ def _named(netlist: Netlist, graph: Graph, times: Times, x: np.ndarray, y: np.nd
             yield NamedPath(tuple(step(route, k) for k in range(len(route.steps))))
         if len(seen) == PATHS or number == _SEARCHED:
             return
-
-
-def _filled(area: np.ndarray, x: np.ndarray, y: np.ndarray, of: np.ndarray, slices: np.ndarray,
-            window: Window) -> tuple[tuple[tuple[float, ...], ...], float]:
-    """Fill of the window by bin, 1 where LUTs and registers take all of its slices, and what lies above that."""
-    at = np.zeros((2, len(area)))
-    at[0][of], at[1][of] = x, y
-    sides = ([window.left, window.left + window.width], [window.bottom, window.bottom + window.height])
-    bins, _, _ = np.histogram2d(at[0][slices], at[1][slices], bins=_BINS, range=sides, weights=area[slices])
-    fill = bins / (2 * window.width * window.height / _BINS**2)
-    crowded = float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
-    return tuple(tuple(round(float(v), 3) for v in row) for row in fill), crowded
 
 
 def lines(found: Timing) -> Iterator[str]:
