@@ -39,8 +39,8 @@ CRITICAL = 8.0      # how much harder the most critical net does
 FEW_SINKS = 4       # of nets that join objects
 JOININGS = 5        # each at most halves their number
 LARGEST = 1.0       # of what is joined: LUTs' and registers' parts of slices added, 2 in a full one
-LARGE_NET = 500     # sinks; nets above have no place to pull to
-REFINEMENTS = 150
+OUTLINE = 16.0      # sinks that a net's outline has
+REFINEMENTS = 120
 NEAR = 0.8          # of the longest path: pins of paths above pull in refinement,
 PULLING = 0.01      # but no more than this part of all
 CROWDED = 0.03      # of the logic may come to lie in full slices in refinement
@@ -224,14 +224,17 @@ class _Pull:
         pairs = np.unique(pin_net * count + pin)
         self.net, self.pin = pairs // count, pairs % count
         pins = np.bincount(self.net, minlength=netlist.nets)
-        used = (pins > 1) & (pins <= LARGE_NET)
+        used = pins > 1
         self.net, self.pin = self.net[used[self.net]], self.pin[used[self.net]]
         middles, number = np.unique(self.net, return_inverse=True)
         self.middle = count + number.ravel()
         self.size = count + len(middles)
         self.count = count
         self.pins = np.bincount(self.pin, minlength=count)
-        self.base = pins[self.net] / (pins[self.net] - 1.0)
+        # A large net costs what its outline does: its driver is pulled, of its sinks those on the outline.
+        driver = netlist.driver()
+        drives = (driver[self.net] >= 0) & (found.of[driver[self.net]] == self.pin)
+        self.base = np.where(drives, 1.0, np.minimum(1.0, OUTLINE / pins[self.net]))
 
     def solved(self, at: Reals, weight: Reals, hold: Reals, to: Reals) -> Reals:
         """Positions that least squares of lengths ask for, near `at`; objects are held with `hold` at `to`."""
@@ -278,6 +281,7 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
     from_ = found.of[np.concatenate([graph.driver[rows["net"]] for rows in (graph.through, graph.ends)])]
     to = found.of[graph.packed.host[np.concatenate([graph.through["cell"], graph.ends["cell"]])]]
     driven = np.concatenate([graph.driver[rows["net"]] >= 0 for rows in (graph.through, graph.ends)])
+    fanout = graph.fanout[np.concatenate([graph.through["net"], graph.ends["net"]])]
     few = max(1, int(PULLING * len(to)))
     for number in range(REFINEMENTS):
         times = graph.times(at[0][found.of], at[1][found.of])
@@ -290,11 +294,13 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
         near = max(NEAR, float(np.partition(share, -few)[-few]))
         pulls = driven & (share >= near) & (from_ != to)
         weight = ((share[pulls] - near) / (1.001 - near)) ** 2 + 1e-3
-        a, b = from_[pulls], to[pulls]
-        total = np.bincount(a, weight, len(free)) + np.bincount(b, weight, len(free))
+        a, b, back = from_[pulls], to[pulls], weight / fanout[pulls]     # a driver comes to its sinks, not they to it
+        total = np.bincount(a, weight, len(free)) + np.bincount(b, back, len(free))
         mine = (total > 0) & free
+        total += np.bincount(b, weight - back, len(free))                # and one sink of many stays where it is
         for axis in at:
-            wanted = np.bincount(a, weight * axis[b], len(free)) + np.bincount(b, weight * axis[a], len(free))
+            wanted = (np.bincount(a, weight * axis[b], len(free)) + np.bincount(b, back * axis[a], len(free))
+                      + np.bincount(b, weight - back, len(free)) * axis)
             axis[mine] = (axis[mine] + wanted[mine] / total[mine]) / 2
         if filled(found, at[0][found.of], at[1][found.of], place)[1] > limit:
             break

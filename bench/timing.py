@@ -1,0 +1,48 @@
+"""What timing the cores can hope for: estimated slack, how well delays are estimated, and AMD's guide lines."""
+
+from collections.abc import Iterator
+
+from bench.framework import Row, at_least, at_most, bench, figure
+from fpga.synth import failfast as guides
+from fpga.synth.map import Report
+from fpga.synth.shells import card
+from fpga.synth.timing.calibrate import calibration
+from fpga.synth.timing.report import netlist_of, timing
+from fpga.vitis.description import prepare
+from fpga.vitis.figures import SHIPPING
+from fpga.vitis.gate import measure
+
+PERIOD_NS = 1000 / card().clocks_mhz[0]
+MEDIAN, WORST = 5, 15       # per cent that a path may be predicted off
+SLACK_NS = 0.3
+
+
+def _reports() -> Iterator[tuple[str, Report]]:
+    """The shipping kernels, mapped as the gate maps them."""
+    for preset, core in SHIPPING:
+        yield core, measure(*prepare(preset, core), print)
+
+
+@bench("timing")
+def estimated() -> Iterator[Row]:
+    """Slack of the shipping kernels by static timing analysis, and the error of its delays on routed paths."""
+    found = calibration()
+    what = "routed paths of -2LV parts, predicted from other designs' nets"
+    yield at_most("timing.calibration.median", f"{what}: median error", round(100 * found.median, 1), "%", MEDIAN)
+    yield at_most("timing.calibration.worst", f"{what}: worst error", round(100 * found.worst, 1), "%", WORST)
+    yield figure("timing.calibration.bias", f"{what}: median with its sign, below 0 where too fast",
+                 round(100 * found.bias, 1), "%")
+    for core, report in _reports():
+        timed = timing(report, print)
+        yield at_least(f"timing.{core}.slack", f"worst slack at {PERIOD_NS:g} ns, estimated", timed.slack_ns(PERIOD_NS),
+                       "ns", SLACK_NS)
+
+
+@bench("failfast")
+def over() -> Iterator[Row]:
+    """AMD's guide lines for timing closure that the shipping kernels are over."""
+    for core, report in _reports():
+        lines = [*guides.of_area(report), *guides.of_netlist(netlist_of(report))]
+        named = ", ".join(line.key for line in lines if line.over)
+        yield at_most(f"failfast.{core}.over", f"guide lines of {len(lines)} that are passed over: {named or 'none'}",
+                      sum(line.over for line in lines), "lines", 0)

@@ -1,0 +1,55 @@
+"""The commands timing and failfast, on a mapped circuit in place of a core, and what a mistake gives."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from fpga.synth import map as synth
+from gen.base import tools
+from hotrail.__main__ import main
+from tests.fpga.synth.test_map import PARENT, THROUGH, run
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def mapped(tmp_path, monkeypatch):
+    """Every core of tiny is the same small circuit."""
+    report = run(tmp_path / "synth", "parent", PARENT, THROUGH)
+    monkeypatch.setattr(synth, "synthesise", lambda *_, **__: report)
+    monkeypatch.setattr(tools, "build_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def test_timing(mapped):
+    done = call("timing", "tiny", "tt")
+    assert done.exit_code == 0, done.output
+    assert "slack at 4 ns: +2." in done.output and "slack at 3.333 ns: +2." in done.output
+    assert " 1. " in done.output and "from_here" in done.output and "% wire" in done.output
+    picture = mapped / "tiny" / "timing" / "tt.svg"
+    assert picture.read_text().startswith("<?xml") and str(picture) in done.output
+
+
+def test_timing_as_json(mapped):
+    done = CliRunner().invoke(main, ["timing", "tiny", "tt", "--json", "--out", str(mapped / "here")])
+    (told,) = json.loads(done.stdout).values()
+    assert told["slack_ns"]["4.0"] > told["slack_ns"]["3.333"] > 0
+    assert told["paths"][0]["steps"][0]["kind"] == "FDRE" and told["clock_ps"] == 234
+    assert (mapped / "here" / "tt.svg").exists()
+
+
+def test_failfast(mapped):
+    done = call("failfast", "tiny", "tt")
+    assert done.exit_code == 0 and "all 12 within their guide lines" in done.output
+    told = json.loads(CliRunner().invoke(main, ["failfast", "tiny", "tt", "--json"]).stdout)["tiny/tt"]
+    assert told["lut"] == {"value": pytest.approx(100 * (14 + 38_373) / 342_496), "guide": 70, "over": False}
+
+
+@pytest.mark.parametrize("command", ["timing", "failfast"])
+def test_a_core_that_is_not_there(command):
+    done = call(command, "tiny", "nothing")
+    assert done.exit_code == 1 and done.output.count("\n") == 1
+    assert "preset tiny has no core nothing: it has" in done.output
