@@ -41,6 +41,7 @@ JOININGS = 5        # each at most halves their number
 LARGEST = 1.0       # of what is joined: LUTs' and registers' parts of slices added, 2 in a full one
 OUTLINE = 16.0      # sinks that a net's outline has
 REFINEMENTS = 120
+PATIENCE = 12       # refinements without a shorter longest path
 NEAR = 0.8          # of the longest path: pins of paths above pull in refinement,
 PULLING = 0.01      # but no more than this part of all
 CROWDED = 0.03      # of the logic may come to lie in full slices in refinement
@@ -184,30 +185,42 @@ def spread(x: Reals, y: Reals, area: Reals, place: Window) -> tuple[Reals, Reals
 
 
 def _on_sites(x: Reals, y: Reals, found: Objects, place: Window) -> None:
-    """Moves blocks, in place, to sites of their kind: columns filled from left to right, in the order of the blocks,
-    and each from bottom to top; evenly where there are more sites than blocks."""
+    """Moves blocks, in place, to sites of their kind: to the nearest column that has room, in the order of the blocks,
+    and there near to their rows."""
     for family, name in BLOCKS.items():
         mine = np.nonzero(found.block == family)[0]
         if not len(mine):
             continue
         columns, rows = place.sites(name)
+        at = np.unique(columns)
         order = mine[np.argsort(x[mine], kind="stable")]
         demand = np.cumsum(found.sites[order])
-        at = np.unique(columns)
-        column = np.minimum((demand - found.sites[order]) / max(demand[-1], 1e-9) * len(at), len(at) - 1).astype(int)
+        nearest = np.searchsorted((at[1:] + at[:-1]) / 2, x[order])
+        ends = _with_room(np.bincount(nearest, found.sites[order], len(at)), len(rows) / len(at))
+        column = np.minimum(np.searchsorted(ends, demand - 0.25), len(at) - 1)
         for k, where in enumerate(at):
             inside = order[column == k]
             inside = inside[np.argsort(y[inside], kind="stable")]
             free = np.sort(rows[columns == where])
-            used = np.cumsum(found.sites[inside])
-            share = used[-1] if len(used) else 1.0
+            share = float(found.sites[inside].sum())
             wanted = np.interp(y[inside], free, np.arange(len(free)))
-            x[inside], y[inside] = where, free[_increasing(wanted, np.ceil(found.sites[inside]), len(free), share)]
+            x[inside], y[inside] = where, free[_increasing(wanted, len(free), share)]
 
 
-def _increasing(wanted: Reals, sizes: Reals, sites: int, share: float) -> Ints:
+def _with_room(wanted: Reals, room: float) -> Reals:
+    """Sums of what each column holds, left to right, when what is above its room moves to the next ones."""
+    held = wanted.copy()
+    for one, other in (*zip(range(len(held) - 1), range(1, len(held))), *zip(range(len(held) - 1, 0, -1),
+                                                                           range(len(held) - 2, -1, -1))):
+        over = max(0.0, held[one] - room)
+        held[one] -= over
+        held[other] += over
+    return np.cumsum(held)
+
+
+def _increasing(wanted: Reals, sites: int, share: float) -> Ints:
     """Sites in order, near those wanted, none twice while there are enough of them."""
-    step = np.minimum(1.0, (sites - 1) / max(share, 1.0))
+    step = min(1.0, (sites - 1) / max(len(wanted) - 1, 1), share / max(len(wanted), 1))
     offset = np.arange(len(wanted)) * step
     placed = np.maximum.accumulate(wanted - offset) + offset
     room = sites - 1 - (len(wanted) - 1 - np.arange(len(wanted))) * step
@@ -277,7 +290,7 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
     at[0][found.of], at[1][found.of] = x, y
     free = found.block == Family.OTHER
     limit = CROWDED + filled(found, x, y, place)[1]
-    best, best_ps = at.copy(), np.inf
+    best, best_ps, since = at.copy(), np.inf, 0
     from_ = found.of[np.concatenate([graph.driver[rows["net"]] for rows in (graph.through, graph.ends)])]
     to = found.of[graph.packed.host[np.concatenate([graph.through["cell"], graph.ends["cell"]])]]
     driven = np.concatenate([graph.driver[rows["net"]] >= 0 for rows in (graph.through, graph.ends)])
@@ -287,7 +300,9 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
         times = graph.times(at[0][found.of], at[1][found.of])
         longest = float(times.ends.max())
         if longest < best_ps:
-            best, best_ps = at.copy(), longest
+            best, best_ps, since = at.copy(), longest, number
+        if number - since > PATIENCE:
+            break
         through = (times.arrival[graph.through["net"]] + times.through_net + graph.through["ps"]
                    + times.tail[graph.through["to_net"]])
         share = np.concatenate([through, times.ends]) / longest
