@@ -94,7 +94,8 @@ def _average_fanout(netlist: Netlist, cells: int) -> float:
             name = ".".join(above[:depth])
             if name in own:
                 total[name] = total.get(name, np.zeros(3)) + counts
-    return max((loads / driven for count, loads, driven in total.values() if count > cells and driven), default=0.0)
+    return max((float(loads / driven) for count, loads, driven in total.values() if count > cells and driven),
+               default=0.0)
 
 
 def lines(found: list[Line]) -> Iterator[str]:

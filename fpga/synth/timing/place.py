@@ -196,7 +196,7 @@ def _on_sites(x: Reals, y: Reals, found: Objects, place: Window) -> None:
         order = mine[np.argsort(x[mine], kind="stable")]
         demand = np.cumsum(found.sites[order])
         nearest = np.searchsorted((at[1:] + at[:-1]) / 2, x[order])
-        ends = _with_room(np.bincount(nearest, found.sites[order], len(at)), len(rows) / len(at))
+        ends = _with_room(np.bincount(nearest, found.sites[order], len(at)).astype(float), len(rows) / len(at))
         column = np.minimum(np.searchsorted(ends, demand - 0.25), len(at) - 1)
         for k, where in enumerate(at):
             inside = order[column == k]

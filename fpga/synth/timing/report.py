@@ -62,13 +62,14 @@ class NamedPath:
 
 @dataclass(frozen=True)
 class Timing:
-    """The longest path and the worst of different names; ends, failing: captured pins, and how many of them have a
-    negative slack at each of PERIODS_NS; packed: registers taken into blocks; window: where the core was placed;
-    crowded: share of the slices' area that lies where it does not fit; density: slices' fill in the window by column
-    and row."""
+    """The longest path, what it would be with all cells in one place, and the worst paths of different names; ends,
+    failing: captured pins, and how many of them have a negative slack at each of PERIODS_NS; packed: registers taken
+    into blocks; window: where the core was placed; crowded: share of the slices' area that lies where it does not
+    fit; density: slices' fill in the window by column and row."""
 
     core: str
     worst_ps: float
+    floor_ps: float
     paths: tuple[NamedPath, ...]
     cells: int
     nets: int
@@ -88,7 +89,8 @@ class Timing:
 
 def _from_dict(found: dict[str, Any]) -> Timing:
     paths = tuple(NamedPath(tuple(NamedStep(**step) for step in path["steps"])) for path in found["paths"])
-    left = {name: found[name] for name in ("core", "worst_ps", "cells", "nets", "ends", "packed", "crowded")}
+    names = "core", "worst_ps", "floor_ps", "cells", "nets", "ends", "packed", "crowded"
+    left = {name: found[name] for name in names}
     return Timing(**left, paths=paths, failing=tuple(found["failing"]), window=Window(**found["window"]),
                   density=tuple(map(tuple, found["density"])))
 
@@ -153,8 +155,11 @@ def _timed(report: Report, say: Say) -> Timing:
     density = tuple(tuple(round(float(value), 3) for value in column) for column in fill)
     timed = times.ends[np.isfinite(times.ends)]
     failing = tuple(int((timed + clock_ps() > 1000 * ns).sum()) for ns in PERIODS_NS)
-    return Timing(report.core, float(timed.max()), tuple(_named(netlist, graph, times, x, y)), len(netlist.family),
-                  netlist.nets, len(timed), failing, packed.taken, window, crowded, density)
+    here = np.zeros(len(netlist.family))
+    floor = float(graph.times(here, here).ends.max())
+    paths = tuple(_named(netlist, graph, times, x, y))
+    return Timing(report.core, float(timed.max()), floor, paths, len(netlist.family), netlist.nets, len(timed), failing,
+                  packed.taken, window, crowded, density)
 
 
 def _named(netlist: Netlist, graph: Graph, times: Times, x: np.ndarray, y: np.ndarray) -> Iterator[NamedPath]:
@@ -181,6 +186,7 @@ def lines(found: Timing) -> Iterator[str]:
     """For the terminal."""
     yield (f"{found.core}: {found.cells:,} cells, {found.packed:,} registers packed into blocks, {found.ends:,} ends "
            "timed")
+    yield f"  longest path {found.worst_ps:,.0f} ps; {found.floor_ps:,.0f} ps if all cells lay in one place"
     for ns, failing in zip(PERIODS_NS, found.failing):
         yield f"  slack at {ns:g} ns: {found.slack_ns(ns):+.3f} ns, {failing:,} ends below 0"
     yield (f"  placed on {found.window.width:.0f} x {found.window.height:.0f} of {region()['columns']} x "
