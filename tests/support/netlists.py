@@ -7,7 +7,7 @@ from fpga.synth.timing.netlist import Netlist, flat
 from fpga.synth.timing.packing import pack
 from fpga.synth.timing.sta import Graph
 
-_OUTPUTS = {"Q", "O", "CO", "P", "DOA", "DOUTADOUT", "DOUTBDOUT", "DOUT_A", "DOUT_B", "SPO", "DPO"}
+_OUTPUTS = {"Q", "O", "CO", "P", "PCOUT", "DOA", "DOUTADOUT", "DOUTBDOUT", "DOUT_A", "DOUT_B", "SPO", "DPO"}
 
 
 def cell(kind: str, parameters: Mapping[str, Any] | None = None, **pins: int | str | list[int | str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ __all__ = ["VIRTUAL", "Arcs", "Pin", "arcs", "pins"]
 
 # A net inside a DSP slice that all its inputs reach and all its outputs leave from: (30 + 18) x 48 arcs are 96.
 VIRTUAL = -1
-_CLOCKS = re.compile(r"C|CLK|WCLK|CLKARDCLK|CLKBWRCLK")
+_CLOCKS = re.compile(r"CLK|WCLK|CLKARDCLK|CLKBWRCLK")     # and C of a register; C of a DSP slice is an operand
 _DSP_DATA = ("A", "B", "C", "D", "ACIN", "BCIN")
 
 
@@ -37,7 +37,7 @@ def pins(cell: Mapping[str, Any]) -> tuple[list[Pin], list[Pin]]:
     directions = cell["port_directions"]
     found: tuple[list[Pin], list[Pin]] = ([], [])
     for port, bits in cell["connections"].items():
-        if not _CLOCKS.fullmatch(port):
+        if not _CLOCKS.fullmatch(port) and not (port == "C" and cell["type"].startswith("FD")):
             found[directions[port] == "output"].extend(
                 Pin(port, bit, net) for bit, net in enumerate(bits) if isinstance(net, int))
     return found
@@ -118,17 +118,19 @@ def _srl(cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs
 
 
 def _memory(family: str, cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs:
-    """A block memory: groups 0 and 1 are its ports A and B."""
-    registered = {0: ("DOA_REG", "OREG_A"), 1: ("DOB_REG", "OREG_B")}
+    """A block memory: groups 0 and 1 are its ports A and B, with registers of their own before and behind it."""
     found = Arcs([], [], [])
     for b in outputs:
         group = int(b.port.startswith(("DOUTB", "DOUTPB", "DOUT_B")))
-        own = any(set_parameter(cell, name) for name in registered[group])
-        found.starts.append((b.net, delay(family, "clk_do_reg" if own else "clk_do"), group))
+        side = "AB"[group]
+        own = set_parameter(cell, f"DO{side}_REG") or set_parameter(cell, f"OREG_{side}")
+        out = "clk_do_ecc" if set_parameter(cell, f"OREG_ECC_{side}") else "clk_do_reg" if own else "clk_do"
+        found.starts.append((b.net, delay(family, out), group))
     for a in inputs:
         name = ("addr" if a.port.startswith("ADDR") else "d" if a.port.startswith("DIN") else
                 "we" if a.port.startswith(("WE", "BWE", "RDB")) else "rst" if a.port.startswith("RST") else "en")
-        found.ends.append((a.net, Sink.MEMORY, delay(family, "setup", name)))
+        setup = "setup_reg" if set_parameter(cell, f"IREG_PRE_{a.port[-1]}") else "setup"
+        found.ends.append((a.net, Sink.MEMORY, delay(family, setup, name)))
     return found
 
 
@@ -151,7 +153,7 @@ def _dsp(cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs
             found.ends.append((a.net, Sink.CHAIN, delay("dsp", "pcin_p")))
         elif a.port not in (*_DSP_DATA, "PCIN"):
             found.ends.append((a.net, Sink.DSP, delay("dsp", "setup_control")))
-        elif first:
+        elif first or (a.port == "C" and set_parameter(cell, "CREG")):
             found.ends.append((a.net, Sink.DSP, delay("dsp", "setup_reg")))
         elif m or p:
             found.ends.append((a.net, Sink.DSP, delay("dsp", "in_m" if m else "in_p")))

@@ -64,6 +64,10 @@ WIDE = [2, 3, 4, 5]
      2735 + NET + 125 + 67 - 44),
     ((cell("URAM288", {"OREG_B": "TRUE"}, CLK=1, DOUT_B=[10]), cell("LUT1", I0=10, O=20), LAST),
      1040 + NET + 125 + 67 - 44),
+    ((cell("URAM288", {"OREG_A": "TRUE", "OREG_ECC_A": "TRUE"}, CLK=1, DOUT_A=[10]), cell("LUT1", I0=10, O=20), LAST),
+     467 + NET + 125 + 67 - 44),
+    ((FIRST, cell("URAM288", {"IREG_PRE_B": "TRUE"}, CLK=1, ADDR_B=[10])), 114 + TO_MEMORY + 413),
+    ((FIRST, cell("URAM288", {"IREG_PRE_B": "TRUE"}, CLK=1, ADDR_A=[10])), 114 + TO_MEMORY + 697),
     ((FIRST, cell("RAMB36E2", CLKARDCLK=1, ADDRARDADDR=[10])), 114 + TO_MEMORY + 428),
     ((FIRST, cell("URAM288", CLK=1, EN_A=10)), 114 + TO_MEMORY + 629),
     # DSP slices by the registers that they use.
@@ -72,6 +76,10 @@ WIDE = [2, 3, 4, 5]
     ((FIRST, cell("DSP48E2", {"AREG": "1", "MREG": "1", "PREG": "1"}, A=[10])), 114 + TO_DSP + 522),
     ((FIRST, cell("DSP48E2", {"MREG": "1", "PREG": "1"}, A=[10])), 114 + TO_DSP + 1230),
     ((cell("DSP48E2", {"PREG": "1"}, P=[20]), LAST), 374 + TO_FF - 44),
+    ((FIRST, cell("DSP48E2", {"CREG": "1", "MREG": "1", "PREG": "1"}, C=[10])), 114 + TO_DSP + 522),
+    # A cascade into the adder, and a control pin.
+    ((cell("DSP48E2", {"PREG": "1"}, PCOUT=[20]), cell("DSP48E2", {"PREG": "1"}, PCIN=[20])), 374 + 15 + 734),
+    ((FIRST, cell("DSP48E2", {"PREG": "1"}, RSTP=10)), 114 + TO_DSP + 354),
 ])
 def test_by_hand(cells, by_hand):
     assert longest(*cells) == pytest.approx(by_hand, abs=0.01)
