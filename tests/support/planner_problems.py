@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from gen.planner.costs import Costs
 from gen.planner.problem import Item, Problem
+
+#: Of the log in tests/gen/planner/conftest.py, and prices of a card.
+SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
+COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, DRIVE, 2.9e-7, 3.2e-10,
+              4096, 1 << 26, 4 << 30, 3_840_000_000_000)
+FREE_LINK = replace(COSTS, link_s=0.0)
 
 
 def drawn(seed, *, tables=4, cards=3, steps=3):

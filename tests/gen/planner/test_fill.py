@@ -12,7 +12,7 @@ from gen.data.remap import DRAM, SSD, TT
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.weights import SeededWeights
 from gen.planner.planning import make
-from tests.gen.planner.test_planner_build import BATCH, COSTS, FREE_LINK
+from tests.support.planner_problems import BATCH, COSTS, FREE_LINK
 
 
 def uniform(rows=20_000, samples=20_000, **tables):

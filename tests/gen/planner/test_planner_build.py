@@ -15,16 +15,10 @@ from gen.model.recommender import Recommender, TableSpec
 from gen.planner import planning
 from gen.planner.assume import model_of
 from gen.planner.build import build
-from gen.planner.costs import Costs
-from gen.planner.plan import MEMORIES, Plan
+from gen.planner.plan import MEMORIES
 from gen.planner.planning import ALONE, HALF, make
 from gen.planner.solve import Infeasible, NotFound, solve
-from tests.support.planner_problems import brute, drawn, seconds
-
-SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
-COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, DRIVE, 2.9e-7, 3.2e-10,
-              4096, 1 << 26, 4 << 30, 3_840_000_000_000)
-FREE_LINK = replace(COSTS, link_s=0.0)
+from tests.support.planner_problems import BATCH, COSTS, DRIVE, FREE_LINK, SAMPLES, brute, drawn, seconds
 
 
 @pytest.mark.parametrize("longest", [65_536, 65_537])
@@ -52,15 +46,6 @@ def test_a_row_of_the_drive_takes_its_share_of_a_page(known):
         make(wide, known, replace(costs, ssd_bytes=450 * 4096 - 1), cards=1, levels=1, explain=False)
 
 
-@pytest.fixture(scope="module")
-def log():
-    """Ids of three tables: one a sample, bags, and ids far apart."""
-    random = np.random.default_rng(5)
-    lengths = random.integers(0, 9, SAMPLES)
-    return {"one": random.zipf(1.3, SAMPLES) % 900, "bags": random.zipf(1.2, int(lengths.sum())) % 5000,
-            "far": (random.zipf(1.5, SAMPLES) % 400) * 10**12}, np.concatenate([[0], np.cumsum(lengths)])
-
-
 def by_hand(counts, is_vocabulary):
     """(rows,) accesses that are expected of as many."""
     total, once, unseen = counts.sum(), np.count_nonzero(counts == 1), np.count_nonzero(counts == 0)
@@ -74,18 +59,6 @@ def by_hand(counts, is_vocabulary):
             if found[counts == 0].max(initial=0) > found[counts == most].min(initial=np.inf):
                 found[counts <= most] = found[counts <= most].mean()
     return found
-
-
-@pytest.fixture(scope="module")
-def known(log):
-    ids, offsets = log
-    return profile(of_arrays(ids, {"bags": offsets}))
-
-
-@pytest.fixture(scope="module")
-def model():
-    return Recommender("m", "", {"one": TableSpec("one", 900, 64), "bags": TableSpec("bags", 700, 64, "modulo"),
-                                 "far": TableSpec("far", 500, 16, "vocabulary")}, None, BATCH)
 
 
 def test_items_are_what_the_log_says(log, known, model):
@@ -258,20 +231,6 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
     assert 0 < least <= more < 5e-3 < 1e-2 < plan.seconds
 
 
-@pytest.mark.parametrize("form", ["float16", "bfloat16"])
-def test_pooled_vectors_in_half_precision(known, model, form):
-    """What it says is the plan with such vectors; a model that has no others does not ask."""
-    slow = replace(COSTS, link_s=100 * COSTS.link_s)    # the link binds
-    plan = make(model, known, slow, cards=2)
-    tables = {name: replace(spec, results=form) for name, spec in model.tables.items()}
-    half = make(replace(model, tables=tables), known, slow, cards=2)
-    seconds, bound = plan.what_if[HALF]
-    assert bound <= seconds < 0.75 * plan.seconds
-    assert seconds == pytest.approx(half.seconds, rel=0.02) and HALF not in half.what_if
-    one = replace(model, tables=tables | dict(list(model.tables.items())[:1]))
-    assert make(one, known, slow, cards=2).what_if[HALF][0] == pytest.approx(half.seconds, rel=0.02)
-
-
 def test_where_a_search_takes_long_it_is_not_repeated_for_every_memory(known, model, monkeypatch):
     monkeypatch.setattr(planning, "PATIENCE", 0.0)
     plan = make(model, known, COSTS, cards=1)
@@ -440,44 +399,3 @@ def test_an_assumed_model(known):
     assert model.tables["one"].ids == "index" and model.tables["one"].rows == int(known.tables["one"].ids[-1]) + 1
     assert model.tables["far"].ids == "vocabulary" and model.tables["far"].rows == len(known.tables["far"].ids) + 1
     assert notes[0].startswith("no model was given: 3 tables") and notes[1].endswith("in far")
-
-
-def test_the_link_binds_where_results_are_wide(known, model, tmp_path):
-    """As many bytes as the pooled vectors have, over one direction; the plan says so."""
-    slow = replace(COSTS, link_s=1e-6)
-    plan = make(model, known, slow, cards=2, explain=False)
-    outward, inward = ([getattr(card, f"{way}_s") for card in plan.cards] for way in ("out", "in"))
-    assert sum(outward) == pytest.approx(BATCH * 4 * (64 + 64 + 16) * slow.link_s)
-    lookups = sum(item.lookups for item in build(model, known, slow, cards=2).problem.items)
-    assert sum(inward) == pytest.approx(4 * (lookups + 3 * BATCH) * slow.link_s), "no pages"
-    slowest = max(plan.cards, key=lambda card: card.seconds)
-    assert slowest.binds == "out" and plan.seconds == pytest.approx(max(outward)) and plan.gap < 1e-3
-    plan.save(tmp_path)
-    assert Plan.load(tmp_path).cards == plan.cards
-    assert make(model, known, COSTS, cards=2, explain=False).seconds < plan.seconds
-
-
-@pytest.mark.parametrize("form", ["float16", "bfloat16"])
-def test_half_precision_halves_the_way_to_the_host(known, model, form):
-    """Of tables whose vectors have more than one beat, in DRAM and on the link; their rows stay as they are."""
-    short = replace(model, tables={name: replace(spec, results=form if name != "bags" else "float32")
-                                   for name, spec in model.tables.items()})
-    pairs = zip(*(build(each, known, COSTS, cards=2).problem.items for each in (model, short)), strict=True)
-    for plain, half in pairs:
-        share = {"one": 2, "bags": 1, "far": 1}[plain.name]     # `far` has one beat
-        assert plain.out_s == pytest.approx(share * half.out_s) and half.row_bytes == plain.row_bytes
-        assert plain.bags_bytes - half.bags_bytes == BATCH * plain.row_bytes * (share - 1) // 2
-        assert half.in_s == plain.in_s and (half.bags_s < plain.bags_s) == (share == 2)
-
-
-def test_features_cross_the_link_of_an_mlp_card(known, model):
-    """Dense features and every table's pooled vectors to it, beside its bottom network; its results to the host."""
-    whole = replace(model, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
-    slow = replace(COSTS, link_s=1e-6)
-    plan = make(whole, known, slow, cards=3, explain=False)
-    mlp = [card for card in plan.cards if card.kind == "mlp"]
-    assert sum(card.in_s for card in mlp) == pytest.approx(BATCH * 4 * (13 + 3 * 64) * slow.link_s)
-    assert sum(card.out_s for card in mlp) == pytest.approx(BATCH * 4 * slow.link_s)
-    assert {card.binds for card in mlp} == {"in"}
-    slowest = max(card.seconds for card in plan.cards)
-    assert plan.seconds == pytest.approx(slowest + max(plan.top_s / len(mlp), mlp[0].out_s))

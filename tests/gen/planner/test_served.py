@@ -14,7 +14,7 @@ from gen.model.recommender import Recommender, TableSpec
 from gen.model.weights import SeededWeights
 from gen.planner.planning import make
 from gen.planner.served import served
-from tests.gen.planner.test_planner_build import BATCH, FREE_LINK
+from tests.support.planner_problems import BATCH, FREE_LINK
 
 COSTS = replace(FREE_LINK, dram_bytes=500_000)
 

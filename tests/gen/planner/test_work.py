@@ -16,7 +16,7 @@ from gen.planner.planning import make
 from gen.planner.solve import solve
 from gen.planner.work import Clock, Deadline
 from tests.gen.planner.test_planner import many
-from tests.gen.planner.test_planner_build import BATCH, COSTS
+from tests.support.planner_problems import BATCH, COSTS
 
 
 def test_a_moment_of_work_passes_with_work():
