@@ -21,7 +21,7 @@ from fpga.synth.timing.delays import clock_ps
 from fpga.synth.timing.netlist import Netlist, flat
 from fpga.synth.timing.packing import pack
 from fpga.synth.timing.place import Window, filled, objects, place, refined
-from fpga.synth.timing.sta import Graph, Times
+from fpga.synth.timing.sta import Graph, Step, Times
 from fpga.synth.timing.sta import Path as Route
 from gen.base import kept
 
@@ -47,17 +47,7 @@ class NamedStep:
     cell_ps: float
 
 
-@dataclass(frozen=True)
-class NamedPath:
-    steps: tuple[NamedStep, ...]
-
-    @property
-    def ps(self) -> float:
-        return sum(step.net_ps + step.cell_ps for step in self.steps)
-
-    @property
-    def wire_ps(self) -> float:
-        return sum(step.net_ps for step in self.steps)
+NamedPath = Route[NamedStep]
 
 
 @dataclass(frozen=True)
@@ -166,7 +156,7 @@ def _named(netlist: Netlist, graph: Graph, times: Times, x: np.ndarray, y: np.nd
     """The worst paths whose ends differ in more than the numbers in their names."""
     seen: set[str] = set()
 
-    def step(route: Route, number: int) -> NamedStep:
+    def step(route: Route[Step], number: int) -> NamedStep:
         one = route.steps[number]
         cell = graph.packed.host[one.cell]
         return NamedStep(netlist.cell_name(one.cell), netlist.kinds[netlist.kind[one.cell]], round(float(x[cell]), 1),

@@ -6,6 +6,7 @@ sorted by their level once, then every level is one step over arrays. Only paths
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +32,23 @@ class Step:
     fanout: int
 
 
+class Delayed(Protocol):
+    """What a path adds up: the net to a cell and the cell."""
+
+    @property
+    def net_ps(self) -> float: ...
+    @property
+    def cell_ps(self) -> float: ...
+
+
+_S = TypeVar("_S", bound=Delayed)
+
+
 @dataclass(frozen=True)
-class Path:
-    steps: tuple[Step, ...]
+class Path(Generic[_S]):
+    """From a register to a register."""
+
+    steps: tuple[_S, ...]
 
     @property
     def ps(self) -> float:
@@ -131,7 +146,7 @@ class Graph:
         longest = np.maximum(times.arrival + times.tail, 0)
         return longest / max(longest.max(), 1.0)
 
-    def worst(self, times: Times) -> Iterator[Path]:
+    def worst(self, times: Times) -> Iterator[Path[Step]]:
         """Paths from the worst, one per capturing cell."""
         seen: set[int] = set()
         for end in np.argsort(-times.ends, kind="stable"):
@@ -141,7 +156,7 @@ class Graph:
             seen.add(cell)
             yield self._traced(times, int(end))
 
-    def _traced(self, times: Times, end: int) -> Path:
+    def _traced(self, times: Times, end: int) -> Path[Step]:
         e, t = self.ends, self.through
         at = int(e["net"][end])
         steps = [Step(int(e["cell"][end]), float(times.end_net[end]), float(e["ps"][end]), int(self.fanout[at]))]
