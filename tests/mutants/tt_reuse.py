@@ -65,7 +65,6 @@ REUSE = Unit("hw/tt/reuse.py", ("verif/tt/test_reuse.py",), (
     Mutant("a reset leaves the lines to be found", "findable_lines = Signal(line_bits + 1)",
            "findable_lines = Signal(line_bits + 1, reset_less=True)"),
     Mutant("a reset leaves the users", 'name=f"users_{i}")', 'name=f"users_{i}", reset_less=True)'),
-    Mutant("a reset leaves who is in use", 'name="idle")', 'name="idle", reset_less=True)'),
     Mutant("a reset leaves what the waiting lookup found", "entries // 4, name=name) for",
            "entries // 4, name=name, reset_less=True) for"),
     Mutant("a reset leaves the next line", "line = Signal(line_bits)", "line = Signal(line_bits, reset_less=True)"),

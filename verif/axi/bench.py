@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import cocotb
-from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from verif.bench import reset, rng
 from verif.bench.axi import AxiMemory, CardMemory
@@ -17,6 +17,7 @@ from verif.bench.stream import Pattern, Sink, Source, bursty, sometimes
 __all__ = ["BASES", "EngineBench", "ReadBench", "bursts", "each", "fewest", "pauses", "run_of"]
 
 PAGES = 6
+PERIOD_NS = 10
 # Where buffers begin so that every bit of an address is once 0 and once 1; the last ends two pages before all memory.
 BASES = (0x5555_5555_5555_5000, 0xAAAA_AAAA_AAAA_A000, (1 << 64) - 8 * 4096)
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
@@ -124,7 +125,9 @@ class EngineBench(Harness):
         before = len(self.port.reads), len(self.port.writes)
         await ClockCycles(dut.clk, 20)
         assert dut.idle.value == 1 and (len(self.port.reads), len(self.port.writes)) == before and not self._shown()
+        # What is asked for under a stop is taken and forgotten: nobody waits for a port that has been stopped.
         for source in self.sources.values():
+            await with_timeout(source.drained(), 3000 * PERIOD_NS, "ns")
             source.stop()
 
     async def resume(self) -> None:
@@ -142,8 +145,11 @@ class EngineBench(Harness):
     async def after_reset(self, cycles: int) -> Self:
         """A bench behind a reset in the midst of everything, which leaves nothing behind."""
         self.stop()
+        # The memory is reset with the engine: an answer may stand at the first edge, at later ones none does.
+        self.dut.rst.value = 1
+        await self.edge
         getattr(self.dut, f"bus__{self.answers}").value = 0
-        await reset(self.dut, cycles)
+        await reset(self.dut, cycles - 1)
         await ClockCycles(self.dut.clk, 2)
         assert self.dut.idle.value == 1 and not self._shown()
         assert all(getattr(self.dut, f"bus__{name}").value == 0 for name in self.asks)
@@ -153,9 +159,11 @@ class EngineBench(Harness):
         """Answers that nobody waits for."""
         self.stop()
         answer = getattr(self.dut, f"bus__{self.answers}")
-        answer.value = 1
-        await ClockCycles(self.dut.clk, 5)
-        answer.value = 0
+        for value in (1, 0):
+            answer.value = value
+            for _ in range(5):
+                await self.edge
+                assert not self._shown(), "an answer that nobody waits for comes out"
 
 
 class ReadBench(EngineBench):

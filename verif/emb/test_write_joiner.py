@@ -133,7 +133,16 @@ async def reset_midstream(dut):
     await bench.step(golden.Vector(36, 4, True))
     await bench.drain()
     assert bench.out == [golden.Joined(36, 4, 1, True)]
-    bench = await begin(dut)
+    # Resets of one and two cycles in any state: from the first cycle on as the model of a unit that holds nothing.
+    for number in range(40):
+        bench = Bench(dut)
+        given = vectors(random, int(random.integers(1, 12)))
+        for vector in given:
+            await bench.step(vector)
+        for _ in range(number % 5):
+            await bench.step()
+        await reset(dut, 1 + number % 2)
+    bench = Bench(dut)
     given = vectors(random, 100)
     for vector in given:
         await bench.step(vector)
