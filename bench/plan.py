@@ -80,13 +80,13 @@ def serial(item: Item) -> Item:
 
 
 def torchrec(problem: Problem, cards: int) -> tuple[TableChoice, ...] | None:
-    """The placement by TorchRec's EmbeddingShardingPlanner, of tables that lie whole on a card.
+    """The placement by TorchRec's EmbeddingShardingPlanner, of tables that lie whole on a card: its table-wise kind.
 
     GreedyProposer: each table begins with its fastest option; each further proposal gives the table that takes most
     storage (here: of a card's memories the largest part) its next slower one. GreedyPerfPartitioner puts the tables of
     a proposal, slowest first, each on the card with the least sum so far that has the storage. The best proposal wins.
     """
-    choices = Choices.of(problem)
+    choices = Choices.of(replace(problem, shardings=()))
     options, starts = [], [0]
     for j, item in enumerate(problem.items):
         at = choices.cut[j, : choices.cuts[j]]
@@ -102,7 +102,8 @@ def torchrec(problem: Problem, cards: int) -> tuple[TableChoice, ...] | None:
     found, best = _torchrec(np.array(starts), load[:, :TIMES].sum(axis=1), load[:, TIMES:], choices.cap[TIMES:], cards)
     if not np.isfinite(best):
         return None
-    return tuple(TableChoice(int(card), int(a), int(h)) for card, (a, h) in zip(found[0], pairs[found[1]], strict=True))
+    return tuple(TableChoice((int(card),), int(a), int(h))
+                 for card, (a, h) in zip(found[0], pairs[found[1]], strict=True))
 
 
 @njit(cache=True)
@@ -145,7 +146,7 @@ def _torchrec(starts, perf, storage, cap, cards):
 
 def peak(problem: Problem, chosen: tuple[TableChoice, ...], cards: int) -> float:
     """Seconds of embedding of the slowest card."""
-    return max(card.seconds for card in loads(problem.items, chosen, cards))
+    return max(card.seconds for card in loads(problem, chosen, cards))
 
 
 def timed(problem: Problem, seconds: float, gap: float = GAP) -> tuple[Placement, float]:
@@ -178,7 +179,7 @@ def peers(id: str, what: str, problem: Problem, limit: float) -> Iterator[Row]:
     ours, _ = timed(alone, limit, 0.0)
     yield at_most(f"{id}.torchrec", f"{what}, ours over TorchRec's: memories at once",
                   round(ours.seconds / peak(alone, theirs, CARDS), 3), "x", 1.0)
-    one = replace(alone, items=tuple(serial(item) for item in problem.items))
+    one = alone.mapped(serial)
     ours, _ = timed(one, limit, 0.0)
     yield at_most(f"{id}.torchrec.serial", f"{what}, ours over TorchRec's: its own cost, one memory after another",
                   round(ours.seconds / peak(one, theirs, CARDS), 3), "x", 1.0)

@@ -102,7 +102,7 @@ class Bundle(Folder):
     @property
     def emb_cards(self) -> tuple[int, ...]:
         """Numbers of the EMB cards that have tables."""
-        return tuple(sorted({table.card for table in self.plan.tables.values()}))
+        return tuple(sorted({card for table in self.plan.tables.values() for card in table.cards}))
 
     def words(self, table: str) -> NDArray[np.uint32]:
         return self.array(f"tables/{self.tables[table]['number']}.words.npy")
@@ -142,7 +142,7 @@ class Bundle(Folder):
         with self._fits():
             for name in self.tables:
                 of_plan = self.plan.tables[name]
-                if of_plan.card == card:
+                if card in of_plan.cards:
                     spec = self.plan.model.tables[name]
                     tables.append(Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
                                         Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results))
@@ -248,7 +248,8 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             for k, core in enumerate(table.cores, 1):
                 writer.array(f"tables/{number}.core{k}.npy", core)
             tables[name] = {"number": number, "cores": len(table.cores), **told}
-            by_card.setdefault(of_plan.card, []).append(table)
+            for card in of_plan.cards:
+                by_card.setdefault(card, []).append(table)
             if table.cores:
                 say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
                     f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")

@@ -29,7 +29,7 @@ CURVES = 6          # in the picture
 CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("bytes", "time")),
              *LINK.values(), "waits for", "full")
 HELD_HEAD = ("", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("planned", "served")))
-TABLE_HEAD = ("table", "card", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
+TABLE_HEAD = ("table", "cards", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
                                                 for what in ("rows", "accesses")), "TT shape")
 
 
@@ -194,7 +194,7 @@ def _card(plan: Plan, card: PlanCard) -> list[str]:
     if card.kind == "mlp":
         waits = f"bottom {duration(card.bottom_s)}, top {duration(card.top_s)}"
         return [str(card.number), "MLP", *[""] * 7, duration(card.in_s), duration(card.out_s), waits, ""]
-    cells = [str(card.number), "EMB", str(sum(table.card == card.number for table in plan.tables.values()))]
+    cells = [str(card.number), "EMB", str(sum(card.number in table.cards for table in plan.tables.values()))]
     for name in MEMORIES:
         tier = getattr(card, name)
         cells += [_bytes(tier.bytes), duration(tier.seconds)]
@@ -204,7 +204,7 @@ def _card(plan: Plan, card: PlanCard) -> list[str]:
 
 def _table(table: PlanTable) -> list[str]:
     whole = sum(getattr(table, name).accesses for name in MEMORIES)
-    cells = [table.name, str(table.card), f"{whole:,.0f}"]
+    cells = [table.name, table.place, f"{whole:,.0f}"]
     for name in MEMORIES:
         tier = getattr(table, name)
         cells += [f"{tier.rows:,}", f"{tier.accesses / whole if whole else 0:.1%}"]

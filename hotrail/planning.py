@@ -35,6 +35,7 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
                    "approximations; 1 is SCRec's program [the model's, else 0.1].")
 @click.option("--train-gain", type=click.FloatRange(0, 1), default=0.1, show_default=True,
               help="Share of a batch's time that TT rows must save; a plan in which they save less has none.")
+@click.option("--table-wise", is_flag=True, help="Every table whole on one card, as in SCRec's program.")
 @click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
               help="Format in which pooled vectors leave the cards [the model's, else float32].")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
@@ -51,8 +52,8 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, train_share: float | None, train_gain: float,
-         results: str | None, dim: int, batch: int | None, sample: float, held_back: float, gap: float,
-         seconds: float, quick: bool, out: Path | None) -> None:
+         table_wise: bool, results: str | None, dim: int, batch: int | None, sample: float, held_back: float,
+         gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
@@ -64,7 +65,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     from hotrail.terminal import say
 
     options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, train_share, dim, batch,
-                           sample, gap, seconds, not quick, results, held_back, train_gain)
+                           sample, gap, seconds, not quick, results, held_back, train_gain, table_wise)
     folder = out or build_folder() / "plan"
     with together(folder) as half:
         try:

@@ -92,12 +92,12 @@ def _show(bundle: Any, done: Any) -> None:
                           f"{steady / done.batches:,.0f}",
                           f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-")
     shown.print(cards)
-    tables = Table("table", "card")
+    tables = Table("table", "cards")
     for head in ("DRAM", "TT", "SSD", "TT error", "distance of the vectors"):
         tables.add_column(head, justify="right")
     for name, told in bundle.tables.items():
         far = done.distance[name] if done.distance is not None else None
-        tables.add_row(name, str(bundle.plan.tables[name].card), *(f"{int(rows):,}" for rows in done.rows[name]),
+        tables.add_row(name, bundle.plan.tables[name].place, *(f"{int(rows):,}" for rows in done.rows[name]),
                        f"{told['weighted_error']:.3f}" if told["cores"] else "-", "-" if far is None else f"{far:.2g}")
     shown.print(tables)
 

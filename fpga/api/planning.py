@@ -45,6 +45,7 @@ class Options:
     results: str | None = None
     held_back: float = 0.0
     train_gain: float = 0.1
+    table_wise: bool = False
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
@@ -73,7 +74,7 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
                                        for name, spec in model.tables.items()})
     made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, train_share=options.train_share, train_gain=options.train_gain,
-                gap=options.gap, seconds=options.seconds, explain=options.explain,
+                gap=options.gap, seconds=options.seconds, table_wise=options.table_wise, explain=options.explain,
                 say=lambda line: say(f"search     {line}"))
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

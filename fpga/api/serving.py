@@ -10,7 +10,7 @@ fpga.api.verifying holds what comes out against the oracle, the dense tables and
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,19 +24,21 @@ from gen.compiler.emb import Bags
 from gen.data.logs import Chunk, Log
 from gen.data.logs.features import dense_features
 from gen.data.remap import DEVICE_SHIFT
+from gen.planner.plan import PlanTable
 
 __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. cycles:
-    that each card's core took, by its number in the plan; links: what crossed its link. rows: of each table,
-    looked up in DRAM, train and SSD."""
+    """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. shards:
+    of each EMB card by its number in the plan, the vectors of each of its tables. cycles: that each card's core took;
+    links: what crossed its link. rows: of each table, looked up in DRAM, train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]
     predictions: NDArray[np.float32] | None
+    shards: dict[int, dict[str, NDArray[np.float32]]]
     cycles: dict[int, int]
     links: dict[int, LinkUse]
     rows: dict[str, NDArray[np.int64]]
@@ -92,13 +94,14 @@ class Cards:
         Raises      ValueError: as `requests`; RunError, CardError: the card's
         """
         requests = self.requests(chunk)
-        vectors: dict[str, NDArray[np.float32]] = {}
-        cycles, links = {}, {}
+        shards, cycles, links = {}, {}, {}
         for number, bags in self.emb.items():
-            mine = [each for name, each in requests.items() if self.plan.tables[name].card == number]
-            vectors |= zip((each.table for each in mine), bags.batch(mine), strict=True)
+            mine = [_part(each, self.plan.tables[name], number) for name, each in requests.items()
+                    if number in self.plan.tables[name].cards]
+            shards[number] = dict(zip((each.table for each in mine), bags.batch(mine), strict=True))
             cycles[number], links[number] = bags.last["cycles"], bags.link
-        vectors = {name: vectors[name] for name in requests}
+        vectors = {name: np.concatenate([shards[card][name] for card in self.plan.tables[name].cards])
+                   for name in requests}
         predictions = None
         if self.mlp:
             assert dense is not None
@@ -110,14 +113,13 @@ class Cards:
             predictions = np.concatenate(parts)
         rows = {name: np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
                 for name, each in requests.items()}
-        return Done(chunk.samples, vectors, predictions, cycles, links, rows)
+        return Done(chunk.samples, vectors, predictions, shards, cycles, links, rows)
 
     def shares(self, samples: int) -> Iterator[tuple[int, slice]]:
         """Which samples of a batch each MLP card works on."""
-        share = -(-samples // max(len(self.mlp), 1))
         for at, number in enumerate(self.mlp):
-            part = slice(at * share, min(samples, (at + 1) * share))
-            if part.start < samples:
+            part = _samples(samples, at, len(self.mlp))
+            if part.start < part.stop:
                 yield number, part
 
     def close(self) -> None:
@@ -131,6 +133,20 @@ class Cards:
 
     def __exit__(self, *reason: object) -> None:
         self.close()
+
+
+def _samples(samples: int, at: int, cards: int) -> slice:
+    """Of a batch's samples, those of the at-th of so many cards that share them out: as many each, the last fewer."""
+    share = -(-samples // cards)
+    return slice(min(samples, at * share), min(samples, (at + 1) * share))
+
+
+def _part(bags: Bags, table: PlanTable, card: int) -> Bags:
+    """What one card of a table gets of its bags."""
+    offsets = np.asarray(bags.offsets)
+    part = _samples(len(offsets) - 1, table.cards.index(card), len(table.cards))
+    offsets = offsets[part.start:part.stop + 1]
+    return replace(bags, indices=np.asarray(bags.indices)[offsets[0]:offsets[-1]], offsets=offsets - offsets[0])
 
 
 @dataclass(frozen=True, eq=False)

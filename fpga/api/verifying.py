@@ -85,7 +85,7 @@ class _Oracles:
         for number, bags in self.cards.emb.items():
             assert bags.program is not None
             wanted, _ = self.emb[number].run(bags.program)
-            yield number, first_difference([done.vectors[output.table] for output in bags.program.outputs], wanted)
+            yield number, first_difference(list(done.shards[number].values()), wanted)
         if done.predictions is None:
             return
         features = np.stack(list(done.vectors.values()), axis=1)
@@ -172,7 +172,7 @@ def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float,
     card, share = plan.cards[number], samples / plan.batch
     if card.kind == "mlp":
         return (max(card.bottom_s + card.top_s, card.in_s, card.out_s) * share,) * 2
-    pages = sum(table.ssd.seconds for table in plan.tables.values() if table.card == number)
+    pages = sum(table.on_card("ssd").seconds for table in plan.tables.values() if number in table.cards)
     first = max(card.ssd.seconds - pages, 0) if paged else 0
     others = max(card.dram.seconds, card.tt.seconds, card.in_s, card.out_s) * share
     return max(others, pages * share + first), max(others, pages * share)

@@ -6,7 +6,9 @@ Whatever its prices w of the times and u of the memories are, with the sum of w 
 
     sum over tables (min over splits of w . times + u . bytes) - cards * u . capacity
 
-is a bound (Lagrange); it is what is reported, in our own arithmetic, so that the LP solver's tolerances do not enter.
+is a bound (Lagrange); a table that lies on several cards is a column with the loads of all of them, so that it holds
+for such placements, too. It is what is reported, in our own arithmetic, so that the LP solver's tolerances do not
+enter.
 Splits slower than a placement that is known cannot be part of a better one and are left out, which lifts the bound.
 """
 
@@ -30,11 +32,11 @@ NO_INDEX, NO_VALUE = np.zeros(0, np.int32), np.zeros(0)
 @dataclass(frozen=True, eq=False)
 class LpSolution:
     """bound: seconds, or bytes that are lacking. prices (LOADS,): of seconds and bytes.
-    tables, a, h, weights: the mixture of splits that the linear program has chosen, in order of tables."""
+    options, a, h, weights: the mixture of splits that the linear program has chosen, in order of options."""
 
     bound: float
     prices: NDArray[np.float64]
-    tables: NDArray[np.int64]
+    options: NDArray[np.int64]
     a: NDArray[np.int64]
     h: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -46,19 +48,18 @@ class Master:
     def __init__(self, choices: Choices):
         self.choices = choices
         self.seen: set[tuple[int, int, int]] = set()
-        self.tables = self.a = self.h = np.zeros(0, np.int64)
+        self.options = self.a = self.h = np.zeros(0, np.int64)
         # The program's units: seconds of all tables one after the other, and a card's memories.
         seconds = choices.cheapest(EVERY_TIME)[0].sum()
         self.unit = np.array([max(seconds, 1e-30)] * TIMES + [*np.maximum(choices.cap[TIMES:], 1.0)])
 
-    def _add(self, a: NDArray[np.int64], h: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> int:
-        fresh = [(int(j), int(a[j]), int(h[j])) for j in (range(len(a)) if which is None else np.nonzero(which)[0])]
-        fresh = [key for key in fresh if key not in self.seen]
+    def _add(self, options: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> int:
+        fresh = [key for key in zip(options.tolist(), a.tolist(), h.tolist(), strict=True) if key not in self.seen]
         self.seen.update(fresh)
         if fresh:
             more = np.array(fresh, np.int64).T
-            self.tables, self.a, self.h = (np.concatenate(pair) for pair in
-                                           zip((self.tables, self.a, self.h), more, strict=True))
+            self.options, self.a, self.h = (np.concatenate(pair) for pair in
+                                            zip((self.options, self.a, self.h), more, strict=True))
         return len(fresh)
 
     def overflow(self, cards: int, until: Deadline = NEVER) -> LpSolution:
@@ -66,44 +67,46 @@ class Master:
         # A byte of train more may save many: it is no way out.
         slack = np.append(np.zeros(TIMES), [1.0, 1e3, 1.0])
         room = np.append(np.full(TIMES, np.inf), cards * self.choices.cap[TIMES:])
-        return self._solve(np.zeros(LOADS), room, slack, self.unit[SSD], until=until, enough=1e-9)
+        return self._solve(np.zeros(LOADS), room, slack, self.unit[SSD], cards, until=until, enough=1e-9)
 
     def seconds(self, cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf) -> LpSolution:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
         `until`, or with a bound of `enough`."""
         room = np.append(np.zeros(TIMES), cards * self.choices.cap[TIMES:])
-        return self._solve(cards * EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0],
+        return self._solve(cards * EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0], cards,
                            limit, until, enough)
 
     def crowd(self, among: NDArray[np.int64], count: int, until: Deadline = NEVER) -> LpSolution:
-        """The bound for one card that holds any `count` of the tables `among`. Where those are more than count - 1
-        times the cards, some card does (the pigeonhole principle)."""
+        """The bound for one card that holds any `count` of the tables `among`, whole. Where those are more than count -
+        1 times the cards, some card does (the pigeonhole principle)."""
         room = np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
-        return self._solve(EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0],
+        return self._solve(EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0], 1,
                            until=until, among=among, count=count)
 
-    def fill(self, cards: int, seconds: float, until: Deadline = NEVER) -> LpSolution:
-        """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`."""
+    def fill(self, cards: int, seconds: float, until: Deadline = NEVER, grain: float = 1.0) -> LpSolution:
+        """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`. grain: as
+        Choices.limits takes it."""
         room = np.append(np.full(TIMES, cards * seconds), np.zeros(LOADS - TIMES))
         main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
-        return self._solve(main, room, DEAR / self.unit, 1.0, seconds, until)
+        return self._solve(main, room, DEAR / self.unit, 1.0, cards, seconds, until, grain=grain)
 
     def train(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
         room, main = np.append(np.full(TIMES, seconds), self.choices.cap[TIMES:]), np.zeros(LOADS)
         room[TT_S], main[TT_S] = 0.0, seconds
-        return self._solve(main, room, DEAR / self.unit, 1.0, seconds, until)
+        return self._solve(main, room, DEAR / self.unit, 1.0, 1, seconds, until)
 
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
-               limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
-               among: NDArray[np.int64] | None = None, count: int | None = None) -> LpSolution:
+               cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
+               among: NDArray[np.int64] | None = None, count: int | None = None, grain: float = 1.0) -> LpSolution:
         """The least value of one variable and `slack` times what overflows, where the loads of `count` of the tables
         `among` (of all, without them) are at most `room` + `main` times the variable + overflow; `scale` is the
         value's unit. Slack of a program that asks for something else only gives the first rounds a solution, and is
         so dear that no optimum has any."""
         from highspy import Highs
 
-        tables, unit, choices = len(self.choices.cuts), self.unit, self.choices
+        tables, unit, choices = self.choices.tables, self.unit, self.choices
+        limits = choices.limits(limit, cards, grain)
         main, room, slack = main / unit * (scale if main.any() else 1.0), room / unit, slack * unit / scale
         fixed = not main.any()
         among = np.arange(tables) if among is None else among
@@ -123,20 +126,22 @@ class Master:
             lp.addCol(slack[r], 0.0, np.inf, 1, np.array([r], np.int32), np.array([-1.0]))
         in_lp, added = np.zeros(0, np.int64), 0
         best, best_prices, room = -np.inf, np.zeros(LOADS), np.where(np.isfinite(room), room, 0.0)
-        cost, a, h = choices.cheapest(EVERY_TIME / unit, limit)
+        cost, *cheap = choices.cheapest(EVERY_TIME / unit, limits)
         if not np.isfinite(cost[among]).all():     # a table has no split that is fast enough
             return LpSolution(np.inf, best_prices, *(np.zeros(0, np.int64),) * 3, np.zeros(0))
-        self._add(a, h)
+        self._add(*cheap)
         for _ in range(ROUNDS):
-            load = choices.load(self.tables[added:], self.a[added:], self.h[added:])
-            kept = np.nonzero((load[:, :TIMES] <= limit * (1 + 1e-12)).all(axis=1) & inside[self.tables[added:]])[0]
+            fresh = self.options[added:]
+            load, table = choices.load(fresh, self.a[added:], self.h[added:]), choices.table[fresh]
+            kept = np.nonzero((load[:, :TIMES] <= limits[fresh, None]).all(axis=1) & inside[table])[0]
             index = np.concatenate([np.broadcast_to(np.arange(LOADS, dtype=np.int32), (len(kept), LOADS)),
-                                    LOADS + self.tables[added:][kept, None].astype(np.int32),
+                                    LOADS + table[kept, None].astype(np.int32),
                                     np.full((len(kept), 1), LOADS + tables, np.int32)], axis=1)
-            value = np.concatenate([load[kept] / unit, np.ones((len(kept), 2))], axis=1)
+            value = np.concatenate([load[kept] * choices.copies[fresh[kept], None] / unit, np.ones((len(kept), 2))],
+                                   axis=1)
             lp.addCols(len(kept), np.zeros(len(kept)), np.zeros(len(kept)), np.full(len(kept), np.inf), index.size,
                        np.arange(len(kept), dtype=np.int32) * (LOADS + 2), index.ravel(), value.ravel())
-            in_lp, added = np.concatenate([in_lp, added + kept]), len(self.tables)
+            in_lp, added = np.concatenate([in_lp, added + kept]), len(self.options)
             lp.run()
             pivots = lp.getInfo().simplex_iteration_count
             until.spend(RUN_S + PIVOT_S * (LOADS + tables) * pivots + PAIR_S * choices.pairs)
@@ -150,17 +155,18 @@ class Master:
                 prices = prices / total
             else:
                 prices = main / (main @ main)
-            cost, a, h = choices.cheapest(prices / unit, limit)
+            cost, *cheap = choices.cheapest(prices / unit, limits)
             found = float(np.sort(cost[among])[:count].sum() - prices @ room)
             if found > best:
                 best, best_prices = found, prices
             if best * scale >= enough or least - best <= CLOSE * abs(best) + 1e-12 or fixed and least <= 0:
                 break
-            if not self._add(a, h, inside & (cost < dual[LOADS:-1] + dual[-1] - 1e-12)) or until.passed:
+            better = inside & (cost < dual[LOADS:-1] + dual[-1] - 1e-12)
+            if not self._add(*(each[better] for each in cheap)) or until.passed:
                 break
         weights = np.array(lp.getSolution().col_value)[1 + LOADS:]
         used = np.nonzero(weights > 1e-9)[0]
-        used = used[np.argsort(self.tables[in_lp[used]], kind="stable")]
+        used = used[np.argsort(self.options[in_lp[used]], kind="stable")]
         at = in_lp[used]
-        return LpSolution(best * scale, best_prices / unit * scale, self.tables[at], self.a[at], self.h[at],
+        return LpSolution(best * scale, best_prices / unit * scale, self.options[at], self.a[at], self.h[at],
                           weights[used])

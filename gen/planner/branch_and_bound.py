@@ -20,9 +20,10 @@ TABLES = 12
 def branch_and_bound(choices: Choices, cards: int, limit: float,
                      until: Deadline) -> tuple[float, NDArray[np.int64] | None] | None:
     """(seconds that no placement betters, at most `limit`; the cards of the tables that reach them, None where none
-    does below `limit`). None where there are too many tables, or the moment `until` comes first."""
-    tables = len(choices.cuts)
-    if tables > TABLES:
+    does below `limit`). None where there are too many tables, one may lie on several cards, or the moment `until` comes
+    first."""
+    tables = choices.tables
+    if tables > TABLES or choices.sharded:
         return None
     cost = choices.cheapest(EVERY_TIME)[0]
     order = np.argsort(-cost, kind="stable")

@@ -4,8 +4,8 @@ The accesses of a table are those that its log lets expect (gen.data.expected), 
 them. Where the log's rows end a table may be cut, too.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +17,17 @@ from gen.data.profile import Profile
 from gen.data.remap import ROWS_AT_MOST
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs, drive_reads, network_seconds, train_seconds
-from gen.planner.problem import Item, Problem
+from gen.planner.problem import Item, Problem, Sharding
 from hw.isa import LONGEST_BAG
 
 __all__ = ["STEPS", "Built", "bags_of", "build", "check_cards"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
+#: So many tables may lie on several cards: those that take the most time, where each takes this part of a card's share.
+SHARDED, LEAST = 32, 0.05
+#: Up to so many cards a table may lie on any number of them, else on 2, 3, 4, 6, 8, 12 .. and all.
+ANY = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +41,10 @@ class Built:
 
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
-          hot_share: float | None = None, train_share: float | None = None, unseen: bool = True) -> Built:
+          hot_share: float | None = None, train_share: float | None = None, unseen: bool = True,
+          table_wise: bool = False) -> Built:
     """rank: of all tensor trains. hot_share, train_share: of all tables, in the place of what they say. unseen: False,
-    as if no access were to rows that the log does not have.
+    as if no access were to rows that the log does not have. table_wise: no table may lie on several cards.
 
     Raises      ValueError: a table that the profile does not have, ids past its rows, bags too long or rows too wide
                 for the core
@@ -83,8 +88,35 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         value_s = 4 * model.batch * costs.link_s
         network = (*network_seconds(costs, of, model.batch), (of.bottom[0] + of.features * of.dim) * value_s,
                    (of.top or of.bottom)[-1] * value_s)
-    return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, *network),
-                 found, tuple(notes))
+    emb_cards = cards - bool(model.network)
+    shardings = () if table_wise or emb_cards < 2 else tuple(
+        tuple(_replicas(item, model, found[item.name], costs, emb_cards) if heavy else ())
+        for item, heavy in zip(items, _heavy(items, emb_cards), strict=True))
+    return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, *network,
+                         shardings=shardings), found, tuple(notes))
+
+
+def _heavy(items: Sequence[Item], cards: int) -> NDArray[np.bool_]:
+    """Which tables are worth more than one card: by their time with all rows in DRAM."""
+    seconds = np.array([max(item.lookups * item.dram_s + item.bags_s, item.in_s, item.out_s) for item in items])
+    order = np.argsort(-seconds, kind="stable")
+    return (seconds > LEAST * seconds.sum() / cards) & (np.argsort(order) < SHARDED)
+
+
+def _replicas(item: Item, model: Recommender, expected: Expected, costs: Costs, cards: int) -> Iterator[Sharding]:
+    """The table on several cards, each of which serves its part of the samples: of a part of a batch fewer accesses
+    share a page."""
+    spec = model.tables[item.name]
+    for count in range(2, cards + 1):
+        if count > ANY and count < cards and count not in (count & -count, 3 * (count & -count)):
+            continue
+        batch = -(-model.batch // count)
+        lookups = item.lookups * batch / model.batch
+        bags = bags_of(spec, lookups, batch, costs)
+        reads, landing = _pages(item.rows, item.share, expected, lookups, item.row_bytes, costs)
+        yield Sharding("samples", count, replace(
+            item, lookups=lookups, ssd_reads=reads, ssd_landing=landing, bags_s=bags.seconds, bags_bytes=bags.bytes,
+            in_s=bags.in_s, out_s=bags.out_s))
 
 
 def check_cards(model: Recommender, cards: int) -> None:
@@ -144,17 +176,25 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
         except ValueError as error:
             refusal = str(error)
     page_rows, bags = costs.page_bytes // row_bytes, bags_of(spec, lookups, batch, costs)
-    reads = drive_reads(heat, rows, lookups, page_rows, costs.ring_bytes // costs.page_bytes) \
-        if heat.total else np.zeros(len(rows))
-    cold = lookups * (1 - share)
+    reads, landing = _pages(rows, share, expected, lookups, row_bytes, costs)
     return Item(
         spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
-        float(share[np.argmin(np.abs(share - hot_share))]), reads,
-        reads * costs.landing_s + cold * costs.dram_s(row_bytes),
+        float(share[np.argmin(np.abs(share - hot_share))]), reads, landing,
         bags.seconds, bags.bytes, train_share=train_share,
         ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
         in_s=bags.in_s, out_s=bags.out_s, page_in_s=costs.page_bytes * costs.link_s, shares=share), refusal
+
+
+def _pages(rows: NDArray[np.int64], share: NDArray[np.float64], expected: Expected, lookups: float, row_bytes: int,
+           costs: Costs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """By the step from which on rows lie on the SSD, pages of a batch and seconds of DRAM in which they land and their
+    rows are read."""
+    reads = np.zeros(len(rows))
+    if expected.heat.total:
+        reads = drive_reads(expected.heat, rows, lookups, costs.page_bytes // row_bytes,
+                            costs.ring_bytes // costs.page_bytes)
+    return reads, reads * costs.landing_s + lookups * (1 - share) * costs.dram_s(row_bytes)
 
 
 def _list(names: list[str]) -> str:

@@ -1,5 +1,6 @@
 """Every way to split each table over the three memories, packed for the solver's loops.    Source: SCRec eq. 9 to 33
 
+A table may lie on several cards: each way to do so (gen.planner.problem) is an option, whose load is that of a shard.
 A split is a pair of steps (a, h), a <= h: the first share[a] of the accesses go to DRAM, those up to share[h] to the
 tensor train, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
 that no row is in two memories.
@@ -7,6 +8,7 @@ that no row is in two memories.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -42,17 +44,18 @@ def with_levels(problem: Problem, levels: int) -> Problem:
     """The same problem on fewer memories: 1 is the SSD alone, 2 DRAM and SSD, 3 all."""
     if levels not in LEVELS:
         raise ValueError(f"levels = {levels!r}: must be 1, 2 or 3")
-    none: dict = {} if levels == 3 else {"tt_rows": np.zeros(1, np.int64), "tt_bytes": np.zeros(1)}
+    none: dict[str, Any] = {} if levels == 3 else {"tt_rows": np.zeros(1, np.int64), "tt_bytes": np.zeros(1)}
     if levels == 1:
         none["hot_share"] = 0.0
-    return replace(problem, items=tuple(replace(item, **none) for item in problem.items))
+    return problem.mapped(lambda item: replace(item, **none))
 
 
-def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> tuple[CardChoice, ...]:
+def loads(problem: Problem, choices: Sequence[TableChoice], cards: int) -> tuple[CardChoice, ...]:
     """What each card bears. Its own arithmetic, table after table: the solver's is held against it."""
     found = [[*[0.0] * TIMES, 0, 0.0, 0] for _ in range(cards)]
-    for item, choice in zip(items, choices, strict=True):
-        a, h, share, sums = choice.i_dram, choice.i_hot, item.share, found[choice.card]
+    for j, choice in enumerate(choices):
+        item = problem.ways(j)[choice.way].item
+        a, h, share = choice.i_dram, choice.i_hot, item.share
         hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
         reads = float(item.reads[h])
         dram_s = item.lookups * item.dram_s * float(share[a]) + float(item.landing[h]) + item.bags_s
@@ -62,17 +65,21 @@ def loads(items: Sequence[Item], choices: Sequence[TableChoice], cards: int) -> 
                                    float(np.interp(warm, item.tt_rows, item.tt_bytes)),
                                    (item.total_rows - hot - warm) * item.row_bytes if item.ssd_bytes is None
                                    else int(item.ssd_bytes[h]))):
-            sums[at] += each
+            for card in choice.cards:
+                found[card][at] += each
     return tuple(CardChoice(*each) for each in found)    # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Of J tables, S steps at most. cut (J, S + 1), cuts (J,): the steps at which each may be cut, in front.
-    a_load (J, S + 1, LOADS), h_load (J, S + 1, LOADS): a split's load is a_load[a] + h_load[h], and train[a, h] bytes
-    of tensor train on top; train is infinite where a split does not fit one card. cap (LOADS,): of a card; no bound of
-    time.
+    """Of J tables V options, S steps at most. table (V,), rising: whose option it is; copies (V,): cards that it takes.
+    cut (V, S + 1), cuts (V,): the steps at which each may be cut, in front. a_load (V, S + 1, LOADS), h_load (V, S + 1,
+    LOADS): a split's load of a card is a_load[a] + h_load[h], and train[a, h] bytes of tensor train on top; train is
+    infinite where a split does not fit one card. cap (LOADS,): of a card; no bound of time.
     """
+
+    table: NDArray[np.int64]
+    copies: NDArray[np.int64]
 
     cut: NDArray[np.int64]
     cuts: NDArray[np.int64]
@@ -83,11 +90,15 @@ class Choices:
 
     @classmethod
     def of(cls, problem: Problem) -> "Choices":
-        tables, steps = len(problem.items), max(item.steps for item in problem.items)
-        cut, count = np.zeros((tables, steps + 1), np.int64), np.zeros(tables, np.int64)
-        a_load, h_load = np.zeros((tables, steps + 1, LOADS)), np.zeros((tables, steps + 1, LOADS))
-        train = np.full((tables, steps + 1, steps + 1), np.inf)
-        for j, item in enumerate(problem.items):
+        ways = [problem.ways(j) for j in range(len(problem.items))]
+        table = np.repeat(np.arange(len(ways)), [len(each) for each in ways])
+        options = [each for of in ways for each in of]
+        number, steps = len(options), max(item.steps for item in problem.items)
+        cut, count = np.zeros((number, steps + 1), np.int64), np.zeros(number, np.int64)
+        a_load, h_load = np.zeros((number, steps + 1, LOADS)), np.zeros((number, steps + 1, LOADS))
+        train = np.full((number, steps + 1, steps + 1), np.inf)
+        for j, option in enumerate(options):
+            item = option.item
             own = item.steps + 1
             at = cuts(item)
             cut[j, : len(at)], count[j] = at, len(at)
@@ -109,38 +120,64 @@ class Choices:
             found[np.tril_indices(len(at), -1)] = np.inf
             train[j][np.ix_(at, at)] = found
         cap = np.array([np.inf] * TIMES + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
-        return cls(cut, count, a_load, h_load, train, cap)
+        return cls(table, np.array([each.count for each in options]), cut, count, a_load, h_load, train, cap)
+
+    @property
+    def tables(self) -> int:
+        """J."""
+        return int(self.table[-1]) + 1
+
+    @property
+    def sharded(self) -> bool:
+        """Whether any table may lie on several cards."""
+        return bool((self.copies > 1).any())
 
     @property
     def pairs(self) -> int:
-        """Of cuts, over all tables."""
+        """Of cuts, over all options."""
         return int((self.cuts * (self.cuts + 1) // 2).sum())
 
-    def part(self, tables: NDArray[np.int64]) -> "Choices":
-        """Of these tables alone."""
-        return Choices(self.cut[tables], self.cuts[tables], self.a_load[tables], self.h_load[tables],
-                       self.train[tables], self.cap)
+    def part(self, options: NDArray[np.int64]) -> "Choices":
+        """Of these options alone."""
+        return Choices(np.unique(self.table[options], return_inverse=True)[1], self.copies[options], self.cut[options],
+                       self.cuts[options], self.a_load[options], self.h_load[options], self.train[options], self.cap)
 
-    def load(self, tables: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(len, LOADS) loads of these splits of these tables."""
-        found = self.a_load[tables, a] + self.h_load[tables, h]
+    def load(self, options: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(len, LOADS) loads of a card by these splits of these options."""
+        found = self.a_load[options, a] + self.h_load[options, h]
         found[:, TT_S] = np.maximum(found[:, TT_S], 0)
-        found[:, TT] += self.train[tables, a, h]
+        found[:, TT] += self.train[options, a, h]
         return found
 
-    def cheapest(self, prices: NDArray[np.float64], seconds: float = np.inf) \
-            -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        """Of each table the split of the least priced load, among those whose times are at most `seconds`: (cost, a,
-        h); cost is infinite where there is none."""
-        return _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.train, prices, seconds * (1 + 1e-12))
+    def limits(self, seconds: float, cards: int, grain: float = 1.0) -> NDArray[np.float64]:
+        """(V,) seconds that each option may take on each of its cards: none where it takes more than there are, and but
+        a part `grain` where the table can be shared out over more."""
+        there = self.copies <= cards
+        most = np.zeros(self.tables, np.int64)
+        np.maximum.at(most, self.table[there], self.copies[there])
+        return np.where(there, seconds * np.where(self.copies < most[self.table], grain, 1.0) * (1 + 1e-12), -1.0)
+
+    def cheapest(self, prices: NDArray[np.float64], limits: NDArray[np.float64] | None = None) \
+            -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of each table the option and split of the least priced load of all its cards, among those whose times are at
+        most `limits`, by option: (cost, option, a, h), (J,) each; cost is infinite where there is none."""
+        limits = np.full(len(self.table), np.inf) if limits is None else limits
+        cost, a, h = _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.train, prices, limits)
+        cost *= self.copies
+        least = np.full(self.tables, np.inf)
+        np.minimum.at(least, self.table, cost)
+        best = np.nonzero(cost == least[self.table])[0]
+        best = best[np.unique(self.table[best], return_index=True)[1]]
+        return cost[best], best, a[best], h[best]
 
 
 @njit(cache=True)
-def _cheapest(cut, cuts, a_load, h_load, train, prices, seconds):
+def _cheapest(cut, cuts, a_load, h_load, train, prices, limits):
     tables, steps, _ = a_load.shape
     cost, first, last = np.full(tables, np.inf), np.zeros(tables, np.int64), np.zeros(tables, np.int64)
     of_h = np.zeros(steps)
     for j in range(tables):
+        seconds = limits[j]
         for x in range(cuts[j]):
             h = cut[j, x]
             of_h[x] = 0.0

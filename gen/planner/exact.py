@@ -1,7 +1,9 @@
 """The program over all splits of all tables on all cards, for problems small enough to write it down.
 
-One binary a table, card and split; tables that are alike in nothing but their names stay apart, cards are alike: the
-table j, largest first, lies on one of the first j + 1 cards. It proves what the bounds of gen.planner.bound leave open.
+One binary an option of a table, card and split, and one an option of several cards and split, which says that so many
+cards have a shard. Tables that are alike in nothing but their names stay apart, cards are alike: where all tables lie
+whole on cards, table j, largest first, lies on one of the first j + 1. It proves what the bounds of gen.planner.bound
+leave open.
 """
 
 from dataclasses import dataclass
@@ -25,19 +27,20 @@ NODE_S, ROOT_S = 2e-6, 4e-5
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """bound: seconds; infinite where there is no placement at all. card, a, h: a placement, or None of them found."""
+    """bound: seconds; infinite where there is no placement at all. placement: (option, a, h) of each table and the card
+    of each shard, table after table; None: none was found."""
 
     bound: float
-    placement: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None
+    placement: tuple[NDArray[np.int64], ...] | None
 
 
-def frontier(choices: Choices, table: int, limit: float = np.inf) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The splits of a table that no other one betters in every time and memory, of at most `limit` seconds each."""
-    at = choices.cut[table, : choices.cuts[table]]
+def frontier(choices: Choices, option: int, limit: float = np.inf) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The splits of an option that no other one betters in every time and memory, of at most `limit` seconds each."""
+    at = choices.cut[option, : choices.cuts[option]]
     a, h = (each.ravel() for each in np.meshgrid(at, at, indexing="ij"))
-    kept = np.isfinite(choices.train[table, a, h])
+    kept = np.isfinite(choices.train[option, a, h])
     a, h = a[kept], h[kept]
-    load = choices.load(np.full(len(a), table), a, h)
+    load = choices.load(np.full(len(a), option), a, h)
     kept = (load[:, :TIMES] <= limit * (1 + 1e-12)).all(axis=1)
     a, h, load = a[kept], h[kept], load[kept]
     order = np.argsort(load.sum(axis=1) if not len(load) else (load / np.maximum(load.max(axis=0), 1e-300)).sum(axis=1),
@@ -56,24 +59,32 @@ def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: fl
     moment `until`. None where the program would be too large, or the moment has come. floor: a bound that is known."""
     from highspy import Highs, HighsModelStatus, HighsVarType
 
-    tables = len(choices.cuts)
+    tables = choices.tables
     if choices.pairs > CELLS:
         return None
-    splits = []
-    for j in range(tables):
-        splits.append(frontier(choices, j, limit))
-        until.spend(PAIR_S * LOADS * len(splits[-1][0]) * int(choices.cuts[j]) ** 2)
+    options = np.nonzero(choices.copies <= cards)[0]
+    splits = {}
+    for v in options.tolist():
+        a, h = splits[v] = frontier(choices, v, limit)
+        until.spend(PAIR_S * LOADS * len(a) * int(choices.cuts[v]) ** 2)
         if until.passed:
             return None
-    if any(not len(a) for a, _ in splits):
+    if len(np.unique(choices.table[[v for v, (a, _) in splits.items() if len(a)]])) < tables:
         return Exact(np.inf, None)
-    width = sum(len(a) for a, _ in splits) * cards
+    width = sum(len(a) for a, _ in splits.values()) * cards
     if width > CELLS or ROOT_S * width > until.left:
         return None
-    loads = [choices.load(np.full(len(a), j), a, h) for j, (a, h) in enumerate(splits)]
-    order = np.argsort([-load[:, :TIMES].sum(axis=1).min() for load in loads], kind="stable")
+    loads = {v: choices.load(np.full(len(a), v), a, h) for v, (a, h) in splits.items()}
+    least = np.full(tables, np.inf)
+    for v, load in loads.items():
+        if len(load):
+            least[choices.table[v]] = min(least[choices.table[v]], load[:, :TIMES].sum(axis=1).min())
+    place = np.empty(tables, np.int64)
+    place[np.argsort(-least, kind="stable")] = np.arange(tables)
+    # Where tables lie on several cards, the first of them need not be among the first cards.
+    first = cards + 0 * place if choices.sharded else np.minimum(place + 1, cards)
     unit = np.append(np.full(TIMES, max(limit if np.isfinite(limit) else
-                                    max(load[:, :TIMES].max() for load in loads) * tables, 1e-300)),
+                                    max(load[:, :TIMES].max(initial=0) for load in loads.values()) * tables, 1e-300)),
                      np.maximum(choices.cap[TIMES:], 1.0))
     mip = Highs()
     mip.silent()
@@ -83,16 +94,25 @@ def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: fl
                         ("primal_feasibility_tolerance", 1e-9), ("dual_feasibility_tolerance", 1e-9)):
         mip.setOptionValue(name, value)
     mip.addCol(1.0, floor / unit[0], np.inf, 0, np.zeros(0, np.int32), np.zeros(0))
-    cells = [(m, int(j), k) for place, j in enumerate(order) for m in range(min(place + 1, cards))
-             for k in range(len(splits[j][0]))]
-    table = np.array([j for _, j, _ in cells])
-    card = np.array([m for m, _, _ in cells])
-    value = np.array([loads[j][k] for _, j, k in cells]) / unit
-    mip.addVars(len(cells), np.zeros(len(cells)), np.ones(len(cells)))
-    index = np.arange(1, len(cells) + 1, dtype=np.int32)
-    mip.changeColsIntegrality(len(cells), index, np.full(len(cells), HighsVarType.kInteger))
+    cells = [(m, v, k) for v in sorted(splits, key=lambda v: (place[choices.table[v]], v))
+             for m in range(first[choices.table[v]]) for k in range(len(splits[v][0]))]
+    card, option = np.array([m for m, _, _ in cells]), np.array([v for _, v, _ in cells])
+    value = np.array([loads[v][k] for _, v, k in cells]) / unit
+    # Behind the cells, the splits of options of several cards.
+    several = [(v, k) for v, (a, _) in splits.items() if choices.copies[v] > 1 for k in range(len(a))]
+    count = len(cells) + len(several)
+    mip.addVars(count, np.zeros(count), np.ones(count))
+    index = np.arange(1, count + 1, dtype=np.int32)
+    mip.changeColsIntegrality(count, index, np.full(count, HighsVarType.kInteger))
+    index, chosen = index[:len(cells)], index[len(cells):]
+    split = np.array([k for _, _, k in cells])
+    for x, (v, k) in zip(chosen, several, strict=True):
+        of = index[(option == v) & (split == k)]
+        mip.addRow(0.0, 0.0, len(of) + 1, np.append(of, x), np.append(np.ones(len(of)), -float(choices.copies[v])))
+    whole = np.array([v for v, _ in several], np.int64)
     for j in range(tables):
-        of = index[table == j]
+        of = np.concatenate([index[(choices.table[option] == j) & (choices.copies[option] == 1)],
+                             chosen[choices.table[whole] == j]])
         mip.addRow(1.0, 1.0, len(of), of, np.ones(len(of)))
     for m in range(cards):
         of = card == m
@@ -111,9 +131,9 @@ def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: fl
     bound = max(float(info.mip_dual_bound) * unit[0] * (1 - MARGIN), floor)
     if not np.isfinite(info.objective_function_value) or info.primal_solution_status != 2:
         return Exact(bound, None)
-    chosen = np.nonzero(np.array(mip.getSolution().col_value)[1:] > 0.5)[0]
-    found = np.zeros((3, tables), np.int64)
-    for at in chosen:
-        m, j, k = cells[at]
-        found[:, j] = m, splits[j][0][k], splits[j][1][k]
-    return Exact(bound, (found[0], found[1], found[2]))
+    found, on = np.zeros((3, tables), np.int64), [list[int]() for _ in range(tables)]
+    for at in np.nonzero(np.array(mip.getSolution().col_value)[1:len(cells) + 1] > 0.5)[0]:
+        m, v, k = cells[at]
+        found[:, choices.table[v]] = v, splits[v][0][k], splits[v][1][k]
+        on[choices.table[v]].append(m)
+    return Exact(bound, (*found, np.array([m for each in on for m in each])))

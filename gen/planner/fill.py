@@ -2,7 +2,8 @@
 
 A row that leaves the SSD takes nothing from any other and costs no more time in DRAM, in which it lands otherwise. So
 each card's free bytes go to the rows of its tables that are read most, one by one and not in steps: rows that the log
-has once, then rows that it does not have, and those that nobody is expected to read last, of small tables first.
+has once, then rows that it does not have, and those that nobody is expected to read last, of small tables first. Of a
+table on several cards as many as all of them have room for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +21,11 @@ __all__ = ["Part", "fill", "loads_of", "parts_of"]
 
 @dataclass(frozen=True)
 class Part:
-    """Where a table's rows lie: hot, spare in DRAM, warm in the tensor train, cold on the SSD. to_*: accesses of a
-    batch; reads: pages of a batch."""
+    """Where a table's rows lie on each of its cards: hot, spare in DRAM, warm in the tensor train, cold on the SSD.
+    item: what each of them serves; to_*: accesses of a batch there; reads: pages of a batch."""
 
-    card: int
+    cards: tuple[int, ...]
+    item: Item
     hot: int
     warm: int
     spare: int
@@ -36,18 +38,19 @@ class Part:
 
 def fill(problem: Problem, found: Placement, expected: Mapping[str, Expected]) -> tuple[int, ...]:
     """Of each table, how many rows behind its last cut get the DRAM that its card has left."""
-    spare = np.zeros(len(problem.items), np.int64)
-    for number, card in enumerate(found.emb):
-        room, waiting = problem.dram_bytes - card.dram_bytes, []
-        for j, (item, choice) in enumerate(zip(problem.items, found.tables, strict=True)):
-            if choice.card == number:
-                waiting += [(-each / item.row_bytes, item.total_rows, j, rows)
-                            for each, rows in _cold(item, choice, expected[item.name])]
-        for _, _, j, rows in sorted(waiting):
-            more = min(rows, room // problem.items[j].row_bytes)
-            spare[j] += more
-            room -= more * problem.items[j].row_bytes
-    return tuple(map(int, spare))
+    spare = [0] * len(problem.items)
+    room = [problem.dram_bytes - card.dram_bytes for card in found.emb]
+    waiting = []
+    for j, (item, choice) in enumerate(zip(problem.items, found.tables, strict=True)):
+        waiting += [(-each / item.row_bytes, item.total_rows, j, rows)
+                    for each, rows in _cold(item, choice, expected[item.name])]
+    for _, _, j, rows in sorted(waiting):
+        cards, row_bytes = found.tables[j].cards, problem.items[j].row_bytes
+        more = min(rows, min(room[card] for card in cards) // row_bytes)
+        spare[j] += more
+        for card in cards:
+            room[card] -= more * row_bytes
+    return tuple(spare)
 
 
 def _cold(item: Item, choice: TableChoice, expected: Expected) -> list[tuple[float, int]]:
@@ -62,10 +65,10 @@ def _cold(item: Item, choice: TableChoice, expected: Expected) -> list[tuple[flo
 
 def parts_of(problem: Problem, found: Placement, spare: Sequence[int], expected: Mapping[str, Expected],
              costs: Costs) -> tuple[Part, ...]:
-    """Rows, accesses and pages of every table, the spare rows in DRAM."""
+    """Rows, accesses and pages of a shard of every table, the spare rows in DRAM."""
     parts = []
-    for item, choice, more in zip(problem.items, found.tables, spare, strict=True):
-        a, h = choice.i_dram, choice.i_hot
+    for j, (choice, more) in enumerate(zip(found.tables, spare, strict=True)):
+        item, a, h = problem.ways(j)[choice.way].item, choice.i_dram, choice.i_hot
         heat, hot, end = expected[item.name].heat, int(item.rows[a]), int(item.rows[h]) + more
         left, reads = float(1 - item.share[h]), float(item.reads[h])
         if more:
@@ -74,32 +77,33 @@ def parts_of(problem: Problem, found: Placement, spare: Sequence[int], expected:
                 heat, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
                 costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
         to_tt = item.lookups * float(item.share[h] - item.share[a])
-        parts.append(Part(choice.card, hot, int(item.rows[h]) - hot, more, item.total_rows - end,
+        parts.append(Part(choice.cards, item, hot, int(item.rows[h]) - hot, more, item.total_rows - end,
                           item.lookups * (1 - left) - to_tt, to_tt, item.lookups * left, reads))
     return tuple(parts)
 
 
-def loads_of(problem: Problem, parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -> list[CardChoice]:
+def loads_of(parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -> list[CardChoice]:
     """What the cards bear with the spare rows; `cards` without them. A card that reads the drive waits for its first
     page."""
     found = []
     for number, card in enumerate(cards):
-        mine = [(item, part) for item, part in zip(problem.items, parts, strict=True) if part.card == number]
-        reads = sum(part.reads * item.ssd_s for item, part in mine)
+        mine = [part for part in parts if number in part.cards]
+        reads = sum(part.reads * part.item.ssd_s for part in mine)
         found.append(CardChoice(
-            sum(dram_seconds(item, part, costs) for item, part in mine), card.tt_s,
+            sum(dram_seconds(part, costs) for part in mine), card.tt_s,
             reads + costs.drive_s * (reads > 0),
-            sum(item.in_s + part.reads * item.page_in_s for item, part in mine), card.out_s,
-            card.dram_bytes + sum(part.spare * item.row_bytes for item, part in mine), card.tt_bytes,
-            sum(cold_bytes(item, part, costs) for item, part in mine)))
+            sum(part.item.in_s + part.reads * part.item.page_in_s for part in mine), card.out_s,
+            card.dram_bytes + sum(part.spare * part.item.row_bytes for part in mine), card.tt_bytes,
+            sum(cold_bytes(part, costs) for part in mine)))
     return found
 
 
-def dram_seconds(item: Item, part: Part, costs: Costs) -> float:
+def dram_seconds(part: Part, costs: Costs) -> float:
     """Of a batch: rows of DRAM, bags, and pages that land with the rows read there."""
+    item = part.item
     return (part.to_dram + part.to_ssd) * item.dram_s + part.reads * costs.landing_s + item.bags_s
 
 
-def cold_bytes(item: Item, part: Part, costs: Costs) -> int:
+def cold_bytes(part: Part, costs: Costs) -> int:
     """Of the SSD, whole pages."""
-    return -(-part.cold // (costs.page_bytes // item.row_bytes)) * costs.page_bytes
+    return -(-part.cold // (costs.page_bytes // part.item.row_bytes)) * costs.page_bytes

@@ -13,14 +13,16 @@ from gen.base.sealed import made, seal, understood, unseal, writing
 from gen.base.staging import staged
 from gen.model.recommender import Recommender
 
-__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "Held", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Held", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
-KIND, VERSION = "plan", 3
+KIND, VERSION = "plan", 4
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
 #: What a reader calls them, and how many of them a plan may use.
 NAMES = {"dram": "DRAM", "tt": "TT", "ssd": "SSD"}
+#: What the parts of a table on several cards are parts of.
+SHARDS = ("whole", "samples")
 LEVELS = {1: "SSD only", 2: "DRAM and SSD", 3: "DRAM, TT and SSD"}
 
 
@@ -37,14 +39,16 @@ class Tier:
 
 @dataclass(frozen=True)
 class PlanTable:
-    """One table. card: its number among the cards. By the accesses that are expected, the hottest dram.rows - spare
-    rows lie in DRAM, the next tt.rows in the tensor train, the next `spare` in DRAM too, as there was room, all
-    others on the SSD. unseen: accesses of a batch to rows or ids that the log does not have. row_modes, column_modes,
-    ranks (inner ones): of the train, empty without.
+    """One table. cards: the numbers of those on which it lies; by: what its shards there are parts of, "whole" on one
+    card, or "samples": each card holds the table and serves its part of every batch, the first card the first samples.
+    By the accesses that are expected, the hottest dram.rows - spare rows lie in DRAM, the next tt.rows in the tensor
+    train, the next `spare` in DRAM too, as there was room, all others on the SSD, on each card alike. Bytes, accesses
+    and seconds are those of all cards together. unseen: accesses of a batch to rows or ids that the log does not have.
+    row_modes, column_modes, ranks (inner ones): of the train, empty without.
     """
 
     name: str
-    card: int
+    cards: tuple[int, ...]
     dram: Tier
     tt: Tier
     ssd: Tier
@@ -53,6 +57,21 @@ class PlanTable:
     ranks: tuple[int, ...] = ()
     spare: int = 0
     unseen: float = 0.0
+    by: str = SHARDS[0]
+
+    @property
+    def place(self) -> str:
+        """Its cards, and by what it is split among them, in words."""
+        cards = ", ".join(map(str, self.cards))
+        if len(self.cards) > 2 and self.cards[-1] - self.cards[0] == len(self.cards) - 1:
+            cards = f"{self.cards[0]} - {self.cards[-1]}"
+        return cards if self.by == SHARDS[0] else f"{cards}, by {self.by}"
+
+    def on_card(self, memory: str) -> Tier:
+        """What each of its cards bears in a memory."""
+        whole: Tier = getattr(self, memory)
+        count = len(self.cards)
+        return Tier(whole.rows, whole.bytes // count, whole.accesses / count, whole.seconds / count)
 
     @property
     def dram_rows(self) -> int:
@@ -218,6 +237,9 @@ class Plan:
                 raise ValueError(f"its model has no table {name!r}")
             if min(table.ends[0], table.spare, table.tt.rows, table.ssd.rows) < 0:
                 raise ValueError(f"table {name!r} has less than no rows in a memory")
+            if table.by not in SHARDS or not table.cards or len(set(table.cards)) < len(table.cards) \
+                    or table.by == SHARDS[0] and len(table.cards) > 1:
+                raise ValueError(f"table {name!r} lies on the cards {list(table.cards)} by {table.by!r}")
         for spec in self.model.tables.values():
             spec.check()
         if self.model.batch < 1:

@@ -10,6 +10,7 @@ others take at least as long as the first's bound, and as the drive. What DRAM i
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -24,9 +25,10 @@ from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable,
 from gen.planner.problem import CardChoice, Item, Placement, Problem
 from gen.planner.solve import Infeasible, NotFound, solve
 
-__all__ = ["ALONE", "HALF", "make"]
+__all__ = ["ALONE", "HALF", "WHOLE", "make"]
 
 HALF = "pooled vectors in half precision"
+WHOLE = "every table whole on one card (--table-wise)"
 ALONE = "no access to rows that the log does not have"
 
 MEGABYTE = 10**6
@@ -38,18 +40,21 @@ Say = Callable[[str], None]
 
 def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
          hot_share: float | None = None, train_share: float | None = None, train_gain: float = 0.1, gap: float = 0.01,
-         seconds: float = 60.0, unseen: bool = True, explain: bool = True, say: Say | None = None) -> Plan:
+         seconds: float = 60.0, unseen: bool = True, table_wise: bool = False, explain: bool = True,
+         say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
     rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
     train_share, unseen: see gen.planner.build. train_gain: part of a batch's time that tensor trains must save, else
-    the plan is that without any. gap, seconds: where the search for each placement may end. explain: fewer memories,
-    more of each memory and each assumption that binds are tried, too. say: is told what goes on.
+    the plan is that without any. gap, seconds: where the search for each placement may end. table_wise: every table
+    lies whole on one card, as in SCRec's program. explain: fewer memories, more of each memory and each assumption that
+    binds are tried, too. say: is told what goes on.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
-    built = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share,
-                  unseen=unseen)
+    make_of = partial(build, model, profile, costs, rank=rank, hot_share=hot_share, train_share=train_share,
+                      table_wise=table_wise)
+    built = make_of(cards=cards, unseen=unseen)
 
     def solved(problem: Problem, what: str, built: Built = built) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
@@ -84,13 +89,15 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             if fewer not in ablation and (less := tried(with_levels(built.problem, fewer),
                                                         f"{cards} cards, {LEVELS[fewer]}")):
                 ablation[fewer] = less
-        mores = {"one card more": (replace(problem, cards=cards + 1), built)}
+        more = make_of(cards=cards + 1, unseen=unseen)
+        mores = {"one card more": (with_levels(more.problem, levels), more)}
+        if any(len(part.cards) > 1 for part in parts):
+            mores[WHOLE] = replace(problem, shardings=()), built
         if any(spec.results == RESULTS[0] for spec in model.tables.values()):
             mores[HALF] = _halved(problem, model, costs), built
         mores |= _looser(problem, built, levels)
         if any(each.unseen for each in built.expected.values()):
-            alone = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, train_share=train_share,
-                          unseen=False)
+            alone = make_of(cards=cards, unseen=False)
             mores[ALONE] = with_levels(alone.problem, levels), alone
         if best.work <= PATIENCE:
             mores |= {f"1 MB more of {NAMES[name]} on every EMB card": (_roomier(problem, name), built)
@@ -99,14 +106,15 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             notes += (f"what 1 MB more of a memory brings was left out, as this placement took {best.work:.0f} s "
                       "of work to find",)
         for what, (changed, of) in mores.items():
-            if more := tried(changed, what, of):
-                # Whatever else is found, the plan itself fits there too.
-                what_if[what] = min(more[0], best.seconds), min(more[1], best.seconds)
+            if found := tried(changed, what, of):
+                # Whatever else is found, the plan itself fits there too, but for one with less freedom.
+                most = np.inf if what == WHOLE else best.seconds
+                what_if[what] = min(found[0], most), min(found[1], most)
     if best.late:
         notes += ("the search was ended by real time: on another machine, or a busier one, it may end elsewhere",)
-    tables = [_table(item, part, costs, model.tables[item.name].dim, rank,
+    tables = [_table(problem.ways(j)[choice.way].by, part, costs, model.tables[item.name].dim, rank,
                      built.expected[item.name].unseen * item.lookups)
-              for item, part in zip(problem.items, parts, strict=True)]
+              for j, (item, choice, part) in enumerate(zip(problem.items, best.tables, parts, strict=True))]
     used = _cards(problem, tables, parts, best, costs.drive_s)
     return Plan(
         model, costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
@@ -127,7 +135,8 @@ def _without_trains(problem: Problem, solved: Callable[[Problem, str], tuple[Pla
 
 def _left_out(best: Placement, parts: Sequence[Part], seconds: float, least: float) -> str:
     """Why there are no tensor trains: the plan with them, and the seconds of that without."""
-    warm, whole = sum(part.to_tt for part in parts), sum(part.to_dram + part.to_tt + part.to_ssd for part in parts)
+    warm = sum(len(part.cards) * part.to_tt for part in parts)
+    whole = sum(len(part.cards) * part.item.lookups for part in parts)
     return (f"no TT rows: they would save {1 - best.seconds / seconds:.1%} of a batch's time and approximate "
             f"{warm / whole:.1%} of the accesses; they are used where they save {least:.0%} (--train-gain)")
 
@@ -157,24 +166,25 @@ def _looser(problem: Problem, built: Built, levels: int) -> dict[str, tuple[Prob
     """Without the limits that were set."""
     found = {}
     if levels > 1 and any(item.hot_share < 1 for item in problem.items):
-        found["every row may leave the SSD (--hot-share 1)"] = replace(
-            problem, items=tuple(replace(item, hot_share=1.0) for item in problem.items)), built
+        found["every row may leave the SSD (--hot-share 1)"] = problem.mapped(
+            lambda item: replace(item, hot_share=1.0)), built
     if levels == 3 and any(item.train_share < 1 and len(item.tt_rows) > 1 for item in problem.items):
-        found["every access may read TT rows (--train-share 1)"] = replace(
-            problem, items=tuple(replace(item, train_share=1.0) for item in problem.items)), built
+        found["every access may read TT rows (--train-share 1)"] = problem.mapped(
+            lambda item: replace(item, train_share=1.0)), built
     return found
 
 
 def _halved(problem: Problem, model: Recommender, costs: Costs) -> Problem:
     """With less to write, to read and to send of every table whose vectors leave as float32."""
-    items = []
-    for item in problem.items:
+    def halved(item: Item) -> Item:
         spec = model.tables[item.name]
         short = spec.results if spec.results != RESULTS[0] else RESULTS[1]
-        saved = model.batch * (costs.vector_bytes(spec.dim, spec.results) - costs.vector_bytes(spec.dim, short))
-        items.append(replace(item, out_s=item.out_s - saved * costs.link_s, bags_bytes=item.bags_bytes - saved,
-                             bags_s=item.bags_s - saved * (costs.write_s + costs.read_s)))
-    return replace(problem, items=tuple(items))
+        vector, less = (costs.vector_bytes(spec.dim, form) for form in (spec.results, short))
+        saved = round(item.out_s / (vector * costs.link_s)) * (vector - less) if costs.link_s else 0
+        return replace(item, out_s=item.out_s - saved * costs.link_s, bags_bytes=item.bags_bytes - saved,
+                       bags_s=item.bags_s - saved * (costs.write_s + costs.read_s))
+
+    return problem.mapped(halved)
 
 
 def _roomier(problem: Problem, name: str) -> Problem:
@@ -182,18 +192,23 @@ def _roomier(problem: Problem, name: str) -> Problem:
     return replace(problem, **{room: getattr(problem, room) + MEGABYTE})
 
 
-def _table(item: Item, part: Part, costs: Costs, dim: int, rank: int, unseen: float) -> PlanTable:
-    """What its part means in bytes and seconds."""
+def _table(by: str, part: Part, costs: Costs, dim: int, rank: int, unseen: float) -> PlanTable:
+    """What its part means in bytes and seconds, of all its cards."""
+    item, count = part.item, len(part.cards)
     wide = search.width(dim, rank, config=costs.unit)
     shape = search.best(part.warm, wide, rank=rank, config=costs.unit) if part.warm else None
     charged = float(np.interp(part.warm, item.tt_rows, item.tt_bytes))
     rows = part.hot + part.spare
+
+    def tier(rows: int, bytes: int, accesses: float, seconds: float) -> Tier:
+        return Tier(rows, count * bytes, count * accesses, count * seconds)
+
     return PlanTable(
-        item.name, part.card,
-        Tier(rows, rows * item.row_bytes + item.bags_bytes, part.to_dram, dram_seconds(item, part, costs)),
-        Tier(part.warm, round(charged), part.to_tt, part.to_tt * item.tt_s) if shape else Tier(),
-        Tier(part.cold, cold_bytes(item, part, costs), part.to_ssd, part.reads * item.ssd_s),
-        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare, unseen)
+        item.name, part.cards,
+        tier(rows, rows * item.row_bytes + item.bags_bytes, part.to_dram, dram_seconds(part, costs)),
+        tier(part.warm, round(charged), part.to_tt, part.to_tt * item.tt_s) if shape else Tier(),
+        tier(part.cold, cold_bytes(part, costs), part.to_ssd, part.reads * item.ssd_s),
+        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare, unseen, by)
 
 
 def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Placement:
@@ -202,14 +217,18 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     first = _waiting(problem, found, drive_s)
     if first.seconds <= found.seconds * (1 + 1e-9):
         return first
-    must = [item.lookups > 0 and item.reads[_hottest(item)] > 0 for item in problem.items]
+    must = [_must(item) for item in problem.items]
     dear = 100 * first.seconds
-    items = tuple(replace(item, ssd_reads=item.reads + np.where(item.reads > 0, dear / item.ssd_s, 0))
-                  if not forced and item.ssd_s else item for item, forced in zip(problem.items, must, strict=True))
+
+    def without_drive(item: Item) -> Item:
+        if not item.ssd_s or _must(item):
+            return item
+        return replace(item, ssd_reads=item.reads + np.where(item.reads > 0, dear / item.ssd_s, 0))
+
     # Of all placements that read the drive, and then of those that do not, where there may be any.
     least, best = max(found.bound, _least(problem, drive_s, must)), first
     try:
-        without = solve(replace(problem, items=items), gap=gap, seconds=max(seconds - found.work, 1e-3))
+        without = solve(problem.mapped(without_drive), gap=gap, seconds=max(seconds - found.work, 1e-3))
         best, none = min(first, _waiting(problem, without, drive_s), key=lambda each: each.seconds), without.bound
         best = replace(best, work=found.work + without.work, late=found.late or without.late)
     except NotFound:
@@ -222,7 +241,8 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
 def _least(problem: Problem, drive_s: float, must: Sequence[bool]) -> float:
     """No placement with a read of the drive is faster: somebody waits for its first page, and what must be read is
     shared out over the EMB cards at best."""
-    reads_s = sum(float(item.reads[_hottest(item)]) * item.ssd_s for item, forced in zip(problem.items, must) if forced)
+    reads_s = sum(min(way.count * float(way.item.reads[_hottest(way.item)]) * way.item.ssd_s for way in problem.ways(j))
+                  for j, forced in enumerate(must) if forced)
     if not problem.before_s + problem.after_s:
         return drive_s + reads_s / problem.cards
     return min(max(drive_s + reads_s / emb, problem.before_s / mlp) + problem.after_s / mlp
@@ -232,7 +252,7 @@ def _least(problem: Problem, drive_s: float, must: Sequence[bool]) -> float:
 def _waiting(problem: Problem, found: Placement, drive_s: float) -> Placement:
     """With the cards' loads by the problem, and the wait for the drive where a card needs it."""
     emb = tuple(replace(card, ssd_s=card.ssd_s + drive_s) if card.ssd_s else card
-                for card in loads(problem.items, found.tables, len(found.emb)))
+                for card in loads(problem, found.tables, len(found.emb)))
     return replace(found, seconds=_seconds(problem, emb, found.mlp_cards), emb=emb)
 
 
@@ -240,7 +260,7 @@ def _filled(problem: Problem, found: Placement, built: Built, costs: Costs) -> t
     """With the free DRAM filled, and where each table's rows lie then. Rows that lie between two steps may make it
     faster than the bound, which knows steps alone: then that is no bound of it."""
     parts = parts_of(problem, found, fill(problem, found, built.expected), built.expected, costs)
-    emb = tuple(loads_of(problem, parts, found.emb, costs))
+    emb = tuple(loads_of(parts, found.emb, costs))
     seconds = _seconds(problem, emb, found.mlp_cards)
     return replace(found, seconds=seconds, bound=min(found.bound, seconds), emb=emb), parts
 
@@ -249,6 +269,11 @@ def _seconds(problem: Problem, emb: Sequence[CardChoice], mlp_cards: int) -> flo
     """Of a batch (eq. 34 to 37)."""
     mlp = max(mlp_cards, 1)
     return max(max(card.seconds for card in emb), problem.before_s / mlp) + problem.after_s / mlp
+
+
+def _must(item: Item) -> bool:
+    """Whether a batch needs the drive however the table is split."""
+    return item.lookups > 0 and bool(item.reads[_hottest(item)] > 0)
 
 
 def _hottest(item: Item) -> int:
@@ -262,11 +287,11 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], parts: Sequence[Part],
     found = []
     room = {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes}
     for number, emb in enumerate(best.emb):
-        mine = [table for table in tables if table.card == number]
-        tiers = {name: _sum([getattr(table, name) for table in mine]) for name in MEMORIES}
+        mine = [table for table in tables if number in table.cards]
+        tiers = {name: _sum([table.on_card(name) for table in mine]) for name in MEMORIES}
         if tiers["ssd"].seconds:
             tiers["ssd"] = replace(tiers["ssd"], seconds=tiers["ssd"].seconds + drive_s)
-        spare = sum(part.spare * item.row_bytes for item, part in zip(problem.items, parts) if part.card == number)
+        spare = sum(part.spare * part.item.row_bytes for part in parts if number in part.cards)
         # Of a train's share of the unit the scarcest of its memories counts.
         filled = {"dram": emb.dram_bytes - spare, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}
         seconds = {name: tiers[name].seconds for name in MEMORIES} | {"in": emb.in_s, "out": emb.out_s}

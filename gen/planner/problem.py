@@ -1,11 +1,12 @@
 """What the planner's program asks, as plain numbers: seconds, bytes, rows.    Source: SCRec §III.C, table I"""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CardChoice", "Item", "Placement", "Problem", "TableChoice"]
+__all__ = ["CardChoice", "Item", "Placement", "Problem", "Sharding", "TableChoice"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +88,21 @@ class Item:
 
 
 @dataclass(frozen=True, eq=False)
+class Sharding:
+    """A table on `count` different cards. by: what its shards are parts of: "samples" (each card holds the table and
+    serves its part of every batch), or "whole" on one card. item: one shard; the others are alike and split alike."""
+
+    by: str
+    count: int
+    item: Item
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """cards: in all (M); 1 to M - 1 of them run EMB cores where there is an MLP (eq. 4), else all may. *_bytes: of
     one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card.
     features_s, predictions_s: of the link of one MLP card, dense features and pooled vectors to it and its results to
-    the host."""
+    the host. shardings: of each item, how it may lie on several cards; (): every table lies whole on a card."""
 
     items: tuple[Item, ...]
     cards: int
@@ -102,6 +113,16 @@ class Problem:
     top_s: float = 0.0
     features_s: float = 0.0
     predictions_s: float = 0.0
+    shardings: tuple[tuple[Sharding, ...], ...] = ()
+
+    def ways(self, table: int) -> tuple[Sharding, ...]:
+        """How an item may lie on cards: whole, then its shardings."""
+        return Sharding("whole", 1, self.items[table]), *(self.shardings[table] if self.shardings else ())
+
+    def mapped(self, change: Callable[[Item], Item]) -> "Problem":
+        """The same with other items, shards among them."""
+        return replace(self, items=tuple(map(change, self.items)), shardings=tuple(
+            tuple(replace(each, item=change(each.item)) for each in ways) for ways in self.shardings))
 
     @property
     def before_s(self) -> float:
@@ -116,12 +137,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class TableChoice:
-    """Of one table: its card (0 is the first EMB card), and the steps: share[i_dram] of its accesses go to
-    DRAM, those from there to share[i_hot] to the tensor train, the others to the SSD."""
+    """Of one table: its cards (0 is the first EMB card), and the steps: share[i_dram] of its accesses go to
+    DRAM, those from there to share[i_hot] to the tensor train, the others to the SSD, on each card alike. way: number
+    of the sharding (Problem.ways), 0: whole on one card."""
 
-    card: int
+    cards: tuple[int, ...]
     i_dram: int
     i_hot: int
+    way: int = 0
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
 
 
 def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> Outcome:
-    """Solves eq. 3 to 37 in about so many seconds, or says how far it came."""
+    """Solves eq. 3 to 37, of tables that lie whole on cards, in about so many seconds, or says how far it came."""
     networks = problem.before_s > 0 or problem.after_s > 0
     program, cards = _Program(), problem.cards
     slow = sum(max(item.lookups * item.dram_s, item.lookups * item.tt_s, item.reads.max() * item.ssd_s)
@@ -182,10 +182,10 @@ def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> 
     value = np.array(solver.getSolution().col_value)
     used = np.nonzero(value[d] > 0.5)[0]
     card_of = {int(m): at for at, m in enumerate(used)}
-    chosen = tuple(TableChoice(card_of[int(np.argmax(value[of]))], int(table.cut[np.argmax(value[table.x_dram])]),
+    chosen = tuple(TableChoice((card_of[int(np.argmax(value[of]))],), int(table.cut[np.argmax(value[table.x_dram])]),
                                int(table.cut[np.argmax(value[table.x_ptr])]))
                    for of, table in zip(p, tables, strict=True))
-    found = loads(problem.items, chosen, len(used))
+    found = loads(problem, chosen, len(used))
     others = cards - len(used)
     embedding = max(card.seconds for card in found)
     whole = max(embedding, problem.before_s / max(others, 1)) + problem.after_s / max(others, 1)

@@ -2,7 +2,8 @@
 
 What a card bears beyond its limits, as a part of them, is its excess; a placement without any is
 found. A table of a card with excess goes where the sum of all excesses becomes least, over all cards and splits, or
-changes places with another table. At a standstill the memories and times in excess get heavier, and some tables go
+changes places with another table. The shards of a table are moved alike, never two onto one card, and are split anew
+together. At a standstill the memories and times in excess get heavier, and some tables go
 astray, so that the search leaves every local optimum.
 """
 
@@ -20,23 +21,27 @@ HEAVY = 50.0    # weight of an excess at which all begin anew
 SLACK = 1 + 1e-12   # of a limit, for what rounding adds
 
 
-def spread(loads: NDArray[np.float64], limit: NDArray[np.float64], cards: int) -> NDArray[np.int64]:
-    """A card for each table of these loads (J, LOADS), the largest first: where the fullest resource stays least."""
+def spread(loads: NDArray[np.float64], copies: NDArray[np.int64], limit: NDArray[np.float64],
+           cards: int) -> NDArray[np.int64]:
+    """(sum of copies,) a card for each shard of tables of these loads (J, LOADS), table after table, the largest first:
+    where the fullest resource stays least. The shards of a table get different cards."""
     part = loads / np.maximum(limit, 1e-300)
-    return _spread(part, np.argsort(-part.max(axis=1), kind="stable"), cards)
+    return _spread(part, copies, np.cumsum(copies) - copies, np.argsort(-part.max(axis=1), kind="stable"), cards)
 
 
 def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64], cards: int,
            limit: NDArray[np.float64], prices: NDArray[np.float64], *, moves: int, seed: int = 1,
            until: Deadline) -> bool:
-    """Betters a placement in place; whether it ends with every load of a card within `limit`. prices: of seconds and
-    bytes beside the excess, so that among equals a split that is cheap for all is taken. moves: tables that are tried
-    at most. until: the moment behind which it ends early, after a round at least."""
+    """Betters a placement in place; whether it ends with every load of a card within `limit`. choices: an option a
+    table; card: of each shard, as `spread` gives them. prices: of seconds and bytes beside the excess, so that among
+    equals a split that is cheap for all is taken. moves: shards that are tried at most. until: the moment behind which
+    it ends early, after a round at least."""
     order, heavy, state = np.arange(len(card)), np.ones(LOADS), np.array([seed, 0], np.uint64)
+    owner, first = np.repeat(np.arange(len(a)), choices.copies), np.cumsum(choices.copies) - choices.copies
     while moves > 0:
-        done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, a, h,
-                              cards, limit, prices, min(moves, SLICE), order, heavy, state)
-        until.spend(TRIED_S * (tried * cards * choices.pairs / len(card) + SLICE * len(card) * LOADS))
+        done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, owner,
+                              first, choices.copies, a, h, cards, limit, prices, min(moves, SLICE), order, heavy, state)
+        until.spend(TRIED_S * (tried * cards * choices.pairs / len(a) + SLICE * len(card) * LOADS))
         if done or until.passed:
             return bool(done)
         moves -= tried
@@ -44,20 +49,32 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
 
 
 @njit(cache=True)
-def _spread(part, order, cards):
-    found, full = np.zeros(len(part), np.int64), np.zeros((cards, LOADS))
+def _spread(part, copies, first, order, cards):
+    found, full = np.zeros(copies.sum(), np.int64), np.zeros((cards, LOADS))
     for j in order:
-        best, best_peak, best_sum = 0, np.inf, np.inf
-        for m in range(cards):
-            peak, total = 0.0, 0.0
-            for r in range(LOADS):
-                peak = max(peak, full[m, r] + part[j, r])
-                total += full[m, r]
-            if peak < best_peak - 1e-12 or peak < best_peak + 1e-12 and total < best_sum:
-                best, best_peak, best_sum = m, peak, total
-        found[j] = best
-        full[best] += part[j]
+        for shard in range(first[j], first[j] + copies[j]):
+            best, best_peak, best_sum = -1, np.inf, np.inf
+            for m in range(cards):
+                if _lies(found, first[j], shard - first[j], m):
+                    continue
+                peak, total = 0.0, 0.0
+                for r in range(LOADS):
+                    peak = max(peak, full[m, r] + part[j, r])
+                    total += full[m, r]
+                if best < 0 or peak < best_peak - 1e-12 or peak < best_peak + 1e-12 and total < best_sum:
+                    best, best_peak, best_sum = m, peak, total
+            found[shard] = best
+            full[best] += part[j]
     return found
+
+
+@njit(cache=True)
+def _lies(card, first, copies, m):
+    """Whether one of these shards lies on card m."""
+    for shard in range(first, first + copies):
+        if card[shard] == m:
+            return True
+    return False
 
 
 @njit(cache=True)
@@ -133,13 +150,15 @@ def _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy, prices, be
 
 
 @njit(cache=True)
-def _exchange(loads, card, j, load, inverse, heavy, prices, best):
-    """(loss, other) of the table with which table j best changes places, both split as they are; -1: none is better
+def _exchange(loads, card, owner, first, copies, shard, load, inverse, heavy, prices, best):
+    """(loss, other) of the shard with which this one best changes places, both split as they are; -1: none is better
     than what is known as best."""
-    best_other, m, own = -1, card[j], loads[j]
-    for i in range(len(card)):
-        k = card[i]
-        if k == m:
+    best_other, m, j = -1, card[shard], owner[shard]
+    own = loads[j]
+    for other in range(len(card)):
+        k, i = card[other], owner[other]
+        if k == m or copies[i] > 1 and _lies(card, first[i], copies[i], m) \
+                or copies[j] > 1 and _lies(card, first[j], copies[j], k):
             continue
         found = 0.0
         for r in range(LOADS):
@@ -148,13 +167,73 @@ def _exchange(loads, card, j, load, inverse, heavy, prices, best):
                                  + max((load[k, r] - loads[i, r] + own[r]) * inverse[r] - 1, 0.0)
                                  - max(load[k, r] * inverse[r] - 1, 0.0)) + prices[r] * own[r]
         if found < best:
-            best, best_other = found, i
+            best, best_other = found, other
     return best, best_other
 
 
 @njit(cache=True)
-def _go_astray(load, limit, heavy, card, still, random):
-    """At a standstill: excesses get heavier, and random tables go elsewhere."""
+def _excess(load, own, inverse, heavy):
+    """That a card has more with the load `own` than without."""
+    found = 0.0
+    for r in range(LOADS):
+        part = load[r] * inverse[r] - 1
+        found += heavy[r] * (max(part + own[r] * inverse[r], 0.0) - max(part, 0.0))
+    return found
+
+
+@njit(cache=True)
+def _move(card, first, copies, own, load, inverse, heavy, best, best_card):
+    """(loss, card) where a shard of this load loses least, split as it is, if less than what is known as best."""
+    for k in range(len(load)):
+        if not _lies(card, first, copies, k):
+            found = _excess(load[k], own, inverse, heavy)
+            if found < best:
+                best, best_card = found, k
+    return best, best_card
+
+
+@njit(cache=True)
+def _resplit(cut, cuts, a_load, h_load, train, j, cards, load, inverse, heavy, prices, best, best_a, best_h):
+    """(loss, cuts) of table j on these cards, without it, where it loses least, if less than what is known as best."""
+    own = np.zeros(LOADS)
+    for x in range(cuts[j]):
+        for y in range(x, cuts[j]):
+            first, last = cut[j, x], cut[j, y]
+            if train[j, first, last] == np.inf:
+                continue
+            _load(a_load, h_load, train, j, first, last, own)
+            found = 0.0
+            for r in range(LOADS):
+                found += len(cards) * prices[r] * own[r]
+            for m in cards:
+                found += _excess(load[m], own, inverse, heavy)
+                if found >= best:
+                    break
+            if found < best:
+                best, best_a, best_h = found, first, last
+    return best, best_a, best_h
+
+
+@njit(cache=True)
+def _together(cut, cuts, a_load, h_load, train, j, cards, a, h, load, inverse, heavy, prices, own):
+    """What is gained where all shards of table j, on these cards, are split anew; in place."""
+    loss = 0.0
+    for m in cards:
+        load[m] -= own
+        loss += _excess(load[m], own, inverse, heavy)
+    for r in range(LOADS):
+        loss += len(cards) * prices[r] * own[r]
+    best, a[j], h[j] = _resplit(cut, cuts, a_load, h_load, train, j, cards, load, inverse, heavy, prices, loss - 1e-9,
+                                a[j], h[j])
+    _load(a_load, h_load, train, j, a[j], h[j], own)
+    for m in cards:
+        load[m] += own
+    return max(loss - 1e-9 - best, 0.0)
+
+
+@njit(cache=True)
+def _go_astray(load, limit, heavy, card, owner, first, copies, still, random):
+    """At a standstill: excesses get heavier, and random shards go elsewhere."""
     if heavy.max() > HEAVY:
         heavy[:] = 1.0
     for r in range(LOADS):
@@ -167,15 +246,18 @@ def _go_astray(load, limit, heavy, card, still, random):
         random = _next(random)
         astray = int((random >> np.uint64(33)) % np.uint64(len(card)))
         random = _next(random)
-        card[astray] = int((random >> np.uint64(33)) % np.uint64(len(load)))
+        to, j = int((random >> np.uint64(33)) % np.uint64(len(load))), owner[astray]
+        if copies[j] == 1 or not _lies(card, first[j], copies[j], to):
+            card[astray] = to
     return random
 
 
 @njit(cache=True)
-def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, moves, order, heavy, state):
-    """(whether it ended within the limits, tables that were tried); order, heavy, state: where it goes on."""
+def _search(cut, cuts, a_load, h_load, train, card, owner, first, copies, a, h, cards, limit, prices, moves, order,
+            heavy, state):
+    """(whether it ended within the limits, shards that were tried); order, heavy, state: where it goes on."""
     random, still = state[0], np.int64(state[1])
-    tables = len(card)
+    tables = len(a)
     load, loads = np.zeros((cards, LOADS)), np.zeros((tables, LOADS))
     inverse = 1 / np.maximum(limit, 1e-300)
     tried = 0
@@ -184,7 +266,8 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
         load[:] = 0
         for j in range(tables):
             _load(a_load, h_load, train, j, a[j], h[j], loads[j])
-            load[card[j]] += loads[j]
+        for shard in range(len(card)):
+            load[card[shard]] += loads[owner[shard]]
         within = True
         for m in range(cards):
             within = within and not _over(load[m], limit)
@@ -193,8 +276,8 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
         gained = 0.0
         random = _shuffle(order, random)
         for turn in order:
-            j = int(turn)
-            m = card[j]
+            shard = int(turn)
+            j, m = owner[shard], card[shard]
             if not _over(load[m], limit):
                 continue
             tried += 1
@@ -204,20 +287,32 @@ def _search(cut, cuts, a_load, h_load, train, card, a, h, cards, limit, prices, 
             for r in range(LOADS):
                 loss += heavy[r] * max((load[m, r] + own[r]) * inverse[r] - 1, 0.0) + prices[r] * own[r]
                 loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
-            best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy,
-                                                     prices, loss - 1e-9, m, a[j], h[j])
-            best, other = _exchange(loads, card, j, load, inverse, heavy, prices, best)
+            best, best_card, best_a, best_h = loss - 1e-9, m, a[j], h[j]
+            if copies[j] == 1:
+                best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy,
+                                                         prices, best, best_card, best_a, best_h)
+            else:
+                asked = 0.0
+                for r in range(LOADS):
+                    asked += prices[r] * own[r]
+                best, best_card = _move(card, first[j], copies[j], own, load, inverse, heavy, best - asked, m)
+                best += asked
+            best, other = _exchange(loads, card, owner, first, copies, shard, load, inverse, heavy, prices, best)
             if other >= 0:
                 best_card, best_a, best_h = card[other], a[j], h[j]
-                load[best_card] -= loads[other]
-                load[m] += loads[other]
+                load[best_card] -= loads[owner[other]]
+                load[m] += loads[owner[other]]
                 card[other] = m
-            gained += max(loss - 1e-9 - best, 0.0)
-            card[j], a[j], h[j] = best_card, best_a, best_h
+            gain = max(loss - 1e-9 - best, 0.0)
+            card[shard], a[j], h[j] = best_card, best_a, best_h
             _load(a_load, h_load, train, j, best_a, best_h, loads[j])
             load[best_card] += loads[j]
+            if copies[j] > 1 and gain <= 1e-9:
+                gain = _together(cut, cuts, a_load, h_load, train, j, card[first[j]:first[j] + copies[j]], a, h, load,
+                                 inverse, heavy, prices, loads[j])
+            gained += gain
         if gained <= 1e-9:
             still += 1
-            random = _go_astray(load, limit, heavy, card, still, random)
+            random = _go_astray(load, limit, heavy, card, owner, first, copies, still, random)
     state[0], state[1] = random, np.uint64(still)
     return False, tried

@@ -23,15 +23,18 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
     shares, whole, unseen = {}, np.zeros(3), 0.0
     for name, table in plan.tables.items():
         spec, lookups = plan.model.tables[name], other.tables[name].pooling * plan.batch
+        batch = -(-plan.batch // len(table.cards))
+        own = lookups * batch / plan.batch
         places, pages, strange = _places(spec, table, profile.tables[name], other.tables[name],
                                          plan.page_bytes // costs.row_bytes(spec.dim))
         total = max(places.sum(), 1)
         shares[name] = _shares(places)
         whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
-        reads = float(drive_reads(pages, np.zeros(1, np.int64), lookups * places[2] / total, 1,
+        reads = float(drive_reads(pages, np.zeros(1, np.int64), own * places[2] / total, 1,
                                   costs.ring_bytes // costs.page_bytes)[0])
-        load = _load(spec, table, lookups * places / total, reads, plan.batch, costs)
-        loads[table.card] = loads.get(table.card, np.zeros(len(load))) + load
+        load = _load(spec, table, own * places / total, reads, batch, costs)
+        for card in table.cards:
+            loads[card] = loads.get(card, np.zeros(len(load))) + load
     for load in loads.values():
         load[2] += costs.drive_s * (load[2] > 0)
     mlp = [card for card in plan.cards if card.kind == "mlp"]

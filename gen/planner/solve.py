@@ -35,6 +35,8 @@ GRACE = 1.0         # seconds of work past the budget in which a first placement
 LAST = 10.0         # times the seconds of work: real seconds after which a search ends in any case
 LEAST = 120.0       # of them, as loops may have to be compiled first
 TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
+#: Where tables are few, the parts of a card's time that a shard may take, as they are tried: small ones share out well.
+GRAINS, FEW = (1.0, 0.5, 0.25, 0.1), 4
 
 
 class Infeasible(ValueError):
@@ -47,8 +49,8 @@ class NotFound(Infeasible):
 
 @dataclass
 class _Count:
-    """What is known of one number of EMB cards. bound: of the embedding's seconds. mixture:
-    what the linear program says of it. best: the least found."""
+    """What is known of one number of EMB cards. bound: of the embedding's seconds. solution: what the linear program
+    says of it. best: the least found; placement: (option, a, h) of each table and the card of each shard."""
 
     cards: int
     bottom: float
@@ -56,7 +58,7 @@ class _Count:
     solution: LpSolution
     bound: float = 0.0
     best: float = np.inf
-    placement: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
+    placement: tuple[NDArray[np.int64], ...] | None = None
 
     def whole(self, seconds: float) -> float:
         """C of eq. 3 with so many seconds of embedding (eq. 34 to 37)."""
@@ -94,10 +96,13 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
                              f"all together would hold them")
         raise NotFound(f"tables: no placement on {counts[0].cards} EMB cards was found in {seconds:g} s, though the "
                        f"memories of all together would hold them")
-    placement = tie_break(problem, choices, best.placement, max(best.bottom, best.best),
-                          until.within(SETTLING * seconds))
-    chosen = tuple(TableChoice(*map(int, each)) for each in zip(*placement, strict=True))
-    emb = loads(problem.items, chosen, best.cards)
+    option, a, h, card = tie_break(problem, choices, best.placement, max(best.bottom, best.best),
+                                   until.within(SETTLING * seconds))
+    cards = np.split(card, np.cumsum(choices.copies[option])[:-1])
+    first = np.searchsorted(choices.table, choices.table[option])
+    chosen = tuple(TableChoice(tuple(sorted(on.tolist())), *map(int, each))
+                   for on, *each in zip(cards, a, h, option - first, strict=True))
+    emb = loads(problem, chosen, best.cards)
     value = best.whole(max(card.seconds for card in emb))
     bound = min(value, min(each.whole(each.bound) for each in counts) * (1 - SAFE))
     return Placement(value, bound, chosen, emb, problem.cards - best.cards, until.clock.done, until.clock.late)
@@ -106,8 +111,10 @@ def solve(problem: Problem, *, gap: float = 0.01, seconds: float = 60.0,
 def _each_fits(problem: Problem, choices: Choices) -> None:
     """Raises Infeasible where a table fits no card, however it is split."""
     for j, item in enumerate(problem.items):
-        if np.isfinite(choices.train[j]).any():
+        options = np.nonzero(choices.table == j)[0]
+        if np.isfinite(choices.train[options]).any():
             continue
+        j = int(options[0])     # whole
         a, h = (each.ravel() for each in np.meshgrid(*[choices.cut[j, : choices.cuts[j]]] * 2, indexing="ij"))
         warm = item.rows[h] - item.rows[a]
         fits = (a <= h) & within(item.share[h] - item.share[a], item.train_share) & (warm <= item.tt_rows[-1])
@@ -134,7 +141,7 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: Deadline,
         each = _Count(cards, problem.before_s / max(others, 1), problem.after_s / max(others, 1), relaxed,
                       max(relaxed.bound, master.unit[0] / (TIMES * cards)))   # memories and link at once
         found = min((other.whole(other.bound) for other in counts), default=np.inf)
-        if each.whole(each.bound) < found:
+        if each.whole(each.bound) < found and not master.choices.sharded:
             each.bound = max(each.bound, _crowded(cards, master, relaxed.prices, until))
         tell(f"{cards} EMB cards: at least {each.whole(each.bound):.4g} s, of them {each.bound:.4g} s of embedding"
              + (", more than fewer MLP cards need" if each.whole(each.bound) > found else ""))
@@ -193,40 +200,45 @@ def _descend(count: _Count, choices: Choices, master: Master, gap: float, until:
 
 def _try(count: _Count, choices: Choices, master: Master, target: float, until: Deadline) -> bool:
     """Whether the search gets to `target` seconds, from mixtures that fill the memories the least for that time."""
-    tables = len(choices.cuts)
+    tables = choices.tables
     limit = choices.cap.copy()
     limit[:TIMES] = target
     aim = count.bound + 0.5 * (target - count.bound)
-    for filled in (True, False):
-        solution = master.fill(count.cards, aim, until) if filled else count.solution
-        if not len(solution.tables):
+    grains = GRAINS if choices.sharded and tables <= FEW * count.cards else GRAINS[:1]
+    for grain in (*grains, None):
+        solution = count.solution if grain is None else master.fill(count.cards, aim, until, grain)
+        if not len(solution.options):
             continue
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
         for seed, lean in enumerate(LEANINGS):
-            a, h = _heaviest(solution, tables)
-            card = spread(choices.load(np.arange(tables), a, h), limit, count.cards)
-            if search(choices, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * tables),
+            option, a, h = _heaviest(choices, solution)
+            own = choices.part(option) if choices.sharded else choices
+            card = spread(own.load(np.arange(tables), a, h), own.copies, limit, count.cards)
+            if search(own, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * len(card)),
                       seed=seed + 1, until=until):
-                _keep(count, choices, card, a, h)
+                _keep(count, choices, option, a, h, card)
                 return True
             if until.passed:
                 return False
     return False
 
 
-def _heaviest(solution: LpSolution, tables: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of each table the split that most of it has."""
-    order = np.lexsort((solution.weights, solution.tables))
-    a, h = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
-    a[solution.tables[order]], h[solution.tables[order]] = solution.a[order], solution.h[order]
-    return a, h
+def _heaviest(choices: Choices, solution: LpSolution) \
+        -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(option, a, h) of each table: the option that most of it has, and of that the split that most has."""
+    whole = np.zeros(len(choices.table))
+    np.add.at(whole, solution.options, solution.weights)
+    order = np.lexsort((solution.weights, whole[solution.options], choices.table[solution.options]))
+    last = order[np.append(np.diff(choices.table[solution.options[order]]) > 0, True)]
+    return solution.options[last], solution.a[last].copy(), solution.h[last].copy()
 
 
-def _keep(count: _Count, choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> None:
+def _keep(count: _Count, choices: Choices, option: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64],
+          card: NDArray[np.int64]) -> None:
     load = np.zeros((count.cards, LOADS))
-    np.add.at(load, card, choices.load(np.arange(len(card)), a, h))
+    np.add.at(load, card, np.repeat(choices.load(option, a, h), choices.copies[option], axis=0))
     if load[:, :TIMES].max() < count.best and (load <= choices.cap * (1 + 1e-12)).all():
-        count.best, count.placement = float(load[:, :TIMES].max()), (card.copy(), a.copy(), h.copy())
+        count.best, count.placement = float(load[:, :TIMES].max()), (option.copy(), a.copy(), h.copy(), card.copy())
 
 
 def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, until: Deadline,
@@ -239,7 +251,8 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
         # A split that is slower than the best placement is in no better one.
         limit = _best(counts) - each.top
         found = master.seconds(each.cards, limit, until)
-        each.bound = max(each.bound, min(max(found.bound, _crowded(each.cards, master, found.prices, until)), limit))
+        crowded = 0.0 if choices.sharded else _crowded(each.cards, master, found.prices, until)
+        each.bound = max(each.bound, min(max(found.bound, crowded), limit))
     for each in open_():
         limit = min(_best(counts) - each.top, each.best)
         dealt = branch_and_bound(choices, each.cards, limit, until)
@@ -262,7 +275,7 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
 
 def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds: float, wide: float,
                until: Deadline) -> None:
-    """Looks for splits near `seconds`, the tables on these cards."""
+    """Looks for splits near `seconds`, the tables whole on these cards."""
     a, h = np.zeros(len(card), np.int64), np.zeros(len(card), np.int64)
     for step in (0.1, 0.3, 0.9):
         limit = choices.cap.copy()
@@ -274,15 +287,15 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
                 continue
             part = choices.part(of)
             solution = Master(part).fill(1, float(limit[0]), until)
-            if not len(solution.tables):
+            if not len(solution.options):
                 return
-            own_a, own_h = _heaviest(solution, len(of))
+            _, own_a, own_h = _heaviest(part, solution)
             done &= search(part, np.zeros(len(of), np.int64), own_a, own_h, 1, limit,
                            solution.prices / max(float(solution.prices @ limit), 1e-300),
                            moves=min(MOVES, MOVES_TABLE * len(of)), until=until)
             a[of], h[of] = own_a, own_h
         if done:
-            return _keep(count, choices, card, a, h)
+            return _keep(count, choices, np.arange(len(card)), a, h, card)
 
 
 def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: Deadline) -> float:

@@ -1,7 +1,8 @@
 """Among placements that are as fast, one with few approximated rows: what leaves the trains where that costs no time.
 
 A card that waits for a slower one, or for the networks, has time to spare. Each card's tables are split anew within
-those seconds and the card's memories: the fewest accesses to tensor trains, then the fewest to the SSD.
+those seconds and the card's memories: the fewest accesses to tensor trains, then the fewest to the SSD. Tables of
+several cards come last, as all their cards must have room.
 """
 
 import numpy as np
@@ -22,25 +23,31 @@ COLD = 1e-4                 # of an access to a train, what one to the SSD weigh
 
 
 def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.int64], ...], seconds: float,
-           until: Deadline) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """(card, a, h), the tables on the cards that they were on."""
-    card, a, h = (each.copy() for each in placement)
+           until: Deadline) -> tuple[NDArray[np.int64], ...]:
+    """placement, result: (option, a, h) of each table and the card of each shard; the tables stay on their cards."""
+    option, a, h, card = (each.copy() for each in placement)
+    chosen = choices.part(option)
     limit = choices.cap.copy()
     limit[:TIMES] = seconds
-    share = np.ones((len(problem.items), choices.cut.shape[1]))
+    share = np.ones((len(problem.items), chosen.cut.shape[1]))
     for j, item in enumerate(problem.items):
         share[j, : item.steps + 1] = item.share
     lookups = np.array([item.lookups for item in problem.items], np.float64)
+    owner = np.repeat(np.arange(len(a)), chosen.copies)
+    if not seconds:
+        return option, a, h, card
     for m in range(int(card.max()) + 1):
-        tables = np.nonzero(card == m)[0]
-        if not len(tables) or not seconds:
-            continue
-        own, splits = choices.part(tables), (a[tables], h[tables])
-        if not until.passed:
-            splits = _fewest(own, *splits, limit, until)
-        _polish(own.cut, own.cuts, own.a_load, own.h_load, own.train, *splits, limit, share[tables], lookups[tables])
-        a[tables], h[tables] = splits
-    return card, a, h
+        on = owner[card == m]
+        tables, others = on[chosen.copies[on] == 1], on[chosen.copies[on] > 1]
+        room = limit - chosen.load(others, a[others], h[others]).sum(axis=0)
+        if len(tables) and not until.passed and room[TT_S] > 0:
+            a[tables], h[tables] = _fewest(chosen.part(tables), a[tables], h[tables], room, until)
+    room = np.broadcast_to(limit * (1 + 1e-12), (int(card.max()) + 1, LOADS)).copy()
+    np.subtract.at(room, card, chosen.load(owner, a[owner], h[owner]))
+    order = np.argsort(chosen.copies > 1, kind="stable")
+    _polish(chosen.cut, chosen.cuts, chosen.a_load, chosen.h_load, chosen.train, a, h, card,
+            np.cumsum(chosen.copies) - chosen.copies, chosen.copies, order, room, share, lookups)
+    return option, a, h, card
 
 
 def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit: NDArray[np.float64],
@@ -51,9 +58,9 @@ def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit:
     solution = Master(choices).train(seconds, until)
     if not np.isfinite(solution.bound) or spent - solution.bound < 1e-3:
         return a, h
-    order = np.lexsort((solution.weights, solution.tables))
+    order = np.lexsort((solution.weights, solution.options))
     start_a, start_h = a.copy(), h.copy()
-    start_a[solution.tables[order]], start_h[solution.tables[order]] = solution.a[order], solution.h[order]
+    start_a[solution.options[order]], start_h[solution.options[order]] = solution.a[order], solution.h[order]
     for step in STEPS:
         within = limit.copy()
         within[TT_S] = seconds * (solution.bound + step * (spent - solution.bound))
@@ -66,30 +73,33 @@ def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit:
 
 
 @njit(cache=True)
-def _polish(cut, cuts, a_load, h_load, train, a, h, limit, share, lookups):
-    """In place: one table after the other the split of least weight that the others leave room for."""
-    room = limit * (1 + 1e-12)
-    for j in range(len(a)):
-        room -= a_load[j, a[j]] + h_load[j, h[j]]
-        room[TT] -= train[j, a[j], h[j]]
+def _polish(cut, cuts, a_load, h_load, train, a, h, card, first, copies, order, room, share, lookups):
+    """In place: one table after the other, in this order, the split of least weight that the others leave room for on
+    its cards. room: of each card."""
     changed = True
     while changed:
         changed = False
-        for j in range(len(a)):
-            room += a_load[j, a[j]] + h_load[j, h[j]]
-            room[TT] += train[j, a[j], h[j]]
+        for j in order:
+            own = card[first[j]:first[j] + copies[j]]
+            for m in own:
+                room[m] += a_load[j, a[j]] + h_load[j, h[j]]
+                room[m, TT] += train[j, a[j], h[j]]
+            least = room[own[0]].copy()
+            for m in own:
+                least = np.minimum(least, room[m])
             best = lookups[j] * ((share[j, h[j]] - share[j, a[j]]) + COLD * (1 - share[j, h[j]]))
             for x in range(cuts[j]):
-                first = cut[j, x]
+                low = cut[j, x]
                 for y in range(x, cuts[j]):
-                    last = cut[j, y]
-                    weight = lookups[j] * ((share[j, last] - share[j, first]) + COLD * (1 - share[j, last]))
-                    if weight >= best - 1e-9 * lookups[j] or not train[j, first, last] <= room[TT]:
+                    high = cut[j, y]
+                    weight = lookups[j] * ((share[j, high] - share[j, low]) + COLD * (1 - share[j, high]))
+                    if weight >= best - 1e-9 * lookups[j] or not train[j, low, high] <= least[TT]:
                         continue
                     fits = True
                     for r in range(LOADS):
-                        fits = fits and (r == TT or a_load[j, first, r] + h_load[j, last, r] <= room[r])
+                        fits = fits and (r == TT or a_load[j, low, r] + h_load[j, high, r] <= least[r])
                     if fits:
-                        best, a[j], h[j], changed = weight, first, last, True
-            room -= a_load[j, a[j]] + h_load[j, h[j]]
-            room[TT] -= train[j, a[j], h[j]]
+                        best, a[j], h[j], changed = weight, low, high, True
+            for m in own:
+                room[m] -= a_load[j, a[j]] + h_load[j, h[j]]
+                room[m, TT] -= train[j, a[j], h[j]]

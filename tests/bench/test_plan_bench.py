@@ -49,7 +49,7 @@ def test_one_memory_after_another_is_the_sum_of_their_times():
     for seed in range(20):
         problem = drawn(seed)
         one = Problem(tuple(serial(item) for item in problem.items), 2, 0, 0, 0)
-        chosen = tuple(TableChoice(j % 2, 0, len(item.rows) - 1) for j, item in enumerate(problem.items))
+        chosen = tuple(TableChoice((j % 2,), 0, len(item.rows) - 1) for j, item in enumerate(problem.items))
         assert peak(one, chosen, 2) == pytest.approx(peak_in_turn(problem, chosen))
 
 

@@ -1,11 +1,12 @@
 """Small random problems of the planner, every placement of them tried, and a checker: all written from the paper."""
 
 from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 
 from gen.planner.costs import Costs
-from gen.planner.problem import Item, Problem
+from gen.planner.problem import Item, Problem, Sharding
 
 #: Of the log in tests/gen/planner/conftest.py, and prices of a card.
 SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
@@ -49,6 +50,21 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
                    *(link.uniform(0, 60, 2) if any(networks) else ()))
 
 
+def replicated(problem, seed=0):
+    """The same with every table on up to all of its cards, too, where a card serves a little more than its part."""
+    g = np.random.default_rng([seed, 3])
+    emb = problem.cards - (problem.bottom_s > 0 or problem.top_s > 0)
+
+    def part(item, count):
+        share = g.uniform(1, 1.1) / count
+        return replace(item, lookups=item.lookups * share, ssd_reads=item.reads * share * g.uniform(1, 1.2),
+                       ssd_landing=item.landing * share, bags_s=item.bags_s * share,
+                       bags_bytes=-(-item.bags_bytes // count), in_s=item.in_s * share, out_s=item.out_s * share)
+
+    return replace(problem, shardings=tuple(
+        tuple(Sharding("samples", count, part(item, count)) for count in range(2, emb + 1)) for item in problem.items))
+
+
 def split(item, a, h):
     """(seconds of DRAM, trains, SSD, link in and out, bytes of the three) of a split, or None where it is not one."""
     steps = len(item.rows) - 1
@@ -78,10 +94,13 @@ def seconds(problem, placement, drive_s=0.0):
     assert emb + placement.mlp_cards == problem.cards
     assert (1 <= emb <= problem.cards - 1) if networks else emb == problem.cards                # eq. 4
     load = np.zeros((emb, 8))
-    for item, choice in zip(problem.items, placement.tables, strict=True):
-        found = split(item, choice.i_dram, choice.i_hot)
-        assert found is not None, (item.name, choice)
-        load[choice.card] += found
+    for j, choice in enumerate(placement.tables):
+        way = problem.ways(j)[choice.way]
+        found = split(way.item, choice.i_dram, choice.i_hot)
+        assert found is not None, (way.item.name, choice)
+        assert len(choice.cards) == len(set(choice.cards)) == way.count
+        for card in choice.cards:
+            load[card] += found
     load[:, 2] += drive_s * (load[:, 2] > 0)
     caps = (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)
     assert (load[:, 5:] <= np.array(caps) * (1 + 1e-9)).all()                                   # eq. 24, 25, 27
@@ -120,4 +139,28 @@ def brute(problem, drive_s=0.0):
         others = max(problem.cards - emb, 1)
         before, after = max(problem.bottom_s, problem.features_s), max(problem.top_s, problem.predictions_s)
         best = min(best, max(cards[-1], before / others) + after / others)
+    return best
+
+
+def brute_sharded(problem):
+    """As `brute`, of tables that may lie on several cards: all sets of cards for all shardings and splits of each."""
+    networks, best = problem.bottom_s > 0 or problem.top_s > 0, np.inf
+    caps = np.array([problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes]) * (1 + 1e-12)
+    for emb in range(1, problem.cards + 1 - networks) if networks else [problem.cards]:
+        loads = np.zeros((1, emb, 8))
+        for j in range(len(problem.items)):
+            each = []
+            for way in problem.ways(j):
+                for on, a in product(combinations(range(emb), way.count), range(len(way.item.rows))):
+                    for h in range(a, len(way.item.rows)):
+                        if (found := split(way.item, a, h)) is not None:
+                            each.append(np.zeros((emb, 8)))
+                            each[-1][list(on)] = found
+            loads = (loads[:, None] + np.array(each).reshape(-1, emb, 8)[None]).reshape(-1, emb, 8)
+            loads = loads[(loads[:, :, 5:] <= caps).all(axis=(1, 2))]
+        if not len(loads):
+            continue
+        others = max(problem.cards - emb, 1)
+        before, after = max(problem.bottom_s, problem.features_s), max(problem.top_s, problem.predictions_s)
+        best = min(best, max(loads[:, :, :5].max(axis=(1, 2)).min(), before / others) + after / others)
     return best

@@ -15,9 +15,10 @@ def a_plan(network=True):
     model = Recommender("m", "two tables", {"C1": TableSpec("C1", 100, 8, "modulo", "mean", 0.9),
                                             "a/b": TableSpec("a/b", 7, 8)},
                         Model("n", "", (3, 8), "concat", 2, 8, (4, 1), "relu", "sigmoid") if network else None, 64)
-    tables = {"C1": PlanTable("C1", 0, Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
+    tables = {"C1": PlanTable("C1", (0,), Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
                               (2, 5, 2), (2, 2, 2), (4, 4)),
-              "a/b": PlanTable("a/b", 1, Tier(7, 448, 64.0, 1e-6), Tier(), Tier(), spare=2, unseen=6.4)}
+              "a/b": PlanTable("a/b", (0, 1), Tier(7, 448, 64.0, 1e-6), Tier(), Tier(), spare=2, unseen=6.4,
+                               by="samples")}
     cards = (PlanCard(0, "emb", Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
                       binds="ssd", full=("tt",)), PlanCard(1, "emb", Tier(7, 448, 64.0, 1e-6)),
              PlanCard(2, "mlp", bottom_s=1e-6, top_s=5e-6, binds="top"))
@@ -54,14 +55,14 @@ def test_no_byte_may_change(tmp_path):
 
 def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
     path = a_plan().save(tmp_path)
-    content = unseal("plan", 3, path.read_bytes(), "")
+    content = unseal("plan", 4, path.read_bytes(), "")
     for key in ("model", "device", "tables", "cards", "seconds", "bound", "ablation", "what_if", "assumed"):
-        path.write_bytes(seal("plan", 3, {name: each for name, each in content.items() if name != key}))
+        path.write_bytes(seal("plan", 4, {name: each for name, each in content.items() if name != key}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: .*'{key}'$"):
             Plan.load(tmp_path)
     for changed in ({"model": 3}, {"tables": {"one": {}}}, {"cards": [{"kind": "emb"}]}, {"what": "else"},
                     {"model": {**content["model"], "tables": {"one": {"name": "one"}}}}):
-        path.write_bytes(seal("plan", 3, {**content, **changed}))
+        path.write_bytes(seal("plan", 4, {**content, **changed}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: [^\n]+$"):
             Plan.load(path)
 

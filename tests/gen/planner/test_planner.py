@@ -185,7 +185,7 @@ def test_cheapest_split_is_that_of_every_split():
         problem = drawn(seed, steps=8)
         choices, g = Choices.of(problem), np.random.default_rng(seed)
         prices, limit = g.uniform(0, 1, 8), g.choice([np.inf, 40.0])
-        cost, a, h = choices.cheapest(prices, limit)
+        cost, _, a, h = choices.cheapest(prices, choices.limits(limit, 1))
         caps = problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes
         for j, each in enumerate(problem.items):
             every = [split(each, x, y) for x in range(len(each.rows)) for y in range(len(each.rows))]
@@ -203,8 +203,8 @@ def test_cheapest_split_is_that_of_every_split():
 
 def test_loads_are_those_of_the_paper():
     problem = drawn(3)
-    chosen = [TableChoice(0, 0, 0) for _ in problem.items]
-    card, = loads(problem.items, chosen, 1)
+    chosen = [TableChoice((0,), 0, 0) for _ in problem.items]
+    card, = loads(problem, chosen, 1)
     whole = np.sum([split(each, 0, 0) for each in problem.items], axis=0)
     np.testing.assert_allclose(
         [card.dram_s, card.tt_s, card.ssd_s, card.in_s, card.out_s, card.dram_bytes, card.tt_bytes, card.ssd_bytes],

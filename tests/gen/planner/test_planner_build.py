@@ -179,7 +179,7 @@ def test_the_plan_is_what_the_log_would_ask_for(log, known, model):
             assert np.prod(table.row_modes) >= table.tt_rows and np.prod(table.column_modes) == model.tables[name].dim
     for card in plan.cards:
         for name in MEMORIES:
-            mine = [getattr(table, name) for table in plan.tables.values() if table.card == card.number]
+            mine = [table.on_card(name) for table in plan.tables.values() if card.number in table.cards]
             waits = DRIVE if name == "ssd" and any(tier.seconds for tier in mine) else 0
             assert getattr(card, name).seconds == pytest.approx(sum(tier.seconds for tier in mine) + waits)
             assert getattr(card, name).bytes == sum(tier.bytes for tier in mine) <= plan.capacity[name]
