@@ -32,8 +32,8 @@ __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 @dataclass(frozen=True, eq=False)
 class Done:
     """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. shards:
-    of each EMB card by its number in the plan, the vectors of each of its tables. cycles: that each card's core took;
-    links: what crossed its link. rows: of each table, looked up in DRAM, train and SSD."""
+    of each EMB card that had samples, by its number in the plan, the vectors of each of its tables. cycles: that each
+    card's core took; links: what crossed its link. rows: of each table, looked up in DRAM, train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]
@@ -96,12 +96,13 @@ class Cards:
         requests = self.requests(chunk)
         shards, cycles, links = {}, {}, {}
         for number, bags in self.emb.items():
-            mine = [_part(each, self.plan.tables[name], number) for name, each in requests.items()
-                    if number in self.plan.tables[name].cards]
+            mine = [own for name, each in requests.items() if (own := _part(each, self.plan.tables[name], number))]
+            if not mine:
+                continue
             shards[number] = dict(zip((each.table for each in mine), bags.batch(mine), strict=True))
             cycles[number], links[number] = bags.last["cycles"], bags.link
-        vectors = {name: np.concatenate([shards[card][name] for card in self.plan.tables[name].cards])
-                   for name in requests}
+        vectors = {name: np.concatenate([shards[card][name] for card in self.plan.tables[name].cards
+                                         if name in shards.get(card, {})]) for name in requests}
         predictions = None
         if self.mlp:
             assert dense is not None
@@ -141,10 +142,14 @@ def _samples(samples: int, at: int, cards: int) -> slice:
     return slice(min(samples, at * share), min(samples, (at + 1) * share))
 
 
-def _part(bags: Bags, table: PlanTable, card: int) -> Bags:
-    """What one card of a table gets of its bags."""
-    offsets = np.asarray(bags.offsets)
-    part = _samples(len(offsets) - 1, table.cards.index(card), len(table.cards))
+def _part(bags: Bags, table: PlanTable, card: int) -> Bags | None:
+    """What a card gets of a table's bags; None: it has not the table, or there are fewer samples than cards."""
+    if card not in table.cards:
+        return None
+    offsets, at = np.asarray(bags.offsets), table.cards.index(card)
+    part = _samples(len(offsets) - 1, at, len(table.cards))
+    if at and part.start == part.stop:
+        return None
     offsets = offsets[part.start:part.stop + 1]
     return replace(bags, indices=np.asarray(bags.indices)[offsets[0]:offsets[-1]], offsets=offsets - offsets[0])
 

@@ -82,10 +82,11 @@ class _Oracles:
     def differences(self, batch: Batch) -> Iterator[tuple[int, str]]:
         """(card, first word that differs or "") of the cards that took part in the last batch."""
         done = batch.done
-        for number, bags in self.cards.emb.items():
-            assert bags.program is not None
-            wanted, _ = self.emb[number].run(bags.program)
-            yield number, first_difference(list(done.shards[number].values()), wanted)
+        for number, vectors in done.shards.items():
+            bags = self.cards.emb[number].program
+            assert bags is not None
+            wanted, _ = self.emb[number].run(bags)
+            yield number, first_difference(list(vectors.values()), wanted)
         if done.predictions is None:
             return
         features = np.stack(list(done.vectors.values()), axis=1)
@@ -95,10 +96,10 @@ class _Oracles:
             wanted = [self.mlp[number].run(program, batch.dense[part], features[part])]
             yield number, first_difference([done.predictions[part]], wanted)
 
-    def paged(self) -> set[int]:
+    def paged(self, batch: Batch) -> set[int]:
         """Cards that needed pages of the SSD for the last batch."""
-        return {number for number, bags in self.cards.emb.items() if bags.program is not None and
-        len(bags.program.pages)}
+        programs = {number: self.cards.emb[number].program for number in batch.done.shards}
+        return {number for number, program in programs.items() if program is not None and len(program.pages)}
 
 
 class _Unseen:
@@ -154,7 +155,7 @@ def verify(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, 
                 for name, spec in plan.model.tables.items():
                     far[name] += _squares(spec, served.chunk, strange.vocabularies[name], weights,
                                           served.done.vectors[name])
-            found.count(served, plan, oracles.paged())
+            found.count(served, plan, oracles.paged(served))
             say(f"{found.samples:,} of {samples:,} samples")
     if not found.samples:
         raise ValueError(f"{log.source} has no samples")

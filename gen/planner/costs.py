@@ -8,6 +8,7 @@ its programs, loads of weights and samples from DRAM included.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,10 +63,15 @@ class Costs:
     dram_bytes: int
     ssd_bytes: int
 
+    @cached_property
+    def core(self):
+        """The configuration of the EMB core."""
+        return _core(self.preset, "emb")
+
     @property
     def unit(self):
-        """The configuration of the EMB core's TT unit."""
-        return _core(self.preset, "emb").tt
+        """Of its TT unit."""
+        return self.core.tt
 
     @property
     def tt_bytes(self) -> float:
@@ -73,22 +79,22 @@ class Costs:
         return float(search.capacity(self.unit))
 
     def row_bytes(self, dim: int) -> int:
-        return row_bytes(self.preset, dim, self.page_bytes)
+        return _row_bytes(self.core, self.preset, dim, self.page_bytes)
 
     def spare_bytes(self, dim: int) -> int:
         """Of DRAM that a table takes at most beside its rows: it begins with a stripe and ends with a block."""
-        core = _core(self.preset, "emb")
+        core = self.core
         lies = stripes(-(-dim // core.words), core.stripe_beats)
         return (lies.beats(1) - lies.row_beats + lies.stripe_beats) * 4 * core.words if lies.piece_beats else 0
 
     def vector_bytes(self, dim: int, results: str) -> int:
         """That a pooled vector takes in DRAM and on the link: whole beats."""
-        beat = 4 * _core(self.preset, "emb").words
+        beat = 4 * self.core.words
         return beat * packer.beats(self.row_bytes(dim) // beat, RESULTS.index(results))
 
     def dram_s(self, row_bytes: int) -> float:
         """Seconds a random row: as the core takes them, a beat a cycle at most."""
-        beats = row_bytes // (4 * _core(self.preset, "emb").words)
+        beats = row_bytes // (4 * self.core.words)
         return max(self.row_s[-(-row_bytes // LINE_BYTES)] / CORE_SHARE, beats / self.clock_hz)
 
 
@@ -96,7 +102,10 @@ def row_bytes(preset: str, dim: int, page_bytes: int) -> int:
     """That a row takes in DRAM and on the SSD: whole beats.
 
     Raises      ValueError: the core takes no rows as wide"""
-    core = _core(preset, "emb")
+    return _row_bytes(_core(preset, "emb"), preset, dim, page_bytes)
+
+
+def _row_bytes(core, preset: str, dim: int, page_bytes: int) -> int:
     beat, beats = 4 * core.words, -(-dim // core.words)
     if beats > core.row_beats_max or beats * beat > page_bytes:
         raise ValueError(f"rows of {dim} words take {beats} beats of {beat} bytes; the EMB core of the preset "

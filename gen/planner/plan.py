@@ -232,13 +232,14 @@ class Plan:
 
     def _check(self) -> None:
         """Raises ValueError: parts that do not belong together."""
+        emb = {card.number for card in self.cards if card.kind == "emb"}
         for name, table in self.tables.items():
             if name not in self.model.tables or table.name != name or self.model.tables[name].name != name:
                 raise ValueError(f"its model has no table {name!r}")
             if min(table.ends[0], table.spare, table.tt.rows, table.ssd.rows) < 0:
                 raise ValueError(f"table {name!r} has less than no rows in a memory")
             if table.by not in SHARDS or not table.cards or len(set(table.cards)) < len(table.cards) \
-                    or table.by == SHARDS[0] and len(table.cards) > 1:
+                    or not set(table.cards) <= emb or table.by == SHARDS[0] and len(table.cards) > 1:
                 raise ValueError(f"table {name!r} lies on the cards {list(table.cards)} by {table.by!r}")
         for spec in self.model.tables.values():
             spec.check()

@@ -210,9 +210,10 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
         if not len(solution.options):
             continue
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
+        option, *heaviest = _heaviest(choices, solution)
+        own = choices.part(option) if choices.sharded else choices
         for seed, lean in enumerate(LEANINGS):
-            option, a, h = _heaviest(choices, solution)
-            own = choices.part(option) if choices.sharded else choices
+            a, h = (each.copy() for each in heaviest)
             card = spread(own.load(np.arange(tables), a, h), own.copies, limit, count.cards)
             if search(own, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * len(card)),
                       seed=seed + 1, until=until):
@@ -230,7 +231,7 @@ def _heaviest(choices: Choices, solution: LpSolution) \
     np.add.at(whole, solution.options, solution.weights)
     order = np.lexsort((solution.weights, whole[solution.options], choices.table[solution.options]))
     last = order[np.append(np.diff(choices.table[solution.options[order]]) > 0, True)]
-    return solution.options[last], solution.a[last].copy(), solution.h[last].copy()
+    return solution.options[last], solution.a[last], solution.h[last]
 
 
 def _keep(count: _Count, choices: Choices, option: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64],

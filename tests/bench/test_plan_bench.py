@@ -19,7 +19,7 @@ def test_the_peer_holds_the_constraints_and_is_no_faster_than_the_optimum(seed):
     if chosen is None:
         return
     found = peak(problem, chosen, problem.cards)
-    placement = Placement(found, 0.0, chosen, loads(problem.items, chosen, problem.cards), 0)
+    placement = Placement(found, 0.0, chosen, loads(problem, chosen, problem.cards), 0)
     assert seconds(problem, placement) == pytest.approx(found)
     assert best <= found * (1 + 1e-9)
 
@@ -42,7 +42,7 @@ def test_the_peer_is_greedy_by_time():
 
 def peak_in_turn(problem, chosen):
     return max(card.dram_s + card.tt_s + card.ssd_s + card.in_s + card.out_s
-               for card in loads(problem.items, chosen, 2))
+               for card in loads(problem, chosen, 2))
 
 
 def test_one_memory_after_another_is_the_sum_of_their_times():

@@ -49,6 +49,15 @@ def test_a_log_becomes_a_plan_and_a_page(log, tmp_path):
         assert said in done.output, said
 
 
+def test_tables_on_several_cards_or_whole(log, tmp_path):
+    done = run(log, "--cards", 4, "--quick", "--out", tmp_path / "o")
+    assert done.exit_code == 0 and "by samples" in done.output, done.output
+    assert "by samples" in (tmp_path / "o" / "index.html").read_text()
+    assert run(log, "--cards", 4, "--quick", "--table-wise", "--out", tmp_path / "w").exit_code == 0
+    shared, whole = Plan.load(tmp_path / "o"), Plan.load(tmp_path / "w")
+    assert {len(table.cards) for table in whole.tables.values()} == {1} and shared.seconds < whole.seconds
+
+
 def test_levels_and_a_model(log, tmp_path):
     model = tmp_path / "m.toml"
     model.write_text('network = "n.toml"\ndim = 16\nbatch = 64\n[tables.user]\nrows = 300\n[tables.genre]\nrows = 64\n'

@@ -1,5 +1,7 @@
 """A small model with a log, its profile, and a plan made by hand: three tables in three memories on two EMB cards."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import fpga.card.runs
@@ -45,12 +47,15 @@ def model(network=MODEL):
     return Recommender("small", "", tables, network, 64)
 
 
-def plan(network=MODEL, split=None, **changes):
+def plan(network=MODEL, split=None, by=None, **changes):
+    """by: of tables that lie on both EMB cards, by what they are split."""
     made = {}
     for card, (name, (dram, train, ssd)) in zip((0, 1, 0), (split or SPLIT).items()):
         shape = ((4, 4, 4), (2, 2, 4), (4, 4)) if train else ((), (), ())
         drive = Tier(ssd, seconds=1.5e-4 if card == 0 else 0)
         made[name] = PlanTable(name, (card,), Tier(dram), Tier(train), drive, *shape)
+        if name in (by or {}):
+            made[name] = replace(made[name], cards=(0, 1), by=by[name])
     cards = [PlanCard(0, "emb", Tier(seconds=2e-5), Tier(seconds=1e-6), Tier(seconds=4e-4)),
              PlanCard(1, "emb", Tier(seconds=1e-5))]
     if network is not None:

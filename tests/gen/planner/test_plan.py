@@ -15,8 +15,8 @@ def a_plan(network=True):
     model = Recommender("m", "two tables", {"C1": TableSpec("C1", 100, 8, "modulo", "mean", 0.9),
                                             "a/b": TableSpec("a/b", 7, 8)},
                         Model("n", "", (3, 8), "concat", 2, 8, (4, 1), "relu", "sigmoid") if network else None, 64)
-    tables = {"C1": PlanTable("C1", (0,), Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
-                              (2, 5, 2), (2, 2, 2), (4, 4)),
+    tables = {"C1": PlanTable("C1", (0,), Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6),
+                              Tier(70, 4480, 13.5, 3e-6), (2, 5, 2), (2, 2, 2), (4, 4)),
               "a/b": PlanTable("a/b", (0, 1), Tier(7, 448, 64.0, 1e-6), Tier(), Tier(), spare=2, unseen=6.4,
                                by="samples")}
     cards = (PlanCard(0, "emb", Tier(10, 640, 30.5, 1e-6), Tier(20, 256, 20.0, 2e-6), Tier(70, 4480, 13.5, 3e-6),
@@ -67,11 +67,25 @@ def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
             Plan.load(path)
 
 
+@pytest.mark.parametrize("cards, by", [([], "whole"), ([0, 0], "samples"), ([0, 1], "whole"), ([0, 2], "samples"),
+                                       ([0, 7], "samples"), ([0, 1], "days")])
+def test_cards_on_which_no_table_lies(tmp_path, cards, by):
+    """None, one twice, several without a word of what is split, one of the MLP, one that is not there."""
+    path = a_plan().save(tmp_path)
+    content = unseal("plan", 4, path.read_bytes(), "")
+    content["tables"]["a/b"] |= {"cards": cards, "by": by}
+    path.write_bytes(seal("plan", 4, content))
+    with pytest.raises(ValueError) as error:
+        Plan.load(path)
+    assert str(error.value) == (f"{path} is no plan as this hotrail writes them: table 'a/b' lies on the cards {cards} "
+                                f"by {by!r}")
+
+
 def test_other_versions_and_files(tmp_path):
     path = a_plan().save(tmp_path)
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps({**content, "version": 99}))
-    with pytest.raises(ValueError, match="version 99; this hotrail reads version 3$"):
+    with pytest.raises(ValueError, match="version 99; this hotrail reads version 4$"):
         Plan.load(path)
     with pytest.raises(ValueError, match="nowhere cannot be read: No such file or directory$"):
         Plan.load(tmp_path / "nowhere")
@@ -93,6 +107,10 @@ def test_rows_and_shares_of_a_plan():
     assert plan.tables["C1"].ends == (10, 30, 30) and plan.tables["a/b"].ends == (5, 5, 7)
     assert plan.from_ssd == pytest.approx(13.5 / 128) and plan.unseen == pytest.approx(6.4 / 128)
     assert plan.approximated == pytest.approx(20 / 128)
+    assert plan.tables["C1"].place == "0" and plan.tables["a/b"].place == "0, 1, by samples"
+    assert replace(plan.tables["a/b"], cards=(2, 3, 4)).place == "2 - 4, by samples"
+    assert plan.tables["a/b"].on_card("dram") == Tier(7, 224, 32.0, 5e-7)
+    assert plan.tables["C1"].on_card("ssd") == plan.tables["C1"].ssd
 
 
 def test_an_emb_card_takes_as_long_as_its_slowest_memory():

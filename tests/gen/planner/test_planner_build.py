@@ -16,7 +16,7 @@ from gen.planner import planning
 from gen.planner.assume import model_of
 from gen.planner.build import build
 from gen.planner.plan import MEMORIES
-from gen.planner.planning import ALONE, HALF, make
+from gen.planner.planning import ALONE, HALF, WHOLE, make
 from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import BATCH, COSTS, DRIVE, FREE_LINK, SAMPLES, brute, drawn, seconds
 
@@ -189,8 +189,8 @@ def test_the_plan_is_what_the_log_would_ask_for(log, known, model):
         (slow, least), (quick, _) = plan.ablation[fewer], plan.ablation[more]
         assert 0 < least <= slow and plan.ablation[more][1] <= slow and quick <= slow * 1.05
     assert plan.ablation[1][0] > DRIVE and plan.ablation[1][0] > 2 * plan.ablation[3][0]
-    for seconds_more, least in plan.what_if.values():
-        assert 0 < least <= seconds_more <= plan.seconds
+    for what, (seconds_more, least) in plan.what_if.items():
+        assert 0 < least <= seconds_more and (what == WHOLE or seconds_more <= plan.seconds)
 
 
 def test_nobody_waits_for_the_drive_without_need(known, model):
@@ -347,9 +347,9 @@ def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
     assert all(getattr(table, name).accesses >= 0 for table in plan.tables.values() for name in MEMORIES)
     for table in trains:
         share = search.best(table.tt.rows, model.tables[table.name].dim, rank=4, config=COSTS.unit).share
-        assert share * COSTS.tt_bytes - 1 <= table.tt.bytes <= 1.3 * share * COSTS.tt_bytes
+        assert share * COSTS.tt_bytes - 1 <= table.on_card("tt").bytes <= 1.3 * share * COSTS.tt_bytes
     for card in plan.cards:
-        mine = [table.tt.bytes for table in trains if table.card == card.number]
+        mine = [table.on_card("tt").bytes for table in trains if card.number in table.cards]
         assert card.tt.bytes == sum(mine) and ("tt" in card.full) == (sum(mine) >= 0.99 * plan.capacity["tt"])
 
 

@@ -6,10 +6,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gen.data.logs import of_arrays
+from gen.data.profiling import profile
+from gen.model.recommender import Recommender
 from gen.planner.bound import Master
+from gen.planner.build import bags_of, build
 from gen.planner.choices import Choices
+from gen.planner.planning import WHOLE, make
+from gen.planner.served import served
 from gen.planner.solve import Infeasible, solve
-from tests.support.planner_problems import brute, brute_sharded, drawn, replicated, seconds
+from tests.support.planner_problems import (
+    BATCH,
+    COSTS,
+    DRIVE,
+    brute,
+    brute_sharded,
+    drawn,
+    replicated,
+    seconds,
+)
 
 SEEDS = range(600) if os.environ.get("HOTRAIL_REGRESS") else range(60)
 
@@ -46,3 +61,68 @@ def test_each_bound_is_below_the_optimum_by_itself(seed):
     assert master.seconds(problem.cards).bound <= best * (1 + 1e-9)
     assert master.seconds(problem.cards, limit=best * 1.0001).bound <= best * (1 + 1e-9)
     assert master.fill(problem.cards, best).bound <= 1 + 1e-6
+
+
+def a_log(tables=1, samples=3000):
+    random = np.random.default_rng(7)
+    ids = {f"t{j}": random.zipf(1.3, samples) % (400 + 50 * j) for j in range(tables)}
+    known = profile(of_arrays(ids))
+    return known, Recommender.of("m", {name: 500 for name in ids}, 64, batch=BATCH)
+
+
+@pytest.mark.parametrize("tables", [1, 2, 3])
+def test_eight_cards_bring_what_eight_cards_can(tables):
+    known, model = a_log(tables)
+    one, eight, whole = (make(model, known, COSTS, cards=cards, table_wise=alone, explain=False)
+                         for cards, alone in ((1, False), (8, False), (8, True)))
+    assert one.seconds > 7.9 * eight.seconds and eight.gap < 1e-3
+    assert whole.seconds >= 0.99 * one.seconds / tables and {table.by for table in whole.tables.values()} == {"whole"}
+    assert {table.by for table in eight.tables.values()} == {"samples"}
+    for table in eight.tables.values():
+        accesses = table.dram.accesses + table.tt.accesses + table.ssd.accesses
+        assert accesses == pytest.approx(BATCH) and table.dram_rows + table.tt_rows + table.ssd_rows == 500
+    on = [sum(card.number in table.cards for table in eight.tables.values()) for card in eight.cards]
+    rows = sum(table.dram_rows * len(table.cards) for table in eight.tables.values())
+    assert sum(card.dram.rows for card in eight.cards) == rows and min(on) > 0
+    found = served(eight, known, known, COSTS)
+    assert found.seconds == pytest.approx(eight.seconds, rel=0.02)
+
+
+def test_what_whole_tables_would_take_is_said():
+    known, model = a_log()
+    plan = make(model, known, COSTS, cards=2)
+    assert plan.what_if[WHOLE][0] == pytest.approx(2 * plan.seconds, rel=0.01)
+    assert WHOLE not in make(model, known, COSTS, cards=2, table_wise=True).what_if
+
+
+def test_every_copy_takes_its_room():
+    """Of DRAM and the drive: two cards hold a table twice, or it stays on one."""
+    known, model = a_log()
+    rows, bags = 500 * 256, bags_of(model.tables["t0"], BATCH, BATCH, COSTS).bytes
+    tight = replace(COSTS, dram_bytes=rows + bags, drive_s=1.0)
+    plan = make(model, known, tight, cards=4, explain=False)
+    assert len(plan.tables["t0"].cards) == 4 and plan.tables["t0"].ssd_rows == 0
+    assert all(card.dram.rows == 500 for card in plan.cards)
+    assert plan.tables["t0"].dram.bytes == sum(card.dram.bytes for card in plan.cards) > 4 * rows
+
+
+def test_parts_of_a_batch_that_is_not_divided_evenly():
+    """The fullest card counts; fewer samples share fewer pages."""
+    known, model = a_log()
+    problem = build(replace(model, batch=100), known, COSTS, cards=8).problem
+    (whole, *ways) = problem.ways(0)
+    assert [way.count for way in ways] == [2, 3, 4, 5, 6, 7, 8]
+    for way in ways:
+        most = -(-100 // way.count)
+        assert way.item.lookups == pytest.approx(most) and way.item.out_s == pytest.approx(most * 256 * COSTS.link_s)
+        assert (way.count * way.item.reads >= whole.item.reads * (1 - 1e-9)).all()
+        assert way.item.rows is whole.item.rows and way.item.total_rows == whole.item.total_rows
+    many = build(model, known, COSTS, cards=20).problem
+    assert [way.count for way in many.ways(0)] == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20]
+
+
+def test_the_drive_is_waited_for_on_every_card():
+    known, model = a_log()
+    plan = make(model, known, COSTS, cards=4, levels=1, explain=False)
+    assert len(plan.tables["t0"].cards) == 4
+    assert all(card.ssd.seconds > DRIVE and card.ssd.rows == 500 for card in plan.cards)
