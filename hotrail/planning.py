@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from gen.base.staging import together
+from gen.base.sealed import writing
+from gen.base.staging import staged, together
 from gen.base.tools import build_folder
 from gen.data.profile import FILE as PROFILE
 from gen.planner.plan import FILE
@@ -124,4 +125,39 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     say(f"saved      {folder / PROFILE}, {', '.join(path.name for path in made)} beside it")
 
 
-COMMANDS = (plan, profile)
+@click.command()
+@click.argument("log", nargs=-1, required=True)
+@FORMAT
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
+@click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Samples per batch.")
+@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+              help="Share of the log's samples to count.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file [build/model.toml].")
+def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: float, out: Path | None) -> None:
+    """Writes the model file that `hotrail plan --model` takes, from LOG.
+
+    It has the log's tables, rows and policies of ids. Comments say what was assumed: edit these.
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
+    mels2021 or mels2022.
+    """
+    from gen.data.profiling import flow
+    from gen.planner.assume import model_of, text_of
+    from hotrail.plan_report import progress
+    from hotrail.terminal import say
+
+    path = out or build_folder() / "model.toml"
+    if path.suffix != ".toml":
+        raise click.UsageError(f"{path} must end in .toml")
+    if path.exists():
+        raise click.UsageError(f"{path} exists already; --out names another file")
+    with progress() as shown:
+        found = flow.profile_of(flow.Options(log, None, kind, dim, sample), say=say, progress=shown)
+    made, notes = model_of(found, dim, batch)
+    with writing(path), staged(path) as half:
+        half.write_text(text_of(made, found, notes), encoding="utf-8")
+    for note in notes:
+        say(f"assumed    {note}")
+    say(f"model      {path}: {len(made.tables)} tables, {sum(spec.rows for spec in made.tables.values()):,} rows")
+
+
+COMMANDS = (plan, profile, model)

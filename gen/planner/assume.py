@@ -1,11 +1,18 @@
-"""The model that a log seems to be of, where none is given."""
+"""The model that a log seems to be of, where none is given, and the file of it."""
+
+import json
+import re
 
 from gen.data.logs.trace import are_rows
 from gen.data.profile import Profile
 from gen.data.profiling.held import tail_of
 from gen.model.recommender import Recommender, TableSpec
 
-__all__ = ["model_of"]
+__all__ = ["model_of", "text_of"]
+
+#: What a file says of ids, by their policy.
+IDS = {"index": "an id of the log is a row's number", "vocabulary": "a row for each id, as they ascend, one for others"}
+BARE, CONTROL = re.compile(r"[A-Za-z0-9_-]+"), re.compile(r"[\x00-\x1f\x7f]+")
 
 
 def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple[str, ...]]:
@@ -35,3 +42,27 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
         notes.append(f"ids are numbered as they ascend, others share one row behind them, in {', '.join(known[:8])}"
                      + (f" and {len(known) - 8} more" if len(known) > 8 else ""))
     return Recommender("log", profile.source, tables, None, batch), tuple(notes)
+
+
+def text_of(model: Recommender, profile: Profile, notes: tuple[str, ...]) -> str:
+    """A model of model_of as a TOML file that Recommender.load reads. Comments: what was assumed, what the log has."""
+    dim = next(iter(model.tables.values())).dim
+    said = [f"Of {profile.source}: {profile.samples:,} samples were counted.", *(f"Assumed: {note}." for note in notes)]
+    text = [*(f"# {CONTROL.sub(' ', each)}" for each in said),
+            f"about = {_quoted(f'tables as {profile.source} has them')}",
+            '# network = "n.toml"     # of the MLP cards (gen.model.network); left out: embedding tables alone',
+            f"dim = {dim}     # assumed: values per row, which no log says",
+            f"batch = {model.batch}     # assumed: samples that are inferred at once"]
+    for name, spec in model.tables.items():
+        table = profile.tables[name]
+        key = name if BARE.fullmatch(name) else _quoted(name)
+        longest = int(table.bag_lengths.max(initial=0))
+        text += ["", f"[tables.{key}]     # {table.heat.touched:,} rows accessed, {table.pooling:.3g} indices per "
+                     f"sample ({longest:,} at most)", f"rows = {spec.rows}",
+                 f"ids = {_quoted(spec.ids)}     # {IDS[spec.ids]}", f"mode = {_quoted(spec.mode)}     # assumed"]
+    return "\n".join(text) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -12,14 +12,15 @@ def option(command, name):
     return next(each for each in main.commands[command].params if each.name == name)
 
 
-@pytest.mark.parametrize("command", ["profile", "plan", "run", "scars", "hotline", "demo"])
+@pytest.mark.parametrize("command", ["profile", "model", "plan", "run", "scars", "hotline", "demo"])
 def test_files_and_format(command):
     log, kind = option(command, "log"), option(command, "kind")
     assert log.nargs == -1 or log.multiple
     assert kind.opts == ["--format"] and kind.help == "The log's format [detected from its ending and first line]."
 
 
-@pytest.mark.parametrize(("command", "before"), [("profile", ()), ("scars", ()), ("hotline", ()), ("demo", ("--log",))])
+@pytest.mark.parametrize(("command", "before"), [("profile", ()), ("model", ()), ("scars", ()), ("hotline", ()),
+                                                 ("demo", ("--log",))])
 def test_an_unknown_format_and_a_missing_file(command, before, tmp_path):
     def said(*arguments):
         done = CliRunner().invoke(main, [command, *arguments])

@@ -58,6 +58,26 @@ def test_tables_on_several_cards_or_whole(log, tmp_path):
     assert {len(table.cards) for table in whole.tables.values()} == {1} and shared.seconds < whole.seconds
 
 
+def test_a_model_is_written_and_planned_with(log, tmp_path):
+    path = tmp_path / "new" / "m.toml"
+    done = CliRunner().invoke(main, ["model", str(log), "--dim", "16", "--batch", "64", "--out", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "assumed    no model was given: 2 tables" in done.output and "2 tables, " in done.output.splitlines()[-1]
+    assert run(log, "--cards", 2, "--quick", "--model", path, "--out", tmp_path / "o").exit_code == 0
+    assert run(log, "--cards", 2, "--quick", "--dim", 16, "--batch", 64, "--out", tmp_path / "p").exit_code == 0
+    one, other = Plan.load(tmp_path / "o"), Plan.load(tmp_path / "p")
+    assert one.tables == other.tables and one.cards == other.cards and one.model.tables == other.model.tables
+
+
+@pytest.mark.parametrize("name, sentence", [("m.txt", "m.txt must end in .toml"), ("m.toml", "m.toml exists already; "
+                                                                                          "--out names another file")])
+def test_no_model_file_is_written_over(log, tmp_path, name, sentence):
+    (tmp_path / "m.toml").write_text("mine")
+    done = CliRunner().invoke(main, ["model", str(log), "--out", str(tmp_path / name)])
+    assert done.exit_code != 0 and sentence in " ".join(done.output.split()), done.output
+    assert (tmp_path / "m.toml").read_text() == "mine" and not (tmp_path / "m.txt").exists()
+
+
 def test_levels_and_a_model(log, tmp_path):
     model = tmp_path / "m.toml"
     model.write_text('network = "n.toml"\ndim = 16\nbatch = 64\n[tables.user]\nrows = 300\n[tables.genre]\nrows = 64\n'
