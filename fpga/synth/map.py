@@ -143,8 +143,11 @@ def _flow(name: str, text: str) -> list[str]:
     """Yosys commands that map a module. Reading the libraries of all memories is a quarter of a small module's time; it
     is left out where nothing can become one: no array, and no `case`, which may be a table."""
     if re.search(r"\breg\b[^;]*\[[^\]]*\]\s*;|\bcase[xz]?\b", text):
-        return [f"{FLOW} -top {name} -json mapped.json"]
-    return [f"{FLOW} -top {name} -run begin:map_memory", f"{FLOW} -top {name} -run map_ffram: -json mapped.json"]
+        flow = [f"{FLOW} -top {name}"]
+    else:
+        flow = [f"{FLOW} -top {name} -run begin:map_memory", f"{FLOW} -top {name} -run map_ffram:"]
+    # Without the libraries, which are a hundred times what a small module is.
+    return [*flow, f"select -module {name}", "write_json -selected mapped.json"]
 
 
 def _yosys_version() -> str:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from fpga.synth import map as synth
 from gen.base import tools
 from hotrail.__main__ import main
-from tests.fpga.synth.test_map import PARENT, THROUGH, run
+from tests.support import circuits
 
 
 def call(*arguments):
@@ -18,7 +18,7 @@ def call(*arguments):
 @pytest.fixture
 def mapped(tmp_path, monkeypatch):
     """Every core of tiny is the same small circuit."""
-    report = run(tmp_path / "synth", "parent", PARENT, THROUGH)
+    report = circuits.mapped("parent", circuits.PARENT, circuits.THROUGH)
     monkeypatch.setattr(synth, "synthesise", lambda *_, **__: report)
     monkeypatch.setattr(tools, "build_folder", lambda: tmp_path)
     return tmp_path

@@ -102,6 +102,7 @@ def test_a_second_run_takes_what_is_there(small, monkeypatch):
     assert said == ["mapping: as before", f"placing and routing: as before, {layout.file}"]
 
 
+@pytest.mark.regress
 def test_the_same_bytes_from_the_same_netlist(small, monkeypatch):
     layout, _, folder = small
     before = layout.file.read_bytes()

@@ -3,67 +3,12 @@
 import pytest
 
 from fpga.synth import map as synth
-
-# All of 36 bits as two levels of six-input LUTs; `keep` fixes the grouping.
-GROUPS = "  (* keep *) wire [5:0] g;\n" + "".join(
-    f"  assign g[{i}] = &x[{6 * i + 5}:{6 * i}];\n" for i in range(6))
-# A register, the two levels, a register.
-TREE = f"""module tree(clk, a, o);
-  input clk;
-  input [35:0] a;
-  output o;
-  reg [35:0] x;
-  reg o;
-{GROUPS}
-  always @(posedge clk) begin
-    x <= a;
-    o <= &g;
-  end
-endmodule
-"""
-# The same without registers: logic from port to port.
-THROUGH = f"""module through(clk, x, o);
-  input clk;
-  input [35:0] x;
-  output o;
-{GROUPS}
-  assign o = &g;
-endmodule
-"""
-PARENT = """module parent(clk, a, o);
-  input clk;
-  input [35:0] a;
-  output o;
-  wire first;
-  wire second;
-  reg [35:0] from_here;
-  reg o;
-  through part0 (
-    .clk(clk),
-    .x(from_here),
-    .o(first)
-  );
-  through part1 (
-    .clk(clk),
-    .x({35'h123456789, first}),
-    .o(second)
-  );
-  always @(posedge clk) begin
-    from_here <= a;
-    o <= second;
-  end
-endmodule
-"""
-
-
-def run(tmp_path, top, *texts, **options):
-    modules = {text.split("(")[0].split()[1] + ".v": text for text in texts}
-    return synth.synthesise(modules, top, cache=tmp_path, **options)
+from tests.support.circuits import PARENT, THROUGH, TREE, mapped
 
 
 def test_tree(tmp_path):
     """As counted by hand; mapped once, and again when its text changes."""
-    report = run(tmp_path, "tree", TREE)
+    report = mapped("tree", TREE, cache=tmp_path)
     assert (report.worst.levels, report.worst.chains) == (2, 0)
     assert report.total.as_dict() | {"carry4": 0} == {
         "lut": 7, "ff": 37, "dsp": 0, "bram36": 0, "uram": 0, "carry4": 0, "lutram": 0}
@@ -72,17 +17,18 @@ def test_tree(tmp_path):
     assert report.worst.met
     stamps = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")}
     assert len(stamps) == 1
-    assert run(tmp_path, "tree", TREE) == report
+    assert mapped("tree", TREE, cache=tmp_path) == report
     assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")} == stamps
-    run(tmp_path, "tree", TREE.replace("<= &g", "<= |g"))
+    mapped("tree", TREE.replace("<= &g", "<= |g"), cache=tmp_path)
     assert len(list(tmp_path.glob("*.mapped"))) == 2
 
 
 def test_depth_is_composed_over_boundaries(tmp_path):
     said = []
-    report = run(tmp_path, "parent", THROUGH, PARENT, say=said.append)
+    report = mapped("parent", THROUGH, PARENT, cache=tmp_path, say=said.append)
     assert said == ["mapping 1 of 2: through", "mapping 2 of 2: parent"]
-    assert run(tmp_path, "parent", THROUGH, PARENT, say=said.append) == report and not said[2:], "it is in the cache"
+    again = mapped("parent", THROUGH, PARENT, cache=tmp_path, say=said.append)
+    assert again == report and not said[2:], "it is in the cache"
     assert report.modules["through"][1] == 2 and report.total.lut == 14
     assert (report.worst.levels, report.worst.chains) == (4, 0)
     assert report.worst.path[0] == "in parent"
@@ -122,23 +68,23 @@ endmodule
 """
 
 
-def test_parts_on_a_path_that_is_too_deep_are_mapped_with_their_parent(tmp_path):
-    report = run(tmp_path, "line", *in_line(synth.MAX_LEVELS, 1, "x ^ y"))
+def test_parts_on_a_path_that_is_too_deep_are_mapped_with_their_parent():
+    report = mapped("line", *in_line(synth.MAX_LEVELS, 1, "x ^ y"))
     assert report.worst.levels == synth.MAX_LEVELS and report.modules["part"][1] == synth.MAX_LEVELS
     assert not report.notes
-    report = run(tmp_path, "line", *in_line(synth.MAX_LEVELS + 2, 1, "x ^ y"))
+    report = mapped("line", *in_line(synth.MAX_LEVELS + 2, 1, "x ^ y"))
     assert report.worst.levels == 2 and "part" not in report.modules
     assert report.notes == ("line: mapped in one piece with part",)
     assert "  note: line: mapped in one piece with part" in synth.lines(report)
 
 
-def test_what_is_too_deep_in_one_piece_stays_too_deep(tmp_path):
-    report = run(tmp_path, "line", *in_line(2, 20, "(x + y) ^ x"))
+def test_what_is_too_deep_in_one_piece_stays_too_deep():
+    report = mapped("line", *in_line(2, 20, "(x + y) ^ x"))
     assert report.most_chains.chains == 2 and not report.most_chains.met
     assert report.notes == ("line: mapped in one piece with part",)
 
 
-def test_a_carry_chain_counts_once_however_long(tmp_path):
+def test_a_carry_chain_counts_once_however_long():
     text = """module adder(input clk, input [59:0] a, b, output reg [59:0] o);
   reg [59:0] x, y;
   always @(posedge clk) begin
@@ -148,12 +94,12 @@ def test_a_carry_chain_counts_once_however_long(tmp_path):
   end
 endmodule
 """
-    report = run(tmp_path, "adder", text)
+    report = mapped("adder", text)
     assert (report.most_chains.chains, report.most_chains.levels) == (1, 1) and report.total.carry4 == 15
     assert report.worst.met and report.most_chains.met
 
 
-def test_two_chains_break_the_rule(tmp_path):
+def test_two_chains_break_the_rule():
     text = """module adders(input clk, input [29:0] a, b, c, output reg [29:0] o);
   reg [29:0] x, y, z;
   always @(posedge clk) begin
@@ -164,12 +110,12 @@ def test_two_chains_break_the_rule(tmp_path):
   end
 endmodule
 """
-    report = run(tmp_path, "adders", text)
+    report = mapped("adders", text)
     assert report.most_chains.chains == 2 and not report.most_chains.met
     assert "most chains: 2" in "\n".join(synth.lines(report))
 
 
-def test_memories(tmp_path):
+def test_memories():
     text = """module memories(
     input clk, input [11:0] a, input [71:0] d, input w, output reg [71:0] o, p, output reg [7:0] q);
   (* ram_style = "ultra" *) reg [71:0] big [4095:0];
@@ -187,12 +133,12 @@ def test_memories(tmp_path):
   end
 endmodule
 """
-    report = run(tmp_path, "memories", text)
+    report = mapped("memories", text)
     assert report.total.uram == 1 and report.total.bram36 == 1 and report.total.lutram > 0
     assert report.worst.levels <= 2
 
 
-def test_loop_wrong(tmp_path):
+def test_loop_wrong():
     half = """module half(clk, a, b, o);
   input clk;
   input a;
@@ -221,7 +167,7 @@ endmodule
 endmodule
 """
     with pytest.raises(ValueError, match=r"module ring: \d+ bits lie on or behind a combinational loop"):
-        run(tmp_path, "ring", half, ring)
+        mapped("ring", half, ring)
 
 
 def test_area_arithmetic():

@@ -9,7 +9,7 @@ from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
 from fpga.synth.shells import RESOURCES, Budget, budgets, card, peers
 from fpga.vitis import figures, gate
-from tests.fpga.synth.test_map import TREE
+from tests.support.circuits import TREE
 from tests.support.vitis_kernels import prepared
 
 SMALL = Area(lut=1000, ff=2000, dsp=10, bram36=7.5, uram=4)

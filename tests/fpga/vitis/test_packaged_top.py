@@ -75,10 +75,10 @@ MISTAKES = {
                              "smoke", "in no readable buffer|which is not m0._axi's"),
     "32-bit address": Mistake({"m01_axi_araddr": "{32'd0, @[31:0]}"}, "smoke", "in no readable buffer"),
     "reset not inverted": Mistake({RESET: "ap_rst_n"}, "smoke", "is high although ap_rst_n is low"),
-    "no interrupt": Mistake({"interrupt": "1'b0"}, "interrupts", "no interrupt after"),
     "strobe off": Mistake({"m00_axi_wstrb": "@ & ~1"}, "smoke", "a strobe is low"),
 }
 MORE = {
+    "no interrupt": Mistake({"interrupt": "1'b0"}, "interrupts", "no interrupt after"),
     "never reset": Mistake({RESET: "1'b0"}, "reset_midstream", "is high although ap_rst_n is low"),
     "48-bit address": Mistake({"m00_axi_awaddr": "{16'd0, @[47:0]}"}, "high_addresses", "in no writable buffer"),
     "no last": Mistake({"m00_axi_wlast": "1'b0"}, "smoke", "wlast is 0"),

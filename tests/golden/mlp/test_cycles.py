@@ -1,5 +1,6 @@
 """The MLP core's cycles on ideal memories: golden.mlp.cycles equal to the counters of the Verilated core."""
 
+import json
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -147,7 +148,7 @@ def test_other_shapes(config, changes, tmp_path):
     """More units than a beat has column groups, so that rows in latency mode take several writes; a group a beat and
     short queues."""
     other = replace(config, **changes)
-    lines = [f"{name} = {value}" for name, value in asdict(other).items()]
+    lines = [f"{name} = {json.dumps(value)}" for name, value in asdict(other).items()]
     path = tmp_path / "other.toml"
     path.write_text("\n".join(['about = "A shape of the test."', "[mlp]", *lines]) + "\n")
     random = np.random.default_rng(3)

@@ -8,12 +8,13 @@ import pytest
 from fpga.synth import map as synth
 from fpga.synth.timing import report as timings
 from gen.base import kept
-from tests.fpga.synth.test_map import PARENT, THROUGH, TREE, run
+from tests.support import circuits
+from tests.support.circuits import PARENT, THROUGH, TREE
 
 
 @pytest.fixture(scope="module")
-def mapped(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("synth"), "parent", PARENT, THROUGH)
+def mapped():
+    return circuits.mapped("parent", PARENT, THROUGH)
 
 
 def test_two_modules_are_timed_as_one(mapped):
@@ -53,8 +54,8 @@ def test_nothing_is_known_of_a_report_without_netlists(mapped):
 def test_errors_are_sentences(tmp_path):
     """A core without registers has no path to time; a netlist that was removed is named."""
     with pytest.raises(ValueError, match="^through has no path from a register to a register$"):
-        timings.timing(run(tmp_path, "through", THROUGH))
-    report = run(tmp_path, "tree", TREE)
+        timings.timing(circuits.mapped("through", THROUGH))
+    report = circuits.mapped("tree", TREE, cache=tmp_path)
     report.files["tree"].unlink()
     assert kept.read(report.files["tree"]) is None
     with pytest.raises(RuntimeError, match="tree-.*mapped is missing or changed: map the core again"):
