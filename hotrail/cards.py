@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from fpga.card.discover import FoundCard
-from hotrail.terminal import console
+from hotrail.terminal import console, print_table
 
 __all__ = ["text"]
 
@@ -21,12 +19,10 @@ def text(cards: Sequence[FoundCard], loose: Sequence[str]) -> str:
         lines.append(f"{', '.join(loose)} is AMD's, and no driver of XRT works it: is XRT installed, xocl loaded?")
     if not cards:
         return "\n".join([NO_CARD, *lines])
-    table = Table(box=None, pad_edge=False)
-    for name in ("index", "bdf", "platform", "P2P", "drive"):
-        table.add_column(name, no_wrap=True)
-    for number, card in enumerate(cards):
-        table.add_row(str(number), card.bdf, card.platform or "-", card.p2p, ", ".join(card.namespaces) or "-")
+    head = ("index", "bdf", "platform", "P2P", "drive")
+    rows = [(str(number), card.bdf, card.platform or "-", card.p2p, ", ".join(card.namespaces) or "-")
+            for number, card in enumerate(cards)]
     shown = console(width=200, color_system=None)
     with shown.capture() as caught:
-        shown.print(table)
+        print_table(shown, head, rows, left=len(head))
     return "\n".join([*(line.rstrip() for line in caught.get().splitlines()), *lines])

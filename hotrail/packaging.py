@@ -29,17 +29,11 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _show(gate: Any) -> None:
     """The gate's table, and a sentence for all that it does not hold."""
-    from rich.table import Table
 
-    from hotrail.terminal import console
+    from hotrail.terminal import console, print_table
 
     head, rows = gate.table()
-    table = Table(title=f"{gate.kernel} at {gate.clock_mhz} MHz, mapped by Yosys", title_justify="left")
-    for number, name in enumerate(head):
-        table.add_column(name, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    console(width=max(100, sum(map(len, head)) + 20)).print(table)
+    print_table(console(100), head, rows, title=f"{gate.kernel} at {gate.clock_mhz} MHz, mapped by Yosys")
     told = gate.as_dict()
     click.echo(f"depth: LUT levels {told['levels']} of {told['levels_allowed']} allowed, carry chains {told['chains']} "
                f"of {told['chains_allowed']}; at the ports {told['port_levels']} and {told['port_chains']}")

@@ -11,12 +11,11 @@ matplotlib.use("Agg")  # draws to files on machines without a screen
 import matplotlib.pyplot as plt
 import numpy as np
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from gen.data.profile import Profile
 from gen.planner.plan import LEVELS, MEMORIES, NAMES, Held, Plan, PlanCard, PlanTable, duration
 from hotrail.report import COOL, GREEN, SOFT, WARM, inline, page, row, styled
-from hotrail.terminal import console
+from hotrail.terminal import console, print_table
 
 __all__ = ["progress", "show", "write"]
 
@@ -56,12 +55,7 @@ def show(plan: Plan) -> None:
              TABLE_HEAD, [_table(table) for table in _busiest(plan)[:SHOWN]]),
             *held,
             ("What it would be otherwise", ("", "batch", "gap", "against this plan"), _otherwise(plan))):
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for number, name in enumerate(head):
-            table.add_column(name, justify="right" if number else "left")
-        for cells in rows:
-            table.add_row(*cells)
-        shown.print(table)
+        print_table(shown, head, rows, title=title)
 
 
 def write(plan: Plan, profile: Profile, folder: Path) -> Path:

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
-from rich.table import Table
 
 from gen.compress.ratio import ratios
 from gen.data.profile import Profile, TableProfile
 from hotrail.boundary import plain
 from hotrail.report import COOL, GREEN, SOFT, WARM, plt, styled
-from hotrail.terminal import console
+from hotrail.terminal import console, print_table
 
 __all__ = ["draw", "draw_together", "sentence", "show", "write"]
 
@@ -34,13 +33,10 @@ def show(profile: Profile, *, dim: int, rank: int) -> None:
     """What is known of every table, the busiest first; the fewest rows that take so many accesses."""
     errors = dict(zip(profile.tables, profile.extras.get("sampling_error", ())))
     busiest = sorted(profile.tables.values(), key=lambda table: -table.heat.total)[:SHOWN]
-    table = Table(title=f"Tables, those of the most accesses ({len(busiest)} of {len(profile.tables)})"
-                  if len(busiest) < len(profile.tables) else "Tables", title_justify="left", box=None, pad_edge=False)
-    for number, name in enumerate((*HEAD, "error") if errors else HEAD):
-        table.add_column(name, justify="right" if number else "left")
-    for each in busiest:
-        table.add_row(*_cells(each, dim, rank), *([f"{errors[each.name]:.1%}"] if errors else ()))
-    console(150).print(table)
+    title = (f"Tables, those of the most accesses ({len(busiest)} of {len(profile.tables)})"
+             if len(busiest) < len(profile.tables) else "Tables")
+    rows = ([*_cells(each, dim, rank), *([f"{errors[each.name]:.1%}"] if errors else ())] for each in busiest)
+    print_table(console(150), (*HEAD, "error") if errors else HEAD, rows, title=title)
 
 
 def _cells(table: TableProfile, dim: int, rank: int) -> list[str]:

@@ -73,33 +73,28 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
 
 def _show(bundle: Any, done: Any) -> None:
     """Cards beside the plan, and tables."""
-    from rich.table import Table
-
-    from hotrail.terminal import console
+    from hotrail.terminal import console, print_table
 
     shown = console(130)
-    cards = Table("card", "core", title=f"{done.samples:,} samples in {done.batches} batches", title_justify="left")
-    for head in ("cycles per batch", "link: to the card", "to the host", "the plan's", "measured / planned",
-                 "in sequence, planned", f"samples per second at {done.clock_mhz:g} MHz"):
-        cards.add_column(head, justify="right")
+    head = ("card", "core", "cycles per batch", "link: to the card", "to the host", "the plan's", "measured / planned",
+            "in sequence, planned", f"samples per second at {done.clock_mhz:g} MHz")
+    cards = []
     for card in bundle.plan.cards:
         if card.number in done.cycles:
             busy, one, steady = (each[card.number] for each in (done.busy, done.expected, done.steady))
             link = done.links[card.number]
             measured = (done.cycles[card.number], link.in_cycles, link.out_cycles)
-            cards.add_row(str(card.number), card.kind, *(f"{cycles / done.batches:,.0f}" for cycles in measured),
+            cards.append((str(card.number), card.kind, *(f"{cycles / done.batches:,.0f}" for cycles in measured),
                           f"{one / done.batches:,.0f}", f"{busy / one:.2f}" if one else "-",
                           f"{steady / done.batches:,.0f}",
-                          f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-")
-    shown.print(cards)
-    tables = Table("table", "cards")
-    for head in ("DRAM", "TT", "SSD", "TT error", "distance of the vectors"):
-        tables.add_column(head, justify="right")
+                          f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-"))
+    print_table(shown, head, cards, title=f"{done.samples:,} samples in {done.batches} batches", left=2)
+    tables = []
     for name, told in bundle.tables.items():
         far = done.distance[name] if done.distance is not None else None
-        tables.add_row(name, bundle.plan.tables[name].place, *(f"{int(rows):,}" for rows in done.rows[name]),
-                       f"{told['weighted_error']:.3f}" if told["cores"] else "-", "-" if far is None else f"{far:.2g}")
-    shown.print(tables)
+        tables.append((name, bundle.plan.tables[name].place, *(f"{int(rows):,}" for rows in done.rows[name]),
+                       f"{told['weighted_error']:.3f}" if told["cores"] else "-", "-" if far is None else f"{far:.2g}"))
+    print_table(shown, ("table", "cards", "DRAM", "TT", "SSD", "TT error", "distance of the vectors"), tables)
 
 
 COMMANDS = (compile_plan, run)

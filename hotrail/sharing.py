@@ -58,20 +58,13 @@ def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: 
 
 def show(source: str, traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split]) -> None:
     """The splits on the terminal."""
-    from rich.table import Table
-
-    from hotrail.terminal import console
+    from hotrail.terminal import console, print_table
 
     dim = next(iter(devices.values())).dim
-    table = Table(box=None, pad_edge=False)
-    for name in HEAD:
-        table.add_column(name, justify="right")
-    for cells in cells_of(traffic, devices, splits):
-        table.add_row(*cells)
     shown = console(140)
     shown.print(f"log        {source}: {traffic.touched:,} rows accessed, {traffic.lookups:,.2f} lookups per sample, "
                   f"{traffic.lookups * (1 + dim):,.0f} values per sample without cache", soft_wrap=True)
-    shown.print(table)
+    print_table(shown, HEAD, cells_of(traffic, devices, splits), left=0)
 
 
 def cells_of(traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split]) -> Iterator[Sequence[str]]:
