@@ -50,7 +50,7 @@ BLOCK = 1 << 14     # rows that are compared at once
 class Bundle(Folder):
     """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. device: its
     name, or its path in the bundle. weights: where its parameters came from. tables: of each, by name, what the
-    manifest says: number, cores, form, error, weighted_error.
+    manifest says: number, row_format, cores, form, error, weighted_error.
 
     Raises      ValueError: no bundle, another version, a member that is missing or has changed
     """
@@ -87,6 +87,9 @@ class Bundle(Folder):
             rows = self.plan.model.tables[name].rows
             if self.words(name).dtype != np.uint32 or self.words(name).shape != (rows,):
                 raise ValueError(f"table {name!r} has {rows} rows and {self.words(name).shape} words")
+            if told["row_format"] != self.plan.model.tables[name].row_format:
+                raise ValueError(f"the rows of table {name!r} are {told['row_format']!r}, its plan's "
+                                 f"{self.plan.model.tables[name].row_format!r}")
             ids = self.vocabulary(name)
             if ids is not None and (ids.dtype != np.uint64 or ids.ndim != 1):
                 raise ValueError(f"the ids of table {name!r} are {ids.dtype} of shape {ids.shape}")
@@ -145,7 +148,8 @@ class Bundle(Folder):
                 if card in of_plan.cards:
                     spec = self.plan.model.tables[name]
                     tables.append(Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
-                                        Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results))
+                                        Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results,
+                                        spec.row_format))
             return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
                               row_in_page=Device.load(self.device).row_in_page,
                               stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
@@ -247,7 +251,7 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                                 f"last, {whose}")
             for k, core in enumerate(table.cores, 1):
                 writer.array(f"tables/{number}.core{k}.npy", core)
-            tables[name] = {"number": number, "cores": len(table.cores), **told}
+            tables[name] = {"number": number, "row_format": spec.row_format, "cores": len(table.cores), **told}
             for card in of_plan.cards:
                 by_card.setdefault(card, []).append(table)
             if table.cores:
@@ -315,7 +319,7 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
             _trained(spec, parts[TT], tt_row[parts[TT]], there)
     placement = numbered(device, order, tt_row)
     table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),
-                  tuple(cores), spec.results)
+                  tuple(cores), spec.results, spec.row_format)
     if cores:
         numbers = placement[parts[TT]] & np.uint32((1 << 30) - 1)
         plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])
@@ -370,6 +374,10 @@ def train_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArra
 
 
 def _rows(spec: TableSpec, weights: Weights, numbers: NDArray[np.int64]) -> Rows:
+    """As a table takes them: FBGEMM's own where the parameters are such."""
+    fused = weights.fused(spec)
+    if fused is not None:
+        return Rows(len(numbers), fused.shape[1], lambda part: fused[numbers[part]], np.uint8)
     return Rows(len(numbers), spec.dim, lambda part: weights.rows(spec, numbers[part]))
 
 

@@ -10,7 +10,7 @@ from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
 from gen.data.profiling import flow
 from gen.data.profiling.held import tail_of
-from gen.model.recommender import Recommender
+from gen.model.recommender import ROW_FORMATS, Recommender
 from gen.planner.assume import model_of
 from gen.planner.build import check_cards
 from gen.planner.plan import Plan
@@ -43,6 +43,7 @@ class Options:
     seconds: float = 60.0
     explain: bool = True
     results: str | None = None
+    row_format: str | None = None
     held_back: float = 0.0
     train_gain: float = 0.1
     table_wise: bool = False
@@ -57,10 +58,11 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     """
     model = Recommender.load(options.model) if options.model else None
     if model is not None:
-        model = replace(model, batch=options.batch or model.batch)
+        model = _as_given(replace(model, batch=options.batch or model.batch), options)
         check_cards(model, options.cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
-    costs = measure(options.device, options.preset, dims=dims)
+    formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
+    costs = measure(options.device, options.preset, dims=dims, row_formats=sorted(formats))
     profile = flow.run(flow.Options(options.logs, model, options.format, options.dim, options.sample,
                                     held_back=options.held_back), folder, say=say, progress=progress)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
@@ -69,9 +71,7 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     notes: tuple[str, ...] = ()
     if model is None:
         model, notes = model_of(profile, options.dim, options.batch or BATCH)
-    if options.results is not None:
-        model = replace(model, tables={name: replace(spec, results=options.results)
-                                       for name, spec in model.tables.items()})
+        model = _as_given(model, options)
     made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, train_share=options.train_share, train_gain=options.train_gain,
                 gap=options.gap, seconds=options.seconds, table_wise=options.table_wise, explain=options.explain,
@@ -83,3 +83,15 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
                    held=None if tail is None else served(made, profile, tail, costs))
     made.save(folder)
     return made, profile
+
+
+def _as_given(model: Recommender, options: Options) -> Recommender:
+    """With the formats that the options name for all tables. Raises ValueError: a table that cannot have one"""
+    given = {key: value for key in ("results", "row_format") if (value := getattr(options, key)) is not None}
+    tables = {name: replace(spec, **given) for name, spec in model.tables.items()}
+    for name, spec in tables.items():
+        try:
+            spec.check()
+        except ValueError as error:
+            raise ValueError(f"table {name}: {error}") from None
+    return replace(model, tables=tables)

@@ -1,12 +1,14 @@
 """Measures what the planner reckons with: the memory models of the simulated card, with no core in the way."""
 
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from fpga.card import memory
 from gen.model.device import Device
+from gen.model.recommender import ROW_FORMATS
 from gen.planner.costs import LINE_BYTES, Costs, requests, row_bytes
 from gen.rtl import config
 
@@ -18,14 +20,16 @@ ROWS, STREAM, PAGES = 6000, 500, 4000
 RESERVE_BYTES = 1 << 24
 
 
-def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int], page_bytes: int = 4096,
+def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
+            row_formats: Iterable[str] = ROW_FORMATS[:1], page_bytes: int = 4096,
             ring_bytes: int = RING_BYTES) -> Costs:
-    """The costs of a device with rows of `dims` words.
+    """The costs of a device with rows of `dims` words in each of the formats.
 
     Raises      ValueError: an unknown device or preset, a page size that there is not, rows that the core does not take
     """
     name, device = _name(device), Device.load(device)
-    lines = {-(-row_bytes(preset, dim, page_bytes) // LINE_BYTES) for dim in sorted(dims)}
+    lines = {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES)
+             for dim, form in product(sorted(dims), row_formats)}
     read, write, page, first, landing = _streams(device, page_bytes, ring_bytes)
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * config.load(preset).cores["emb"].words)

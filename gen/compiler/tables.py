@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, TT, numbered
-from gen.model.recommender import RESULTS
+from gen.model.recommender import RESULTS, ROW_FORMATS
+from gen.model.row_formats import RowError, fused_bytes, store
 from gen.model.weights import Rows
-from golden.emb import packer
+from golden.emb import packer, row_decoder
 from golden.emb.stripes import Stripes
 from golden.tt import Limits, Loader, chunk_rows
 from golden.tt.rows import shape_of
@@ -27,32 +28,43 @@ BLOCK = 1 << 16     # rows that are put into an image at once
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One embedding table of `rows` rows of `dim` FP32 words.
+    """One embedding table of `rows` rows of `dim` values.
 
-    placement: (rows,) uint32, {device, emb_idx} of each row. dram: (n, dim), the rows of device 0 by emb_idx.
-    ssd: (m, dim), those of device 2 by emb_idx, which is their rank. cores: of the tensor train whose row emb_idx
-    is a row of device 1; their rows may be wider, to whole beats, of which the words behind the table's are not used.
-    results: the format of its pooled vectors in the outputs, float32, float16 or bfloat16.
+    placement: (rows,) uint32, {device, emb_idx} of each row. dram: (n, dim) float32, the rows of device 0 by emb_idx.
+    ssd: (m, dim), those of device 2 by emb_idx, which is their rank. row_format: in which both are stored, float32,
+    float16, bfloat16, int8 or int4; the last two take rows of float32 or FBGEMM's (n, bytes) uint8. cores: of the
+    tensor train whose row emb_idx is a row of device 1; their rows may be wider, to whole beats, of which the words
+    behind the table's are not used. results: the format of its pooled vectors in the outputs, float32, float16 or
+    bfloat16.
     Raises      ValueError: a placement that points past what is there, arrays of other widths, or another format
     """
 
     name: str
     dim: int
     placement: NDArray[np.uint32]
-    dram: NDArray[np.float32] | Rows
-    ssd: NDArray[np.float32] | Rows
+    dram: NDArray | Rows
+    ssd: NDArray | Rows
     cores: tuple[np.ndarray, ...] = ()
     results: str = RESULTS[0]
+    row_format: str = ROW_FORMATS[0]
 
     def __post_init__(self) -> None:
-        if self.results not in RESULTS:
-            raise ValueError(f"table {self.name}: results must be one of {', '.join(RESULTS)}, not {self.results!r}")
+        for name, allowed in (("results", RESULTS), ("row_format", ROW_FORMATS)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"table {self.name}: {name} must be one of {', '.join(allowed)}, not "
+                                 f"{getattr(self, name)!r}")
         if self.dim < 1:
             raise ValueError(f"table {self.name}: dim must be at least 1, not {self.dim}")
+        if self.row_format == "int4" and self.dim % 2:
+            raise ValueError(f"table {self.name}: dim must be even for rows of int4, not {self.dim}")
+        fused = fused_bytes(self.row_format, self.dim)
         for what in ("dram", "ssd"):
-            shape = getattr(self, what).shape
-            if len(shape) != 2 or shape[1] != self.dim:
-                raise ValueError(f"table {self.name}: {what} must be (rows, {self.dim}), not {shape}")
+            rows = getattr(self, what)
+            is_fused = rows.dtype == np.uint8
+            if len(rows.shape) != 2 or rows.shape[1] != (fused if is_fused else self.dim):
+                raise ValueError(f"table {self.name}: {what} must be (rows, {self.dim})"
+                                 + (f", or uint8 (rows, {fused})" if fused else "")
+                                 + f", not {'uint8 ' if is_fused else ''}{rows.shape}")
         if self.cores and self.tt_dim < self.dim:
             raise ValueError(f"table {self.name}: the cores' rows have {self.tt_dim} words, the table's {self.dim}")
         device, number = self.placement >> DEVICE_SHIFT, self.placement & (ROWS_AT_MOST - 1)
@@ -81,14 +93,18 @@ class Table:
 
     @classmethod
     def place(cls, name: str, values: ArrayLike, device: ArrayLike, *, cores: Sequence[np.ndarray] = (),
-              rank: ArrayLike | None = None, tt_row: ArrayLike | None = None, results: str = RESULTS[0]) -> "Table":
+              rank: ArrayLike | None = None, tt_row: ArrayLike | None = None, results: str = RESULTS[0],
+              row_format: str = ROW_FORMATS[0]) -> "Table":
         """A table out of all its rows and where each belongs.
 
-        values: (rows, dim); what stands in rows of the tensor train is not used. device: 0, 1 or 2, one a row or
-        one for all. rank: of each row, 0 the hottest (default: as numbered). tt_row: the row of the train that
-        each row is (default: the first row on device 1 is row 0, and so on). results: as above.
+        values: (rows, dim), or FBGEMM's rows of uint8 for int8 and int4; what stands in rows of the tensor train is
+        not used. device: 0, 1 or 2, one a row or one for all. rank: of each row, 0 the hottest (default: as numbered).
+        tt_row: the row of the train that each row is (default: the first row on device 1 is row 0, and so on).
+        results, row_format: as above.
         """
-        dense = np.asarray(values, np.float32)
+        dense = np.asarray(values)
+        is_fused = dense.dtype == np.uint8 and fused_bytes(row_format, 2) > 0
+        dense = dense if is_fused else np.asarray(dense, np.float32)
         if dense.ndim != 2:
             raise ValueError(f"table {name}: values must be (rows, dim), not {dense.shape}")
         count = len(dense)
@@ -96,8 +112,11 @@ class Table:
         if count and not 0 <= where.min() <= where.max() <= SSD:
             raise ValueError(f"table {name}: device must be 0, 1 or 2, not {int(where.min())} .. {int(where.max())}")
         order = np.arange(count) if rank is None else np.argsort(np.asarray(rank), kind="stable")
-        return cls(name, dense.shape[1], numbered(where, order, tt_row), dense[order[where[order] == DRAM]],
-                   dense[order[where[order] == SSD]], tuple(cores), results)
+        dim = dense.shape[1]
+        if is_fused:
+            dim = (dim - fused_bytes(row_format, 0)) * (2 if row_format == "int4" else 1)
+        return cls(name, dim, numbered(where, order, tt_row), dense[order[where[order] == DRAM]],
+                   dense[order[where[order] == SSD]], tuple(cores), results, row_format)
 
 
 def stripes(row_beats: int, stripe_beats: int, *, row_in_page: bool = False) -> Stripes:
@@ -126,11 +145,12 @@ def stripes(row_beats: int, stripe_beats: int, *, row_in_page: bool = False) -> 
 class Placed:
     """Where a table lies on the card; beats unless said.
 
-    lies: its rows in DRAM, from dram_base on. dram_rows: its own, then `cache_rows` slots of the row cache. first_page,
-    page_rows: on the SSD.
+    value_beats: of a row's values in float32. lies: its rows in DRAM, from dram_base on. dram_rows: its own, then
+    `cache_rows` slots of the row cache. first_page, page_rows: on the SSD.
     """
 
     table: Table
+    value_beats: int
     lies: Stripes
     dram_base: int
     dram_rows: int
@@ -143,7 +163,13 @@ class Placed:
 
     @property
     def row_beats(self) -> int:
+        """Of a row as it is stored."""
         return self.lies.row_beats
+
+    @property
+    def row_format(self) -> int:
+        """As hw.isa numbers it."""
+        return ROW_FORMATS.index(self.table.row_format)
 
     @property
     def format(self) -> int:
@@ -153,7 +179,7 @@ class Placed:
     @property
     def vector_beats(self) -> int:
         """Of each of them."""
-        return packer.beats(self.row_beats, self.format)
+        return packer.beats(self.value_beats, self.format)
 
     @property
     def own_rows(self) -> int:
@@ -166,8 +192,8 @@ class Placed:
     @property
     def dram_fields(self) -> dict[str, int]:
         """What an instruction says of its rows in DRAM."""
-        return {"dram_base": self.dram_base, "dram_rows": self.dram_rows, "row_beats": self.row_beats,
-                "piece_beats": self.lies.piece_beats}
+        return {"dram_base": self.dram_base, "dram_rows": self.dram_rows, "row_beats": self.value_beats,
+                "row_format": self.row_format, "piece_beats": self.lies.piece_beats}
 
     def read(self, dram: NDArray[np.uint32], rows: NDArray) -> NDArray[np.uint32]:
         """(rows, words of a row) of the table, from an image (beats, words)."""
@@ -264,11 +290,12 @@ class CardImages:
         return self.page_bytes // (4 * self.words)
 
     def _place(self, table: Table, at: int, page: int) -> Placed:
-        b = -(-table.dim // self.words)
-        if b > self.row_beats_max:
-            raise ValueError(f"table {table.name}: rows of {table.dim} words take {b} beats, this core takes "
+        values = -(-table.dim // self.words)
+        if values > self.row_beats_max:
+            raise ValueError(f"table {table.name}: rows of {table.dim} words take {values} beats, this core takes "
                              f"{self.row_beats_max}")
-        if table.cores and -(-table.tt_dim // self.words) != b:
+        b = row_decoder.beats(values, ROW_FORMATS.index(table.row_format))
+        if table.cores and -(-table.tt_dim // self.words) != values:
             raise ValueError(f"table {table.name}: rows of the tensor train have {table.tt_dim} words, "
                              f"which are not as many beats as the {table.dim} of the table's")
         if b > self.page_beats and len(table.ssd):
@@ -283,17 +310,22 @@ class CardImages:
         lies = stripes(b, self.config.stripe_beats, row_in_page=self.row_in_page)   # type: ignore[attr-defined]
         if lies.piece_beats:
             at = -(-at // lies.stripe_beats) * lies.stripe_beats
-        return Placed(table, lies, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))
+        return Placed(table, values, lies, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))
 
     def _fill_rows(self, placed: Placed) -> None:
-        """Rows as whole beats, +0 behind their words: the table's own, then the cache's first."""
-        table, width = placed.table, placed.row_beats * self.words
-        for at, values, count in ((0, table.dram, placed.own_rows), (placed.own_rows, table.ssd, placed.cache_rows)):
+        """Rows as whole beats: the table's own, then the cache's first."""
+        for at, device, count in ((0, DRAM, placed.own_rows), (placed.own_rows, SSD, placed.cache_rows)):
             for start in range(0, count, BLOCK):
                 end = min(count, start + BLOCK)
-                held = np.zeros((end - start, width), np.uint32)
-                held[:, :table.dim] = _words(values[start:end])
-                placed.write(self.rows, np.arange(at + start, at + end), held)
+                placed.write(self.rows, np.arange(at + start, at + end), self._stored(placed.table, device, start, end))
+
+    def _stored(self, table: Table, device: int, start: int, end: int) -> NDArray[np.uint32]:
+        """(rows, words) of some of a table's rows in DRAM or on the SSD."""
+        try:
+            return store((table.dram if device == DRAM else table.ssd)[start:end], table.row_format, self.words)
+        except RowError as error:
+            row = np.flatnonzero(table.placement == (device << DEVICE_SHIFT | start + error.row))
+            raise ValueError(f"table {table.name}, row {int(row[0])}: {error}") from None
 
     def _fill_pages(self, placed: Placed) -> None:
         """Rows as pages: none crosses a page's end."""
@@ -301,9 +333,9 @@ class CardImages:
         step = max(1, BLOCK // rows)
         for start in range(0, placed.pages, step):
             end = min(placed.pages, start + step)
-            values = table.ssd[start * rows:end * rows]
+            stored = self._stored(table, SSD, start * rows, min(end * rows, len(table.ssd)))
             held = np.zeros(((end - start) * rows, width), np.uint32)
-            held[:len(values), :table.dim] = _words(values)
+            held[:len(stored)] = stored
             self.pages[placed.first_page + start:placed.first_page + end, :rows * width] = held.reshape(end - start, -1)
 
     def _load_image(self, beats: Sequence) -> NDArray[np.uint32]:
@@ -318,7 +350,3 @@ class CardImages:
             parts += [header, np.frombuffer(data, "<u4")]
         flat = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
         return flat.astype(np.uint32).reshape(-1, self.words)
-
-
-def _words(values: NDArray[np.float32]) -> NDArray[np.uint32]:
-    return np.ascontiguousarray(values, np.float32).view(np.uint32)

@@ -12,6 +12,7 @@ A TOML file of it:
     ids = "vocabulary"              # how the log's ids become rows, see IDS
     mode = "sum"                    # of its bags
     results = "float16"             # format in which pooled vectors leave a card, see RESULTS; left out: float32
+    row_format = "int8"             # in which rows are stored, see ROW_FORMATS; left out: float32
 
 Source: SCRec Fig. 9a, table I.
 """
@@ -24,9 +25,9 @@ from typing import Any
 from gen.model.network import Model
 from gen.rtl import config
 from gen.rtl.config import ConfigError
-from hw.isa.emb import FORMAT
+from hw.isa.emb import FORMAT, ROW_FORMAT
 
-__all__ = ["IDS", "RESULTS", "Recommender", "TableSpec"]
+__all__ = ["IDS", "RESULTS", "ROW_FORMATS", "Recommender", "TableSpec"]
 
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
@@ -36,17 +37,21 @@ FOLDER = Path(__file__).parent / "recommenders"
 MODES = ("sum", "mean", "max")
 #: Formats in which pooled vectors leave a card.
 RESULTS = tuple(form.name.lower() for form in FORMAT)
-WORDS = {"ids": IDS, "mode": MODES, "results": RESULTS}     # keys and what is allowed, the default first
+#: Formats of rows in DRAM and on the SSD.
+ROW_FORMATS = tuple(form.name.lower() for form in ROW_FORMAT)
+# Keys and what is allowed, the default first.
+WORDS = {"ids": IDS, "mode": MODES, "results": RESULTS, "row_format": ROW_FORMATS}
 SHARES = ("hot_share", "train_share")
 ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One embedding table: rows of dim float32 words. hot_share: of its accesses, how many may go to DRAM and
+    """One embedding table: rows of dim values. hot_share: of its accesses, how many may go to DRAM and
     tensor train together (hot_thr of SCRec eq. 22). train_share: how many may read
     rows of the train, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
-    1 is the program as SCRec has it. results: the format of its pooled vectors on the link."""
+    1 is the program as SCRec has it. results: the format of its pooled vectors on the link. row_format: of its rows in
+    DRAM and on the SSD."""
 
     name: str
     rows: int
@@ -56,6 +61,7 @@ class TableSpec:
     hot_share: float = 1.0
     train_share: float = 0.1
     results: str = RESULTS[0]
+    row_format: str = ROW_FORMATS[0]
 
     @property
     def bytes(self) -> int:
@@ -72,6 +78,8 @@ class TableSpec:
         for key in SHARES:
             if not 0 <= getattr(self, key) <= 1:
                 raise ValueError(f"{key} = {getattr(self, key)!r}: must be a number from 0 to 1")
+        if self.row_format == "int4" and self.dim % 2:
+            raise ValueError(f"row_format = 'int4': two values share a byte, so dim = {self.dim} must be even")
 
 
 @dataclass(frozen=True)

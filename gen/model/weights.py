@@ -2,7 +2,8 @@
 
 An npz file has, for a table items and a network:
 
-    table_items                    (rows, dim) float, by the model's row numbers
+    table_items                    (rows, dim) float, by the model's row numbers; of a table whose row_format is int8 or
+                                   int4 also FBGEMM's quantised rows, (rows, bytes) uint8
     core1_items, core2_items, ..   tensor-train cores (R, I, J, R'), as trained; left out: decomposed from table_items
     tt_row_items                   (rows,) which row of the train each row is; left out: warm rows, the hottest first
     ids_items                      (n,) ascending: row k is the k-th id; left out: of those that the profile has counted
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from gen.base.npy import member
 from gen.model.network import Layer, Model, Network
 from gen.model.recommender import TableSpec
+from gen.model.row_formats import fused_bytes, values
 
 __all__ = ["FileWeights", "Rows", "SeededWeights", "Weights"]
 
@@ -32,16 +34,17 @@ ALWAYS_BYTES = 1 << 28      # of an array that are read, whatever the model has;
 
 
 class Rows:
-    """Rows (count, dim) float32 that are made when they are asked for: `take` gives those of ascending numbers.
-    Without it only their number is known."""
+    """Rows (count, dim) of float32, or of another dtype, that are made when they are asked for: `take` gives those of
+    ascending numbers. Without it only their number is known."""
 
-    def __init__(self, count: int, dim: int, take: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None):
-        self.shape, self._take = (count, dim), take
+    def __init__(self, count: int, dim: int, take: Callable[[NDArray[np.int64]], NDArray] | None = None,
+                 dtype: type = np.float32):
+        self.shape, self._take, self.dtype = (count, dim), take, np.dtype(dtype)
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, part: slice) -> NDArray[np.float32]:
+    def __getitem__(self, part: slice) -> NDArray:
         if self._take is None:
             raise ValueError("of these rows only the number is known")
         return self._take(np.arange(*part.indices(len(self))))
@@ -54,6 +57,10 @@ class Weights(Protocol):
 
     def rows(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """(n, dim) of some rows of a table."""
+        ...
+
+    def fused(self, spec: TableSpec) -> NDArray[np.uint8] | None:
+        """(rows, bytes) of a table whose rows are given as FBGEMM has quantised them; None: they are not."""
         ...
 
     def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
@@ -85,6 +92,9 @@ class SeededWeights:
         out = np.empty((len(numbers), spec.dim), np.float32)
         _uniform(key, np.ascontiguousarray(numbers, np.int64), np.float32(spec.rows**-0.5), out)
         return out
+
+    def fused(self, spec: TableSpec) -> NDArray[np.uint8] | None:
+        return None
 
     def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
         return ()
@@ -132,13 +142,29 @@ class FileWeights:
         except Exception:       # zipfile's, of no common class
             raise ValueError(f"{self.path} is no npz file") from None
         self.about = {"file": self.path.name, "sha256": digest.hexdigest()}
-        self._held: tuple[str, NDArray[np.float32]] = "", np.zeros((0, 0), np.float32)
+        self._held: tuple[str, NDArray] = "", np.zeros((0, 0), np.float32)
 
     def rows(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = self._table(spec)[numbers]
+        return values(found, spec.row_format) if self.fused(spec) is not None else found
+
+    def fused(self, spec: TableSpec) -> NDArray[np.uint8] | None:
+        held = self._table(spec)
+        return held if held.dtype == np.uint8 else None
+
+    def _table(self, spec: TableSpec) -> NDArray:
+        """All rows, one table at a time: they may be large."""
         name = f"table_{spec.name}"
-        if self._held[0] != name:       # one table at a time: they may be large
-            self._held = name, self._floats(name, (spec.rows, spec.dim))
-        return self._held[1][numbers]
+        if self._held[0] != name:
+            wide = fused_bytes(spec.row_format, spec.dim)
+            found = self._array(name, spec.rows * spec.dim) if wide else None
+            if found is None or found.dtype != np.uint8:
+                found = self._floats(name, (spec.rows, spec.dim))
+            elif found.shape != (spec.rows, wide):
+                raise ValueError(f"{self.path.name}: {name} is uint8 and row_format = {spec.row_format!r}, so it must "
+                                 f"be FBGEMM's rows of shape {(spec.rows, wide)}, not {found.shape}")
+            self._held = name, found
+        return self._held[1]
 
     def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
         found: list[NDArray[np.float32]] = []

@@ -113,7 +113,7 @@ def _replicas(item: Item, model: Recommender, expected: Expected, costs: Costs, 
         batch = -(-model.batch // count)
         lookups = item.lookups * batch / model.batch
         bags = bags_of(spec, lookups, batch, costs)
-        reads, landing = _pages(item.rows, item.share, expected, lookups, item.row_bytes, costs)
+        reads, landing = _pages(item.rows, item.share, expected, lookups, item.row_bytes, item.dram_s, costs)
         yield Sharding("samples", count, replace(
             item, lookups=lookups, ssd_reads=reads, ssd_landing=landing, bags_s=bags.seconds, bags_bytes=bags.bytes,
             in_s=bags.in_s, out_s=bags.out_s))
@@ -140,7 +140,8 @@ def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
     words = 4 * (lookups + batch)       # indices and lengths of bags
     vectors = batch * costs.vector_bytes(spec.dim, spec.results)
     # Both are written and read: by the host and by the core.
-    return Bags((vectors + words) * (costs.write_s + costs.read_s), int(vectors + words) + costs.spare_bytes(spec.dim),
+    return Bags((vectors + words) * (costs.write_s + costs.read_s), int(vectors + words)
+                + costs.spare_bytes(spec.dim, spec.row_format),
                 words * costs.link_s, vectors * costs.link_s)
 
 
@@ -162,7 +163,7 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
           hot_share: float, train_share: float) -> tuple[Item, str]:
     """The item; and why it has no tensor train, if so."""
     try:
-        row_bytes = costs.row_bytes(spec.dim)
+        row_bytes = costs.row_bytes(spec.dim, spec.row_format)
     except ValueError as error:
         raise ValueError(f"table {spec.name}: {error}") from None
     heat = expected.heat
@@ -175,10 +176,11 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
                                              rank=rank, config=costs.unit)
         except ValueError as error:
             refusal = str(error)
+    dram_s = costs.dram_s(spec.dim, spec.row_format)
     page_rows, bags = costs.page_bytes // row_bytes, bags_of(spec, lookups, batch, costs)
-    reads, landing = _pages(rows, share, expected, lookups, row_bytes, costs)
+    reads, landing = _pages(rows, share, expected, lookups, row_bytes, dram_s, costs)
     return Item(
-        spec.name, rows, spec.rows, row_bytes, lookups, costs.dram_s(row_bytes), tt_s, costs.page_s, tt_rows, tt_bytes,
+        spec.name, rows, spec.rows, row_bytes, lookups, dram_s, tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
         float(share[np.argmin(np.abs(share - hot_share))]), reads, landing,
         bags.seconds, bags.bytes, train_share=train_share,
@@ -187,14 +189,14 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
 
 
 def _pages(rows: NDArray[np.int64], share: NDArray[np.float64], expected: Expected, lookups: float, row_bytes: int,
-           costs: Costs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+           dram_s: float, costs: Costs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """By the step from which on rows lie on the SSD, pages of a batch and seconds of DRAM in which they land and their
     rows are read."""
     reads = np.zeros(len(rows))
     if expected.heat.total:
         reads = drive_reads(expected.heat, rows, lookups, costs.page_bytes // row_bytes,
                             costs.ring_bytes // costs.page_bytes)
-    return reads, reads * costs.landing_s + lookups * (1 - share) * costs.dram_s(row_bytes)
+    return reads, reads * costs.landing_s + lookups * (1 - share) * dram_s
 
 
 def _list(names: list[str]) -> str:

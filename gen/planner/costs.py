@@ -18,10 +18,10 @@ from gen.compiler.tables import stripes
 from gen.compress import search
 from gen.data.profile import Heat
 from gen.model.network import Model, Network
-from gen.model.recommender import RESULTS
+from gen.model.recommender import RESULTS, ROW_FORMATS
 from gen.rtl import config as presets
 from gen.rtl.config import ConfigError
-from golden.emb import packer
+from golden.emb import packer, row_decoder
 from golden.emb.row_requests import in_turns
 
 __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "requests", "row_bytes",
@@ -78,39 +78,43 @@ class Costs:
         """Of the TT unit's core memories."""
         return float(search.capacity(self.unit))
 
-    def row_bytes(self, dim: int) -> int:
-        return _row_bytes(self.core, self.preset, dim, self.page_bytes)
+    def row_bytes(self, dim: int, row_format: str = ROW_FORMATS[0]) -> int:
+        return _row_bytes(self.core, self.preset, dim, self.page_bytes, row_format)
 
-    def spare_bytes(self, dim: int) -> int:
+    def spare_bytes(self, dim: int, row_format: str = ROW_FORMATS[0]) -> int:
         """Of DRAM that a table takes at most beside its rows: it begins with a stripe and ends with a block."""
         core = self.core
-        lies = stripes(-(-dim // core.words), core.stripe_beats)
+        lies = stripes(_beats(core, dim, row_format), core.stripe_beats)
         return (lies.beats(1) - lies.row_beats + lies.stripe_beats) * 4 * core.words if lies.piece_beats else 0
 
     def vector_bytes(self, dim: int, results: str) -> int:
         """That a pooled vector takes in DRAM and on the link: whole beats."""
-        beat = 4 * self.core.words
-        return beat * packer.beats(self.row_bytes(dim) // beat, RESULTS.index(results))
+        return self.core.beat_bytes * packer.beats(_beats(self.core, dim), RESULTS.index(results))
 
-    def dram_s(self, row_bytes: int) -> float:
-        """Seconds a random row: as the core takes them, a beat a cycle at most."""
-        beats = row_bytes // (4 * self.core.words)
-        return max(self.row_s[-(-row_bytes // LINE_BYTES)] / CORE_SHARE, beats / self.clock_hz)
+    def dram_s(self, dim: int, row_format: str = ROW_FORMATS[0]) -> float:
+        """Seconds a random row: as memory brings and the core pools them, a beat of FP32 values a cycle at most."""
+        lines = -(-self.row_bytes(dim, row_format) // LINE_BYTES)
+        return max(self.row_s[lines] / CORE_SHARE, _beats(self.core, dim) / self.clock_hz)
 
 
-def row_bytes(preset: str, dim: int, page_bytes: int) -> int:
+def row_bytes(preset: str, dim: int, page_bytes: int, row_format: str = ROW_FORMATS[0]) -> int:
     """That a row takes in DRAM and on the SSD: whole beats.
 
     Raises      ValueError: the core takes no rows as wide"""
-    return _row_bytes(_core(preset, "emb"), preset, dim, page_bytes)
+    return _row_bytes(_core(preset, "emb"), preset, dim, page_bytes, row_format)
 
 
-def _row_bytes(core, preset: str, dim: int, page_bytes: int) -> int:
-    beat, beats = 4 * core.words, -(-dim // core.words)
-    if beats > core.row_beats_max or beats * beat > page_bytes:
-        raise ValueError(f"rows of {dim} words take {beats} beats of {beat} bytes; the EMB core of the preset "
+def _row_bytes(core, preset: str, dim: int, page_bytes: int, row_format: str) -> int:
+    beat, values, beats = core.beat_bytes, _beats(core, dim), _beats(core, dim, row_format)
+    if values > core.row_beats_max or beats * beat > page_bytes:
+        raise ValueError(f"rows of {dim} words take {values} beats of {beat} bytes; the EMB core of the preset "
                          f"{preset} takes {min(core.row_beats_max, page_bytes // beat)}")
     return beats * beat
+
+
+def _beats(core, dim: int, row_format: str = ROW_FORMATS[0]) -> int:
+    """Of a row as it is stored."""
+    return row_decoder.beats(-(-dim // core.words), ROW_FORMATS.index(row_format))
 
 
 def requests(preset: str, row_bytes: int, rows: NDArray[np.int64], *, row_in_page: bool = False) \

@@ -26,7 +26,7 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
         batch = -(-plan.batch // len(table.cards))
         own = lookups * batch / plan.batch
         places, pages, strange = _places(spec, table, profile.tables[name], other.tables[name],
-                                         plan.page_bytes // costs.row_bytes(spec.dim))
+                                         plan.page_bytes // costs.row_bytes(spec.dim, spec.row_format))
         total = max(places.sum(), 1)
         shares[name] = _shares(places)
         whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
@@ -89,5 +89,5 @@ def _load(spec: TableSpec, table: PlanTable, accesses: NDArray[np.float64], read
     bags = bags_of(spec, to_dram + to_tt + to_ssd, batch, costs)
     tt_s = train_seconds(costs, spec.dim, max(table.ranks), accesses.sum() / batch) if table.ranks else 0.0
     return np.array([
-        bags.seconds + (to_dram + to_ssd) * costs.dram_s(costs.row_bytes(spec.dim)) + reads * costs.landing_s,
+        bags.seconds + (to_dram + to_ssd) * costs.dram_s(spec.dim, spec.row_format) + reads * costs.landing_s,
         to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s])

@@ -1,6 +1,7 @@
 """What the EMB core computes: a program carried out on plain memory, bit for bit.
 
-    dram, ssd  o[d] = sum_k w[k] v[k, d] over the bag's rows of that memory, k ascending, one term a beat
+    dram, ssd  o[d] = sum_k w[k] v[k, d] over the bag's rows of that memory, k ascending, one term a beat; v as
+               golden.emb.row_decoder makes it of what is stored
     tt         one vector a chunk of `chunk_rows` of the bag's rows of the tensor train
     bag        o[d] = sum_p f[p] partial[p, d], order chunks, dram, ssd; f = 1, 1 / n (mean), or a train row's w
     max        the same order with golden.fp.fp32.maximum; an empty bag is +0
@@ -18,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import tt
-from golden.emb import bags, packer
+from golden.emb import bags, packer, row_decoder
 from golden.emb.stripes import Stripes
 from golden.fp import fp32
 from golden.tt.load import TABLE
 from hw.isa import EMB, LONGEST_BAG
-from hw.isa.emb import DEVICE, FORMAT, MODE
+from hw.isa.emb import DEVICE, FORMAT, MODE, ROW_FORMAT
 
 __all__ = ["Emb", "Memory", "Result"]
 
@@ -141,7 +142,8 @@ class Emb:
             return False
         if item.opcode == LOAD:
             return True
-        if (not 1 <= item.row_beats <= self.row_beats_max or item.ring_first >= POSITIONS
+        if (not 1 <= item.row_beats <= self.row_beats_max or item.row_format > max(ROW_FORMAT)
+                or item.ring_first >= POSITIONS
                 or item.ring_count and ring_beats & (ring_beats - 1) or not self._stripes(item).allowed):
             return False
         if item.opcode == FILL:
@@ -151,7 +153,7 @@ class Emb:
                 and 1 <= item.chunk_rows <= (1 if one_row else CHUNK_ROWS) and item.tt_rows <= 1 << self.index_bits)
 
     def _stripes(self, item: SimpleNamespace) -> Stripes:
-        return Stripes(item.row_beats, item.piece_beats, self.stripe_beats)
+        return Stripes(_stored(item), item.piece_beats, self.stripe_beats)
 
     def _table(self, item: SimpleNamespace, memory: Memory) -> Words:
         """(beats, words), the table's rows in whole blocks."""
@@ -182,7 +184,7 @@ class Emb:
                 self.loaded.add(header & 0xFFFF)
 
     def _fill(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
-        b, words = item.row_beats, self.words
+        b, words = _stored(item), self.words
         self._inside(memory.inputs, INPUTS, item.indices, self._beats(2 * item.count))
         table = self._table(item, memory)
         pairs = memory.inputs[item.indices * words:][:2 * item.count].reshape(-1, 2)
@@ -200,7 +202,7 @@ class Emb:
         counters["ssd_bytes"] += item.count * b * words * 4
 
     def _in_ring(self, item: SimpleNamespace, memory: Memory, position):
-        b = item.row_beats
+        b = _stored(item)
         if not memory.ring_beats:
             return np.zeros_like(position, dtype=bool)
         return (((position - item.ring_first) % POSITIONS + b <= item.ring_count)
@@ -244,7 +246,7 @@ class Emb:
         for name, place in (("dram", DRAM), ("tt", TT), ("ssd", SSD)):
             rows = int(np.count_nonzero(device == place))
             counters[f"{name}_rows"] += rows
-            counters[f"{name}_bytes"] += rows * b * words * 4
+            counters[f"{name}_bytes"] += rows * (b if place == TT else _stored(item)) * words * 4
 
     def _check_indices(self, item: SimpleNamespace, memory: Memory, index, device, number, ends) -> None:
         """Raises the fault of the first index that has one."""
@@ -257,7 +259,7 @@ class Emb:
              | ((device == TT) & (number >= item.tt_rows)) | bad_ring, index),
             (TT_TABLE, (device == TT) & (number < item.tt_rows) & (item.tt_table not in self.loaded),
              np.full(len(index), item.tt_table)),
-            (TIMEOUT, ssd & ~bad_ring & ((start + item.row_beats) * self.words > len(memory.landed)), number),
+            (TIMEOUT, ssd & ~bad_ring & ((start + _stored(item)) * self.words > len(memory.landed)), number),
         )
         found = [(int(np.argmax(mask)), code, detail) for code, mask, detail in faults if mask.any()]
         if found:
@@ -277,8 +279,9 @@ class Emb:
             have = np.flatnonzero(held)
             if len(have):
                 starts = np.concatenate([[0], np.cumsum(held[have])])
-                partials.append(bags.pool(rows(item, memory, number[mine], width), starts,
-                                          weights[mine] if weights is not None else None, maximum=maximum))
+                values = row_decoder.decode(rows(item, memory, number[mine]), item.row_format, width, self.words)
+                partials.append(bags.pool(values, starts, weights[mine] if weights is not None else None,
+                                          maximum=maximum))
                 of.append(have)
                 order.append(np.full(len(have), rank))
                 factors.append(np.full(len(have), bags.ONE, np.uint32))
@@ -306,16 +309,19 @@ class Emb:
             factor = fp32.bits(fp32.div(np.float32(1), np.diff(offsets).astype(np.float32)))[owners[by_bag]]
         return bags.pool(np.concatenate(partials)[by_bag], starts, factor, maximum=maximum)
 
-    def _dram_rows(self, item: SimpleNamespace, memory: Memory, number, width: int) -> Words:
+    def _dram_rows(self, item: SimpleNamespace, memory: Memory, number) -> Words:
         return self._stripes(item).read(self._table(item, memory), number)
 
-    def _ssd_rows(self, item: SimpleNamespace, memory: Memory, number, width: int) -> Words:
+    def _ssd_rows(self, item: SimpleNamespace, memory: Memory, number) -> Words:
         start = (number - memory.landed_at) % POSITIONS * self.words
-        if not len(start):
-            return np.zeros((0, width), np.uint32)
-        return memory.landed[start[:, None] + np.arange(width)]
+        return memory.landed[start[:, None] + np.arange(_stored(item) * self.words)]
 
     def _chunks(self, cores, rows, offsets) -> np.ndarray:
         if (np.diff(offsets) == 1).all():
             return tt.rows(cores, rows, grid_log2=self.grid_log2)
         return tt.pooled(cores, rows, offsets, grid_log2=self.grid_log2)
+
+
+def _stored(item: SimpleNamespace) -> int:
+    """Beats of a row as it is stored."""
+    return row_decoder.beats(item.row_beats, item.row_format)

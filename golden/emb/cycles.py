@@ -8,13 +8,13 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from golden.axi.ports import Memory, Reader, ReadPort, Reporter, WritePort
-from golden.emb import packer
+from golden.emb import packer, row_decoder
 from golden.emb.row_requests import Fetched
 from golden.emb.rows import RowFetch
 from golden.emb.write_joiner import Joined, Vector, WriteJoiner
 from golden.stream.fifo import Fifo
 from golden.stream.skid_buffer import SkidBuffer
-from hw.isa.emb import FORMAT, MODE
+from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 
 __all__ = ["Arbiter", "PostPool", "Sizes", "cycles"]
 
@@ -58,24 +58,25 @@ class Arbiter:
         self.waiting = stays and not self.landed and not there
         self.landed = stays and there
         self.room = {name: free >= 2 * self.longest for name, free in self.free.items()}
-        self.free["dram"] += dram_returned - (dram.beats + 1 if dram_goes and dram.last else 0)
+        self.free["dram"] += dram_returned - (dram.vector + 1 if dram_goes and dram.last else 0)
         self.free["ssd"] += ssd_returned
         self.free["copy"] += self.copied * copy_written
         if ssd_goes:
-            beats = self.row.beats + 1
             if self.row.copy:
-                self.free["copy"] -= beats
-                self.copied = beats
+                self.copied = self.row.beats + 1
+                self.free["copy"] -= self.copied
             elif self.row.last:
-                self.free["ssd"] -= beats
+                self.free["ssd"] -= self.row.vector + 1
         if move:
             self.o = None
             if ssd_goes:
                 row = self.row
-                self.o = Fetched(row.offset % self.ring, row.beats, row.beats, row.last, row.copy, True)
+                self.o = Fetched(row.offset % self.ring, row.beats, row.beats, row.last, row.copy, True, row.vector,
+                                 row.row_format)
                 self.ssd_turn = False
             elif dram_goes:
-                self.o, self.ssd_turn = Fetched(dram.offset, dram.beats, dram.piece, dram.last, 0, False), True
+                self.o = Fetched(dram.offset, dram.beats, dram.piece, dram.last, 0, False, dram.vector, dram.row_format)
+                self.ssd_turn = True
         if self.row is None or ssd_goes:
             self.row = ssd
 
@@ -221,6 +222,7 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
     arbiter = Arbiter(row_beats_max=sizes.row_beats_max, partial_beats=sizes.partial_beats,
                       copy_beats=sizes.output_beats, ring_beats=ring_beats)
     pool: deque[Any] = deque([None] * sizes.pool_latency)
+    decoder: deque[Any] = deque([None] * row_decoder.LATENCY)
     partials = {name: Fifo(sizes.partial_beats) for name in ("dram", "ssd")}
     finish = PostPool(output_beats=sizes.output_beats, write_block_beats=sizes.write_block_beats,
                       pool_latency=sizes.pool_latency)
@@ -249,8 +251,11 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
             fetched = (ring if request[2] else rows) + request[0], request[1]
         dram, ssd = front.dram, front.ssd
         dram_taken, ssd_taken = arbiter.decide(dram, ready)
-        pooled = pool.popleft()
-        pool.append(fetch.out[0].ring if fetch.out is not None and fetch.out[0].last else None)
+        pooled, decoded = pool.popleft(), decoder.popleft()
+        plain = fetch.out is not None and fetch.out[0].row_format == ROW_FORMAT.FLOAT32
+        decoder.append(None if plain else fetch.out)
+        leaves = fetch.out if plain else decoded
+        pool.append(leaves[0].ring if leaves is not None and leaves[0].last else None)
 
         ends = settling and not (reporter.tell or reporter.writing or told)
         settling = front.done and cycle > 0

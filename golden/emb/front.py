@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from golden.axi.requester import Requester
-from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step, stripes
+from golden.emb.tokens import MAX, MEAN, ONE, Lookup, Row, Step, stored, stripes
 from golden.stream.fifo import Fifo
 from hw.isa import EMB
 
@@ -94,7 +94,7 @@ class _Program:
             elif data is not None:
                 self.got += list(data)
                 if len(self.got) == 16:
-                    self.item, self.got, self.wait = vars(EMB.decode(self.got)), [], 3
+                    self.item, self.got, self.wait = vars(EMB.decode(self.got)), [], 4
                     self.checks = self._sums()
                     self.state = "ALLOWED"
         elif state == "ALLOWED":
@@ -138,7 +138,7 @@ class _Program:
         yield region(INDICES, item["indices"], item["indices_count"])
         if item["weighted"]:
             yield region(WEIGHTS, item["weights"], item["indices_count"])
-        yield item["row_beats"].bit_length(), None      # rows
+        yield stored(item).bit_length(), None           # rows
         yield 1, None                                   # a vector, and then all of them
         yield (item["count"] - 1).bit_length(), None
 
@@ -255,7 +255,7 @@ class _Feeder:
     def _token(self, bag: _Bag, device: int, row: int, weight: int) -> _Token:
         number, item = bag.job
         ends = bag.left <= 1
-        offset, piece = row, item["row_beats"]
+        offset, piece = row, stored(item)
         if device == 0:
             offset = item["dram_base"] + stripes(item, self.stripe_beats).pieces(row)[0]
             piece = item["piece_beats"] or piece
@@ -285,8 +285,9 @@ class _Tiers:
             if device in self.held and (ended or device in new):
                 row, first = self.held[device]
                 weight = row.factor if row.item["weighted"] else ONE
-                pushes[name] = Row(row.offset, row.item["row_beats"] - 1, row.piece, int(first), int(ended is not None),
-                                   weight, int(row.item["mode"] == MAX), 0)
+                pushes[name] = Row(
+                    row.offset, stored(row.item) - 1, row.piece, row.item["row_beats"] - 1, row.item["row_format"],
+                    int(first), int(ended is not None), weight, int(row.item["mode"] == MAX), 0)
         chunk_ends = False
         if had_tt and (ended or 1 in new):
             row, _ = had_tt

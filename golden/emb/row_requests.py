@@ -29,8 +29,9 @@ def in_turns(rows: Sequence[int], banks: int) -> list[int]:
 
 
 class Fetched(NamedTuple):
-    """A row on its way to the row fetch: its place in its arena, beats less one, those of a piece less one, whether it
-    is its bag's last, goes to be copied, lies in the ring."""
+    """A row on its way to the row fetch: its place in its arena, stored beats less one, those of a piece less one,
+    whether it is its bag's last, goes to be copied, lies in the ring; of its values, which are nothing to who requests
+    it, beats less one and format."""
 
     offset: int
     beats: int
@@ -38,6 +39,8 @@ class Fetched(NamedTuple):
     last: int
     copy: int
     ring: bool
+    vector: int = 0
+    row_format: int = 0
 
 
 class RowRequests:

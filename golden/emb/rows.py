@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from golden.emb import row_decoder
 from golden.emb.row_requests import RowRequests
 from golden.stream.fifo import Fifo
+from hw.isa.emb import ROW_FORMAT
 
 __all__ = ["RowFetch", "arbitrate", "set_of", "window"]
 
@@ -75,7 +77,8 @@ def window(
 class RowFetch:
     """hw.emb.rows.RowFetch cycle by cycle, in front of any memory; its parameters as there.
 
-    `request` is what stands at the port, (offset, beats, ring), `out` the (row, beat) that leaves to the pooling unit.
+    `request` is what stands at the port, (offset, beats, ring), `out` the (row, beat of its values) that leaves to the
+    decoder.
     """
 
     def __init__(self, *, window_beats: int, sets: int, row_beats_max: int, delivery_rows: int,
@@ -86,12 +89,13 @@ class RowFetch:
         self.queue = Fifo(delivery_rows)
         self.stages: list[Any] = [None, None]
         self.requests = RowRequests(stripe_beats=stripe_beats, banks=banks)
-        self.out: Any = None                            # (row, beat) at the pooling unit
+        self.out: Any = None                            # (row, beat) at the decoder
         self.head = self.ahead = self.refund = 0
         self.gate = self.slow = False
         self.cycle, self.clear_until = 0, sets
         self.ready = False
         self.waiting = self.beat = 0
+        self.decoding = 0                               # cycles before FP32 may follow another format
         self.arrived = [0] * banks                      # beats that have not been delivered yet
         self.found_rows = 0
 
@@ -109,11 +113,14 @@ class RowFetch:
         entry = self.queue.o
         bank = 0 if entry is None else requests.bank_of(entry[0].offset)
         goes = entry is not None and (entry[1] or self.arrived[bank] > 0)
-        served = goes and self.beat == entry[0].beats
+        plain = entry is None or entry[0].row_format == ROW_FORMAT.FLOAT32
+        goes = goes and not (plain and self.decoding)
+        self.decoding = row_decoder.LATENCY if goes and not plain else max(self.decoding - 1, 0)
+        served = goes and self.beat == entry[0].vector
         self.out = (entry[0], self.beat) if goes else None
         if data:
             self.arrived[requests.landing()[0]] += 1
-        if goes and not entry[1]:
+        if goes and not entry[1] and (served or row_decoder.ends_beat(self.beat, entry[0].row_format)):
             self.arrived[bank] -= 1
         if goes:
             self.beat = 0 if served else self.beat + 1
@@ -161,16 +168,16 @@ class RowFetch:
 
 @njit(cache=True)
 def arbitrate(
-    offered: np.ndarray, last: np.ndarray, beats: np.ndarray, ssd_offered: np.ndarray, ssd_last: np.ndarray,
-    ssd_copy: np.ndarray, ssd_beats: np.ndarray, ssd_position: np.ndarray, ready: np.ndarray, filled: np.ndarray,
-    returned: np.ndarray, ring_beats: int, row_beats_max: int, partial_beats: int, copy_beats: int
+    offered: np.ndarray, last: np.ndarray, vector: np.ndarray, ssd_offered: np.ndarray, ssd_last: np.ndarray,
+    ssd_copy: np.ndarray, ssd_beats: np.ndarray, ssd_vector: np.ndarray, ssd_position: np.ndarray, ready: np.ndarray,
+    filled: np.ndarray, returned: np.ndarray, ring_beats: int, row_beats_max: int, partial_beats: int, copy_beats: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(taken, ssd_taken, waiting): the cycle after which each row of card memory stands at the arbiter's output
     (-1: not within the cycles looked at), the same of the SSD's, and whether a row is waited for, cycle by cycle.
 
-    offered, last, beats (in full), copy, position: of the rows of each tier; ready, filled, returned (cycles, 3):
-    what the arbiter is shown in each cycle; `returned` beats of vectors of card memory and of the SSD, and copied
-    rows, which are all as long as the last that was taken.
+    offered, last, vector and beats (of the values and as stored, in full), copy, position: of the rows of each tier;
+    ready, filled, returned (cycles, 3): what the arbiter is shown in each cycle; `returned` beats of vectors of card
+    memory and of the SSD, and copied rows, which are all as long as the last that was taken.
     """
     cycles = len(ready)
     taken = np.full(len(offered), -1, np.int64)
@@ -204,12 +211,12 @@ def arbitrate(
                 copied = ssd_beats[ssd]
                 free[2] -= copied
             elif ssd_last[ssd]:
-                free[1] -= ssd_beats[ssd]
+                free[1] -= ssd_vector[ssd]
             ssd, held, ssd_turn = ssd + 1, False, False
         if dram_goes:
             taken[dram] = cycle
             if last[dram]:
-                free[0] -= beats[dram]
+                free[0] -= vector[dram]
             dram, ssd_turn = dram + 1, True
         held = held or load
     return taken, ssd_taken, waiting

@@ -7,11 +7,12 @@ by bag: which rows a memory is asked for, the first and the last marked, and wha
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from golden.emb import row_decoder
 from golden.emb.stripes import Stripes
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import DEVICE, MODE
 
-__all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal", "stripes"]
+__all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal", "stored", "stripes"]
 
 BAGS, FILL = 2, 3
 _, MEAN, MAX = MODE
@@ -24,11 +25,14 @@ ONE = 0x3F800000
 
 @dataclass(frozen=True)
 class Row:
-    """A row to fetch. offset: of its first beat, or the ring position; beats, piece: less one; weight: binary32."""
+    """A row to fetch. offset: of its first beat, or the ring position; beats, piece: as stored, less one; vector: beats
+    of its FP32 values, less one; row_format: see ROW_FORMAT; weight: binary32. A row to copy is FP32, as it lies."""
 
     offset: int
     beats: int
     piece: int
+    vector: int
+    row_format: int
     first: int
     last: int
     weight: int
@@ -93,9 +97,14 @@ class Dealt:
     fault: Fault | None = None
 
 
+def stored(item: Mapping[str, int]) -> int:
+    """Beats of an instruction's rows as they are stored."""
+    return row_decoder.beats(item["row_beats"], item["row_format"])
+
+
 def stripes(item: Mapping[str, int], stripe_beats: int) -> Stripes:
     """Where an instruction's rows lie."""
-    return Stripes(item["row_beats"], item["piece_beats"], stripe_beats)
+    return Stripes(stored(item), item["piece_beats"], stripe_beats)
 
 
 def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_beats: int, number: int = 0,
@@ -107,7 +116,7 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_b
                 that are there
     """
     dealt = Dealt()
-    beats = item["row_beats"]
+    beats = stored(item)
 
     def region(name: str, count: int) -> Sequence[int]:
         start = item[name] * words
@@ -128,7 +137,7 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_b
             if row >= item["dram_rows"]:
                 dealt.fault = Fault(INDEX_RANGE, at, 2 * at + 1, row)
                 return dealt
-            dealt.ssd.append(Row(position, beats - 1, beats - 1, 1, 1, ONE, 0, 1))
+            dealt.ssd.append(Row(position, beats - 1, beats - 1, beats - 1, 0, 1, 1, ONE, 0, 1))
             dealt.copies += [Copy(item["dram_base"] + at, item["piece_beats"] or beats)
                              for at in stripes(item, stripe_beats).pieces(row)]
         return dealt
@@ -172,14 +181,15 @@ def _bag(dealt: Dealt, item: Mapping[str, int], lies: Stripes, number: int, bag:
          rows: dict[int, list[tuple[int, int]]]) -> None:
     """The rows of a bag. One that a fault broke off is still waiting for its last row of each memory."""
     whole = dealt.fault is None
-    beats, maximum = item["row_beats"] - 1, int(item["mode"] == MAX)
+    beats, vector, maximum = stored(item) - 1, item["row_beats"] - 1, int(item["mode"] == MAX)
     for place, to in ((DRAM, dealt.dram), (SSD, dealt.ssd)):
         mine = rows[place]
         for at, (offset, weight) in enumerate(mine if whole else mine[:-1]):
             start, piece = offset, beats
             if place == DRAM:
                 start, piece = item["dram_base"] + lies.pieces(offset)[0], (item["piece_beats"] or beats + 1) - 1
-            to.append(Row(start, beats, piece, int(at == 0), int(at == len(mine) - 1), weight, maximum, 0))
+            to.append(Row(start, beats, piece, vector, item["row_format"], int(at == 0), int(at == len(mine) - 1),
+                          weight, maximum, 0))
 
     chunk = item["chunk_rows"]
     ends = []   # factors
@@ -196,5 +206,5 @@ def _bag(dealt: Dealt, item: Mapping[str, int], lies: Stripes, number: int, bag:
         end = whole and at == len(steps) - 1
         dealt.steps.append(Step(
             tt, int(end and bool(rows[DRAM])), int(end and bool(rows[SSD])), int(at == 0), int(end), item["mode"],
-            item["weighted"], item["format"], factor, beats, item["out"] + bag * item["out_stride"],
+            item["weighted"], item["format"], factor, vector, item["out"] + bag * item["out_stride"],
             int(end and bag == item["count"] - 1), number))

@@ -15,6 +15,7 @@ from hw.emb.landing import TierArbiter
 from hw.emb.pooling import PoolingUnit
 from hw.emb.post_pool import PostPool, partial_layout
 from hw.emb.regions import CLIENTS
+from hw.emb.row_decoder import RowDecoder
 from hw.emb.rows import RowFetch
 from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
@@ -109,7 +110,8 @@ class EmbCore(Part):
         parts.arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
         parts.fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
                                delivery_rows=config.delivery_rows, stripe_beats=config.stripe_beats,
-                               banks=config.banks, **sizes)
+                               banks=config.banks, decoder_latency=RowDecoder.latency, **sizes)
+        parts.decoder = RowDecoder(words=config.words, **sizes)
         parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2,
                                  family=config.tt.family)
         parts.tt = TTUnit(config.tt)
@@ -121,6 +123,7 @@ class EmbCore(Part):
             ("frame", parts.frame, None),
             ("reads", parts.reads, ports), ("writes", parts.writes, ports), ("rows_port", parts.rows_port, ports),
             ("front", parts.front, flush), ("arbiter", parts.arbiter, flush), ("fetch", parts.fetch, flush),
+            ("decoder", parts.decoder, flush),
             ("pool", parts.pool, flush), ("post_pool", parts.finish, flush), ("doorbell", parts.bell, flush),
             # Tables that changed: products of the old ones are forgotten.
             ("tt", parts.tt, flush | parts.front.flush_tt),
@@ -132,7 +135,7 @@ class EmbCore(Part):
     def _rows(self, m: Module, parts) -> None:
         """Rows of card memory and of the ring, up to their tiers' partial vectors."""
         config, front, arbiter, fetch = self.config, parts.front, parts.arbiter, parts.fetch
-        pool, finish = parts.pool, parts.finish
+        decoder, pool, finish = parts.decoder, parts.pool, parts.finish
         arguments = parts.frame.arguments
         wiring.connect(m, front.o_dram, arbiter.i_dram)
         wiring.connect(m, front.o_ssd, arbiter.i_ssd)
@@ -149,8 +152,10 @@ class EmbCore(Part):
             arbiter.timeout.eq(arguments.timeout),
             arbiter.released.eq(front.released),
             arbiter.copy_written.eq(front.row_done),
-            pool.i_valid.eq(fetch.o_valid),
-            pool.i.eq(fetch.o.as_value()),
+            decoder.i_valid.eq(fetch.o_valid),
+            decoder.i.eq(fetch.o),
+            pool.i_valid.eq(decoder.o_valid),
+            pool.i.eq(decoder.o.as_value()),
         ]
         tag = Signal(parts.fetch.o.tag.shape())
         m.d.comb += tag.eq(pool.o.tag)

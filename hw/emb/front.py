@@ -64,7 +64,7 @@ class Front(Part):
                 error               Out  the first error, until reset
                 stall               Out  {dram, ssd, tt, write, feeder}, who holds up the bags in this cycle
                 row                 Out  {dram, tt, ssd, bag, indices, beats}, what was dealt out in this cycle and how
-                    long a row is, less one
+                    long a row's vector is, less one
     Timing      one index a cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded
     Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
@@ -185,7 +185,7 @@ class Front(Part):
             self.row.tt.eq(feeder.o_valid & token.tt),
             self.row.ssd.eq(feeder.o_valid & token.ssd),
             self.row.bag.eq(feeder.o_valid & token.last & ~token.copy),
-            self.row.beats.eq(token.beats),
+            self.row.beats.eq(token.vector),
             self.row.indices.eq(Mux(feeder.o_valid & ~token.copy, token.tt + (token.dram | token.ssd), 0)),
         ]
         return m

@@ -390,7 +390,8 @@ class IndexDecoder(Part):
             m.d.sync += out.eq(out + stride)
         m.d.comb += self.o.out.eq(out)
         for name, source in (("copy", job.copy), ("mode", job.mode), ("weighted", job.weighted), ("format", job.format),
-                             ("beats", job.beats), ("piece", job.piece), ("table", job.table),
+                             ("row_format", job.row_format), ("beats", job.beats), ("piece", job.piece),
+                             ("vector", job.vector), ("table", job.table),
                              ("chunk", job.chunk), ("number", job.number)):
             m.d.comb += self.o[name].eq(kept(f"token_{name}", source, 6))
 

@@ -109,7 +109,7 @@ class TierArbiter(Part):
         with m.If(taken["copy"]):
             m.d.sync += copied.eq(ssd.beats)
         room = {}
-        for name, size, beats in (("dram", self.partial_beats, dram.beats), ("ssd", self.partial_beats, ssd.beats),
+        for name, size, beats in (("dram", self.partial_beats, dram.vector), ("ssd", self.partial_beats, ssd.vector),
                                   ("copy", self.copy_beats, ssd.beats)):
             free = Signal(range(size + 1), init=size, name=f"{name}_free")
             # -b is the complement of b - 1; the one comes in by the carry.

@@ -13,7 +13,7 @@ from hw.emb.regions import READERS, region_layout
 from hw.emb.row_offset import kept_bits
 from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
-from hw.isa.emb import FORMAT
+from hw.isa.emb import FORMAT, ROW_FORMAT
 from hw.kernel.bounds import BoundedSum, Term
 from hw.kernel.decode import Decoder
 from hw.kernel.instructions import Instructions, program_error_layout
@@ -122,12 +122,27 @@ class Program(Part):
             start=self.start, arguments=self.arguments, o_requests=self.o_requests, i=self.i, number=number,
             done=self.done, error=refused), EMB, failed="REFUSE")
         state = SimpleNamespace(words=words, words_log2=words_log2, item=instructions.item, number=number,
-                                instructions=instructions, refused=refused)
+                                instructions=instructions, refused=refused, stored=self._stored(m, instructions.item))
         queues = self._queues(m, state)
         allowed = self._allowed(m, state)
         bounds = self._sums(m, state)
         self._sequence(m, state, queues, allowed, bounds)
         return m
+
+    def _stored(self, m: Module, item) -> Signal:
+        """A register: beats of a row as it is stored."""
+        beats = item.row_beats[:self.row_beats_max.bit_length()]
+        stored = Signal(len(beats), name="stored_beats", reset_less=True)
+        with m.Switch(item.row_format):
+            with m.Case(ROW_FORMAT.FLOAT32):
+                m.d.sync += stored.eq(beats)
+            with m.Case(ROW_FORMAT.INT8):
+                m.d.sync += stored.eq((beats + 5)[2:])
+            with m.Case(ROW_FORMAT.INT4):
+                m.d.sync += stored.eq((beats + 9)[3:])
+            with m.Default():
+                m.d.sync += stored.eq((beats + 1)[1:])
+        return stored
 
     def _queues(self, m: Module, state) -> SimpleNamespace:
         """Jobs for the feeder, and what each instruction releases when it has finished."""
@@ -143,12 +158,14 @@ class Program(Part):
         piece = Signal(len(jobs.i.payload.piece), name="piece_less_one", reset_less=True)
         # In two steps, or synthesis puts one subtraction of row_beats behind the other.
         less_one = Signal(len(jobs.i.payload.beats), name="beats_less_one", reset_less=True)
+        vector = Signal(len(jobs.i.payload.vector), name="vector_less_one", reset_less=True)
         inverted = Signal(33)
         m.d.comb += inverted.eq(~Cat(less_one, Const(0, 33 - len(less_one))))
-        m.d.sync += less_one.eq(item.row_beats - 1)
+        m.d.sync += less_one.eq(state.stored - 1)
+        m.d.sync += vector.eq(Mux(fill, state.stored, item.row_beats)[:len(vector) + 1] - 1)
         m.d.sync += span.eq(item.ring_count + inverted)
         m.d.sync += fill.eq(item.opcode == FILL)
-        m.d.sync += piece.eq(Mux(item.piece_beats == 0, item.row_beats, item.piece_beats)[:len(piece)] - 1)
+        m.d.sync += piece.eq(Mux(item.piece_beats == 0, state.stored, item.piece_beats)[:len(piece)] - 1)
         job = jobs.i.payload
         m.d.comb += [
             self.table.eq(item.tt_table),
@@ -158,7 +175,9 @@ class Program(Part):
             job.mode.eq(Mux(fill, SUM, item.mode)),
             job.weighted.eq(item.weighted & ~fill),
             job.format.eq(item.format),
+            job.row_format.eq(Mux(fill, ROW_FORMAT.FLOAT32, item.row_format)),
             job.beats.eq(less_one),
+            job.vector.eq(vector),
             job.piece.eq(piece),
             job.cut.eq(item.piece_beats),
             job.table.eq(item.tt_table),
@@ -201,7 +220,7 @@ class Program(Part):
         decoder = Decoder(m, EMB, item, [
             (above(item.row_beats, self.row_beats_max), WITH_ROWS),
             (piece[(self.stripe_beats - 1).bit_length():].any(), WITH_ROWS),
-            (Cat(piece[at] & (piece[:at] | item.row_beats[:at]).any() for at in range(1, len(piece))).any(), WITH_ROWS),
+            (Cat(piece[at] & (piece[:at] | state.stored[:at]).any() for at in range(1, len(piece))).any(), WITH_ROWS),
             ((item.ring_count != 0) & ring_odd, WITH_ROWS),
             (item.weighted & (item.mode != SUM), {AT_BAGS}),
             (item.chunk_rows > most, {AT_BAGS}),
@@ -216,7 +235,7 @@ class Program(Part):
         less_one = Signal(32, reset_less=True)
         m.d.sync += less_one.eq(item.count - 1)
         m.d.comb += self.load_less_one.eq(less_one)
-        rows_base, rows = self._blocks(m, item)
+        rows_base, rows = self._blocks(m, state)
         # Beats of a vector: in half precision two of a row's make one.
         vector = Signal(32, name="vector_beats", reset_less=True)
         m.d.sync += vector.eq(Mux(item.format == FORMAT.FLOAT32, item.row_beats, (item.row_beats + 1)[1:]))
@@ -233,7 +252,7 @@ class Program(Part):
             Check.LENGTHS: items(item.lengths, item.count, log2),
             Check.INDICES: items(item.indices, item.indices_count, log2),
             Check.WEIGHTS: items(item.weights, item.indices_count, log2),
-            Check.ROWS: Term(rows_base, rows, item.row_beats),
+            Check.ROWS: Term(rows_base, rows, state.stored),
             Check.VECTOR: Term(item.out, vector, 1),
             Check.BAGS: Term(None, item.out_stride, less_one),
             Check.PAIRS: items(item.indices, item.count, log2 - 1),
@@ -252,15 +271,15 @@ class Program(Part):
                             m.d.sync += begin.eq(term.base)
         return SimpleNamespace(check=check, sum=bounded, begin=begin)
 
-    def _blocks(self, m: Module, item) -> tuple[Signal, Signal]:
+    def _blocks(self, m: Module, state) -> tuple[Signal, Signal]:
         """The rows in whole blocks, and where they would begin if the block that is not whole came first. Rows that are
         one piece are each a block."""
-        stripe_log2 = (self.stripe_beats - 1).bit_length()
+        item, stripe_log2 = state.item, (self.stripe_beats - 1).bit_length()
         cut, low = item.piece_beats[:stripe_log2], item.dram_rows[:stripe_log2]
         kept = Cat(kept_bits(cut))
         rest = Signal(reset_less=True)
         block = Signal(range(self.stripe_beats * self.row_beats_max + 1), name="block_beats", reset_less=True)
-        beats = item.row_beats[:self.row_beats_max.bit_length()]
+        beats = state.stored
         blocks = [Mux(cut[at], beats << stripe_log2 - at, 0) for at in range(stripe_log2)]
         base, rows = Signal(33, name="rows_base", reset_less=True), Signal(32, name="whole_rows", reset_less=True)
         m.d.sync += [
@@ -330,10 +349,11 @@ class Program(Part):
         with m.FSM():
             instructions.states(then="ALLOWED", over="DRAIN")
             with m.State("ALLOWED"):
-                # Two cycles for the registers of the checks, and one for those of the sums' operands.
+                # A cycle for what a row takes as it is stored, two for the registers of the checks, and one for those
+                # of the sums' operands.
                 m.d.sync += wait.eq(wait + 1)
                 m.d.sync += check.eq(Mux(item.opcode == LOAD, Check.IMAGE, Check.RING))
-                with m.If(wait == 2):
+                with m.If(wait == 3):
                     with m.If(allowed.refused):
                         instructions.refuse("BAD_INSTRUCTION", item.as_value()[:32])
                     with m.Else():

@@ -9,23 +9,28 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
 from hw.emb.row_requests import RowRequests, beats_bits
 from hw.emb.window import LAP_BITS, OFFSET_BITS, RowWindow
+from hw.isa.emb import ROW_FORMAT
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["RowFetch", "beats_bits", "pooled_layout", "row_layout"]
+__all__ = ["RowFetch", "beat_layout", "beats_bits", "pooled_layout", "row_layout"]
+
+# Beats of the pooling unit that the scale and the bias of a row take in front of its values.
+HEADER_SLOTS = 2
 
 EVENTS = ("dram_row", "ssd_row", "shared_row", "fetched", "dram_beat", "ssd_beat")
 
 
 def row_layout(row_beats_max: int) -> data.StructLayout:
     """A row to fetch. offset: of its first beat, in beats from the start of its arena; ring: the arena is the
-    landing ring; beats: less one; piece: beats that lie behind one another, less one, `beats` for a contiguous row;
-    tier: 0 card memory, 1 SSD; first, last: of its bag and tier; weight: binary32; maximum: pooled by maximum; copy:
-    leaves on `o_copy` instead of being pooled."""
+    landing ring; beats: as stored, less one; piece: beats that lie behind one another, less one, `beats` for a
+    contiguous row; vector: beats of its FP32 values, less one; row_format: see ROW_FORMAT; tier: 0 card memory, 1 SSD;
+    first, last: of its bag and tier; weight: binary32; maximum: pooled by maximum; copy: leaves on `o_copy` as it is
+    stored instead of being pooled, FP32 by its format."""
     bits = beats_bits(row_beats_max)
     return data.StructLayout({
-        "offset": OFFSET_BITS, "ring": 1, "beats": bits, "piece": bits, "tier": 1, "first": 1, "last": 1,
-        "weight": 32, "maximum": 1, "copy": 1,
+        "offset": OFFSET_BITS, "ring": 1, "beats": bits, "piece": bits, "vector": bits, "row_format": 3, "tier": 1,
+        "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
     })
 
 
@@ -40,10 +45,18 @@ def pooled_layout(words: int, row_beats_max: int) -> data.StructLayout:
     })
 
 
-class RowFetch(Part):
-    """Fetches rows and hands their beats to the pooling unit; a row repeated within the window is fetched once.
+def beat_layout(words: int, row_beats_max: int) -> data.StructLayout:
+    """The same with the words as they are stored. slot: the part of them, from the lowest on, that is to be decoded, as
+    many values as a beat has words; begins: the row's first beat, with its scale and bias."""
+    pooled = pooled_layout(words, row_beats_max)
+    return data.StructLayout({**{name: field.shape for name, field in pooled}, "row_format": 3, "slot": 3, "begins": 1})
 
-    o = the beats of row 0, of row 1, ..., whether they come from memory or from the window.
+
+class RowFetch(Part):
+    """Fetches rows and hands their beats to the decoder; a row repeated within the window is fetched once.
+
+    o = the beats of row 0, of row 1, ..., whether they come from memory or from the window; a beat of more values than
+    words as often as it takes to decode them.
     Source: SCARS §II.A (coalescing); SCRec §III.E, Fig. 7a (the row path of the EMB core)
 
     What was read lies in a ring of `window_beats` beats, both buffer and window: `RowWindow` says where. Rows wait
@@ -53,21 +66,22 @@ class RowFetch(Part):
 
     Parameters  words: FP32 words of a beat; row_beats_max, window_beats, window_sets, lap_bits: see RowWindow;
                 delivery_rows: a power of two, rows under way; it bounds what is in flight, as does window_beats / 4;
-                stripe_beats, banks: see RowRequests
+                stripe_beats, banks: see RowRequests; decoder_latency: cycles that an FP32 row is held back behind one
+                of another format, which it would overtake in the decoder
     Members     i             In(stream of row_layout)
                 rows, ring    In  byte addresses of the two arenas, multiples of a beat
                 o_requests    Out(stream of request_layout)
                 i_data        In(stream of read_layout)  of a reader that answers in order; i_data.ready is constant 1:
                     the space is taken before the request
                 o_valid       Out  `o` cannot be held back: whoever sends rows in has made room
-                o             Out  a beat of pooled_layout
+                o             Out  a beat of beat_layout
                 copy_valid    Out  `o_copy` cannot be held back either
                 o_copy        Out  {data, error}, a beat of a row to copy
                 flush_window  In  forgets all rows, for when memory was written (only while idle)
                 idle          Out  no row under way
                 events        Out  to count, one bit each: a row of either tier was looked up, one was found, a beat
                     was fetched, a beat of either tier left
-    Shapes      a row of b beats -> b beats in a row's order, no gaps while data is there
+    Shapes      a row of v beats of values, stored in b -> v beats in a row's order, no gaps while data is there
     Timing      a row a cycle into the window, its request 6 cycles after it was taken; a beat a cycle out, 1 cycle
                 after it is read from the ring, which is 1 cycle after it arrived or later; 5 cycles from a found
                 row taken to its first beat. See RowWindow for its pauses
@@ -79,7 +93,7 @@ class RowFetch(Part):
     """
 
     def __init__(self, *, words: int, row_beats_max: int, window_beats: int, window_sets: int, delivery_rows: int,
-                 stripe_beats: int, banks: int, lap_bits: int = LAP_BITS):
+                 stripe_beats: int, banks: int, decoder_latency: int, lap_bits: int = LAP_BITS):
         check_beat_bytes(4 * words)
         if type(delivery_rows) is not int or delivery_rows < 8 or delivery_rows & (delivery_rows - 1):
             raise ValueError(f"delivery_rows must be a power of two of at least 8, not {delivery_rows!r}")
@@ -87,6 +101,7 @@ class RowFetch(Part):
         self.window_beats, self.window_sets, self.lap_bits = window_beats, window_sets, lap_bits
         self.delivery_rows = delivery_rows
         self.stripe_beats, self.banks = stripe_beats, banks
+        self.decoder_latency = decoder_latency
         self._window = RowWindow(row_beats_max=row_beats_max, beats=window_beats, sets=window_sets, lap_bits=lap_bits)
         self._requests = RowRequests(
             words=words, row_beats_max=row_beats_max, position_bits=self._window.position_bits,
@@ -98,7 +113,7 @@ class RowFetch(Part):
             "o_requests": Out(stream.Signature(request_layout())),
             "i_data": In(stream.Signature(read_layout(4 * words), always_ready=True)),
             "o_valid": Out(1),
-            "o": Out(pooled_layout(words, row_beats_max)),
+            "o": Out(beat_layout(words, row_beats_max)),
             "copy_valid": Out(1),
             "o_copy": Out(data.StructLayout({"data": 32 * words, "error": 1})),
             "flush_window": In(1),
@@ -166,7 +181,7 @@ class RowFetch(Part):
         window = self._window
         wait_layout = data.StructLayout({
             "position": window.position_bits, "mark": 1, "found": 1, "bank": len(self._requests.bank),
-            "beats": beats_bits(self.row_beats_max),
+            "vector": beats_bits(self.row_beats_max), "row_format": 3,
             "tier": 1, "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
         })
         m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows, block=True)
@@ -178,12 +193,13 @@ class RowFetch(Part):
             entry.found.eq(window.hit),
             entry.bank.eq(self._requests.bank_of(row.offset)),
             *(entry[name].eq(row[name])
-              for name in ("beats", "tier", "first", "last", "weight", "maximum", "copy")),
+              for name in ("vector", "row_format", "tier", "first", "last", "weight", "maximum", "copy")),
         ]
         return queue
 
     def _front(self, m: Module, queue: Fifo, served: Signal) -> SimpleNamespace:
-        """The row at the front: beat after beat out of the ring once it has arrived."""
+        """The row at the front: beat after beat out of the ring once it has arrived, each for as many cycles as the
+        pooling unit takes for its values."""
         window, requests = self._window, self._requests
         # The ring, written as data arrives.
         beats = memory.Memory(shape=data.StructLayout({"data": 32 * self.words, "error": 1}),
@@ -196,28 +212,59 @@ class RowFetch(Part):
             store.data.data.eq(self.i_data.payload.data),
             store.data.error.eq(self.i_data.payload.error),
         ]
-        row, beat = queue.o.payload, Signal(beats_bits(self.row_beats_max))
-        go = Signal()
+        row, go = queue.o.payload, Signal()
+        parts = self._parts(m, row, go, served)
         # Beats of each bank that have arrived and have not been delivered yet; whether there are any, from registers.
         there = Signal(self.banks)
         for k in range(self.banks):
             arrived, used = Signal(name=f"arrived_{k}"), Signal(name=f"used_{k}")
             count = Signal(window.position_bits + 1, name=f"beats_{k}")
             m.d.comb += arrived.eq(self.i_data.valid & (requests.bank == k))
-            m.d.comb += used.eq(go & ~row.found & (row.bank == k))
+            m.d.comb += used.eq(parts.leaves & ~row.found & (row.bank == k))
             m.d.sync += count.eq(count + Cat(arrived ^ used, (used & ~arrived).replicate(window.position_bits)))
             m.d.sync += there[k].eq(arrived | (count[1:] != 0) | (count[0] & ~used))
         m.d.comb += [
-            go.eq(queue.o.valid & (row.found | Array(there)[row.bank])),
-            served.eq(go & (beat == row.beats)),
+            go.eq(queue.o.valid & (row.found | Array(there)[row.bank]) & parts.may),
             queue.o.ready.eq(served),
-            load.addr.eq(row.position + beat),
+            load.addr.eq(row.position + parts.place),
             load.en.eq(queue.o.valid),
             window.reached.eq(served & row.mark),
         ]
+        return SimpleNamespace(go=go, loaded=load.data, **vars(parts))
+
+    def _parts(self, m: Module, row, go: Signal, served: Signal) -> SimpleNamespace:
+        """Which part of which of the row's beats it is: beat of its values, place of the stored one in the row, slot in
+        that; begins: the row's first; leaves: the stored beat's last; may: nothing is in the row's way."""
+        beat, place_ = Signal(beats_bits(self.row_beats_max)), Signal(beats_bits(self.row_beats_max), name="row_place")
+        begun, held = Signal(), Signal(3, name="slot_held")
+        slot, last_slot, full, leaves = Signal(3), Signal(3), Signal(), Signal()
+        whole_numbers = row.row_format >= ROW_FORMAT.INT8
+        with m.Switch(row.row_format):
+            for form, values in ((ROW_FORMAT.FLOAT32, 1), (ROW_FORMAT.INT8, 4), (ROW_FORMAT.INT4, 8)):
+                with m.Case(form):
+                    m.d.comb += last_slot.eq(values - 1)
+            with m.Default():
+                m.d.comb += last_slot.eq(1)
+        m.d.comb += [
+            slot.eq(Mux(begun, held, Mux(whole_numbers, HEADER_SLOTS, 0))),
+            full.eq((slot | ~last_slot).all()),
+            served.eq(go & (beat == row.vector)),
+            leaves.eq((go & full) | served),
+        ]
         with m.If(go):
+            m.d.sync += begun.eq(~served)
+            m.d.sync += held.eq(Mux(full, 0, slot + 1))
             m.d.sync += beat.eq(Mux(served, 0, beat + 1))
-        return SimpleNamespace(go=go, beat=beat, loaded=load.data)
+            m.d.sync += place_.eq(Mux(served, 0, place_ + full))
+
+        plain = row.row_format == ROW_FORMAT.FLOAT32
+        left = Signal(range(self.decoder_latency + 1), name="decoding")
+        with m.If(go & ~plain):
+            m.d.sync += left.eq(self.decoder_latency)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        return SimpleNamespace(beat=beat, place=place_, slot=slot, begins=~begun, leaves=leaves,
+                               may=~plain | (left == 0))
 
     def _deliver(self, m: Module, row, front) -> None:
         """The beat of the row leaves, with the errors of its bag so far."""
@@ -233,9 +280,12 @@ class RowFetch(Part):
             o.weight.eq(row.weight),
             o.maximum.eq(row.maximum),
             o.tag.tier.eq(row.tier),
+            o.row_format.eq(row.row_format),
+            o.slot.eq(front.slot),
+            o.begins.eq(front.begins),
             opens.eq(row.first & (beat == 0)),
-            self.events.dram_beat.eq(go & ~row.tier),
-            self.events.ssd_beat.eq(go & row.tier),
+            self.events.dram_beat.eq(front.leaves & ~row.tier),
+            self.events.ssd_beat.eq(front.leaves & row.tier),
         ]
         m.d.comb += [
             o.words.as_value().eq(loaded.data),

@@ -32,17 +32,20 @@ def above(value: Value, power: int) -> Value:
 def job_layout(*, row_beats_max: int, stripe_beats: int) -> data.StructLayout:
     """A BAGS or FILL instruction that has been checked.
 
-    number: which instruction; copy: FILL, whose rows are bags of two words each; beats, piece, chunk: less one; cut:
+    number: which instruction; copy: FILL, whose rows are bags of two words each; beats, piece: of a row as it is
+    stored, less one; vector: of its FP32 values, less one; row_format: see ROW_FORMAT; a row to copy is FP32, whatever
+    it is; chunk: less one; cut:
     a bit per power of two, the beats of a piece, none where rows are one piece; loaded: the tensor-train table `table`
     is; span: ring positions a row may begin at, less one, from first on; ring: there is at least one; count, indices:
     bags, and words of all; the rest as in the instruction.
     """
     return data.StructLayout({
-        "number": 32, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "beats": beats_bits(row_beats_max),
-        "piece": beats_bits(row_beats_max), "cut": (stripe_beats - 1).bit_length(),
-        "table": EMB.field("tt_table").bits, "loaded": 1, "chunk": CHUNK_BITS, "count": 32, "indices": 32,
-        "dram_base": 32, "dram_rows": 32, "tt_rows": POSITION_BITS + 1, "out": 32, "stride": 32,
-        "first": POSITION_BITS, "span": POSITION_BITS + 1, "ring": 1,
+        "number": 32, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "row_format": 3,
+        **dict.fromkeys(("beats", "piece", "vector"), beats_bits(row_beats_max)),
+        "cut": (stripe_beats - 1).bit_length(), "table": EMB.field("tt_table").bits, "loaded": 1,
+        "chunk": CHUNK_BITS, "count": 32, "indices": 32, "dram_base": 32, "dram_rows": 32,
+        "tt_rows": POSITION_BITS + 1, "out": 32, "stride": 32, "first": POSITION_BITS, "span": POSITION_BITS + 1,
+        "ring": 1,
     })
 
 
@@ -57,8 +60,9 @@ def token_layout(*, row_beats_max: int, tables: int) -> data.StructLayout:
     """
     return data.StructLayout({
         "dram": 1, "tt": 1, "ssd": 1, "offset": 32, "tt_row": POSITION_BITS, "factor": 32, "tt_factor": 32,
-        "last": 1, "final": 1, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "beats": beats_bits(row_beats_max),
-        "piece": beats_bits(row_beats_max), "table": table_bits(tables), "chunk": CHUNK_BITS, "out": 32, "number": 32,
+        "last": 1, "final": 1, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "row_format": 3,
+        **dict.fromkeys(("beats", "piece", "vector"), beats_bits(row_beats_max)), "table": table_bits(tables),
+        "chunk": CHUNK_BITS, "out": 32, "number": 32,
     })
 
 

@@ -44,14 +44,16 @@ def _shift_16s(m: Module, s: int, total: Value) -> tuple[Value, Value]:
     blocks = _repeats(m, f"changed{s}", total, 16)
     skip16 = named(m, f"skip16_{s}", blocks[0])
     skip32 = named(m, f"skip32_{s}", blocks[1] if width - 1 > 32 else Const(0, 1))
+    skip48 = named(m, f"skip48_{s}", blocks[2] if width - 1 > 48 else Const(0, 1))
     coarse_low = Signal(16, name=f"coarse_low{s}", reset_less=True)
     coarse_high = Signal(width - 16, name=f"coarse_high{s}", reset_less=True)
     coarse = Cat(coarse_low, coarse_high)
     coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs={"keep": 1})
-    by32 = Cat(Const(0, 32), total)[:width]
+    by32, by48 = (Cat(Const(0, places), total)[:width] for places in (32, 48))
     m.d.sync += coarse_low.eq(total[:16])
-    m.d.sync += coarse_high.eq(Mux(skip32, by32[16:], Mux(skip16, total[:width - 16], total[16:])))
-    m.d.sync += coarse_shift.eq(Cat(skip16 & ~skip32, skip32))
+    m.d.sync += coarse_high.eq(
+        Mux(skip48, by48[16:], Mux(skip32, by32[16:], Mux(skip16, total[:width - 16], total[16:]))))
+    m.d.sync += coarse_shift.eq(Cat(skip16 & (~skip32 | skip48), skip32))
     with m.If(skip16):
         m.d.sync += coarse_low.eq(0)
     return coarse, coarse_shift

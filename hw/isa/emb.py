@@ -18,7 +18,7 @@ from hw.isa.kernel import (
     outcome,
 )
 
-__all__ = ["DEVICE", "EMB", "FORMAT", "LONGEST_BAG", "MODE"]
+__all__ = ["DEVICE", "EMB", "FORMAT", "LONGEST_BAG", "MODE", "ROW_FORMAT"]
 
 LONGEST_BAG = 1 << 16       # indices: what sums keep room for
 _PLACE = ("instruction", "bag", "index")
@@ -48,6 +48,16 @@ class FORMAT(IntEnum):
     BFLOAT16 = 2
 
 
+class ROW_FORMAT(IntEnum):
+    """Of rows in card memory and on the SSD; see golden.emb.row_decoder."""
+
+    FLOAT32 = 0
+    FLOAT16 = 1
+    BFLOAT16 = 2
+    INT8 = 3
+    INT4 = 4
+
+
 EMB = Kernel(
     name="emb",
     about="Embedding bags pooled from card memory, tensor-train tables and SSD pages.",
@@ -73,6 +83,8 @@ EMB = Kernel(
         Field("weighted", 0, 10, 1, "each index has a weight; with sum alone"),
         Field("format", 0, 11, 2, "of the vectors: 0 float32, 1 float16, 2 bfloat16; the last two halve their beats",
               maximum=2),
+        Field("row_format", 0, 13, 3, "of rows in card memory and in the ring: 0 float32, 1 float16, 2 bfloat16, "
+              "3 int8, 4 int4; the last two with a scale and a bias a row", maximum=4),
         Field("count", 1, 0, 32, "bags, load beats or rows", minimum=1),
         Field("lengths", 2, 0, 32, f"inputs offset of u32[count]: indices of each bag, at most {LONGEST_BAG}"),
         Field("indices", 3, 0, 32, "inputs offset of the index words"),
@@ -80,13 +92,15 @@ EMB = Kernel(
         Field("indices_count", 5, 0, 32, "indices of all bags: the sum of the lengths"),
         Field("dram_base", 6, 0, 32, "rows offset of the table's row 0 in card memory"),
         Field("dram_rows", 7, 0, 32, "rows of the table in card memory; in pieces, the last block's room counts whole"),
-        Field("row_beats", 8, 0, 32, "beats of a row", minimum=1, limit="row_beats_max"),
+        Field("row_beats", 8, 0, 32, "beats v of a row's values in float32. Stored, a row takes b beats: v in float32, "
+              "v / 2 in half precision, (v + 2) / 4 in int8 and (v + 2) / 8 in int4, rounded up", minimum=1,
+              limit="row_beats_max"),
         Field("tt_table", 9, 0, 16, "number of the table in the tensor-train unit"),
         Field("chunk_rows", 9, 16, 4, "rows that the tensor-train unit adds up at once; 1 with weights or max",
               minimum=1, maximum=8),
         Field("piece_beats", 9, 20, 6, "beats of a piece of a row in card memory, a power of two below the core's "
-              "stripe_beats that divides row_beats; 0: a row is one piece. With n = stripe_beats / piece_beats, piece "
-              "j of row r begins at dram_base + (r - r % n) * row_beats + r % n * piece_beats + j * stripe_beats"),
+              "stripe_beats that divides b; 0: a row is one piece. With n = stripe_beats / piece_beats, piece "
+              "j of row r begins at dram_base + (r - r % n) * b + r % n * piece_beats + j * stripe_beats"),
         Field("tt_rows", 10, 0, 32, "rows of the tensor-train table"),
         Field("out", 11, 0, 32, "outputs offset of bag 0"),
         Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),
@@ -103,11 +117,11 @@ EMB = Kernel(
             Use("release"),
         ), fence=True),
         Instruction(2, "BAGS", "Pools bags of one table and writes one vector a bag.", tuple(Use(name) for name in (
-            "mode", "weighted", "format", "count", "lengths", "indices", "weights", "indices_count", "dram_base",
-            "dram_rows", "row_beats", "piece_beats", "tt_table", "chunk_rows", "tt_rows", "out", "out_stride",
-            "ring_first", "ring_count", "release"))),
+            "mode", "weighted", "format", "row_format", "count", "lengths", "indices", "weights", "indices_count",
+            "dram_base", "dram_rows", "row_beats", "piece_beats", "tt_table", "chunk_rows", "tt_rows", "out",
+            "out_stride", "ring_first", "ring_count", "release"))),
         Instruction(3, "FILL", "Copies rows that have landed in the ring into card memory (the row cache).", (
-            Use("count", "rows"),
+            Use("row_format"), Use("count", "rows"),
             Use("indices", "inputs offset of u32 pairs {ring position, row}"),
             Use("dram_base"), Use("dram_rows", "rows that may be written, from dram_base on"), Use("row_beats"),
             Use("piece_beats"), Use("ring_first"), Use("ring_count"), Use("release"),

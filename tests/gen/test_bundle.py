@@ -362,7 +362,9 @@ def test_other_versions_and_manifests_that_lie(bundle, tmp_path):
         with pytest.raises(ValueError, match=rf"^{manifest} is no bundle as .* them: {told}$"):
             Bundle(copy)
     for key, value, told in (("preset", "a\nb", r"has no member 'a\\nb'"),
-                             ("tables", {"a\nb": {}}, r"it has the tables \['a\\nb'\], its plan .*")):
+                             ("tables", {"a\nb": {}}, r"it has the tables \['a\\nb'\], its plan .*"),
+                             ("tables", {**bundle.tables, "genre": {**bundle.tables["genre"], "row_format": "int8"}},
+                              "the rows of table 'genre' are 'int8', its plan's 'float32'")):
         manifest.write_bytes(seal("bundle", 1, {**bundle.content, key: value}))
         with pytest.raises(ValueError, match=rf"^{manifest} is no bundle as .* them: .*{told}$"):
             Bundle(copy)

@@ -51,8 +51,9 @@ class Bench(FaultyBench):
         self.draw = np.random.default_rng(seed)
         self.tables = [make.mixed(self.draw, "items"), make.mixed(self.draw, "shops", rows=120, columns=(2, 4, 8)),
                        make.only(self.draw, "users", make.SSD, 400, 20), make.only(self.draw, "ads", make.DRAM, 90, 64)]
-        self.tables[1::2] = [replace(table, results=form)
-                             for table, form in zip(self.tables[1::2], ("bfloat16", "float16"), strict=True)]
+        self.tables = [replace(table, results=results, row_format=rows) for table, results, rows in zip(
+            self.tables, ("float32", "bfloat16", "float32", "float16"), ("int8", "float16", "int4", "bfloat16"),
+            strict=True)]
         self.images = CardImages(self.tables, self.config, PAGE, {"items": cache} if cache else {})
         self.ring_beats = ring_pages * self.images.page_beats
         self.compiler = Compiler(self.images, ring_beats=self.ring_beats)

@@ -3,6 +3,8 @@
 import numpy as np
 
 from gen.compiler.tables import DRAM, SSD, TT, Table
+from gen.model import row_formats
+from golden.fp.narrow import narrow, widen
 from hw.emb.config import EmbConfig
 from hw.tt.config import TTConfig
 
@@ -49,4 +51,11 @@ def bags(random, rows, count, longest, zipf=0.0):
     return random.choice(rows, offsets[-1], p=share / share.sum()), offsets
 
 
-__all__ = ["DRAM", "SSD", "TT", "bags", "config", "cores", "mixed", "only"]
+def as_stored(values, form):
+    """The float32 values of rows in a format, by its definition."""
+    if form in ("int8", "int4"):
+        return row_formats.values(row_formats.quantise(values, form), form)
+    return values if form == "float32" else widen(narrow(values, form), form)
+
+
+__all__ = ["DRAM", "SSD", "TT", "as_stored", "bags", "config", "cores", "mixed", "only"]

@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from fpga.card import CardError, Device, ErrorResponse, Faults, Silence
 from gen.compiler.emb import Bags
 from gen.compiler.oracle import EmbOracle, first_difference
 from gen.compiler.tables import CardImages
+from gen.model.recommender import ROW_FORMATS
+from gen.model.row_formats import store
 from gen.rtl.config import load
 from tests.support import emb_tables as make
 from tests.support.cutting import Cut
@@ -55,10 +58,11 @@ class Bench:
             self.bags.close()
         for buffer in self.card.buffers():      # of tables that were cut short as they were given to us
             self.card.free(buffer)
-        self.tables = {table.name: table for table in (
+        formats = self.draw.choice(ROW_FORMATS, 3).tolist()
+        self.tables = {table.name: replace(table, row_format=form) for form, table in zip(formats, (
             make.mixed(self.draw, "items", rows=150 + int(self.draw.integers(150))),
             make.only(self.draw, "users", make.SSD, 100 + int(self.draw.integers(300)), 20),
-            make.only(self.draw, "ads", make.DRAM, 90, 12))}
+            make.only(self.draw, "ads", make.DRAM, 90, 12)), strict=True)}
         self.dense = {name: _dense(table) for name, table in self.tables.items()}
         caches = {"items": int(self.draw.integers(4, 40)), "users": int(self.draw.integers(4, 40))}
         images = CardImages(list(self.tables.values()), self.config, 4096, caches)
@@ -86,9 +90,8 @@ class Bench:
         for name, slots in self.bags.believed.items():
             placed = images.placed[name]
             ranks = np.flatnonzero(slots >= 0)
-            padded = np.zeros((len(ranks), placed.row_beats * images.words), np.float32)
-            padded[:, :placed.table.dim] = placed.table.ssd[ranks]
-            placed.write(rows, placed.own_rows + slots[ranks], padded.view(np.uint32))
+            stored = store(placed.table.ssd[ranks], placed.table.row_format, images.words)
+            placed.write(rows, placed.own_rows + slots[ranks], stored)
         self.oracle.rows = rows.reshape(-1)
         wanted, _ = self.oracle.run(program)
         if different := first_difference(vectors, wanted):
@@ -193,11 +196,11 @@ class Soak:
 
 
 def _dense(table):
-    """All rows of a table, the tensor train's multiplied out in float64."""
+    """All rows of a table as they are stored, the tensor train's multiplied out in float64."""
     rows = np.zeros((table.rows, table.dim))
     device, number = table.placement >> 30, table.placement & 0x3FFFFFFF
     for place, values in ((make.DRAM, table.dram), (make.SSD, table.ssd)):
-        rows[device == place] = values[number[device == place]]
+        rows[device == place] = make.as_stored(values, table.row_format)[number[device == place]]
     if table.cores:
         full = table.cores[0][0].astype(np.float64)
         for core in table.cores[1:]:

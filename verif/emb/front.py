@@ -15,7 +15,7 @@ from golden.emb.stripes import Stripes
 from hw.emb.config import EmbConfig
 from hw.emb.regions import CLIENTS
 from hw.isa import EMB
-from hw.isa.emb import FORMAT, MODE
+from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 from hw.tt.config import TTConfig
 from verif.bench import reset, start
 from verif.bench.stream import Sink, Source, bursty, sometimes
@@ -78,14 +78,16 @@ class Plan:
         return item
 
     def table(self) -> dict[str, int]:
-        """Sizes of a table, and a window of the ring; its rows in any pieces."""
+        """Sizes of a table, and a window of the ring; its rows in any format and pieces."""
         r = self.rng
-        b = r.choice([1, 1, 2, 3, 8, self.unit.row_beats_max, r.randint(1, self.unit.row_beats_max)])
+        row = {"row_beats": r.choice([1, 1, 2, 3, 8, self.unit.row_beats_max, r.randint(1, self.unit.row_beats_max)]),
+               "row_format": r.choice([0, 0, 0, *ROW_FORMAT])}
+        b = emb_tokens.stored(row)
         layouts = [Stripes(b, piece, self.unit.stripe_beats) for piece in (0, 1, 2, 4, 8, 16, 32)]
         lies = r.choice([layout for layout in layouts if layout.allowed])
         most = self.rows_beats // lies.beats(1) * lies.block_rows
         rows = r.choice([1, 7, min(1000, most), most - r.randrange(min(100, most))])
-        return {"row_beats": b, "piece_beats": lies.piece_beats, "dram_rows": rows,
+        return {**row, "piece_beats": lies.piece_beats, "dram_rows": rows,
                 "dram_base": r.randrange(self.rows_beats - lies.beats(rows) + 1),
                 "tt_rows": r.choice([1, 50, (1 << self.unit.tt.index_bits) - 1, 1 << self.unit.tt.index_bits]),
                 "ring_first": r.choice([0, r.getrandbits(30), (1 << 30) - 3]),
@@ -104,7 +106,7 @@ class Plan:
         return device << 30 | row
 
     def position(self, item: dict[str, int]) -> int:
-        r, b = self.rng, item["row_beats"]
+        r, b = self.rng, emb_tokens.stored(item)
         while True:
             along = r.choice([0, item["ring_count"] - b, r.randrange(item["ring_count"] - b + 1)])
             position = (item["ring_first"] + along) % (1 << 30)

@@ -11,12 +11,14 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.emb import front as emb_front
+from golden.emb import row_decoder
 from golden.emb.stripes import Stripes
 from hw.emb.front import Front
 from hw.emb.index_decoder import IndexDecoder
 from hw.emb.program import Program
 from hw.emb.regions import CLIENTS
 from hw.isa import LONGEST_BAG
+from hw.isa.emb import ROW_FORMAT
 from verif.bench import report, reset, rng
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
@@ -50,7 +52,7 @@ async def smoke(dut):
     unit = await fresh(dut)
     plan = Plan(unit, rng("smoke"))
     plan.load([3], extra=2)
-    table = {"row_beats": 2, "piece_beats": 0, "dram_rows": 10, "dram_base": 100, "tt_rows": 9,
+    table = {"row_beats": 2, "row_format": 0, "piece_beats": 0, "dram_rows": 10, "dram_base": 100, "tt_rows": 9,
              "ring_first": 6, "ring_count": 64}
     words = [4, 1 << 30 | 7, 2 << 30 | 8, 1 << 30 | 8, 5, 1 << 30 | 1]
     plan.bags([6], mode=MEAN, chunk=2, words=words, tt_table=3, out=50, out_stride=2, **table)
@@ -122,7 +124,7 @@ async def rows_in_pieces(dut):
     assert unit.stripe_beats == 8
     ring = {"ring_first": 0, "ring_count": 64}
     plan = Plan(unit, rng("by hand"))
-    table = {"row_beats": 4, "piece_beats": 2, "dram_rows": 11, **ring}
+    table = {"row_beats": 4, "row_format": 0, "piece_beats": 2, "dram_rows": 11, **ring}
     plan.bags([6], words=[0, 1, 3, 4, 9, 10], dram_base=100, tt_rows=0, **table)
     plan.fill(2, pairs=[5, 3, 8, 10], dram_base=200, **table)
     bench = await carry_out(dut, unit, plan)
@@ -132,12 +134,14 @@ async def rows_in_pieces(dut):
     assert [(copy.offset, copy.beats) for copy in bench.got("o_copies")] == [(206, 2), (214, 2), (236, 2), (244, 2)]
     tried = 0
     for beats in range(1, unit.row_beats_max + 1):
-        for lies in (Stripes(beats, piece, unit.stripe_beats) for piece in (0, 1, 2, 4)):
+        form = plan.rng.choice(list(ROW_FORMAT))
+        for lies in (Stripes(row_decoder.beats(beats, form), piece, unit.stripe_beats) for piece in (0, 1, 2, 4)):
             if not lies.allowed:
                 continue
             rows, base = plan.rng.randint(1, 40), plan.rng.randrange(20)
             plan = Plan(unit, plan.rng)
-            table = {"row_beats": beats, "piece_beats": lies.piece_beats, "dram_base": base, "dram_rows": rows}
+            table = {"row_beats": beats, "row_format": int(form), "piece_beats": lies.piece_beats, "dram_base": base,
+                     "dram_rows": rows}
             plan.bags([rows], words=plan.rng.sample(range(rows), rows), tt_rows=0, **table, **ring)
             plan.fill(rows, **table, **ring)
             plan.rows_beats = base + lies.beats(rows)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
+from golden.emb import tokens as emb_tokens
 from golden.emb.core import Emb, Memory
 from hw.emb.config import EmbConfig
 from hw.emb.front import Front
@@ -57,19 +58,20 @@ async def malformed_programs(dut):
     everything = 0xFFFFFFFF
     cases: list[tuple[str, dict[str, int]]] = [
         ("bags", {"opcode": 0}), ("bags", {"opcode": 4}), ("bags", {"opcode": 255}), ("bags", {"mode": 3}),
-        ("bags", {"format": 3}),
+        ("bags", {"format": 3}), *(("bags", {"row_format": form}) for form in (5, 6, 7)), ("fill", {"row_format": 5}),
         ("weighted", {"mode": MEAN, "chunk_rows": 1}), ("weighted", {"mode": MAX, "chunk_rows": 1}),
         ("bags", {"count": 0}), ("bags", {"row_beats": 0}), ("bags", {"row_beats": longest + 1}),
         ("bags", {"row_beats": everything}), ("bags", {"chunk_rows": 0}), ("bags", {"chunk_rows": 9}),
         ("bags", {"chunk_rows": 15}), ("bags", {"mode": MAX, "chunk_rows": 2}),
         *(("bags", {"piece_beats": piece}) for piece in (3, 5, 6, 7, 8, 16, 32, 63)), ("fill", {"piece_beats": 3}),
-        ("bags", {"row_beats": 6, "piece_beats": 4}), ("fill", {"row_beats": 3, "piece_beats": 2}),
+        ("bags", {"row_beats": 6, "piece_beats": 4}), ("bags", {"row_beats": 6, "row_format": 1, "piece_beats": 2}),
+        ("fill", {"row_beats": 3, "piece_beats": 2}),
         ("weighted", {"chunk_rows": 2}), ("bags", {"tt_rows": (1 << unit.tt.index_bits) + 1}),
         ("bags", {"tt_rows": everything}), ("bags", {"ring_first": 1 << 30}), ("bags", {"release": 1 << 30}),
         ("bags", {"release": everything}), ("fill", {"row_beats": 0}), ("fill", {"count": 0}),
         ("fill", {"ring_first": 1 << 31}), ("fill", {"release": 1 << 30}), ("load", {"count": 0}),
         ("load", {"release": 1 << 31}),
-        *(("bags", {"_word0": 1 << bit}) for bit in range(13, 32)), *(("load", {"_word9": 1 << b}) for b in (26, 31)),
+        *(("bags", {"_word0": 1 << bit}) for bit in range(16, 32)), *(("load", {"_word9": 1 << b}) for b in (26, 31)),
         ("bags", {"ring_count": 257}), ("bags", {"ring_count": everything}), ("fill", {"ring_count": 257}),
         ("bags", {"lengths": everything}), ("bags", {"lengths": -1}), ("bags", {"indices": -1}),
         ("bags", {"indices": everything}), ("bags", {"indices_count": everything}), ("bags", {"count": everything}),
@@ -96,8 +98,8 @@ async def malformed_programs(dut):
         plan = Plan(unit, r, **small)
         for _ in range(r.randrange(3)):
             plan.bags([2, 0, 5], devices=(0,), ring_count=0, ring_first=0)
-        good = {"row_beats": 4, "piece_beats": 0, "dram_rows": 900, "dram_base": 0, "ring_first": 0, "ring_count": 256,
-                "out": 0, "out_stride": 4}
+        good = {"row_beats": 4, "row_format": 0, "piece_beats": 0, "dram_rows": 900, "dram_base": 0, "ring_first": 0,
+                "ring_count": 256, "out": 0, "out_stride": 4}
         place = len(plan.items)
         if kind == "fill":
             plan.fill(5, **{k: v for k, v in good.items() if not k.startswith("out")})
@@ -166,7 +168,7 @@ async def bad_indices(dut):
             item = plan.fill(r.randint(1, 40))
             at = r.randrange(item["count"])
             pair = item["indices"] * unit.words + 2 * at
-            b = item["row_beats"]
+            b = emb_tokens.stored(item)
             if kind == 0:
                 plan.inputs[pair + 1] = r.choice([item["dram_rows"], 0xFFFFFFFF, 1 << 30])
             elif kind == 1:
@@ -177,7 +179,7 @@ async def bad_indices(dut):
             lengths = [r.randrange(12) for _ in range(r.randint(1, 12))] + [r.randint(1, 12)]
             weighted = r.randrange(2)
             item = plan.bags(lengths, weighted=weighted)
-            b = item["row_beats"]
+            b = emb_tokens.stored(item)
             at = item["indices"] * unit.words + r.randrange(item["indices_count"])
             if kind == 3:
                 plan.inputs[at] |= 3 << 30
@@ -209,7 +211,8 @@ async def bad_indices(dut):
                 item["indices_count"] += 1
                 plan.inputs += [0] * unit.words
             else:
-                item["row_beats"], item["piece_beats"], item["dram_rows"], item["dram_base"] = 4, 0, 5, 0
+                item["row_beats"], item["row_format"] = 4, 0
+                item["piece_beats"], item["dram_rows"], item["dram_base"] = 0, 5, 0
                 item["ring_first"], item["ring_count"], item["out"] = 0, plan.ring_beats, 0
                 item["out_stride"] = 4
                 plan.inputs[at] = 2 << 30 | plan.ring_beats - r.randint(1, 3)     # wraps
@@ -292,8 +295,8 @@ async def loads_that_break(dut):
     """After a load that an error or a reset broke off no table counts as loaded; after a whole one they do."""
     unit = await fresh(dut)
     r = rng("loads")
-    table = {"row_beats": 1, "piece_beats": 0, "dram_rows": 1, "dram_base": 0, "tt_rows": 9, "ring_first": 0,
-             "ring_count": 2}
+    table = {"row_beats": 1, "row_format": 0, "piece_beats": 0, "dram_rows": 1, "dram_base": 0, "tt_rows": 9,
+             "ring_first": 0, "ring_count": 2}
     for number in range(6):
         plan = Plan(unit, r)
         plan.load([1, 3])

@@ -47,15 +47,16 @@ class Inputs:
         def column(rows, name, plus=0):
             return np.array([row[name] + plus for row in rows], np.int64)
         return golden.arbitrate(
-            np.array(self.dram_offered, np.int64), column(self.dram, "last"), column(self.dram, "beats", 1),
+            np.array(self.dram_offered, np.int64), column(self.dram, "last"), column(self.dram, "vector", 1),
             np.array(self.ssd_offered, np.int64), column(self.ssd, "last"), column(self.ssd, "copy"),
-            column(self.ssd, "beats", 1), column(self.ssd, "offset"), self.ready, self.filled, self.returned,
-            self.ring, SIZES["row_beats_max"], SIZES["partial_beats"], SIZES["copy_beats"])
+            column(self.ssd, "beats", 1), column(self.ssd, "vector", 1), column(self.ssd, "offset"), self.ready,
+            self.filled, self.returned, self.ring, SIZES["row_beats_max"], SIZES["partial_beats"], SIZES["copy_beats"])
 
 
-def row(offset, beats=1, *, ssd=0, last=0, copy=0, mark=0):
-    """`mark` makes rows differ, in a field that is handed through."""
-    return {"offset": offset, "beats": beats - 1, "piece": mark >> 2 & 3, "ring": ssd, "tier": ssd, "last": last,
+def row(offset, beats=1, vector=None, *, ssd=0, last=0, copy=0, mark=0):
+    """`mark` makes rows differ, in a field that is handed through. vector: of the values' beats [as many as stored]."""
+    return {"offset": offset, "beats": beats - 1, "piece": mark >> 2 & 3, "vector": (vector or beats) - 1,
+            "row_format": mark % 5, "ring": ssd, "tier": ssd, "last": last,
             "copy": copy, "first": mark & 1, "weight": 0x3F800000 + mark, "maximum": mark >> 1 & 1}
 
 
@@ -126,17 +127,23 @@ def check(inputs, seen):
     return taken, ssd_taken
 
 
+def sizes(random, longest):
+    """Beats of a row as it is stored, and those of its values, which are no fewer."""
+    vector = int(random.integers(1, longest + 1))
+    return int(random.integers(1, vector + 1)), vector
+
+
 def at_random(random, cycles, *, load=0.7, first=0):
     """Both tiers, rows landing bit by bit in a ring that goes round, queues that drain now and then."""
     longest = SIZES["row_beats_max"]
     count = cycles // 3
-    dram = [row(int(random.integers(1 << 32)), int(random.integers(1, longest + 1)), last=int(random.random() < 0.4),
-                mark=n) for n in range(count)]
+    dram = [row(int(random.integers(1 << 32)), *sizes(random, longest), last=int(random.random() < 0.4), mark=n)
+            for n in range(count)]
     ssd, position, copied = [], first, int(random.integers(1, longest + 1))
     for n in range(count):
         copy = int(random.random() < 0.2)
-        beats = copied if copy else int(random.integers(1, longest + 1))
-        ssd.append(row(position % MODULUS, beats, ssd=1, last=int(random.random() < 0.3), copy=copy, mark=n))
+        beats, vector = (copied, copied) if copy else sizes(random, longest)
+        ssd.append(row(position % MODULUS, beats, vector, ssd=1, last=int(random.random() < 0.3), copy=copy, mark=n))
         position += beats + int(random.integers(0, 3))
     offers = [np.sort(random.integers(0, int(cycles * load), count)).tolist() for _ in range(2)]
     pace = np.repeat(random.choice([0, 0, 1, 2, 4], cycles // 20 + 1), 20)[:cycles]
@@ -154,8 +161,8 @@ def _settle(inputs):
     for begin in range(0, inputs.cycles, step):
         taken, ssd_taken, _ = inputs.golden()
         for queue, (cycles, rows, counts) in enumerate((
-                (taken, inputs.dram, lambda row: row["last"] and row["beats"] + 1),
-                (ssd_taken, inputs.ssd, lambda row: row["last"] and not row["copy"] and row["beats"] + 1),
+                (taken, inputs.dram, lambda row: row["last"] and row["vector"] + 1),
+                (ssd_taken, inputs.ssd, lambda row: row["last"] and not row["copy"] and row["vector"] + 1),
                 (ssd_taken, inputs.ssd, lambda row: row["copy"]))):
             # What went before this stretch, less what came back before it.
             left = sum(counts(row) for cycle, row in zip(cycles, rows) if 0 <= cycle < begin)

@@ -49,7 +49,7 @@ class RowPort(wiring.Component):
         m.submodules.reader = reader = Reader(beat_bytes=BEAT, outstanding=OUTSTANDING)
         m.submodules.fetch = fetch = RowFetch(words=WORDS, row_beats_max=LONGEST, window_beats=WINDOW,
                                               window_sets=SETS, delivery_rows=256,
-                                              stripe_beats=8, banks=8)
+                                              stripe_beats=8, banks=8, decoder_latency=1)
         wiring.connect(m, wiring.flipped(self.i), fetch.i)
         wiring.connect(m, fetch.o_requests, reader.i_requests)
         wiring.connect(m, reader.bus, wiring.flipped(self.m01_axi))
@@ -75,8 +75,8 @@ class Port:
         self.left, self.seen, self.found = [], [], 0
 
     async def feed(self, rows):
-        self.source.put(*({"offset": int(offset), "beats": beats - 1, "piece": beats - 1, "first": 1, "last": 1,
-                           "weight": 0x3F800000} for offset, beats in rows))
+        self.source.put(*({"offset": int(offset), "beats": beats - 1, "piece": beats - 1, "vector": beats - 1,
+                           "first": 1, "last": 1, "weight": 0x3F800000} for offset, beats in rows))
         want, cycle = sum(beats for _, beats in rows), 0
         edge, o, events = RisingEdge(self.dut.clk), layout_of("o").unpack, layout_of("events").unpack
         done = 0

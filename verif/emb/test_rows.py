@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
+from golden.emb import row_decoder
 from golden.emb import rows as golden
 from golden.emb.row_requests import Fetched
 from hw.emb.rows import EVENTS, RowFetch
+from hw.isa.emb import ROW_FORMAT
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import always, bursty, sometimes
 
 SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 64, "window_sets": 8, "delivery_rows": 16,
-         "stripe_beats": 8, "banks": 4, "lap_bits": 2}
+         "stripe_beats": 8, "banks": 4, "decoder_latency": row_decoder.LATENCY, "lap_bits": 2}
 SHIPPED = {"words": 16, "row_beats_max": 32, "window_beats": 4096, "window_sets": 1024, "delivery_rows": 256,
-           "stripe_beats": 8, "banks": 8, "lap_bits": 8}
+           "stripe_beats": 8, "banks": 8, "decoder_latency": row_decoder.LATENCY, "lap_bits": 8}
 ROWS_AT, RING_AT = 0x40_0000_1000, 0xFFFF_FFF0_0000_0000
 ONE = 0x3F800000
 
@@ -72,7 +74,7 @@ class Bench:
         events = layout_of("events")
         beat_bytes = 4 * config()["words"]
         first = len(run.taken)
-        want = len(run.left) + sum(row["beats"] + 1 for row in rows)
+        want = len(run.left) + sum(row["vector"] + 1 for row in rows)
         packed = [pack(row) for row in rows]
         next_row, offering, ready, showing = 0, False, True, None
         idle_for, end = 0, run.cycles + 400 * len(rows) + 4000
@@ -163,7 +165,10 @@ def expected(rows, source, broken=None):
         where = addresses(row)
         if source[at] == at:
             requests += [(first, row["piece"] + 1) for first in where[::row["piece"] + 1]]
-        for beat, address in enumerate(where):
+        slots = 32 // row_decoder.code_bits(row["row_format"])
+        header = 2 if row["row_format"] >= ROW_FORMAT.INT8 else 0
+        for beat in range(row["vector"] + 1):
+            address = where[(beat + header) // slots]
             bad = broken(address) if broken else 0
             value = word(address, bad)
             if row["copy"]:
@@ -174,7 +179,8 @@ def expected(rows, source, broken=None):
             beats.append(("o", {
                 "words": [value >> 32 * i & 0xFFFFFFFF for i in range(words)], "weight": row["weight"],
                 "context": beat | tier << (config()["row_beats_max"] - 1).bit_length(), "first": row["first"],
-                "last": row["last"], "maximum": row["maximum"], "tag": {"tier": tier, "error": late[tier]}}))
+                "last": row["last"], "maximum": row["maximum"], "tag": {"tier": tier, "error": late[tier]},
+                "row_format": row["row_format"], "slot": (beat + header) % slots, "begins": int(beat == 0)}))
     return requests, beats
 
 
@@ -199,25 +205,29 @@ def pieces(beats):
     return [beats, *(piece for piece in smaller if piece < beats and beats % piece == 0)]
 
 
-def row(offset, beats=1, *, piece=None, tier=0, ring=0, copy=0, first=1, last=1, weight=ONE, maximum=0):
-    """A row; the length of its pieces follows from its place."""
+def row(offset, vector=1, *, form=0, piece=None, tier=0, ring=0, copy=0, first=1, last=1, weight=ONE, maximum=0):
+    """A row of so many beats of values; the length of its pieces follows from its place."""
+    beats = row_decoder.beats(vector, form)
     if piece is None:
         piece = beats if ring else pieces(beats)[offset % len(pieces(beats))]
-    return {"offset": offset, "ring": ring, "beats": beats - 1, "piece": piece - 1, "tier": tier, "first": first,
-            "last": last, "weight": weight, "maximum": maximum, "copy": copy}
+    return {"offset": offset, "ring": ring, "beats": beats - 1, "piece": piece - 1, "vector": vector - 1,
+            "row_format": int(form), "tier": tier, "first": first, "last": last, "weight": weight,
+            "maximum": maximum, "copy": copy}
 
 
 def mixture(random, count, *, universe, ring=0.15, copy=0.05):
-    """Rows of all kinds; their sizes follow from their place, but now and then one place has two sizes."""
+    """Rows of all kinds; their sizes and formats follow from their place, but now and then one place has two sizes."""
     longest = config()["row_beats_max"]
     rows = []
     for _ in range(count):
         offset = int(random.zipf(1.3)) % universe if random.random() < 0.7 else int(random.integers(universe))
         beats = 1 + offset % longest if random.random() < 0.98 else int(random.integers(1, longest + 1))
         ssd = random.random() < ring
+        copies = ssd and random.random() < copy / ring
+        form = 0 if copies else (0, 0, 0, *ROW_FORMAT)[offset // longest % 8]
         rows.append(row(
-            offset * longest | (int(random.integers(4)) << 30 if random.random() < 0.1 else 0), beats, tier=int(ssd),
-            ring=int(ssd), copy=int(ssd and random.random() < copy / ring), first=int(random.integers(2)),
+            offset * longest | (int(random.integers(4)) << 30 if random.random() < 0.1 else 0), beats, form=form,
+            tier=int(ssd), ring=int(ssd), copy=int(copies), first=int(random.integers(2)),
             last=int(random.integers(2)), weight=int(random.integers(1 << 32)), maximum=int(random.integers(2))))
     return rows
 
@@ -282,6 +292,9 @@ async def latency_and_rate_as_documented(dut):
         count = max(24, (3000 if c is SHIPPED else 600) // beats)
         places = random.permutation(1 << 20)[:count]
         cases.append((f"{4 * c['words'] * beats} B", [row(int(place) * beats, beats) for place in places], True))
+    for form in list(ROW_FORMAT)[1:]:
+        places = random.permutation(1 << 20)[:max(24, (3000 if c is SHIPPED else 600) // longest)]
+        cases.append((form.name, [row(int(place) * longest, longest, form=form) for place in places], True))
     cases.append(("found", [row(int(place) * 4) for place in random.integers(0, 5, 700)], True))
     cases.append(("mixture", mixture(random, 600, universe=50), False))
     for name, rows, steady in cases:
@@ -315,7 +328,7 @@ def modelled(rows, offered, latency):
         window_beats=c["window_beats"], sets=c["window_sets"], row_beats_max=c["row_beats_max"],
         delivery_rows=c["delivery_rows"], stripe_beats=c["stripe_beats"], banks=c["banks"], lap_bits=c["lap_bits"])
     taken, requested, left, answers = [], [], [], deque()
-    wanted, cycle = sum(row["beats"] + 1 for row in rows), 0
+    wanted, cycle = sum(row["vector"] + 1 for row in rows), 0
     while len(left) < wanted:
         if fetch.out is not None:
             left.append(cycle)
@@ -330,7 +343,8 @@ def modelled(rows, offered, latency):
             answers.extend([cycle + latency] * beats)
         if fetch.ready and len(taken) < len(rows) and offered[len(taken)] <= cycle:
             row = rows[len(taken)]
-            now = Fetched(row["offset"], row["beats"], row["piece"], row["last"], row["copy"], row["ring"])
+            now = Fetched(row["offset"], row["beats"], row["piece"], row["last"], row["copy"], row["ring"],
+                          row["vector"], row["row_format"])
             taken.append(cycle)
         fetch.step(now, beat, request is not None)
         cycle += 1
@@ -431,7 +445,7 @@ def test_row_fetch_shipped(number):
     result = simulate(RowFetch(**SHIPPED), "verif.emb.test_rows", name="row_fetch_shipped", tests=4, seed=number,
                       env={"ROWS": "shipped"},
                       only="smoke|latency_and_rate_as_documented|flush_window|backpressure_both_sides")
-    assert len(result.values["rates"]) == 8
+    assert len(result.values["rates"]) == 12
 
 
 def test_illegal_config_wrong():

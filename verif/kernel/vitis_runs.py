@@ -73,11 +73,12 @@ class Work:
     def __init__(self, label):
         self.config = load(PRESET).cores["emb"]
         self.draw = np.random.default_rng(seed(label))
-        # Rows of 4, 2 and 16 beats, in DRAM in pieces of 2, in one, and of 4; results in every format.
+        # Rows of 4, 2 and 16 beats of values, stored in 4, 1 and 8, in DRAM in pieces of 2, in one, and of 4; results
+        # in every format.
         self.tables = [self._mixed("items", 240, (2, 2, 4), (5, 5, 4), 4), self._mixed("shops", 90, (2, 4), (8, 9), 3),
                        self._wide("texts", 70, 64)]
-        self.tables[1:] = [replace(table, results=form)
-                           for table, form in zip(self.tables[1:], ("float16", "bfloat16"), strict=True)]
+        self.tables[1:] = [replace(table, results=results, row_format=rows) for table, results, rows in zip(
+            self.tables[1:], ("float16", "bfloat16"), ("int8", "float16"), strict=True)]
         self.images = CardImages(self.tables, self.config, PAGE, {"items": 20, "texts": 12})
         assert [placed.lies.piece_beats for placed in self.images.placed.values()] == [2, 0, 4]
         self.ring_beats = RING_PAGES * self.images.page_beats

@@ -177,7 +177,8 @@ def not_loaded(run, bench):
 
 WRONG = {
     "opcode 0": word(0, lambda w: w & ~0xFF), "opcode 4": word(0, lambda w: w & ~0xFF | 4),
-    "opcode 255": word(0, lambda w: w | 0xFF), "reserved bit 13": word(0, lambda w: w | 1 << 13),
+    "opcode 255": word(0, lambda w: w | 0xFF), "reserved bit 16": word(0, lambda w: w | 1 << 16),
+    "row format 5": word(0, lambda w: w & ~(7 << 13) | 5 << 13),
     "format 3": word(0, lambda w: w | 3 << 11),
     "reserved bit 31": word(0, lambda w: w | 1 << 31), "reserved bit of word 9": word(9, lambda w: w | 1 << 26),
     "pieces of 3 beats": word(9, lambda w: w & 0xFFFFF | 3 << 20),
@@ -206,7 +207,8 @@ WRONG = {
     "position behind the stretch": index(lambda i, w: 2 << 30 | (int(w[13]) + int(w[14])) & 0x3FFFFFFF, 2),
     "filled row past the table": pair(1, lambda r, w: int(w[7])),
     "filled position": pair(0, lambda p, w: p + (1 << 29)),
-    "fill of no rows": fill(1, lambda w: 0), "fill with a reserved bit": fill(0, lambda w: w | 1 << 13),
+    "fill of no rows": fill(1, lambda w: 0), "fill with a reserved bit": fill(0, lambda w: w | 1 << 16),
+    "fill of row format 7": fill(0, lambda w: w | 7 << 13),
     "fill of long rows": fill(8, lambda w: 17),
     "fill in pieces of 5 beats": fill(9, lambda w: 5 << 20), "fill past the inputs": fill(3, lambda w: 1 << 24),
     "fill past the rows": fill(6, lambda w: 1 << 24), "fill of a stretch too long": fill(14, lambda w: 1 << 20),

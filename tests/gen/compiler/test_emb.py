@@ -8,8 +8,11 @@ import pytest
 import gen.compiler.tables
 from gen.compiler.emb import Bags, Compiler, encode
 from gen.compiler.tables import SSD, CardImages, Table, stripes
+from gen.model.recommender import ROW_FORMATS
+from gen.model.row_formats import quantise
 from gen.model.weights import Rows
 from golden import tt
+from golden.emb import row_decoder
 from golden.emb.core import Emb, Memory
 from golden.fp import fp32
 from golden.fp.narrow import narrow, widen
@@ -150,6 +153,44 @@ def test_results_in_the_format_of_their_table():
         assert own.dtype == np.float32
     with pytest.raises(ValueError, match="^table float32: results must be one of float32, float16, bfloat16, not"):
         replace(tables[0], results="half")
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max", "weights"])
+@pytest.mark.parametrize("form", ROW_FORMATS)
+def test_vectors_of_rows_in_every_format(form, mode):
+    """Are those of FP32 rows that have the format's values, from DRAM, SSD and row cache; FBGEMM's rows give the same
+    as the rows that they were made of. Rows of one beat to the longest."""
+    random = np.random.default_rng([len(form), len(mode)])
+    config, made = make.config(), []
+    for dim in (2, 20, 64):
+        values = random.standard_normal((150, dim)).astype(np.float32)
+        device = random.permutation(np.resize([0, 2], 150))
+        given = {form: values, "float32": make.as_stored(values, form)}
+        if form in ("int8", "int4"):
+            given["fused"] = quantise(values, form)
+        made.append({name: Table.place(f"t{dim}", rows, device, row_format=form if name == "fused" else name)
+                     for name, rows in given.items()})
+    batch = []
+    for each in made:
+        indices, offsets = make.bags(random, 150, 30, 9, zipf=0.8)
+        weights = random.standard_normal(len(indices)).astype(np.float32) if mode == "weights" else None
+        batch.append(Bags(each["float32"].name, indices, offsets, weights, "sum" if weights is not None else mode))
+    found = {}
+    for name in made[0]:
+        images = CardImages([each[name] for each in made], config, PAGE, {"t20": 30})
+        compiler = Compiler(images, ring_beats=1 << 11)
+        program = compiler.compile(batch)
+        found[name], result = run(core_for(images, config), compiler, program)
+        assert program.filled > 0
+        if name != "float32":
+            stored = [row_decoder.beats(beats, ROW_FORMATS.index(form)) for beats in (1, 5, 16)]
+            assert [placed.row_beats for placed in images.placed.values()] == stored
+            moved = result.counters["dram_bytes"] + result.counters["ssd_bytes"]
+            lookups = [len(bags.indices) for bags in batch]
+            assert moved == 16 * (np.dot(lookups, stored) + program.filled * stored[1])
+    for name, vectors in found.items():
+        for own, plain in zip(vectors, found["float32"], strict=True):
+            assert np.array_equal(own.view(np.uint32), plain.view(np.uint32)), name
 
 
 @pytest.mark.parametrize("beats, piece", [(1, 0), (2, 0), (3, 0), (4, 2), (8, 4), (11, 0), (12, 4), (16, 4), (32, 0)])
@@ -381,6 +422,18 @@ def test_images_and_compiler_wrong():
                             config),
          "table t: rows of the tensor train have 8 words, which are not as many beats as the 4 of the table's"),
         (lambda: CardImages([make.mixed(random, "deep", rank=17)], config), "table deep: rank R_1 is 17"),
+        (lambda: Table.place("t", np.zeros((2, 4)), 0, row_format="int2"),
+         "table t: row_format must be one of float32, float16, bfloat16, int8, int4, not 'int2'"),
+        (lambda: Table.place("t", np.zeros((2, 5)), 0, row_format="int4"),
+         "table t: dim must be even for rows of int4, not 5"),
+        (lambda: Table("t", 4, np.zeros(2, np.uint32), np.zeros((2, 5), np.uint8), np.zeros((0, 4), np.float32),
+                       row_format="int8"),
+         r"table t: dram must be \(rows, 4\), or uint8 \(rows, 12\), not uint8 \(2, 5\)"),
+        (lambda: CardImages([Table.place("t", [[1, 2], [3, 4], [5, 7e4]], [2, 0, 0], row_format="float16")], config),
+         "table t, row 2: its value 70000.0 is past the largest float16"),
+        (lambda: CardImages([Table.place("t", [[1, 2], [3, np.nan], [5, 7]], [2, 2, 0], rank=[1, 0, 2],
+                                         row_format="int8")], config),
+         "table t, row 1: its scale, a float32, is nan"),
         (lambda: encode("LOAD", {"mode": 1}), "LOAD has no field mode"),
         (lambda: encode("BAGS", {"mode": 3}), "BAGS: mode must be 0 to 2, not 3"),
     ):

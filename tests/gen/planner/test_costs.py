@@ -122,9 +122,9 @@ def test_network_seconds_are_the_cores():
 def test_rows_take_whole_beats_and_their_time():
     found = costs()
     assert [found.row_bytes(dim) for dim in (1, 16, 17, 64)] == [64, 64, 128, 256]
-    assert found.dram_s(256) == pytest.approx(14.4e-9 / CORE_SHARE)
+    assert found.dram_s(64) == pytest.approx(14.4e-9 / CORE_SHARE)
     # No faster than a beat a cycle.
-    assert costs(row_s={4: 1e-9}).dram_s(256) == pytest.approx(4 / 300e6)
+    assert costs(row_s={4: 1e-9}).dram_s(64) == pytest.approx(4 / 300e6)
     with pytest.raises(ValueError, match=r"^rows of 1024 words take 64 beats of 64 bytes; the EMB core of the preset "
                                          r"smartssd takes 32$"):
         found.row_bytes(1024)

@@ -144,7 +144,8 @@ TRAIN = 1 << 30
 REFUSALS = [
     (word(0, 4), emb.BAD_INSTRUCTION, 4, 0, 0),
     (word(0, 0), emb.BAD_INSTRUCTION, 0, 0, 0),
-    (word(0, 2 | 1 << 13), emb.BAD_INSTRUCTION, 2 | 1 << 13, 0, 0),
+    (word(0, 2 | 1 << 16), emb.BAD_INSTRUCTION, 2 | 1 << 16, 0, 0),
+    *((word(0, 2 | form << 13), emb.BAD_INSTRUCTION, 2 | form << 13, 0, 0) for form in (5, 6, 7)),
     (word(0, 2 | 3 << 11), emb.BAD_INSTRUCTION, 2 | 3 << 11, 0, 0),
     (word(0, 2 | 3 << 8), emb.BAD_INSTRUCTION, 2 | 3 << 8, 0, 0),
     (word(0, 2 | 1 << 8 | 1 << 10), emb.BAD_INSTRUCTION, 2 | 1 << 8 | 1 << 10, 0, 0),
@@ -158,6 +159,9 @@ REFUSALS = [
     (bad(piece_beats=3), emb.BAD_INSTRUCTION, 2, 0, 0),
     (bad(piece_beats=4), emb.BAD_INSTRUCTION, 2, 0, 0),
     (bad(row_beats=3, piece_beats=2), emb.BAD_INSTRUCTION, 2, 0, 0),
+    (bad(row_beats=4, row_format=3, piece_beats=1, dram_rows=21), emb.BOUNDS, emb.ROWS, 0, 0),
+    (bad(row_beats=4, row_format=1, piece_beats=2), emb.BOUNDS, emb.ROWS, 0, 0),
+    (bad(row_beats=2, row_format=1, piece_beats=2), emb.BAD_INSTRUCTION, 2 | 1 << 13, 0, 0),
     (bad(piece_beats=1), emb.BOUNDS, emb.ROWS, 0, 0),       # whole blocks of four rows
     (bad(mode=2, chunk_rows=2), emb.BAD_INSTRUCTION, 2 | 2 << 8, 0, 0),
     (bad(weighted=1, chunk_rows=2), emb.BAD_INSTRUCTION, 2 | 1 << 10, 0, 0),

@@ -9,7 +9,7 @@ from fpga.api.embedding import EmbeddingBags
 from gen.compiler.emb import Bags
 from gen.compiler.tables import DRAM, TT, Table
 from gen.model.device import Device
-from gen.model.recommender import RESULTS
+from gen.model.recommender import RESULTS, ROW_FORMATS
 from gen.rtl.config import load
 from golden.emb import pooling
 from golden.emb.cycles import Sizes, cycles
@@ -115,6 +115,18 @@ def test_results_in_half_precision(config):
               for form in RESULTS for dim in (3, 20, 4 * config.row_beats_max)]
     with EmbeddingBags(tables, card="sim", preset=config, memory="ideal") as bags:
         for chosen, instructions, longest in ((tables[3:6], 4, 6), (tables, 20, 2), (tables[6:], 6, 8), (tables, 9, 5)):
+            compare(bags, config, batch(random, chosen, instructions, longest))
+
+
+def test_rows_in_every_format(config):
+    """Rows of one beat of values to the longest, in runs of one format and of all, one after the other: FP32 waits for
+    what is in the decoder."""
+    random = np.random.default_rng(8)
+    tables = [replace(make.only(random, f"{form}{dim}", DRAM, 300, dim), row_format=form)
+              for form in ROW_FORMATS for dim in (4, 20, 4 * config.row_beats_max)]
+    with EmbeddingBags(tables, card="sim", preset=config, memory="ideal") as bags:
+        for chosen, instructions, longest in ((tables[9:12], 4, 6), (tables[12:], 4, 6), (tables, 24, 2),
+                                              (tables[3:6], 6, 8), (tables, 12, 9)):
             compare(bags, config, batch(random, chosen, instructions, longest))
 
 

@@ -1,0 +1,86 @@
+"""Rows in narrow formats on their way from parameters to a bundle's images; what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.bundle import write
+from gen.data.remap import DRAM, SSD
+from gen.model.row_formats import fused_bytes, quantise, store, values
+from gen.model.weights import FileWeights
+from tests.support import bundles as make
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return make.profile(make.log())
+
+
+def plan(**forms):
+    """A plan whose tables have rows in these formats."""
+    made = make.plan()
+    tables = {name: replace(spec, row_format=forms.get(name.split("/")[0], "float32"))
+              for name, spec in made.model.tables.items()}
+    return replace(made, model=replace(made.model, tables=tables))
+
+
+def held(bundle, card, name):
+    """Row of the table -> words as they lie on the card, of DRAM and SSD."""
+    images = bundle.images(card)
+    placed = images.placed[name]
+    width = placed.row_beats * images.words
+    rows = placed.read(images.rows, np.arange(placed.own_rows))
+    found = {}
+    for row, word in enumerate(bundle.words(name).tolist()):
+        at = word & (1 << 30) - 1
+        if word >> 30 == DRAM:
+            found[row] = rows[at]
+        elif word >> 30 == SSD:
+            page = images.pages[placed.first_page + at // placed.page_rows]
+            found[row] = page[at % placed.page_rows * width:][:width]
+    return found
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16", "int8", "int4"])
+def test_rows_in_a_narrow_format(profile, tmp_path, form):
+    """Are quantised from float32 parameters, or taken as FBGEMM has quantised them: the same images. Manifest and plan
+    have the format."""
+    given = make.arrays()
+    np.savez(tmp_path / "w.npz", **given)
+    one = write(tmp_path / "one", plan(user=form, genre=form), profile, FileWeights(tmp_path / "w.npz"))
+    assert {name: told["row_format"] for name, told in one.tables.items()} == {
+        "user/id": form, "genre": form, "town": "float32"}
+    for card, name, lies in ((0, "user/id", form), (1, "genre", form), (0, "town", "float32")):
+        dense, found = given[f"table_{name}"].astype(np.float32), held(one, card, name)
+        assert len(found) == len(dense) - make.SPLIT[name][1]
+        for row, words in found.items():
+            assert np.array_equal(words[None], store(dense[row][None], lies, 4))
+    if form not in ("int8", "int4"):
+        return
+    fused = {name: quantise(given[name].astype(np.float32), form) for name in ("table_user/id", "table_genre")}
+    np.savez(tmp_path / "q.npz", **given | fused)
+    weights = FileWeights(tmp_path / "q.npz")
+    other = write(tmp_path / "other", one.plan, profile, weights)
+    for card in (0, 1):
+        assert np.array_equal(one.images(card).rows, other.images(card).rows)
+        assert np.array_equal(one.images(card).pages, other.images(card).pages)
+    rows = weights.rows(one.plan.model.tables["genre"], np.array([3, 1]))
+    assert np.array_equal(rows, values(fused["table_genre"][[3, 1]], form))
+
+
+def test_rows_that_are_refused(profile, tmp_path):
+    given = make.arrays()
+    for form, spoil, told in (
+        ("float16", lambda rows: np.where(np.arange(43)[:, None] == 7, 7e4, rows),
+         "card 1: table genre, row 7: its value 70000.0 is past the largest float16"),
+        ("int8", lambda rows: np.zeros((43, fused_bytes("int8", 16) - 1), np.uint8),
+         r"w.npz: table_genre is uint8 and row_format = 'int8', so it must be FBGEMM's rows of shape \(43, 24\), "
+         r"not \(43, 23\)"),
+        ("int4", lambda rows: np.full((43, 12), 255, np.uint8),
+         "card 1: table genre, row .*: its scale, a float16, is nan"),
+    ):
+        np.savez(tmp_path / "w.npz", **given | {"table_genre": spoil(given["table_genre"])})
+        with pytest.raises(ValueError, match=f"^{told}$"):
+            write(tmp_path / "b", plan(genre=form), profile, FileWeights(tmp_path / "w.npz"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["w.npz"], "nothing is half written"
