@@ -52,7 +52,7 @@ def _every_kind() -> list[Table]:
     return [*map(_dense, DIMS), train, _mixed()]
 
 
-class _Rig:
+class Rig:
     """One card with tables, by default of every kind."""
 
     def __init__(self, memory: str, device: Device | str = DEVICE, tables: Sequence[Table] | None = None):
@@ -101,8 +101,8 @@ class _Rig:
 
 
 @cache
-def _rig(memory: str) -> _Rig:
-    return _Rig(memory)
+def _rig(memory: str) -> Rig:
+    return Rig(memory)
 
 
 @bench("emb_dram")
@@ -110,7 +110,7 @@ def dram() -> Iterator[Row]:
     """Random rows of DRAM through the whole core: beats of the port, and of what DDR4 can give."""
     rig, device = _rig("ideal"), Device.load(DEVICE)
     for dim in DIMS:
-        rows = _rows(dim)
+        rows = rows_of(dim)
         indices = rig.distinct(f"dense{dim}", rows)
         beats = rows // 2 * dim // 16
         share = beats / rig.steady(f"dense{dim}", indices, BAG)
@@ -126,7 +126,7 @@ def dram_skew() -> Iterator[Row]:
     for dim, target in ((16, None), (32, None), (64, 50)):
         rows = 1 << 20
         table = Table.place(f"million{dim}", np.zeros((rows, dim), np.float32), DRAM)
-        rig = _Rig("ddr4", tables=[table])
+        rig = Rig("ddr4", tables=[table])
         for name, indices, least in (("uniform", rig.random.integers(0, rows, 16_384), target and 30),
                                      ("zipf", zipf(16_384, rows), target)):
             rate = 8192 / rig.steady(table.name, indices, BAG) * device.kernel_mhz
@@ -141,7 +141,7 @@ def dram_bags() -> Iterator[Row]:
     """The same rows in bags of 1 to 512: what writing a vector for each bag costs."""
     rig, device = _rig("ddr4"), Device.load(DEVICE)
     for dim in (16, 64, 128, 256):
-        indices = rig.distinct(f"dense{dim}", _rows(dim))
+        indices = rig.distinct(f"dense{dim}", rows_of(dim))
         for length in (1, 8, BAG, 512):
             rate = len(indices) // 2 / rig.steady(f"dense{dim}", indices, length) * device.kernel_mhz
             yield figure(f"emb.dram.bags.d{dim}.{length}", f"rows of {4 * dim} B from DDR4-2400 in bags of {length}, "
@@ -152,21 +152,21 @@ def dram_bags() -> Iterator[Row]:
 def dram_tuned() -> Iterator[Row]:
     """The same rows on the card as the experimental memory.tcl asks for it."""
     for name, (what, device) in tuned().items():
-        rig = _Rig("ddr4", device)
+        rig = Rig("ddr4", device)
         yield from _dram_rows(rig, f"emb.dram.{name}", f"; {what}", device)
         rig.bags.close()
 
 
-def _rows(dim: int) -> int:
+def rows_of(dim: int) -> int:
     """That a run asks for: fewer where they are long."""
     return min(16_384, (1 << 19) // dim)
 
 
-def _dram_rows(rig: _Rig, name: str, text: str, device: Device, target: float | None = None) -> Iterator[Row]:
+def _dram_rows(rig: Rig, name: str, text: str, device: Device, target: float | None = None) -> Iterator[Row]:
     """Random rows from a device's DRAM: a second, and of what its bound is for them as they lie there."""
     stripe_beats = config.load(PRESET).cores["emb"].stripe_beats
     for dim in DIMS:
-        rows = _rows(dim)
+        rows = rows_of(dim)
         indices = rig.distinct(f"dense{dim}", rows)
         rate = rows // 2 / rig.steady(f"dense{dim}", indices, BAG) * device.kernel_mhz
         lies = stripes(4 * dim // LINE, stripe_beats, row_in_page=device.row_in_page)

@@ -1,7 +1,5 @@
 """Rows in narrow formats on their way from parameters to a bundle's images; what is refused."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -15,14 +13,6 @@ from tests.support import bundles as make
 @pytest.fixture(scope="module")
 def profile():
     return make.profile(make.log())
-
-
-def plan(**forms):
-    """A plan whose tables have rows in these formats."""
-    made = make.plan()
-    tables = {name: replace(spec, row_format=forms.get(name.split("/")[0], "float32"))
-              for name, spec in made.model.tables.items()}
-    return replace(made, model=replace(made.model, tables=tables))
 
 
 def held(bundle, card, name):
@@ -48,7 +38,7 @@ def test_rows_in_a_narrow_format(profile, tmp_path, form):
     have the format."""
     given = make.arrays()
     np.savez(tmp_path / "w.npz", **given)
-    one = write(tmp_path / "one", plan(user=form, genre=form), profile, FileWeights(tmp_path / "w.npz"))
+    one = write(tmp_path / "one", make.narrow({"user/id": form, "genre": form}), profile, FileWeights(tmp_path / "w.npz"))
     assert {name: told["row_format"] for name, told in one.tables.items()} == {
         "user/id": form, "genre": form, "town": "float32"}
     for card, name, lies in ((0, "user/id", form), (1, "genre", form), (0, "town", "float32")):
@@ -82,5 +72,5 @@ def test_rows_that_are_refused(profile, tmp_path):
     ):
         np.savez(tmp_path / "w.npz", **given | {"table_genre": spoil(given["table_genre"])})
         with pytest.raises(ValueError, match=f"^{told}$"):
-            write(tmp_path / "b", plan(genre=form), profile, FileWeights(tmp_path / "w.npz"))
+            write(tmp_path / "b", make.narrow({"genre": form}), profile, FileWeights(tmp_path / "w.npz"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w.npz"], "nothing is half written"

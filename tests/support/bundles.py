@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from dataclasses import replace
+
 import numpy as np
 
 import fpga.card.runs
@@ -63,6 +65,14 @@ def plan(network=MODEL, split=None, by=None, **changes):
     options = {"device": "smartssd", "preset": "tiny", "page_bytes": 4096, "ring_bytes": 1 << 16, "capacity": {},
                "bottom_s": 0.0, "top_s": 0.0, "seconds": 1e-3, "bound": 1e-3, **changes}
     return Plan(model(network), tables=made, cards=tuple(cards), **options)
+
+
+def narrow(forms):
+    """The plan with rows of these tables in other formats."""
+    made = plan()
+    tables = {name: replace(spec, row_format=forms.get(name, spec.row_format))
+              for name, spec in made.model.tables.items()}
+    return replace(made, model=replace(made.model, tables=tables))
 
 
 def arrays(seed=0, trained=False):

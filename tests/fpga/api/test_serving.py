@@ -11,6 +11,7 @@ from fpga.card import Device
 from gen.bundle import load_inputs, train_rows, write
 from gen.data.logs import Chunk, of_arrays
 from gen.data.profiling import profile as profiled
+from gen.model.row_formats import quantise
 from gen.model.weights import FileWeights, SeededWeights
 from gen.planner.costs import Costs
 from gen.planner.planning import make as planned
@@ -213,3 +214,18 @@ def test_simulated_cards(made, log):
     assert done.different == "" and done.samples == 64 and done.batches == 1
     assert all(done.cycles[card] > 100 for card in range(4))
     assert done.distance["genre"] < 1e-6 and done.distance["town"] < 1e-6
+
+
+def test_rows_in_narrow_formats_on_simulated_cards(log, tmp_path):
+    """From parameters to vectors, on Verilated cores: quantised by FBGEMM's rule, as FBGEMM keeps them, and in half
+    precision; each as far from its float32 rows as its format makes it."""
+    forms = {"user/id": "int8", "genre": "int4", "town": "float16"}
+    given = make.arrays()
+    np.savez(tmp_path / "w.npz", **given)
+    given["table_genre"] = quantise(given["table_genre"].astype(np.float32), "int4")
+    np.savez(tmp_path / "q.npz", **given)
+    bundle = write(tmp_path / "b", make.narrow(forms), make.profile(log), FileWeights(tmp_path / "q.npz"))
+    done = verify(bundle, log, 64, weights=FileWeights(tmp_path / "w.npz"), device=QUICK, memory="ideal",
+                  limit_cycles=500_000)
+    assert done.different == "" and done.samples == 64
+    assert 1e-5 < done.distance["town"] < 5e-4 and 0.01 < done.distance["genre"] < 0.2

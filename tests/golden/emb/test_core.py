@@ -160,7 +160,7 @@ REFUSALS = [
     (bad(piece_beats=4), emb.BAD_INSTRUCTION, 2, 0, 0),
     (bad(row_beats=3, piece_beats=2), emb.BAD_INSTRUCTION, 2, 0, 0),
     (bad(row_beats=4, row_format=3, piece_beats=1, dram_rows=21), emb.BOUNDS, emb.ROWS, 0, 0),
-    (bad(row_beats=4, row_format=1, piece_beats=2), emb.BOUNDS, emb.ROWS, 0, 0),
+    (bad(row_beats=4, row_format=1, piece_beats=2, dram_rows=11), emb.BOUNDS, emb.ROWS, 0, 0),
     (bad(row_beats=2, row_format=1, piece_beats=2), emb.BAD_INSTRUCTION, 2 | 1 << 13, 0, 0),
     (bad(piece_beats=1), emb.BOUNDS, emb.ROWS, 0, 0),       # whole blocks of four rows
     (bad(mode=2, chunk_rows=2), emb.BAD_INSTRUCTION, 2 | 2 << 8, 0, 0),
