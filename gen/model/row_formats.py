@@ -61,7 +61,7 @@ def values(fused: NDArray[np.uint8], form: str) -> NDArray[np.float32]:
     """(n, dim) of FBGEMM's rows."""
     codes, scale, bias = _taken(fused, form)
     if form == "int4":
-        codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+        codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
     ends = (fp32.bits(each.astype(np.float32))[:, None] for each in (scale, bias))
     return row_decoder.scaled(codes, *ends)
 

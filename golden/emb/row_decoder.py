@@ -63,7 +63,7 @@ def decode(rows: NDArray[np.uint32], form: int, width: int, words: int) -> NDArr
         ends = found[:, :2]
     else:
         ends = widen(found.view(np.uint16)[:, :2], "float16").view(np.uint32)
-        codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+        codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
     start = HEADER * words
     return scaled(codes[:, start:start + width], ends[:, :1], ends[:, 1:])
 

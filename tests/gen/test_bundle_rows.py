@@ -38,7 +38,8 @@ def test_rows_in_a_narrow_format(profile, tmp_path, form):
     have the format."""
     given = make.arrays()
     np.savez(tmp_path / "w.npz", **given)
-    one = write(tmp_path / "one", make.narrow({"user/id": form, "genre": form}), profile, FileWeights(tmp_path / "w.npz"))
+    plan = make.narrow({"user/id": form, "genre": form})
+    one = write(tmp_path / "one", plan, profile, FileWeights(tmp_path / "w.npz"))
     assert {name: told["row_format"] for name, told in one.tables.items()} == {
         "user/id": form, "genre": form, "town": "float32"}
     for card, name, lies in ((0, "user/id", form), (1, "genre", form), (0, "town", "float32")):

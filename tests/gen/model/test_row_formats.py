@@ -63,10 +63,12 @@ def test_what_is_stored_comes_back(form, words):
         number, beats = ROW_FORMATS.index(form), -(-dim // words)
         assert stored.shape == (9, words * row_decoder.beats(beats, number))
         got = row_decoder.decode(stored, number, dim, words)
+        assert row_decoder.decode(row_formats.store(rows[:0], form, words), number, dim, words).shape == (0, dim)
         if form in ("int8", "int4"):
             fused = row_formats.quantise(rows, form)
             np.testing.assert_array_equal(got, row_formats.values(fused, form))
             np.testing.assert_array_equal(row_formats.store(fused, form, words), stored)
+            assert row_formats.values(row_formats.quantise(rows[:0], form), form).shape == (0, dim)
             used = fused.shape[1]
             step = (rows.max(axis=1) - rows.min(axis=1)) / row_formats.CODES[form][1]
             assert (np.abs(got - rows) <= 0.51 * step[:, None] + 2**-11).all()
