@@ -39,13 +39,14 @@ class DecoderLane(Part):
     """One value: code * scale + bias, or a half word's.
 
     Parameters  none
-    Members     code   In  a byte or a nibble with zeros above, or a half word
-                half   In  it is a half word; brain: a bfloat16
-                mant   In  the scale's, signed; 4 cycles after `code`
-                addend, alone  In  the bias in places of the scale and in its own, signed; 6 cycles after
-                top, top_alone In  their exponents, as `normalise` takes them; 6 cycles after
-                wild   In  scale or bias is not finite; 12 cycles after
-                o      Out  binary32 word
+    Members     code            In  a byte or a nibble with zeros above, or a half word
+                half            In  it is a half word
+                brain           In  and a bfloat16
+                mant            In  the scale's, signed; 4 cycles after `code`
+                addend, alone   In  the bias in places of the scale and in its own, signed; 6 cycles after
+                top, top_alone  In  their exponents, as `normalise` takes them; 6 cycles after
+                wild            In  scale or bias is not finite; 12 cycles after
+                o               Out  binary32 word
     Timing      `latency` cycles from code to o, one a cycle
     Numerics    golden.emb.row_decoder.decode: rounded once, to nearest even; bit-exact
     Reset       nothing to reset
@@ -98,12 +99,11 @@ class DecoderLane(Part):
         top = Signal(9, name="own_top", reset_less=True)
         flags = Signal(3, reset_less=True)
         magnitude = Mux(self.half, significand, code[:8])
-        m.d.sync += [
-            number.eq(Mux(is_negative, -magnitude, magnitude)),
-            top.eq(exponent + Mux(brain, TOP_BRAIN, TOP_HALF) + (none & ~brain)),
-            flags.eq(Cat(everything & (some | ~code[15]), everything & (some | code[15]), none & ~some & code[15])
-                     & self.half.replicate(3)),
-        ]
+        m.d.sync += number.eq(Mux(is_negative, -magnitude, magnitude))
+        m.d.sync += top.eq(exponent + Mux(brain, TOP_BRAIN, TOP_HALF) + (none & ~brain))
+        m.d.sync += flags.eq(
+            Cat(everything & (some | ~code[15]), everything & (some | code[15]), none & ~some & code[15])
+                & self.half.replicate(3))
         with m.If(brain & none):
             m.d.sync += flags[2].eq(is_negative)
         return number, top, flags
@@ -232,11 +232,9 @@ class RowDecoder(Part):
         amount = Signal(6, reset_less=True)
         top, top_alone = Signal(9, reset_less=True), Signal(9, reset_less=True)
         is_far = distance > FAR
-        m.d.sync += [
-            amount.eq(Mux(is_far, 0, Mux(distance < FAR - 62, 62, FAR - distance))[:6]),
-            top.eq(Mux(is_far, held.exp + (TOP - FAR), own + TOP)),
-            top_alone.eq(held.exp + TOP),
-        ]
+        m.d.sync += amount.eq(Mux(is_far, 0, Mux(distance < FAR - 62, 62, FAR - distance))[:6])
+        m.d.sync += top.eq(Mux(is_far, held.exp + (TOP - FAR), own + TOP))
+        m.d.sync += top_alone.eq(held.exp + TOP)
         # Cycles 5 and 6: the bias moves; what leaves it is remembered in its last place. Cycle 7: with its sign.
         whole = Cat(Const(0, FAR + FRACTION), delay(m, "bias_mant", held.mant, 1))
         coarse, lost = Signal(len(whole), reset_less=True), Signal(reset_less=True)
