@@ -32,6 +32,7 @@ class EmbConfig(Config):
     tt_queue: int = whole(2, 1024, "vectors of the TT unit under way", power_of_two=True)
     bag_queue: int = whole(2, 1024, "bags under way", power_of_two=True)
     partial_beats: int = whole(4, 4096, "beats of pooled rows that a tier keeps ahead", power_of_two=True)
+    lut_products: int = whole(0, 16, "words of a pooling unit that multiply with one DSP and LUTs instead of two DSPs")
     program_beats: int = whole(4, 512, "beats of instructions fetched ahead", power_of_two=True)
     input_beats: int = whole(2, 512, "beats of lengths, indices or weights fetched ahead", power_of_two=True)
     output_beats: int = whole(4, 512, "beats of results that wait for the port", power_of_two=True)
@@ -44,6 +45,8 @@ class EmbConfig(Config):
                 raise ValueError(f"{name} must be at least {rows} times row_beats_max = {self.row_beats_max}, "
                                  f"not {getattr(self, name)}")
         check_stripe(stripe_beats=self.stripe_beats, banks=self.banks)
+        if self.lut_products > self.words:
+            raise ValueError(f"lut_products must be at most the {self.words} words of a beat, not {self.lut_products}")
         for name in ("dram_queue", "ssd_queue", "tt_queue", "bag_queue"):
             if getattr(self, name) < 32:
                 raise ValueError(f"{name} must be at least 32, what is on its way when a queue closes, "

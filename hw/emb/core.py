@@ -113,7 +113,7 @@ class EmbCore(Part):
                                banks=config.banks, decoder_latency=RowDecoder.latency, **sizes)
         parts.decoder = RowDecoder(words=config.words, **sizes)
         parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2,
-                                 family=config.tt.family)
+                                 lut_products=config.lut_products, family=config.tt.family)
         parts.tt = TTUnit(config.tt)
         parts.bell = Doorbell(beat_bytes=beat_bytes, bits=len(parts.arbiter.filled))
 

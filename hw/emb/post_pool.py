@@ -194,7 +194,7 @@ class PostPool(Part):
         """The beat that is taken on its way to the writer; what it is there."""
         config, form = self.config, Signal(form_layout())
         pool = PoolingUnit(words=config.words, contexts_log2=max(config.context_log2, 1), tag_bits=form.shape().size,
-                           family=config.tt.family)
+                           lut_products=config.lut_products, family=config.tt.family)
         place(m, platform, "pool", pool)
         packer = Packer(words=config.words)
         place(m, platform, "packer", packer)

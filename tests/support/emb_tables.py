@@ -13,8 +13,8 @@ _TT = {"lanes": 1, "grid_log2": 1, "lut_products": 0, "x_lines": 256, "y_lines":
        "dim_max": 64, "reuse_entries": 32, "in_flight": 16, "output_beats": 256}
 _EMB = {"row_beats_max": 16, "stripe_beats": 8, "banks": 8, "window_beats": 256, "window_sets": 32,
         "delivery_rows": 32, "rows_in_flight": 16, "reads_in_flight": 8, "writes_in_flight": 8, "dram_queue": 32,
-        "ssd_queue": 32, "tt_queue": 32, "bag_queue": 32, "partial_beats": 64, "program_beats": 16, "input_beats": 16,
-        "output_beats": 64}
+        "ssd_queue": 32, "tt_queue": 32, "bag_queue": 32, "partial_beats": 64, "lut_products": 0, "program_beats": 16,
+        "input_beats": 16, "output_beats": 64}
 
 
 def config(**changes) -> EmbConfig:

@@ -41,7 +41,7 @@ def config(words: int) -> EmbConfig:
         tt=TTConfig(**unit, **sizes[words]), row_beats_max=longest, stripe_beats=stripe, window_beats=1024,
         window_sets=16, delivery_rows=32, banks=4, rows_in_flight=16, reads_in_flight=8, writes_in_flight=4,
         dram_queue=32,
-        ssd_queue=128, tt_queue=32, bag_queue=64, partial_beats=128, program_beats=16, input_beats=64,
+        ssd_queue=128, tt_queue=32, bag_queue=64, partial_beats=128, lut_products=0, program_beats=16, input_beats=64,
         output_beats=128)
 
 

@@ -1,5 +1,7 @@
 """The post-pooling unit against golden.emb.pooling: bags of any make-up, a slow writer, vectors of a wrong length."""
 import itertools
+import os
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -26,6 +28,10 @@ WORDS, OUTPUT_BEATS, BEAT_BYTES = 4, 64, 16   # of the tiny preset
 BASE = 0x40_0000_1000
 SUM, MEAN, MAXIMUM = MODE
 MODES = {mode: mode.name.lower() for mode in MODE}
+
+
+def latency_of_pool():
+    return pooling.latency(os.environ.get("LUT_PRODUCTS") == "1")
 
 
 def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weighted=None, count=None, values=None,
@@ -239,7 +245,7 @@ async def latency_and_rate_as_documented(dut):
             # A short bag is written more slowly than it is made: its answer takes longer than its beat.
             assert at == list(range(at[0], at[0] + total * beats)), f"gaps between beats of bags of {beats} beats"
         latency = at[0] - bench.sources["i_tt"].taken_at[0]
-        assert latency == pooling.latency(False), latency
+        assert latency == latency_of_pool(), latency
         bench.stop()
     # Bags of several vectors: a beat of a vector a cycle.
     bench = await Bench.begin(dut, answer=0)
@@ -260,10 +266,10 @@ async def latency_and_rate_as_documented(dut):
     await bench.finished(len(bags))
     bench.judge(bags)
     at, taken = bench.data.at, bench.sources["i_tt"].taken_at
-    first = taken[1] + pooling.latency(False) + packer.LATENCY
+    first = taken[1] + latency_of_pool() + packer.LATENCY
     assert at[:6] == list(range(first, first + 12, 2))
     assert taken[:12] == list(range(taken[0], taken[0] + 12)) and taken[12] == taken[11] + 1 + packer.LATENCY
-    assert at[6:] == [cycle + pooling.latency(False) for cycle in taken[12:]]
+    assert at[6:] == [cycle + latency_of_pool() for cycle in taken[12:]]
 
 
 @cocotb.test()
@@ -333,11 +339,13 @@ async def faults(dut):
     bench.judge(bags)
 
 
+@pytest.mark.parametrize("products", [0, 1])
 @pytest.mark.parametrize("number", seeds())
-def test_finish(number):
+def test_finish(number, products):
     config = load("tiny").cores["emb"]
     assert (config.words, config.output_beats, config.beat_bytes) == (WORDS, OUTPUT_BEATS, BEAT_BYTES)
-    simulate(PostPool(config), "verif.emb.test_post_pool", name="emb_finish", tests=7, seed=number)
+    simulate(PostPool(replace(config, lut_products=products)), "verif.emb.test_post_pool",
+             name=f"emb_finish_{products}", tests=7, seed=number, env={"LUT_PRODUCTS": str(products)})
 
 
 # ---- the reciprocal

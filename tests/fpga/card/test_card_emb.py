@@ -400,6 +400,7 @@ def test_bursts_under_way_are_limited_over_all_masters(policy):
     ({"row_beats_max": 12}, "row_beats_max must be a power of two from 1 to 64, not 12"),
     ({"partial_beats": 16}, "partial_beats must be at least 2 times row_beats_max = 16, not 16"),
     ({"output_beats": 16}, "output_beats must be at least 2 times row_beats_max = 16, not 16"),
+    ({"lut_products": 5}, "lut_products must be at most the 4 words of a beat, not 5"),
     ({"window_beats": 128}, "window_beats must be at least 16 times row_beats_max = 16, not 128"),
     ({"ssd_queue": 16}, "ssd_queue must be at least 32, .*, not 16"),
     ({"writes_in_flight": 0}, "writes_in_flight must be a power of two from 2 to .*, not 0"),

@@ -46,7 +46,8 @@ def modelled(bags, config, *, filled=0):
         for number, words in enumerate(image.reshape(-1, config.words).tolist()):
             memory[at[name] + number] = tuple(words)
     chosen = {name: getattr(config, name) for name in Sizes._fields if hasattr(config, name)}
-    sizes = Sizes(**chosen, counters=1 << (len(EMB.counters) - 1).bit_length(), pool_latency=pooling.latency(False))
+    sizes = Sizes(**chosen, counters=1 << (len(EMB.counters) - 1).bit_length(),
+                  pool_latency=pooling.latency(config.lut_products > 0))
     front = Front(Arguments(at["program"], program.count, at["inputs"]), words=config.words,
                   stripe_beats=config.stripe_beats,
                   queues={"dram": config.dram_queue, "ssd": config.ssd_queue, "tt": config.tt_queue,
