@@ -58,6 +58,27 @@ def test_tables_on_several_cards_or_whole(log, tmp_path):
     assert {len(table.cards) for table in whole.tables.values()} == {1} and shared.seconds < whole.seconds
 
 
+def test_rows_in_another_format(log, tmp_path):
+    """Take fewer bytes of DRAM and less time; the plan keeps the format."""
+    plans = {}
+    for form in ("float32", "float16", "int8"):
+        done = run(log, "--cards", 1, "--levels", 2, "--dim", 256, "--quick", "--row-format", form, "--out",
+                   tmp_path / form)
+        assert done.exit_code == 0, done.output
+        plans[form] = Plan.load(tmp_path / form)
+        assert {spec.row_format for spec in plans[form].model.tables.values()} == {form}
+    rows = [sum(table.dram.rows for table in plan.tables.values()) for plan in plans.values()]
+    assert rows[0] == rows[1] == rows[2] > 300
+    used = [sum(table.dram.bytes for table in plan.tables.values()) for plan in plans.values()]
+    # 16, 8 and 5 lines a row; tables in pieces begin with a stripe and end with a block of two rows.
+    assert used[0] - used[1] == pytest.approx(rows[0] * 8 * 64, abs=2 * 2 * 16 * 64)
+    assert used[0] - used[2] == pytest.approx(rows[0] * 11 * 64, abs=2 * 2 * 16 * 64)
+    plain, *narrow = (plan.cards[0].dram.seconds for plan in plans.values())
+    assert max(narrow) < 0.95 * plain
+    done = run(log, "--dim", 15, "--row-format", "int4", "--out", tmp_path / "odd")
+    assert done.exit_code == 1 and "two values share a byte, so dim = 15 must be even" in done.output
+
+
 def test_a_model_is_written_and_planned_with(log, tmp_path):
     path = tmp_path / "new" / "m.toml"
     done = CliRunner().invoke(main, ["model", str(log), "--dim", "16", "--batch", "64", "--out", str(path)])
