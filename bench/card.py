@@ -36,21 +36,37 @@ def opened(device: Device, row_bytes: int) -> int:
 
 def bound(device: Device, row_bytes: int, piece_bytes: int = 0) -> float:
     """Rows a second that activation window, data bus, port, refresh and bursts under way leave, in whatever order rows
-    are asked for. piece_bytes: of the pieces that a row is cut into, which share their pages, 0 where it is one.
+    are asked for, the pieces of each one behind the other. piece_bytes: of the pieces that a row is cut into, which
+    share their pages, 0 where it is one.
 
-    A row's first burst closes another row's page and opens its own, as pages stay open; the others find theirs open. A
-    burst is under way until its last line has arrived, at one line per clock of the controller.
+    A row's first burst closes another row's page and opens its own, as pages stay open; the others find theirs open.
+    Answers keep the order of the requests, so those wait for the first, and what is under way are whole rows for as
+    long as a first burst takes. Group machines give a command of each kind in a controller clock: from one to the next
+    it is whole clocks (five for an activation, five for a precharge, as Shuhai measured).
+
+    A refresh closes all pages: no line is read for `still` seconds. Before the first line behind it arrives the port
+    is given what was under way when the last one before it was read, and nothing else.
     """
     d, c, port = device.ddr4, device.controller, device.port
-    clock = d.mhz * 1e6
-    awake = 1 - d.clocks("trfc") / d.clocks("trefi")
+    clock, lines_s = d.mhz * 1e6, device.kernel_mhz * 1e6
+    step = d.mhz // c.mhz if c.policy == "group_machines" else 1
+
+    def seconds(*clocks: int) -> float:
+        return sum(-(-each // step) * step for each in clocks) / clock
+
+    trp, trcd, trefi = d.clocks("trp"), d.clocks("trcd"), d.clocks("trefi") / clock
+    still = (d.clocks("trtp") + trp + d.clocks("trfc") + trcd) / clock
     piece_bytes = piece_bytes or row_bytes
-    lines, pages, pieces = row_bytes / 64, opened(device, piece_bytes), row_bytes / piece_bytes
-    found = ((port.front_cycles + port.back_cycles) / device.kernel_mhz
-             + (c.front_clocks + c.back_clocks + piece_bytes / 64 - 1) / c.mhz + (d.cl + d.burst_clocks) / d.mhz) / 1e6
-    opens = (d.clocks("trp") + d.clocks("trcd")) / clock
-    return min(4 * clock / d.clocks("tfaw") / pages * awake, clock / d.burst_clocks / lines * awake,
-               device.kernel_mhz * 1e6 / lines, port.bursts / (pieces * found + opens))
+    lines, pages, piece_lines = row_bytes // 64, opened(device, piece_bytes), piece_bytes // 64
+    found = ((port.front_cycles + port.back_cycles) / lines_s + (c.front_clocks + c.back_clocks) / (c.mhz * 1e6)
+             + seconds(d.cl + d.burst_clocks))
+    burst = found + (piece_lines - 1) / (c.mhz * 1e6)
+    first, pieces = burst + seconds(trp, trcd), lines // piece_lines
+    under_way = min(-(-port.bursts // pieces) / first, port.bursts / pieces / burst)
+    awake = 1 - (trp + d.clocks("trfc")) / clock / trefi
+    unasked = max(0, still + found - port.bursts * piece_lines / lines_s)
+    return min(4 / seconds(d.clocks("tfaw")) / pages * awake, clock / d.burst_clocks / lines * awake,
+               lines_s / lines * (1 - unasked / trefi), under_way * (1 - max(0, still - first) / trefi))
 
 
 def stream_cycles(device: Device, reads: Sequence[float], written: float = 0) -> float:

@@ -125,9 +125,10 @@ def stripes(row_beats: int, stripe_beats: int, *, row_in_page: bool = False) -> 
 
     A row in pieces of p beats takes row_beats / p bursts and opens a page in each of p banks; one that is not cut is a
     burst and opens up to all. The shell has 16 bursts under way, some 65 million per second; about 120 million pages
-    can be opened in a second. So a burst counts as two pages, and the slower of both decides; the smaller piece where
-    two are equal. On the simulated SmartSSD this is the fastest at every D from 16 to 512: rows of 4, 8 and 16 beats in
-    pieces of 2, 4 and 4, those of 1, 2 and 32 in one.
+    can be opened in a second; a port carries 250 million beats. So a burst counts as two pages and two beats as one,
+    and the slowest of the three decides; the smaller piece where two are equal, which leaves pages to be opened
+    meanwhile. On the simulated SmartSSD this is the fastest at every D from 16 to 512: rows of 4 beats in pieces of 2,
+    those of 8, 16 and 32 in pieces of 4, those of 1 and 2 in one.
     """
     whole = Stripes(row_beats, 0, stripe_beats)
     if row_in_page:
@@ -136,7 +137,7 @@ def stripes(row_beats: int, stripe_beats: int, *, row_in_page: bool = False) -> 
 
     def cost(lies: Stripes) -> int:
         piece = lies.piece_beats or row_beats
-        return max(2 * (row_beats // piece), min(piece, stripe_beats))
+        return max(2 * (row_beats // piece), min(piece, stripe_beats), -(-row_beats // 2))
 
     return min([*cuts, whole], key=cost)
 

@@ -193,7 +193,8 @@ def test_vectors_of_rows_in_every_format(form, mode):
             assert np.array_equal(own.view(np.uint32), plain.view(np.uint32)), name
 
 
-@pytest.mark.parametrize("beats, piece", [(1, 0), (2, 0), (3, 0), (4, 2), (8, 4), (11, 0), (12, 4), (16, 4), (32, 0)])
+@pytest.mark.parametrize("beats, piece", [
+    (1, 0), (2, 0), (3, 0), (4, 2), (8, 4), (11, 0), (12, 4), (16, 4), (20, 4), (32, 4)])
 def test_the_pieces_of_rows(beats, piece):
     """Those that are the fastest on the simulated card; an odd number of beats is not cut."""
     assert stripes(beats, 8) == (beats, piece, 8)
