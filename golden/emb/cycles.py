@@ -20,7 +20,7 @@ __all__ = ["Arbiter", "PostPool", "Sizes", "cycles"]
 
 POSITIONS = 1 << 30
 POLL = 64           # cycles between two looks at the doorbell while a row is waited for
-GLANCE = 1024       # and while none is
+GLANCE = 4096       # and while none is
 KNOWN = 64          # means of fewer indices have their factor at once
 
 

@@ -118,6 +118,9 @@ class ResultWriter:
         self.data: Any = None
         self.places = self.groups
         self.room, self.idle = True, False
+        self.coming = 0                                 # tiles reserved and not in
+        self.alone = True                               # none, or places are few: a tile waits for no other
+        self.second = False                             # the tile before was the first of a pair
         self._freed = self._shared = False
 
     @property
@@ -187,7 +190,8 @@ class ResultWriter:
             if go and begins:
                 sample = tile_now.address + tile_now.at // tile_now.each * tile_now.first.stride
                 push = sample, (tile_now.left if tile_now.run else tile_now.each)
-        load = following is not None and following.wait == 0 and (tile_now is None or (go and final))
+        goes = self.second or self.tiles.o is not None or self.alone
+        load = following is not None and following.wait == 0 and goes and (tile_now is None or (go and final))
 
         self.sigmoid.step(word, result is not None)
         if data_taken:
@@ -213,7 +217,7 @@ class ResultWriter:
                 self.tile = None
         self.requests.step(push, request_taken)
         if load:
-            self.tile = following
+            self.tile, self.second = following, not self.second and self.tiles.o is not None
         taken = None
         if following is None or load:
             taken = self.tiles.o
@@ -239,6 +243,8 @@ class ResultWriter:
         self.places += self._freed + self._shared - reserve
         self._freed, self._shared = freed, shares
         self.room = self.places > 0
+        self.coming += reserve - (row is not None and row.last)
+        self.alone = not self.coming or self.places < self.groups // 2
 
     def _final(self, beat: Any) -> bool:
         return beat is not None and beat[1] == beat[0].count * beat[0].each - 1

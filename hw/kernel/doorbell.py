@@ -10,7 +10,7 @@ from hw.place import Part
 __all__ = ["GLANCE_CYCLES", "POLL_CYCLES", "Doorbell"]
 
 POLL_CYCLES = 64        # between two looks while somebody waits for the host
-GLANCE_CYCLES = 1024    # and while nobody does: a look opens a page of memory and takes one of its bursts under way
+GLANCE_CYCLES = 4096    # and while nobody does: a look opens a page of memory and takes one of its bursts under way
 
 
 class Doorbell(Part):

@@ -50,7 +50,9 @@ class ResultWriter(Part):
                 that exists, halves behind the last one +0. Latency mode: a tile makes `outs` beats for each of its
                 rows, the lanes of `unit`; units behind the last one that counts are +0
     Timing      a beat a cycle, without a gap between tiles; 7 cycles from a tile's last row to its first beat, in
-                latency mode `unit` more. With the sigmoid INTERVAL cycles for each word that counts. `room` tells of
+                latency mode `unit` more. Tiles leave in pairs, as a write to DRAM turns the bus round whatever its
+                length: while another tile is on its way and half of the places are free, the first of a pair waits for
+                it, and leaves at most 6 cycles after its last row. With the sigmoid INTERVAL cycles for each word that counts. `room` tells of
                 a reservation in the next cycle, `idle` is a cycle late
     Handshake   a row is always taken: only tiles that were reserved while there was room come. A reserved tile counts
                 as one that needs a place of its own until it is in. o_requests runs ahead of o_data by up to 17
@@ -78,7 +80,8 @@ class ResultWriter(Part):
     def elaborate(self, platform):
         m = Module()
         rows = self._rows(m)
-        following = self._following(m, rows.tiles)
+        alone = Signal(init=1)      # no tile is on its way, or places are few
+        following = self._following(m, rows.tiles, alone)
         beats = self._beats(m, following)
         words = self._stores(m, rows.incoming, beats.address, beats.fetch, beats.beat)
         sigmoid = self._write(m, platform, words, beats.beat, beats.there, beats.move)
@@ -88,12 +91,16 @@ class ResultWriter(Part):
         groups = groups_of(self.config)
         places, after = Signal(range(groups + 1), init=groups), Signal(range(groups + 1))
         left_place, shared = Signal(), Signal()
+        coming, still_coming = Signal(range(groups + 1)), Signal(range(groups + 1))     # tiles reserved and not in
+        m.d.comb += still_coming.eq(coming + self.reserve - (self.i_valid & self.i.last))
         m.d.comb += after.eq(places + left_place + shared - self.reserve)
         m.d.sync += [
             left_place.eq(beats.move & beats.beat.final),
             shared.eq(rows.shares),
             places.eq(after),
             self.room.eq(after != 0),
+            coming.eq(still_coming),
+            alone.eq((still_coming == 0) | (after < groups // 2)),
             self.idle.eq(~(self.i_valid | rows.opened | rows.closing | rows.tiles.held | following.waiting | beats.held
                            | beats.there | sigmoid.busy | self.o_data.valid | beats.requests.held)),
         ]
@@ -135,15 +142,18 @@ class ResultWriter(Part):
             m.d.sync += opened.eq(~closes)
         return SimpleNamespace(tiles=tiles, incoming=incoming, opened=opened, shares=shares, closing=closing)
 
-    def _following(self, m: Module, tiles) -> SimpleNamespace:
-        """The next tile: where it begins, and whether it is one run of beats."""
+    def _following(self, m: Module, tiles, alone: Signal) -> SimpleNamespace:
+        """The next tile: where it begins, and whether it is one run of beats. alone: it waits for no other."""
         config, samples = self.config, self.config.samples
         following = Signal(staged_tile_layout(config), reset_less=True)
         run, total = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
         waiting, ready, load = Signal(), Signal(), Signal()
+        second = Signal()       # the one before was the first of a pair
         first = tiles.o.payload
         each = Mux(first.latency, first.outs, 1)
-        m.d.comb += ready.eq(waiting & (following.unit == 0))
+        m.d.comb += ready.eq(waiting & (following.unit == 0) & (second | tiles.o.valid | alone))
+        with m.If(load):
+            m.d.sync += second.eq(~second & tiles.o.valid)
         m.d.comb += tiles.o.ready.eq(~waiting | load)
         with m.If(~waiting | load):
             m.d.sync += [
