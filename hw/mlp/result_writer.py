@@ -52,8 +52,8 @@ class ResultWriter(Part):
     Timing      a beat a cycle, without a gap between tiles; 7 cycles from a tile's last row to its first beat, in
                 latency mode `unit` more. Tiles leave in pairs, as a write to DRAM turns the bus round whatever its
                 length: while another tile is on its way and half of the places are free, the first of a pair waits for
-                it, and leaves at most 6 cycles after its last row. With the sigmoid INTERVAL cycles for each word that counts. `room` tells of
-                a reservation in the next cycle, `idle` is a cycle late
+                it, and leaves at most 6 cycles after its last row. With the sigmoid INTERVAL cycles for each word that
+                counts. `room` tells of a reservation in the next cycle, `idle` is a cycle late
     Handshake   a row is always taken: only tiles that were reserved while there was room come. A reserved tile counts
                 as one that needs a place of its own until it is in. o_requests runs ahead of o_data by up to 17
                 requests. A tile whose samples lie one behind the other is one request, else each sample is. o_data,

@@ -1,4 +1,4 @@
-"""The bound for random rows against the memory model by itself: never below what rows reach in the order of the core."""
+"""The bound for random rows against the memory model by itself: never below what rows reach as the core asks."""
 
 import numpy as np
 import pytest
