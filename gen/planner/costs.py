@@ -28,8 +28,8 @@ __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds"
            "train_seconds"]
 
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
-#: EMB core takes at least: 95, 93, 96, 94, 95 and 97 % from 64 B to 2 KB in bags of 32 that it writes meanwhile
-#: (emb.dram.card.rows.* of `hotrail bench` beside fpga.card.costs).
+#: EMB core takes: 96, 96, 97, 96, 97 and 95 % from 64 B to 2 KB in bags of 32 that it writes meanwhile
+#: (emb.dram.card.rows.* of `hotrail bench` beside fpga.card.costs), less in shorter bags.
 CORE_SHARE = 0.93
 LINE_BYTES = 64
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
