@@ -267,8 +267,8 @@ async def full_chunks_fill_the_buffers(dut):
     random = np.random.default_rng(seed("full"))
     side = config.side
     # A first product of as many lines as are allowed, of a few, of one; hot rows come back all the time.
-    shapes = [((side, side, 2), (side, side)), ((2, side, side), (1, side)), ((side,) * 3, (side, 2 * side)),
-              ((side, side, side, 2), (side, side, side))]
+    shapes = [((side,) * 3, (side, side)), ((2, side, side), (1, side)), ((side,) * 3, (side, 2 * side)),
+              ((side,) * 4, (side,) * 3)]
     tables = [Table(random, [6, 6] + [2] * (len(columns) - 2), columns, ranks) for columns, ranks in shapes]
     large = next(rank for rank in range(config.rank_max, 0, -1) if side * side * rank <= config.t_lines // 4 * side**3)
     tables.append(Table(random, (6, 6, 2), (side, side, side), (side, large)))

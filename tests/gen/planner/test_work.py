@@ -61,7 +61,7 @@ def test_the_same_bytes_on_a_busy_machine():
     quiet = a_plan()
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    others = [context.Process(target=burn, args=(stop,), daemon=True) for _ in range(2 * (os.cpu_count() or 1))]
+    others = [context.Process(target=burn, args=(stop,), daemon=True) for _ in range(os.cpu_count() or 1)]
     for other in others:
         other.start()
     try:
