@@ -2,10 +2,10 @@
 
 Meta's 856 and 788 tables by their published statistics and Criteo Kaggle's 26, on 8 SmartSSDs; costs from the memory
 models and the golden cycle models. Meta's also as if no access were to rows that the statistics lack: then every row
-that is read fits the cards, which fills the tensor trains' memory and is harder. As written: HiGHS on eq. 3 to 37 for
-the time that the target allows. TorchRec's planner (greedy proposals, greedy by perf onto cards) chooses among the
-same splits; its cost has a card take its memories one after another, so both placements are compared under that cost,
-too.
+that is read fits the cards, which fills the tensor trains' memory and is harder. Tables may lie on several cards, but
+where placements are compared: as written, HiGHS on eq. 3 to 37 for the time that the target allows; TorchRec's planner
+(greedy proposals, greedy by perf onto cards), which chooses among the same splits. Its cost has a card take its
+memories one after another, so both placements are compared under that cost, too.
 """
 
 import time
@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from bench.data import CALIBRATION, LOGS, needed
-from bench.framework import Row, at_most, bench, figure
+from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.card.costs import measure
 from gen.data.logs import open_log
 from gen.data.logs.log import Log
@@ -31,6 +31,7 @@ from gen.model.recommender import Recommender
 from gen.planner.assume import model_of
 from gen.planner.build import build
 from gen.planner.choices import TIMES, Choices, loads
+from gen.planner.plan import Plan
 from gen.planner.planning import make
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.program import as_written
@@ -42,6 +43,7 @@ CARDS, DIM, BATCH = 8, 64, 2048
 SECONDS, GAP = 60.0, 0.01
 SMALL_SECONDS = 2.0
 DRIFT_CARDS, DRIFT = 2, 1.1
+SCALING_SECONDS, SCALING_GAP, SCALING = 10.0, 0.001, 7.0
 TENTHS = 10         # TorchRec's planner chooses a table's cuts among tenths of its accesses
 
 
@@ -55,7 +57,9 @@ def model(profile: Profile, network: Model | None = None) -> Recommender:
 
 
 def problem(profile: Profile, *, network: Model | None = None, unseen: bool = True) -> Problem:
-    return build(model(profile, network), profile, costs(), cards=CARDS, unseen=unseen, train_share=1.0).problem
+    """Of whole tables."""
+    return build(model(profile, network), profile, costs(), cards=CARDS, unseen=unseen, train_share=1.0,
+                 table_wise=True).problem
 
 
 def planned(id: str, what: str, profile: Profile, seconds: float, *, network: Model | None = None,
@@ -86,7 +90,7 @@ def torchrec(problem: Problem, cards: int) -> tuple[TableChoice, ...] | None:
     storage (here: of a card's memories the largest part) its next slower one. GreedyPerfPartitioner puts the tables of
     a proposal, slowest first, each on the card with the least sum so far that has the storage. The best proposal wins.
     """
-    choices = Choices.of(replace(problem, shardings=()))
+    choices = Choices.of(problem)
     options, starts = [], [0]
     for j, item in enumerate(problem.items):
         at = choices.cut[j, : choices.cuts[j]]
@@ -208,6 +212,37 @@ def drift() -> Iterator[Row]:
     yield from drifted("movielens", open_log("movielens"))
     for file in LOGS:
         yield from drifted(file.split("_")[0], open_log(needed(f"{file}.npz")))
+
+
+def scaled(name: str, log: Log) -> Iterator[Row]:
+    """One card and all: tables on several cards, and whole ones."""
+    profile = profiled(log)
+    of = model(profile)
+
+    def planned_on(cards: int, table_wise: bool = False) -> Plan:
+        return make(of, profile, costs(), cards=cards, seconds=SCALING_SECONDS, table_wise=table_wise, explain=False)
+
+    start = time.perf_counter()
+    shared = planned_on(CARDS)
+    yield at_most(f"plan.{name}.seconds", f"{name}, {len(of.tables)} tables x {CARDS} cards: time",
+                  round(time.perf_counter() - start, 2), "s", SCALING_SECONDS)
+    yield at_most(f"plan.{name}.gap", f"{name}, {len(of.tables)} tables x {CARDS} cards: optimality gap",
+                  round(100 * shared.gap, 4), "%", 100 * SCALING_GAP)
+    one, whole = planned_on(1), planned_on(CARDS, table_wise=True)
+    yield at_least(f"plan.scaling.{name}", f"{name}, {len(of.tables)} tables: rate of {CARDS} cards over one card's",
+                   round(one.seconds / shared.seconds, 2), "times", SCALING)
+    yield figure(f"plan.scaling.{name}.whole", f"{name}: the same, every table whole on a card",
+                 round(one.seconds / whole.seconds, 2), "times")
+    yield figure(f"plan.scaling.{name}.batch", f"{name}: a batch of {BATCH} on {CARDS} cards",
+                 round(1e6 * shared.seconds, 2), "us")
+
+
+@bench("plan_scaling")
+def scaling() -> Iterator[Row]:
+    """Logs of a few tables on one card and on eight, tables on several cards or whole."""
+    yield from scaled("movielens", open_log("movielens"))
+    for file in LOGS:
+        yield from scaled(file.split("_")[0], open_log(needed(f"{file}.npz")))
 
 
 @bench("plan")

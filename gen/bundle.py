@@ -147,9 +147,9 @@ class Bundle(Folder):
                 of_plan = self.plan.tables[name]
                 if card in of_plan.cards:
                     spec = self.plan.model.tables[name]
-                    tables.append(Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
-                                        Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results,
-                                        spec.row_format))
+                    whole = Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
+                                  Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results, spec.row_format)
+                    tables.append(_shard(whole, of_plan, card))
             return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
                               row_in_page=Device.load(self.device).row_in_page,
                               stored={name: self.array(f"card{card}/{name}.npy") for name in ("rows", "pages")})
@@ -253,7 +253,7 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 writer.array(f"tables/{number}.core{k}.npy", core)
             tables[name] = {"number": number, "row_format": spec.row_format, "cores": len(table.cores), **told}
             for card in of_plan.cards:
-                by_card.setdefault(card, []).append(table)
+                by_card.setdefault(card, []).append(_shard(table, of_plan, card))
             if table.cores:
                 say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
                     f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
@@ -325,6 +325,11 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
         plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])
         told = {"form": form, "error": plain, "weighted_error": weighted}
     return table, told
+
+
+def _shard(table: Table, plan: PlanTable, card: int) -> Table:
+    """What of a table lies on one of its cards."""
+    return table if plan.by != "columns" else table.columns(plan.columns(table.dim, card))
 
 
 def _trained(spec: TableSpec, rows: NDArray[np.int64], numbers: NDArray[np.int64], there: int) -> None:

@@ -101,8 +101,9 @@ class Cards:
                 continue
             shards[number] = dict(zip((each.table for each in mine), bags.batch(mine), strict=True))
             cycles[number], links[number] = bags.last["cycles"], bags.link
-        vectors = {name: np.concatenate([shards[card][name] for card in self.plan.tables[name].cards
-                                         if name in shards.get(card, {})]) for name in requests}
+        vectors = {name: np.concatenate([shards[card][name] for card in table.cards if name in shards.get(card, {})],
+                                        axis=1 if table.by == "columns" else 0)
+                   for name, table in self.plan.tables.items()}
         predictions = None
         if self.mlp:
             assert dense is not None
@@ -146,6 +147,8 @@ def _part(bags: Bags, table: PlanTable, card: int) -> Bags | None:
     """What a card gets of a table's bags; None: it has not the table, or there are fewer samples than cards."""
     if card not in table.cards:
         return None
+    if table.by == "columns":
+        return bags
     offsets, at = np.asarray(bags.offsets), table.cards.index(card)
     part = _samples(len(offsets) - 1, at, len(table.cards))
     if at and part.start == part.stop:

@@ -23,16 +23,18 @@ RESERVE_BYTES = 1 << 24
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
             row_formats: Iterable[str] = ROW_FORMATS[:1], page_bytes: int = 4096,
             ring_bytes: int = RING_BYTES) -> Costs:
-    """The costs of a device with rows of `dims` words in each of the formats.
+    """The costs of a device with rows of `dims` words, and with slices of them, in each of the formats.
 
     Raises      ValueError: an unknown device or preset, a page size that there is not, rows that the core does not take
     """
     name, device = _name(device), Device.load(device)
+    words = config.load(preset).cores["emb"].words
+    widths = {dim // count for dim in dims for count in range(1, max(dim // words, 1) + 1) if dim % count == 0}
     lines = {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES)
-             for dim, form in product(sorted(dims), row_formats)}
+             for dim, form in product(sorted(widths), row_formats)}
     read, write, page, first, landing = _streams(device, page_bytes, ring_bytes)
     # The core's port takes a beat a cycle.
-    beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * config.load(preset).cores["emb"].words)
+    beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
     read, write = max(read, beat_s), max(write, beat_s)
     rows = {count: _row(device, preset, count) for count in sorted(lines)}
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,

@@ -6,7 +6,7 @@ hot rows share pages and the row cache can go by the number alone.       Source:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,6 +90,14 @@ class Table:
     @property
     def tt_rows(self) -> int:
         return int(np.prod(shape_of(self.cores)[0])) if self.cores else 0
+
+    def columns(self, part: slice) -> "Table":
+        """Some columns of all rows. Raises ValueError: a tensor train, or rows with a scale, have no slices."""
+        if self.cores or fused_bytes(self.row_format, self.dim):
+            raise ValueError(f"table {self.name}: {'a tensor train' if self.cores else f'rows of {self.row_format}'} "
+                             "cannot be cut into slices of columns")
+        dram, ssd = (rows.columns(part) if isinstance(rows, Rows) else rows[:, part] for rows in (self.dram, self.ssd))
+        return replace(self, dim=dram.shape[1], dram=dram, ssd=ssd)
 
     @classmethod
     def place(cls, name: str, values: ArrayLike, device: ArrayLike, *, cores: Sequence[np.ndarray] = (),

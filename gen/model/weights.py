@@ -49,6 +49,12 @@ class Rows:
             raise ValueError("of these rows only the number is known")
         return self._take(np.arange(*part.indices(len(self))))
 
+    def columns(self, part: slice) -> "Rows":
+        """Some columns of them."""
+        take = self._take
+        return Rows(len(self), len(range(*part.indices(self.shape[1]))),
+                    None if take is None else lambda numbers: take(numbers)[:, part])
+
 
 class Weights(Protocol):
     """about: for a bundle's manifest, enough to find the same words again."""

@@ -24,7 +24,8 @@ __all__ = ["STEPS", "Built", "bags_of", "build", "check_cards"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
-#: So many tables may lie on several cards: those that take the most time, where each takes this part of a card's share.
+#: So many tables may lie on several cards: those that take the most time or DRAM, where each takes this part of a
+#: card's share of the time, or more than a card's DRAM.
 SHARDED, LEAST = 32, 0.05
 #: Up to so many cards a table may lie on any number of them, else on 2, 3, 4, 6, 8, 12 .. and all.
 ANY = 8
@@ -90,22 +91,24 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
                    (of.top or of.bottom)[-1] * value_s)
     emb_cards = cards - bool(model.network)
     shardings = () if table_wise or emb_cards < 2 else tuple(
-        tuple(_replicas(item, model, found[item.name], costs, emb_cards) if heavy else ())
-        for item, heavy in zip(items, _heavy(items, emb_cards), strict=True))
+        tuple(_shardings(item, model, found[item.name], costs, emb_cards) if heavy else ())
+        for item, heavy in zip(items, _heavy(items, emb_cards, costs.dram_bytes), strict=True))
     return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, *network,
                          shardings=shardings), found, tuple(notes))
 
 
-def _heavy(items: Sequence[Item], cards: int) -> NDArray[np.bool_]:
-    """Which tables are worth more than one card: by their time with all rows in DRAM."""
+def _heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.bool_]:
+    """Which tables are worth more than one card: by their time and bytes with all rows in DRAM."""
     seconds = np.array([max(item.lookups * item.dram_s + item.bags_s, item.in_s, item.out_s) for item in items])
-    order = np.argsort(-seconds, kind="stable")
-    return (seconds > LEAST * seconds.sum() / cards) & (np.argsort(order) < SHARDED)
+    time = seconds * cards / max(float(seconds.sum()), 1e-300)
+    room = np.array([float(item.rows[-1]) * item.row_bytes + item.bags_bytes for item in items]) / max(dram_bytes, 1)
+    order = np.argsort(-np.maximum(time, room), kind="stable")
+    return ((time > LEAST) | (room > 1)) & (np.argsort(order) < SHARDED)
 
 
-def _replicas(item: Item, model: Recommender, expected: Expected, costs: Costs, cards: int) -> Iterator[Sharding]:
-    """The table on several cards, each of which serves its part of the samples: of a part of a batch fewer accesses
-    share a page."""
+def _shardings(item: Item, model: Recommender, expected: Expected, costs: Costs, cards: int) -> Iterator[Sharding]:
+    """The table on several cards. Where each serves its part of the samples, fewer accesses share a page. Where each
+    holds a slice of the columns, each reads all indices, and there are no tensor trains."""
     spec = model.tables[item.name]
     for count in range(2, cards + 1):
         if count > ANY and count < cards and count not in (count & -count, 3 * (count & -count)):
@@ -117,6 +120,10 @@ def _replicas(item: Item, model: Recommender, expected: Expected, costs: Costs, 
         yield Sharding("samples", count, replace(
             item, lookups=lookups, ssd_reads=reads, ssd_landing=landing, bags_s=bags.seconds, bags_bytes=bags.bytes,
             in_s=bags.in_s, out_s=bags.out_s))
+        if costs.sliced(spec.dim, count, spec.row_format):
+            narrow = replace(spec, dim=spec.dim // count)
+            yield Sharding("columns", count, _item(narrow, expected, item.lookups, model.batch, costs, 0,
+                                                   item.hot_share, 0.0)[0])
 
 
 def check_cards(model: Recommender, cards: int) -> None:
@@ -161,7 +168,7 @@ def _steps(spec: TableSpec, expected: Expected) -> tuple[NDArray[np.float64], ND
 
 def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs: Costs, rank: int,
           hot_share: float, train_share: float) -> tuple[Item, str]:
-    """The item; and why it has no tensor train, if so."""
+    """The item; and why it has no tensor train, if so. rank: 0: it shall have none."""
     try:
         row_bytes = costs.row_bytes(spec.dim, spec.row_format)
     except ValueError as error:
@@ -169,7 +176,7 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
     heat = expected.heat
     share, rows = _steps(spec, expected)
     tt_rows, tt_bytes, tt_s, refusal = np.zeros(1, np.int64), np.zeros(1), 0.0, ""
-    if heat.total:
+    if heat.total and rank:
         try:
             tt_s = train_seconds(costs, spec.dim, rank, lookups / batch)
             tt_rows, tt_bytes = search.knots(expected.seen, search.width(spec.dim, rank, config=costs.unit),

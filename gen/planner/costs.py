@@ -19,6 +19,7 @@ from gen.compress import search
 from gen.data.profile import Heat
 from gen.model.network import Model, Network
 from gen.model.recommender import RESULTS, ROW_FORMATS
+from gen.model.row_formats import fused_bytes
 from gen.rtl import config as presets
 from gen.rtl.config import ConfigError
 from golden.emb import packer, row_decoder
@@ -90,6 +91,13 @@ class Costs:
     def vector_bytes(self, dim: int, results: str) -> int:
         """That a pooled vector takes in DRAM and on the link: whole beats."""
         return self.core.beat_bytes * packer.beats(_beats(self.core, dim), RESULTS.index(results))
+
+    def sliced(self, dim: int, count: int, row_format: str = ROW_FORMATS[0]) -> bool:
+        """Whether rows may be cut into so many slices: whole beats, of a width whose rows were measured, in a format
+        without a scale of each row, which a slice would have anew."""
+        each = dim // count
+        return (dim % count == 0 and each >= self.core.words and not fused_bytes(row_format, dim)
+                and -(-self.row_bytes(each, row_format) // LINE_BYTES) in self.row_s)
 
     def dram_s(self, dim: int, row_format: str = ROW_FORMATS[0]) -> float:
         """Seconds a random row: as memory brings and the core pools them, a beat of FP32 values a cycle at most."""

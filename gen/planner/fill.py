@@ -41,11 +41,12 @@ def fill(problem: Problem, found: Placement, expected: Mapping[str, Expected]) -
     spare = [0] * len(problem.items)
     room = [problem.dram_bytes - card.dram_bytes for card in found.emb]
     waiting = []
+    shards = [problem.ways(j)[choice.way].item for j, choice in enumerate(found.tables)]
     for j, (item, choice) in enumerate(zip(problem.items, found.tables, strict=True)):
         waiting += [(-each / item.row_bytes, item.total_rows, j, rows)
                     for each, rows in _cold(item, choice, expected[item.name])]
     for _, _, j, rows in sorted(waiting):
-        cards, row_bytes = found.tables[j].cards, problem.items[j].row_bytes
+        cards, row_bytes = found.tables[j].cards, shards[j].row_bytes
         more = min(rows, min(room[card] for card in cards) // row_bytes)
         spare[j] += more
         for card in cards:

@@ -12,6 +12,7 @@ from typing import Any
 from gen.base.sealed import made, seal, understood, unseal, writing
 from gen.base.staging import staged
 from gen.model.recommender import Recommender
+from gen.model.row_formats import fused_bytes
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Held", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
@@ -22,7 +23,7 @@ MEMORIES = ("dram", "tt", "ssd")
 #: What a reader calls them, and how many of them a plan may use.
 NAMES = {"dram": "DRAM", "tt": "TT", "ssd": "SSD"}
 #: What the parts of a table on several cards are parts of.
-SHARDS = ("whole", "samples")
+SHARDS = ("whole", "samples", "columns")
 LEVELS = {1: "SSD only", 2: "DRAM and SSD", 3: "DRAM, TT and SSD"}
 
 
@@ -40,10 +41,11 @@ class Tier:
 @dataclass(frozen=True)
 class PlanTable:
     """One table. cards: the numbers of those on which it lies; by: what its shards there are parts of, "whole" on one
-    card, or "samples": each card holds the table and serves its part of every batch, the first card the first samples.
+    card; "samples": each card holds the table and serves its part of every batch, the first card the first samples;
+    "columns": each card holds a slice of every row, the first card the first columns, and serves all samples.
     By the accesses that are expected, the hottest dram.rows - spare rows lie in DRAM, the next tt.rows in the tensor
-    train, the next `spare` in DRAM too, as there was room, all others on the SSD, on each card alike. Bytes, accesses
-    and seconds are those of all cards together. unseen: accesses of a batch to rows or ids that the log does not have.
+    train, the next `spare` in DRAM too, as there was room, all others on the SSD, on each card alike. Bytes and seconds
+    are those of all cards together. unseen: accesses of a batch to rows or ids that the log does not have.
     row_modes, column_modes, ranks (inner ones): of the train, empty without.
     """
 
@@ -71,7 +73,15 @@ class PlanTable:
         """What each of its cards bears in a memory."""
         whole: Tier = getattr(self, memory)
         count = len(self.cards)
-        return Tier(whole.rows, whole.bytes // count, whole.accesses / count, whole.seconds / count)
+        return Tier(whole.rows, whole.bytes // count, whole.accesses / (1 if self.by == "columns" else count),
+                    whole.seconds / count)
+
+    def columns(self, dim: int, card: int) -> slice:
+        """Of rows of `dim` columns those that lie on a card."""
+        if self.by != "columns":
+            return slice(0, dim)
+        each = dim // len(self.cards)
+        return slice(self.cards.index(card) * each, (self.cards.index(card) + 1) * each)
 
     @property
     def dram_rows(self) -> int:
@@ -241,6 +251,10 @@ class Plan:
             if table.by not in SHARDS or not table.cards or len(set(table.cards)) < len(table.cards) \
                     or not set(table.cards) <= emb or table.by == SHARDS[0] and len(table.cards) > 1:
                 raise ValueError(f"table {name!r} lies on the cards {list(table.cards)} by {table.by!r}")
+            dim, form = self.model.tables[name].dim, self.model.tables[name].row_format
+            if table.by == "columns" and (dim % len(table.cards) or table.tt.rows or fused_bytes(form, dim)):
+                raise ValueError(f"table {name!r} of {dim} columns of {form} and {table.tt.rows} TT rows lies on "
+                                 f"{len(table.cards)} cards by columns")
         for spec in self.model.tables.values():
             spec.check()
         if self.model.batch < 1:

@@ -52,9 +52,9 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
-    make_of = partial(build, model, profile, costs, rank=rank, hot_share=hot_share, train_share=train_share,
+    make_of = partial(build, profile=profile, costs=costs, rank=rank, hot_share=hot_share, train_share=train_share,
                       table_wise=table_wise)
-    built = make_of(cards=cards, unseen=unseen)
+    built = make_of(model, cards=cards, unseen=unseen)
 
     def solved(problem: Problem, what: str, built: Built = built) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
@@ -81,7 +81,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         if without:
             ablation[2] = without[1].seconds, without[1].bound
             if best.seconds > (1 - train_gain) * without[1].seconds:
-                notes = (*built.notes, _left_out(best, parts, without[1].seconds, train_gain),
+                notes = (*built.notes, _left_out(best, problem.items, parts, without[1].seconds, train_gain),
                          *_bounds(without[0], without[1]))
                 levels, (problem, best, parts) = 2, without
     if explain:
@@ -89,16 +89,15 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             if fewer not in ablation and (less := tried(with_levels(built.problem, fewer),
                                                         f"{cards} cards, {LEVELS[fewer]}")):
                 ablation[fewer] = less
-        more = make_of(cards=cards + 1, unseen=unseen)
-        mores = {"one card more": (with_levels(more.problem, levels), more)}
+        others = {"one card more": make_of(model, cards=cards + 1, unseen=unseen)}
+        if any(spec.results == RESULTS[0] for spec in model.tables.values()):
+            others[HALF] = make_of(_halved(model), cards=cards, unseen=unseen)
+        if any(each.unseen for each in built.expected.values()):
+            others[ALONE] = make_of(model, cards=cards, unseen=False)
+        mores = {what: (with_levels(each.problem, levels), each) for what, each in others.items()}
         if any(len(part.cards) > 1 for part in parts):
             mores[WHOLE] = replace(problem, shardings=()), built
-        if any(spec.results == RESULTS[0] for spec in model.tables.values()):
-            mores[HALF] = _halved(problem, model, costs), built
         mores |= _looser(problem, built, levels)
-        if any(each.unseen for each in built.expected.values()):
-            alone = make_of(cards=cards, unseen=False)
-            mores[ALONE] = with_levels(alone.problem, levels), alone
         if best.work <= PATIENCE:
             mores |= {f"1 MB more of {NAMES[name]} on every EMB card": (_roomier(problem, name), built)
                       for name in MEMORIES if name != "tt" or levels == 3}
@@ -133,10 +132,10 @@ def _without_trains(problem: Problem, solved: Callable[[Problem, str], tuple[Pla
         return None
 
 
-def _left_out(best: Placement, parts: Sequence[Part], seconds: float, least: float) -> str:
+def _left_out(best: Placement, items: Sequence[Item], parts: Sequence[Part], seconds: float, least: float) -> str:
     """Why there are no tensor trains: the plan with them, and the seconds of that without."""
     warm = sum(len(part.cards) * part.to_tt for part in parts)
-    whole = sum(len(part.cards) * part.item.lookups for part in parts)
+    whole = sum(item.lookups for item in items)
     return (f"no TT rows: they would save {1 - best.seconds / seconds:.1%} of a batch's time and approximate "
             f"{warm / whole:.1%} of the accesses; they are used where they save {least:.0%} (--train-gain)")
 
@@ -174,17 +173,10 @@ def _looser(problem: Problem, built: Built, levels: int) -> dict[str, tuple[Prob
     return found
 
 
-def _halved(problem: Problem, model: Recommender, costs: Costs) -> Problem:
-    """With less to write, to read and to send of every table whose vectors leave as float32."""
-    def halved(item: Item) -> Item:
-        spec = model.tables[item.name]
-        short = spec.results if spec.results != RESULTS[0] else RESULTS[1]
-        vector, less = (costs.vector_bytes(spec.dim, form) for form in (spec.results, short))
-        saved = round(item.out_s / (vector * costs.link_s)) * (vector - less) if costs.link_s else 0
-        return replace(item, out_s=item.out_s - saved * costs.link_s, bags_bytes=item.bags_bytes - saved,
-                       bags_s=item.bags_s - saved * (costs.write_s + costs.read_s))
-
-    return problem.mapped(halved)
+def _halved(model: Recommender) -> Recommender:
+    """With vectors that leave in half precision where they leave as float32."""
+    return replace(model, tables={name: replace(spec, results=RESULTS[1]) if spec.results == RESULTS[0] else spec
+                                  for name, spec in model.tables.items()})
 
 
 def _roomier(problem: Problem, name: str) -> Problem:
@@ -201,7 +193,7 @@ def _table(by: str, part: Part, costs: Costs, dim: int, rank: int, unseen: float
     rows = part.hot + part.spare
 
     def tier(rows: int, bytes: int, accesses: float, seconds: float) -> Tier:
-        return Tier(rows, count * bytes, count * accesses, count * seconds)
+        return Tier(rows, count * bytes, (1 if by == "columns" else count) * accesses, count * seconds)
 
     return PlanTable(
         item.name, part.cards,

@@ -90,7 +90,8 @@ class Item:
 @dataclass(frozen=True, eq=False)
 class Sharding:
     """A table on `count` different cards. by: what its shards are parts of: "samples" (each card holds the table and
-    serves its part of every batch), or "whole" on one card. item: one shard; the others are alike and split alike."""
+    serves its part of every batch), "columns" (each holds a slice of every row), or "whole" on one card. item: one
+    shard; the others are alike and split alike."""
 
     by: str
     count: int

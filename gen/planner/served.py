@@ -1,5 +1,7 @@
 """What a plan does with another log than the one it was made of: where its accesses go, how long a batch takes."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,16 +25,18 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
     shares, whole, unseen = {}, np.zeros(3), 0.0
     for name, table in plan.tables.items():
         spec, lookups = plan.model.tables[name], other.tables[name].pooling * plan.batch
-        batch = -(-plan.batch // len(table.cards))
+        batch = -(-plan.batch // (len(table.cards) if table.by == "samples" else 1))
         own = lookups * batch / plan.batch
+        columns = table.columns(spec.dim, table.cards[0])
+        shard = replace(spec, dim=columns.stop - columns.start)
         places, pages, strange = _places(spec, table, profile.tables[name], other.tables[name],
-                                         plan.page_bytes // costs.row_bytes(spec.dim, spec.row_format))
+                                         plan.page_bytes // costs.row_bytes(shard.dim, shard.row_format))
         total = max(places.sum(), 1)
         shares[name] = _shares(places)
         whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
         reads = float(drive_reads(pages, np.zeros(1, np.int64), own * places[2] / total, 1,
                                   costs.ring_bytes // costs.page_bytes)[0])
-        load = _load(spec, table, own * places / total, reads, batch, costs)
+        load = _load(shard, table, own * places / total, reads, batch, costs)
         for card in table.cards:
             loads[card] = loads.get(card, np.zeros(len(load))) + load
     for load in loads.values():

@@ -50,8 +50,9 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
                    *(link.uniform(0, 60, 2) if any(networks) else ()))
 
 
-def replicated(problem, seed=0):
-    """The same with every table on up to all of its cards, too, where a card serves a little more than its part."""
+def sharded(problem, seed=0):
+    """The same with every table on up to all of its cards, too, where a card serves a little more than its part of the
+    samples; or holds a slice of the columns, reads all indices and has no tensor train."""
     g = np.random.default_rng([seed, 3])
     emb = problem.cards - (problem.bottom_s > 0 or problem.top_s > 0)
 
@@ -61,8 +62,17 @@ def replicated(problem, seed=0):
                        ssd_landing=item.landing * share, bags_s=item.bags_s * share,
                        bags_bytes=-(-item.bags_bytes // count), in_s=item.in_s * share, out_s=item.out_s * share)
 
+    def narrow(item, count):
+        row_bytes = -(-item.row_bytes // count)
+        return replace(item, row_bytes=row_bytes, dram_s=item.dram_s * g.uniform(1, 1.5) / count,
+                       out_s=item.out_s / count,
+                       ssd_reads=item.reads * g.uniform(0.4, 1), tt_rows=np.zeros(1, np.int64), tt_bytes=np.zeros(1),
+                       bags_bytes=-(-item.bags_bytes // count),
+                       ssd_bytes=None if item.ssd_bytes is None else -(-item.ssd_bytes // count))
+
     return replace(problem, shardings=tuple(
-        tuple(Sharding("samples", count, part(item, count)) for count in range(2, emb + 1)) for item in problem.items))
+        tuple(Sharding(by, count, of(item, count)) for count in range(2, emb + 1)
+              for by, of in (("samples", part), ("columns", narrow))) for item in problem.items))
 
 
 def split(item, a, h):

@@ -1,5 +1,7 @@
 """Tables that lie on several cards of a bundle: which card serves what, and that results are those of whole tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,11 +10,14 @@ from fpga.api.verifying import verify
 from fpga.card import Device
 from gen.bundle import write
 from gen.model.weights import SeededWeights
+from gen.planner.costs import Costs
+from gen.planner.planning import make as planned
 from tests.support import bundles as make
 
 QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
     "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
 REPLICATED = {"user/id": "samples", "genre": "samples"}
+SLICED = {"genre": "columns", "town": "columns"}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,8 @@ def served(bundle, chunk, monkeypatch):
         return cards.infer(chunk, chunk.values["dense"])
 
 
-@pytest.mark.parametrize("by", [REPLICATED, {"town": "samples"}, dict.fromkeys(make.SPLIT, "samples")])
+@pytest.mark.parametrize("by", [REPLICATED, {"town": "samples"}, dict.fromkeys(make.SPLIT, "samples"), SLICED,
+                                {"user/id": "samples", "genre": "columns"}])
 def test_every_bit_is_that_of_whole_tables(written, log, monkeypatch, by):
     for samples in (70, 3, 1):
         (chunk,) = batches(log, samples, samples)
@@ -50,9 +56,35 @@ def test_every_bit_is_that_of_whole_tables(written, log, monkeypatch, by):
             assert np.array_equal(found.vectors[name].view(np.uint32), whole.vectors[name].view(np.uint32)), name
             assert np.array_equal(found.rows[name], whole.rows[name])
         assert np.array_equal(found.predictions, whole.predictions)
-        for name in by:
-            each = [len(shards[name]) for shards in found.shards.values() if name in shards]
-            assert each == [-(-samples // 2), samples // 2][:max(1, min(samples, 2))]
+        for name, what in by.items():
+            each = [shards[name].shape for shards in found.shards.values() if name in shards]
+            assert each == ([(samples, make.DIM // 2)] * 2 if what == "columns" else
+                            [(-(-samples // 2), make.DIM), (samples // 2, make.DIM)][:max(1, min(samples, 2))])
+
+
+def test_plans_of_the_planner(log, tmp_path, monkeypatch):
+    """Few bytes of DRAM are worth slices, many are worth copies; every bit is that of a plan of whole tables."""
+    known, found = make.profile(log), {}
+    for dram_bytes in (16_000, 1 << 20):
+        costs = Costs("smartssd", "tiny", 300e6, {1: 8e-9}, 5.6e-11, 7e-11, 2.2e-6, 6e-5, 2.9e-7, 3.2e-10, 4096,
+                      1 << 16, dram_bytes, 1 << 22)
+        plan = planned(make.model(None), known, costs, cards=2, levels=2, explain=False)
+        found |= {table.by: plan for table in plan.tables.values() if len(table.cards) > 1}
+    assert set(found) == {"samples", "columns"}
+    (chunk,) = batches(log, 41, 41)
+    for number, plan in enumerate(found.values()):
+        bundle = write(tmp_path / str(number), plan, known, SeededWeights(3))
+        for card in bundle.emb_cards:
+            assert bundle.images(card).rows.nbytes <= plan.cards[card].dram.bytes <= plan.capacity["dram"]
+            assert bundle.images(card).pages.nbytes == plan.cards[card].ssd.bytes
+        tables = {name: replace(table, cards=(0,), by="whole") for name, table in plan.tables.items()}
+        alone = write(tmp_path / f"{number} whole", replace(plan, tables=tables), known, SeededWeights(3))
+        one, other = (served(each, chunk, monkeypatch) for each in (bundle, alone))
+        for name in make.SPLIT:
+            assert np.array_equal(one.vectors[name].view(np.uint32), other.vectors[name].view(np.uint32)), name
+        make.Opened(bundle, monkeypatch)
+        done = verify(bundle, log, 100, weights=SeededWeights(3))
+        assert done.different == "" and max(done.distance.values()) < 1e-6
 
 
 def test_a_card_without_samples_is_left_alone(written, log, monkeypatch):
@@ -72,9 +104,10 @@ def test_a_wrong_bit_of_a_shard_is_seen(written, log, monkeypatch, card):
     assert done.different == f"card {card}, samples 0 on: request 0: 1 vectors differ, the first is 0"
 
 
-def test_simulated_cards(written, log):
-    """Two Verilated EMB cores that share out the samples of two tables."""
-    bundle = written(REPLICATED, None)
+@pytest.mark.parametrize("by", [REPLICATED, SLICED])
+def test_simulated_cards(written, log, by):
+    """Two Verilated EMB cores that share out samples, or columns, of two tables."""
+    bundle = written(by, None)
     done = verify(bundle, log, 32, weights=SeededWeights(3), device=QUICK, memory="ideal", limit_cycles=500_000)
     assert done.different == "" and done.samples == 32 and set(done.cycles) == {0, 1}
     assert done.distance["genre"] < 1e-6 and done.distance["town"] < 1e-6

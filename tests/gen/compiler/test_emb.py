@@ -330,6 +330,25 @@ def test_words_in_place_of_rows():
             compiler.compile([Bags("items", np.array([0, word]), [0, 1, 2], remapped=True)])
 
 
+def test_slices_of_columns():
+    """Of rows that are there and of those that are made when asked for; images are those of the slice alone."""
+    random = np.random.default_rng(8)
+    whole = make.only(random, "items", make.SSD, 40, 12)
+    whole = replace(whole, dram=random.standard_normal((9, 12)).astype(np.float32))
+    lazy = replace(whole, **{name: Rows(len(values), 12, lambda k, v=values: v[k])
+                             for name, values in (("dram", whole.dram), ("ssd", whole.ssd))})
+    part = slice(4, 10)
+    wanted = CardImages([replace(whole, dim=6, dram=whole.dram[:, part], ssd=whole.ssd[:, part])], make.config(), PAGE)
+    for table in (whole, lazy):
+        assert table.columns(part).dim == 6 and table.columns(part).placement is table.placement
+        found = CardImages([table.columns(part)], make.config(), PAGE)
+        assert np.array_equal(found.rows, wanted.rows) and np.array_equal(found.pages, wanted.pages)
+    with pytest.raises(ValueError, match="^table t: a tensor train cannot be cut into slices of columns$"):
+        make.mixed(random, "t").columns(part)
+    with pytest.raises(ValueError, match="^table items: rows of int8 cannot be cut into slices of columns$"):
+        replace(whole, row_format="int8").columns(part)
+
+
 def test_images_of_rows_that_are_made_when_asked_for(monkeypatch):
     random = np.random.default_rng(9)
     tables = [make.mixed(random, "one", 300), make.mixed(random, "two", 100, columns=(2, 2, 2)),

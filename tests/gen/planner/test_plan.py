@@ -81,6 +81,27 @@ def test_cards_on_which_no_table_lies(tmp_path, cards, by):
                                 f"by {by!r}")
 
 
+@pytest.mark.parametrize("name, sentence", [
+    ("a/b", None), ("C1", "table 'C1' of 8 columns of float32 and 20 TT rows lies on 2 cards by columns"),
+    ("odd", "table 'a/b' of 7 columns of float32 and 0 TT rows lies on 2 cards by columns"),
+    ("int8", "table 'a/b' of 8 columns of int8 and 0 TT rows lies on 2 cards by columns")])
+def test_slices_that_there_are_not(tmp_path, name, sentence):
+    path = a_plan(network=False).save(tmp_path)
+    content = unseal("plan", 4, path.read_bytes(), "")
+    if name == "odd":
+        content["model"]["tables"]["a/b"]["dim"] = 7
+    if name == "int8":
+        content["model"]["tables"]["a/b"]["row_format"] = "int8"
+    content["tables"]["C1" if name == "C1" else "a/b"] |= {"cards": [0, 1], "by": "columns"}
+    path.write_bytes(seal("plan", 4, content))
+    if sentence is None:
+        assert Plan.load(path).tables[name].columns(8, 1) == slice(4, 8)
+        return
+    with pytest.raises(ValueError) as error:
+        Plan.load(path)
+    assert str(error.value) == f"{path} is no plan as this hotrail writes them: {sentence}"
+
+
 def test_other_versions_and_files(tmp_path):
     path = a_plan().save(tmp_path)
     content = json.loads(path.read_bytes())
