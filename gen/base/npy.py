@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["Form", "form", "mapped", "member", "shape_of"]
+__all__ = ["Form", "form", "mapped", "member", "opened", "shape_of"]
 
 HEADER = 10_000         # bytes
 MOST_BYTES = 1 << 62    # of an array, where an axis of no entries counts as one
@@ -56,6 +56,19 @@ def form(file: IO[bytes], where: str) -> Form:
     if not whole or math.prod(max(each, 1) for each in shape) * dtype.itemsize > MOST_BYTES:
         raise ValueError(f"{where} is {dtype} of shape {shape}, which is no array")
     return Form(shape, by_column, dtype, 8 + wide + size)
+
+
+def opened(path: Path, kind: str) -> zipfile.ZipFile:
+    """An npz file, its directory read.
+
+    Raises      ValueError: `path` cannot be read or is no `kind`
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except Exception as error:      # zipfile's are of no common class, and may be of several lines
+        raise ValueError(f"{path} is no {kind}: {' '.join(str(error).split())}") from None
 
 
 def member(archive: zipfile.ZipFile, name: str, most: int) -> NDArray:

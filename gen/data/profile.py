@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gen.base.npy import member
+from gen.base.npy import member, opened
 from gen.base.sealed import seal, understood, unseal, writing
 from gen.base.staging import staged
 
@@ -160,7 +160,7 @@ class Profile:
                 # Nothing is made of bytes that are not those which were written.
                 if file.read() != _sha256(path):
                     raise ValueError(f"{path} is no {KIND} of hotrail, or damaged")
-            with zipfile.ZipFile(path) as archive:
+            with opened(path, f"{KIND} of hotrail") as archive:
                 header = unseal(KIND, VERSION, archive.read(HEADER), str(path))
                 arrays = {}
                 for name in archive.namelist():

@@ -12,7 +12,6 @@ An npz file has, for a table items and a network:
 
 import hashlib
 import math
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gen.base.npy import member
+from gen.base.npy import member, opened
 from gen.model.network import Layer, Model, Network
 from gen.model.recommender import TableSpec
 from gen.model.row_formats import fused_bytes, values
@@ -141,12 +140,10 @@ class FileWeights:
             with self.path.open("rb") as file:
                 while part := file.read(1 << 20):
                     digest.update(part)
-            self._file = zipfile.ZipFile(self.path)
-            self.names = {name.removesuffix(".npy") for name in self._file.namelist() if name.endswith(".npy")}
         except OSError as error:
             raise ValueError(f"{self.path} cannot be read: {error.strerror or 'it is no npz file'}") from None
-        except Exception:       # zipfile's, of no common class
-            raise ValueError(f"{self.path} is no npz file") from None
+        self._file = opened(self.path, "npz file")
+        self.names = {name.removesuffix(".npy") for name in self._file.namelist() if name.endswith(".npy")}
         self.about = {"file": self.path.name, "sha256": digest.hexdigest()}
         self._held: tuple[str, NDArray] = "", np.zeros((0, 0), np.float32)
 

@@ -252,7 +252,10 @@ def test_parameters_that_are_refused(profile, tmp_path, name, value, told):
 def test_files_that_are_no_parameters(tmp_path):
     (tmp_path / "w.npz").write_bytes(b"nothing")
     np.save(tmp_path / "w.npy", np.zeros(3))
-    for name in ("w.npz", "w.npy"):
+    np.savez(tmp_path / "names.npz", ab=np.zeros(3))
+    damaged = (tmp_path / "names.npz").read_bytes().replace(b"ab.npy", b"\xa7b.npy")
+    (tmp_path / "names.npz").write_bytes(damaged.replace(b"PK\1\2\x2d\3\x2d\0\0\0", b"PK\1\2\x2d\3\x2d\0\0\x08"))
+    for name in ("w.npz", "w.npy", "names.npz"):
         with pytest.raises(ValueError, match=f"{name} is no npz file"):
             FileWeights(tmp_path / name)
     with pytest.raises(ValueError, match="cannot be read: No such file"):
