@@ -92,8 +92,8 @@ class DecoderLane(Part):
         everything = named(m, "everything", Mux(brain, exponent.all(), exponent[:5].all()))
         fraction = Mux(brain, code[:7], code[:10])
         some = named(m, "some", fraction.any())
-        # A bfloat16 that is subnormal is zero.
-        significand = named(m, "significand", Mux(brain, Mux(none, 0, Cat(code[:7], 1)), Cat(code[:10], ~none)))
+        # A bfloat16 that is subnormal counts as normal, of an exponent that the normaliser takes for too small.
+        significand = named(m, "significand", Mux(brain, Cat(code[:7], 1), Cat(code[:10], ~none)))
         is_negative = self.half & code[15]
         number = Signal(signed(12), reset_less=True)
         top = Signal(9, name="own_top", reset_less=True)
@@ -104,8 +104,6 @@ class DecoderLane(Part):
         m.d.sync += flags.eq(
             Cat(everything & (some | ~code[15]), everything & (some | code[15]), none & ~some & code[15])
                 & self.half.replicate(3))
-        with m.If(brain & none):
-            m.d.sync += flags[2].eq(is_negative)
         return number, top, flags
 
 

@@ -34,11 +34,14 @@ def parts(form):
 
 
 def near(random, size):
-    """Patterns of scales and biases whose places overlap in every way, and corners."""
+    """Patterns of scales and biases whose places overlap in every way: where a bias is cancelled, only breaks a tie or
+    swallows the product more often than elsewhere."""
     exponent = random.integers(1, 255, size)
-    bias = np.clip(exponent + random.integers(-45, 45, size), 0, 254)
-    fractions = random.choice([0, 1, 0x7FFFFF, 0x400000], (2, size)) ^ np.where(
-        random.random((2, size)) < 0.7, random.integers(0, 1 << 23, (2, size)), 0)
+    distance = np.where(random.random(size) < 0.5, random.choice([-40, -27, -20, -12, -4, -3, -2, -1, 0, 1, 33, 34, 35],
+                                                                 size), random.integers(-70, 45, size))
+    bias = np.clip(exponent + distance, 0, 254)
+    fractions = random.choice([0, 1, 3, 5, 0x7FFFFF, 0x400000], (2, size)) ^ np.where(
+        random.random((2, size)) < 0.4, random.integers(0, 1 << 23, (2, size)), 0)
     signs = random.integers(0, 2, (2, size)) << 31
     scale, bias = signs[0] | exponent << 23 | fractions[0], signs[1] | bias << 23 | fractions[1]
     same = random.random(size) < 0.2
@@ -58,7 +61,7 @@ def rows(random, count, form=None, corners=False):
             scale, bias = near(random, 1)
             stored[:2] = random.choice(ENDS, 2) if corners else (scale[0], bias[0])
             codes = stored.view(np.uint8)[2 * WORDS:]
-            codes[random.random(len(codes)) < 0.3] = 0
+            codes[:] = np.where(random.random(len(codes)) < 0.6, random.choice([0, 1, 2, 3, 5, 255], len(codes)), codes)
         if kind == ROW_FORMAT.INT4 and corners:
             stored[0] = random.choice(HALVES, 2).view(np.uint32)[0]
         found.append((kind, vector, stored))
@@ -208,8 +211,8 @@ def rounded(exact):
 def test_golden_is_a_fused_multiply_add():
     """Of exact fractions, for scales and biases that overlap in every way."""
     random = np.random.default_rng(seed("fractions"))
-    scale, bias = near(random, 3000)
-    codes = random.choice([0, 1, 2, 3, 127, 128, 255], (3000, 1))
+    scale, bias = near(random, 20_000)
+    codes = random.choice([0, 1, 2, 3, 5, 127, 128, 255], (20_000, 1))
     got = fp32.bits(golden.scaled(codes, scale[:, None], bias[:, None])).reshape(-1)
     flushed = [[Fraction(float(value)) for value in fp32.flush(each)] for each in (scale, bias)]
     for q, s, b, word in zip(codes[:, 0].tolist(), *flushed, got.tolist(), strict=True):
