@@ -28,10 +28,12 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     Raises      ValueError: an unknown device or preset, a page size that there is not, rows that the core does not take
     """
     name, device = _name(device), Device.load(device)
-    words = config.load(preset).cores["emb"].words
-    widths = {dim // count for dim in dims for count in range(1, max(dim // words, 1) + 1) if dim % count == 0}
+    # Whole rows first: what cannot be is said of them.
     lines = {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES)
-             for dim, form in product(sorted(widths), row_formats)}
+             for dim, form in product(sorted(dims), row_formats)}
+    words = config.load(preset).cores["emb"].words
+    widths = {dim // count for dim in dims for count in range(2, dim // words + 1) if dim % count == 0}
+    lines |= {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES) for dim, form in product(widths, row_formats)}
     read, write, page, first, landing = _streams(device, page_bytes, ring_bytes)
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
