@@ -77,18 +77,7 @@ def area() -> Iterator[Row]:
             "a multiply-accumulate of smartssd, registers and rounding included",
             round(luts / macs, 1),
             "LUT",
-            280,
-        )
-        texts, _ = convert(CORES["tt"].unit(config.load("smartssd").cores["tt"]), "hotrail_tt")
-        packed = sum(
-            synthesise(texts, n, cache=build_folder() / "synth", pack_products=True).total.lut * c
-            for n, _, c in cells
-        )
-        yield figure(
-            "mac.lut.packed",
-            "the same with products' registers and adders in their DSP slices",
-            round(packed / macs, 1),
-            "LUT",
+            150,
         )
         yield at_most("mac.dsp", "the same", round(dsps / macs, 3), "DSP48E2", 2)
         yield at_least("area.tt.macs", "multiply-accumulates per cycle", macs, "MAC", 512)

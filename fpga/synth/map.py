@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fpga.synth import dsp
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
 from fpga.synth.shells import budgets
 from gen.base import kept
@@ -105,8 +104,7 @@ class Report:
 
 
 def _map(
-    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, pack_products: bool,
-    begins: Callable[[], None]
+    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, begins: Callable[[], None]
 ) -> tuple[dict[str, Any], Path]:
     """The mapped netlist of one module as Yosys' JSON describes it: in one piece with the parts in `joined`, with all
     others as black boxes; and the file that keeps it. begins: is called unless it is in the cache."""
@@ -114,8 +112,7 @@ def _map(
     own = "".join([texts[name], *(texts[part] for part in sorted(joined))])
     parts = {part for one in inside for part in children(texts[one], texts)} - inside
     boxes = [interface(texts[part]) for part in sorted(parts)]
-    packed = [dsp.PATTERN, dsp.MAPPING, dsp.PREPARE] if pack_products and dsp.has_product(own) else []
-    content = [own, boxes, NET_DELAY, _flow(name, own), _yosys_version(), *packed]
+    content = [own, boxes, NET_DELAY, _flow(name, own), _yosys_version()]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     path = cache / f"{name}-{digest}.mapped"
 
@@ -126,10 +123,6 @@ def _map(
             (work / "own.v").write_text(own)
             (work / "parts.v").write_text("".join(boxes))
             read = ["read_verilog own.v", "read_verilog -lib parts.v"]
-            if packed:
-                (work / "pattern.v").write_text(dsp.PATTERN)
-                (work / "mapping.v").write_text(dsp.MAPPING)
-                read = dsp.steps(read, name)
             log = yosys([*read, NET_DELAY, *_flow(name, own)], cwd=work)
             with suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,16 +179,13 @@ def _area(cells: Mapping[str, Any]) -> Area:
 
 
 def synthesise(
-    texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth", pack_products: bool = False,
+    texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth",
     say: Callable[[str], None] = lambda line: None
 ) -> Report:
     """Maps the Verilog of a core and adds up area and depth.
 
     Parameters  texts: file name -> Verilog, one module a file, as `gen.rtl.verilog.convert` gives; top: module
-                name; pack_products: put the registers and the adder of floating-point products into their DSP
-                slices, which Yosys leaves in the fabric; see fpga.synth.dsp; say: is told of each module that is
-                not in the
-                cache
+                name; say: is told of each module that is not in the cache
     Raises      ValueError: a combinational loop, or a cell that is not known; RuntimeError: Yosys failed
     """
     folder = Path(cache)
@@ -214,7 +204,7 @@ def synthesise(
         begins = partial(say, f"mapping {number} of {len(order)}: {name}")
         joined: set[str] = set()
         while True:
-            netlist, files[name] = _map(name, modules, joined, folder, pack_products, begins)
+            netlist, files[name] = _map(name, modules, joined, folder, begins)
             try:
                 depth_of[name], chains_of[name], edge, boundaries[name], found, crossed = depths(netlist, boundaries)
             except ValueError as error:

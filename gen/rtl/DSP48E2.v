@@ -6,7 +6,7 @@ module DSP48E2 #(
    CEA1, CEA2, CEAD, CEALUMODE, CEB1, CEB2, CEC, CECARRYIN, CECTRL, CED, CEINMODE, CEM, CEP,
    RSTA, RSTALLCARRYIN, RSTALUMODE, RSTB, RSTC, RSTCTRL, RSTD, RSTINMODE, RSTM, RSTP, P, ACOUT, PCOUT);
   // How AMD's DSP slice behaves as hw.fp.slices instantiates it, for simulators; synthesis has the primitive itself.
-  // P = A * B + Z, Z = 0, C or PCIN >>> 17 by OPMODE; registers M and P, those of A, B and C by their attributes, as
+  // P = A * B + Z + W, Z = 0, C, PCIN or PCIN >>> 17 and W = 0 or C by OPMODE; registers M and P, those of A, B and C by their attributes, as
   // many at ACOUT as at A. All clock enables of registers that are there are high, and of the resets only RSTP is used.
   // Source: AMD UG579, UG974.
   input CLK;
@@ -34,7 +34,9 @@ module DSP48E2 #(
   reg signed [44:0] m;
   reg signed [47:0] p;
   wire signed [47:0] below = $signed(PCIN) >>> 17;
-  wire signed [47:0] z = OPMODE[6:4] == 3'b101 ? below : OPMODE[6:4] == 3'b011 ? c : 48'd0;
+  wire signed [47:0] z = OPMODE[6:4] == 3'b101 ? below : OPMODE[6:4] == 3'b001 ? $signed(PCIN) :
+                         OPMODE[6:4] == 3'b011 ? $signed(c) : 48'sd0;
+  wire signed [47:0] w = OPMODE[8:7] == 2'b11 ? $signed(c) : 48'sd0;
 
   always @(posedge CLK) begin
     a1 <= a0;
@@ -46,7 +48,7 @@ module DSP48E2 #(
     if (RSTP)
       p <= 48'd0;
     else
-      p <= m + z;
+      p <= m + z + w;
   end
 
   assign P = p;

@@ -19,6 +19,9 @@ SIGN = 0x80000000
 # What the fused dot product keeps of a 48-bit product: the part that a DSP cascade delivers after its
 # 17-bit shift.
 DROPPED_BITS = 17
+# Where four operands share an exponent: what their mantissas keep below the largest one's lowest bit, what is dropped of
+# the exact sum of their products, and from where on such a sum, moved to a larger exponent, counts as nothing.
+GROUP, GUARD_BITS, GROUP_DROPPED_BITS, GROUP_REACH = 4, 2, 19, 32
 BIAS = 127
 
 
@@ -79,15 +82,45 @@ def _bit_length(magnitude: NDArray) -> NDArray:
     return np.where(high > 0, high_bits + 31, low_bits).astype(np.int64)
 
 
-def dot(x: ArrayLike, y: ArrayLike, beat: int) -> NDArray[np.float32]:
+def dropped_bits(grouped: bool) -> int:
+    """Of a product's 48 bits, how many lie below the unit of a dot product's accumulator."""
+    return GROUP_DROPPED_BITS - 2 * GUARD_BITS if grouped else DROPPED_BITS
+
+
+def group(x: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Groups of four along the last axis, padded with zeros: signed mantissas (.., groups, 4) and exponents (.., groups).
+
+    2^25 stands for the hidden bit of a number with the group's exponent, the largest of its numbers'; smaller ones are
+    cut off below the guard bits. Infinities and NaNs count as zeros.
+    """
+    sign, exponent, mantissa, _ = _unpack(x)
+    number = (mantissa != 0) & (exponent != 255)
+    padding = [(0, 0)] * (np.ndim(x) - 1) + [(0, -np.shape(x)[-1] % GROUP)]
+
+    def grouped(values: NDArray) -> NDArray:
+        values = np.pad(np.where(number, values, 0), padding)
+        return values.reshape(*values.shape[:-1], -1, GROUP)
+
+    sign, exponent, mantissa = grouped(sign), grouped(exponent), grouped(mantissa)
+    peak = exponent.max(-1)
+    mantissa = (mantissa << GUARD_BITS) >> np.minimum(peak[..., None] - exponent, 63)
+    return np.where(sign == 1, -mantissa, mantissa), peak
+
+
+def dot(x: ArrayLike, y: ArrayLike, beat: int, *, grouped: bool = False) -> NDArray[np.float32]:
     """The fused dot product sum_i x_i * y_i over the last axis, `beat` terms taken at a time.
 
-    Products keep their upper 31 bits; within a beat all are aligned to the largest exponent seen since
+    Products keep their upper 31 bits; within a beat all are moved to the largest exponent seen since
     the first beat (floor of magnitudes for the products, floor for the accumulator), added exactly, and
     the total is rounded once. An exact zero is +0. K is padded with zeros to whole beats.
+
+    grouped: operands come in groups of four that share an exponent, see `group`; what is moved are the exact sums of
+    their products, cut (floor) at 2^-33 of the largest product that their exponents allow.
     """
     if beat < 1:
         raise ValueError(f"beat is {beat}, must be at least 1")
+    if grouped and beat % GROUP:
+        raise ValueError(f"beat is {beat}, must be a multiple of {GROUP} for groups that share an exponent")
     sx, ex, mx, nx = _unpack(x)
     sy, ey, my, ny = _unpack(y)
     infinite_x, infinite_y = (ex == 255) & ~nx, (ey == 255) & ~ny
@@ -98,9 +131,15 @@ def dot(x: ArrayLike, y: ArrayLike, beat: int) -> NDArray[np.float32]:
     negative = (infinite & (sign == 1)).any(-1)
     is_nan = nan.any(-1) | (positive & negative)
 
-    product = (mx * my) >> DROPPED_BITS
-    exponent = np.where((mx == 0) | (my == 0), 0, ex + ey)
-    product = np.where(sign == 1, -product, product)
+    if grouped:
+        (gx, ex), (gy, ey) = group(x), group(y)
+        product = (gx * gy).sum(-1) >> GROUP_DROPPED_BITS
+        exponent = np.where((ex == 0) | (ey == 0), 0, ex + ey)
+        beat //= GROUP
+    else:
+        product = (mx * my) >> DROPPED_BITS
+        exponent = np.where((mx == 0) | (my == 0), 0, ex + ey)
+        product = np.where(sign == 1, -product, product)
     terms = product.shape[-1]
     total = np.zeros(product.shape[:-1], np.int64)
     peak = np.zeros(product.shape[:-1], np.int64)
@@ -109,11 +148,14 @@ def dot(x: ArrayLike, y: ArrayLike, beat: int) -> NDArray[np.float32]:
         p = product[..., start:start + beat]
         new = np.maximum(peak, e.max(-1))
         shift = np.minimum(new[..., None] - e, 63)
-        aligned = np.where(p < 0, -(-p >> shift), p >> shift)
-        total = (total >> np.minimum(new - peak, 63)) + aligned.sum(-1)
+        if grouped:
+            moved = np.where(shift < GROUP_REACH, p >> shift, 0)
+        else:
+            moved = np.where(p < 0, -(-p >> shift), p >> shift)
+        total = (total >> np.minimum(new - peak, 63)) + moved.sum(-1)
         peak = new
     negative_total = (total < 0).astype(np.int64)
-    word = _round(negative_total, np.abs(total), peak - 2 * BIAS - 46 + DROPPED_BITS)
+    word = _round(negative_total, np.abs(total), peak - 2 * BIAS - 46 + dropped_bits(grouped))
     word = np.where(total == 0, np.uint32(0), word)
     word = np.where(positive, np.uint32(INFINITY), word)
     word = np.where(negative, np.uint32(INFINITY | SIGN), word)

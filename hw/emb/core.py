@@ -119,14 +119,16 @@ class EmbCore(Part):
 
         flush, ports = parts.frame.flush, parts.frame.clean
         parts.flush = flush
+        # Tables that changed: products of the old ones are forgotten. From a register, since it goes far.
+        parts.flush_tt = Signal(name="flush_tt")
+        m.d.sync += parts.flush_tt.eq(flush | parts.front.flush_tt)
         for name, part, reset in (
             ("frame", parts.frame, None),
             ("reads", parts.reads, ports), ("writes", parts.writes, ports), ("rows_port", parts.rows_port, ports),
             ("front", parts.front, flush), ("arbiter", parts.arbiter, flush), ("fetch", parts.fetch, flush),
             ("decoder", parts.decoder, flush),
             ("pool", parts.pool, flush), ("post_pool", parts.finish, flush), ("doorbell", parts.bell, flush),
-            # Tables that changed: products of the old ones are forgotten.
-            ("tt", parts.tt, flush | parts.front.flush_tt),
+            ("tt", parts.tt, parts.flush_tt),
         ):
             place(m, platform, name, part, reset=reset)
         m.d.comb += [port.stop.eq(parts.frame.stop) for port in (parts.reads, parts.writes, parts.rows_port)]
@@ -260,7 +262,7 @@ class EmbCore(Part):
             now = tt.counters[total][:TT_COUNT_BITS]
             m.d.sync += before.eq(now)
             m.d.sync += grown.eq(now - before)
-            with m.If(parts.flush | front.flush_tt):
+            with m.If(parts.flush | parts.flush_tt):
                 m.d.sync += before.eq(0)
                 m.d.sync += grown.eq(0)
             m.d.comb += events[name].eq(grown)

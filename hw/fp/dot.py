@@ -1,15 +1,17 @@
 from collections.abc import Sequence
+from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
+from . import group as groups
 from .logic import add, is_power_of_two, largest, largest_of_four, log2, named, shift_level
 from .normalise import normalise
 from .operand import Operand, delay
-from .product import EXPONENT_BITS, PRODUCT_BITS, classify, in_slices, multiply
+from .product import DROPPED_BITS, EXPONENT_BITS, PRODUCT_BITS, classify, in_slices, multiply
 
 
 class _Sum:
@@ -28,12 +30,14 @@ class FusedDot(Part):
 
     Parameters  width: terms of a group, 1, 2, 4 or 8; subs: groups, 1, 2 or 4;
                 terms_log2: at most 2^terms_log2 terms are added before the next `first`,
-                log2(width * subs)..16;
+                log2(width * subs)..16, ..14 where groups share an exponent;
+                grouped: the four operands of a group share one exponent, hw.fp.group;
                 lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs,
                 none for a single term;
                 family: "ultrascale_plus" has the products in DSP48E2 slices with all their registers, "any" leaves
                 their making to synthesis
-    Members     x, y     In  Operand of every term, index s * width + w
+    Members     x, y     In  Operand of every term, index s * width + w; grouped: Group of every group, its mantissas
+                    by hw.fp.group.SKEW behind the rest of their beat
                 first    In  this beat begins a new sum
                 combine  In  0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest of them
                     and the others give +0
@@ -42,7 +46,9 @@ class FusedDot(Part):
     Timing      `latency` cycles from the beat that brings the last term to o; a beat every cycle; no stall:
                 what is presented after the last term does not disturb a result, `first` starts anew
     Handshake   none
-    Numerics    per beat: running maximum of the products' exponents; products cut to their upper 31 bits
+    Numerics    grouped: of the exact sum of a group's products the bits from 2^-33 of its largest possible product on
+                are kept (floor); shifted right to the running maximum of the groups' exponents (floor, 0 from 32
+                places on), accumulator likewise. Otherwise, per beat: running maximum of the products' exponents; products cut to their upper 31 bits
                 and shifted right to it (magnitudes, floor), accumulator likewise (floor); added exactly;
                 after the last beat one rounding to nearest even; NaN for any NaN, 0 * inf and inf - inf; an
                 exact zero is +0; subnormal results flushed after rounding; an operand with both `zero` and
@@ -52,28 +58,38 @@ class FusedDot(Part):
     Golden      golden.fp.fp32.dot          Tests  verif/fp/test_fp.py
     """
 
-    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, lut_products: int = 0, family: str = "any"):
+    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, grouped: bool = False, lut_products: int = 0,
+                 family: str = "any"):
         if not is_power_of_two(width) or width > 8:
             raise ValueError(f"width is {width}, must be 1, 2, 4 or 8")
         if not is_power_of_two(subs) or subs > 4:
             raise ValueError(f"subs is {subs}, must be 1, 2 or 4")
         terms = width * subs
-        if not log2(terms) <= terms_log2 <= 16:
-            raise ValueError(f"terms_log2 is {terms_log2}, must be {log2(terms)} to 16 "
+        most = 14 if grouped else 16
+        if not log2(terms) <= terms_log2 <= most:
+            raise ValueError(f"terms_log2 is {terms_log2}, must be {log2(terms)} to {most} "
                              f"for {terms} terms a beat")
-        if not 0 <= lut_products <= (terms if terms > 1 else 0):
-            # A single term's exponents arrive before a product made of LUTs could.
-            raise ValueError(f"lut_products is {lut_products}, must be 0 to {terms if terms > 1 else 0} "
-                             f"for {terms} terms a beat")
+        if grouped and width != groups.GROUP:
+            raise ValueError(f"width is {width}, must be {groups.GROUP} for groups that share an exponent")
+        # A single term's exponents arrive before a product made of LUTs could.
+        most = 0 if terms == 1 or grouped else terms
+        if not 0 <= lut_products <= most:
+            raise ValueError(f"lut_products is {lut_products}, must be 0 to {most} for {terms} terms a beat")
         self.width = width
         self.subs = subs
         self.terms_log2 = terms_log2
         self.lut_products = lut_products
         self.family = family
+        self.grouped = grouped
         self._levels = log2(subs)
+        # What is shifted and added: products, or sums of a group's.
+        self._each = 1 if grouped else width
+        self._term_bits = groups.TERM_BITS if grouped else PRODUCT_BITS + 1
+        self._dropped = groups.DROPPED_BITS if grouped else DROPPED_BITS
+        operands = data.ArrayLayout(groups.Group, subs) if grouped else data.ArrayLayout(Operand, terms)
         super().__init__({
-            "x": In(data.ArrayLayout(Operand, terms)),
-            "y": In(data.ArrayLayout(Operand, terms)),
+            "x": In(operands),
+            "y": In(operands),
             "first": In(1),
             "combine": In(range(self._levels + 1)),
             "o": Out(data.ArrayLayout(32, subs)),
@@ -84,7 +100,12 @@ class FusedDot(Part):
     @property
     def _peak_stage(self) -> int:
         """The largest exponent of the beat."""
-        return 1 + (log2(self.width) + 1) // 2 + (self._levels + 1) // 2
+        return 1 + self._waiting + (log2(self._each) + 1) // 2 + (self._levels + 1) // 2
+
+    @property
+    def _waiting(self) -> int:
+        """Cycles that exponents wait for the sums of groups, which the shift amounts meet."""
+        return groups.TERM_STAGE - 3 - (self._levels + 1) // 2 if self.grouped else 0
 
     @property
     def _shift_stage(self) -> int:
@@ -94,7 +115,7 @@ class FusedDot(Part):
     @property
     def _sum_stage(self) -> int:
         """The sums of the beat, all groups that combine added up."""
-        return self._shift_stage + 1 + log2(self.width) + self._levels
+        return self._shift_stage + 1 + log2(self._each) + self._levels
 
     @property
     def _total_stage(self) -> int:
@@ -107,48 +128,77 @@ class FusedDot(Part):
 
     def elaborate(self, platform):
         m = Module()
-        terms, subs = self.width * self.subs, self.subs
-
-        # One register a term: a simulator slices them much faster than one of 544 bits.
-        x = [Signal(Operand, name=f"x{i}", reset_less=True) for i in range(terms)]
-        y = [Signal(Operand, name=f"y{i}", reset_less=True) for i in range(terms)]
+        subs = self.subs
         first0 = Signal(reset_less=True)
         combine0 = Signal(self.combine.shape(), reset_less=True)
         m.d.sync += first0.eq(self.first)
         m.d.sync += combine0.eq(self.combine)
-        m.d.sync += [r.eq(i) for r, i in zip(x, self.x)]
-        m.d.sync += [r.eq(i) for r, i in zip(y, self.y)]
         # joined[j]: groups at distance subs / 2^(j + 1) add up.
         joined0 = Cat(*(combine0 > j for j in range(self._levels)))
 
         def joined_at(name: str, stage: int) -> Value:
             return delay(m, f"joined_{name}", joined0, stage)
 
-        exponents, kinds = zip(*(classify(m, i, x[i], y[i]) for i in range(terms)))
-        signs = Signal(terms, reset_less=True, attrs={"keep": 1})
-        # They head a delay line where the products wait in slices, see `delay`.
-        zeros = Signal(terms, reset_less=True, attrs={} if self.family == "any" else {"keep": 1})
-        m.d.sync += signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y))))
-        m.d.sync += zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y))))
-        if self.family == "any":
-            products = multiply(m, x, y, zeros, self.lut_products)
-        else:
-            products = in_slices(m, x, y, zeros, self.lut_products, self._shift_stage)
-
-        peaks = self._beat_peaks(m, exponents, joined_at)
-        tops, shifts = self._align(m, peaks, first0, exponents, joined_at)
-        sums = self._sum(m, products, shifts, signs, joined_at)
+        taken = self._groups(m) if self.grouped else self._products(m)
+        peaks = self._beat_peaks(m, taken.exponents, joined_at)
+        tops, shifts = self._align(m, peaks, first0, taken.exponents, joined_at)
+        aligned = self._aligned_terms(m, taken.terms, shifts[0]) if self.grouped else self._aligned_products(
+            m, taken.terms, shifts[0], taken.signs)
+        sums = self._sum(m, aligned, joined_at)
         totals = self._accumulate(m, sums, shifts, first0)
-        flags = self._specials(m, kinds, first0, joined_at)
+        flags = self._specials(m, taken.kinds, first0, joined_at)
         for s in range(subs):
             owned = joined_at(f"owner{s}", self._total_stage + 5)
             foreign = Const(0, 1)
             for j in range(self._levels):
                 if s >= subs >> (j + 1):
                     foreign = foreign | owned[j]
-            word = normalise(m, s, totals[s], tops[s], self._total_stage + 3 - self._peak_stage - 1, flags[s], foreign)
+            word = normalise(m, s, totals[s], tops[s], self._total_stage + 3 - self._peak_stage - 1, flags[s], foreign,
+                             self._dropped)
             m.d.comb += self.o[s].eq(word)
         return m
+
+    def _products(self, m: Module) -> SimpleNamespace:
+        """Stage 1: exponents and kinds of the products, their signs; the products, each with its stage."""
+        # One register a term: a simulator slices them much faster than one of 544 bits.
+        x, y = ([Signal(Operand, name=f"{name}{i}", reset_less=True) for i in range(len(given))]
+                for name, given in (("x", self.x), ("y", self.y)))
+        m.d.sync += [r.eq(i) for r, i in zip((*x, *y), (*self.x, *self.y))]
+        exponents, kinds = zip(*(classify(m, i, a, b) for i, (a, b) in enumerate(zip(x, y))))
+        signs = Signal(len(x), reset_less=True, attrs={"keep": 1})
+        # They head a delay line where the products wait in slices, see `delay`.
+        zeros = Signal(len(x), reset_less=True, attrs={} if self.family == "any" else {"keep": 1})
+        m.d.sync += signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y))))
+        m.d.sync += zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y))))
+        if self.family == "any":
+            products = multiply(m, x, y, zeros, self.lut_products)
+        else:
+            products = in_slices(m, x, y, zeros, self.lut_products, self._shift_stage)
+        return SimpleNamespace(exponents=exponents, kinds=kinds, signs=signs, terms=products)
+
+    def _groups(self, m: Module) -> SimpleNamespace:
+        """Kinds of the products at stage 1, exponents of the groups `waiting` stages later; sums at TERM_STAGE."""
+        taken = SimpleNamespace(exponents=[], kinds=[], terms=[])
+        for s in range(self.subs):
+            exps, kinds = [], []
+            for name, given in (("x", self.x[s]), ("y", self.y[s])):
+                exp = Signal(8, name=f"{name}_exp{s}", reset_less=True)
+                kind = Signal.like(given.kinds, name=f"{name}_kinds{s}", reset_less=True)
+                m.d.sync += exp.eq(given.exp)
+                m.d.sync += kind.eq(given.kinds)
+                exps.append(exp)
+                kinds.append(kind)
+            exponent = Signal(EXPONENT_BITS, name=f"exponent{s}", reset_less=True)
+            m.d.sync += exponent.eq(exps[0] + exps[1])
+            with m.If(~exps[0].any() | ~exps[1].any()):
+                m.d.sync += exponent.eq(0)
+            taken.exponents.append(delay(m, f"exponent_wait{s}", exponent, self._waiting))
+            for w, (a, b) in enumerate(zip(*kinds)):
+                kind = Signal(2, name=f"kind{s}_{w}", reset_less=True)
+                m.d.sync += kind.eq(groups.infinities(a, b))
+                taken.kinds.append(kind)
+            taken.terms.append(groups.terms(m, s, self.x[s].mants, self.y[s].mants, self.family))
+        return taken
 
     def _largest_of(self, m: Module, name: str, values: Sequence[Value]) -> Value:
         """The largest of some values, up to four a stage."""
@@ -168,7 +218,7 @@ class FusedDot(Part):
 
     def _beat_peaks(self, m: Module, exponents: Sequence[Value], joined_at) -> list[Value]:
         """The largest exponent of each group, joined groups compared with one another."""
-        w = self.width
+        w = self._each
         peaks = [self._largest_of(m, f"peak{s}", exponents[s * w:(s + 1) * w]) for s in range(self.subs)]
         if self._levels == 0:
             return peaks
@@ -214,8 +264,8 @@ class FusedDot(Part):
         shifts = []
         for i, exponent in enumerate(exponents):
             shift = Signal(6, name=f"shift{i}", reset_less=True)
-            aligned = delay(m, f"exponent_line{i}", exponent, stage)
-            distance = named(m, f"distance{i}", add(aligned, ~owned[i // self.width], Const(0, 1), EXPONENT_BITS))
+            aligned = delay(m, f"exponent_line{i}", exponent, stage - self._waiting)
+            distance = named(m, f"distance{i}", add(aligned, ~owned[i // self._each], Const(0, 1), EXPONENT_BITS))
             # Its initial value alone keeps the twin from being merged with `shift`.
             twin = Signal(5, name=f"shift_twin{i}", reset_less=True, init=31)
             # Bit 5, not complemented: shifted out.
@@ -224,13 +274,27 @@ class FusedDot(Part):
             shifts.append((shift, twin))
         return tops, (shifts, gaps)
 
-    def _sum(self, m: Module, products, shifts, signs, joined_at) -> list[_Sum]:
-        """Aligned products, negated by complement, and their sums; each adder takes in one missing +1."""
+    def _aligned_terms(self, m: Module, terms: Sequence[Value], shifts) -> list[_Sum]:
+        """Sums of groups, shifted to their places."""
+        aligned = []
+        for s, (term, (shift, twin)) in enumerate(zip(terms, shifts)):
+            term = named(m, f"term{s}", term).as_signed()
+            near = shift_level(m, f"near_fine{s}", term, ~Cat(shift[0], shift[3]), ~Cat(twin[0], twin[3]), (1, 8))
+            near = shift_level(m, f"near{s}", near, ~Cat(shift[1], shift[4]), ~Cat(twin[1], twin[4]), (2, 16))
+            placed = Signal(signed(self._term_bits), name=f"aligned{s}", reset_less=True)
+            m.d.sync += placed.eq(Mux(shift[2], near, near >> 4))
+            with m.If(shift[5]):
+                m.d.sync += placed.eq(0)
+            aligned.append(_Sum(placed, Const(0, 1)))
+        return aligned
+
+    def _aligned_products(self, m: Module, products, shifts, signs) -> list[_Sum]:
+        """Products shifted to their places, negated by complement; a missing +1 comes with each."""
         shift_stage = self._shift_stage
         partial: list[_Sum] = []
         sign_line = delay(m, "sign_line", signs, shift_stage - 1)
         for i, product in enumerate(products):
-            shift, twin = shifts[0][i]
+            shift, twin = shifts[i]
             q = delay(m, f"product_line{i}", product[0], shift_stage - product[1])
             sign = sign_line[i]
             # 1s and 8s, 2s and 16s; then 4s.
@@ -259,7 +323,10 @@ class FusedDot(Part):
             with m.If(shift[5]):
                 m.d.sync += aligned.eq(0)
                 m.d.sync += later.eq(0)
+        return partial
 
+    def _sum(self, m: Module, partial: list[_Sum], joined_at) -> list[_Sum]:
+        """Sums of what is aligned; each adder takes in one missing +1."""
         def register(name: str, bits: Value, carry: Value) -> _Sum:
             total = Signal(len(bits), name=name, reset_less=True)
             missing = Signal(name=f"{name}_carry", reset_less=True)
@@ -270,10 +337,10 @@ class FusedDot(Part):
         level = 0
         while len(partial) > self.subs:
             level += 1
-            width = PRODUCT_BITS + 1 + level
+            width = self._term_bits + level
             partial = [register(f"sum{level}_{k}", add(a.bits, b.bits, b.carry, width), a.carry)
                        for k, (a, b) in enumerate(zip(partial[::2], partial[1::2]))]
-        stage = shift_stage + 1 + level
+        stage = self._shift_stage + 1 + level
         for j in range(self._levels):
             half = self.subs >> (j + 1)
             joined = joined_at(f"sum{j}", stage + j)[j]
@@ -281,7 +348,7 @@ class FusedDot(Part):
             for s, a in enumerate(partial):
                 if s < half:
                     b = partial[s + half]
-                    width = PRODUCT_BITS + 1 + level + j + 1
+                    width = self._term_bits + level + j + 1
                     bits = add(a.bits, Mux(joined, b.bits, 0), b.carry & joined, width)
                 else:
                     bits = a.bits
@@ -291,7 +358,8 @@ class FusedDot(Part):
 
     def _accumulate(self, m: Module, sums: list[_Sum], shifts, first0: Value) -> list[Value]:
         stage = self._sum_stage
-        width = PRODUCT_BITS + 1 + self.terms_log2
+        # A place for the sign, and one for each bit that the number of products adds to one.
+        width = 48 - self._dropped + 1 + self.terms_log2
         first = delay(m, "first_sum", first0, stage - 1)
         totals = []
         for s, part in enumerate(sums):

@@ -6,21 +6,23 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from .logic import add, named, shift_level
 from .operand import delay
+from .product import DROPPED_BITS
 
 __all__ = ["normalise"]
 
 
-def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flags: Value, foreign: Value) -> Value:
+def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flags: Value, foreign: Value,
+              dropped: int = DROPPED_BITS) -> Value:
     """The word of an accumulator, six cycles later: a leading-sign shifter of three 4:1 levels, then rounding.
 
-    total: stage n; top: the exponent of bit PRODUCT_BITS - 1, which came top_cycles before stage n + 3; flags, foreign:
-    stage n + 5: +inf, -inf, both for NaN, and, if there is a third bit, that a zero is -0; the word is +0 whatever
+    total: stage n, its unit 2^dropped times the lowest bit of a 48-bit product; top: the exponent of such a product, which
+    came top_cycles before stage n + 3; flags, foreign: stage n + 5: +inf, -inf, both for NaN, and, if there is a third bit, that a zero is -0; the word is +0 whatever
     the rest. The shifted value stays in two's complement; rounding turns it into a magnitude in the same adder.
     """
     coarse, coarse_shift = _shift_16s(m, s, total)
     exponent = delay(m, f"top_line{s}", top, top_cycles)
     shifted = _shift_4s(m, s, coarse, coarse_shift)
-    number = _round(m, s, shifted, exponent, len(total))
+    number = _round(m, s, shifted, exponent, len(total), dropped)
     return _word(m, s, number, flags, foreign)
 
 
@@ -100,15 +102,15 @@ def _shift_4s(m: Module, s: int, coarse: Value, coarse_shift: Value) -> SimpleNa
                            shift=Cat(by1, by4_held, coarse_shift_held))
 
 
-def _round(m: Module, s: int, shifted: SimpleNamespace, exponent: Value, width: int) -> SimpleNamespace:
+def _round(m: Module, s: int, shifted: SimpleNamespace, exponent: Value, width: int, dropped: int) -> SimpleNamespace:
     """Shifted by 1s, then rounded."""
     middle, by1 = shifted.middle, shifted.by1
     fine = Signal(26, name=f"fine{s}", reset_less=True)
     sticky = Signal(name=f"sticky{s}", reset_less=True)
     biased = Signal(10, name=f"biased{s}", reset_less=True)
-    # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + 17 + 127. What is a
+    # Exponent of the leading bit, biased: top - shift + (width - 2) - 2 * 127 - 46 + dropped + 127. What is a
     # multiple of 64 is taken off here, the rest comes in with the rounding, whose adder has an operand free.
-    offset = width - 2 - 127 - 46 + 17
+    offset = width - 2 - 127 - 46 + dropped
     m.d.sync += fine.eq(shift_level(m, f"fine_next{s}", middle, by1, shifted.by1_twin, (1, 2), left=True)[3:])
     m.d.sync += sticky.eq(shifted.lost | (middle[2] & (by1 == 0)) | (middle[1] & (by1 <= 1)) | (middle[0] & (by1 <= 2)))
     m.d.sync += biased.eq(exponent - Cat(shifted.shift, Const(-(offset >> 6), 4)))

@@ -3,30 +3,37 @@
 Source: AMD UG579 (DSP48E2: attributes, OPMODE, cascades), UG974
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 
 from .operand import delay
 
-__all__ = ["MOST_WAITING", "cascaded", "with_addend"]
+__all__ = ["MOST_WAITING", "WIDE", "cascaded", "four", "with_addend"]
 
 MOST_WAITING = 2        # cycles that a product can wait in its slices: registers at A and B
 WIDE = 17               # bits of the operand that the first slice takes; the second one's product lies so much higher
 
-# X and Y take the multiplier; Z nothing, the slice below shifted right by 17, or C.
-_ALONE, _SHIFTED, _ADDEND = 0b00_000_01_01, 0b00_101_01_01, 0b00_011_01_01
+# X and Y take the multiplier; Z nothing, the slice below, it shifted right by 17, or C; W nothing or C.
+_ALONE, _BELOW, _SHIFTED, _ADDEND = 0b00_000_01_01, 0b00_001_01_01, 0b00_101_01_01, 0b00_011_01_01
+_BELOW_AND_C = 0b11_001_01_01
 
 
 class _Slice:
-    """A DSP48E2: p = a * b + z, registers behind the multiplier and the adder, `registers` before it.
+    """A DSP48E2: p = a * b + z + w, registers behind the multiplier and the adder, `registers` before it.
 
-    a: up to 26 bits without a sign, or the slice below, whose a it takes; clear: of p, in the cycle before it is 0.
+    a: up to 26 bits without a sign or 27 with one, or the slice below, whose a it takes; b: up to 17 without or 18 with
+    a sign; below: the slice whose sum comes in; clear: of p, in the cycle before it is 0; c_register: at C.
     """
 
     def __init__(self, m: Module, name: str, *, a: "Value | _Slice", b: Value, registers: tuple[int, int], mode: int,
-                 clear: Value, c: Value | None = None):
+                 clear: Value = Const(0, 1), c: Value | None = None, c_register: bool = True,
+                 below: "_Slice | None" = None):
         self.p = Signal(48, name=f"{name}_p")
         self.a_out, self.p_out = Signal(30, name=f"{name}_a_out"), Signal(48, name=f"{name}_p_out")
-        below = a if isinstance(a, _Slice) else None
+        shared = a if isinstance(a, _Slice) else None
+        below = shared or below
         at_a, at_b = registers
         one, off = Const(1, 1), Const(0, 1)
         unused = {name: off for name in (
@@ -35,20 +42,46 @@ class _Slice:
             "i_RSTINMODE", "i_RSTM")}
         m.submodules[name] = Instance(
             "DSP48E2",
-            p_A_INPUT="DIRECT" if below is None else "CASCADE",
-            p_AREG=at_a, p_ACASCREG=at_a, p_BREG=at_b, p_BCASCREG=at_b, p_CREG=int(c is not None), p_DREG=0, p_ADREG=0,
+            p_A_INPUT="DIRECT" if shared is None else "CASCADE",
+            p_AREG=at_a, p_ACASCREG=at_a, p_BREG=at_b, p_BCASCREG=at_b, p_CREG=int(c is not None and c_register), p_DREG=0, p_ADREG=0,
             p_MREG=1, p_PREG=1, p_INMODEREG=0, p_OPMODEREG=0, p_ALUMODEREG=0, p_CARRYINREG=0, p_CARRYINSELREG=0,
             i_CLK=ClockSignal(),
-            i_A=Const(0, 30) if below else Cat(a, Const(0, 30 - len(a))),
-            i_ACIN=below.a_out if below else Const(0, 30),
-            i_B=Cat(b, Const(0, 18 - len(b))), i_BCIN=Const(0, 18),
-            i_C=Const(0, 48) if c is None else c, i_D=Const(0, 27),
+            i_A=Const(0, 30) if shared else _extended(a, 30),
+            i_ACIN=shared.a_out if shared else Const(0, 30),
+            i_B=_extended(b, 18), i_BCIN=Const(0, 18),
+            i_C=Const(0, 48) if c is None else _extended(c, 48), i_D=Const(0, 27),
             i_PCIN=below.p_out if below else Const(0, 48),
             i_OPMODE=Const(mode, 9), i_ALUMODE=Const(0, 4), i_INMODE=Const(0, 5), i_CARRYINSEL=Const(0, 3),
             i_CEA1=one if at_a == 2 else off, i_CEA2=one if at_a else off,
             i_CEB1=one if at_b == 2 else off, i_CEB2=one if at_b else off,
-            i_CEC=off if c is None else one, i_CEM=one, i_CEP=one, i_RSTP=clear,
+            i_CEC=one if c is not None and c_register else off, i_CEM=one, i_CEP=one, i_RSTP=clear,
             o_P=self.p, o_ACOUT=self.a_out, o_PCOUT=self.p_out, **unused)
+
+
+def _extended(value: Value, bits: int) -> Value:
+    """All bits of a port, by the value's sign if it has one."""
+    upper = value[-1] if value.shape().signed else Const(0, 1)
+    return Cat(value, upper.replicate(bits - len(value)))
+
+
+def four(m: Module, name: str, x: Sequence[Value], y: Sequence[Value]) -> Value:
+    """(x[0] * y[0] + .. + x[3] * y[3]) >> 17 of 27 bits with sign each, in eight slices, 6 cycles behind x[0], y[0].
+
+    Operands 1 and 2 come a cycle behind the first, 3 two cycles. Of y the lower 17 bits go through two cascades of
+    two, the upper through one of four, into whose last slice the lower part's sum comes.
+    """
+    def low(w: int, mode: int, **adds: Any) -> _Slice:
+        return _Slice(m, f"{name}_low{w}", a=x[w], b=y[w][:WIDE], registers=(1, 1), mode=mode, **adds)
+
+    pair = low(1, _BELOW, below=low(0, _ALONE))
+    lower = low(3, _BELOW_AND_C, below=low(2, _ALONE), c=pair.p, c_register=False)
+    upper = None
+    for w in range(4):
+        # They wait inside for what comes from below.
+        adds: dict[str, Any] = {"c": lower.p[WIDE:].as_signed(), "c_register": False} if w == 3 else {}
+        upper = _Slice(m, f"{name}_high{w}", a=x[w], b=y[w][WIDE:].as_signed(), registers=(1 + w // 2,) * 2, below=upper,
+                       mode=_BELOW_AND_C if w == 3 else _BELOW if w else _ALONE, **adds)
+    return upper.p
 
 
 def cascaded(m: Module, name: str, a: Value, b: Value, clear: Value, waiting: int) -> Value:

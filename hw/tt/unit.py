@@ -194,9 +194,9 @@ class TTUnit(Part):
         # Load: words made storable, then encoded, in step with lane 0's addresses.
         taken = load.valid & load.ready
         write_x, write_y = Signal(), Signal()
-        stored = Signal(data.ArrayLayout(32, n * n))
-        flip = Signal(2)
-        line, part = Signal(len(beat.address)), Signal(len(beat.part))
+        stored = Signal(data.ArrayLayout(32, n * n), reset_less=True)
+        flip = Signal(2, reset_less=True)
+        line, part = Signal(len(beat.address), reset_less=True), Signal(len(beat.part), reset_less=True)
         for at in range(n * n):
             word = beat.data[32 * at:32 * at + 32]
             exponent, mantissa = word[23:31], word[:23]
@@ -211,9 +211,9 @@ class TTUnit(Part):
             line.eq(beat.address),
             part.eq(beat.part),
         ]
-        codewords = [Signal(WORD_BITS, name=f"codeword_{at}") for at in range(n * n // 2)]
+        codewords = [Signal(WORD_BITS, name=f"codeword_{at}", reset_less=True) for at in range(n * n // 2)]
         write_x_now, write_y_now = Signal(n), Signal(data.ArrayLayout(n, 2))
-        line_now = Signal(len(line))
+        line_now = Signal(len(line), reset_less=True)
         for at, codeword in enumerate(codewords):
             pair = Cat(stored[2 * at], stored[2 * at + 1])
             flipped = Cat(flip, *[0] * (DATA_BITS - 2)) if at == 0 else 0
@@ -227,8 +227,8 @@ class TTUnit(Part):
         writing = write_x | write_y
 
         # Addresses: the line of an X operand lies above the bits that choose a part of it.
-        x_address = Signal(data.ArrayLayout(config.x_bits - bits, config.lanes))
-        y_address = Signal(data.ArrayLayout(config.y_bits - 1, config.lanes))
+        x_address = Signal(data.ArrayLayout(config.x_bits - bits, config.lanes), reset_less=True)
+        y_address = Signal(data.ArrayLayout(config.y_bits - 1, config.lanes), reset_less=True)
         for lane in lanes:
             _, slot = slots[lane][0]
             shift = sum((slot.rows[bit] for bit in range(bits)), start=0)
@@ -263,7 +263,7 @@ class TTUnit(Part):
         y_bank = partial(soft, config.y_lines // 2, "ultra")
         if config.family == "ultrascale_plus":
             # Such a memory is told what to store wrong; the word that it is given is right.
-            y_bank, flip_now = uram, Signal(2)
+            y_bank, flip_now = uram, Signal(2, reset_less=True)
             m.d.sync += flip_now.eq(flip)
             words = [codeword[:DATA_BITS] for codeword in codewords]
             words[0] ^= flip_now
@@ -337,14 +337,16 @@ class TTUnit(Part):
 
     def _operands(self, m: Module, lane: int, slots, lines, buffer: Intermediate, grid: Grid, events):
         """Brings the slot's lines to the grid; returns whether one of them could not be corrected."""
-        n = self.config.side
+        config, n = self.config, self.config.side
         # Lines that have arrived; one more register before the grid.
         valid, slot = slots[FETCH_CYCLES - 2]
         (x, x_fixed, x_bad), (even, even_fixed, even_bad), (odd, odd_fixed, odd_bad) = lines
         pick_odd = ~slot.paired & slot.y[0]
-        m.d.sync += grid.x.eq(x)
-        m.d.sync += grid.y_low.eq(Mux(slot.lines, buffer.line, Mux(pick_odd, odd, even)))
-        m.d.sync += grid.y_high.eq(odd)
+        chosen = {"x": x, "y_low": Mux(slot.lines, buffer.line, Mux(pick_odd, odd, even)), "y_high": odd}
+        for name, words in chosen.items():
+            held = Signal(data.ArrayLayout(32, config.line_words), name=f"{name}_held_{lane}", reset_less=True)
+            m.d.sync += held.eq(words)
+            m.d.comb += getattr(grid, name).eq(held)
         # Of an X line only the operand's own quarters count.
         _, before = slots[FETCH_CYCLES - 3]
         quarters = Signal(n, name=f"quarters_{lane}")

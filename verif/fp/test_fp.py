@@ -275,7 +275,7 @@ def test_vectors(name):
 
 
 @pytest.mark.parametrize("name,registers", [
-    ("multiply", ()), ("multiply", ("partial", "rounded")), ("add", ("aligned", "by4"))])
+    ("multiply", ()), ("multiply", ("partial", "rounded")), ("add", ("grouped", "by4"))])
 @pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_fewer_registers(name, registers):
     """Any choice of registers computes the same, `latency` cycles later."""
@@ -314,7 +314,7 @@ def _terms(random, tiles, terms):
 
 
 SHAPES = {
-    # width, subs, terms_log2, lut_products, family: share of the vectors
+    # width, subs, terms_log2, lut_products, family and whether groups share an exponent: share of the vectors
     "dot4x4": ((4, 4, 6, 1, "any"), 1.0),
     "dot1": ((1, 1, 6, 0, "any"), 0.25),
     "dot1wide": ((1, 1, 16, 0, "any"), 0.25),
@@ -326,6 +326,11 @@ SHAPES = {
     "slices1": ((1, 1, 6, 0, "ultrascale_plus"), 0.1),
     "slices4": ((4, 1, 14, 2, "ultrascale_plus"), 0.5),
     "slices4x4": ((4, 4, 6, 1, "ultrascale_plus"), 1.0),
+    # Groups of four operands that share an exponent.
+    "grouped4": ((4, 1, 14, 0, "any", True), 0.25),
+    "grouped4x2": ((4, 2, 4, 0, "any", True), 0.1),
+    "grouped4slices": ((4, 1, 14, 0, "ultrascale_plus", True), 0.5),
+    "grouped4x4": ((4, 4, 6, 0, "ultrascale_plus", True), 1.0),
 }
 
 
@@ -333,12 +338,14 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.testpoint("random_match_golden", "corner_values", "padding", unit="fp/dot")
 def test_dot_vectors(name, number):
-    """Ten shapes, every way of combining, one to four beats: any bits, near and wide exponents, near cancellation,
+    """Fourteen shapes, every way of combining, one to four beats: any bits, near and wide exponents, near cancellation,
     near overflow, near underflow; all pairs of corners as a first product, alone and among others, and corners in any
     number of operands; padding operands against numbers, infinities and NaNs in any place of a sum. Above ten million
     sums in a regression."""
-    (width, subs, terms_log2, lut_products, family), share = SHAPES[name]
-    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, lut_products=lut_products, family=family), name)
+    (width, subs, terms_log2, lut_products, family, *grouped), share = SHAPES[name]
+    grouped = bool(grouped)
+    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, grouped=grouped, lut_products=lut_products,
+                         family=family), name)
     total = int((10_485_760 if REGRESS else 60_000) * share)
     random = np.random.default_rng([number, width, subs])
     corners = np.array(list(product(CORNERS.tolist(), repeat=2)), np.uint32)
@@ -360,8 +367,12 @@ def test_dot_vectors(name, number):
                     x[:len(corners):2, 1:] = 0
                 # Padding in either operand or both, in one sum of four.
                 pad_x, pad_y = (random.random((2, *x.shape)) < 0.1) & (random.random((len(x), 1)) < 0.25)
-                padded = pad_x | pad_y
-                want = fp32.dot(np.where(padded, 0, x), np.where(padded, 0, y), width * joined)
+                if grouped and width * subs > 8:
+                    pad_y[:] = False
+                # A number that meets padding stays, as it may be its group's largest; an infinity or NaN counts no more.
+                kept_x, kept_y = (grouped & ((v & np.uint32(0x7F800000)) != 0x7F800000) for v in (x, y))
+                want = fp32.dot(np.where(pad_x | (pad_y & ~kept_x), 0, x), np.where(pad_y | (pad_x & ~kept_y), 0, y),
+                                width * joined, grouped=grouped)
                 want = fp32.bits(want).reshape(tiles, owners)
 
                 def beats_of(v, tiles=tiles, owners=owners, beats=beats, joined=joined):

@@ -7,14 +7,15 @@ import os
 from collections.abc import Callable
 
 import numpy as np
-from amaranth.hdl import Cat, Module
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.rtl import play, verilog
 from gen.rtl.play import Phase
 from hw.fp.dot import FusedDot
-from hw.fp.operand import unpack
+from hw.fp.group import GROUP, Aligner, skewed
+from hw.fp.operand import Operand, delay, unpack
 from verif.bench.runner import seeds
 
 __all__ = ["DotLane", "Lanes", "Runner"]
@@ -40,29 +41,41 @@ class Lanes(wiring.Component):
 
 
 class DotLane(wiring.Component):
-    """A FusedDot behind `unpack`: i = control, x words, y words. Control: first in bit 0, combine in bits 1 and
+    """A FusedDot behind `unpack` and, where groups share an exponent, `Aligner`s: i = control, x words, y words. Control: first in bit 0, combine in bits 1 and
     2; bit 8 + k makes x[k] padding, bit 24 + k (k below 8) y[k].
     """
 
     def __init__(self, **parameters):
         self._dot = FusedDot(**parameters)
         self._terms = self._dot.width * self._dot.subs
-        self.latency = self._dot.latency
+        self.latency = self._dot.latency + (Aligner.latency if self._dot.grouped else 0)
         super().__init__({"i": In(32 * (1 + 2 * self._terms)), "o": Out(32 * self._dot.subs)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.dot = dot = self._dot
         words = [self.i[32 * k:32 * k + 32] for k in range(1 + 2 * self._terms)]
-        m.d.comb += [dot.first.eq(words[0][0]), dot.combine.eq(words[0][1:3]),
+        x, y = (Signal(data.ArrayLayout(Operand, self._terms), name=name) for name in ("x", "y"))
+        control = words[0][:3]
+        if dot.grouped:
+            control = delay(m, "control", control, Aligner.latency)
+        m.d.comb += [dot.first.eq(control[0]), dot.combine.eq(control[1:3]),
                      self.o.eq(Cat(*(dot.o[s] for s in range(dot.subs))))]
         for k in range(self._terms):
-            m.d.comb += [dot.x[k].eq(unpack(words[1 + k])), dot.y[k].eq(unpack(words[1 + self._terms + k]))]
+            m.d.comb += [x[k].eq(unpack(words[1 + k])), y[k].eq(unpack(words[1 + self._terms + k]))]
             with m.If(words[0][8 + k]):
-                m.d.comb += [dot.x[k].zero.eq(1), dot.x[k].special.eq(1)]
+                m.d.comb += [x[k].zero.eq(1), x[k].special.eq(1)]
             if k < 8:
                 with m.If(words[0][24 + k]):
-                    m.d.comb += [dot.y[k].zero.eq(1), dot.y[k].special.eq(1)]
+                    m.d.comb += [y[k].zero.eq(1), y[k].special.eq(1)]
+        for name, given, to in (("x", x, dot.x), ("y", y, dot.y)):
+            if not dot.grouped:
+                m.d.comb += to.eq(given)
+                continue
+            for s in range(dot.subs):
+                m.submodules[f"{name}_{s}"] = aligner = Aligner()
+                m.d.comb += aligner.i.eq(Cat(given[GROUP * s + w].as_value() for w in range(GROUP)))
+                m.d.comb += to[s].eq(skewed(m, f"{name}_{s}", aligner.o))
         return m
 
 

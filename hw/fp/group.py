@@ -1,0 +1,171 @@
+"""Groups of four FP32 operands that share one exponent, and the exact sums of their products.
+
+Aligned once at an array's edge, the products of a group need no shifters of their own.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, enum
+from amaranth.lib.wiring import In, Out
+
+from hw.place import Part
+
+from . import slices
+from .logic import add, largest_of_four, shift_level
+from .operand import Operand, delay
+
+__all__ = ["Aligner", "DROPPED_BITS", "GROUP", "Group", "Kind", "SKEW", "TERM_BITS", "TERM_STAGE", "infinities", "skewed", "terms"]
+
+GROUP = 4
+GUARD_BITS = 2
+#: Mantissas in two's complement: 24 bits, the guard bits and the sign.
+MANT_BITS = 24 + GUARD_BITS + 1
+#: Cycles that a cell takes each mantissa behind its group's exponent: two cascades of slices add up side by side.
+SKEW = (0, 1, 1, 2)
+#: The stage of a sum of products, by FusedDot's count, and its bits: those from 19 up of an exact sum of four.
+TERM_STAGE = 5
+CUT_BITS = 19
+#: Of a product's 48 bits, not counting the guard bits of its operands.
+DROPPED_BITS = CUT_BITS - 2 * GUARD_BITS
+TERM_BITS = 2 * (MANT_BITS - 1) + 2 + 1 - CUT_BITS
+
+
+class Kind(enum.Enum, shape=3):
+    """What an operand is; padding makes its product zero whatever it meets."""
+
+    ZERO = 0
+    PADDING = 1
+    POSITIVE = 2
+    NEGATIVE = 3
+    PLUS_INFINITY = 4
+    MINUS_INFINITY = 5
+    NAN = 6
+
+
+class Group(data.Struct):
+    """Four operands as multiples of one power of two; as many bits as their words.
+
+    mants: two's complement, 2^25 standing for the hidden bit of a number with exponent `exp`; zero for all that is no
+    number. exp: the largest biased exponent of those that are, 0 if none is; kinds: of every operand.
+    """
+
+    mants: data.ArrayLayout(MANT_BITS, GROUP)
+    exp: 8
+    kinds: data.ArrayLayout(Kind, GROUP)
+
+
+class Aligner(Part):
+    """Brings four operands to their largest exponent.
+
+    Members     i    In  four `Operand`
+                o    Out  their `Group`
+    Timing      `latency` cycles, a group a cycle; no stall
+    Handshake   none
+    Numerics    magnitudes keep 2 bits below the larger one's lowest; what lies below is cut off. Bit-exact
+    Reset       nothing needs it
+    Golden      golden.fp.fp32.dot          Tests  verif/fp/test_fp.py
+    """
+
+    latency = 4
+
+    def __init__(self):
+        super().__init__({"i": In(data.ArrayLayout(Operand, GROUP)), "o": Out(Group)})
+
+    def elaborate(self, platform):
+        m = Module()
+        exps, mants, signs, kinds = zip(*(self._taken(m, i, operand) for i, operand in enumerate(self.i)))
+
+        first, _ = largest_of_four(m, "largest", exps)
+        peak = Signal(8, reset_less=True)
+        # Its initial value alone keeps the twin from being merged with `peak`.
+        twin = Signal(8, reset_less=True, init=255)
+        m.d.sync += peak.eq(first)
+        m.d.sync += twin.eq(first)
+        for i in range(GROUP):
+            exp, mant = delay(m, f"exp_line{i}", exps[i], 1), delay(m, f"mant_line{i}", mants[i], 1)
+            # Distances as complements, as in FusedDot; the twin's are for the shifters, see `shift_level`.
+            distance, other = (add(exp, ~largest, Const(0, 1), 8) for largest in (peak, twin))
+            near = shift_level(m, f"near_fine{i}", Cat(Const(0, GUARD_BITS), mant),
+                               ~Cat(distance[0], distance[3]), ~Cat(other[0], other[3]), (1, 8))
+            near = shift_level(m, f"near{i}", near,
+                               ~Cat(distance[1], distance[4]), ~Cat(other[1], other[4]), (2, 16))
+            held, far = Signal(MANT_BITS - 1, name=f"near_held{i}", reset_less=True), Signal(name=f"far{i}",
+                                                                                          reset_less=True)
+            m.d.sync += held.eq(near)
+            m.d.sync += far.eq(~distance[2])
+            with m.If(~distance[5:].all()):
+                m.d.sync += held.eq(0)
+            sign = delay(m, f"sign_line{i}", signs[i], 2)
+            magnitude = Mux(far, held[4:], held)[:MANT_BITS - 1]
+            mantissa = Signal(MANT_BITS, name=f"mantissa{i}", reset_less=True)
+            m.d.sync += mantissa.eq(add(Const(0, MANT_BITS), Cat(Mux(sign, ~magnitude, magnitude)[:MANT_BITS - 1], sign),
+                                        sign, MANT_BITS))
+            m.d.comb += self.o.mants[i].eq(mantissa)
+            m.d.comb += self.o.kinds[i].eq(delay(m, f"kind_line{i}", kinds[i], 3))
+        m.d.comb += self.o.exp.eq(delay(m, "peak_line", peak, 2))
+        return m
+
+    def _taken(self, m: Module, i: int, operand: Value) -> tuple[Value, Value, Value, Value]:
+        """Exponent, mantissa, sign and kind in the first register; the former two 0 for what is no number."""
+        exp, mant = Signal(8, name=f"exp{i}", reset_less=True), Signal(24, name=f"mant{i}", reset_less=True)
+        sign, kind = Signal(name=f"sign{i}", reset_less=True), Signal(Kind, name=f"kind{i}", reset_less=True)
+        m.d.sync += [
+            exp.eq(operand.exp),
+            mant.eq(Cat(operand.mant, 1)),
+            sign.eq(operand.sign),
+            kind.eq(Mux(
+                operand.zero, Mux(operand.special, Kind.PADDING, Kind.ZERO),
+                Mux(operand.special & operand.mant[22], Kind.NAN,
+                    Cat(operand.sign, ~operand.special, operand.special)))),
+        ]
+        with m.If(operand.zero | operand.special):
+            m.d.sync += exp.eq(0)
+            m.d.sync += mant.eq(0)
+        return exp, mant, sign, Value.cast(kind)
+
+
+def skewed(m: Module, name: str, group: data.View) -> Value:
+    """The group as a cell takes it: each mantissa SKEW cycles later."""
+    mants = [delay(m, f"{name}_skew{w}", group.mants[w], cycles) for w, cycles in enumerate(SKEW)]
+    return Cat(*mants, group.exp, group.kinds.as_value())
+
+
+def infinities(x: Value, y: Value) -> Value:
+    """Of a product by its operands' kinds: whether it is +inf or NaN, and whether -inf or NaN."""
+    def parts(kind: Value) -> Sequence[Value]:
+        kind = Value.cast(kind)
+        return (kind == Kind.ZERO.value, kind == Kind.PADDING.value, kind[1:] == 2, kind == Kind.NAN.value, kind[0])
+
+    (zero_x, padding_x, infinite_x, nan_x, sign_x), (zero_y, padding_y, infinite_y, nan_y, sign_y) = parts(x), parts(y)
+    nan = nan_x | nan_y | (infinite_x & zero_y) | (zero_x & infinite_y)
+    infinite = infinite_x | infinite_y
+    negative = sign_x ^ sign_y
+    counts = ~(padding_x | padding_y)
+    return Cat(counts & (nan | (infinite & ~negative)), counts & (nan | (infinite & negative)))
+
+
+def terms(m: Module, s: int, x: Sequence[Value], y: Sequence[Value], family: str) -> Value:
+    """The sum of four products of mantissas that come by SKEW, cut to TERM_BITS, TERM_STAGE + 1 cycles behind the
+    first of them.
+    """
+    x, y = [Value.cast(a).as_signed() for a in x], [Value.cast(b).as_signed() for b in y]
+    if family != "any":
+        return slices.four(m, f"slice{s}", x, y)[CUT_BITS - slices.WIDE:][:TERM_BITS]
+    products = []
+    for w, (a, b) in enumerate(zip(x, y)):
+        a_held, b_held = (Signal(a.shape(), name=f"{name}{s}_{w}", reset_less=True) for name in "xy")
+        product = Signal((a * b).shape(), name=f"product{s}_{w}", reset_less=True)
+        m.d.sync += a_held.eq(a)
+        m.d.sync += b_held.eq(b)
+        m.d.sync += product.eq(a_held * b_held)
+        products.append(product)
+    low, high, total = (Signal((products[0] + products[1]).shape(), name=f"low{s}", reset_less=True),
+                        Signal((products[2] + products[3]).shape(), name=f"high{s}", reset_less=True),
+                        Signal(TERM_BITS + CUT_BITS, name=f"sum{s}", reset_less=True))
+    late = [Signal.like(value, name=f"late{s}_{k}", reset_less=True) for k, value in enumerate((products[0], products[2], low))]
+    m.d.sync += [held.eq(value) for held, value in zip(late, (products[0], products[2], low))]
+    m.d.sync += low.eq(late[0] + products[1])
+    m.d.sync += high.eq(late[1] + products[3])
+    m.d.sync += total.eq(late[2] + high)
+    return total[CUT_BITS:]
