@@ -269,7 +269,7 @@ def numerics() -> Iterator[Row]:
     random = np.random.default_rng(2)
     x, w = (random.standard_normal(shape).astype(np.float32) for shape in ((128, 512), (512, 256)))
     exact = x.astype(np.float64) @ w.astype(np.float64)
-    ours = np.abs(matrix.products(x, w.T, _config().width) - exact)
+    ours = np.abs(matrix.products(x, w.T, _config().width, grouped=_config().grouped) - exact)
     numpy = np.abs((x @ w) - exact)
     yield at_most("mlp.error", "RMS error of 512 terms against NumPy float32's", float(
         np.sqrt((ours**2).mean() / (numpy**2).mean())), "times", 1)

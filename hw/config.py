@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-__all__ = ["Config", "choice", "family", "flag", "part", "whole"]
+__all__ = ["Config", "choice", "family", "flag", "grouped", "part", "whole"]
 
 
 def whole(low: int, high: int, about: str, *, power_of_two: bool = False) -> Any:
@@ -38,6 +38,12 @@ def family() -> Any:
     """The key that says which parts a unit is for, and so which of their own blocks it may have."""
     return choice("any", "ultrascale_plus", default="any",
                   about="parts that it is for: any, or AMD UltraScale+, whose UltraRAM corrects errors by itself")
+
+
+def grouped() -> Any:
+    """The key that says which dot products a unit has."""
+    return choice(False, True, default=False, about="four operands of a dot product share one exponent: a third of the "
+                                                    "logic for products of numbers of like size")
 
 
 def flag(about: str) -> Any:

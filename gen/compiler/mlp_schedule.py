@@ -375,7 +375,7 @@ class Schedule:
         """About how many cycles the program takes to its last slot, and to its end: slots, waits for loads, for lags,
         decoding and results on their way to memory."""
         config = self.config
-        drain = pe_latency(config.width) + 2 * config.rows + config.columns + DRAIN
+        drain = pe_latency(config.width, grouped=config.grouped) + 2 * config.rows + config.columns + DRAIN
         busy, done = {True: 0, False: 0}, {True: [0], False: [0]}
         begun: dict[str, list[int]] = {"rows": [], "weights": [], "layers": []}
         ends = [0]              # of the operations' slots

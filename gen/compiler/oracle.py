@@ -41,11 +41,8 @@ class MlpOracle:
 
     def __init__(self, compiler: layers.Compiler):
         self.compiler = compiler
-        config = compiler.config
-        self.core = Mlp(units=config.units, rows=config.rows, width=config.width, words=config.words,
-                        row_lines=config.row_lines, weight_lines=config.weight_lines,
-                        addend_lines=config.addend_lines)
-        self._run(compiler.load, np.zeros((0, config.words), np.uint32))
+        self.core = Mlp.of(compiler.config)
+        self._run(compiler.load, np.zeros((0, compiler.config.words), np.uint32))
 
     def run(self, program: layers.Program, dense: ArrayLike, embeddings: ArrayLike | None) -> NDArray[np.float32]:
         """The results of a batch."""

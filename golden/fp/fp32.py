@@ -19,8 +19,8 @@ SIGN = 0x80000000
 # What the fused dot product keeps of a 48-bit product: the part that a DSP cascade delivers after its
 # 17-bit shift.
 DROPPED_BITS = 17
-# Where four operands share an exponent: what their mantissas keep below the largest one's lowest bit, what is dropped of
-# the exact sum of their products, and from where on such a sum, moved to a larger exponent, counts as nothing.
+# Where four operands share an exponent: bits that their mantissas keep below the largest one's lowest, bits that are
+# dropped of the exact sum of their products, places from which on such a sum counts as nothing beside a larger one.
 GROUP, GUARD_BITS, GROUP_DROPPED_BITS, GROUP_REACH = 4, 2, 19, 32
 BIAS = 127
 
@@ -88,7 +88,7 @@ def dropped_bits(grouped: bool) -> int:
 
 
 def group(x: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Groups of four along the last axis, padded with zeros: signed mantissas (.., groups, 4) and exponents (.., groups).
+    """Groups of four along the last axis, padded with zeros: signed mantissas (.., groups, 4), exponents (.., groups).
 
     2^25 stands for the hidden bit of a number with the group's exponent, the largest of its numbers'; smaller ones are
     cut off below the guard bits. Infinities and NaNs count as zeros.

@@ -12,6 +12,7 @@ finished what stands before it.                                  Source: SCRec Â
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,14 +70,14 @@ class _Fault(Exception):
 class Mlp:
     """An MLP core with what stays in it from run to run: its memories, here zeros at first.
 
-    units, rows, width, words, row_lines, weight_lines, addend_lines: as in the core's configuration.
+    units, rows, width, words, row_lines, weight_lines, addend_lines, grouped: as in the core's configuration.
     row_memory: (unit, row, line, word), the word being bank * piece + word of the piece. weight_memory: (unit, line,
     word). addend_memory: (unit, line, column). All uint32.
     """
 
     def __init__(self, *, units: int, rows: int, width: int, words: int, row_lines: int, weight_lines: int,
-                 addend_lines: int):
-        self.units, self.rows, self.width, self.words = units, rows, width, words
+                 addend_lines: int, grouped: bool = False):
+        self.units, self.rows, self.width, self.words, self.grouped = units, rows, width, words, grouped
         self.columns = 2 * rows
         self.piece = max(2, width)
         self.pieces = words // self.piece
@@ -85,6 +86,12 @@ class Mlp:
         self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
         self.weight_memory = np.zeros((units, weight_lines, self.columns * width), np.uint32)
         self.addend_memory = np.zeros((units, addend_lines, self.columns), np.uint32)
+
+    @classmethod
+    def of(cls, config: Any) -> "Mlp":
+        """As a core's configuration asks."""
+        names = ("units", "rows", "width", "words", "row_lines", "weight_lines", "addend_lines", "grouped")
+        return cls(**{name: getattr(config, name) for name in names})
 
     def run(self, memory: Memory, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went."""
@@ -207,7 +214,8 @@ class Mlp:
         lines = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
         w = self.weight_memory[(group % self.units)[:, None], lines % self.weight_memory.shape[1]]
         w = w.reshape(groups, item.steps, self.columns, self.width).swapaxes(1, 2).reshape(groups * self.columns, -1)
-        y = matrix.products(x[:, :item.steps * self.width], w, self.width).reshape(count, groups, self.columns)
+        y = matrix.products(x[:, :item.steps * self.width], w, self.width, grouped=self.grouped)
+        y = y.reshape(count, groups, self.columns)
         if item.addend == ADDEND.BIAS:
             # In throughput mode the sample's own unit adds, in latency mode the group's.
             unit = group % self.units if item.mode == LATENCY else self._places(count)[0][:, None]
@@ -306,7 +314,7 @@ class Mlp:
         z = np.zeros((count, len(pairs)), np.uint32)
         real = pairs[:, 1] >= 0
         for sample in range(count):
-            dots = fp32.bits(matrix.products(values[sample], values[sample], self.width))
+            dots = fp32.bits(matrix.products(values[sample], values[sample], self.width, grouped=self.grouped))
             z[sample, real] = dots[pairs[real, 0], pairs[real, 1]]
         beats = -(-z.shape[1] // self.words)
         at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats))

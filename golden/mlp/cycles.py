@@ -20,7 +20,7 @@ from hw.isa.mlp import TARGET
 
 __all__ = ["Results", "Run", "Sizes", "Span", "cycles"]
 
-OPERANDS = 8        # cycles from a slot to its operands at the arrays
+OPERANDS = 8        # cycles from a slot to its operands at the arrays; one fewer where they share exponents
 CALM = 4            # that all parts have to be idle before the run is over
 HEADER_WORDS = 16   # of the result block, before the counters
 PROGRESS = 192      # its word that progress is told in
@@ -42,6 +42,7 @@ class Sizes(NamedTuple):
     load_beats: int
     output_beats: int
     staged_tiles: int
+    grouped: bool
     counters: int           # in the result block, with those that fill it up
 
     @property
@@ -71,10 +72,10 @@ class Results:
     written: a tile is
     """
 
-    def __init__(self, shape: Shape):
+    def __init__(self, shape: Shape, *, grouped: bool):
         self.shape = shape
         self.sizes = mlp_results.Sizes(shape.units, shape.rows, shape.columns, shape.words, shape.piece)
-        self.latency = OPERANDS + systolic.pe_latency(shape.width) + shape.columns
+        self.latency = OPERANDS - grouped + systolic.pe_latency(shape.width, grouped=grouped) + shape.columns
         self.cycle = self.free = 0
         self._lanes: dict[int, set[int]] = {}
         self._partials: set[int] = set()
@@ -180,7 +181,7 @@ def cycles(sizes: Sizes, *, program: int, program_count: int, words: Callable[[i
     parameter_loader = ParameterLoader(
         units=sizes.units, weight_lines=sizes.weight_lines, addend_lines=sizes.addend_lines,
         line_beats=columns * sizes.width // sizes.words, groups_per_beat=groups_per_beat, base=weights)
-    sequencer, results = Sequencer(shape), Results(shape)
+    sequencer, results = Sequencer(shape), Results(shape, grouped=sizes.grouped)
     outlet = ResultWriter(units=sizes.units, rows=sizes.rows, columns=columns, groups_per_beat=groups_per_beat,
                     staged_tiles=sizes.staged_tiles, output_beats=sizes.output_beats)
     reporter, done, over = Reporter(), _Done(), _Over()

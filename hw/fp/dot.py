@@ -46,13 +46,13 @@ class FusedDot(Part):
     Timing      `latency` cycles from the beat that brings the last term to o; a beat every cycle; no stall:
                 what is presented after the last term does not disturb a result, `first` starts anew
     Handshake   none
-    Numerics    grouped: of the exact sum of a group's products the bits from 2^-33 of its largest possible product on
-                are kept (floor); shifted right to the running maximum of the groups' exponents (floor, 0 from 32
-                places on), accumulator likewise. Otherwise, per beat: running maximum of the products' exponents; products cut to their upper 31 bits
+    Numerics    per beat: running maximum of the products' exponents; products cut to their upper 31 bits
                 and shifted right to it (magnitudes, floor), accumulator likewise (floor); added exactly;
                 after the last beat one rounding to nearest even; NaN for any NaN, 0 * inf and inf - inf; an
                 exact zero is +0; subnormal results flushed after rounding; an operand with both `zero` and
-                `special` is padding, whose product is zero whatever it meets. Against golden: bit-exact
+                `special` is padding, whose product is zero whatever it meets. Grouped: in place of products the exact
+                sums of a group's, cut at 2^-33 of the largest product that the exponents allow, shifted right by up
+                to 31 places (floor), by more to zero. Against golden: bit-exact
     Reset       nothing needs it: the first beat with `first` set clears a sum
     Raises      ValueError for a parameter outside its range
     Golden      golden.fp.fp32.dot          Tests  verif/fp/test_fp.py
@@ -86,7 +86,7 @@ class FusedDot(Part):
         self._each = 1 if grouped else width
         self._term_bits = groups.TERM_BITS if grouped else PRODUCT_BITS + 1
         self._dropped = groups.DROPPED_BITS if grouped else DROPPED_BITS
-        operands = data.ArrayLayout(groups.Group, subs) if grouped else data.ArrayLayout(Operand, terms)
+        operands = groups.operands(width, subs, grouped)
         super().__init__({
             "x": In(operands),
             "y": In(operands),

@@ -15,7 +15,8 @@ from . import slices
 from .logic import add, largest_of_four, shift_level
 from .operand import Operand, delay
 
-__all__ = ["Aligner", "DROPPED_BITS", "GROUP", "Group", "Kind", "SKEW", "TERM_BITS", "TERM_STAGE", "infinities", "skewed", "terms"]
+__all__ = ["DROPPED_BITS", "GROUP", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Group", "Kind", "infinities",
+           "operands", "skewed", "terms"]
 
 GROUP = 4
 GUARD_BITS = 2
@@ -90,17 +91,17 @@ class Aligner(Part):
                                ~Cat(distance[0], distance[3]), ~Cat(other[0], other[3]), (1, 8))
             near = shift_level(m, f"near{i}", near,
                                ~Cat(distance[1], distance[4]), ~Cat(other[1], other[4]), (2, 16))
-            held, far = Signal(MANT_BITS - 1, name=f"near_held{i}", reset_less=True), Signal(name=f"far{i}",
-                                                                                          reset_less=True)
+            held = Signal(MANT_BITS - 1, name=f"near_held{i}", reset_less=True)
+            far = Signal(name=f"far{i}", reset_less=True)
             m.d.sync += held.eq(near)
             m.d.sync += far.eq(~distance[2])
             with m.If(~distance[5:].all()):
                 m.d.sync += held.eq(0)
             sign = delay(m, f"sign_line{i}", signs[i], 2)
             magnitude = Mux(far, held[4:], held)[:MANT_BITS - 1]
+            signed = Cat(Mux(sign, ~magnitude, magnitude)[:MANT_BITS - 1], sign)
             mantissa = Signal(MANT_BITS, name=f"mantissa{i}", reset_less=True)
-            m.d.sync += mantissa.eq(add(Const(0, MANT_BITS), Cat(Mux(sign, ~magnitude, magnitude)[:MANT_BITS - 1], sign),
-                                        sign, MANT_BITS))
+            m.d.sync += mantissa.eq(add(Const(0, MANT_BITS), signed, sign, MANT_BITS))
             m.d.comb += self.o.mants[i].eq(mantissa)
             m.d.comb += self.o.kinds[i].eq(delay(m, f"kind_line{i}", kinds[i], 3))
         m.d.comb += self.o.exp.eq(delay(m, "peak_line", peak, 2))
@@ -123,6 +124,11 @@ class Aligner(Part):
             m.d.sync += exp.eq(0)
             m.d.sync += mant.eq(0)
         return exp, mant, sign, Value.cast(kind)
+
+
+def operands(width: int, count: int, grouped: bool) -> data.ArrayLayout:
+    """What `count` dot products of so many terms take a beat."""
+    return data.ArrayLayout(Group, count) if grouped else data.ArrayLayout(Operand, width * count)
 
 
 def skewed(m: Module, name: str, group: data.View) -> Value:
@@ -152,20 +158,12 @@ def terms(m: Module, s: int, x: Sequence[Value], y: Sequence[Value], family: str
     x, y = [Value.cast(a).as_signed() for a in x], [Value.cast(b).as_signed() for b in y]
     if family != "any":
         return slices.four(m, f"slice{s}", x, y)[CUT_BITS - slices.WIDE:][:TERM_BITS]
-    products = []
-    for w, (a, b) in enumerate(zip(x, y)):
-        a_held, b_held = (Signal(a.shape(), name=f"{name}{s}_{w}", reset_less=True) for name in "xy")
-        product = Signal((a * b).shape(), name=f"product{s}_{w}", reset_less=True)
-        m.d.sync += a_held.eq(a)
-        m.d.sync += b_held.eq(b)
-        m.d.sync += product.eq(a_held * b_held)
-        products.append(product)
-    low, high, total = (Signal((products[0] + products[1]).shape(), name=f"low{s}", reset_less=True),
-                        Signal((products[2] + products[3]).shape(), name=f"high{s}", reset_less=True),
-                        Signal(TERM_BITS + CUT_BITS, name=f"sum{s}", reset_less=True))
-    late = [Signal.like(value, name=f"late{s}_{k}", reset_less=True) for k, value in enumerate((products[0], products[2], low))]
-    m.d.sync += [held.eq(value) for held, value in zip(late, (products[0], products[2], low))]
-    m.d.sync += low.eq(late[0] + products[1])
-    m.d.sync += high.eq(late[1] + products[3])
-    m.d.sync += total.eq(late[2] + high)
-    return total[CUT_BITS:]
+    def register(name: str, value: Value) -> Signal:
+        held = Signal(value.shape(), name=f"{name}{s}", reset_less=True)
+        m.d.sync += held.eq(value)
+        return held
+
+    products = [register(f"product{w}_", register(f"x{w}_", a) * register(f"y{w}_", b))
+                for w, (a, b) in enumerate(zip(x, y))]
+    low, high = (register(f"pair{w}_", register(f"late{w}_", products[w]) + products[w + 1]) for w in (0, 2))
+    return register("sum", register("late", low) + high)[CUT_BITS:][:TERM_BITS]

@@ -43,7 +43,8 @@ class _Slice:
         m.submodules[name] = Instance(
             "DSP48E2",
             p_A_INPUT="DIRECT" if shared is None else "CASCADE",
-            p_AREG=at_a, p_ACASCREG=at_a, p_BREG=at_b, p_BCASCREG=at_b, p_CREG=int(c is not None and c_register), p_DREG=0, p_ADREG=0,
+            p_AREG=at_a, p_ACASCREG=at_a, p_BREG=at_b, p_BCASCREG=at_b, p_CREG=int(c is not None and c_register),
+            p_DREG=0, p_ADREG=0,
             p_MREG=1, p_PREG=1, p_INMODEREG=0, p_OPMODEREG=0, p_ALUMODEREG=0, p_CARRYINREG=0, p_CARRYINSELREG=0,
             i_CLK=ClockSignal(),
             i_A=Const(0, 30) if shared else _extended(a, 30),
@@ -79,8 +80,8 @@ def four(m: Module, name: str, x: Sequence[Value], y: Sequence[Value]) -> Value:
     for w in range(4):
         # They wait inside for what comes from below.
         adds: dict[str, Any] = {"c": lower.p[WIDE:].as_signed(), "c_register": False} if w == 3 else {}
-        upper = _Slice(m, f"{name}_high{w}", a=x[w], b=y[w][WIDE:].as_signed(), registers=(1 + w // 2,) * 2, below=upper,
-                       mode=_BELOW_AND_C if w == 3 else _BELOW if w else _ALONE, **adds)
+        upper = _Slice(m, f"{name}_high{w}", a=x[w], b=y[w][WIDE:].as_signed(), registers=(1 + w // 2,) * 2,
+                       below=upper, mode=_BELOW_AND_C if w == 3 else _BELOW if w else _ALONE, **adds)
     return upper.p
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hw.config import Config, choice, family, whole
+from hw.config import Config, choice, family, grouped, whole
 
 __all__ = ["MlpConfig"]
 
@@ -28,6 +28,7 @@ class MlpConfig(Config):
     load_beats: int = whole(16, 1024, "beats of rows and of weights fetched ahead", power_of_two=True)
     output_beats: int = whole(16, 1024, "beats of results that wait for the port", power_of_two=True)
     staged_tiles: int = whole(4, 128, "tiles of results on their way to memory", power_of_two=True)
+    grouped: bool = grouped()
     family: str = family()
 
     def check(self) -> None:
@@ -36,6 +37,9 @@ class MlpConfig(Config):
         if self.columns * self.width < self.words:
             raise ValueError(f"width must be at least {self.words // self.columns}, so that a line of weights is a "
                              f"beat or more, not {self.width}")
+        if self.grouped and (self.width != 4 or self.lut_products):
+            raise ValueError(f"grouped must be false for width = {self.width} and lut_products = {self.lut_products}: "
+                             f"groups have four products, all in DSP slices")
         if self.lut_products > (self.width if self.width > 1 else 0):
             raise ValueError(f"lut_products must be at most {self.width if self.width > 1 else 0} at width "
                              f"{self.width}, not {self.lut_products}")

@@ -9,9 +9,8 @@ from hw.mlp.records import LATENCY, SOURCE, result_layout, slot_layout
 from hw.place import Part, place
 from hw.systolic import SystolicArray
 
-__all__ = ["ComputeUnits"]
+__all__ = ["ComputeUnits", "stages"]
 
-STAGES = 2  # of registers between the memories and the arrays
 KEEP = {"keep": 1}  # equal registers near what they select
 
 
@@ -21,6 +20,11 @@ def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool 
     line = Signal(width * cycles, name=name, reset_less=reset_less)
     m.d.sync += line.eq(Cat(value, line[:width * (cycles - 1)]))
     return line[width * (cycles - 1):]
+
+
+def stages(config: MlpConfig) -> int:
+    """Registers between the memories and the arrays; what brings groups to one exponent begins with the second."""
+    return 1 if config.grouped else 2
 
 
 class ComputeUnits(Part):
@@ -51,8 +55,8 @@ class ComputeUnits(Part):
         line = data.ArrayLayout(data.ArrayLayout(32, config.line_words), config.units)
         rows = data.ArrayLayout(data.ArrayLayout(data.ArrayLayout(32, config.width), config.rows), config.units)
         self._arrays = [SystolicArray(rows=config.rows, columns=config.columns, width=config.width,
-                                      terms_log2=config.terms_log2, aligned=True, lut_products=config.lut_products,
-                                      family=config.family)
+                                      terms_log2=config.terms_log2, grouped=config.grouped, aligned=True,
+                                      lut_products=config.lut_products, family=config.family)
                         for _ in range(config.units)]
         super().__init__({
             "valid": In(1), "slot": In(slot_layout(config)), "x": In(rows), "w": In(line), "f": In(line),
@@ -62,7 +66,7 @@ class ComputeUnits(Part):
     @property
     def latency(self) -> int:
         """Cycles from a slot with `last` to row 0 of its results, less the live rows."""
-        return LATENCY + STAGES + self._arrays[0].latency
+        return LATENCY + stages(self.config) + self._arrays[0].latency
 
     def elaborate(self, platform):
         m = Module()
@@ -73,8 +77,8 @@ class ComputeUnits(Part):
         # -- What a slot asks for, in the cycle of its operands: `at`; and one later, `then`.
         slot = self.slot
         marks = Cat(self.valid & slot.first, self.valid & slot.last)
-        marks = _delay(m, "marks", marks, LATENCY + STAGES, reset_less=False)
-        live = _delay(m, "live", slot.live, LATENCY + STAGES)
+        marks = _delay(m, "marks", marks, LATENCY + stages(config), reset_less=False)
+        live = _delay(m, "live", slot.live, LATENCY + stages(config))
         asked = _delay(m, "asked", Cat(
             slot.unit, slot.source == SOURCE.OWN, slot.source == SOURCE.FEATURES, slot.source == SOURCE.SHARED,
             self.valid & ~slot.keep, ~self.valid | slot.blank), LATENCY - 1)
@@ -112,10 +116,11 @@ class ComputeUnits(Part):
             ]
             x = [Signal(32, name=f"x_{u}_{i}", reset_less=True) for i in range(len(rows))]
             y = [Signal(32, name=f"y_{u}_{i}", reset_less=True) for i in range(len(line))]
-            m.d.sync += [word.eq(row) for word, row in zip(x, rows)]
-            m.d.sync += [word.eq(Mux(take_common[1], a, b)) for word, a, b in zip(y, common, line)]
+            domain = m.d.comb if config.grouped else m.d.sync
+            domain += [word.eq(row) for word, row in zip(x, rows)]
+            domain += [word.eq(Mux(take_common[1], a, b)) for word, a, b in zip(y, common, line)]
             with m.If(nothing[1]):
-                m.d.sync += [word.eq(0) for word in (*x, *y)]
+                domain += [word.eq(0) for word in (*x, *y)]
             m.d.comb += [
                 array.x.eq(Cat(x)),
                 array.y.eq(Cat(y)),

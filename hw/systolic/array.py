@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.operand import Operand, unpack
+from hw.fp.group import Aligner, operands, skewed
+from hw.fp.operand import unpack
 from hw.place import Part, place
 
 from .pe import ProcessingElement
@@ -35,13 +36,15 @@ class _Row(Part):
                 o      Out  what goes up the columns
     """
 
-    def __init__(self, *, columns: int, width: int, terms_log2: int, lut_products: int, family: str):
-        self.columns, self.width, self.terms_log2, self.family = columns, width, terms_log2, family
-        self._corner = ProcessingElement(width=width, terms_log2=terms_log2, lut_products=lut_products, family=family)
-        operands, row = data.ArrayLayout(Operand, width), data.ArrayLayout(Operand, columns * width)
+    def __init__(self, *, columns: int, width: int, terms_log2: int, grouped: bool, lut_products: int, family: str):
+        self.columns = columns
+        self._cell = {"width": width, "terms_log2": terms_log2, "grouped": grouped, "family": family}
+        self._corner = ProcessingElement(**self._cell, lut_products=lut_products)
+        self._bits = Shape.cast(operands(width, 1, grouped)).width
+        row = operands(width, columns, grouped)
         words = data.ArrayLayout(32, columns)
         super().__init__({
-            "x_i": In(operands), "first_i": In(1), "done_i": In(1),
+            "x_i": In(operands(width, 1, grouped)), "first_i": In(1), "done_i": In(1),
             "y_i": In(row), "y_o": Out(row),
             "load": In(columns), "below": In(words), "o": Out(words),
         })
@@ -52,13 +55,11 @@ class _Row(Part):
 
     def elaborate(self, platform):
         m = Module()
-        width = self.width
+        bits = self._bits
         left = (self.x_i, self.first_i, self.done_i)
         y_i, y_o = self.y_i.as_value(), self.y_o.as_value()
-        bits = width * Shape.cast(Operand).width
         for c in range(self.columns):
-            cell = self._corner if c == 0 else ProcessingElement(width=width, terms_log2=self.terms_log2,
-                                                                 family=self.family)
+            cell = self._corner if c == 0 else ProcessingElement(**self._cell)
             place(m, platform, f"pe_{c}", cell)
             m.d.comb += [
                 cell.x_i.eq(left[0]),
@@ -81,6 +82,7 @@ class SystolicArray(Part):
 
     Parameters  rows, columns: of cells, at least 1; width: terms a cell takes a beat (1, 2, 4 or 8);
                 terms_log2: a tile has at most 2^terms_log2 terms;
+                grouped: the operands of a beat share an exponent, for a width of 4;
                 aligned: delay the columns' results so that a row of results comes out whole;
                 lut_products: multipliers with one DSP and LUTs instead of two DSPs in each cell of the first
                 column, 0..width, none for a width of 1;
@@ -97,21 +99,23 @@ class SystolicArray(Part):
                 Tiles follow each other without a gap when each has at least as many beats as the tile before
                 it has live rows and, where it has fewer itself, as many more: 2 * live before - live
     Handshake   none: whoever feeds it takes the results when they come; beats outside first..last are ignored
-    Numerics    golden.fp.fp32.dot with beat = width; against golden: bit-exact
+    Numerics    golden.fp.fp32.dot with beat = width, grouped or not; against golden: bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid
     Raises      ValueError: rows or columns below 1; from FusedDot for width, terms_log2, lut_products
     Golden      golden.systolic.array.tiles, .cycles        Tests  verif/systolic/test_array.py
     """
 
-    def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, aligned: bool = False,
-                 lut_products: int = 0, family: str = "any"):
+    def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, grouped: bool = False,
+                 aligned: bool = False, lut_products: int = 0, family: str = "any"):
         for name, value in (("rows", rows), ("columns", columns)):
             if value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
         self.rows, self.columns, self.width, self.terms_log2 = rows, columns, width, terms_log2
-        self.aligned, self.lut_products, self.family = aligned, lut_products, family
+        self.grouped, self.aligned, self.lut_products, self.family = grouped, aligned, lut_products, family
         self._top = self._row()
-        self._dot_latency = self._top.latency
+        # Operands that share an exponent are brought to it before they enter.
+        self._entry = Aligner.latency if grouped else 0
+        self._dot_latency = self._entry + self._top.latency
         super().__init__({
             "x": In(data.ArrayLayout(32, rows * width)),
             "y": In(data.ArrayLayout(32, columns * width)),
@@ -120,7 +124,7 @@ class SystolicArray(Part):
         })
 
     def _row(self) -> _Row:
-        return _Row(columns=self.columns, width=self.width, terms_log2=self.terms_log2,
+        return _Row(columns=self.columns, width=self.width, terms_log2=self.terms_log2, grouped=self.grouped,
                     lut_products=self.lut_products, family=self.family)
 
     @property
@@ -144,15 +148,15 @@ class SystolicArray(Part):
         load = self._drain(m, ended, live_rows)
 
         for r, row in enumerate(cells):
-            words = [unpack(self.x[r * width + w]).as_value() for w in range(width)]
-            skewed = _delay(m, f"x_skew_{r}", Cat(*words, self.first), r)
-            m.d.comb += Cat(row.x_i, row.first_i).eq(skewed)
+            entering = self._entering(m, platform, f"x_{r}", self.x.as_value().word_select(r, 32 * width))
+            m.d.comb += row.x_i.eq(_delay(m, f"x_skew_{r}", entering, r))
+            m.d.comb += row.first_i.eq(_delay(m, f"first_skew_{r}", self.first, self._entry + r))
             m.d.comb += row.done_i.eq(_delay(m, f"done_skew_{r}", ended, r))
             m.d.comb += row.load.eq(Cat(load))
         entering = []
         for c in range(columns):
-            words = [unpack(self.y[c * width + w]).as_value() for w in range(width)]
-            entering.append(_delay(m, f"y_skew_{c}", Cat(*words), c))
+            words = self._entering(m, platform, f"y_{c}", self.y.as_value().word_select(c, 32 * width))
+            entering.append(_delay(m, f"y_skew_{c}", words, c))
         m.d.comb += cells[0].y_i.eq(Cat(entering))
         for above, row in zip(cells, cells[1:]):
             m.d.comb += row.y_i.eq(above.y_o)
@@ -162,6 +166,16 @@ class SystolicArray(Part):
             late = columns - 1 - c if self.aligned else 0
             m.d.comb += self.o[c].eq(_delay(m, f"o_skew_{c}", cells[0].o[c], late))
         return m
+
+    def _entering(self, m: Module, platform, name: str, words: Value) -> Value:
+        """A beat's operands of a row or a column, `_entry` cycles later."""
+        taken = Cat(unpack(words.word_select(w, 32)).as_value() for w in range(self.width))
+        if not self.grouped:
+            return taken
+        aligner = Aligner()
+        place(m, platform, f"aligner_{name}", aligner)
+        m.d.comb += aligner.i.eq(taken)
+        return skewed(m, name, aligner.o)
 
     def _drain(self, m: Module, ended: Value, live_rows: Value) -> list[Value]:
         """The columns' `load` tokens, and the marks of the rows that leave.

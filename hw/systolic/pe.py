@@ -3,11 +3,10 @@
 from functools import cached_property
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.dot import FusedDot
-from hw.fp.operand import Operand
+from hw.fp.group import operands
 from hw.place import Part
 
 __all__ = ["ProcessingElement"]
@@ -19,7 +18,7 @@ class ProcessingElement(Part):
     held = sum_k x[k] * y[k] over the terms between `first` and `done`.  Source: SCRec §III.E, Fig. 7a
 
     Parameters  width: terms a beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms;
-                lut_products, family: see FusedDot
+                grouped, lut_products, family: see FusedDot
     Members     x_i, first_i, done_i  In  from the left
                 y_i    In  from above
                 x_o, y_o, first_o, done_o  Out  the same one cycle later
@@ -29,18 +28,20 @@ class ProcessingElement(Part):
     Timing      done_i comes `FusedDot.latency` cycles after the beat with the last term: an array delays that
                 token once for all its cells; `load` acts two cycles after it is given
     Handshake   none: beats without meaning pass by unharmed, since the next `first` clears
-    Numerics    golden.fp.fp32.dot with beat = width
+    Numerics    golden.fp.fp32.dot with beat = width, grouped or not
     Reset       nothing to clear: tokens are in order, so that what was under way is overtaken by nothing
     Raises      ValueError: from FusedDot, once the latency is asked for
     Golden      golden.systolic.array.tiles         Tests  verif/systolic/test_array.py
     """
 
-    def __init__(self, *, width: int, terms_log2: int, lut_products: int = 0, family: str = "any"):
-        self.width, self.terms_log2, self.lut_products, self.family = width, terms_log2, lut_products, family
-        operands = data.ArrayLayout(Operand, width)
+    def __init__(self, *, width: int, terms_log2: int, grouped: bool = False, lut_products: int = 0,
+                 family: str = "any"):
+        self.width, self.terms_log2, self.grouped = width, terms_log2, grouped
+        self.lut_products, self.family = lut_products, family
+        given = operands(width, 1, grouped)
         super().__init__({
-            "x_i": In(operands), "x_o": Out(operands),
-            "y_i": In(operands), "y_o": Out(operands),
+            "x_i": In(given), "x_o": Out(given),
+            "y_i": In(given), "y_o": Out(given),
             "first_i": In(1), "first_o": Out(1),
             "done_i": In(1), "done_o": Out(1),
             "load": In(1), "below": In(32), "o": Out(32),
@@ -49,8 +50,8 @@ class ProcessingElement(Part):
     @cached_property
     def _dot(self) -> FusedDot:
         # Made when it is asked for: of many equal cells only one is ever elaborated.
-        return FusedDot(width=self.width, terms_log2=self.terms_log2, lut_products=self.lut_products,
-                        family=self.family)
+        return FusedDot(width=self.width, terms_log2=self.terms_log2, grouped=self.grouped,
+                        lut_products=self.lut_products, family=self.family)
 
     @property
     def latency(self) -> int:

@@ -26,9 +26,7 @@ class Bench(FaultyBench):
         opened = card.open("sim", core=core, preset=config, memory=memory, process=process, opt=opt)
         super().__init__(opened, MLP, config, tried)
         self.draw = np.random.default_rng(seed)
-        self.oracle = Mlp(units=config.units, rows=config.rows, width=config.width, words=config.words,
-                          row_lines=config.row_lines, weight_lines=config.weight_lines,
-                          addend_lines=config.addend_lines)
+        self.oracle = Mlp.of(config)
 
     def network(self, network, count, cold=True):
         """A batch of a network."""

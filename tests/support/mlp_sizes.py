@@ -10,15 +10,14 @@ _REST = {"lut_products": 0, "reads_in_flight": 8, "writes_in_flight": 8, "progra
          "output_beats": 32, "staged_tiles": 8}
 TINY = MlpConfig(units=2, rows=2, width=2, words=8, row_lines=256, weight_lines=512, addend_lines=256, **_REST)
 _LARGE = {**_REST, "staged_tiles": 32, "row_lines": 1024, "weight_lines": 4096, "addend_lines": 2048}
-SMARTSSD = MlpConfig(units=4, rows=4, width=4, words=16, **_LARGE)
+SMARTSSD = MlpConfig(units=4, rows=4, width=4, words=16, grouped=True, **_LARGE)
 SCREC = MlpConfig(units=4, rows=8, width=1, words=16, **_LARGE)
 SHAPES = {"tiny": TINY, "smartssd": SMARTSSD, "screc": SCREC}
 
 
 def core(config: MlpConfig) -> Mlp:
     """The oracle of a core, its memories full of NaNs: nothing that was not written may have an effect."""
-    made = Mlp(units=config.units, rows=config.rows, width=config.width, words=config.words,
-               row_lines=config.row_lines, weight_lines=config.weight_lines, addend_lines=config.addend_lines)
+    made = Mlp.of(config)
     for memory in (made.row_memory, made.weight_memory, made.addend_memory):
         memory[:] = 0x7FC00000
     return made

@@ -369,7 +369,7 @@ def test_dot_vectors(name, number):
                 pad_x, pad_y = (random.random((2, *x.shape)) < 0.1) & (random.random((len(x), 1)) < 0.25)
                 if grouped and width * subs > 8:
                     pad_y[:] = False
-                # A number that meets padding stays, as it may be its group's largest; an infinity or NaN counts no more.
+                # A number that meets padding stays: it may be its group's largest. An infinity or NaN counts no more.
                 kept_x, kept_y = (grouped & ((v & np.uint32(0x7F800000)) != 0x7F800000) for v in (x, y))
                 want = fp32.dot(np.where(pad_x | (pad_y & ~kept_x), 0, x), np.where(pad_y | (pad_x & ~kept_y), 0, y),
                                 width * joined, grouped=grouped)

@@ -41,8 +41,9 @@ class Lanes(wiring.Component):
 
 
 class DotLane(wiring.Component):
-    """A FusedDot behind `unpack` and, where groups share an exponent, `Aligner`s: i = control, x words, y words. Control: first in bit 0, combine in bits 1 and
-    2; bit 8 + k makes x[k] padding, bit 24 + k (k below 8) y[k].
+    """A FusedDot behind `unpack` and, where groups share an exponent, `Aligner`s: i = control, x words, y words.
+
+    Control: first in bit 0, combine in bits 1 and 2; bit 8 + k makes x[k] padding, bit 24 + k (k below 8) y[k].
     """
 
     def __init__(self, **parameters):

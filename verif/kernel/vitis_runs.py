@@ -196,8 +196,7 @@ def mlp(label: str) -> Runs:
     config, draw = load(PRESET).cores["mlp"], np.random.default_rng(seed(label))
     features, dim = 3, 8
     network = Model("small", "", (9, 64, dim), "dot", features, dim, (9, 2), "relu", "sigmoid").network(seed(label))
-    oracle = Mlp(**{name: getattr(config, name) for name in (
-        "units", "rows", "width", "words", "row_lines", "weight_lines", "addend_lines")})
+    oracle = Mlp.of(config)
     while True:
         count = int(draw.integers(1, 8))
         dense, sparse = (draw.standard_normal((count, *shape), np.float32) for shape in ((network.inputs,),

@@ -16,7 +16,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.destinations import STORED
 from hw.mlp.records import LATENCY
 from hw.mlp.results import ADDEND_LATENCY, Results
-from hw.mlp.units import STAGES
+from hw.mlp.units import stages
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
@@ -100,11 +100,12 @@ class Bench:
         pauses = pauses or [0] * len(tiles)
         lengths = [count + pause for count, pause in zip(self.slots, pauses, strict=True)]
         self.ends = (np.cumsum(lengths) - 1).tolist()   # the cycles of the tiles' last slots
-        leave = systolic.schedule(lengths, lives, columns=COLUMNS, width=CONFIG.width, aligned=True)
+        leave = systolic.schedule(lengths, lives, columns=COLUMNS, width=CONFIG.width, aligned=True,
+                                  grouped=CONFIG.grouped)
         self.rows = []
         for number, (tile, (first, _)) in enumerate(zip(tiles, leave, strict=True)):
             dots = fp32.bits(fp32.flush(pick(random, (tile["live"], UNITS, COLUMNS))))
-            self.rows += [Row(number, row, first + LATENCY + STAGES + row, dots[row].tolist())
+            self.rows += [Row(number, row, first + LATENCY + stages(CONFIG) + row, dots[row].tolist())
                           for row in range(tile["live"])]
         self.addends = pick(random, (UNITS, CONFIG.addend_lines, COLUMNS))
         self.want = mlp_results.follow(tiles, self.rows, self.addends, SIZES)

@@ -10,7 +10,7 @@ from golden.fp import fp32
 from golden.systolic import array as systolic
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE
-from hw.mlp.units import STAGES, ComputeUnits
+from hw.mlp.units import ComputeUnits, stages
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
@@ -23,6 +23,9 @@ CONFIGS = {
     "wide": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=1, **MEMORIES),
     "narrow": MlpConfig(units=2, rows=4, width=1, words=8, lut_products=0, **MEMORIES),
     "slices": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=2, family="ultrascale_plus", **MEMORIES),
+    "grouped": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=0, grouped=True, **MEMORIES),
+    "shipping": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=0, grouped=True, family="ultrascale_plus",
+                          **MEMORIES),
 }
 SHARED, OWN, FEATURES = SOURCE.SHARED, SOURCE.OWN, SOURCE.FEATURES
 
@@ -65,7 +68,7 @@ class Tile:
         if not terms_x:
             terms_x, terms_y = [np.zeros_like(x)], [np.zeros_like(w)]
         left, right = np.concatenate(terms_x, axis=-1), np.concatenate(terms_y, axis=-1)
-        self.want = fp32.bits(systolic.tiles(left[:, :live], np.swapaxes(right, -1, -2), width))
+        self.want = fp32.bits(systolic.tiles(left[:, :live], np.swapaxes(right, -1, -2), width, grouped=config.grouped))
 
     @property
     def beats(self):
@@ -109,7 +112,8 @@ class Bench:
     def last_columns(self):
         """Cycles from a slot until the results of its tile are out, and some more."""
         config = self.config
-        return LATENCY + STAGES + systolic.pe_latency(config.width) + 2 * config.rows + config.columns + 8
+        cell = systolic.pe_latency(config.width, grouped=config.grouped)
+        return LATENCY + stages(config) + cell + 2 * config.rows + config.columns + 8
 
     async def run(self, tiles, gaps=None, holes=0.0, cycles=None):
         """Rows of results, each with its cycle, counted from the first slot. `gaps[i]`: cycles without a slot
@@ -163,8 +167,10 @@ class Bench:
     def schedule(self, tiles):
         config = self.config
         want = systolic.schedule([tile.beats for tile in tiles], [tile.live for tile in tiles],
-                                 columns=config.columns, width=config.width, aligned=True)
-        return [(first + LATENCY + STAGES, last + LATENCY + STAGES) for first, last in want]
+                                 columns=config.columns, width=config.width, aligned=True,
+                                 grouped=config.grouped)
+        late = LATENCY + stages(config)
+        return [(first + late, last + late) for first, last in want]
 
 
 @cocotb.test()
@@ -217,7 +223,7 @@ async def reset_midstream(dut):
     """Wherever a reset falls, nothing of the dropped tile is marked, and the tiles behind it are right."""
     bench = await Bench.begin(dut)
     # In every cycle in which the marks are on their way to the arrays, and in some behind.
-    inside = LATENCY + STAGES + 5
+    inside = LATENCY + stages(bench.config) + 5
     for at in (*range(2, inside), *rng("reset").sample(range(inside, bench.last_columns + 2), 6)):
         lost = [Tile(bench.config, bench.random, 4, bench.config.rows, OWN)]
         await bench.run(lost, cycles=at)
@@ -262,21 +268,26 @@ async def rows_kept(dut):
             left.append(np.zeros_like(held) if blank else held)
             right.append(np.zeros_like(f) if blank else f)
         tile.want = fp32.bits(systolic.tiles(np.concatenate(left, -1), np.swapaxes(np.concatenate(right, -1), -1, -2),
-                                             config.width))
+                                             config.width, grouped=config.grouped))
         tiles.append(tile)
     bench.check(tiles, await bench.run(tiles))
     bench.check(tiles, await bench.run(tiles, holes=0.4))
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [*one_of(["tiny", "wide", "narrow"]), "slices"])
+@pytest.mark.parametrize("name", [*one_of(["tiny", "wide", "narrow"]), *one_of(["slices", "grouped"]), "shipping"])
 def test_mlp_units(name, number):
     simulate(ComputeUnits(CONFIGS[name]), "verif.mlp.test_units", name=f"mlp_units_{name}", tests=7, seed=number,
              env={"MLP_CONFIG": name})
 
 
 def test_illegal_config_wrong():
-    """More products made of LUTs than a cell has is refused with a sentence."""
+    """More products made of LUTs than a cell has, and any in groups, are refused with a sentence."""
     with pytest.raises(ValueError) as error:
         ComputeUnits(MlpConfig(units=2, rows=2, width=2, words=8, lut_products=3, **MEMORIES))
     assert str(error.value) == "lut_products must be at most 2 at width 2, not 3"
+    for sizes in ({"width": 2, "lut_products": 0}, {"width": 4, "lut_products": 1}):
+        with pytest.raises(ValueError) as error:
+            MlpConfig(units=2, rows=2, words=8, grouped=True, **sizes, **MEMORIES)
+        assert str(error.value) == (f"grouped must be false for width = {sizes['width']} and lut_products = "
+                                    f"{sizes['lut_products']}: groups have four products, all in DSP slices")

@@ -8,6 +8,7 @@ from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
 from golden.systolic import array as systolic
+from hw.fp.group import Aligner
 from hw.systolic import ProcessingElement, SystolicArray
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
@@ -21,8 +22,8 @@ class Shape:
     """The array under test, from the environment that `_simulate` sets."""
 
     def __init__(self):
-        self.rows, self.columns, self.width, aligned = map(int, os.environ["ARRAY"].split())
-        self.aligned = bool(aligned)
+        self.rows, self.columns, self.width, aligned, grouped = map(int, os.environ["ARRAY"].split())
+        self.aligned, self.grouped = bool(aligned), bool(grouped)
 
 
 class Tile:
@@ -32,7 +33,7 @@ class Tile:
         terms = beats * shape.width
         self.x, self.y = pick(random, (shape.rows, terms)), pick(random, (terms, shape.columns))
         self.beats, self.live = beats, live
-        self.want = fp32.bits(systolic.tiles(self.x[:live], self.y, shape.width))
+        self.want = fp32.bits(systolic.tiles(self.x[:live], self.y, shape.width, grouped=shape.grouped))
 
 
 def normal(random, size):
@@ -66,7 +67,7 @@ async def _run(dut, shape, tiles, gaps=None):
             beats.append((tile.x[:, terms], tile.y[terms].T, k == 0, k == tile.beats - 1, tile.live))
         beats += [(mixed(random, (shape.rows, w)), mixed(random, (shape.columns, w)), False, False, 0)] * gap
     history, valid, last = [], [], []
-    tail = systolic.pe_latency(w) + 2 * shape.rows + 2 * shape.columns + 4
+    tail = systolic.pe_latency(w, grouped=shape.grouped) + 2 * shape.rows + 2 * shape.columns + 4
     dut.last.value = 0
     for cycle in range(len(beats) + tail):
         if cycle < len(beats):
@@ -157,7 +158,7 @@ async def latency_and_rate_as_documented(dut):
     results = await _run(dut, shape, tiles)
     _check(tiles, results)
     want = systolic.schedule([t.beats for t in tiles], [t.live for t in tiles], columns=shape.columns,
-                             width=shape.width, aligned=shape.aligned)
+                             width=shape.width, aligned=shape.aligned, grouped=shape.grouped)
     assert [(first, end) for _, first, end in results] == want
     firsts = [first for _, first, _ in results]
     assert np.diff(firsts).tolist() == [shape.rows] * 8, "a tile has to leave every `rows` cycles"
@@ -165,7 +166,7 @@ async def latency_and_rate_as_documented(dut):
     tiles = _sequence(shape, random, 8)
     results = await _run(dut, shape, tiles)
     want = systolic.schedule([t.beats for t in tiles], [t.live for t in tiles], columns=shape.columns,
-                             width=shape.width, aligned=shape.aligned)
+                             width=shape.width, aligned=shape.aligned, grouped=shape.grouped)
     assert [(first, end) for _, first, end in results] == want
 
 
@@ -174,7 +175,7 @@ async def reset_midstream(dut):
     """Wherever a reset falls, no row of the dropped tile is marked and the tile after it is right."""
     shape, random = await _begin(dut)
     edge = RisingEdge(dut.clk)
-    length = 4 + systolic.pe_latency(shape.width) + 2 * shape.rows + shape.columns
+    length = 4 + systolic.pe_latency(shape.width, grouped=shape.grouped) + 2 * shape.rows + shape.columns
     for at in rng("reset").sample(range(3, length), min(10, length - 3)):
         lost = Tile(shape, random, 4, shape.rows, normal)
         w = shape.width
@@ -205,12 +206,12 @@ async def corner_values(dut):
     _check(tiles[-1:], await _run(dut, shape, tiles[-1:]))
 
 
-def _simulate(rows, columns, width, aligned, number, lut_products=0):
-    array = SystolicArray(rows=rows, columns=columns, width=width, terms_log2=10, aligned=aligned,
+def _simulate(rows, columns, width, aligned, number, grouped=False, lut_products=0):
+    array = SystolicArray(rows=rows, columns=columns, width=width, terms_log2=10, grouped=grouped, aligned=aligned,
                           lut_products=lut_products)
-    name = f"systolic_{rows}x{columns}w{width}{'a' * aligned}{f'l{lut_products}' if lut_products else ''}"
+    name = f"systolic_{rows}x{columns}w{width}{'a' * aligned}{'g' * grouped}{lut_products or ''}"
     simulate(array, "verif.systolic.test_array", name=name, tests=6, seed=number,
-             env={"ARRAY": f"{rows} {columns} {width} {int(aligned)}"})
+             env={"ARRAY": f"{rows} {columns} {width} {int(aligned)} {int(grouped)}"})
 
 
 @pytest.mark.parametrize("number", seeds())
@@ -228,7 +229,14 @@ def test_systolic(rows, columns, width, aligned, number):
 @pytest.mark.testpoint("random_match_golden")
 def test_products_made_of_luts(width, lut_products, number):
     """Two arrays with products made of LUTs in the first column alone: the same results in the same cycles."""
-    _simulate(2, 3, width, True, number, lut_products)
+    _simulate(2, 3, width, True, number, lut_products=lut_products)
+
+
+@pytest.mark.parametrize("number", seeds())
+@pytest.mark.testpoint("random_match_golden", "latency_and_rate_as_documented")
+def test_groups_that_share_an_exponent(number):
+    """Two arrays whose operands are brought to one exponent as they enter."""
+    _simulate(2, 3, 4, True, number, grouped=True)
 
 
 @pytest.mark.testpoint("latency_and_rate_as_documented")
@@ -238,6 +246,8 @@ def test_golden_latency_is_the_cells():
         for lut_products in {0, width - width % 2}:
             cell = ProcessingElement(width=width, terms_log2=10, lut_products=lut_products)
             assert systolic.pe_latency(width) == cell.latency
+    cell = ProcessingElement(width=4, terms_log2=10, grouped=True)
+    assert systolic.pe_latency(4, grouped=True) == Aligner.latency + cell.latency
 
 
 @pytest.mark.parametrize(("parameters", "sentence"), [
