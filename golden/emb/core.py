@@ -88,19 +88,19 @@ class Emb:
     """An EMB core with what stays in it from run to run: which tensor-train tables are loaded.
 
     words: FP32 words of a beat. stripe_beats: over all banks of DRAM. tables: the cores of each tensor-train table, by
-    its number in the unit; what a LOAD brings is compared by number only. grid_log2: side of the unit's grid.
-    index_bits: of its row numbers. lines: of its memories X, Y and descriptors, to which a LOAD may write (default:
-    not checked).
+    its number in the unit; what a LOAD brings is compared by number only. grid_log2: side of the unit's grid; grouped:
+    its dot products' kind; index_bits: of its row numbers. lines: of its memories X, Y and descriptors, to which a LOAD
+    may write (default: not checked).
     """
 
     def __init__(self, *, words: int, row_beats_max: int, stripe_beats: int,
-                 tables: Sequence[Sequence[np.ndarray]] = (), grid_log2: int = 2, index_bits: int = 30,
-                 lines: Sequence[int] = ()):
+                 tables: Sequence[Sequence[np.ndarray]] = (), grid_log2: int = 2, grouped: bool = False,
+                 index_bits: int = 30, lines: Sequence[int] = ()):
         self.words = words
         self.row_beats_max = row_beats_max
         self.stripe_beats = stripe_beats
         self.tables = list(tables)
-        self.grid_log2 = grid_log2
+        self.grid_log2, self.grouped = grid_log2, grouped
         self.loaded: set[int] = set()
         self.index_bits = index_bits
         self.lines = tuple(lines)
@@ -109,7 +109,8 @@ class Emb:
     def of(cls, config: Any, tables: Sequence[Sequence[np.ndarray]] = (), lines: Sequence[int] = ()) -> "Emb":
         """Of a core by its configuration, an hw.emb.config.EmbConfig."""
         return cls(words=config.words, row_beats_max=config.row_beats_max, stripe_beats=config.stripe_beats,
-                   tables=tables, grid_log2=config.tt.grid_log2, index_bits=config.tt.index_bits, lines=lines)
+                   tables=tables, grid_log2=config.tt.grid_log2, grouped=config.tt.grouped,
+                   index_bits=config.tt.index_bits, lines=lines)
 
     def run(self, memory: Memory, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went."""
@@ -318,8 +319,8 @@ class Emb:
 
     def _chunks(self, cores, rows, offsets) -> np.ndarray:
         if (np.diff(offsets) == 1).all():
-            return tt.rows(cores, rows, grid_log2=self.grid_log2)
-        return tt.pooled(cores, rows, offsets, grid_log2=self.grid_log2)
+            return tt.rows(cores, rows, grid_log2=self.grid_log2, grouped=self.grouped)
+        return tt.pooled(cores, rows, offsets, grid_log2=self.grid_log2, grouped=self.grouped)
 
 
 def _stored(item: SimpleNamespace) -> int:

@@ -21,6 +21,7 @@ from hw.isa.mlp import TARGET
 __all__ = ["Results", "Run", "Sizes", "Span", "cycles"]
 
 OPERANDS = 8        # cycles from a slot to its operands at the arrays; one fewer where they share exponents
+REACH = 2           # columns of an array that operands enter at a time
 CALM = 4            # that all parts have to be idle before the run is over
 HEADER_WORDS = 16   # of the result block, before the counters
 PROGRESS = 192      # its word that progress is told in
@@ -75,7 +76,8 @@ class Results:
     def __init__(self, shape: Shape, *, grouped: bool):
         self.shape = shape
         self.sizes = mlp_results.Sizes(shape.units, shape.rows, shape.columns, shape.words, shape.piece)
-        self.latency = OPERANDS - grouped + systolic.pe_latency(shape.width, grouped=grouped) + shape.columns
+        self.latency = OPERANDS - grouped + systolic.pe_latency(shape.width, grouped=grouped) + 1 + (
+            shape.columns - 1) // REACH
         self.cycle = self.free = 0
         self._lanes: dict[int, set[int]] = {}
         self._partials: set[int] = set()

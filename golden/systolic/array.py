@@ -30,16 +30,17 @@ def pe_latency(width: int, *, grouped: bool = False) -> int:
 
 
 def schedule(beats: Sequence[int], live_rows: Sequence[int], *, columns: int, width: int,
-             aligned: bool, grouped: bool = False) -> list[tuple[int, int]]:
+             aligned: bool, grouped: bool = False, reach: int = 1) -> list[tuple[int, int]]:
     """For tiles that follow each other without a gap: the cycles in which the first and the last word of each
-    leave the array, counted from the first beat of the first tile.
+    leave the array, counted from the first beat of the first tile. reach: columns that operands enter at a time.
     """
     out, start = [], 0
+    skew = (columns - 1) // reach
     for index, (count, live) in enumerate(zip(beats, live_rows, strict=True)):
         if index and count < max(live_rows[index - 1], 2 * live_rows[index - 1] - live):
             raise ValueError(f"tile {index} has {count} beats and {live} live rows: too few for the "
                              f"{live_rows[index - 1]} rows before it to drain")
         start += count
-        first = start + pe_latency(width, grouped=grouped) + live + (columns - 1 if aligned else 0)
-        out.append((first, first + live - 1 + (0 if aligned else columns - 1)))
+        first = start + pe_latency(width, grouped=grouped) + live + (skew if aligned else 0)
+        out.append((first, first + live - 1 + (0 if aligned else skew)))
     return out

@@ -27,24 +27,27 @@ class Timing:
     slots: int
 
 
-def grid_latency(grid_log2: int) -> int:
+ENTRY_CYCLES = 3        # that it takes to bring what is written back to its groups' exponents
+
+
+def grid_latency(grid_log2: int, *, grouped: bool = False) -> int:
     """Cycles from a tile's last operands to its results: a fused dot product of n terms in n sub-dots."""
-    return 14 + 2 * grid_log2
+    return 16 if grouped else 14 + 2 * grid_log2
 
 
 def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: int, t_middle_lines: int,
-           reuse_entries: int, in_flight: int, vectors: int, offsets=None, latency: int | None = None,
-           gaps=None, ready=None) -> Timing:
+           reuse_entries: int, in_flight: int, vectors: int, grouped: bool = False, offsets=None,
+           latency: int | None = None, gaps=None, ready=None) -> Timing:
     """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
 
-    lanes .. in_flight: as in a preset. vectors: that a lane holds. offsets: (M + 1,) where chunks of up to 8 rows begin
-    and end (default: every row is a chunk by itself). gaps: (N,) cycles for which the source pauses before it offers a
-    lookup, once the one before is taken (default 0). ready: (cycles,) whether the consumer takes a beat, repeated
-    (default: always). latency: the grid's, default `grid_latency`.
+    lanes .. in_flight, grouped: as in a preset. vectors: that a lane holds. offsets: (M + 1,) where chunks of up to 8
+    rows begin and end (default: every row is a chunk by itself). gaps: (N,) cycles for which the source pauses before
+    it offers a lookup, once the one before is taken (default 0). ready: (cycles,) whether the consumer takes a beat,
+    repeated (default: always). latency: the grid's, default `grid_latency`.
     """
     unit = _unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
                  t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries, in_flight=in_flight,
-                 vectors=vectors)
+                 vectors=vectors, grouped=grouped)
     run(unit, np.ones(1, np.bool_) if ready is None else np.asarray(ready, np.bool_))
     total = unit.unit[0]["total"]
     return Timing(unit.lookups["taken_at"][:-lanes].copy(), unit.vectors["last_at"][:-1].copy(),
@@ -79,14 +82,15 @@ class Steps:
 
 
 def _unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,
-          t_middle_lines, reuse_entries, in_flight, vectors) -> Unit:
+          t_middle_lines, reuse_entries, in_flight, vectors, grouped=False) -> Unit:
     """An idle unit before these lookups."""
     grid_log2 = layouts[0].grid_log2 if len(layouts) else 1
     if latency is None:
-        latency = grid_latency(grid_log2) if len(layouts) else 0
-    sizes = Sizes(lanes=lanes, split_latency=3 * index_bits + 5, grid_latency=latency, delay=latency + 5 - 3,
-                  t_lines=t_lines, ring_lines=t_middle_lines, entries=reuse_entries, in_flight=in_flight,
-                  vectors=vectors, side=1 << grid_log2)
+        latency = grid_latency(grid_log2, grouped=grouped) if len(layouts) else 0
+    delay = latency + ENTRY_CYCLES * grouped + 5 - 3
+    sizes = Sizes(lanes=lanes, split_latency=3 * index_bits + 5, grid_latency=latency, delay=delay, t_lines=t_lines,
+                  ring_lines=t_middle_lines, entries=reuse_entries, in_flight=in_flight, vectors=vectors,
+                  side=1 << grid_log2)
     tables = np.asarray(tables, dtype=np.int64)
     indices = np.asarray(indices, dtype=np.int64)
     count = len(tables)

@@ -34,18 +34,20 @@ def split(indices, modes) -> tuple[np.ndarray, ...]:
     return np.unravel_index(np.asarray(indices, dtype=np.int64), modes)
 
 
-def rows(cores, indices, *, grid_log2: int = 2, layout: Layout | None = None) -> np.ndarray:
+def rows(cores, indices, *, grid_log2: int = 2, grouped: bool = False, layout: Layout | None = None) -> np.ndarray:
     """Rows `indices` of the table, (N, D) float32, as the unit computes them, bit for bit.
 
     Every element is a chain of fused dot products (golden.fp.fp32.dot), k ascending, so many terms a beat as the
-    layout of this shape has: T_1 = G_1[i_1], T_k = T_{k-1} G_k[i_k]. A row number past the table reads row 0,
-    as the unit does, which marks the vector besides.
+    layout of this shape has, grouped or not: T_1 = G_1[i_1], T_k = T_{k-1} G_k[i_k]. A row number past the table reads
+    row 0, as the unit does, which marks the vector besides.
     Raises ValueError where the cores do not chain.
     """
-    return pooled(cores, indices, np.arange(len(np.asarray(indices)) + 1), grid_log2=grid_log2, layout=layout)
+    offsets = np.arange(len(np.asarray(indices)) + 1)
+    return pooled(cores, indices, offsets, grid_log2=grid_log2, grouped=grouped, layout=layout)
 
 
-def pooled(cores, indices, offsets, *, grid_log2: int = 2, layout: Layout | None = None) -> np.ndarray:
+def pooled(cores, indices, offsets, *, grid_log2: int = 2, grouped: bool = False,
+           layout: Layout | None = None) -> np.ndarray:
     """Sums of rows, (M, D) float32, bit for bit as a unit with pooling computes them.
 
     Chunk m has the rows indices[offsets[m]:offsets[m + 1]], at least one. The last product of a chunk is one fused
@@ -66,7 +68,7 @@ def pooled(cores, indices, offsets, *, grid_log2: int = 2, layout: Layout | None
         mine = np.flatnonzero(sizes == size)
         chunks, back = np.unique(inside[offsets[mine, None] + np.arange(size)], axis=0, return_inverse=True)
         step = max(1, _TERMS_AT_ONCE // (terms * int(size)))
-        done = [_sums(cores, chunks[at:at + step], layout, widths) for at in range(0, len(chunks), step)]
+        done = [_sums(cores, chunks[at:at + step], layout, widths, grouped) for at in range(0, len(chunks), step)]
         out[mine] = np.concatenate(done)[back.reshape(-1)]
     return out
 
@@ -86,7 +88,7 @@ def chunk_rows(layout: Layout, *, rank_max: int, t_lines: int, t_middle_lines: i
     return max(1, min(limits))
 
 
-def _sums(cores, chunks, layout: Layout, widths) -> np.ndarray:
+def _sums(cores, chunks, layout: Layout, widths, grouped: bool) -> np.ndarray:
     """Sums of the rows chunks[m, :], one fused dot product an element."""
     count, size = chunks.shape
     unique, back = np.unique(chunks, return_inverse=True)
@@ -99,11 +101,12 @@ def _sums(cores, chunks, layout: Layout, widths) -> np.ndarray:
         return np.moveaxis(core.reshape(len(unique), core.shape[1], -1), 1, 2)
 
     for k, width in enumerate(widths[:-1], start=1):
-        product = fp32.dot(chain[:, :, None, :], factor(k)[:, None, :, :], width)
+        product = fp32.dot(chain[:, :, None, :], factor(k)[:, None, :, :], width, grouped=grouped)
         chain = product.reshape(len(unique), -1, layout.ranks[k + 1])
     left, right = (_in_turn(part[back.reshape(-1)].reshape(count, size, *part.shape[1:]), widths[-1])
                    for part in (chain, factor(len(widths))))
-    return fp32.dot(left[:, :, None, :], right[:, None, :, :], widths[-1]).reshape(count, layout.dim)
+    sums = fp32.dot(left[:, :, None, :], right[:, None, :, :], widths[-1], grouped=grouped)
+    return sums.reshape(count, layout.dim)
 
 
 def _in_turn(parts, width: int) -> np.ndarray:

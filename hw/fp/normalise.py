@@ -15,7 +15,7 @@ def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flag
               dropped: int = DROPPED_BITS) -> Value:
     """The word of an accumulator, six cycles later: a leading-sign shifter of three 4:1 levels, then rounding.
 
-    total: stage n, its unit 2^dropped times the lowest bit of a 48-bit product; top: the exponent of that product, which
+    total: stage n, its unit 2^dropped times the lowest bit of a 48-bit product; top: that product's exponent, which
     came top_cycles before stage n + 3; flags, foreign: stage n + 5: +inf, -inf, both for NaN, and, if there is a third
     bit, that a zero is -0; the word is +0 whatever the rest. The shifted value stays in two's complement; rounding
     turns it into a magnitude in the same adder.

@@ -9,7 +9,9 @@ from hw.mlp.records import LATENCY, SOURCE, result_layout, slot_layout
 from hw.place import Part, place
 from hw.systolic import SystolicArray
 
-__all__ = ["ComputeUnits", "stages"]
+__all__ = ["REACH", "ComputeUnits", "stages"]
+
+REACH = 2   # columns of an array that operands enter at a time
 
 KEEP = {"keep": 1}  # equal registers near what they select
 
@@ -55,7 +57,7 @@ class ComputeUnits(Part):
         line = data.ArrayLayout(data.ArrayLayout(32, config.line_words), config.units)
         rows = data.ArrayLayout(data.ArrayLayout(data.ArrayLayout(32, config.width), config.rows), config.units)
         self._arrays = [SystolicArray(rows=config.rows, columns=config.columns, width=config.width,
-                                      terms_log2=config.terms_log2, grouped=config.grouped, aligned=True,
+                                      terms_log2=config.terms_log2, grouped=config.grouped, reach=REACH, aligned=True,
                                       lut_products=config.lut_products, family=config.family)
                         for _ in range(config.units)]
         super().__init__({

@@ -36,8 +36,9 @@ class _Row(Part):
                 o      Out  what goes up the columns
     """
 
-    def __init__(self, *, columns: int, width: int, terms_log2: int, grouped: bool, lut_products: int, family: str):
-        self.columns = columns
+    def __init__(self, *, columns: int, reach: int, width: int, terms_log2: int, grouped: bool, lut_products: int,
+                 family: str):
+        self.columns, self.reach = columns, reach
         self._cell = {"width": width, "terms_log2": terms_log2, "grouped": grouped, "family": family}
         self._corner = ProcessingElement(**self._cell, lut_products=lut_products)
         self._bits = Shape.cast(operands(width, 1, grouped)).width
@@ -56,22 +57,23 @@ class _Row(Part):
     def elaborate(self, platform):
         m = Module()
         bits = self._bits
-        left = (self.x_i, self.first_i, self.done_i)
+        left = Cat(self.x_i.as_value(), self.first_i, self.done_i)
         y_i, y_o = self.y_i.as_value(), self.y_o.as_value()
         for c in range(self.columns):
             cell = self._corner if c == 0 else ProcessingElement(**self._cell)
             place(m, platform, f"pe_{c}", cell)
+            if c and c % self.reach == 0:
+                handed = Signal(len(left), name=f"handed_{c}", reset_less=True)
+                m.d.sync += handed.eq(left)
+                left = handed
             m.d.comb += [
-                cell.x_i.eq(left[0]),
-                cell.first_i.eq(left[1]),
-                cell.done_i.eq(left[2]),
+                Cat(cell.x_i, cell.first_i, cell.done_i).eq(left),
                 cell.y_i.eq(y_i[c * bits:(c + 1) * bits]),
                 y_o[c * bits:(c + 1) * bits].eq(cell.y_o),
                 cell.load.eq(self.load[c]),
                 cell.below.eq(self.below[c]),
                 self.o[c].eq(cell.o),
             ]
-            left = (cell.x_o, cell.first_o, cell.done_o)
         return m
 
 
@@ -83,6 +85,7 @@ class SystolicArray(Part):
     Parameters  rows, columns: of cells, at least 1; width: terms a cell takes a beat (1, 2, 4 or 8);
                 terms_log2: a tile has at most 2^terms_log2 terms;
                 grouped: the operands of a beat share an exponent, for a width of 4;
+                reach: columns that a row's operands enter in the same cycle; more are sooner done, with longer wires;
                 aligned: delay the columns' results so that a row of results comes out whole;
                 lut_products: multipliers with one DSP and LUTs instead of two DSPs in each cell of the first
                 column, 0..width, none for a width of 1;
@@ -95,22 +98,23 @@ class SystolicArray(Part):
                 o_valid, o_last  Out(1)
     Shapes      a tile is K / width beats, k-major; K padded with zeros on both sides
     Timing      a beat a cycle; result row r comes `latency + live_rows + r` cycles after the beat with
-                `last`, column c of it c cycles later still unless `aligned`, when all come with the last.
+                `last`, column c of it c // reach cycles later still unless `aligned`, when all come with the last.
                 Tiles follow each other without a gap when each has at least as many beats as the tile before
                 it has live rows and, where it has fewer itself, as many more: 2 * live before - live
     Handshake   none: whoever feeds it takes the results when they come; beats outside first..last are ignored
     Numerics    golden.fp.fp32.dot with beat = width, grouped or not; against golden: bit-exact
     Reset       tiles under way are dropped: none of their results is marked valid
-    Raises      ValueError: rows or columns below 1; from FusedDot for width, terms_log2, lut_products
+    Raises      ValueError: rows, columns or reach below 1; from FusedDot for width, terms_log2, lut_products
     Golden      golden.systolic.array.tiles, .cycles        Tests  verif/systolic/test_array.py
     """
 
     def __init__(self, *, rows: int, columns: int, width: int, terms_log2: int, grouped: bool = False,
-                 aligned: bool = False, lut_products: int = 0, family: str = "any"):
-        for name, value in (("rows", rows), ("columns", columns)):
+                 reach: int = 1, aligned: bool = False, lut_products: int = 0, family: str = "any"):
+        for name, value in (("rows", rows), ("columns", columns), ("reach", reach)):
             if value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
         self.rows, self.columns, self.width, self.terms_log2 = rows, columns, width, terms_log2
+        self.reach, self.skew = reach, (columns - 1) // reach
         self.grouped, self.aligned, self.lut_products, self.family = grouped, aligned, lut_products, family
         self._top = self._row()
         # Operands that share an exponent are brought to it before they enter.
@@ -124,13 +128,13 @@ class SystolicArray(Part):
         })
 
     def _row(self) -> _Row:
-        return _Row(columns=self.columns, width=self.width, terms_log2=self.terms_log2, grouped=self.grouped,
-                    lut_products=self.lut_products, family=self.family)
+        return _Row(columns=self.columns, reach=self.reach, width=self.width, terms_log2=self.terms_log2,
+                    grouped=self.grouped, lut_products=self.lut_products, family=self.family)
 
     @property
     def latency(self) -> int:
         """Cycles from a tile's last beat to result row 0, less its live rows."""
-        return self._dot_latency + 1 + (self.columns - 1 if self.aligned else 0)
+        return self._dot_latency + 1 + (self.skew if self.aligned else 0)
 
     def elaborate(self, platform):
         m = Module()
@@ -156,14 +160,14 @@ class SystolicArray(Part):
         entering = []
         for c in range(columns):
             words = self._entering(m, platform, f"y_{c}", self.y.as_value().word_select(c, 32 * width))
-            entering.append(_delay(m, f"y_skew_{c}", words, c))
+            entering.append(_delay(m, f"y_skew_{c}", words, c // self.reach))
         m.d.comb += cells[0].y_i.eq(Cat(entering))
         for above, row in zip(cells, cells[1:]):
             m.d.comb += row.y_i.eq(above.y_o)
             m.d.comb += above.below.eq(row.o)
 
         for c in range(columns):
-            late = columns - 1 - c if self.aligned else 0
+            late = self.skew - c // self.reach if self.aligned else 0
             m.d.comb += self.o[c].eq(_delay(m, f"o_skew_{c}", cells[0].o[c], late))
         return m
 
@@ -210,7 +214,7 @@ class SystolicArray(Part):
             m.d.sync += leaving.eq(leaving - 1)
             m.d.sync += valid.eq(~last)
             m.d.sync += last.eq(leaving == 2)
-        late = self.columns - 1 if self.aligned else 0
+        late = self.skew if self.aligned else 0
         marks = _delay(m, "marks", Cat(valid, last), late, reset_less=False)
         m.d.comb += Cat(self.o_valid, self.o_last).eq(marks)
-        return [_delay(m, f"load_{c}", load, c) for c in range(self.columns)]
+        return [_delay(m, f"load_{c}", load, c // self.reach) for c in range(self.columns)]

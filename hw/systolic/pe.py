@@ -21,7 +21,7 @@ class ProcessingElement(Part):
                 grouped, lut_products, family: see FusedDot
     Members     x_i, first_i, done_i  In  from the left
                 y_i    In  from above
-                x_o, y_o, first_o, done_o  Out  the same one cycle later
+                y_o    Out  the same one cycle later
                 load   In(1)  the held sum replaces what passes up the column
                 below  In(32)  what comes up the column
                 o      Out(32)  what goes up the column
@@ -40,10 +40,8 @@ class ProcessingElement(Part):
         self.lut_products, self.family = lut_products, family
         given = operands(width, 1, grouped)
         super().__init__({
-            "x_i": In(given), "x_o": Out(given),
+            "x_i": In(given), "first_i": In(1), "done_i": In(1),
             "y_i": In(given), "y_o": Out(given),
-            "first_i": In(1), "first_o": Out(1),
-            "done_i": In(1), "done_o": Out(1),
             "load": In(1), "below": In(32), "o": Out(32),
         })
 
@@ -66,22 +64,11 @@ class ProcessingElement(Part):
         m.d.comb += dot.first.eq(self.first_i)
 
         # The registers handed on equal the dot product's own operand registers; synthesis keeps one of each.
-        x = Signal.like(self.x_o, reset_less=True)
         y = Signal.like(self.y_o, reset_less=True)
-        first, done, load = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
-        m.d.sync += [
-            x.eq(self.x_i),
-            y.eq(self.y_i),
-            first.eq(self.first_i),
-            done.eq(self.done_i),
-            load.eq(self.load),
-        ]
-        m.d.comb += [
-            self.x_o.eq(x),
-            self.y_o.eq(y),
-            self.first_o.eq(first),
-            self.done_o.eq(done),
-        ]
+        load = Signal(reset_less=True)
+        m.d.sync += y.eq(self.y_i)
+        m.d.sync += load.eq(self.load)
+        m.d.comb += self.y_o.eq(y)
 
         # The sum rests here until its whole column is there, so that the next tile can follow at once.
         held = Signal(32, reset_less=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hw.config import Config, choice, family, whole
+from hw.config import Config, choice, family, grouped, whole
 from hw.uram import LINES
 
 __all__ = ["TTConfig"]
@@ -33,6 +33,7 @@ class TTConfig(Config):
                                power_of_two=True)
     in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
     output_beats: int = whole(8, 1024, "beats of sums that a lane keeps for the consumer", power_of_two=True)
+    grouped: bool = grouped()
     family: str = family()
 
     # log2 of the rows of a chunk at most.
@@ -44,6 +45,9 @@ class TTConfig(Config):
         if self.lut_products > self.side**2:
             raise ValueError(f"lut_products must be at most the {self.side**2} products of a cell, "
                              f"not {self.lut_products}")
+        if self.grouped and (self.grid_log2 != 2 or self.lut_products):
+            raise ValueError(f"grouped must be false for grid_log2 = {self.grid_log2} and lut_products = "
+                             f"{self.lut_products}: groups have four products, all in DSP slices")
         if self.t_lines < self.reuse_entries:
             raise ValueError(f"t_lines must be at least reuse_entries = {self.reuse_entries}, not {self.t_lines}")
         # A chunk's intermediate products stand in T together, all of them findable or younger.
@@ -85,7 +89,7 @@ class TTConfig(Config):
     @property
     def timing(self) -> dict[str, int]:
         """The sizes that decide in which cycle what happens, by name."""
-        names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "vectors")
+        names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "vectors", "grouped")
         return {name: getattr(self, name) for name in names}
 
     @property

@@ -1,10 +1,11 @@
 """A lane's grid of cells, and the multiplexers that bring a line's words to the sub-dots that need them."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.dot import FusedDot
+from hw.fp.group import operands, skewed
 from hw.fp.operand import Operand
 from hw.place import Part, place
 from hw.tt.config import TTConfig
@@ -22,7 +23,7 @@ class Grid(Part):
     the skew registers of a systolic hand-over would outweigh the wires they shorten.
 
     Parameters  config: TTConfig
-    Members     x, y_low, y_high  In  lines of FP32 words (subnormals flushed, NaNs quiet)
+    Members     x, y_low, y_high  In  lines of FP32 words (subnormals flushed, NaNs quiet), or of groups (hw.fp.group)
                 stored            In  y_low comes from the cores' memory, where -0 is padding, as in x and y_high: its
                     products are zero whatever they meet
                 rows, place, columns, turn  In  `early` cycles before the rest of their slot
@@ -40,7 +41,7 @@ class Grid(Part):
         self.early = 1 if config.family == "ultrascale_plus" else 0
         n = config.grid_log2
         self._cells = [[FusedDot(width=config.side, subs=config.side, terms_log2=config.terms_log2,
-                                 lut_products=config.lut_products, family=config.family)
+                                 grouped=config.grouped, lut_products=config.lut_products, family=config.family)
                         for _ in range(config.side)] for _ in range(config.side)]
         line = data.ArrayLayout(32, config.line_words)
         super().__init__({
@@ -59,7 +60,9 @@ class Grid(Part):
         n, bits = self.config.side, self.config.grid_log2
 
         def marked(name, line, stored):
-            """The words as operands. No subnormals arrive here, and a stored -0 is padding."""
+            """The words as operands. No subnormals arrive here, and a stored -0 is padding. Or groups of operands."""
+            if self.config.grouped:
+                return [line.as_value().word_select(at, 32 * n) for at in range(n * n)]
             out = []
             for at in range(n**3):
                 word = line[at]
@@ -92,31 +95,34 @@ class Grid(Part):
         # X: quarter q(s) for sub-dot s.
         quarters = selects("quarter", self.rows, self.place)
 
+        each = 1 if self.config.grouped else n      # of them a sub-dot takes
+
         def x_of(row, sub, word):
-            return _pick([x[(q * n + row) * n + word] for q in range(n)], quarters[sub])
+            return _pick([x[(q * n + row) * each + word] for q in range(n)], quarters[sub])
 
         # Y: sub-dot t(s) of the line, the upper rows from the other line when paired.
         turns = selects("turned", self.columns, self.turn)
 
         def y_of(words, cell, sub, word):
-            return _pick([words[(cell * n + t) * n + word] for t in range(n)], turns[sub])
+            return _pick([words[(cell * n + t) * each + word] for t in range(n)], turns[sub])
 
+        layout = operands(n, n, self.config.grouped)
         rows_x = []
         for row in range(n):
-            wide = Signal(data.ArrayLayout(Operand, n * n), name=f"row_{row}_x")
-            m.d.comb += [wide[sub * n + word].eq(x_of(row, sub, word)) for sub in range(n) for word in range(n)]
-            rows_x.append(wide)
+            wide = Signal(layout, name=f"row_{row}_x")
+            m.d.comb += [wide[sub * each + word].eq(x_of(row, sub, word)) for sub in range(n) for word in range(each)]
+            rows_x.append(self._entering(m, f"x_{row}", wide))
         cells_y = []
         for cell in range(n):
-            low, high = (Signal(data.ArrayLayout(Operand, n * n), name=f"cell_{cell}_{half}")
+            low, high = (Signal(layout, name=f"cell_{cell}_{half}")
                          for half in ("low", "high"))
             for sub in range(n):
-                for word in range(n):
-                    at = sub * n + word
+                for word in range(each):
+                    at = sub * each + word
                     # Lines of the buffer are never paired and memory lines never turned: pairs need no turn.
                     m.d.comb += low[at].eq(y_of(y_low, cell, sub, word))
-                    m.d.comb += high[at].eq(Mux(self.paired, y_high[cell * n * n + at], low[at]))
-            cells_y.append((low, high))
+                    m.d.comb += high[at].eq(Mux(self.paired, y_high[cell * n * each + at], low[at]))
+            cells_y.append((self._entering(m, f"low_{cell}", low), self._entering(m, f"high_{cell}", high)))
 
         for row in range(n):
             for cell in range(n):
@@ -130,6 +136,13 @@ class Grid(Part):
                 ]
                 m.d.comb += [self.z[(row * n + cell) * n + sub].eq(dot.o[sub]) for sub in range(n)]
         return m
+
+
+    def _entering(self, m: Module, name: str, taken: data.View) -> Value:
+        """Operands as the cells take them."""
+        if not self.config.grouped:
+            return taken.as_value()
+        return Cat(skewed(m, f"{name}_{s}", group) for s, group in enumerate(taken))
 
 
 def _pick(values, number):

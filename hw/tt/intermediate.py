@@ -1,9 +1,11 @@
 """The intermediate buffer T: a bank a word, written where the tile's format says."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
+from hw.fp.group import Aligner
+from hw.fp.operand import unpack
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 
@@ -54,13 +56,14 @@ class Intermediate(Part):
     `swap` the low sub-dot bit and the high cell bit of the target change places; a middle product's becomes word
     (cell = sub, sub = cell with its bits reversed, word = row). That is Alg. 1's reshape.
     Source: SCRec §III.E Alg. 1, lines 21 to 24
+    Where four operands share an exponent the words (cell, sub, 0..3) of a line are such a group, hw.fp.group.
 
     Parameters  config: TTConfig
     Members     z              In  results (row, cell, sub)
                 write, middle, swap, write_address  In
                 ring, address  In  the line to read, ring 1 holds middle products
                 line           Out  words (cell, sub, word)
-    Timing      latency 2 cycles from address to line, written lines are readable 2 cycles after `write`
+    Timing      latency 2 cycles from address to line, written lines are readable 2 + `entry` cycles after `write`
     Reset       contents stay
     Golden      golden.tt.layout.written_to          Tests  verif/tt/test_unit.py
     """
@@ -75,6 +78,11 @@ class Intermediate(Part):
             "line": Out(line),
         })
 
+    @property
+    def entry(self) -> int:
+        """Cycles that it takes to bring what is written to its group's exponent."""
+        return Aligner.latency - 1 if self.config.grouped else 0
+
     def elaborate(self, platform):
         m = Module()
         config = self.config
@@ -85,10 +93,14 @@ class Intermediate(Part):
         def physical(ring, address):
             return Mux(ring, config.t_lines + address[:middle_bits], address[:first_bits])
 
-        write, write_address = Signal(), Signal(range(depth))
+        write, write_address = self.write, physical(self.middle, self.write_address)
+        for at in range(1 + self.entry):
+            held_write = Signal(name=f"write_{at}")
+            held_address = Signal(range(depth), name=f"write_address_{at}", reset_less=True)
+            m.d.sync += held_write.eq(write)
+            m.d.sync += held_address.eq(write_address)
+            write, write_address = held_write, held_address
         address = Signal(range(depth))
-        m.d.sync += write.eq(self.write)
-        m.d.sync += write_address.eq(physical(self.middle, self.write_address))
         m.d.comb += address.eq(physical(self.ring, self.address))
 
         def result(row, cell, sub):
@@ -96,6 +108,7 @@ class Intermediate(Part):
 
         for cell in range(n):
             for sub in range(n):
+                words = []
                 for word in range(n):
                     plain = result(sub, word, cell)
                     turned = plain
@@ -106,14 +119,22 @@ class Intermediate(Part):
                         turned = result(row_, word, sub_)
                     back = (sub & 1) << 1 | sub >> 1 if bits == 2 else sub
                     middle = result(word, back, cell)
+                    words.append(Mux(self.middle, middle, Mux(self.swap, turned, plain))[:32])
+                held = Signal(32 * n, name=f"words_{cell}_{sub}", reset_less=True)
+                if config.grouped:
+                    aligner = Aligner()
+                    place(m, platform, f"aligner_{cell}_{sub}", aligner)
+                    m.d.comb += aligner.i.eq(Cat(unpack(word).as_value() for word in words))
+                    m.d.comb += held.eq(aligner.o)
+                else:
+                    m.d.sync += held.eq(Cat(words))
+                for word in range(n):
                     bank = WordBank(depth=depth)
                     place(m, platform, f"bank_{cell}_{sub}_{word}", bank)
-                    held = Signal(32, name=f"word_{cell}_{sub}_{word}", reset_less=True)
-                    m.d.sync += held.eq(Mux(self.middle, middle, Mux(self.swap, turned, plain)))
                     m.d.comb += [
                         bank.write.eq(write),
                         bank.write_address.eq(write_address),
-                        bank.word.eq(held),
+                        bank.word.eq(held.word_select(word, 32)),
                         bank.address.eq(address),
                         self.line[(cell * n + sub) * n + word].eq(bank.data),
                     ]

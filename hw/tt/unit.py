@@ -2,10 +2,12 @@
 
 from functools import partial
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.fp.group import GROUP, Aligner
+from hw.fp.operand import unpack
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, encode
 from hw.stream.skid_buffer import SkidBuffer
@@ -83,8 +85,8 @@ class TTUnit(Part):
         events: dict[str, list] = {name: [] for name in ("computed", "reused", "slots", "corrected", "uncorrectable")}
         # Loads reach everything: they come out of registers.
         m.submodules.loads = loads = SkidBuffer(load_layout(config))
-        wiring.connect(m, wiring.flipped(self.i_load), loads.i)
         load = loads.o
+        stored = self._stored(m, platform, loads)
         beat = load.payload
         table_write = load.valid & load.ready & (beat.target == Target.TABLE)
 
@@ -117,7 +119,8 @@ class TTUnit(Part):
         # -- Lanes.
         grids = [Grid(config) for _ in lanes]
         grid_latency = grids[0].latency
-        distance = FETCH_CYCLES + grid_latency + 2 - (FETCH_CYCLES - 1 - WordBank.latency)
+        entry = Intermediate(config).entry
+        distance = FETCH_CYCLES + grid_latency + entry + 2 - (FETCH_CYCLES - 1 - WordBank.latency)
         sequencers, slots = [], []
         for lane in lanes:
             sequencer = Sequencer(config, distance=distance)
@@ -142,7 +145,7 @@ class TTUnit(Part):
         m.d.comb += load.ready.eq(sequencers[0].open)
         m.d.comb += sequencers[0].hold.eq(load.valid)
 
-        lines = self._cores(m, platform, load, slots)
+        lines = self._cores(m, platform, load, stored, slots)
         for lane in lanes:
             self._lane(m, platform, lane, slots[lane], lines[lane], sequencers[lane], grids[lane], sums, events)
 
@@ -184,27 +187,61 @@ class TTUnit(Part):
             stages.append((held_valid, held))
         return stages
 
-    def _cores(self, m: Module, platform, load, slots):
+    def _stored(self, m: Module, platform, loads: SkidBuffer) -> Value:
+        """Takes the loads in; returns the words of the oldest as they are stored.
+
+        Groups of four wait in front of the unit while they are brought to one exponent: a load in `latency` + 2 cycles.
+        """
+        words = [unpack(self.i_load.payload.data.word_select(at, 32)) for at in range(self.config.beat_words)]
+        if not self.config.grouped:
+            wiring.connect(m, wiring.flipped(self.i_load), loads.i)
+            held = [loads.o.payload.data.word_select(at, 32) for at in range(self.config.beat_words)]
+            # A subnormal becomes +0: a stored -0 is padding.
+            return Cat(Cat(word.mant, word.exp, word.sign & ~(word.zero & given[:23].any()))
+                       for word, given in ((unpack(given), given) for given in held))
+        age, stored = Signal(range(Aligner.latency + 1)), Signal(32 * len(words), reset_less=True)
+        ready, taken = Signal(), Signal()
+        m.d.comb += [
+            loads.i.payload.eq(self.i_load.payload),
+            ready.eq((age == Aligner.latency) & ~loads.o.valid),
+            loads.i.valid.eq(self.i_load.valid & ready),
+            self.i_load.ready.eq(ready),
+            taken.eq(self.i_load.valid & ready),
+        ]
+        with m.If(taken):
+            m.d.sync += age.eq(0)
+        with m.Elif(self.i_load.valid & (age != Aligner.latency)):
+            m.d.sync += age.eq(age + 1)
+        groups = []
+        for at in range(0, len(words), GROUP):
+            aligner = Aligner()
+            place(m, platform, f"aligner_{at // GROUP}", aligner)
+            for w, word in enumerate(words[at:at + GROUP]):
+                mantissa = self.i_load.payload.data.word_select(at + w, 32)[:23]
+                m.d.comb += aligner.i[w].eq(word)
+                # -0 is padding, other than what becomes it.
+                with m.If(word.zero & word.sign & ~mantissa.any()):
+                    m.d.comb += aligner.i[w].special.eq(1)
+            groups.append(aligner.o.as_value())
+        with m.If(taken):
+            m.d.sync += stored.eq(Cat(groups))
+        return stored
+
+    def _cores(self, m: Module, platform, load, words_stored, slots):
         """X and Y memory. Per lane: (x, y even, y odd) lines and their error flags, 5 cycles after the slot."""
         config = self.config
         n, bits = config.side, config.grid_log2
         lanes = range(config.lanes)
         beat = load.payload
 
-        # Load: words made storable, then encoded, in step with lane 0's addresses.
+        # Load: words encoded, in step with lane 0's addresses.
         taken = load.valid & load.ready
         write_x, write_y = Signal(), Signal()
         stored = Signal(data.ArrayLayout(32, n * n), reset_less=True)
         flip = Signal(2, reset_less=True)
         line, part = Signal(len(beat.address), reset_less=True), Signal(len(beat.part), reset_less=True)
-        for at in range(n * n):
-            word = beat.data[32 * at:32 * at + 32]
-            exponent, mantissa = word[23:31], word[:23]
-            m.d.sync += stored[at].eq(Cat(
-                Mux(exponent == 0, 0, Cat(mantissa[:22], Mux(exponent == 255, mantissa.any(), mantissa[22]))),
-                exponent,
-                word[31] & ~((exponent == 0) & mantissa.any())))
         m.d.sync += [
+            stored.eq(words_stored),
             write_x.eq(taken & (beat.target == Target.X)),
             write_y.eq(taken & (beat.target == Target.Y)),
             flip.eq(beat.flip),

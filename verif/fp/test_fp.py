@@ -275,7 +275,7 @@ def test_vectors(name):
 
 
 @pytest.mark.parametrize("name,registers", [
-    ("multiply", ()), ("multiply", ("partial", "rounded")), ("add", ("grouped", "by4"))])
+    ("multiply", ()), ("multiply", ("partial", "rounded")), ("add", ("aligned", "by4"))])
 @pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_fewer_registers(name, registers):
     """Any choice of registers computes the same, `latency` cycles later."""

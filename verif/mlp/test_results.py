@@ -16,7 +16,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.destinations import STORED
 from hw.mlp.records import LATENCY
 from hw.mlp.results import ADDEND_LATENCY, Results
-from hw.mlp.units import stages
+from hw.mlp.units import REACH, stages
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
@@ -101,7 +101,7 @@ class Bench:
         lengths = [count + pause for count, pause in zip(self.slots, pauses, strict=True)]
         self.ends = (np.cumsum(lengths) - 1).tolist()   # the cycles of the tiles' last slots
         leave = systolic.schedule(lengths, lives, columns=COLUMNS, width=CONFIG.width, aligned=True,
-                                  grouped=CONFIG.grouped)
+                                  grouped=CONFIG.grouped, reach=REACH)
         self.rows = []
         for number, (tile, (first, _)) in enumerate(zip(tiles, leave, strict=True)):
             dots = fp32.bits(fp32.flush(pick(random, (tile["live"], UNITS, COLUMNS))))

@@ -10,7 +10,7 @@ from golden.fp import fp32
 from golden.systolic import array as systolic
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE
-from hw.mlp.units import ComputeUnits, stages
+from hw.mlp.units import REACH, ComputeUnits, stages
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
@@ -168,7 +168,7 @@ class Bench:
         config = self.config
         want = systolic.schedule([tile.beats for tile in tiles], [tile.live for tile in tiles],
                                  columns=config.columns, width=config.width, aligned=True,
-                                 grouped=config.grouped)
+                                 grouped=config.grouped, reach=REACH)
         late = LATENCY + stages(config)
         return [(first + late, last + late) for first, last in want]
 

@@ -22,7 +22,8 @@ class Shape:
     """The array under test, from the environment that `_simulate` sets."""
 
     def __init__(self):
-        self.rows, self.columns, self.width, aligned, grouped = map(int, os.environ["ARRAY"].split())
+        self.rows, self.columns, self.width, aligned, grouped, self.reach = map(
+            int, os.environ["ARRAY"].split())
         self.aligned, self.grouped = bool(aligned), bool(grouped)
 
 
@@ -87,7 +88,7 @@ async def _run(dut, shape, tiles, gaps=None):
         mine = rows[at:at + tile.live]
         at += tile.live
         assert [last[cycle] for cycle in mine] == [False] * (tile.live - 1) + [True], "o_last"
-        late = [0 if shape.aligned else c for c in range(shape.columns)]
+        late = [0 if shape.aligned else c // shape.reach for c in range(shape.columns)]
         got = np.array([[history[cycle + late[c]][c] for c in range(shape.columns)] for cycle in mine],
                        np.uint32)
         results.append((got, mine[0], mine[-1] + late[-1]))
@@ -158,7 +159,7 @@ async def latency_and_rate_as_documented(dut):
     results = await _run(dut, shape, tiles)
     _check(tiles, results)
     want = systolic.schedule([t.beats for t in tiles], [t.live for t in tiles], columns=shape.columns,
-                             width=shape.width, aligned=shape.aligned, grouped=shape.grouped)
+                             width=shape.width, aligned=shape.aligned, grouped=shape.grouped, reach=shape.reach)
     assert [(first, end) for _, first, end in results] == want
     firsts = [first for _, first, _ in results]
     assert np.diff(firsts).tolist() == [shape.rows] * 8, "a tile has to leave every `rows` cycles"
@@ -166,7 +167,7 @@ async def latency_and_rate_as_documented(dut):
     tiles = _sequence(shape, random, 8)
     results = await _run(dut, shape, tiles)
     want = systolic.schedule([t.beats for t in tiles], [t.live for t in tiles], columns=shape.columns,
-                             width=shape.width, aligned=shape.aligned, grouped=shape.grouped)
+                             width=shape.width, aligned=shape.aligned, grouped=shape.grouped, reach=shape.reach)
     assert [(first, end) for _, first, end in results] == want
 
 
@@ -206,12 +207,12 @@ async def corner_values(dut):
     _check(tiles[-1:], await _run(dut, shape, tiles[-1:]))
 
 
-def _simulate(rows, columns, width, aligned, number, grouped=False, lut_products=0):
-    array = SystolicArray(rows=rows, columns=columns, width=width, terms_log2=10, grouped=grouped, aligned=aligned,
-                          lut_products=lut_products)
-    name = f"systolic_{rows}x{columns}w{width}{'a' * aligned}{'g' * grouped}{lut_products or ''}"
+def _simulate(rows, columns, width, aligned, number, grouped=False, reach=1, lut_products=0):
+    array = SystolicArray(rows=rows, columns=columns, width=width, terms_log2=10, grouped=grouped, reach=reach,
+                          aligned=aligned, lut_products=lut_products)
+    name = f"systolic_{rows}x{columns}w{width}{'a' * aligned}{'g' * grouped}{'r' * (reach > 1)}{lut_products or ''}"
     simulate(array, "verif.systolic.test_array", name=name, tests=6, seed=number,
-             env={"ARRAY": f"{rows} {columns} {width} {int(aligned)} {int(grouped)}"})
+             env={"ARRAY": f"{rows} {columns} {width} {int(aligned)} {int(grouped)} {reach}"})
 
 
 @pytest.mark.parametrize("number", seeds())
@@ -235,8 +236,16 @@ def test_products_made_of_luts(width, lut_products, number):
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.testpoint("random_match_golden", "latency_and_rate_as_documented")
 def test_groups_that_share_an_exponent(number):
-    """Two arrays whose operands are brought to one exponent as they enter."""
-    _simulate(2, 3, 4, True, number, grouped=True)
+    """An array whose operands are brought to one exponent as they enter, two columns at a time."""
+    _simulate(2, 5, 4, True, number, grouped=True, reach=2)
+
+
+@pytest.mark.parametrize("number", seeds())
+@pytest.mark.parametrize("aligned", one_of([False, True]))
+@pytest.mark.testpoint("random_match_golden", "latency_and_rate_as_documented")
+def test_several_columns_at_a_time(aligned, number):
+    """Operands that enter three columns in the same cycle, of which the last group is short."""
+    _simulate(3, 7, 1, aligned, number, reach=3)
 
 
 @pytest.mark.testpoint("latency_and_rate_as_documented")

@@ -70,7 +70,7 @@ def expected(config, tables, chunks):
         mine = [at for at, (t, _) in enumerate(chunks) if t == number]
         indices = [i if i < table.rows else 0 for at in mine for i in chunks[at][1]]
         offsets = np.cumsum([0] + [len(chunks[at][1]) for at in mine])
-        sums = pooled(table.cores, indices, offsets, grid_log2=config.grid_log2)
+        sums = pooled(table.cores, indices, offsets, grid_log2=config.grid_log2, grouped=config.grouped)
         padding = -sums.shape[1] % config.beat_words if len(sums) else 0
         for at, one in zip(mine, sums, strict=True):
             out[at] = np.pad(one.view(np.uint32), (0, padding))

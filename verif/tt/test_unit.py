@@ -10,11 +10,12 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from gen.rtl.config import load
-from golden.tt.cycles import grid_latency
+from golden.tt.cycles import ENTRY_CYCLES, grid_latency
 from golden.tt.load import Limits, Loader, X, Y
 from golden.tt.rows import MOST_ROWS
 from hw.tt.config import TTConfig
 from hw.tt.grid import Grid
+from hw.tt.intermediate import Intermediate
 from hw.tt.unit import TTUnit
 from verif.bench import rng, seed
 from verif.bench.runner import seeds, simulate
@@ -27,6 +28,8 @@ CONFIGS = {
     "two_lanes": lambda: replace(load("tiny").cores["tt"], output_beats=256, lanes=2),
     "uram": lambda: replace(CONFIGS["two_lanes"](), family="ultrascale_plus"),
     "smartssd": lambda: load("smartssd").cores["tt"],
+    "side_4": lambda: replace(CONFIGS["tiny"](), grid_log2=2),
+    "grouped": lambda: replace(CONFIGS["side_4"](), grouped=True, family="ultrascale_plus"),
 }
 # Of all formats and numbers of cores; tiles with sub-dots combined, pairs of tiles with an end inside.
 COLUMNS = {
@@ -313,7 +316,7 @@ def _simulate(name, number):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), "two_lanes", "uram"])
+@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), "two_lanes", "uram", "grouped"])
 def test_tt(name, number):
     _simulate(name, number)
 
@@ -328,8 +331,10 @@ def test_tt_full_size(number):
 @pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_golden_latency_is_the_grids():
     """The golden model's latency of a grid is the grid's."""
-    for grid_log2, name in ((1, "tiny"), (2, "smartssd")):
-        assert grid_latency(grid_log2) == Grid(CONFIGS[name]()).latency
+    for name in ("tiny", "smartssd", "side_4"):
+        config = CONFIGS[name]()
+        assert grid_latency(config.grid_log2, grouped=config.grouped) == Grid(config).latency
+    assert ENTRY_CYCLES == Intermediate(CONFIGS["smartssd"]()).entry
 
 
 def test_the_unit_alone_is_that_of_the_emb_core():

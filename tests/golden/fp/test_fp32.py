@@ -187,11 +187,88 @@ def test_dot_stays_within_its_bound_of_float64(distribution, terms, beat):
 
 @pytest.mark.testpoint("accuracy", unit="fp/dot")
 def test_dot_of_integers_is_exact():
-    """Sums of products of small integers are exact at every width of a beat."""
+    """Sums of products of small integers are exact at every width of a beat, in groups that share an exponent too."""
     rng = np.random.default_rng(7)
     x, y = (rng.integers(-64, 65, (2000, 64)).astype(np.float32) for _ in range(2))
+    want = (x.astype(np.int64) * y.astype(np.int64)).sum(-1)
     for beat in (1, 2, 4, 8, 16, 64):
-        assert (fp32.dot(x, y, beat) == (x.astype(np.int64) * y.astype(np.int64)).sum(-1)).all()
+        assert (fp32.dot(x, y, beat) == want).all()
+        assert beat < 4 or (fp32.dot(x, y, beat, grouped=True) == want).all()
+
+
+# ---- groups of four operands that share an exponent
+
+def lognormal(rng, shape):
+    """Of both signs, the middle half of them over a range of 15."""
+    return tuple((np.exp(2 * rng.standard_normal(shape)) * rng.choice([-1, 1], shape)).astype(np.float32)
+                 for _ in range(2))
+
+
+def largest_in_groups(x, y):
+    """Of every group the largest |x| times the largest |y|."""
+    grouped = lambda v: np.abs(v.astype(np.float64)).reshape(*v.shape[:-1], -1, 4).max(-1)
+    return grouped(x) * grouped(y)
+
+
+def cancelling_in_groups(rng, shape):
+    """A group's second term undoes its first one, which is up to 2^40 larger than the others."""
+    x, y = normal(rng, shape)
+    size = np.exp2(rng.uniform(0, 40, x[..., ::4].shape)).astype(np.float32)
+    x[..., ::4] *= size
+    x[..., 1::4], y[..., 1::4] = -x[..., ::4], y[..., ::4]
+    return x, y
+
+
+@pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, lognormal, cancelling_in_groups])
+@pytest.mark.parametrize("terms,beat", [(4, 4), (16, 4), (64, 4), (64, 16)])
+@pytest.mark.testpoint("accuracy", unit="fp/dot")
+def test_grouped_dot_stays_within_its_bound_of_float64(distribution, terms, beat):
+    """|error| <= sum over the groups of (2^-22 + 9 * 2^-31) max |x| max |y|, a unit of the largest one's for each beat,
+    and 2^-24 |exact|: four products whose operands are cut, the sum cut and moved, the accumulator moved, one rounding.
+    """
+    x, y = distribution(np.random.default_rng(6), (4000, terms))
+    exact, _ = exact_sums(x, y)
+    largest = largest_in_groups(x, y)
+    lost = (2.0**-22 + 9 * 2.0**-31) * largest.sum(-1) + terms // beat * 2.0**-31 * largest.max(-1)
+    bound = lost + 2.0**-24 * (np.abs(exact) + lost) + 2.0**-126
+    inside = np.abs(exact) + bound < np.finfo(np.float32).max
+    error = np.abs(fp32.dot(x, y, beat, grouped=True).astype(np.float64) - exact)
+    assert inside.sum() > 1000 and (error <= bound)[inside].all()
+
+
+@pytest.mark.parametrize(("distribution", "share"), [(uniform, 0.5), (normal, 0.5), (lognormal, 0.8)])
+@pytest.mark.testpoint("accuracy", unit="fp/dot")
+def test_grouped_dot_of_512_terms_is_more_accurate_than_numpy(distribution, share):
+    """Root mean square of the errors, relative to NumPy's float32 dot product of the same operands."""
+    x, y = distribution(np.random.default_rng(11), (2000, 512))
+    exact, _ = exact_sums(x, y)
+    numpy = np.array([np.dot(a, b) for a, b in zip(x, y)])
+    ours, theirs = (np.sqrt(((v.astype(np.float64) - exact)**2).mean())
+                    for v in (fp32.dot(x, y, 4, grouped=True), numpy))
+    assert ours <= share * theirs
+
+
+@pytest.mark.testpoint("accuracy", unit="fp/dot")
+def test_grouped_dot_of_pairs_that_cancel():
+    """64 terms, one 2^k larger than the others and another one its opposite: as docs/numerics.md tells."""
+    for k, same, apart in ((12, 2e-5, 3e-5), (24, 7e-2, 1.3e-1)):
+        for other, most in ((1, same), (63, apart)):
+            x, y = normal(np.random.default_rng(12), (2000, 64))
+            x[:, 0] *= np.float32(2**k)
+            x[:, other], y[:, other] = -x[:, 0], y[:, 0]
+            exact, _ = exact_sums(x, y)
+            error = fp32.dot(x, y, 4, grouped=True).astype(np.float64) - exact
+            assert np.sqrt((error**2).mean() / (exact**2).mean()) <= most
+
+
+@pytest.mark.testpoint("accuracy", unit="fp/dot")
+def test_what_a_group_loses():
+    """An operand loses what lies more than 25 places below the largest one's leading bit; the other dot product does
+    not."""
+    x, y = np.array([2.0**26, 1, 0, 0], np.float32), np.array([0, 1, 0, 0], np.float32)
+    assert fp32.dot(x, y, 4, grouped=True) == 0 and fp32.dot(x, y, 4) == 1
+    x[0] = 2.0**25
+    assert fp32.dot(x, y, 4, grouped=True) == 1
 
 
 def test_dot_pads_with_zeros():
