@@ -54,7 +54,7 @@ def measured(config: Any, cores: list[np.ndarray], indices: np.ndarray, offsets:
     Raises AssertionError unless sums and cycles are the golden model's.
     """
     done = run(config, [cores], np.zeros(len(indices), int), indices, offsets)
-    want = tt.pooled(cores, indices, offsets, grid_log2=config.grid_log2)
+    want = tt.pooled(cores, indices, offsets, grid_log2=config.grid_log2, grouped=config.grouped)
     assert np.array_equal(np.asarray(done.vectors).view(np.uint32), want.view(np.uint32)), "a sum is wrong"
     last_at = done.last_at - done.taken_at[0]
     assert np.array_equal(last_at, predict(config, cores, indices, offsets).last_at), "cycle model and RTL differ"

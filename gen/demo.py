@@ -292,7 +292,7 @@ def _columns(trace: Trace, options: Options) -> tuple[np.ndarray, np.ndarray, np
 def _compare(name: str, cores: list[np.ndarray], indices: np.ndarray, offsets: np.ndarray, done: Simulation,
              config: Any) -> Run:
     layout = plan(*shape_of(cores), grid_log2=config.grid_log2)
-    wanted = pooled(cores, indices, offsets, layout=layout)
+    wanted = pooled(cores, indices, offsets, grouped=config.grouped, layout=layout)
     found = np.ascontiguousarray(done.vectors, dtype=np.float32)
     if found.shape != wanted.shape:
         raise ValueError(f"{name}: the unit gave vectors of shape {found.shape}, not {wanted.shape}")

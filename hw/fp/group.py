@@ -59,8 +59,9 @@ class Group(data.Struct):
 class Aligner(Part):
     """Brings four operands to their largest exponent.
 
-    Members     i    In  four `Operand`
-                o    Out  their `Group`
+    Members     i        In  four FP32 words
+                padding  In  a bit for each that is none
+                o        Out  their `Group`
     Timing      `latency` cycles, a group a cycle; no stall
     Handshake   none
     Numerics    magnitudes keep 2 bits below the larger one's lowest; what lies below is cut off. Bit-exact
@@ -71,11 +72,11 @@ class Aligner(Part):
     latency = 4
 
     def __init__(self):
-        super().__init__({"i": In(data.ArrayLayout(Operand, GROUP)), "o": Out(Group)})
+        super().__init__({"i": In(data.ArrayLayout(32, GROUP)), "padding": In(GROUP), "o": Out(Group)})
 
     def elaborate(self, platform):
         m = Module()
-        exps, mants, signs, kinds = zip(*(self._taken(m, i, operand) for i, operand in enumerate(self.i)))
+        exps, mants, signs, kinds = zip(*(self._taken(m, i) for i in range(GROUP)))
 
         first, _ = largest_of_four(m, "largest", exps)
         peak = Signal(8, reset_less=True)
@@ -107,20 +108,21 @@ class Aligner(Part):
         m.d.comb += self.o.exp.eq(delay(m, "peak_line", peak, 2))
         return m
 
-    def _taken(self, m: Module, i: int, operand: Value) -> tuple[Value, Value, Value, Value]:
+    def _taken(self, m: Module, i: int) -> tuple[Value, Value, Value, Value]:
         """Exponent, mantissa, sign and kind in the first register; the former two 0 for what is no number."""
+        word, padding = self.i[i], self.padding[i]
+        zero, special = word[23:31] == 0, word[23:31].all()
         exp, mant = Signal(8, name=f"exp{i}", reset_less=True), Signal(24, name=f"mant{i}", reset_less=True)
         sign, kind = Signal(name=f"sign{i}", reset_less=True), Signal(Kind, name=f"kind{i}", reset_less=True)
         m.d.sync += [
-            exp.eq(operand.exp),
-            mant.eq(Cat(operand.mant, 1)),
-            sign.eq(operand.sign),
+            exp.eq(word[23:31]),
+            mant.eq(Cat(word[:23], 1)),
+            sign.eq(word[31]),
             kind.eq(Mux(
-                operand.zero, Mux(operand.special, Kind.PADDING, Kind.ZERO),
-                Mux(operand.special & operand.mant[22], Kind.NAN,
-                    Cat(operand.sign, ~operand.special, operand.special)))),
+                padding | zero, Mux(padding, Kind.PADDING, Kind.ZERO),
+                Mux(special & word[:23].any(), Kind.NAN, Cat(word[31], ~special, special)))),
         ]
-        with m.If(operand.zero | operand.special):
+        with m.If(zero | special | padding):
             m.d.sync += exp.eq(0)
             m.d.sync += mant.eq(0)
         return exp, mant, sign, Value.cast(kind)

@@ -103,8 +103,14 @@ class ComputeUnits(Part):
             with m.If(take_rows):
                 m.d.sync += [word.eq(Array(x[i // config.width][i % config.width] for x in self.x)[rows_of])
                              for i, word in enumerate(rows)]
-            line = [Signal(32, name=f"line_{u}_{i}", reset_less=True) for i in range(config.line_words)]
-            m.d.sync += [word.eq(Mux(take_features, f, w)) for word, f, w in zip(line, self.f[u], self.w[u])]
+            # Either is nothing where the other is taken: a choice among three is then one LUT a bit.
+            weights, features_of = ([Signal(32, name=f"{name}_{u}_{i}", reset_less=True)
+                                     for i in range(config.line_words)] for name in ("weights", "features"))
+            m.d.sync += [held.eq(word) for held, word in zip((*weights, *features_of), (*self.w[u], *self.f[u]))]
+            with m.If(take_features):
+                m.d.sync += [word.eq(0) for word in weights]
+            with m.Else():
+                m.d.sync += [word.eq(0) for word in features_of]
 
             # -- Second registers: nothing, or the one or the other.
             take_common, nothing = (
@@ -117,10 +123,10 @@ class ComputeUnits(Part):
                 nothing[1].eq(nothing[0]),
             ]
             x = [Signal(32, name=f"x_{u}_{i}", reset_less=True) for i in range(len(rows))]
-            y = [Signal(32, name=f"y_{u}_{i}", reset_less=True) for i in range(len(line))]
+            y = [Signal(32, name=f"y_{u}_{i}", reset_less=True) for i in range(config.line_words)]
             domain = m.d.comb if config.grouped else m.d.sync
             domain += [word.eq(row) for word, row in zip(x, rows)]
-            domain += [word.eq(Mux(take_common[1], a, b)) for word, a, b in zip(y, common, line)]
+            domain += [word.eq(Mux(take_common[1], a, b | c)) for word, a, b, c in zip(y, common, weights, features_of)]
             with m.If(nothing[1]):
                 domain += [word.eq(0) for word in (*x, *y)]
             m.d.comb += [

@@ -173,12 +173,11 @@ class SystolicArray(Part):
 
     def _entering(self, m: Module, platform, name: str, words: Value) -> Value:
         """A beat's operands of a row or a column, `_entry` cycles later."""
-        taken = Cat(unpack(words.word_select(w, 32)).as_value() for w in range(self.width))
         if not self.grouped:
-            return taken
+            return Cat(unpack(words.word_select(w, 32)).as_value() for w in range(self.width))
         aligner = Aligner()
         place(m, platform, f"aligner_{name}", aligner)
-        m.d.comb += aligner.i.eq(taken)
+        m.d.comb += aligner.i.eq(words)
         return skewed(m, name, aligner.o)
 
     def _drain(self, m: Module, ended: Value, live_rows: Value) -> list[Value]:

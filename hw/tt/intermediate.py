@@ -5,7 +5,6 @@ from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.group import Aligner
-from hw.fp.operand import unpack
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 
@@ -124,7 +123,7 @@ class Intermediate(Part):
                 if config.grouped:
                     aligner = Aligner()
                     place(m, platform, f"aligner_{cell}_{sub}", aligner)
-                    m.d.comb += aligner.i.eq(Cat(unpack(word).as_value() for word in words))
+                    m.d.comb += aligner.i.eq(Cat(words))
                     m.d.comb += held.eq(aligner.o)
                 else:
                     m.d.sync += held.eq(Cat(words))

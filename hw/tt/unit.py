@@ -192,14 +192,14 @@ class TTUnit(Part):
 
         Groups of four wait in front of the unit while they are brought to one exponent: a load in `latency` + 2 cycles.
         """
-        words = [unpack(self.i_load.payload.data.word_select(at, 32)) for at in range(self.config.beat_words)]
+        given, count = self.i_load.payload.data, self.config.beat_words
         if not self.config.grouped:
             wiring.connect(m, wiring.flipped(self.i_load), loads.i)
-            held = [loads.o.payload.data.word_select(at, 32) for at in range(self.config.beat_words)]
+            held = [loads.o.payload.data.word_select(at, 32) for at in range(count)]
             # A subnormal becomes +0: a stored -0 is padding.
             return Cat(Cat(word.mant, word.exp, word.sign & ~(word.zero & given[:23].any()))
                        for word, given in ((unpack(given), given) for given in held))
-        age, stored = Signal(range(Aligner.latency + 1)), Signal(32 * len(words), reset_less=True)
+        age, stored = Signal(range(Aligner.latency + 1)), Signal(32 * count, reset_less=True)
         ready, taken = Signal(), Signal()
         m.d.comb += [
             loads.i.payload.eq(self.i_load.payload),
@@ -213,15 +213,13 @@ class TTUnit(Part):
         with m.Elif(self.i_load.valid & (age != Aligner.latency)):
             m.d.sync += age.eq(age + 1)
         groups = []
-        for at in range(0, len(words), GROUP):
+        for at in range(count // GROUP):
             aligner = Aligner()
-            place(m, platform, f"aligner_{at // GROUP}", aligner)
-            for w, word in enumerate(words[at:at + GROUP]):
-                mantissa = self.i_load.payload.data.word_select(at + w, 32)[:23]
-                m.d.comb += aligner.i[w].eq(word)
-                # -0 is padding, other than what becomes it.
-                with m.If(word.zero & word.sign & ~mantissa.any()):
-                    m.d.comb += aligner.i[w].special.eq(1)
+            place(m, platform, f"aligner_{at}", aligner)
+            words = given.word_select(at, 32 * GROUP)
+            m.d.comb += aligner.i.eq(words)
+            # -0 is padding.
+            m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
             groups.append(aligner.o.as_value())
         with m.If(taken):
             m.d.sync += stored.eq(Cat(groups))

@@ -33,7 +33,8 @@ def golden(tables, table_ids, indices, offsets):
     """What the unit does, by the models; it was idle for seven cycles."""
     cores = tables[table_ids[0]]
     timing = cycles([plan(*shape_of(cores))], np.zeros(indices.size, int), indices, offsets=offsets, **CONFIG.timing)
-    return SimpleNamespace(vectors=pooled(cores, indices, offsets), counters={"computed": timing.computed},
+    return SimpleNamespace(vectors=pooled(cores, indices, offsets, grouped=CONFIG.grouped),
+                           counters={"computed": timing.computed},
                            taken_at=timing.taken_at + 7, last_at=timing.last_at + 7,
                            build_seconds=1.0, run_seconds=2.0)
 

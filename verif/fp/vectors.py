@@ -75,7 +75,10 @@ class DotLane(wiring.Component):
                 continue
             for s in range(dot.subs):
                 m.submodules[f"{name}_{s}"] = aligner = Aligner()
-                m.d.comb += aligner.i.eq(Cat(given[GROUP * s + w].as_value() for w in range(GROUP)))
+                at = GROUP * s + 1 + (self._terms if name == "y" else 0)
+                mine = [given[GROUP * s + w] for w in range(GROUP)]
+                m.d.comb += aligner.i.eq(Cat(words[at:at + GROUP]))
+                m.d.comb += aligner.padding.eq(Cat(operand.zero & operand.special for operand in mine))
                 m.d.comb += to[s].eq(skewed(m, f"{name}_{s}", aligner.o))
         return m
 

@@ -28,7 +28,7 @@ CONFIGS = {
     "two_lanes": lambda: replace(load("tiny").cores["tt"], output_beats=256, lanes=2),
     "uram": lambda: replace(CONFIGS["two_lanes"](), family="ultrascale_plus"),
     "smartssd": lambda: load("smartssd").cores["tt"],
-    "side_4": lambda: replace(CONFIGS["tiny"](), grid_log2=2),
+    "side_4": lambda: replace(CONFIGS["tiny"](), grid_log2=2, dim_max=256, output_beats=256),
     "grouped": lambda: replace(CONFIGS["side_4"](), grouped=True, family="ultrascale_plus"),
 }
 # Of all formats and numbers of cores; tiles with sub-dots combined, pairs of tiles with an end inside.

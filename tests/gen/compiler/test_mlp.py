@@ -33,7 +33,7 @@ NETWORKS = {
 
 def by_the_plan(compiler, dense, embeddings):
     """The network's results bit for bit, a layer at a time: terms in the order of the plan, chunk after chunk."""
-    network, width = compiler.network, compiler.config.width
+    network, kind = compiler.network, {"beat": compiler.config.width, "grouped": compiler.config.grouped}
 
     def layer(plan, x):
         total = None
@@ -43,7 +43,7 @@ def by_the_plan(compiler, dense, embeddings):
             terms[:, real] = x[:, chunk.order[real]]
             weights = np.zeros((plan.layer.outputs, len(chunk.order)), np.float32)
             weights[:, real] = plan.layer.weights[chunk.order[real]].T
-            y = matrix.products(terms, weights, width)
+            y = matrix.products(terms, weights, **kind)
             if total is not None:
                 y = fp32.add(y, total)
             elif plan.layer.bias is not None:
@@ -61,7 +61,7 @@ def by_the_plan(compiler, dense, embeddings):
     if network.interaction == "dot":
         vectors = np.concatenate([x[:, None], embeddings], axis=1)
         row, column = np.tril_indices(network.features + 1, -1)
-        x = np.concatenate([x, fp32.dot(vectors[:, row], vectors[:, column], width)], axis=1)
+        x = np.concatenate([x, fp32.dot(vectors[:, row], vectors[:, column], **kind)], axis=1)
     for plan in compiler.plan.layers[len(network.bottom):]:
         x = layer(plan, x)
     return x
@@ -222,7 +222,7 @@ def test_back_to_back_products_keep_the_array_busy():
     outputs, result = make.carry_out(make.core(make.SMARTSSD), made.program, made.weights, made.inputs)
     assert result.code == 0
     for got, (x, w) in zip(made.results(outputs), pairs, strict=True):
-        np.testing.assert_array_equal(fp32.bits(got), fp32.bits(matrix.products(x, w.T, 4)))
+        np.testing.assert_array_equal(fp32.bits(got), fp32.bits(matrix.products(x, w.T, 4, grouped=True)))
     Replay(make.core(make.SMARTSSD)).run(made.program.words)
 
 

@@ -13,7 +13,7 @@ from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 TINY = dict(units=2, rows=2, width=2, words=8, row_lines=64, weight_lines=64, addend_lines=64)
 SCREC = dict(units=2, rows=4, width=1, words=8, row_lines=64, weight_lines=128, addend_lines=128)
 WIDE = dict(units=4, rows=4, width=4, words=16, row_lines=64, weight_lines=64, addend_lines=128)
-SHAPES = {"tiny": TINY, "screc": SCREC, "wide": WIDE}
+SHAPES = {"tiny": TINY, "screc": SCREC, "wide": WIDE, "grouped": WIDE | {"grouped": True}}
 
 
 def test_names_are_those_of_the_isa():
@@ -80,7 +80,7 @@ class Letter:
     def result(self, item, x, line, g, s, sample, row, unit, of, outputs, samples):
         c = self.c
         w = np.stack([self.weights(g % c.units, line, item.steps, column) for column in range(c.columns)])
-        y = fp32.dot(x[None], w, c.width)
+        y = fp32.dot(x[None], w, c.width, grouped=c.grouped)
         nth = g * samples + s
         if item.mode:
             nth = (g // c.units * samples + s) * c.units + of
@@ -141,7 +141,8 @@ class Letter:
                         for piece in range(-(-max(0, min(f - b * c.columns, c.columns)) // c.piece)):
                             words = []
                             for g in range(b * c.columns + piece * c.piece, b * c.columns + (piece + 1) * c.piece):
-                                z = fp32.dot(feature(unit, j, f), feature(unit, j, g), c.width) if g < f else 0
+                                z = fp32.dot(feature(unit, j, f), feature(unit, j, g), c.width,
+                                             grouped=c.grouped) if g < f else 0
                                 words.append(int(fp32.bits(np.float32(z))))
                             pieces.append(words)
             for number, words in enumerate(pieces):
