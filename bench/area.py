@@ -67,14 +67,14 @@ def area() -> Iterator[Row]:
                     known.total.as_dict()[key],
                     UNITS[key],
                 )
-    cells = [(n, a, c) for n, (a, c) in shipping.modules.items() if n.startswith("FusedDot")]
+    cells = [(n, a, c) for n, (a, c) in shipping.modules.items() if n.startswith(("FusedDot", "Aligner"))]
     macs = config.load("smartssd").cores["tt"].macs
     if cells:
         luts = sum(a.lut * c for _, a, c in cells)
         dsps = sum(a.dsp * c for _, a, c in cells)
         yield at_most(
             "mac.lut",
-            "a multiply-accumulate of smartssd, registers and rounding included",
+            "a multiply-accumulate of smartssd, registers, rounding and groups' exponents included",
             round(luts / macs, 1),
             "LUT",
             150,

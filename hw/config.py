@@ -12,8 +12,8 @@ from typing import Any
 __all__ = ["Config", "choice", "family", "flag", "grouped", "part", "whole"]
 
 
-def whole(low: int, high: int, about: str, *, power_of_two: bool = False, default: Any = MISSING) -> Any:
-    """A key that holds a whole number from `low` to `high`; as `choice` if it has a default."""
+def whole(low: int, high: int, about: str, *, power_of_two: bool = False) -> Any:
+    """A key that holds a whole number from `low` to `high`."""
     allowed = (
         f"a power of two from {low} to {high}" if power_of_two else f"a whole number from {low} to {high}"
     )
@@ -21,7 +21,7 @@ def whole(low: int, high: int, about: str, *, power_of_two: bool = False, defaul
     def fits(value: Any) -> bool:
         return type(value) is int and low <= value <= high and not (power_of_two and value & (value - 1))
 
-    return field(default=default, metadata={"about": about, "allowed": allowed, "fits": fits})
+    return field(metadata={"about": about, "allowed": allowed, "fits": fits})
 
 
 def choice(*values: Any, about: str, default: Any = MISSING) -> Any:

@@ -36,7 +36,6 @@ class EmbConfig(Config):
     program_beats: int = whole(4, 512, "beats of instructions fetched ahead", power_of_two=True)
     input_beats: int = whole(2, 512, "beats of lengths, indices or weights fetched ahead", power_of_two=True)
     output_beats: int = whole(4, 512, "beats of results that wait for the port", power_of_two=True)
-    lut_products: int = whole(0, 16, "words of each pooling unit that spend LUTs to save a DSP", default=0)
 
     def check(self) -> None:
         # Two rows at least, or the row that arrives would wait for itself to leave; the window hands its place on
@@ -45,8 +44,6 @@ class EmbConfig(Config):
             if getattr(self, name) < rows * self.row_beats_max:
                 raise ValueError(f"{name} must be at least {rows} times row_beats_max = {self.row_beats_max}, "
                                  f"not {getattr(self, name)}")
-        if self.lut_products > self.words:
-            raise ValueError(f"lut_products must be at most {self.words}, the words of a beat, not {self.lut_products}")
         check_stripe(stripe_beats=self.stripe_beats, banks=self.banks)
         if self.lut_products > self.words:
             raise ValueError(f"lut_products must be at most the {self.words} words of a beat, not {self.lut_products}")

@@ -414,6 +414,9 @@ def test_dot_vectors(name, number):
     (dict(width=1, terms_log2=17), "terms_log2 is 17, must be 0 to 16 for 1 terms a beat"),
     (dict(width=2, terms_log2=6, lut_products=3), "lut_products is 3, must be 0 to 2 for 2 terms a beat"),
     (dict(width=1, terms_log2=6, lut_products=1), "lut_products is 1, must be 0 to 0 for 1 terms a beat"),
+    (dict(width=4, terms_log2=15, grouped=True), "terms_log2 is 15, must be 2 to 14 for 4 terms a beat"),
+    (dict(width=2, terms_log2=6, grouped=True), "width is 2, must be 4 for groups that share an exponent"),
+    (dict(width=4, terms_log2=6, grouped=True, lut_products=1), "lut_products is 1, must be 0 to 0 for 4 terms a beat"),
 ])
 @pytest.mark.testpoint("illegal_config_wrong", unit="fp/dot")
 def test_illegal_dot_wrong(parameters, sentence):

@@ -370,6 +370,8 @@ GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_line
     ({"lanes": 3}, "lanes must be one of 1, 2, not 3"),
     ({"grid_log2": 0}, "grid_log2 must be one of 1, 2, not 0"),
     ({"lut_products": 5}, "lut_products must be at most the 4 products of a cell, not 5"),
+    ({"grouped": True}, "grouped must be false for grid_log2 = 1 and lut_products = 0: groups have four products, all "
+                        "in DSP slices"),
     ({"x_lines": 100}, "x_lines must be a power of two from 2 to 65536, not 100"),
     ({"index_bits": 31}, "index_bits must be a whole number from 4 to 30, not 31"),
     ({"mode_bits": 14}, "index_bits must be at least mode_bits = 14, not 12"),
