@@ -208,7 +208,7 @@ def cycles(sizes: Sizes, *, program: int, program_count: int, words: Callable[[i
         jobs_taken = [job is not None and ready for job, ready in zip(
             jobs, (row_loader.ready, parameter_loader.ready, sequencer.ready), strict=True)]
         load = row_loader.load
-        load_taken = load is not None and load.unit * sizes.rows + load.row not in results.lanes
+        load_taken = load is not None and not results.lanes
         addends_taken = not results.partial
         consumed = [front.takes(beat), row_loader.takes(rows_beat)]
         weights_consumed = parameter_loader.takes(weights_beat, addends_taken)

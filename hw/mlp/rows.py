@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from hw.fp.logic import named
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE, load_layout, slot_layout
 from hw.mlp.store import Store, codewords, delayed, gather, rows_layout
@@ -34,8 +35,7 @@ class RowLane(Part):
                 enable  In  else the lines of before are read again
                 banks   In  which banks are read, CHOICE - 1 cycles behind `lines`
                 o       Out  their pieces
-                row_banks, row_lines, row_words  In  a write of results, as codewords
-                load, load_line, load_words  In  one of all banks, never in the same cycle
+                write, write_lines, words  In  which banks are written, where, and what, as codewords
                 needed  In  which reads count, with `o`
                 corrected, uncorrectable  Out  a cycle behind `o`
     Timing      LATENCY cycles from lines to o: address, array, output register, choice of the bank, decoder
@@ -49,9 +49,7 @@ class RowLane(Part):
             "lines": In(data.ArrayLayout(line, config.pieces)), "enable": In(1),
             "banks": In(_banks_layout(config)),
             "o": Out(data.ArrayLayout(32 * config.piece, READS)),
-            "row_banks": In(config.pieces), "row_lines": In(data.ArrayLayout(line, config.pieces)),
-            "row_words": In(coded),
-            "load": In(1), "load_line": In(line), "load_words": In(coded),
+            "write": In(config.pieces), "write_lines": In(data.ArrayLayout(line, config.pieces)), "words": In(coded),
             "needed": In(READS),
             "corrected": Out(range(READS * _pairs(config) + 1)), "uncorrectable": Out(1),
         })
@@ -74,10 +72,9 @@ class RowLane(Part):
             m.submodules[f"bank_{bank}"] = store
             m.d.comb += [
                 store.address.eq(lines[bank]),
-                store.write.eq(self.load | self.row_banks[bank]),
-                store.write_address.eq(Mux(self.load, self.load_line, self.row_lines[bank])),
-                store.i.eq(Mux(self.load, self.load_words.word_select(bank, width),
-                               self.row_words.word_select(bank, width))),
+                store.write.eq(self.write[bank]),
+                store.write_address.eq(self.write_lines[bank]),
+                store.i.eq(self.words.word_select(bank, width)),
             ]
             found.append(store.o)
 
@@ -109,7 +106,7 @@ class RowUnit(Part):
                 part        In  with x and f
                 x, f        Out
                 row_lanes, row_banks, row_lines, row_words  In  a write of results
-                load_lanes  In  one at most
+                load_lanes  In  one at most, and none in a cycle of `row_lanes`
                 load_line, load_words  In  a load, as codewords
                 needed      In  the reads of each row that count, with x and f
                 corrected, uncorrectable  Out  of those
@@ -137,23 +134,16 @@ class RowUnit(Part):
         m = Module()
         config = self.config
 
-        row_banks = Signal.like(self.row_banks, reset_less=True)
-        row_lines = Signal.like(self.row_lines, reset_less=True)
-        row_words = Signal(WORD_BITS * config.words // 2, reset_less=True)
-        row_lanes, load_lanes = Signal(config.rows), Signal(config.rows)
-        load_line = Signal.like(self.load_line, reset_less=True)
-        load_words = Signal.like(self.load_words, reset_less=True)
-        m.d.sync += [
-            row_lanes.eq(self.row_lanes),
-            row_banks.eq(self.row_banks),
-            row_lines.eq(self.row_lines),
-            load_lanes.eq(self.load_lanes),
-            load_line.eq(self.load_line),
-        ]
-        with m.If(self.row_lanes.any()):
-            m.d.sync += row_words.eq(codewords(self.row_words))
-        with m.If(self.load_lanes.any()):
-            m.d.sync += load_words.eq(self.load_words)
+        # Results or a load: of two kinds of writes one is chosen here, for all rows.
+        lanes, write = Signal(config.rows), Signal(config.pieces, reset_less=True)
+        write_lines = Signal.like(self.row_lines, reset_less=True)
+        words = Signal(WORD_BITS * config.words // 2, reset_less=True)
+        load = named(m, "load", self.load_lanes.any())
+        m.d.sync += lanes.eq(self.row_lanes | self.load_lanes)
+        m.d.sync += write.eq(self.row_banks | load.replicate(config.pieces))
+        with m.If(load | self.row_lanes.any()):
+            m.d.sync += [line.eq(Mux(load, self.load_line, own)) for line, own in zip(write_lines, self.row_lines)]
+            m.d.sync += words.eq(Mux(load, self.load_words, codewords(self.row_words)))
 
         tallies = []
         for row in range(config.rows):
@@ -163,12 +153,9 @@ class RowUnit(Part):
                 lane.lines.eq(self.lines),
                 lane.enable.eq(self.enable),
                 lane.banks.eq(self.banks),
-                lane.row_banks.eq(Mux(row_lanes[row], row_banks, 0)),
-                lane.row_lines.eq(row_lines),
-                lane.row_words.eq(row_words),
-                lane.load.eq(load_lanes[row]),
-                lane.load_line.eq(load_line),
-                lane.load_words.eq(load_words),
+                lane.write.eq(Mux(lanes[row], write, 0)),
+                lane.write_lines.eq(write_lines),
+                lane.words.eq(words),
                 lane.needed.eq(self.needed[row]),
             ]
             tallies.append((lane.corrected, lane.uncorrectable))
@@ -202,8 +189,7 @@ class RowMemory(Part):
                 loaded in a cycle is read by a slot `write_latency` cycles later. A slot of before that gets the line
                 of before, or, on the card alone, anything in the one cycle in which the array is written: who reads
                 it waits. Without `valid` x and f mean nothing
-    Handshake   results go first: i_load.ready is low in the cycles in which i_rows writes the row of its payload,
-                and a lane's choice is all that lies between
+    Handshake   results go first: i_load.ready is low in the cycles in which i_rows writes any row
     Faults      single flips of a codeword (two words) are put right in what is read, not in memory. A word counts
                 where it is needed: as a row if its lane is in `lanes` and the slot does not `keep`; as a column if
                 the source is FEATURES, its group in `y_groups`, its unit has a lane in `lanes`, with its group in
@@ -232,14 +218,14 @@ class RowMemory(Part):
         m = Module()
         config, slot = self.config, self.slot
 
-        # Results in a register, a load in another; never of the same lane.
+        # Results in a register, a load in another; never in the same cycle.
         rows, writes = Signal(rows_layout(config), reset_less=True), Signal()
         loads, load_line = Signal(config.samples), Signal.like(self.i_load.payload.line, reset_less=True)
         load_words = Signal(32 * config.words, reset_less=True)
         payload = self.i_load.payload
         lane = Cat(payload.row, payload.unit)
         taken = self.i_load.valid & self.i_load.ready
-        m.d.comb += self.i_load.ready.eq(~(self.i_rows.valid & self.i_rows.lanes.bit_select(lane, 1)))
+        m.d.comb += self.i_load.ready.eq(~(self.i_rows.valid & self.i_rows.lanes.any()))
         m.d.sync += writes.eq(self.i_rows.valid)
         m.d.sync += loads.eq(Mux(taken, 1 << lane, 0))
         with m.If(self.i_rows.valid):

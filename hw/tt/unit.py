@@ -199,30 +199,26 @@ class TTUnit(Part):
             # A subnormal becomes +0: a stored -0 is padding.
             return Cat(Cat(word.mant, word.exp, word.sign & ~(word.zero & given[:23].any()))
                        for word, given in ((unpack(given), given) for given in held))
-        age, stored = Signal(range(Aligner.latency + 1)), Signal(32 * count, reset_less=True)
-        ready, taken = Signal(), Signal()
-        m.d.comb += [
-            loads.i.payload.eq(self.i_load.payload),
-            ready.eq((age == Aligner.latency) & ~loads.o.valid),
-            loads.i.valid.eq(self.i_load.valid & ready),
-            self.i_load.ready.eq(ready),
-            taken.eq(self.i_load.valid & ready),
-        ]
-        with m.If(taken):
-            m.d.sync += age.eq(0)
-        with m.Elif(self.i_load.valid & (age != Aligner.latency)):
-            m.d.sync += age.eq(age + 1)
         groups = []
         for at in range(count // GROUP):
             aligner = Aligner()
             place(m, platform, f"aligner_{at}", aligner)
             words = given.word_select(at, 32 * GROUP)
-            m.d.comb += aligner.i.eq(words)
-            # -0 is padding.
+            m.d.comb += aligner.i.eq(words)     # in which -0 is padding
             m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
             groups.append(aligner.o.as_value())
+        age, taken, stored = Signal(range(Aligner.latency + 1)), Signal(), Signal(32 * count, reset_less=True)
+        m.d.comb += [
+            taken.eq(self.i_load.valid & (age == Aligner.latency) & ~loads.o.valid),
+            loads.i.payload.eq(self.i_load.payload),
+            loads.i.valid.eq(taken),
+            self.i_load.ready.eq(taken),
+        ]
         with m.If(taken):
+            m.d.sync += age.eq(0)
             m.d.sync += stored.eq(Cat(groups))
+        with m.Elif(self.i_load.valid & (age != Aligner.latency)):
+            m.d.sync += age.eq(age + 1)
         return stored
 
     def _cores(self, m: Module, platform, load, words_stored, slots):
