@@ -83,12 +83,13 @@ class Master:
         return self._solve(EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0], 1,
                            until=until, among=among, count=count)
 
-    def fill(self, cards: int, seconds: float, until: Deadline = NEVER, grain: float = 1.0) -> LpSolution:
+    def fill(self, cards: int, seconds: float, until: Deadline = NEVER, grain: float = 1.0,
+             allowed: NDArray[np.bool_] | None = None) -> LpSolution:
         """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`. grain: as
-        Choices.limits takes it."""
+        Choices.limits takes it. allowed: (V,) options, None: all."""
         room = np.append(np.full(TIMES, cards * seconds), np.zeros(LOADS - TIMES))
         main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
-        return self._solve(main, room, DEAR / self.unit, 1.0, cards, seconds, until, grain=grain)
+        return self._solve(main, room, DEAR / self.unit, 1.0, cards, seconds, until, grain=grain, allowed=allowed)
 
     def train(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
@@ -98,7 +99,8 @@ class Master:
 
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
                cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
-               among: NDArray[np.int64] | None = None, count: int | None = None, grain: float = 1.0) -> LpSolution:
+               among: NDArray[np.int64] | None = None, count: int | None = None, grain: float = 1.0,
+               allowed: NDArray[np.bool_] | None = None) -> LpSolution:
         """The least value of one variable and `slack` times what overflows, where the loads of `count` of the tables
         `among` (of all, without them) are at most `room` + `main` times the variable + overflow; `scale` is the
         value's unit. Slack of a program that asks for something else only gives the first rounds a solution, and is
@@ -107,6 +109,7 @@ class Master:
 
         tables, unit, choices = self.choices.tables, self.unit, self.choices
         limits = choices.limits(limit, cards, grain)
+        limits = limits if allowed is None else np.where(allowed, limits, -1.0)
         main, room, slack = main / unit * (scale if main.any() else 1.0), room / unit, slack * unit / scale
         fixed = not main.any()
         among = np.arange(tables) if among is None else among

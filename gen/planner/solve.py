@@ -7,7 +7,7 @@ are bounded (gen.planner.branch_and_bound), and the program in whole is solved a
 Source: SCRec §III.C, eq. 3 to 37
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gen.planner.bound import LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
-from gen.planner.choices import DRAM, EVERY_TIME, LOADS, SSD, TIMES, TT, Choices, loads, within
+from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, TIMES, TT, Choices, loads, within
 from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
@@ -37,6 +37,7 @@ LEAST = 120.0       # of them, as loops may have to be compiled first
 TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 #: Where tables are few, the parts of a card's time that a shard may take, as they are tried: small ones share out well.
 GRAINS, FEW = (1.0, 0.5, 0.25, 0.1), 4
+MIXES = 3           # numbers of tables on all cards that are tried
 
 
 class Infeasible(ValueError):
@@ -205,8 +206,9 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     limit[:TIMES] = target
     aim = count.bound + 0.5 * (target - count.bound)
     grains = GRAINS if choices.sharded and tables <= FEW * count.cards else GRAINS[:1]
-    for grain in (*grains, None):
-        solution = count.solution if grain is None else master.fill(count.cards, aim, until, grain)
+    mixes = _mixes(choices, count.cards, target) if len(grains) > 1 else ()
+    for grain, allowed in (*((GRAINS[0], mix) for mix in mixes), *((grain, None) for grain in grains), (0.0, None)):
+        solution = master.fill(count.cards, aim, until, grain, allowed) if grain else count.solution
         if not len(solution.options):
             continue
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
@@ -222,6 +224,29 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
             if until.passed:
                 return False
     return False
+
+
+def _mixes(choices: Choices, cards: int, target: float) -> Iterator[NDArray[np.bool_]]:
+    """Options of a few small tables on all cards and the others whole, so that what leaves the cards is within the
+    target: whole tables alone may leave some cards with less to do."""
+    most = np.zeros(choices.tables, np.int64)
+    there = choices.copies <= cards
+    np.maximum.at(most, choices.table[there], choices.copies[there])
+    whole = np.searchsorted(choices.table, np.arange(choices.tables))
+    last = choices.cut[whole, choices.cuts[whole] - 1]
+    order = np.argsort(choices.a_load[whole, last, DRAM], kind="stable")
+    order, out_s, found = order[most[order] == cards], choices.a_load[whole, 0, OUT_S], 0
+    for number in range(len(order) + 1):
+        fine = np.zeros(choices.tables, bool)
+        fine[order[:number]] = True
+        full = np.full(cards, out_s[fine].sum() / cards)
+        for seconds in -np.sort(-out_s[~fine]):
+            full[np.argmin(full)] += seconds
+        if full.max() <= target:
+            found += 1
+            yield np.where(fine[choices.table], choices.copies == cards, choices.copies == 1)
+        if found == MIXES:
+            return
 
 
 def _heaviest(choices: Choices, solution: LpSolution) \
