@@ -1,6 +1,6 @@
 """What tensor trains cost in accuracy, beside the same model with dense rows, and what a training step costs.
 
-Source: SCRec Fig. 12 (all tables trains, or hot rows dense); EL-Rec §III, Fig. 14 and 18 (the step)
+Source: SCRec Fig. 12 (all tables TT, or hot rows dense); EL-Rec §III, Fig. 14 and 18 (the step)
 """
 
 import time
@@ -29,9 +29,9 @@ SMALL = 500         # tables of fewer rows stay dense
 
 @dataclass(frozen=True)
 class Form:
-    """hot, warm: shares of a table's accesses, to rows that are dense in DRAM and to the next ones, in a train;
+    """hot, warm: shares of a table's accesses, to rows that are dense in DRAM and to the next ones, in a tensor train;
     the coldest are dense on the SSD. core_rate: of Adam. later: rows are dense for the first half of the training,
-    then warm ones are decomposed and go on as trains."""
+    then warm ones are decomposed and go on as tensor trains."""
 
     told: str
     hot: float
@@ -42,10 +42,10 @@ class Form:
 
 FORMS = {
     "dense": Form("dense rows", 1.0, 0.0),
-    "all": Form(f"all rows in trains of rank {RANK}", 0.0, 1.0, 0.03),
-    "hybrid": Form("hottest rows with 80 % of the accesses dense, the next 10 % in trains, the rest dense on the SSD",
+    "all": Form(f"all rows in tensor trains of rank {RANK}", 0.0, 1.0, 0.03),
+    "hybrid": Form("hottest rows with 80 % of the accesses dense, the next 10 % in TTs, the rest dense on the SSD",
                    0.8, 0.1, 0.001, True),
-    "half": Form("hottest rows with 50 % of the accesses dense, the next 30 % in trains, the rest dense on the SSD",
+    "half": Form("hottest rows with 50 % of the accesses dense, the next 30 % in TTs, the rest dense on the SSD",
                  0.5, 0.3, 0.001, True),
 }
 
@@ -79,7 +79,7 @@ def logs() -> Iterator[tuple[str, Samples]]:
 
 
 def split(counts: NDArray[np.int64], form: Form) -> tuple[int, int]:
-    """How many of a table's hottest rows are dense, and how many of the next are in a train."""
+    """How many of a table's hottest rows are dense, and how many of the next are in a tensor train."""
     rows = len(counts)
     if form.hot == 1 or rows < SMALL:
         return rows, 0
@@ -88,7 +88,7 @@ def split(counts: NDArray[np.int64], form: Form) -> tuple[int, int]:
 
 
 def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float, float, int, int]:
-    """(accuracy, AUC) on held-out samples, words of the tables, and what the trains' rows would take dense."""
+    """(accuracy, AUC) on held-out samples, words of the tables, and what the tensor trains' rows would take dense."""
     import torch
 
     from fpga.api.torch_dlrm import TorchDlrm
@@ -103,13 +103,13 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
     past, saved = [], 0
     for table, rows in enumerate(samples.rows):
         counts = np.bincount(samples.of(table, learned)[0], minlength=rows)
-        dense_rows, train_rows = split(counts, FORMS[form])
-        tier = tiers(counts, dram_rows=dense_rows, tt_rows=train_rows)
-        in_train = np.flatnonzero(tier == 1)
-        saved += len(in_train) * DIM
+        dense_rows, tt_rows = split(counts, FORMS[form])
+        tier = tiers(counts, dram_rows=dense_rows, tt_rows=tt_rows)
+        in_tt = np.flatnonzero(tier == 1)
+        saved += len(in_tt) * DIM
         options: dict[str, Any] = {"rank": RANK, "rate": RATE, "rule": "adagrad", "core_rate": FORMS[form].core_rate,
                                    "core_rule": "adam", "std": 0.0, "seed": 100 * seed + table}
-        order = in_train[np.argsort(-counts[in_train], kind="stable")]
+        order = in_tt[np.argsort(-counts[in_tt], kind="stable")]
         if FORMS[form].later:
             bags.append(TieredBag(np.zeros(rows), DIM, **options))
             later.append(partial(TieredBag.retiered, tier=tier, order=order, **options))
@@ -146,7 +146,7 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
 
 @bench("compress")
 def accuracy() -> Iterator[Row]:
-    """Accuracy of a DLRM whose rows are dense, all in trains, or hot dense and warm in trains; time of a step."""
+    """Accuracy of a DLRM whose rows are dense, all in TTs, or hot dense and warm in TTs; time of a step."""
     if find_spec("torch") is None:
         raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     yield from steps()
@@ -163,8 +163,8 @@ def accuracy() -> Iterator[Row]:
             yield figure(f"{id}.auc", f"{what}: AUC", round(area, 4), "AUC")
             if form == "dense":
                 continue
-            train = words - (base[:, 2].mean() - saved)
-            yield figure(f"{id}.words", f"{what}: rows of {saved:,.0f} words as trains of", int(train), "words")
+            tt = words - (base[:, 2].mean() - saved)
+            yield figure(f"{id}.words", f"{what}: rows of {saved:,.0f} words as tensor trains of", int(tt), "words")
             points = round(100 * (right - base[:, 0].mean()), 2)
             told = f"{what}: accuracy beside dense rows (standard deviation of the seeds' differences {spread:.2f})"
             yield (at_least(f"{id}.points", told, points, "points", -0.1) if form == "hybrid"

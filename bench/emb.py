@@ -47,9 +47,9 @@ def _mixed() -> Table:
 
 
 def _every_kind() -> list[Table]:
-    train = Table("train", 64, (TT << 30 | np.arange(10**6)).astype(np.uint32), np.zeros((0, 64), np.float32),
+    tt = Table("tt", 64, (TT << 30 | np.arange(10**6)).astype(np.uint32), np.zeros((0, 64), np.float32),
                   np.zeros((0, 64), np.float32), _train())
-    return [*map(_dense, DIMS), train, _mixed()]
+    return [*map(_dense, DIMS), tt, _mixed()]
 
 
 class Rig:
@@ -179,27 +179,27 @@ def _dram_rows(rig: Rig, name: str, text: str, device: Device, target: float | N
 
 
 @bench("emb_tt")
-def trains() -> Iterator[Row]:
+def tt_rows() -> Iterator[Row]:
     """Rows of a tensor train through the whole core, D = 64, R = 4, bags of 1 to 120."""
     rig = _rig("ideal")
     beats = 64 // config.load(PRESET).cores["emb"].words
     for length in (1, 2, 3, 4, 5, 6, 7):
         bags = 600
         indices = rig.random.integers(0, 10**6, bags * length)
-        taken = rig.steady("train", indices, length) / (bags // 2)
+        taken = rig.steady("tt", indices, length) / (bags // 2)
         limit = max(beats, length)  # a vector's beats on the write port; a row a cycle
         yield at_least(f"emb.tt.short.{length}", f"bags of {length}: cycles of the write port ({beats}) or of the rows "
                        "against cycles taken", round(100 * limit / taken, 1), "%", 95)
     for length in (8, 9, 13, 20, 40, 77, 120):
         bags = 8000 // length // 8 * 8     # halves end alike
         indices = rig.random.integers(0, 10**6, bags * length)
-        rate = bags // 2 * length / rig.steady("train", indices, length)
+        rate = bags // 2 * length / rig.steady("tt", indices, length)
         yield at_least(f"emb.tt.rows_per_cycle.{length}", f"bags of {length}", round(rate, 3), "rows/cycle", 0.9)
     lengths = rig.random.integers(8, 121, 120)
     indices = rig.random.integers(0, 10**6, int(lengths.sum()))
     second = int(lengths[60:].sum())
     yield at_least("emb.tt.rows_per_cycle.random", "bags of 8 to 120 at random",
-                   round(second / rig.steady("train", indices, list(lengths)), 3), "rows/cycle", 0.9)
+                   round(second / rig.steady("tt", indices, list(lengths)), 3), "rows/cycle", 0.9)
 
 
 @bench("emb_mixed")

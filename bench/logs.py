@@ -25,7 +25,7 @@ DIM, RANK = 64, 4
 
 def placed(name: str, indices: np.ndarray, rows: int, random: np.random.Generator, *, dim: int = DIM,
            most: int = 1 << 30) -> Table:
-    """A table of random rows that lie where their heat says, no more than `most` of them in DRAM and train."""
+    """A table of random rows that lie where their heat says, no more than `most` of them in DRAM and TT."""
     rank = by_frequency(indices, rows)
     device = np.select([rank < max(1, rows // 10), rank < min(rows // 2, most)], [DRAM, TT], SSD)
     count = int(np.count_nonzero(device == TT))

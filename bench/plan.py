@@ -58,7 +58,7 @@ def model(profile: Profile, network: Model | None = None) -> Recommender:
 
 def problem(profile: Profile, *, network: Model | None = None, unseen: bool = True) -> Problem:
     """Of whole tables."""
-    return build(model(profile, network), profile, costs(), cards=CARDS, unseen=unseen, train_share=1.0,
+    return build(model(profile, network), profile, costs(), cards=CARDS, unseen=unseen, tt_share=1.0,
                  table_wise=True).problem
 
 
@@ -67,7 +67,7 @@ def planned(id: str, what: str, profile: Profile, seconds: float, *, network: Mo
     """What `hotrail plan --quick` does behind the profile: the program made, both searches, the wait for the drive."""
     of = model(profile, network)
     start = time.perf_counter()
-    plan = make(of, profile, costs(), cards=CARDS, unseen=unseen, train_share=1.0, train_gain=0.0, gap=GAP,
+    plan = make(of, profile, costs(), cards=CARDS, unseen=unseen, tt_share=1.0, tt_gain=0.0, gap=GAP,
                 seconds=seconds, explain=False)
     yield at_most(f"{id}.seconds", f"{what}: time", round(time.perf_counter() - start, 2), "s", seconds)
     yield at_most(f"{id}.gap", f"{what}: optimality gap", round(100 * plan.gap, 3), "%", 100 * GAP)
@@ -95,7 +95,7 @@ def torchrec(problem: Problem, cards: int) -> tuple[TableChoice, ...] | None:
     for j, item in enumerate(problem.items):
         at = choices.cut[j, : choices.cuts[j]]
         at = np.unique(at[np.searchsorted(item.share[at], np.arange(TENTHS + 1) / TENTHS - 1e-9).clip(max=len(at) - 1)])
-        pairs = np.array([(x, y) for x in at for y in at if np.isfinite(choices.train[j, x, y])])
+        pairs = np.array([(x, y) for x in at for y in at if np.isfinite(choices.tt[j, x, y])])
         if not len(pairs):
             return None
         load = choices.load(np.full(len(pairs), j), pairs[:, 0], pairs[:, 1])

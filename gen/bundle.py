@@ -39,7 +39,7 @@ from gen.planner.plan import FILE, Plan, PlanTable
 from gen.rtl import config
 from golden.tt.rows import shape_of
 
-__all__ = ["VERSION", "Bundle", "load_inputs", "train_rows", "write"]
+__all__ = ["VERSION", "Bundle", "load_inputs", "tt_rows", "write"]
 
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
@@ -127,7 +127,7 @@ class Bundle(Folder):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Trained trains of another shape than the plan's: what it says of their seconds is not of them."""
+        """Trained TT cores of another shape than the plan's: what it says of their seconds is not of them."""
         found = []
         for name, plan in self.plan.tables.items():
             if self.tables[name]["form"] == "trained":
@@ -292,7 +292,7 @@ def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> It
 
 def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: NDArray[np.int64],
            weights: Weights) -> tuple[Table, dict[str, Any]]:
-    """The table with its placement, its rows made when they are asked for; and what there is to say of its train.
+    """The table with its placement, its rows made when they are asked for; and what there is to say of its TT.
     order: its rows, those first of which most accesses are expected."""
     where = f"table {spec.name}"
     if plan.dram_rows + plan.tt_rows + plan.ssd_rows != spec.rows:
@@ -333,7 +333,7 @@ def _shard(table: Table, plan: PlanTable, card: int) -> Table:
 
 
 def _trained(spec: TableSpec, rows: NDArray[np.int64], numbers: NDArray[np.int64], there: int) -> None:
-    """Refuses warm rows that have not each their own row of a trained train of so many."""
+    """Refuses warm rows that have not each their own row of a trained tensor train of so many."""
     says = f"table {spec.name}: tt_row_{spec.name} says that"
     none, past = numbers < 0, numbers >= there
     if none.any():
@@ -367,7 +367,7 @@ def _room(writer: Writer, card: int, plan: Plan,
     return room
 
 
-def train_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArray[np.float64]:
+def tt_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArray[np.float64]:
     """Rows of a tensor train, multiplied out in float64."""
     found = np.ones((len(numbers), 1, 1))
     for core, part in zip(cores, np.unravel_index(numbers.astype(np.int64), [core.shape[1] for core in cores]),
@@ -394,13 +394,13 @@ def _wider(spec: TableSpec, weights: Weights, numbers: NDArray[np.int64], words:
 
 def _errors(spec: TableSpec, weights: Weights, rows: NDArray[np.int64], cores: Sequence[NDArray[np.float32]],
             numbers: NDArray[np.uint32], counts: NDArray[np.int64]) -> tuple[float, float]:
-    """Distance of a train's rows from those that they stand for, over the size of these: all rows alike, and all
+    """Distance of a tensor train's rows from those that they stand for, over the size of these: all rows alike, and all
     accesses alike."""
     far, own = np.zeros(2), np.zeros(2)
     for start in range(0, len(rows), BLOCK):
         part = slice(start, start + BLOCK)
         dense = weights.rows(spec, rows[part]).astype(np.float64)
-        for total, words in ((far, dense - train_rows(cores, numbers[part])[:, :spec.dim]), (own, dense)):
+        for total, words in ((far, dense - tt_rows(cores, numbers[part])[:, :spec.dim]), (own, dense)):
             squares = (words**2).sum(axis=1)
             total += squares.sum(), squares @ counts[part]
     plain, weighted = np.sqrt(np.divide(far, own, out=np.zeros(2), where=own > 0))

@@ -50,7 +50,7 @@ Simulate = Callable[[Sequence[Sequence[np.ndarray]], np.ndarray, np.ndarray, np.
 
 @dataclass(frozen=True)
 class Options:
-    """What the demo may be asked: another log, its fields, how much of it, the shape of the train."""
+    """What the demo may be asked: another log, its fields, how much of it, the shape of the tensor train."""
 
     logs: Sequence[str | Path] = ("movielens",)
     format: str | None = None

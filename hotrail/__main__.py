@@ -159,7 +159,7 @@ def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, 
     # All that can be refused, before plan, cards and learning take their time.
     session.check(config, 2 * [flow.opened(options)[2]])
     ctx.invoke(planning.plan, log=named, kind=kind, model=None if log else Path("movielens"), preset="tiny", cards=3,
-               dim=16, train_gain=0.0, out=folder / "plan")   # all three memories, little as the trains save here
+               dim=16, tt_gain=0.0, out=folder / "plan")   # all three memories, little as the tensor trains save here
     ctx.invoke(serving.compile_plan, plan=folder / "plan", out=folder / "bundle")
     ctx.invoke(serving.run, bundle=folder / "bundle", log=named, kind=kind, samples=8192)
     done = flow.run(options, session.simulator(config, chosen.name), config=config, say=say)

@@ -31,10 +31,10 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank of the tensor trains.")
 @click.option("--hot-share", type=click.FloatRange(0, 1),
               help="Largest share of each table's accesses that leaves the SSD [the model's, else 1].")
-@click.option("--train-share", type=click.FloatRange(0, 1),
+@click.option("--tt-share", type=click.FloatRange(0, 1),
               help="Largest share of each table's accesses that reads TT rows, which are "
                    "approximations; 1 is SCRec's program [the model's, else 0.1].")
-@click.option("--train-gain", type=click.FloatRange(0, 1), default=0.1, show_default=True,
+@click.option("--tt-gain", type=click.FloatRange(0, 1), default=0.1, show_default=True,
               help="Share of a batch's time that TT rows must save; a plan in which they save less has none.")
 @click.option("--table-wise", is_flag=True, help="Every table whole on one card, as in SCRec's program.")
 @click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
@@ -54,7 +54,7 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
-         levels: int, rank: int, hot_share: float | None, train_share: float | None, train_gain: float,
+         levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
          table_wise: bool, results: str | None, row_format: str | None, dim: int, batch: int | None, sample: float,
          held_back: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
@@ -67,8 +67,8 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     from hotrail import plan_report as report
     from hotrail.terminal import say
 
-    options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, train_share, dim, batch,
-                           sample, gap, seconds, not quick, results, row_format, held_back, train_gain, table_wise)
+    options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
+                           sample, gap, seconds, not quick, results, row_format, held_back, tt_gain, table_wise)
     folder = out or build_folder() / "plan"
     with together(folder) as half:
         try:

@@ -35,7 +35,7 @@ class Options:
     levels: int = 3
     rank: int = 4
     hot_share: float | None = None
-    train_share: float | None = None
+    tt_share: float | None = None
     dim: int = 64
     batch: int | None = None
     sample: float = 1.0
@@ -45,7 +45,7 @@ class Options:
     results: str | None = None
     row_format: str | None = None
     held_back: float = 0.0
-    train_gain: float = 0.1
+    tt_gain: float = 0.1
     table_wise: bool = False
 
 
@@ -73,7 +73,7 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
         model, notes = model_of(profile, options.dim, options.batch or BATCH)
         model = _as_given(model, options)
     made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
-                hot_share=options.hot_share, train_share=options.train_share, train_gain=options.train_gain,
+                hot_share=options.hot_share, tt_share=options.tt_share, tt_gain=options.tt_gain,
                 gap=options.gap, seconds=options.seconds, table_wise=options.table_wise, explain=options.explain,
                 say=lambda line: say(f"search     {line}"))
     with (folder / PROFILE).open("rb") as file:

@@ -33,7 +33,7 @@ __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 class Done:
     """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. shards:
     of each EMB card that had samples, by its number in the plan, the vectors of each of its tables. cycles: that each
-    card's core took; links: what crossed its link. rows: of each table, looked up in DRAM, train and SSD."""
+    card's core took; links: what crossed its link. rows: of each table, looked up in DRAM, tensor train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]

@@ -314,12 +314,12 @@ class Compiler:
             raise ValueError(f"table {placed.table.name}, bag {error.bag}: its rows lie on {error.pages} pages of the "
                              f"SSD, the ring holds {ring.pages}") from None
         address[at] = position | SSD << DEVICE_SHIFT
-        has_train = placed.table.cores and len(address)
+        has_tt = placed.table.cores and len(address)
         for start, end, first, beats in cuts:
             part = slice(int(offsets[start]), int(offsets[end]))
             bags = offsets[start:end + 1] - part.start
             words, order = address[part], None
-            if has_train and not (words >> DEVICE_SHIFT == TT).all():
+            if has_tt and not (words >> DEVICE_SHIFT == TT).all():
                 order = in_pairs(words >> DEVICE_SHIFT == TT, bags)
                 words = words[order]
             values = {"mode": EMB.modes.index(request.mode), "count": end - start,
@@ -328,7 +328,7 @@ class Compiler:
                       "chunk_rows": 1 if request.weights is not None or request.mode == "max" else placed.chunk_rows,
                       "format": placed.format, "out": out + start * placed.vector_beats,
                       "out_stride": placed.vector_beats, "ring_first": first % POSITIONS, "ring_count": beats}
-            if has_train:
+            if has_tt:
                 values |= {"tt_table": placed.tt_table, "tt_rows": placed.tt_rows}
             if request.weights is not None:
                 weights = request.weights[part] if order is None else request.weights[part][order]

@@ -107,7 +107,7 @@ class Table:
 
         values: (rows, dim), or FBGEMM's rows of uint8 for int8 and int4; what stands in rows of the tensor train is
         not used. device: 0, 1 or 2, one a row or one for all. rank: of each row, 0 the hottest (default: as numbered).
-        tt_row: the row of the train that each row is (default: the first row on device 1 is row 0, and so on).
+        tt_row: the row of the tensor train that each row is (default: the first row on device 1 is row 0, and so on).
         results, row_format: as above.
         """
         dense = np.asarray(values)

@@ -4,7 +4,7 @@ TT-SVD as golden.tt.decompose does it, but out of a table that is read in blocks
 leading eigenvectors of the Gram matrix of the first unfolding, which sums over blocks; what is left of the table
 after it is smaller by I1 J1 / R1 and stays in memory. A table may thus be a memory map of any length.
 
-The rows of trained tables have little structure of this kind: look at the error, and train the train where it is large
+The rows of trained tables have little structure of this kind: look at the error, and train the TT where it is large
 (gen.compress.torch_bag).          Source: Oseledets, SIAM J. Sci. Comput. 33(5), 2011, Alg. 1; SCRec §II.B
 """
 
@@ -48,7 +48,7 @@ class Train:
 
 def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns: Sequence[int],
               ranks: int | Sequence[int]) -> Train:
-    """The train of a table (rows, D), its rows past the last taken as zeros.
+    """The tensor train of a table (rows, D), its rows past the last taken as zeros.
 
     Within sqrt(d - 1) of the least error at those ranks. Equal to golden.tt.decompose up to float64's rounding and the
     signs of ranks. Raises ValueError, one sentence: modes or ranks that do not fit, a word that is not finite.
@@ -91,7 +91,7 @@ def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns
 
 def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, bytes: float | None = None,
            cycles: float | None = None, cores: tuple[int, ...] = (3,)) -> tuple[Candidate, Train]:
-    """The train of the lowest rank whose relative error is at most `error`, within bytes and cycles a row of the unit.
+    """The TT of the lowest rank whose relative error is at most `error`, within bytes and cycles a row of the unit.
 
     Raises ValueError, one sentence: no rank within the bounds comes so near, and how near the last one came.
     """
@@ -105,11 +105,11 @@ def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, by
         except ValueError as refusal:
             reason = str(refusal)
             continue
-        train = decompose(values, shape.modes, shape.columns, shape.ranks)
-        if train.error <= error:
-            return shape, train
-        if nearest is None or train.error < nearest.error:
-            nearest = train
+        factors = decompose(values, shape.modes, shape.columns, shape.ranks)
+        if factors.error <= error:
+            return shape, factors
+        if nearest is None or factors.error < nearest.error:
+            nearest = factors
     if nearest is None:
         raise ValueError(reason)
     raise ValueError(f"no tensor train within the bounds comes nearer than {error:.3g} to the table; the nearest is "
@@ -176,7 +176,7 @@ def _norm(values) -> float:
 
 
 def _distance(values, cores) -> float:
-    """Frobenius norm of the table less its train, block by block."""
+    """Frobenius norm of the table less its tensor train, block by block."""
     modes = [core.shape[1] for core in cores]
     tails, total = prod(modes[1:]), 0.0
     for begin, end in _blocks(values, modes):

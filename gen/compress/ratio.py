@@ -15,7 +15,7 @@ __all__ = ["ratios"]
 
 
 def ratios(rows: Sequence[int], dim: int, ranks: Sequence[int] = (4,)) -> NDArray[np.float64]:
-    """(len(rows), len(ranks)): below 1 the train is larger than the table. NaN where there are no rows.
+    """(len(rows), len(ranks)): below 1 the tensor train is larger than the table. NaN where there are no rows.
 
     >>> ratios([9, 10**6], 64, [4, 16]).round(1).tolist()
     [[2.8, 0.2], [6666.7, 555.6]]

@@ -26,7 +26,7 @@ __all__ = ["RANKS", "Candidate", "best", "candidates", "capacity", "cycles_of", 
 
 #: Ranks that are tried where none is given.
 RANKS = (1, 2, 4, 8, 16, 32, 64)
-#: How many cores a train has where nothing is said: three, as in both papers.
+#: How many cores a tensor train has where nothing is said: three, as in both papers.
 CORES = (3,)
 
 
@@ -109,13 +109,13 @@ def pareto(found: Sequence[Candidate]) -> list[Candidate]:
 @lru_cache(maxsize=1 << 16)
 def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles: float | None = None,
          rank: int | None = None, cores: tuple[int, ...] = CORES) -> Candidate:
-    """The train within the bounds: of the highest rank (or of `rank`), then the fewest cycles a row, then the least
+    """The TT within the bounds: of the highest rank (or of `rank`), then the fewest cycles a row, then the least
     share, then the fewest words.
 
     Raises ValueError, one sentence: no bound and no rank is given, or nothing meets them.
     """
     if bytes is None and cycles is None and rank is None:
-        raise ValueError("one of bytes, cycles and rank must be given: without a bound the largest train is best")
+        raise ValueError("one of bytes, cycles and rank must be given: without a bound the largest TT is best")
     found = candidates(rows, dim, config=config, ranks=RANKS if rank is None else (rank,), cores=cores)
     fit = [one for one in found if (bytes is None or one.bytes <= bytes) and (cycles is None or one.cycles <= cycles)]
     if not fit:
@@ -124,7 +124,7 @@ def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles
 
 
 def width(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORES) -> int:
-    """Of the trains that stand for rows of `dim` words: those of another width would leave holes inside a vector, and
+    """Of the TTs that stand for rows of `dim` words: those of another width would leave holes inside a vector, and
     have whole ones, zeros behind the row's words. As dense rows have them, too."""
     words = 1 << 2 * config.grid_log2
     return dim if _kinds(dim, rank, cores, config)[0] else -(-dim // words) * words
@@ -140,7 +140,7 @@ def cycles_of(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORE
 
 def knots(rows: int, dim: int, *, rank: int, config: Any, cores: tuple[int, ...] = CORES,
           ratio: float = 1.1) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(rows, bytes): what a train of so many of the table's hottest rows takes, to be interpolated between.
+    """(rows, bytes): what a tensor train of so many of the table's hottest rows takes, to be interpolated between.
 
     From (0, 0) to the most rows that fit the unit, `ratio` from knot to knot; each has the bytes of the *next* one,
     so that a line between two is nowhere below `best(...).bytes`. All are trains of `cycles_of` cycles a row.

@@ -9,7 +9,7 @@ two levels of reuse of EL-Rec §III.A. Backward, the slopes of equal rows are su
 of equal first products before they meet the first two cores (in-advance aggregation, §III.B), and where there is a
 `rate` the step is taken there and then (fused update): no gradient is kept.
 
-Hot and cold rows are dense, warm rows a train, as SCRec §III.C places them; with no dense row it is EL-Rec's table,
+Hot and cold rows are dense, warm rows a TT, as SCRec §III.C places them; with no dense row it is EL-Rec's table,
 with no warm row an EmbeddingBag.
 """
 
@@ -50,16 +50,16 @@ def tiers(counts: ArrayLike, *, dram_rows: int, tt_rows: int) -> NDArray[np.uint
 class TieredBag(torch.nn.Module):
     """One embedding table of len(tier) rows of `dim` words, trained in the form in which cards hold it.
 
-    Parameters  tier: (rows,) 1 for rows of the train, any other number for dense ones. rank: of all inner ranks (less
+    Parameters  tier: (rows,) 1 for rows of the TT, any other number for dense ones. rank: of all inner ranks (less
                 where the modes have no use for it), or the inner ranks. modes, columns: I_k and J_k (default: three
-                near-equal ones). order: the train's rows, each by its number in the table, first to last (default:
+                near-equal ones). order: the TT's rows, each by its number in the table, first to last (default:
                 ascending; rows that resemble each other should be neighbours). mode: sum, mean, max. rate, rule: of
                 the fused update of dense rows by sgd, adagrad or adam, as torch.optim has them (adam on rows:
                 SparseAdam); without a rate, gradients are left to an optimiser of yours. core_rate,
                 core_rule: of the cores, if not the same. std: of the rows at the start; 0: zeros, which warm rows
                 learn best from. seed: of their values.
     Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first. scale: of the rates, for
-                schedules. error: of the decomposition that the train began with, 0 where it began by chance.
+                schedules. error: of the decomposition that the tensor train began with, 0 where it began by chance.
     Raises      ValueError: modes too small for the rows or columns that do not multiply to dim, a rule or an order
                 that does not exist
     """
@@ -122,7 +122,7 @@ class TieredBag(torch.nn.Module):
         """Words of rows and cores; rows x dim of an EmbeddingBag."""
         return sum(int(each.numel()) for each in (self.dense, *self.cores))
 
-    def train_cores(self) -> list[NDArray[np.float32]]:
+    def tt_cores(self) -> list[NDArray[np.float32]]:
         """The cores as golden.tt and gen.compiler.tables have them: (R, I, J, R') float32."""
         return [np.ascontiguousarray(core.detach().cpu().numpy().transpose(1, 0, 2, 3), dtype=np.float32)
                 for core in self.cores]
@@ -139,20 +139,20 @@ class TieredBag(torch.nn.Module):
                 mine.copy_(torch.from_numpy(np.ascontiguousarray(np.moveaxis(core, 1, 0))))
 
     def values(self) -> NDArray[np.float32]:
-        """The table (rows, dim), rows of the train multiplied out."""
+        """The table (rows, dim), rows of the tensor train multiplied out."""
         out = np.zeros((self.rows, self.dim), np.float32)
         warm, number = self.warm.cpu().numpy(), self.number.cpu().numpy()
         out[~warm] = self.dense.detach().cpu().numpy()[number[~warm]]
         if warm.any():
-            out[warm] = dense_of(self.train_cores())[number[warm]]
+            out[warm] = dense_of(self.tt_cores())[number[warm]]
         return out
 
     def arrays(self, name: str) -> Mapping[str, NDArray]:
         """The table under the names that a bundle's weights have: table_NAME, core1_NAME .. and tt_row_NAME, the row
-        of the train that each row is (-1: none)."""
+        of the tensor train that each row is (-1: none)."""
         found: dict[str, NDArray] = {f"table_{name}": self.values()}
         if len(self.cores):
-            found |= {f"core{k}_{name}": core for k, core in enumerate(self.train_cores(), start=1)}
+            found |= {f"core{k}_{name}": core for k, core in enumerate(self.tt_cores(), start=1)}
             warm, number = self.warm.cpu().numpy(), self.number.cpu().numpy()
             found[f"tt_row_{name}"] = np.where(warm, number, -1)
         return found
@@ -172,9 +172,9 @@ class TieredBag(torch.nn.Module):
             rows = np.empty(int(warm.sum()), np.int64)
             rows[made.number.cpu().numpy()[warm]] = np.flatnonzero(warm)
             ranks = [core.shape[3] for core in made.cores[:-1]]
-            train = decompose(values[rows].numpy(), made.modes, made.columns, ranks)
-            made.load_cores(_even(train.cores))
-            made.error = train.error
+            factors = decompose(values[rows].numpy(), made.modes, made.columns, ranks)
+            made.load_cores(_even(factors.cores))
+            made.error = factors.error
         stays = torch.from_numpy(np.flatnonzero(~warm))
         made.dense.copy_(values[stays])
         if "dense" in self._moments and not self.warm.any() and made._rules["dense"][0] == self._rules["dense"][0]:
@@ -237,7 +237,7 @@ def _shapes(rows: int, dim: int, rank: int | Sequence[int], modes: Sequence[int]
     shapes = [(ranks[k], modes[k], columns[k], ranks[k + 1]) for k in range(len(modes))]
     shape_of([np.broadcast_to(np.float32(0), shape) for shape in shapes])
     if prod(modes) < rows:
-        raise ValueError(f"modes {modes} multiply to {prod(modes)}, fewer than the train's {rows} rows")
+        raise ValueError(f"modes {modes} multiply to {prod(modes)}, fewer than the tensor train's {rows} rows")
     if prod(columns) != dim:
         raise ValueError(f"columns {columns} multiply to {prod(columns)}, not to dim {dim}")
     return modes, columns, shapes
@@ -277,7 +277,7 @@ class _Rows(torch.autograd.Function):
 
 
 class _Chain:
-    """The products of some rows of a train: T = G1[i1] G2[i2] once for each pair, then a product a core a row."""
+    """The products of some rows of a TT: T = G1[i1] G2[i2] once for each pair, then a product a core a row."""
 
     def __init__(self, bag: TieredBag, cores: Sequence[torch.Tensor], numbers: torch.Tensor):
         self.columns = bag.columns

@@ -41,15 +41,15 @@ RESULTS = tuple(form.name.lower() for form in FORMAT)
 ROW_FORMATS = tuple(form.name.lower() for form in ROW_FORMAT)
 # Keys and what is allowed, the default first.
 WORDS = {"ids": IDS, "mode": MODES, "results": RESULTS, "row_format": ROW_FORMATS}
-SHARES = ("hot_share", "train_share")
+SHARES = ("hot_share", "tt_share")
 ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
 
 
 @dataclass(frozen=True)
 class TableSpec:
     """One embedding table: rows of dim values. hot_share: of its accesses, how many may go to DRAM and
-    tensor train together (hot_thr of SCRec eq. 22). train_share: how many may read
-    rows of the train, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
+    tensor train together (hot_thr of SCRec eq. 22). tt_share: how many may read
+    rows of the TT, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
     1 is the program as SCRec has it. results: the format of its pooled vectors on the link. row_format: of its rows in
     DRAM and on the SSD."""
 
@@ -59,7 +59,7 @@ class TableSpec:
     ids: str = "index"
     mode: str = "sum"
     hot_share: float = 1.0
-    train_share: float = 0.1
+    tt_share: float = 0.1
     results: str = RESULTS[0]
     row_format: str = ROW_FORMATS[0]
 

@@ -5,7 +5,7 @@ An npz file has, for a table items and a network:
     table_items                    (rows, dim) float, by the model's row numbers; of a table whose row_format is int8 or
                                    int4 also FBGEMM's quantised rows, (rows, bytes) uint8
     core1_items, core2_items, ..   tensor-train cores (R, I, J, R'), as trained; left out: decomposed from table_items
-    tt_row_items                   (rows,) which row of the train each row is; left out: warm rows, the hottest first
+    tt_row_items                   (rows,) which row of the TT each row is; left out: warm rows, the hottest first
     ids_items                      (n,) ascending: row k is the k-th id; left out: of those that the profile has counted
     bottom1_weights, bottom1_bias  (inputs, outputs) and (outputs,) of a layer; top1_weights ..
 """

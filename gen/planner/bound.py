@@ -64,7 +64,7 @@ class Master:
 
     def overflow(self, cards: int, until: Deadline = NEVER) -> LpSolution:
         """The fewest bytes of DRAM and SSD that so many cards lack, in `bound`; 0 where they hold all."""
-        # A byte of train more may save many: it is no way out.
+        # A byte of tensor train more may save many: it is no way out.
         slack = np.append(np.zeros(TIMES), [1.0, 1e3, 1.0])
         room = np.append(np.full(TIMES, np.inf), cards * self.choices.cap[TIMES:])
         return self._solve(np.zeros(LOADS), room, slack, self.unit[SSD], cards, until=until, enough=1e-9)

@@ -16,7 +16,7 @@ from gen.data.expected import Expected, expected
 from gen.data.profile import Profile
 from gen.data.remap import ROWS_AT_MOST
 from gen.model.recommender import Recommender, TableSpec
-from gen.planner.costs import Costs, drive_reads, network_seconds, train_seconds
+from gen.planner.costs import Costs, drive_reads, network_seconds, tt_seconds
 from gen.planner.problem import Item, Problem, Sharding
 from hw.isa import LONGEST_BAG
 
@@ -42,9 +42,9 @@ class Built:
 
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
-          hot_share: float | None = None, train_share: float | None = None, unseen: bool = True,
+          hot_share: float | None = None, tt_share: float | None = None, unseen: bool = True,
           table_wise: bool = False) -> Built:
-    """rank: of all tensor trains. hot_share, train_share: of all tables, in the place of what they say. unseen: False,
+    """rank: of all tensor trains. hot_share, tt_share: of all tables, in the place of what they say. unseen: False,
     as if no access were to rows that the log does not have. table_wise: no table may lie on several cards.
 
     Raises      ValueError: a table that the profile does not have, ids past its rows, bags too long or rows too wide
@@ -77,7 +77,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     for name, spec in model.tables.items():
         item, refusal = _item(spec, found[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
                               spec.hot_share if hot_share is None else hot_share,
-                              spec.train_share if train_share is None else train_share)
+                              spec.tt_share if tt_share is None else tt_share)
         items.append(item)
         if refusal:
             refused.setdefault(refusal, []).append(name)
@@ -167,7 +167,7 @@ def _steps(spec: TableSpec, expected: Expected) -> tuple[NDArray[np.float64], ND
 
 
 def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs: Costs, rank: int,
-          hot_share: float, train_share: float) -> tuple[Item, str]:
+          hot_share: float, tt_share: float) -> tuple[Item, str]:
     """The item; and why it has no tensor train, if so. rank: 0: it shall have none."""
     try:
         row_bytes = costs.row_bytes(spec.dim, spec.row_format)
@@ -178,7 +178,7 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
     tt_rows, tt_bytes, tt_s, refusal = np.zeros(1, np.int64), np.zeros(1), 0.0, ""
     if heat.total and rank:
         try:
-            tt_s = train_seconds(costs, spec.dim, rank, lookups / batch)
+            tt_s = tt_seconds(costs, spec.dim, rank, lookups / batch)
             tt_rows, tt_bytes = search.knots(expected.seen, search.width(spec.dim, rank, config=costs.unit),
                                              rank=rank, config=costs.unit)
         except ValueError as error:
@@ -190,7 +190,7 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
         spec.name, rows, spec.rows, row_bytes, lookups, dram_s, tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
         float(share[np.argmin(np.abs(share - hot_share))]), reads, landing,
-        bags.seconds, bags.bytes, train_share=train_share,
+        bags.seconds, bags.bytes, tt_share=tt_share,
         ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
         in_s=bags.in_s, out_s=bags.out_s, page_in_s=costs.page_bytes * costs.link_s, shares=share), refusal
 

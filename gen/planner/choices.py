@@ -2,7 +2,7 @@
 
 A table may lie on several cards: each way to do so (gen.planner.problem) is an option, whose load is that of a shard.
 A split is a pair of steps (a, h), a <= h: the first share[a] of the accesses go to DRAM, those up to share[h] to the
-tensor train, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
+tensor tt, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
 that no row is in two memories.
 """
 
@@ -74,7 +74,7 @@ def loads(problem: Problem, choices: Sequence[TableChoice], cards: int) -> tuple
 class Choices:
     """Of J tables V options, S steps at most. table (V,), rising: whose option it is; copies (V,): cards that it takes.
     cut (V, S + 1), cuts (V,): the steps at which each may be cut, in front. a_load (V, S + 1, LOADS), h_load (V, S + 1,
-    LOADS): a split's load of a card is a_load[a] + h_load[h], and train[a, h] bytes of tensor train on top; train is
+    LOADS): a split's load of a card is a_load[a] + h_load[h], and tt[a, h] bytes of tensor train on top; train is
     infinite where a split does not fit one card. cap (LOADS,): of a card; no bound of time.
     """
 
@@ -85,7 +85,7 @@ class Choices:
     cuts: NDArray[np.int64]
     a_load: NDArray[np.float64]
     h_load: NDArray[np.float64]
-    train: NDArray[np.float64]
+    tt: NDArray[np.float64]
     cap: NDArray[np.float64]
 
     @classmethod
@@ -96,7 +96,7 @@ class Choices:
         number, steps = len(options), max(item.steps for item in problem.items)
         cut, count = np.zeros((number, steps + 1), np.int64), np.zeros(number, np.int64)
         a_load, h_load = np.zeros((number, steps + 1, LOADS)), np.zeros((number, steps + 1, LOADS))
-        train = np.full((number, steps + 1, steps + 1), np.inf)
+        tt = np.full((number, steps + 1, steps + 1), np.inf)
         for j, option in enumerate(options):
             item = option.item
             own = item.steps + 1
@@ -113,14 +113,14 @@ class Choices:
             a_load[j, :own, DRAM] = item.rows * float(item.row_bytes) + item.bags_bytes
             h_load[j, :own, SSD] = item.cold_bytes
             warm = item.rows[None, at] - item.rows[at, None]
-            fits = (warm <= item.tt_rows[-1]) & within(share[None, at] - share[at, None], item.train_share)
+            fits = (warm <= item.tt_rows[-1]) & within(share[None, at] - share[at, None], item.tt_share)
             fits &= (a_load[j, at, DRAM] <= problem.dram_bytes)[:, None] & (h_load[j, at, SSD] <= problem.ssd_bytes)
             found = np.where(fits, np.interp(warm, item.tt_rows, item.tt_bytes), np.inf)
             found[found > problem.tt_bytes] = np.inf
             found[np.tril_indices(len(at), -1)] = np.inf
-            train[j][np.ix_(at, at)] = found
+            tt[j][np.ix_(at, at)] = found
         cap = np.array([np.inf] * TIMES + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
-        return cls(table, np.array([each.count for each in options]), cut, count, a_load, h_load, train, cap)
+        return cls(table, np.array([each.count for each in options]), cut, count, a_load, h_load, tt, cap)
 
     @property
     def tables(self) -> int:
@@ -140,13 +140,13 @@ class Choices:
     def part(self, options: NDArray[np.int64]) -> "Choices":
         """Of these options alone."""
         return Choices(np.unique(self.table[options], return_inverse=True)[1], self.copies[options], self.cut[options],
-                       self.cuts[options], self.a_load[options], self.h_load[options], self.train[options], self.cap)
+                       self.cuts[options], self.a_load[options], self.h_load[options], self.tt[options], self.cap)
 
     def load(self, options: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> NDArray[np.float64]:
         """(len, LOADS) loads of a card by these splits of these options."""
         found = self.a_load[options, a] + self.h_load[options, h]
         found[:, TT_S] = np.maximum(found[:, TT_S], 0)
-        found[:, TT] += self.train[options, a, h]
+        found[:, TT] += self.tt[options, a, h]
         return found
 
     def limits(self, seconds: float, cards: int, grain: float = 1.0) -> NDArray[np.float64]:
@@ -162,7 +162,7 @@ class Choices:
         """Of each table the option and split of the least priced load of all its cards, among those whose times are at
         most `limits`, by option: (cost, option, a, h), (J,) each; cost is infinite where there is none."""
         limits = np.full(len(self.table), np.inf) if limits is None else limits
-        cost, a, h = _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.train, prices, limits)
+        cost, a, h = _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.tt, prices, limits)
         cost *= self.copies
         least = np.full(self.tables, np.inf)
         np.minimum.at(least, self.table, cost)
@@ -172,7 +172,7 @@ class Choices:
 
 
 @njit(cache=True)
-def _cheapest(cut, cuts, a_load, h_load, train, prices, limits):
+def _cheapest(cut, cuts, a_load, h_load, tt, prices, limits):
     tables, steps, _ = a_load.shape
     cost, first, last = np.full(tables, np.inf), np.zeros(tables, np.int64), np.zeros(tables, np.int64)
     of_h = np.zeros(steps)
@@ -192,11 +192,11 @@ def _cheapest(cut, cuts, a_load, h_load, train, prices, limits):
                 continue
             for y in range(x, cuts[j]):
                 h = cut[j, y]
-                total = of_a + of_h[y] + prices[TT] * train[j, a, h]
+                total = of_a + of_h[y] + prices[TT] * tt[j, a, h]
                 if total < cost[j] and max(h_load[j, h, SSD_S], h_load[j, h, IN_S],
                                            a_load[j, a, DRAM_S] + h_load[j, h, DRAM_S]) <= seconds:
                     if h_load[j, h, TT_S] + a_load[j, a, TT_S] > seconds:
                         break
-                    if train[j, a, h] < np.inf:
+                    if tt[j, a, h] < np.inf:
                         cost[j], first[j], last[j] = total, a, h
     return cost, first, last

@@ -26,7 +26,7 @@ from golden.emb import packer, row_decoder
 from golden.emb.row_requests import in_turns
 
 __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "requests", "row_bytes",
-           "train_seconds"]
+           "tt_seconds"]
 
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
 #: EMB core takes: 96, 96, 97, 96, 97 and 95 % from 64 B to 2 KB in bags of 32 that it writes meanwhile
@@ -149,9 +149,9 @@ def _core(preset: str, name: str):
     return cores[name]
 
 
-def train_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
+def tt_seconds(costs: Costs, dim: int, rank: int, pooling: float) -> float:
     """Seconds a row of a tensor train in bags of `pooling` rows: the chain's cycles, or the beats in which a sum of
-    rows leaves the unit. Raises ValueError: the unit takes no train of this width and rank."""
+    rows leaves the unit. Raises ValueError: the unit takes no tensor train of this width and rank."""
     words = 1 << 2 * costs.unit.grid_log2
     leaving = max(-(-dim // words), CHUNK_CYCLES) / min(max(pooling, 1.0), CHUNK_ROWS)
     wide = search.width(dim, rank, config=costs.unit)

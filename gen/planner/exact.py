@@ -38,7 +38,7 @@ def frontier(choices: Choices, option: int, limit: float = np.inf) -> tuple[NDAr
     """The splits of an option that no other one betters in every time and memory, of at most `limit` seconds each."""
     at = choices.cut[option, : choices.cuts[option]]
     a, h = (each.ravel() for each in np.meshgrid(at, at, indexing="ij"))
-    kept = np.isfinite(choices.train[option, a, h])
+    kept = np.isfinite(choices.tt[option, a, h])
     a, h = a[kept], h[kept]
     load = choices.load(np.full(len(a), option), a, h)
     kept = (load[:, :TIMES] <= limit * (1 + 1e-12)).all(axis=1)

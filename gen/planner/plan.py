@@ -46,7 +46,7 @@ class PlanTable:
     By the accesses that are expected, the hottest dram.rows - spare rows lie in DRAM, the next tt.rows in the tensor
     train, the next `spare` in DRAM too, as there was room, all others on the SSD, on each card alike. Bytes and seconds
     are those of all cards together. unseen: accesses of a batch to rows or ids that the log does not have.
-    row_modes, column_modes, ranks (inner ones): of the train, empty without.
+    row_modes, column_modes, ranks (inner ones): of the tensor train, empty without.
     """
 
     name: str

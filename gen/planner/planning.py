@@ -39,20 +39,20 @@ Say = Callable[[str], None]
 
 
 def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
-         hot_share: float | None = None, train_share: float | None = None, train_gain: float = 0.1, gap: float = 0.01,
+         hot_share: float | None = None, tt_share: float | None = None, tt_gain: float = 0.1, gap: float = 0.01,
          seconds: float = 60.0, unseen: bool = True, table_wise: bool = False, explain: bool = True,
          say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
-    rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
-    train_share, unseen: see gen.planner.build. train_gain: part of a batch's time that tensor trains must save, else
+    rank: of the tensor warm_items. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
+    tt_share, unseen: see gen.planner.build. tt_gain: part of a batch's time that tensor warm_items must save, else
     the plan is that without any. gap, seconds: where the search for each placement may end. table_wise: every table
     lies whole on one card, as in SCRec's program. explain: fewer memories, more of each memory and each assumption that
     binds are tried, too. say: is told what goes on.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
-    make_of = partial(build, profile=profile, costs=costs, rank=rank, hot_share=hot_share, train_share=train_share,
+    make_of = partial(build, profile=profile, costs=costs, rank=rank, hot_share=hot_share, tt_share=tt_share,
                       table_wise=table_wise)
     built = make_of(model, cards=cards, unseen=unseen)
 
@@ -76,12 +76,12 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     best, parts = solved(problem, f"{cards} cards, {LEVELS[levels]}")
     ablation, what_if = {levels: (best.seconds, best.bound)}, {}
     notes = (*built.notes, *_bounds(problem, best))
-    if train_gain and any(part.warm for part in parts):
-        without = _without_trains(built.problem, solved, f"{cards} cards, {LEVELS[2]}")
+    if tt_gain and any(part.warm for part in parts):
+        without = _without_tt(built.problem, solved, f"{cards} cards, {LEVELS[2]}")
         if without:
             ablation[2] = without[1].seconds, without[1].bound
-            if best.seconds > (1 - train_gain) * without[1].seconds:
-                notes = (*built.notes, _left_out(best, problem.items, parts, without[1].seconds, train_gain),
+            if best.seconds > (1 - tt_gain) * without[1].seconds:
+                notes = (*built.notes, _left_out(best, problem.items, parts, without[1].seconds, tt_gain),
                          *_bounds(without[0], without[1]))
                 levels, (problem, best, parts) = 2, without
     if explain:
@@ -122,7 +122,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         levels, ablation, what_if, notes, profile.source)
 
 
-def _without_trains(problem: Problem, solved: Callable[[Problem, str], tuple[Placement, tuple[Part, ...]]],
+def _without_tt(problem: Problem, solved: Callable[[Problem, str], tuple[Placement, tuple[Part, ...]]],
                     what: str) -> tuple[Problem, Placement, tuple[Part, ...]] | None:
     """The plan on DRAM and SSD, where there is one."""
     plain = with_levels(problem, 2)
@@ -133,26 +133,26 @@ def _without_trains(problem: Problem, solved: Callable[[Problem, str], tuple[Pla
 
 
 def _left_out(best: Placement, items: Sequence[Item], parts: Sequence[Part], seconds: float, least: float) -> str:
-    """Why there are no tensor trains: the plan with them, and the seconds of that without."""
+    """Why there are no tensor warm_items: the plan with them, and the seconds of that without."""
     warm = sum(len(part.cards) * part.to_tt for part in parts)
     whole = sum(item.lookups for item in items)
     return (f"no TT rows: they would save {1 - best.seconds / seconds:.1%} of a batch's time and approximate "
-            f"{warm / whole:.1%} of the accesses; they are used where they save {least:.0%} (--train-gain)")
+            f"{warm / whole:.1%} of the accesses; they are used where they save {least:.0%} (--tt-gain)")
 
 
 def _bounds(problem: Problem, best: Placement) -> tuple[str, ...]:
     """Which of the limits that were set hold tables back."""
-    trains, hot = [], []
+    warm_items, hot = [], []
     for item, choice in zip(problem.items, best.tables, strict=True):
         a, h, at = choice.i_dram, choice.i_hot, cuts(item)
         longer = [*(item.share[at[at > h][:1]] - item.share[a]), *(item.share[h] - item.share[at[at < a][-1:]])]
-        if h > a and longer and not within(np.array(longer), item.train_share).any():
-            trains.append(item)
+        if h > a and longer and not within(np.array(longer), item.tt_share).any():
+            warm_items.append(item)
         if item.lookups and item.hot_share < 1 and h == at[-1]:
             hot.append(item)
     return tuple(f"at most {_percent([getattr(item, share) for item in items])} of a table's accesses may {what} "
                  f"({option}), which holds {len(items)} of {len(problem.items)} tables back"
-                 for items, share, what, option in ((trains, "train_share", "read TT rows", "--train-share"),
+                 for items, share, what, option in ((warm_items, "tt_share", "read TT rows", "--tt-share"),
                                                     (hot, "hot_share", "leave the SSD", "--hot-share")) if items)
 
 
@@ -167,9 +167,9 @@ def _looser(problem: Problem, built: Built, levels: int) -> dict[str, tuple[Prob
     if levels > 1 and any(item.hot_share < 1 for item in problem.items):
         found["every row may leave the SSD (--hot-share 1)"] = problem.mapped(
             lambda item: replace(item, hot_share=1.0)), built
-    if levels == 3 and any(item.train_share < 1 and len(item.tt_rows) > 1 for item in problem.items):
-        found["every access may read TT rows (--train-share 1)"] = problem.mapped(
-            lambda item: replace(item, train_share=1.0)), built
+    if levels == 3 and any(item.tt_share < 1 and len(item.tt_rows) > 1 for item in problem.items):
+        found["every access may read TT rows (--tt-share 1)"] = problem.mapped(
+            lambda item: replace(item, tt_share=1.0)), built
     return found
 
 
@@ -284,7 +284,7 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], parts: Sequence[Part],
         if tiers["ssd"].seconds:
             tiers["ssd"] = replace(tiers["ssd"], seconds=tiers["ssd"].seconds + drive_s)
         spare = sum(part.spare * part.item.row_bytes for part in parts if number in part.cards)
-        # Of a train's share of the unit the scarcest of its memories counts.
+        # Of a tensor train's share of the unit the scarcest of its memories counts.
         filled = {"dram": emb.dram_bytes - spare, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}
         seconds = {name: tiers[name].seconds for name in MEMORIES} | {"in": emb.in_s, "out": emb.out_s}
         slowest = max(seconds, key=lambda name: seconds[name])

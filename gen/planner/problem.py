@@ -18,10 +18,10 @@ class Item:
     rows: (S + 1,) int64, not falling. total_rows: of the table, those never accessed included; they lie on the SSD.
     row_bytes: of one dense row. lookups: of a batch (pooling factor times batch). dram_s, tt_s, ssd_s: seconds a row.
     tt_rows, tt_bytes: knots of what the tensor train of n rows takes on chip, interpolated between (tt_cm of eq. 26);
-    tt_rows[0] = 0 with 0 bytes, tt_rows[-1] the most rows that fit at all (no train where there is one knot).
-    hot_share: of the accesses, the most that may go to DRAM and train together (eq. 22).
+    tt_rows[0] = 0 with 0 bytes, tt_rows[-1] the most rows that fit at all (no tensor train where there is one knot).
+    hot_share: of the accesses, the most that may go to DRAM and TT together (eq. 22).
 
-    train_share: of the accesses, the most that may go to the train alone, as its rows are approximations.
+    tt_share: of the accesses, the most that may go to the tensor train alone, as its rows are approximations.
 
     What the paper's program leaves out, nothing unless said. ssd_reads: (S + 1,) of a batch, reads of the drive where
     the accesses from step i on lie there, not rising; None: one an access (eq. 30), `lookups * (1 - share[i])`.
@@ -48,7 +48,7 @@ class Item:
     ssd_landing: NDArray[np.float64] | None = None
     bags_s: float = 0.0
     bags_bytes: int = 0
-    train_share: float = 1.0
+    tt_share: float = 1.0
     ssd_bytes: NDArray[np.int64] | None = None
     in_s: float = 0.0
     out_s: float = 0.0

@@ -106,7 +106,7 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
     step = np.arange(steps + 1.0)
     program.row(0.0, 0.0, (x_dram, at), (x_tt, step), (x_ptr, -at))             # eq. 14
     program.row(-np.inf, item.hot_share + 1e-9, (x_ptr, share))                 # eq. 22
-    program.row(-np.inf, item.train_share + 1e-9, (x_ptr, share), (x_dram, -share))
+    program.row(-np.inf, item.tt_share + 1e-9, (x_ptr, share), (x_dram, -share))
     knots = len(item.tt_rows)
     x_row = program.variables(knots, 1.0)
     scale = max(float(item.tt_rows[-1]), 1.0)

@@ -39,7 +39,7 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
     order, heavy, state = np.arange(len(card)), np.ones(LOADS), np.array([seed, 0], np.uint64)
     owner, first = np.repeat(np.arange(len(a)), choices.copies), np.cumsum(choices.copies) - choices.copies
     while moves > 0:
-        done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.train, card, owner,
+        done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.tt, card, owner,
                               first, choices.copies, a, h, cards, limit, prices, min(moves, SLICE), order, heavy, state)
         until.spend(TRIED_S * (tried * cards * choices.pairs / len(a) + SLICE * len(card) * LOADS))
         if done or until.passed:
@@ -78,11 +78,11 @@ def _lies(card, first, copies, m):
 
 
 @njit(cache=True)
-def _load(a_load, h_load, train, j, a, h, out):
+def _load(a_load, h_load, tt, j, a, h, out):
     for r in range(LOADS):
         out[r] = a_load[j, a, r] + h_load[j, h, r]
     out[TT_S] = max(out[TT_S], 0.0)
-    out[TT] += train[j, a, h]
+    out[TT] += tt[j, a, h]
 
 
 @njit(cache=True)
@@ -110,7 +110,7 @@ def _shuffle(order, random):
 
 
 @njit(cache=True)
-def _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy, prices, best, best_card, best_a, best_h):
+def _place(cut, cuts, a_load, h_load, tt, j, load, inverse, heavy, prices, best, best_card, best_a, best_h):
     """(loss, card, cuts) of table j where it loses least, if less than what is known as best."""
     part, loss_a, loss_h = np.zeros(LOADS), np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
     for k in range(len(load)):
@@ -137,7 +137,7 @@ def _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy, prices, be
                 if loss_a[x] + loss_h[y] >= best:
                     continue
                 last = cut[j, y]
-                warm = train[j, first, last]
+                warm = tt[j, first, last]
                 found = loss_a[x] + loss_h[y] + prices[TT] * warm
                 found += heavy[TT] * max(part[TT] + warm * inverse[TT], 0.0)
                 dram_s = a_load[j, first, DRAM_S] + h_load[j, last, DRAM_S]
@@ -193,15 +193,15 @@ def _move(card, first, copies, own, load, inverse, heavy, best, best_card):
 
 
 @njit(cache=True)
-def _resplit(cut, cuts, a_load, h_load, train, j, cards, load, inverse, heavy, prices, best, best_a, best_h):
+def _resplit(cut, cuts, a_load, h_load, tt, j, cards, load, inverse, heavy, prices, best, best_a, best_h):
     """(loss, cuts) of table j on these cards, without it, where it loses least, if less than what is known as best."""
     own = np.zeros(LOADS)
     for x in range(cuts[j]):
         for y in range(x, cuts[j]):
             first, last = cut[j, x], cut[j, y]
-            if train[j, first, last] == np.inf:
+            if tt[j, first, last] == np.inf:
                 continue
-            _load(a_load, h_load, train, j, first, last, own)
+            _load(a_load, h_load, tt, j, first, last, own)
             found = 0.0
             for r in range(LOADS):
                 found += len(cards) * prices[r] * own[r]
@@ -215,7 +215,7 @@ def _resplit(cut, cuts, a_load, h_load, train, j, cards, load, inverse, heavy, p
 
 
 @njit(cache=True)
-def _together(cut, cuts, a_load, h_load, train, j, cards, a, h, load, inverse, heavy, prices, own):
+def _together(cut, cuts, a_load, h_load, tt, j, cards, a, h, load, inverse, heavy, prices, own):
     """What is gained where all shards of table j, on these cards, are split anew; in place."""
     loss = 0.0
     for m in cards:
@@ -223,9 +223,9 @@ def _together(cut, cuts, a_load, h_load, train, j, cards, a, h, load, inverse, h
         loss += _excess(load[m], own, inverse, heavy)
     for r in range(LOADS):
         loss += len(cards) * prices[r] * own[r]
-    best, a[j], h[j] = _resplit(cut, cuts, a_load, h_load, train, j, cards, load, inverse, heavy, prices, loss - 1e-9,
+    best, a[j], h[j] = _resplit(cut, cuts, a_load, h_load, tt, j, cards, load, inverse, heavy, prices, loss - 1e-9,
                                 a[j], h[j])
-    _load(a_load, h_load, train, j, a[j], h[j], own)
+    _load(a_load, h_load, tt, j, a[j], h[j], own)
     for m in cards:
         load[m] += own
     return max(loss - 1e-9 - best, 0.0)
@@ -253,7 +253,7 @@ def _go_astray(load, limit, heavy, card, owner, first, copies, still, random):
 
 
 @njit(cache=True)
-def _search(cut, cuts, a_load, h_load, train, card, owner, first, copies, a, h, cards, limit, prices, moves, order,
+def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, cards, limit, prices, moves, order,
             heavy, state):
     """(whether it ended within the limits, shards that were tried); order, heavy, state: where it goes on."""
     random, still = state[0], np.int64(state[1])
@@ -265,7 +265,7 @@ def _search(cut, cuts, a_load, h_load, train, card, owner, first, copies, a, h, 
         # Afresh, so that sums do not drift.
         load[:] = 0
         for j in range(tables):
-            _load(a_load, h_load, train, j, a[j], h[j], loads[j])
+            _load(a_load, h_load, tt, j, a[j], h[j], loads[j])
         for shard in range(len(card)):
             load[card[shard]] += loads[owner[shard]]
         within = True
@@ -289,7 +289,7 @@ def _search(cut, cuts, a_load, h_load, train, card, owner, first, copies, a, h, 
                 loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
             best, best_card, best_a, best_h = loss - 1e-9, m, a[j], h[j]
             if copies[j] == 1:
-                best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, train, j, load, inverse, heavy,
+                best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, tt, j, load, inverse, heavy,
                                                          prices, best, best_card, best_a, best_h)
             else:
                 asked = 0.0
@@ -305,10 +305,10 @@ def _search(cut, cuts, a_load, h_load, train, card, owner, first, copies, a, h, 
                 card[other] = m
             gain = max(loss - 1e-9 - best, 0.0)
             card[shard], a[j], h[j] = best_card, best_a, best_h
-            _load(a_load, h_load, train, j, best_a, best_h, loads[j])
+            _load(a_load, h_load, tt, j, best_a, best_h, loads[j])
             load[best_card] += loads[j]
             if copies[j] > 1 and gain <= 1e-9:
-                gain = _together(cut, cuts, a_load, h_load, train, j, card[first[j]:first[j] + copies[j]], a, h, load,
+                gain = _together(cut, cuts, a_load, h_load, tt, j, card[first[j]:first[j] + copies[j]], a, h, load,
                                  inverse, heavy, prices, loads[j])
             gained += gain
         if gained <= 1e-9:

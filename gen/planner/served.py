@@ -10,7 +10,7 @@ from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.remap import by_heat, rows_of
 from gen.model.recommender import TableSpec
 from gen.planner.build import bags_of
-from gen.planner.costs import Costs, drive_reads, train_seconds
+from gen.planner.costs import Costs, drive_reads, tt_seconds
 from gen.planner.plan import MEMORIES, Held, Plan, PlanTable
 
 __all__ = ["served"]
@@ -91,7 +91,7 @@ def _load(spec: TableSpec, table: PlanTable, accesses: NDArray[np.float64], read
     """(5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host."""
     to_dram, to_tt, to_ssd = accesses.tolist()
     bags = bags_of(spec, to_dram + to_tt + to_ssd, batch, costs)
-    tt_s = train_seconds(costs, spec.dim, max(table.ranks), accesses.sum() / batch) if table.ranks else 0.0
+    tt_s = tt_seconds(costs, spec.dim, max(table.ranks), accesses.sum() / batch) if table.ranks else 0.0
     return np.array([
         bags.seconds + (to_dram + to_ssd) * costs.dram_s(spec.dim, spec.row_format) + reads * costs.landing_s,
         to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s])

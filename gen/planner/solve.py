@@ -113,12 +113,12 @@ def _each_fits(problem: Problem, choices: Choices) -> None:
     """Raises Infeasible where a table fits no card, however it is split."""
     for j, item in enumerate(problem.items):
         options = np.nonzero(choices.table == j)[0]
-        if np.isfinite(choices.train[options]).any():
+        if np.isfinite(choices.tt[options]).any():
             continue
         j = int(options[0])     # whole
         a, h = (each.ravel() for each in np.meshgrid(*[choices.cut[j, : choices.cuts[j]]] * 2, indexing="ij"))
         warm = item.rows[h] - item.rows[a]
-        fits = (a <= h) & within(item.share[h] - item.share[a], item.train_share) & (warm <= item.tt_rows[-1])
+        fits = (a <= h) & within(item.share[h] - item.share[a], item.tt_share) & (warm <= item.tt_rows[-1])
         fits &= np.interp(warm, item.tt_rows, item.tt_bytes) <= choices.cap[TT]
         a, h = a[fits], h[fits]
         lack = sum(np.maximum(load - choices.cap[r], 0)

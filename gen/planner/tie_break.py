@@ -1,4 +1,4 @@
-"""Among placements that are as fast, one with few approximated rows: what leaves the trains where that costs no time.
+"""Among placements that are as fast, one with few approximated rows: what leaves the TTs where that costs no time.
 
 A card that waits for a slower one, or for the networks, has time to spare. Each card's tables are split anew within
 those seconds and the card's memories: the fewest accesses to tensor trains, then the fewest to the SSD. Tables of
@@ -17,9 +17,9 @@ from gen.planner.work import Deadline
 
 __all__ = ["tie_break"]
 
-STEPS = (0.01, 0.1, 0.3)    # of what may leave the trains, the part that is left there, as it is tried
+STEPS = (0.01, 0.1, 0.3)    # of what may leave the tensor trains, the part that is left there, as it is tried
 MOVES, MOVES_TABLE = 500, 10
-COLD = 1e-4                 # of an access to a train, what one to the SSD weighs
+COLD = 1e-4                 # of an access to a tt, what one to the SSD weighs
 
 
 def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.int64], ...], seconds: float,
@@ -45,14 +45,14 @@ def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.in
     room = np.broadcast_to(limit * (1 + 1e-12), (int(card.max()) + 1, LOADS)).copy()
     np.subtract.at(room, card, chosen.load(owner, a[owner], h[owner]))
     order = np.argsort(chosen.copies > 1, kind="stable")
-    _polish(chosen.cut, chosen.cuts, chosen.a_load, chosen.h_load, chosen.train, a, h, card,
+    _polish(chosen.cut, chosen.cuts, chosen.a_load, chosen.h_load, chosen.tt, a, h, card,
             np.cumsum(chosen.copies) - chosen.copies, chosen.copies, order, room, share, lookups)
     return option, a, h, card
 
 
 def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit: NDArray[np.float64],
             until: Deadline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Splits of one card's tables with little time of trains, by the linear program and the search."""
+    """Splits of one card's tables with little time of tensor trains, by the linear program and the search."""
     tables, seconds = len(a), float(limit[TT_S])
     spent = choices.load(np.arange(tables), a, h)[:, TT_S].sum() / seconds
     solution = Master(choices).train(seconds, until)
@@ -73,7 +73,7 @@ def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit:
 
 
 @njit(cache=True)
-def _polish(cut, cuts, a_load, h_load, train, a, h, card, first, copies, order, room, share, lookups):
+def _polish(cut, cuts, a_load, h_load, tt, a, h, card, first, copies, order, room, share, lookups):
     """In place: one table after the other, in this order, the split of least weight that the others leave room for on
     its cards. room: of each card."""
     changed = True
@@ -83,7 +83,7 @@ def _polish(cut, cuts, a_load, h_load, train, a, h, card, first, copies, order, 
             own = card[first[j]:first[j] + copies[j]]
             for m in own:
                 room[m] += a_load[j, a[j]] + h_load[j, h[j]]
-                room[m, TT] += train[j, a[j], h[j]]
+                room[m, TT] += tt[j, a[j], h[j]]
             least = room[own[0]].copy()
             for m in own:
                 least = np.minimum(least, room[m])
@@ -93,7 +93,7 @@ def _polish(cut, cuts, a_load, h_load, train, a, h, card, first, copies, order, 
                 for y in range(x, cuts[j]):
                     high = cut[j, y]
                     weight = lookups[j] * ((share[j, high] - share[j, low]) + COLD * (1 - share[j, high]))
-                    if weight >= best - 1e-9 * lookups[j] or not train[j, low, high] <= least[TT]:
+                    if weight >= best - 1e-9 * lookups[j] or not tt[j, low, high] <= least[TT]:
                         continue
                     fits = True
                     for r in range(LOADS):
@@ -102,4 +102,4 @@ def _polish(cut, cuts, a_load, h_load, train, a, h, card, first, copies, order, 
                         best, a[j], h[j], changed = weight, low, high, True
             for m in own:
                 room[m] -= a_load[j, a[j]] + h_load[j, h[j]]
-                room[m, TT] -= train[j, a[j], h[j]]
+                room[m, TT] -= tt[j, a[j], h[j]]

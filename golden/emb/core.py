@@ -3,7 +3,7 @@
     dram, ssd  o[d] = sum_k w[k] v[k, d] over the bag's rows of that memory, k ascending, one term a beat; v as
                golden.emb.row_decoder makes it of what is stored
     tt         one vector a chunk of `chunk_rows` of the bag's rows of the tensor train
-    bag        o[d] = sum_p f[p] partial[p, d], order chunks, dram, ssd; f = 1, 1 / n (mean), or a train row's w
+    bag        o[d] = sum_p f[p] partial[p, d], order chunks, dram, ssd; f = 1, 1 / n (mean), or a tensor train row's w
     max        the same order with golden.fp.fp32.maximum; an empty bag is +0
 
 Instructions are decoded by their description in hw.isa. Where a program has several faults, the result names the first

@@ -202,13 +202,13 @@ class Sizes(NamedTuple):
 
 
 def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outputs: int, result: int,
-           ring_beats: int = 0, filled: int = 0, trains: Any = None, latency: int = 100,
+           ring_beats: int = 0, filled: int = 0, tt: Any = None, latency: int = 100,
            most: int = 200_000) -> dict[str, int]:
     """How long a program of BAGS without faults takes, and what it fetches.
 
     front: golden.emb.front.Front with its arguments set; inputs: gives the words of a beat of the inputs' memory;
     rows, ring, outputs, result: addresses of the arenas, in beats; filled: what the doorbell says from the start on;
-    trains: golden.tt.cycles.Steps of all the program's lookups; latency: of the memories
+    tt: golden.tt.cycles.Steps of all the program's lookups; latency: of the memories
     """
     block = min(4096 // (4 * sizes.words), 256)
     beats = -(-(16 + 2 * sizes.counters) // sizes.words)
@@ -260,16 +260,16 @@ def cycles(front: Any, sizes: Sizes, *, inputs: Any, rows: int, ring: int, outpu
         ends = settling and not (reporter.tell or reporter.writing or told)
         settling = front.done and cycle > 0
         # The edge.
-        lookup, vector = front.lookups, None if trains is None else trains.offered
-        lookup_taken = lookup is not None and trains.room
+        lookup, vector = front.lookups, None if tt is None else tt.offered
+        lookup_taken = lookup is not None and tt.room
         asking = finish.request
         used = finish.step(steps=front.steps, tt=vectors.o, dram=partials["dram"].o, ssd=partials["ssd"].o,
                            request_taken=asking is not None and asks.held is None, written=written[0])
         asks.step(asking, asked[0] is not None and granted[0])
         room_for_vector = vectors.held is None
         vectors.step(vector or None, used["tt"])
-        if trains is not None:
-            trains.step(lookup is not None, room_for_vector)
+        if tt is not None:
+            tt.step(lookup is not None, room_for_vector)
         for number, (name, queue) in enumerate(partials.items()):
             queue.step(True if pooled == number else None, used[name])
         arbiter.step(dram, ssd, filled=doorbell.filled, dram_returned=used["dram"], ssd_returned=used["ssd"],

@@ -33,7 +33,7 @@ class Arguments(NamedTuple):
 
 
 class _Token(NamedTuple):
-    device: int         # 0 card memory, 1 train, 2 SSD, 3 an empty bag
+    device: int         # 0 card memory, 1 TT, 2 SSD, 3 an empty bag
     offset: int
     piece: int
     factor: int
@@ -241,7 +241,7 @@ class _Feeder:
         return taken
 
     def _pair(self, bag: _Bag, beat: Sequence[int]) -> bool:
-        """Whether the next index and the one behind it are a pair: in two words of their own, one of a train."""
+        """Whether the next index and the one behind it are a pair: in two words of their own, one of a tensor train."""
         at = self.places[INDICES]
         return bag.left > 1 and at % 2 == 0 and (beat[at] >> POSITION_BITS == 1) != (
             beat[at + 1] >> POSITION_BITS == 1)

@@ -2,7 +2,7 @@
 
     pool     o[d] = sum_k w[k] v[k, d], k ascending, or max_k v[k, d]
     combine  o[d] = sum_p f[p] partial[p, d] in the order given, or max_p partial[p, d]
-    bag      chunks of tensor-train rows ascending, card memory, SSD; f = 1, 1 / n (mean) or a train row's weight
+    bag      chunks of tensor-train rows ascending, card memory, SSD; f = 1, 1 / n (mean) or a tensor train row's weight
 
 Sums are golden.fp.fp32.dot with one term a beat, maxima golden.fp.fp32.maximum; nothing at all is +0.
 """

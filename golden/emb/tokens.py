@@ -1,4 +1,4 @@
-"""What the front of the EMB core deals out: rows to each memory, chunks of train rows, and steps that end bags.
+"""What the front of the EMB core deals out: rows to each memory, chunks of tensor train rows, and steps that end bags.
 
 An instruction is a mapping of its fields by their names in hw.isa; inputs are 32-bit words. Everything is said bag
 by bag: which rows a memory is asked for, the first and the last marked, and what makes the bag's vector up.
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A row of a train, and whether a chunk begins or ends with it."""
+    """A row of a tensor train, and whether a chunk begins or ends with it."""
 
     table: int
     index: int
@@ -112,7 +112,7 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_b
     """What a BAGS or FILL instruction deals out, up to its first fault.
 
     Parameters  item: fields by name; inputs: all words of the inputs' buffer; words: of a beat; stripe_beats: of the
-                core; number: of the instruction; ring_beats: of the ring; index_bits: of a train's row; loaded: tables
+                core; number: of the instruction; ring_beats: of the ring; index_bits: of a TT's row; loaded: tables
                 that are there
     """
     dealt = Dealt()

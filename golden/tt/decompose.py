@@ -43,14 +43,14 @@ def decompose(table: np.ndarray, row_modes: Sequence[int], column_modes: Sequenc
     padded = np.zeros((prod(row_modes), columns))
     padded[:rows] = table
     tensor = tensorly.tensor(padded.reshape(row_modes + column_modes))
-    train = tensor_train_matrix(tensor, rank=[1, *inner, 1])
+    factors = tensor_train_matrix(tensor, rank=[1, *inner, 1])
     # TensorLy leaves the whole magnitude in the last core; float32 has the exponent range to bear it.
-    return [np.ascontiguousarray(core, dtype=np.float32) for core in train]
+    return [np.ascontiguousarray(core, dtype=np.float32) for core in factors]
 
 
 def fitting(rows: int, columns: int, row_modes: Sequence[int], column_modes: Sequence[int],
             ranks: int | Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Row modes, column modes and inner ranks of a train of a table of `rows` x `columns` words.
+    """Row modes, column modes and inner ranks of a tensor train of a table of `rows` x `columns` words.
 
     Raises ValueError, in one sentence, where they do not fit the table.
     """
@@ -101,10 +101,10 @@ def check_cores(cores: Sequence[np.ndarray]) -> None:
             raise ValueError(f"core {k} has shape {shape}; it must be (rank, I, J, rank)")
         if shape[0] != rank:
             raise ValueError(f"core {k} has shape {shape}; its first rank must be {rank}, "
-                             f"{'as a train starts with rank 1' if k == 1 else f'the last of core {k - 1}'}")
+                             f"{'as a tensor train starts with rank 1' if k == 1 else f'the last of core {k - 1}'}")
         rank = shape[3]
     if rank != 1:
-        raise ValueError(f"core {len(cores)} ends with rank {rank}; a train ends with rank 1")
+        raise ValueError(f"core {len(cores)} ends with rank {rank}; a tensor train ends with rank 1")
 
 
 def largest_ranks(row_modes: Sequence[int], column_modes: Sequence[int]) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ class IndexDecoder(Part):
 
     token = the row's place in its memory, where offset = base + row * beats in card memory, or base + block * beats +
     (row - block) * piece where rows lie in pieces, block = row with its low log2(stripe_beats / piece) bits 0; and the
-    ring position or the train's row otherwise.                        Source: SCRec §III.D, Fig. 7a
+    ring position or the tensor train's row otherwise.                        Source: SCRec §III.D, Fig. 7a
 
     The lengths run ahead of the indices and into the next instruction, so that neither a short bag nor an
     instruction's end costs a cycle. A length that is too long, passes what is left of the indices, or is the last
@@ -50,7 +50,7 @@ class IndexDecoder(Part):
     stand in the inputs as a pair: the words 2k and 2k + 1 of the indices, in one bag, one of a tensor-train row, one
     of another memory.
 
-    Parameters  beat_bytes: of the streams; row_beats_max, stripe_beats, tables: of the core; index_bits: of a train's
+    Parameters  beat_bytes: of the streams; row_beats_max, stripe_beats, tables: of the core; index_bits: of a TT's
                 row
     Members     i_jobs      In(stream of hw.emb.tokens.job_layout)
                 i_lengths, i_indices, i_weights  In(stream of hw.axi.bus.read_layout)  whole beats; what follows an

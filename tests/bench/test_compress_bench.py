@@ -20,15 +20,15 @@ def test_rows_of_a_form_hold_its_shares_and_no_more(form):
     """Counted row by row: the fewest hottest rows with the dense share, then the fewest with both."""
     counts = np.random.default_rng(4).zipf(1.4, 2000) % 900
     wanted, total = FORMS[form], counts.sum()
-    dense, train = split(counts, wanted)
+    dense, warm = split(counts, wanted)
     hottest = sorted(counts.tolist(), reverse=True)
-    for rows, share in ((dense, wanted.hot), (dense + train, wanted.hot + wanted.warm)):
+    for rows, share in ((dense, wanted.hot), (dense + warm, wanted.hot + wanted.warm)):
         if share < 1:
             assert sum(hottest[:rows]) >= share * total - 1e-6
             assert rows == 0 or sum(hottest[:rows - 1]) < share * total
         else:
             assert rows == len(counts), "rows that nobody asks for have no other place"
-    assert (dense == 0) == (wanted.hot == 0) and (train == 0) == (wanted.warm == 0)
+    assert (dense == 0) == (wanted.hot == 0) and (warm == 0) == (wanted.warm == 0)
 
 
 def test_small_tables_stay_dense():

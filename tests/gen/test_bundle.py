@@ -12,7 +12,7 @@ import pytest
 import gen.bundle
 from gen.base.members import Folder, Writer
 from gen.base.sealed import seal
-from gen.bundle import Bundle, train_rows, write
+from gen.bundle import Bundle, tt_rows, write
 from gen.data.remap import DRAM, SSD, TT
 from gen.model.device import Device
 from gen.model.weights import FileWeights, SeededWeights
@@ -99,7 +99,7 @@ def test_the_error_that_is_told_is_that_of_the_train(bundle, profile):
     dense = SeededWeights(3).rows(spec, np.array(warm)).astype(np.float64)
     cores = [bundle.array(f"tables/0.core{k}.npy") for k in (1, 2, 3)]
     made = tt.dense(cores)[:60]
-    np.testing.assert_allclose(train_rows(cores, np.arange(60)), made, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(tt_rows(cores, np.arange(60)), made, rtol=1e-12, atol=1e-15)
     told, counts = bundle.tables["user/id"], np.array(heat)[warm]
     np.testing.assert_allclose(told["error"], tt.relative_error(dense, cores), rtol=1e-9)
     np.testing.assert_allclose(told["weighted_error"], np.sqrt(

@@ -15,7 +15,7 @@ from golden.emb.core import Emb
 from tests.support import emb_card, mlp_card, mlp_sizes
 
 DIM = 16
-# Rows of each memory; modes and ranks of the train.
+# Rows of each memory; modes and ranks of the tensor train.
 SPLIT = {"user/id": (20, 60, 220), "genre": (43, 0, 0), "town": (0, 0, 57)}
 MODEL = Model("small", "", (3, 8, DIM), "dot", 3, DIM, (8, 1), "relu", "sigmoid")
 

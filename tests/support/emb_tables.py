@@ -38,7 +38,7 @@ def mixed(random, name="items", rows=300, columns=(2, 2, 4), modes=(5, 5, 4), ra
 
 
 def only(random, name, device, rows, dim) -> Table:
-    """A table in one memory, without a train."""
+    """A table in one memory, without a tensor train."""
     assert device in (DRAM, SSD)
     return Table.place(name, random.standard_normal((rows, dim)).astype(np.float32), device)
 

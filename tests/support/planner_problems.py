@@ -76,10 +76,10 @@ def sharded(problem, seed=0):
 
 
 def split(item, a, h):
-    """(seconds of DRAM, trains, SSD, link in and out, bytes of the three) of a split, or None where it is not one."""
+    """(seconds of DRAM, TTs, SSD, link in and out, bytes of the three) of a split, or None where it is not one."""
     steps = len(item.rows) - 1
     cdf = [i / steps for i in range(steps + 1)] if item.shares is None else item.shares.tolist()
-    if not 0 <= a <= h <= steps or cdf[h] > item.hot_share + 1e-9 or cdf[h] - cdf[a] > item.train_share + 1e-9:
+    if not 0 <= a <= h <= steps or cdf[h] > item.hot_share + 1e-9 or cdf[h] - cdf[a] > item.tt_share + 1e-9:
         return None
     if any(0 < i < steps and item.rows[i + 1] == item.rows[i] for i in (a, h)):
         return None     # would cut through a row

@@ -145,7 +145,7 @@ class Plan:
         self.inputs[start:start + len(words)] = words
 
     def pairs(self, item: dict[str, int], lengths: Sequence[int]) -> int:
-        """How many tokens have two indices: two in the words 2k and 2k + 1 and one bag, one of them of a train."""
+        """How many tokens have two indices: two in the words 2k and 2k + 1 and one bag, one of them of a TT."""
         of_tt, found, at = [word >> 30 == 1 for word in self.words_of(item)], 0, 0
         for length in lengths:
             found += sum(of_tt[k] != of_tt[k + 1] for k in range(at + at % 2, at + length - 1, 2))

@@ -72,7 +72,7 @@ def steps_of(bag, last, instruction):
     """The steps of a bag: one a chunk, and one for its end unless the last chunk's has it."""
     shared = {"mode": bag["mode"], "weighted": bag["weighted"], "format": bag["format"],
               "beats": bag["beats"] - 1, "out": bag["out"], "instruction": instruction}
-    # With a mean the count, with weights the train row's; else what the field holds means nothing.
+    # With a mean the count, with weights the tensor train row's; else what the field holds means nothing.
     spare = bag["count"] if bag["mode"] == MEAN else 0x7FC00000
     tail = {"dram": bag["dram"], "ssd": bag["ssd"], "end": 1, "last": last}
     joined = bag["close"] or not (bag["dram"] or bag["ssd"])
@@ -312,7 +312,7 @@ async def faults(dut):
     random = np.random.default_rng(seed("faults"))
     bench = await Bench.begin(dut)
     bags = [bag(random, beats=3, chunks=2, dram=True, ssd=True, weighted=False) for _ in range(12)]
-    # Bag 2: a train's vector marked. 4: card memory's. 5: the SSD's. 7: a vector of two beats. 9: one of five.
+    # Bag 2: a tensor train's vector marked. 4: card memory's. 5: the SSD's. 7: a vector of two beats. 9: one of five.
     marks = {("tt", 2): (1, 2), ("dram", 4): (0, 2), ("ssd", 5): (0, 2)}
     for number, one in enumerate(bags):
         bench.sources["i_steps"].put(*steps_of(one, number in (5, 11), 3 + (number > 5)))

@@ -8,7 +8,7 @@ import pytest
 from fpga.api.serving import Cards, batches, dense_of
 from fpga.api.verifying import summary, verify
 from fpga.card import Device
-from gen.bundle import load_inputs, train_rows, write
+from gen.bundle import load_inputs, tt_rows, write
 from gen.data.logs import Chunk, of_arrays
 from gen.data.profiling import profile as profiled
 from gen.model.row_formats import quantise
@@ -37,7 +37,7 @@ def oracles(made, monkeypatch):
 
 
 def by_hand(bundle, chunk, name, dense):
-    """Pooled vectors of a table by its ids: from the dense rows, or with the train's rows where the plan has them."""
+    """Pooled vectors of a table by its ids: from the dense rows, or with the TT's rows where the plan has them."""
     spec = bundle.plan.model.tables[name]
     weights, known = SeededWeights(3), make.profile(make.log()).tables[name].ids.tolist()
     told = bundle.tables[name]
@@ -50,7 +50,7 @@ def by_hand(bundle, chunk, name, dense):
             row = {"index": key, "modulo": key % spec.rows,
                    "vocabulary": known.index(key) if key in known else spec.rows - 1}[spec.ids]
             word = int(bundle.words(name)[row])
-            rows.append(train_rows(cores, np.array([word & (1 << 30) - 1]))[0] if word >> 30 == 1 and not dense
+            rows.append(tt_rows(cores, np.array([word & (1 << 30) - 1]))[0] if word >> 30 == 1 and not dense
                         else weights.rows(spec, np.array([row]))[0].astype(np.float64))
         if rows:
             out[k] = {"sum": np.sum, "mean": np.mean, "max": np.max}[spec.mode](rows, axis=0)
@@ -179,7 +179,7 @@ def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypat
     model, profile = make.model(), profiled(log)
     costs = Costs("smartssd", "tiny", 300e6, {1: 8e-9}, 5.6e-11, 7e-11, 2.2e-6, 6e-5, 2.9e-7, 3.2e-10, 4096, 1 << 16,
                   12_000, 1 << 22)
-    plan = planned(model, profile, costs, cards=3, hot_share=0.9, train_share=0.3, train_gain=0.0,
+    plan = planned(model, profile, costs, cards=3, hot_share=0.9, tt_share=0.3, tt_gain=0.0,
                    explain=False)
     plan.save(tmp_path)
     profile.save(tmp_path / "profile.npz")

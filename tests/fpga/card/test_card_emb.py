@@ -201,7 +201,7 @@ WRONG = {
     "no index": word(5, lambda w: 0), "bags past the lengths": word(1, lambda w: 1 << 30),
     "device 3": index(lambda i, w: i | 3 << 30), "row past DRAM": index(lambda i, w: int(w[7]), 0),
     "last row of 30 bits": index(lambda i, w: (1 << 30) - 1, 0),
-    "row past the train": index(lambda i, w: 1 << 30 | int(w[10]), 1),
+    "row past the tensor train": index(lambda i, w: 1 << 30 | int(w[10]), 1),
     "train not loaded": not_loaded,
     "position before the stretch": index(lambda i, w: 2 << 30 | (int(w[13]) - 16) & 0x3FFFFFFF, 2),
     "position behind the stretch": index(lambda i, w: 2 << 30 | (int(w[13]) + int(w[14])) & 0x3FFFFFFF, 2),

@@ -29,13 +29,13 @@ def block_words(request, monkeypatch):
 @pytest.mark.parametrize("rows, modes, columns, ranks", CASES)
 def test_tables_are_those_of_tensorly(block_words, rows, modes, columns, ranks):
     values = table_of(rows, int(np.prod(columns)))
-    train = decompose(values, modes, columns, ranks)
+    factors = decompose(values, modes, columns, ranks)
     theirs = tt.decompose(values, modes, columns, ranks)
-    assert [core.shape for core in train.cores] == [core.shape for core in theirs]
-    assert all(core.dtype == np.float32 and core.flags.c_contiguous for core in train.cores)
-    np.testing.assert_allclose(tt.dense(train.cores), tt.dense(theirs), rtol=0, atol=3e-5 * np.abs(values).max())
-    assert train.error == pytest.approx(relative_error(values, train.cores), rel=1e-6, abs=1e-7)
-    assert train.words == sum(core.size for core in theirs)
+    assert [core.shape for core in factors.cores] == [core.shape for core in theirs]
+    assert all(core.dtype == np.float32 and core.flags.c_contiguous for core in factors.cores)
+    np.testing.assert_allclose(tt.dense(factors.cores), tt.dense(theirs), rtol=0, atol=3e-5 * np.abs(values).max())
+    assert factors.error == pytest.approx(relative_error(values, factors.cores), rel=1e-6, abs=1e-7)
+    assert factors.words == sum(core.size for core in theirs)
 
 
 def test_a_train_is_found_to_rounding(block_words):
@@ -56,8 +56,8 @@ def test_memory_maps_and_zeros(tmp_path):
 
 def test_what_is_printed():
     text = str(decompose(table_of(210, 24), (5, 6, 8), (2, 3, 4), (4, 5)))
-    train = decompose(table_of(210, 24), (5, 6, 8), (2, 3, 4), (4, 5))
-    assert text == f"210 x 24 as 5x6x8 by 2x3x4, ranks 4x5: relative error {train.error:.3f}, 560 words for 5,040"
+    factors = decompose(table_of(210, 24), (5, 6, 8), (2, 3, 4), (4, 5))
+    assert text == f"210 x 24 as 5x6x8 by 2x3x4, ranks 4x5: relative error {factors.error:.3f}, 560 words for 5,040"
 
 
 def test_within_an_error_the_lowest_rank():
@@ -65,13 +65,13 @@ def test_within_an_error_the_lowest_rank():
     cores = [rng.standard_normal(shape) for shape in ((1, 8, 2, 4), (4, 8, 4, 4), (4, 8, 2, 1))]
     values = tt.dense(cores) + 0.01 * rng.standard_normal((512, 16))
     for error in (0.9, 0.3, 0.1):
-        shape, train = within(values, error, config=BIG)
-        assert train.error <= error and max(shape.ranks) in (1, 2, 4, 8, 16, 32, 64)
+        shape, factors = within(values, error, config=BIG)
+        assert factors.error <= error and max(shape.ranks) in (1, 2, 4, 8, 16, 32, 64)
         lower = [rank for rank in (1, 2, 4, 8, 16, 32) if rank < shape.rank]
         for rank in lower[-1:]:
             other = post_hoc.best(512, 16, config=BIG, rank=rank)
             assert decompose(values, other.modes, other.columns, other.ranks).error > error
-        assert [core.shape[1] for core in train.cores] == list(shape.modes)
+        assert [core.shape[1] for core in factors.cores] == list(shape.modes)
 
 
 def test_bad_input_is_a_sentence():

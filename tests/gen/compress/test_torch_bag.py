@@ -1,4 +1,4 @@
-"""Embedding bags with rows in a train: values, gradients and steps against torch's autograd of the plain formula.
+"""Embedding bags with rows in a TT: values, gradients and steps against torch's autograd of the plain formula.
 
 Skipped where torch is not installed.
 """
@@ -132,7 +132,7 @@ def test_cores_are_those_that_the_unit_takes(shape):
     bag = TieredBag(np.ones(ROWS, int), 12, rank=ranks, modes=modes, columns=columns, seed=2)
     with torch.no_grad():
         rows = bag(torch.arange(ROWS)[:, None]).numpy()
-    np.testing.assert_allclose(tt.rows(bag.train_cores(), np.arange(ROWS)), rows, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(tt.rows(bag.tt_cores(), np.arange(ROWS)), rows, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(bag.values(), rows, rtol=1e-4, atol=1e-6)
 
 
@@ -219,7 +219,7 @@ def test_tiers_by_heat():
 
 
 def test_learns_what_a_train_can_express():
-    """Rows of a train of rank 2 are found again by gradient steps from another start."""
+    """Rows of a tensor train of rank 2 are found again by gradient steps from another start."""
     target = torch.from_numpy(bag_of("three", "all", seed=9, std=1.0).values()).double()
     bag = TieredBag(np.ones(ROWS), 12, rank=(4, 3), modes=(5, 3, 4), columns=(2, 3, 2), std=1.0, seed=10,
                     rate=0.1, rule="adagrad", dtype=torch.float64)
@@ -231,7 +231,7 @@ def test_learns_what_a_train_can_express():
 
 
 def test_bad_input_is_a_sentence():
-    with pytest.raises(ValueError, match=r"^modes \(2, 2, 2\) multiply to 8, fewer than the train's 60 rows$"):
+    with pytest.raises(ValueError, match=r"^modes \(2, 2, 2\) multiply to 8, fewer than the tensor train's 60 rows$"):
         TieredBag(np.ones(60), 8, modes=(2, 2, 2))
     with pytest.raises(ValueError, match=r"^columns \(2, 2, 3\) multiply to 12, not to dim 8$"):
         TieredBag(np.ones(8), 8, modes=(2, 2, 2), columns=(2, 2, 3))

@@ -11,7 +11,7 @@ from gen.compiler.tables import SSD, CardImages, Table
 from gen.compress import search
 from gen.data.profile import Heat
 from gen.model.network import Model
-from gen.planner.costs import CORE_SHARE, Costs, drive_reads, network_seconds, train_seconds
+from gen.planner.costs import CORE_SHARE, Costs, drive_reads, network_seconds, tt_seconds
 from gen.rtl import config
 from golden import tt
 from golden.mlp.cycles import Sizes, cycles
@@ -76,8 +76,8 @@ POOLING = (1, 2, 3, 4, 6, 8, 12, 24)
 
 
 @pytest.mark.parametrize("dim, rank", MEASURED)
-def test_train_seconds_are_the_units(dim, rank):
-    said = [train_seconds(costs(), dim, rank, pooling) * 300e6 for pooling in POOLING]
+def test_tt_seconds_are_the_units(dim, rank):
+    said = [tt_seconds(costs(), dim, rank, pooling) * 300e6 for pooling in POOLING]
     np.testing.assert_allclose(said, MEASURED[dim, rank], rtol=0.15)
 
 

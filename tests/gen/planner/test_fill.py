@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gen.bundle import train_rows, write
+from gen.bundle import tt_rows, write
 from gen.data.logs import of_arrays
 from gen.data.profiling import profile
 from gen.data.remap import DRAM, SSD, TT
@@ -66,7 +66,7 @@ def test_rows_that_nobody_reads_come_last_and_none_leaves_the_ssd_that_may_not()
 def test_spare_rows_lie_behind_the_train_and_the_bundle_puts_them_there(tmp_path):
     random = np.random.default_rng(7)
     known = profile(of_arrays({"t": random.zipf(1.2, 9000) % 3000}))
-    model = Recommender("m", "", {"t": TableSpec("t", 3000, 64, train_share=0.1)}, None, BATCH)
+    model = Recommender("m", "", {"t": TableSpec("t", 3000, 64, tt_share=0.1)}, None, BATCH)
     costs = replace(FREE_LINK, dram_bytes=1050 * 256)
     plan = planned(model, known, costs)
     table = plan.tables["t"]
@@ -110,19 +110,19 @@ def test_a_plan_is_no_slower_for_what_is_filled():
 @pytest.mark.parametrize("dim, columns", [(10, 16), (12, 16), (18, 32), (20, 32), (24, 32), (40, 48), (50, 64),
                                           (100, 112), (200, 208), (300, 304)])
 def test_a_train_of_whole_beats_where_the_width_itself_has_none(dim, columns, tmp_path):
-    """From a plan to the bundle's words: the train stands for the rows and zeros behind them."""
+    """From a plan to the bundle's words: the tensor train stands for the rows and zeros behind them."""
     random = np.random.default_rng(7)
     known = profile(of_arrays({"t": random.zipf(1.2, 9000) % 900}))
-    model = Recommender("m", "", {"t": TableSpec("t", 900, dim, train_share=0.3)}, None, BATCH)
+    model = Recommender("m", "", {"t": TableSpec("t", 900, dim, tt_share=0.3)}, None, BATCH)
     beats = -(-dim // 16)
     costs = replace(FREE_LINK, row_s={beats: beats * 20e-9})
-    plan = planned(model, known, costs, train_gain=0.0)
+    plan = planned(model, known, costs, tt_gain=0.0)
     table = plan.tables["t"]
     assert table.tt_rows > 10 and np.prod(table.column_modes) == columns
     bundle = write(tmp_path / "b", plan, known, SeededWeights(3))
     words = bundle.words("t")
     there = np.flatnonzero(words >> 30 == TT)
-    rows = train_rows(bundle.cores("t"), words[there] & (1 << 30) - 1)
+    rows = tt_rows(bundle.cores("t"), words[there] & (1 << 30) - 1)
     own = SeededWeights(3).rows(model.tables["t"], there)
     assert rows.shape == (len(there), columns)
     error = np.linalg.norm(rows[:, :dim] - own) / np.linalg.norm(own)

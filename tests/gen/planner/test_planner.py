@@ -71,7 +71,7 @@ def test_each_bound_is_below_the_optimum_by_itself(seed):
     problem = replace(drawn(seed, tables=5), bottom_s=0.0, top_s=0.0, features_s=0.0, predictions_s=0.0)
     best = brute(problem)
     choices = Choices.of(problem)
-    if not all(np.isfinite(choices.train[j]).any() for j in range(len(problem.items))):
+    if not all(np.isfinite(choices.tt[j]).any() for j in range(len(problem.items))):
         assert np.isinf(best)
         return
     master = Master(choices)
@@ -143,7 +143,7 @@ def approximated(problem, placement):
 
 
 def test_time_to_spare_takes_accesses_off_the_trains():
-    """Where the networks take longer than the embedding, no access need go to a train, nor to the SSD."""
+    """Where the networks take longer than the embedding, no access need go to a tt, nor to the SSD."""
     problem = many(26, 3, dram_bytes=10 ** 9, bottom_s=1.0, top_s=1.0)
     placement = solve(problem)
     assert placement.gap < 1e-6 and approximated(problem, placement) == 0
@@ -166,8 +166,8 @@ def test_one_card_has_the_fewest_approximated_accesses_for_its_time(seed):
     for each in problem.items:
         pairs = [(a, h) for a in range(len(each.rows)) for h in range(len(each.rows)) if split(each, a, h)]
         total = (total[:, None] + np.array([split(each, *pair) for pair in pairs])[None]).reshape(-1, 8)
-        trains = np.array([each.share[h] - each.share[a] for a, h in pairs])
-        weight = (weight[:, None] + each.lookups * trains[None]).ravel()
+        warm = np.array([each.share[h] - each.share[a] for a, h in pairs])
+        weight = (weight[:, None] + each.lookups * warm[None]).ravel()
     least = weight[(total <= caps * (1 + 1e-9)).all(axis=1)].min()
     most = sum(each.lookups for each in problem.items)
     assert least - 1e-6 <= approximated(problem, placement) <= least + 0.15 * most
@@ -175,7 +175,7 @@ def test_one_card_has_the_fewest_approximated_accesses_for_its_time(seed):
 
 def test_few_accesses_go_to_the_train_where_few_may():
     problem = many(26, 3)
-    some = solve(replace(problem, items=tuple(replace(each, train_share=0.05) for each in problem.items)), gap=0.02)
+    some = solve(replace(problem, items=tuple(replace(each, tt_share=0.05) for each in problem.items)), gap=0.02)
     assert any(choice.i_hot - choice.i_dram > 5 for choice in solve(problem, gap=0.02).tables)
     assert max(choice.i_hot - choice.i_dram for choice in some.tables) == 5
 

@@ -95,27 +95,27 @@ def test_items_are_what_the_log_says(log, known, model):
         assert item.landing[-1] == 0 and item.landing[0] >= item.lookups * item.dram_s
 
 
-def test_who_decides_the_train_share(known, model):
-    assert {item.train_share for item in build(model, known, COSTS, cards=2).problem.items} == {0.1}
-    said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], train_share=0.25)})
+def test_who_decides_the_tt_share(known, model):
+    assert {item.tt_share for item in build(model, known, COSTS, cards=2).problem.items} == {0.1}
+    said = replace(model, tables={**model.tables, "one": replace(model.tables["one"], tt_share=0.25)})
     # Where the link binds there is no reason to approximate.
     assert not make(said, known, COSTS, cards=1, explain=False).approximated
-    plan = make(said, known, FREE_LINK, cards=1, train_gain=0.0, explain=False)
+    plan = make(said, known, FREE_LINK, cards=1, tt_gain=0.0, explain=False)
     assert 0 < plan.tables["one"].tt.accesses <= 0.25 * BATCH + 1e-6
     assert 0 < plan.approximated < 1
-    none = make(said, known, FREE_LINK, cards=1, train_share=0.0, train_gain=0.0, explain=False)
+    none = make(said, known, FREE_LINK, cards=1, tt_share=0.0, tt_gain=0.0, explain=False)
     assert none.approximated == 0 and not any(table.ranks for table in none.tables.values())
     assert none.seconds >= plan.bound
 
 
 def test_tensor_trains_are_used_where_they_save_time(known, model):
     """On one card whose DRAM holds all; the plan without them has its own bound, and says what they would bring."""
-    used = make(model, known, FREE_LINK, cards=1, train_gain=0.0, explain=False)
+    used = make(model, known, FREE_LINK, cards=1, tt_gain=0.0, explain=False)
     plain = make(model, known, FREE_LINK, cards=1, levels=2, explain=False)
     saved = 1 - used.seconds / plain.seconds
     assert used.levels == 3 and used.approximated > 0 and 0 < saved < 0.1
     for gain, is_used in ((saved - 1e-3, True), (saved + 1e-3, False), (0.1, False)):
-        plan = make(model, known, FREE_LINK, cards=1, train_gain=gain, explain=False)
+        plan = make(model, known, FREE_LINK, cards=1, tt_gain=gain, explain=False)
         assert (plan.approximated > 0) == is_used and plan.levels == (3 if is_used else 2)
         assert plan.seconds == (used if is_used else plain).seconds and plan.bound == (used if is_used else plain).bound
         assert plan.ablation == {3: (used.seconds, used.bound), 2: (plain.seconds, plain.bound)}
@@ -125,18 +125,18 @@ def test_tensor_trains_are_used_where_they_save_time(known, model):
 
 def test_limits_that_hold_tables_back_are_said_and_have_a_price(known, model):
     tight = replace(COSTS, dram_bytes=400_000, drive_s=1e-3)
-    plan = make(model, known, tight, cards=1, hot_share=0.6, train_share=0.05, train_gain=0.0)
+    plan = make(model, known, tight, cards=1, hot_share=0.6, tt_share=0.05, tt_gain=0.0)
     assert "at most 60% of a table's accesses may leave the SSD (--hot-share), which holds 3 of 3 tables back" in \
         plan.assumed
     price, bound = plan.what_if["every row may leave the SSD (--hot-share 1)"]
     assert bound <= price < plan.seconds
     assert plan.what_if[ALONE][1] <= plan.what_if[ALONE][0] <= plan.seconds
-    free = make(model, known, tight, cards=1, train_share=1.0, explain=False)
+    free = make(model, known, tight, cards=1, tt_share=1.0, explain=False)
     assert not any("at most" in note for note in free.assumed)
-    some = make(model, known, FREE_LINK, cards=1, train_share=0.05, train_gain=0.0)
+    some = make(model, known, FREE_LINK, cards=1, tt_share=0.05, tt_gain=0.0)
     (note,) = [note for note in some.assumed if note.startswith("at most 5% of a table's accesses may read TT rows")]
     assert note.endswith("of 3 tables back")
-    assert some.what_if["every access may read TT rows (--train-share 1)"][0] < some.seconds
+    assert some.what_if["every access may read TT rows (--tt-share 1)"][0] < some.seconds
 
 
 def test_what_rows_that_the_log_lacks_cost(known, model):
@@ -340,16 +340,16 @@ def test_a_sampled_profile_is_said(log, known, model):
 
 
 def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
-    """A card's trains take the unit's lines and slots, so many bytes of the room; never less than their words."""
-    plan = make(model, known, replace(FREE_LINK, dram_bytes=300_000), cards=2, train_share=1, explain=False)
-    trains = [table for table in plan.tables.values() if table.tt.rows]
-    assert trains and plan.capacity["tt"] == COSTS.tt_bytes
+    """A card's TTs take the unit's lines and slots, so many bytes of the room; never less than their words."""
+    plan = make(model, known, replace(FREE_LINK, dram_bytes=300_000), cards=2, tt_share=1, explain=False)
+    warm = [table for table in plan.tables.values() if table.tt.rows]
+    assert warm and plan.capacity["tt"] == COSTS.tt_bytes
     assert all(getattr(table, name).accesses >= 0 for table in plan.tables.values() for name in MEMORIES)
-    for table in trains:
+    for table in warm:
         share = search.best(table.tt.rows, model.tables[table.name].dim, rank=4, config=COSTS.unit).share
         assert share * COSTS.tt_bytes - 1 <= table.on_card("tt").bytes <= 1.3 * share * COSTS.tt_bytes
     for card in plan.cards:
-        mine = [table.on_card("tt").bytes for table in trains if card.number in table.cards]
+        mine = [table.on_card("tt").bytes for table in warm if card.number in table.cards]
         assert card.tt.bytes == sum(mine) and ("tt" in card.full) == (sum(mine) >= 0.99 * plan.capacity["tt"])
 
 

@@ -48,7 +48,7 @@ def a_plan(budget=0.1):
     ids = {f"t{j}": random.zipf(1.1 + random.random() / 3, 3000) % int(random.integers(50, 5000)) for j in range(30)}
     model = Recommender.of("m", {name: int(each.max()) + 1000 for name, each in ids.items()}, 64, batch=BATCH)
     plan = make(model, profile(of_arrays(ids)), replace(COSTS, dram_bytes=3_000_000, link_s=0.0), cards=4, gap=0.0,
-                seconds=budget, train_share=1.0)
+                seconds=budget, tt_share=1.0)
     return plan.data()
 
 

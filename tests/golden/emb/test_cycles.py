@@ -53,16 +53,16 @@ def modelled(bags, config, *, filled=0):
                   queues={"dram": config.dram_queue, "ssd": config.ssd_queue, "tt": config.tt_queue,
                           "steps": config.bag_queue})
     found, starts = lookups(program, images, config)
-    trains = None
+    tt = None
     if found:
         unit = config.tt
         loader = Loader(Limits(**{item.name: getattr(unit, item.name) for item in fields(Limits)}))
         layouts = [loader.add(cores)[1] for cores in images.cores]
         table, index = zip(*found)
-        trains = Steps(layouts, table, index, starts, **unit.timing)
+        tt = Steps(layouts, table, index, starts, **unit.timing)
     return cycles(front, sizes, inputs=lambda beat: memory.get(beat, (0,) * config.words), rows=at["rows"],
                   ring=at["ring"], outputs=at["outputs"], result=at["result"],
-                  ring_beats=bags.compiler.ring_beats, filled=filled, trains=trains,
+                  ring_beats=bags.compiler.ring_beats, filled=filled, tt=tt,
                   latency=Device.load("smartssd").port.ideal_latency)
 
 
