@@ -75,7 +75,7 @@ class Bench:
         array = self.dut.uram.mem
         array[line].value = int(array[line].value) ^ bits
         self.flips[line] = self.flips[line] ^ bits
-        await self.edge
+        await self.step()
 
 
 @cocotb.test()
