@@ -61,7 +61,7 @@ def _measure(player: Player, lanes: int, skew: float) -> dict[str, float]:
                                for bank in range(lanes)))
     place = player.packed("i", [{"lanes": [0, {"valid": 1}] + [0] * (lanes - 2), "tag": 0}])[0].bit_length() - 1
     waves = [sum(each[bank] << lane * place for lane, bank in enumerate(wave)) for wave in names.tolist()]
-    done = player.play([Phase({"i": waves})], cycles=10 * count, samples=["o"])
+    done = player.play([Phase({"i": waves})], cycles=lanes * count, samples=["o"])
     port = player.metadata["ports"]["o"]
     bits = np.unpackbits(done.samples["o"][WARM:count], axis=1, bitorder="little")
     first = next(item["offset"] for item in port["element"]["fields"] if item["name"] == "valid")

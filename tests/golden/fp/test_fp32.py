@@ -236,16 +236,17 @@ def test_grouped_dot_stays_within_its_bound_of_float64(distribution, terms, beat
     assert inside.sum() > 1000 and (error <= bound)[inside].all()
 
 
-@pytest.mark.parametrize(("distribution", "share"), [(uniform, 0.5), (normal, 0.5), (lognormal, 0.8)])
+@pytest.mark.parametrize("distribution", [uniform, normal])
 @pytest.mark.testpoint("accuracy", unit="fp/dot")
-def test_grouped_dot_of_512_terms_is_more_accurate_than_numpy(distribution, share):
-    """Root mean square of the errors, relative to NumPy's float32 dot product of the same operands."""
+def test_grouped_dot_of_512_terms_is_more_accurate_than_numpy(distribution):
+    """Root mean square of the errors, at most half of that of NumPy's float32 dot product, summed in an order of its
+    processor's."""
     x, y = distribution(np.random.default_rng(11), (2000, 512))
     exact, _ = exact_sums(x, y)
     numpy = np.array([np.dot(a, b) for a, b in zip(x, y)])
     ours, theirs = (np.sqrt(((v.astype(np.float64) - exact)**2).mean())
                     for v in (fp32.dot(x, y, 4, grouped=True), numpy))
-    assert ours <= share * theirs
+    assert ours <= 0.5 * theirs
 
 
 @pytest.mark.testpoint("accuracy", unit="fp/dot")
