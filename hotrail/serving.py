@@ -88,7 +88,8 @@ def _show(bundle: Any, done: Any) -> None:
                           f"{one / done.batches:,.0f}", f"{busy / one:.2f}" if one else "-",
                           f"{steady / done.batches:,.0f}",
                           f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-"))
-    print_table(shown, head, cards, title=f"{done.samples:,} samples in {done.batches} batches", left=2)
+    batches = "1 batch" if done.batches == 1 else f"{done.batches:,} batches"
+    print_table(shown, head, cards, title=f"{done.samples:,} samples in {batches}", left=2)
     tables = []
     for name, told in bundle.tables.items():
         far = done.distance[name] if done.distance is not None else None

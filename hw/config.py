@@ -42,8 +42,8 @@ def family() -> Any:
 
 def grouped() -> Any:
     """The key that says which dot products a unit has."""
-    return choice(False, True, default=False, about="four operands of a dot product share one exponent: a third of the "
-                                                    "logic for products of numbers of like size")
+    return choice(False, True, default=False, about="four operands of a dot product share one exponent: less logic, and "
+                                                    "operands far below the largest of their group lose bits")
 
 
 def flag(about: str) -> Any:

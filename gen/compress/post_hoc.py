@@ -21,14 +21,14 @@ from gen.model.weights import Rows
 from golden import tt
 from golden.tt.decompose import fitting
 
-__all__ = ["Train", "decompose", "within"]
+__all__ = ["TensorTrain", "decompose", "within"]
 
 # Words of the table that are worked on at once, as float64.
 BLOCK_WORDS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Train:
+class TensorTrain:
     """cores: (R, I, J, R') float32. error: Frobenius norm of the difference to the table over that of the table."""
 
     rows: int
@@ -47,7 +47,7 @@ class Train:
 
 
 def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns: Sequence[int],
-              ranks: int | Sequence[int]) -> Train:
+              ranks: int | Sequence[int]) -> TensorTrain:
     """The tensor train of a table (rows, D), its rows past the last taken as zeros.
 
     Within sqrt(d - 1) of the least error at those ranks. Equal to golden.tt.decompose up to float64's rounding and the
@@ -86,7 +86,7 @@ def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns
         left = (basis.T @ matrix).reshape(inner[k], *shape[3:])
     found.append(left[..., None])
     cores = tuple(np.ascontiguousarray(core, dtype=np.float32) for core in found)
-    return Train(rows, cores, _distance(values, cores) / norm if norm else 0.0)
+    return TensorTrain(rows, cores, _distance(values, cores) / norm if norm else 0.0)
 
 
 def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, bytes: float | None = None,

@@ -143,7 +143,7 @@ def knots(rows: int, dim: int, *, rank: int, config: Any, cores: tuple[int, ...]
     """(rows, bytes): what a tensor train of so many of the table's hottest rows takes, to be interpolated between.
 
     From (0, 0) to the most rows that fit the unit, `ratio` from knot to knot; each has the bytes of the *next* one,
-    so that a line between two is nowhere below `best(...).bytes`. All are trains of `cycles_of` cycles a row.
+    so that a line between two is nowhere below `best(...).bytes`. All are tensor trains of `cycles_of` cycles a row.
     Only (0, 0) where no shape of this width and rank fits the unit.
     """
     edges, sizes = _curve(dim, rank, config, cores, ratio)

@@ -91,7 +91,7 @@ class Master:
         main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
         return self._solve(main, room, DEAR / self.unit, 1.0, cards, seconds, until, grain=grain, allowed=allowed)
 
-    def train(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
+    def tensor_trains(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
         room, main = np.append(np.full(TIMES, seconds), self.choices.cap[TIMES:]), np.zeros(LOADS)
         room[TT_S], main[TT_S] = 0.0, seconds

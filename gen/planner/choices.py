@@ -2,7 +2,7 @@
 
 A table may lie on several cards: each way to do so (gen.planner.problem) is an option, whose load is that of a shard.
 A split is a pair of steps (a, h), a <= h: the first share[a] of the accesses go to DRAM, those up to share[h] to the
-tensor tt, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
+tensor train, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
 that no row is in two memories.
 """
 
@@ -74,8 +74,8 @@ def loads(problem: Problem, choices: Sequence[TableChoice], cards: int) -> tuple
 class Choices:
     """Of J tables V options, S steps at most. table (V,), rising: whose option it is; copies (V,): cards that it takes.
     cut (V, S + 1), cuts (V,): the steps at which each may be cut, in front. a_load (V, S + 1, LOADS), h_load (V, S + 1,
-    LOADS): a split's load of a card is a_load[a] + h_load[h], and tt[a, h] bytes of tensor train on top; train is
-    infinite where a split does not fit one card. cap (LOADS,): of a card; no bound of time.
+    LOADS): a split's load of a card is a_load[a] + h_load[h], and tt[a, h] bytes of tensor train on top, infinite
+    where the split does not fit one card. cap (LOADS,): of a card; no bound of time.
     """
 
     table: NDArray[np.int64]

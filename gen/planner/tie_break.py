@@ -55,7 +55,7 @@ def _fewest(choices: Choices, a: NDArray[np.int64], h: NDArray[np.int64], limit:
     """Splits of one card's tables with little time of tensor trains, by the linear program and the search."""
     tables, seconds = len(a), float(limit[TT_S])
     spent = choices.load(np.arange(tables), a, h)[:, TT_S].sum() / seconds
-    solution = Master(choices).train(seconds, until)
+    solution = Master(choices).tensor_trains(seconds, until)
     if not np.isfinite(solution.bound) or spent - solution.bound < 1e-3:
         return a, h
     order = np.lexsort((solution.weights, solution.options))

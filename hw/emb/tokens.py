@@ -33,11 +33,10 @@ def job_layout(*, row_beats_max: int, stripe_beats: int) -> data.StructLayout:
     """A BAGS or FILL instruction that has been checked.
 
     number: which instruction; copy: FILL, whose rows are bags of two words each; beats, piece: of a row as it is
-    stored, less one; vector: of its FP32 values, less one; row_format: see ROW_FORMAT; a row to copy is FP32, whatever
-    it is; chunk: less one; cut:
-    a bit per power of two, the beats of a piece, none where rows are one piece; loaded: the tensor-train table `table`
-    is; span: ring positions a row may begin at, less one, from first on; ring: there is at least one; count, indices:
-    bags, and words of all; the rest as in the instruction.
+    stored, less one; vector: of its FP32 values, less one; row_format: see ROW_FORMAT, float32 for FILL, which copies
+    rows of every format as they are; chunk: less one; cut: a bit per power of two, the beats of a piece, none where
+    rows are one piece; loaded: the tensor-train table `table` is; span: ring positions a row may begin at, less one,
+    from first on; ring: there is at least one; count, indices: bags, and words of all; the rest as in the instruction.
     """
     return data.StructLayout({
         "number": 32, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "row_format": 3,

@@ -137,7 +137,6 @@ class Grid(Part):
                 m.d.comb += [self.z[(row * n + cell) * n + sub].eq(dot.o[sub]) for sub in range(n)]
         return m
 
-
     def _entering(self, m: Module, name: str, taken: data.View) -> Value:
         """Operands as the cells take them."""
         if not self.config.grouped:
