@@ -21,6 +21,7 @@ LINE = 64                       # bytes, a beat of the preset
 BAG = 32                        # rows, where their number is not what is measured
 DIMS = (16, 32, 64, 128, 256, 512)
 TT_MODES, TT_COLUMNS, TT_RANK = (100, 100, 100), (4, 4, 4), 4
+TT_ROWS = 64_000                # of a run: two halves' ends lie some ten cycles apart
 CYCLES_PER_S = 20_000
 CARD = {"ddr4": "card"}         # what ids call the card's own memory
 
@@ -77,7 +78,8 @@ class Rig:
         return self.bags.last["cycles"]
 
     def steady(self, name: str, indices: NDArray[np.int64], lengths: "ArrayLike | int", **how: Any) -> int:
-        """Cycles of the second half of the indices: what a run takes to begin and to end is in the first."""
+        """Cycles of the second half of the indices: what a run takes to begin and to end is in the first. Two runs end
+        some ten cycles apart in what memory and units do then: halves are to be thousands of cycles."""
         return self.steady_and_moved(name, indices, lengths, **how)[0]
 
     def steady_and_moved(self, name: str, indices: NDArray[np.int64], lengths: "ArrayLike | int",
@@ -184,20 +186,20 @@ def tt_rows() -> Iterator[Row]:
     rig = _rig("ideal")
     beats = 64 // config.load(PRESET).cores["emb"].words
     for length in (1, 2, 3, 4, 5, 6, 7):
-        bags = 600
+        bags = TT_ROWS // length // 2 * 2
         indices = rig.random.integers(0, 10**6, bags * length)
         taken = rig.steady("tt", indices, length) / (bags // 2)
         limit = max(beats, length)  # a vector's beats on the write port; a row a cycle
         yield at_least(f"emb.tt.short.{length}", f"bags of {length}: cycles of the write port ({beats}) or of the rows "
                        "against cycles taken", round(100 * limit / taken, 1), "%", 95)
     for length in (8, 9, 13, 20, 40, 77, 120):
-        bags = 8000 // length // 8 * 8     # halves end alike
+        bags = TT_ROWS // length // 8 * 8     # halves end alike
         indices = rig.random.integers(0, 10**6, bags * length)
         rate = bags // 2 * length / rig.steady("tt", indices, length)
         yield at_least(f"emb.tt.rows_per_cycle.{length}", f"bags of {length}", round(rate, 3), "rows/cycle", 0.9)
-    lengths = rig.random.integers(8, 121, 120)
+    lengths = rig.random.integers(8, 121, TT_ROWS // 64)
     indices = rig.random.integers(0, 10**6, int(lengths.sum()))
-    second = int(lengths[60:].sum())
+    second = int(lengths[len(lengths) // 2:].sum())
     yield at_least("emb.tt.rows_per_cycle.random", "bags of 8 to 120 at random",
                    round(second / rig.steady("tt", indices, list(lengths)), 3), "rows/cycle", 0.9)
 

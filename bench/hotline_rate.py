@@ -16,7 +16,7 @@ from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 
 PRESET, DEVICE = "hotline_fpga", "smartssd"
-SAMPLES = 4000
+SAMPLES = 16_000
 SMALL = 2000        # rows of a table whose rows are pinned: all of them together are 0.01 % of the rows
 PCIE = 11.25        # indices that 15.75 GB/s bring in a cycle of 350 MHz (Hotline, table 7.4)
 

@@ -42,8 +42,9 @@ def family() -> Any:
 
 def grouped() -> Any:
     """The key that says which dot products a unit has."""
-    return choice(False, True, default=False, about="four operands of a dot product share one exponent: less logic, and "
-                                                    "operands far below the largest of their group lose bits")
+    return choice(False, True, default=False,
+                  about="four operands of a dot product share one exponent: less logic, and operands far below the "
+                        "largest of their group lose bits")
 
 
 def flag(about: str) -> Any:

@@ -90,14 +90,14 @@ def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns
 
 
 def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, bytes: float | None = None,
-           cycles: float | None = None, cores: tuple[int, ...] = (3,)) -> tuple[Candidate, Train]:
+           cycles: float | None = None, cores: tuple[int, ...] = (3,)) -> tuple[Candidate, TensorTrain]:
     """The TT of the lowest rank whose relative error is at most `error`, within bytes and cycles a row of the unit.
 
     Raises ValueError, one sentence: no rank within the bounds comes so near, and how near the last one came.
     """
     if not 0 <= error:
         raise ValueError(f"error is {error}; it must be 0 or more")
-    nearest: Train | None = None
+    nearest: TensorTrain | None = None
     reason = ""
     for rank in RANKS:
         try:

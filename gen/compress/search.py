@@ -124,8 +124,8 @@ def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles
 
 
 def width(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORES) -> int:
-    """Of the TTs that stand for rows of `dim` words: those of another width would leave holes inside a vector, and
-    have whole ones, zeros behind the row's words. As dense rows have them, too."""
+    """FP32 values of a tensor train's row that stands for one of `dim`: as many, or where no shape has them, whole
+    beats, zeros behind the row's own values, as dense rows have them too."""
     words = 1 << 2 * config.grid_log2
     return dim if _kinds(dim, rank, cores, config)[0] else -(-dim // words) * words
 

@@ -44,8 +44,8 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
          say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
-    rank: of the tensor warm_items. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
-    tt_share, unseen: see gen.planner.build. tt_gain: part of a batch's time that tensor warm_items must save, else
+    rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
+    tt_share, unseen: see gen.planner.build. tt_gain: part of a batch's time that tensor trains must save, else
     the plan is that without any. gap, seconds: where the search for each placement may end. table_wise: every table
     lies whole on one card, as in SCRec's program. explain: fewer memories, more of each memory and each assumption that
     binds are tried, too. say: is told what goes on.
@@ -123,7 +123,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
 
 
 def _without_tt(problem: Problem, solved: Callable[[Problem, str], tuple[Placement, tuple[Part, ...]]],
-                    what: str) -> tuple[Problem, Placement, tuple[Part, ...]] | None:
+                what: str) -> tuple[Problem, Placement, tuple[Part, ...]] | None:
     """The plan on DRAM and SSD, where there is one."""
     plain = with_levels(problem, 2)
     try:
@@ -133,7 +133,7 @@ def _without_tt(problem: Problem, solved: Callable[[Problem, str], tuple[Placeme
 
 
 def _left_out(best: Placement, items: Sequence[Item], parts: Sequence[Part], seconds: float, least: float) -> str:
-    """Why there are no tensor warm_items: the plan with them, and the seconds of that without."""
+    """Why there are no tensor trains: the plan with them, and the seconds of that without."""
     warm = sum(len(part.cards) * part.to_tt for part in parts)
     whole = sum(item.lookups for item in items)
     return (f"no TT rows: they would save {1 - best.seconds / seconds:.1%} of a batch's time and approximate "
@@ -142,17 +142,17 @@ def _left_out(best: Placement, items: Sequence[Item], parts: Sequence[Part], sec
 
 def _bounds(problem: Problem, best: Placement) -> tuple[str, ...]:
     """Which of the limits that were set hold tables back."""
-    warm_items, hot = [], []
+    warm, hot = [], []
     for item, choice in zip(problem.items, best.tables, strict=True):
         a, h, at = choice.i_dram, choice.i_hot, cuts(item)
         longer = [*(item.share[at[at > h][:1]] - item.share[a]), *(item.share[h] - item.share[at[at < a][-1:]])]
         if h > a and longer and not within(np.array(longer), item.tt_share).any():
-            warm_items.append(item)
+            warm.append(item)
         if item.lookups and item.hot_share < 1 and h == at[-1]:
             hot.append(item)
     return tuple(f"at most {_percent([getattr(item, share) for item in items])} of a table's accesses may {what} "
                  f"({option}), which holds {len(items)} of {len(problem.items)} tables back"
-                 for items, share, what, option in ((warm_items, "tt_share", "read TT rows", "--tt-share"),
+                 for items, share, what, option in ((warm, "tt_share", "read TT rows", "--tt-share"),
                                                     (hot, "hot_share", "leave the SSD", "--hot-share")) if items)
 
 

@@ -1,4 +1,4 @@
-"""Among placements that are as fast, one with few approximated rows: what leaves the TTs where that costs no time.
+"""Among placements that are as fast, one with few approximated rows: what leaves TT where that costs no time.
 
 A card that waits for a slower one, or for the networks, has time to spare. Each card's tables are split anew within
 those seconds and the card's memories: the fewest accesses to tensor trains, then the fewest to the SSD. Tables of
@@ -19,7 +19,7 @@ __all__ = ["tie_break"]
 
 STEPS = (0.01, 0.1, 0.3)    # of what may leave the tensor trains, the part that is left there, as it is tried
 MOVES, MOVES_TABLE = 500, 10
-COLD = 1e-4                 # of an access to a tt, what one to the SSD weighs
+COLD = 1e-4                 # of an access to a tensor train, what one to the SSD weighs
 
 
 def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.int64], ...], seconds: float,
