@@ -13,12 +13,12 @@ import numpy as np
 
 from bench.data import held
 from bench.framework import Row, at_least, bench, figure
-from bench.session import run
 from bench.tt import bags
 from gen.base.tools import data_path
 from gen.data import reorder
 from gen.data.shapes import row_modes
 from gen.rtl.config import load
+from gen.rtl.session import run
 from golden import tt
 
 BATCH = 4096

@@ -8,9 +8,9 @@ import numpy as np
 from bench import serial
 from bench.data import held
 from bench.framework import Row, at_least, bench, figure
-from bench.session import Session, run
 from gen.data.shapes import column_modes, fastest_column_modes, row_modes
 from gen.rtl.config import load
+from gen.rtl.session import Session, run
 from golden import tt
 from golden.tt.rows import shape_of
 

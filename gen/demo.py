@@ -4,7 +4,7 @@ Two tensor trains of the same shape are resident in the unit at once: the dense 
 one trained in TT form. Each is looked up in the order of the log, in full bags, and the trained one again row by row,
 the lookups of each batch sorted. Every vector is compared with golden.tt.pooled bit for bit.
 
-The simulator is handed in, because generators do not import benches.
+The simulator is handed in: with another one the flow is tested without a build.
 """
 
 import time

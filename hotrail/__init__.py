@@ -1,9 +1,80 @@
-"""The `hotrail` command."""
+"""hotrail: hardware for recommendation models, from a click log to cards.
+
+    import hotrail
+
+    log = hotrail.open_log("clicks.csv")
+    print(hotrail.profile(log).tables)
+    print(hotrail.verify(hotrail.Bundle("build/bundle"), log, 1024).samples)     # on simulated cards, bit for bit
+
+What stands in `__all__` is the public interface; docs/python.md has it by task, with shapes, units, errors and rates.
+Packages beside this one (hw, golden, gen, fpga) may change between versions. A name is imported when it is first used,
+so `import hotrail` takes milliseconds.
+"""
 
 import os
 import signal
 import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-if os.path.basename(sys.argv[0]) in ("hotrail", "-m"):
+if os.path.basename(sys.argv[0] if sys.argv else "") in ("hotrail", "-m"):
     # As a command: an interrupt ends the process at once, as long as it does no more than import.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+#: Public names by the module that has them.
+_NAMES = {
+    "fpga.api.embedding": ("DRAM", "SSD", "TT", "EmbeddingBags", "Table"),
+    "fpga.api.hotline": ("Hotline", "Position"),
+    "fpga.api.network": ("Layer", "MlpNetwork", "Network"),
+    "fpga.api.serving": ("Cards", "serve"),
+    "fpga.api.verifying": ("Verified", "verify"),
+    "fpga.card": ("CardError",),
+    "fpga.card.runs": ("RunError",),
+    "gen.bundle": ("Bundle",),
+    "gen.data.logs": ("Log", "of_arrays", "open_log"),
+    "gen.data.profile": ("Profile",),
+    "gen.data.profiling.stream": ("profile",),
+    "gen.model.device": ("Device",),
+    "gen.model.recommender": ("Recommender", "TableSpec"),
+    "gen.planner.plan": ("Plan",),
+    "gen.rtl.cores": ("verilog",),
+}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = [
+    "DRAM", "SSD", "TT", "Bundle", "CardError", "Cards", "Device", "EmbeddingBags", "Hotline", "Layer", "Log",
+    "MlpNetwork", "Network", "Plan", "Position", "Profile", "Recommender", "RunError", "Table", "TableSpec", "Verified",
+    "of_arrays", "open_log", "profile", "serve", "verify", "verilog",
+]
+
+
+def _own_packages() -> None:
+    """Raises ImportError: another package of a name that hotrail needs comes first on Python's path."""
+    beside = Path(__file__).resolve().parents[1]
+    for name in ("hw", "golden", "gen", "fpga"):
+        found = find_spec(name)
+        places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
+        if beside / name not in places:
+            where = (found.origin or places) if found else "nowhere"
+            raise ImportError(f"hotrail needs its own package {name!r}, which lies in {beside}, but Python finds "
+                              f"{where}: rename that one, or start Python where it is not on the path")
+
+
+_own_packages()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("hotrail")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'hotrail' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "__version__"])

@@ -36,18 +36,12 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
 
     With its metadata. PRESET is a name or a .toml file; default: all that come with hotrail.
     """
-    from gen.rtl.cores import CORES
-    from gen.rtl.verilog import emit
+    from gen.rtl import cores
 
     for chosen in _presets(preset):
-        for name, config in chosen.cores.items():
-            folder = (out or build_folder()) / chosen.name
-            built = emit(CORES[name].unit(config), f"hotrail_{name}", folder)
-            modules = len(built.files)
-            click.echo(
-                f"{chosen.name}: {built.files[0].parent}/{built.top}.v and {modules - 1} more modules, "
-                f"{built.top}.json"
-            )
+        for built in cores.verilog(chosen, out):
+            click.echo(f"{chosen.name}: {built.files[0].parent}/{built.top}.v and {len(built.files) - 1} more modules, "
+                       f"{built.top}.json")
 
 
 @main.command()
@@ -109,8 +103,13 @@ def synth(preset: str, core: str | None) -> None:
 def bench(only: tuple[str, ...], listing: bool) -> None:
     """Measures every figure beside its target.
 
-    Prints them and writes build/bench.json. ONLY: names of benches; default: all.
+    Prints them and writes build/bench.json. ONLY: names of benches; default: all. For a clone of the repository.
     """
+    beside = Path(__file__).resolve().parents[1]
+    if not (beside / "bench").is_dir():
+        raise click.ClickException("the benches are no part of an installation: clone hotrail's repository and run "
+                                   "`make bench` there")
+    sys.path.append(str(beside))
     from bench import framework
     from hotrail import figures
 
@@ -145,8 +144,8 @@ def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, 
     First through plan, bundle and simulated cards; then a table of it is learned, and looked up through the RTL of the
     tensor-train unit. Every bit is compared; build/demo/index.html and build/demo/plan/index.html.
     """
-    from bench import session
     from gen import demo as flow
+    from gen.rtl import session
     from hotrail import report
     from hotrail.terminal import say
     chosen = _presets((preset,))[0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench import session
+from gen.rtl import session
 from gen.rtl.config import load
 from golden import tt
 
