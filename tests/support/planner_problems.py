@@ -4,9 +4,11 @@ from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
+import pytest
 
 from gen.planner.costs import Costs
 from gen.planner.problem import Item, Problem, Sharding
+from gen.planner.solve import Infeasible, solve
 
 #: Of the log in tests/gen/planner/conftest.py, and prices of a card.
 SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
@@ -121,6 +123,20 @@ def seconds(problem, placement, drive_s=0.0):
         before, after = max(problem.bottom_s, problem.features_s), max(problem.top_s, problem.predictions_s)
         found = max(found, before / placement.mlp_cards) + after / placement.mlp_cards
     return found
+
+
+def check_optimum(problem, best):
+    """Solves a problem whose optimum is known, infinite where there is no placement: the planner must find it, with a
+    bound that meets it, or say that there is none. Whether there is one."""
+    if np.isinf(best):
+        with pytest.raises(Infeasible):
+            solve(problem, gap=0, seconds=20)
+        return False
+    found = solve(problem, gap=0, seconds=20)
+    assert found.seconds == pytest.approx(best, rel=1e-7)
+    assert found.seconds == pytest.approx(seconds(problem, found), rel=1e-12)
+    assert found.bound <= best * (1 + 1e-12) and found.gap < 2e-6
+    return True
 
 
 def brute(problem, drive_s=0.0):

@@ -1,15 +1,16 @@
 """The packer against its golden model: vectors of any length in any format, one behind the other and with pauses."""
+
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
 
 from golden.emb import packer
 from golden.fp import fp32
 from hw.emb.packer import Packer
 from hw.isa.emb import FORMAT
-from verif.bench import has_begun, reset, rng, seed, start
+from verif.bench import rng, seed
 from verif.bench.runner import seeds, simulate
+from verif.emb.beats import through
 
 WORDS = 4
 WAIVED = {
@@ -27,59 +28,26 @@ def vectors(random, count, *, draw=None, form=None):
             for _ in range(count)]
 
 
-async def through(dut, given, pauses=lambda: 0, stop_after=None):
-    """The beats that came out and when, of vectors one behind the other; and when each beat went in."""
-    edge = RisingEdge(dut.clk)
-    out, taken, clock = [], [], 0
-
-    async def cycle(beat=None):
-        nonlocal clock
-        form, odd, last, words = beat or (int(seed("idle")) % 3, 1, 1, 7)
-        dut.i_valid.value = beat is not None
-        dut.i.value, dut.form.value = words, form | odd << 2 | last << 3
-        await edge
-        clock += 1
-        if has_begun() and dut.o_valid.value == 1:
-            out.append((clock, int(dut.o.value)))
-
-    before = int(FORMAT.FLOAT32)
-    for form, words in given:
-        if form == FORMAT.FLOAT32 != before:
-            for _ in range(Packer.latency):
-                await cycle()
-        before = form
-        beats = words.reshape(-1, WORDS)
-        for at, beat in enumerate(beats):
-            for _ in range(pauses()):
-                await cycle()
-            taken.append(clock + 1)
-            await cycle((form, at % 2, int(at == len(beats) - 1), int.from_bytes(beat.tobytes(), "little")))
-            if stop_after is not None and len(taken) == stop_after:
-                return out, taken
-    for _ in range(Packer.latency + 2):
-        await cycle()
-    return out, taken
+def beats(form, words):
+    """What the unit's ports show for each beat of a vector."""
+    rows = words.reshape(-1, WORDS)
+    return form, [{"i": int.from_bytes(beat.tobytes(), "little"),
+                   "form": form | at % 2 << 2 | (at == len(rows) - 1) << 3} for at, beat in enumerate(rows)]
 
 
-def judge(out, given):
+async def compared(dut, given, pauses=lambda: 0):
+    """Sends vectors and compares what comes out with the golden model. Returns the cycles of beats out and in."""
+    out, taken = await through(dut, [beats(*each) for each in given], Packer.latency, pauses)
     want = [int.from_bytes(beat.tobytes(), "little") for form, words in given
             for beat in packer.pack(fp32.value(words)[None], form, WORDS).reshape(-1, WORDS)]
     assert [beat for _, beat in out] == want
-
-
-async def begin(dut):
-    start(dut)
-    dut.i_valid.value = dut.i.value = dut.form.value = 0
-    await reset(dut)
+    return [clock for clock, _ in out], taken
 
 
 @cocotb.test()
 async def smoke(dut):
     """A vector of three beats in each format."""
-    await begin(dut)
-    given = [(int(form), fp32.bits(np.arange(3 * WORDS, dtype=np.float32))) for form in FORMAT]
-    out, _ = await through(dut, given)
-    judge(out, given)
+    out, _ = await compared(dut, [(int(form), fp32.bits(np.arange(3 * WORDS, dtype=np.float32))) for form in FORMAT])
     assert len(out) == 3 + 2 + 2
 
 
@@ -88,10 +56,7 @@ async def random_match_golden(dut):
     """Hundreds of vectors, with and without pauses between beats."""
     random, pauses = np.random.default_rng(seed("vectors")), rng("pauses")
     for pause in (lambda: 0, lambda: pauses.randrange(4)):
-        await begin(dut)
-        given = vectors(random, 150)
-        out, _ = await through(dut, given, pause)
-        judge(out, given)
+        await compared(dut, vectors(random, 150), pause)
 
 
 @cocotb.test()
@@ -99,14 +64,12 @@ async def latency_and_rate_as_documented(dut):
     """FP32 in the same cycle; half precision `latency` cycles behind the second beat of two, and the last of all."""
     random = np.random.default_rng(seed("rate"))
     for form in FORMAT:
-        await begin(dut)
         given = vectors(random, 40, form=int(form))
-        out, taken = await through(dut, given)
-        judge(out, given)
+        left, taken = await compared(dut, given)
         late = 0 if form == FORMAT.FLOAT32 else Packer.latency
         ends = np.concatenate([[at % 2 == 1 or at == len(words) // WORDS - 1 or not late
                                 for at in range(len(words) // WORDS)] for _, words in given])
-        assert [clock for clock, _ in out] == (np.array(taken)[ends] + late).tolist()
+        assert left == (np.array(taken)[ends] + late).tolist()
         assert taken == list(range(taken[0], taken[0] + len(taken)))
 
 
@@ -114,22 +77,15 @@ async def latency_and_rate_as_documented(dut):
 async def reset_midstream(dut):
     """What is on its way is dropped; a vector behind the reset is whole."""
     random = np.random.default_rng(seed("reset"))
-    await begin(dut)
-    await through(dut, vectors(random, 4, form=1), stop_after=6)
-    await begin(dut)
-    given = vectors(random, 20)
-    out, _ = await through(dut, given)
-    judge(out, given)
+    await through(dut, [beats(*each) for each in vectors(random, 4, form=1)], Packer.latency, stop_after=6)
+    await compared(dut, vectors(random, 20))
 
 
 @cocotb.test()
 async def corner_values(dut):
     """Zeros, subnormals of both formats, ties, the largest numbers, infinities and NaNs."""
     random = np.random.default_rng(seed("corners"))
-    await begin(dut)
-    given = vectors(random, 120, draw=lambda size: random.choice(SPECIALS, size))
-    out, _ = await through(dut, given)
-    judge(out, given)
+    await compared(dut, vectors(random, 120, draw=lambda size: random.choice(SPECIALS, size)))
 
 
 @pytest.mark.testpoint("illegal_config_wrong")

@@ -5,15 +5,15 @@ from fractions import Fraction
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
 
 from golden.emb import row_decoder as golden
 from golden.fp import fp32
 from hw.emb.row_decoder import RowDecoder
 from hw.isa.emb import ROW_FORMAT
-from verif.bench import has_begun, reset, rng, seed, start
+from verif.bench import rng, seed
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
+from verif.emb.beats import through
 
 WORDS, LONGEST = 4, 8
 WAIVED = {
@@ -72,68 +72,41 @@ def values(kind, vector, stored):
     return fp32.bits(golden.decode(stored[None], kind, WORDS * vector, WORDS))[0]
 
 
-async def through(dut, given, pauses=lambda: 0, stop_after=None):
-    """The beats that came out and when, of rows one behind the other; and when each beat went in."""
-    edge, pack, unpack = RisingEdge(dut.clk), layout_of("i").pack, layout_of("o").unpack
-    out, taken, clock = [], [], 0
-
-    async def cycle(beat=None):
-        nonlocal clock
-        dut.i_valid.value = beat is not None
-        dut.i.value = pack(beat) if beat is not None else rng(f"idle {clock}").getrandbits(len(dut.i))
-        await edge
-        clock += 1
-        if has_begun() and dut.o_valid.value == 1:
-            out.append((clock, unpack(int(dut.o.value))))
-
-    before = PLAIN
-    for number, (kind, vector, stored) in enumerate(given):
-        if kind == PLAIN != before:
-            for _ in range(RowDecoder.latency):
-                await cycle()
-        before = kind
-        slots, first = parts(kind)
-        beats = stored.reshape(-1, WORDS).tolist()
-        for at in range(vector):
-            for _ in range(pauses()):
-                await cycle()
-            taken.append(clock + 1)
-            await cycle({
-                "words": beats[(at + first) // slots], "weight": number, "context": at, "first": number & 1,
-                "last": number >> 1 & 1, "maximum": number >> 2 & 1,
-                "tag": {"tier": number >> 3 & 1, "error": number >> 4 & 1},
-                "row_format": kind, "slot": (at + first) % slots, "begins": at == 0})
-            if stop_after is not None and len(taken) == stop_after:
-                return out, taken
-    for _ in range(RowDecoder.latency + 2):
-        await cycle()
-    return out, taken
+def beats(number, row):
+    """What the unit's port shows for each beat of a row; the fields that go along follow from its number."""
+    kind, vector, stored = row
+    (slots, first), pack, lines = parts(kind), layout_of("i").pack, stored.reshape(-1, WORDS).tolist()
+    return kind, [{"i": pack({
+        "words": lines[(at + first) // slots], "weight": number, "context": at, **flags(number), "row_format": kind,
+        "slot": (at + first) % slots, "begins": at == 0})} for at in range(vector)]
 
 
-def judge(out, given):
+def flags(number):
+    return {"first": number & 1, "last": number >> 1 & 1, "maximum": number >> 2 & 1,
+            "tag": {"tier": number >> 3 & 1, "error": number >> 4 & 1}}
+
+
+async def sent(dut, given, pauses=lambda: 0, stop_after=None):
+    """As `through`, of rows."""
+    return await through(dut, [beats(*each) for each in enumerate(given)], RowDecoder.latency, pauses, stop_after)
+
+
+async def compared(dut, given, pauses=lambda: 0):
+    """Sends rows and compares what comes out with the golden model. Returns the cycles of beats out and in."""
+    out, taken = await sent(dut, given, pauses)
     want = [{"words": values(*row)[WORDS * at:WORDS * (at + 1)].tolist(), "weight": number, "context": at,
-             "first": number & 1, "last": number >> 1 & 1, "maximum": number >> 2 & 1,
-             "tag": {"tier": number >> 3 & 1, "error": number >> 4 & 1}}
-            for number, row in enumerate(given) for at in range(row[1])]
-    assert len(out) == len(want)
+             **flags(number)} for number, row in enumerate(given) for at in range(row[1])]
+    unpack = layout_of("o").unpack
     for (_, got), wanted in zip(out, want, strict=True):
-        assert got == wanted, f"{given[wanted['weight']]}"
-
-
-async def begin(dut):
-    start(dut)
-    dut.i_valid.value = dut.i.value = 0
-    await reset(dut)
+        assert unpack(got) == wanted, f"{given[wanted['weight']]}"
+    return [clock for clock, _ in out], taken
 
 
 @cocotb.test()
 async def smoke(dut):
     """A row of three beats in each format."""
-    await begin(dut)
     random = np.random.default_rng(1)
-    given = [row for form in ROW_FORMAT for row in rows(random, 1, form)]
-    out, _ = await through(dut, given)
-    judge(out, given)
+    await compared(dut, [row for form in ROW_FORMAT for row in rows(random, 1, form)])
 
 
 @cocotb.test()
@@ -141,10 +114,7 @@ async def random_match_golden(dut):
     """Thousands of rows, with and without pauses between beats."""
     random, pauses = np.random.default_rng(seed("rows")), rng("pauses")
     for count, pause in ((1200, lambda: 0), (300, lambda: pauses.randrange(4))):
-        await begin(dut)
-        given = rows(random, count)
-        out, _ = await through(dut, given, pause)
-        judge(out, given)
+        await compared(dut, rows(random, count), pause)
 
 
 @cocotb.test()
@@ -152,12 +122,9 @@ async def latency_and_rate_as_documented(dut):
     """FP32 in the same cycle; another format `latency` cycles behind its beat; a beat every cycle."""
     random = np.random.default_rng(seed("rate"))
     for form in ROW_FORMAT:
-        await begin(dut)
-        given = rows(random, 40, form)
-        out, taken = await through(dut, given)
-        judge(out, given)
+        left, taken = await compared(dut, rows(random, 40, form))
         late = 0 if form == PLAIN else RowDecoder.latency
-        assert [clock for clock, _ in out] == [clock + late for clock in taken]
+        assert left == [clock + late for clock in taken]
         assert taken == list(range(taken[0], taken[0] + len(taken)))
 
 
@@ -165,22 +132,15 @@ async def latency_and_rate_as_documented(dut):
 async def reset_midstream(dut):
     """What is on its way is dropped; a row behind the reset is whole."""
     random = np.random.default_rng(seed("reset"))
-    await begin(dut)
-    await through(dut, rows(random, 4, ROW_FORMAT.INT8), stop_after=6)
-    await begin(dut)
-    given = rows(random, 20)
-    out, _ = await through(dut, given)
-    judge(out, given)
+    await sent(dut, rows(random, 4, ROW_FORMAT.INT8), stop_after=6)
+    await compared(dut, rows(random, 20))
 
 
 @cocotb.test()
 async def corner_values(dut):
     """Zeros, subnormals, ties, the largest numbers, infinities and NaNs as values, scales and biases."""
     random = np.random.default_rng(seed("corners"))
-    await begin(dut)
-    given = rows(random, 1200, corners=True)
-    out, _ = await through(dut, given)
-    judge(out, given)
+    await compared(dut, rows(random, 1200, corners=True))
 
 
 @pytest.mark.testpoint("illegal_config_wrong")

@@ -13,7 +13,7 @@ from gen.planner.problem import Item, Problem, TableChoice
 from gen.planner.program import as_written
 from gen.planner.solve import Infeasible, solve
 from gen.planner.work import Deadline
-from tests.support.planner_problems import brute, drawn, seconds, split
+from tests.support.planner_problems import brute, check_optimum, drawn, seconds, split
 
 SEEDS = range(3000) if os.environ.get("HOTRAIL_REGRESS") else range(150)
 
@@ -41,16 +41,7 @@ def many(tables, cards, seed=0, **more):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_optimum_is_that_of_brute_force_and_the_bound_meets_it(seed):
     problem = drawn(seed)
-    best = brute(problem)
-    if np.isinf(best):
-        with pytest.raises(Infeasible):
-            solve(problem, gap=0, seconds=20)
-        return
-    placement = solve(problem, gap=0, seconds=20)
-    assert placement.seconds == pytest.approx(best, rel=1e-7)
-    assert placement.seconds == pytest.approx(seconds(problem, placement), rel=1e-12)
-    assert placement.bound <= best * (1 + 1e-12)
-    assert placement.gap < 2e-6
+    check_optimum(problem, brute(problem))
 
 
 @pytest.mark.parametrize("seed", list(SEEDS)[:40])
