@@ -111,7 +111,7 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
                                    "`make bench` there")
     sys.path.append(str(beside))
     from bench import framework
-    from hotrail import figures
+    from hotrail.report import bench as report
 
     if listing:
         for item in framework.registered():
@@ -119,10 +119,10 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
         return
     rows = framework.run(only)
     framework.show(rows)
-    with together(build_folder()) as half:
-        pictures = figures.write(rows, half)
-    for about, picture in pictures:
-        click.echo(f"{about}: {build_folder() / picture.name}")
+    folder = build_folder() / "bench"
+    with together(folder) as half:
+        page = report.write(rows, half)
+    click.echo(f"report: {folder / page.name}")
     sys.exit(0 if all(row.met is not False for row in rows) else 2)
 
 
@@ -142,11 +142,11 @@ def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, 
     """A real log through plan, cards and TT unit.
 
     First through plan, bundle and simulated cards; then a table of it is learned, and looked up through the RTL of the
-    tensor-train unit. Every bit is compared; build/demo/index.html and build/demo/plan/index.html.
+    tensor-train unit. Every bit is compared; build/demo/index.html, and in build/demo/plan and build/demo/run.
     """
     from gen import demo as flow
     from gen.rtl import session
-    from hotrail import report
+    from hotrail.report import demo as report
     from hotrail.terminal import say
     chosen = _presets((preset,))[0]
     config = chosen.cores.get("tt")
@@ -160,11 +160,11 @@ def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, 
     ctx.invoke(planning.plan, log=named, kind=kind, model=None if log else Path("movielens"), preset="tiny", cards=3,
                dim=16, tt_gain=0.0, out=folder / "plan")   # all three memories, little as the tensor trains save here
     ctx.invoke(serving.compile_plan, plan=folder / "plan", out=folder / "bundle")
-    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, kind=kind, samples=8192)
+    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, kind=kind, samples=8192, out=folder / "run")
     done = flow.run(options, session.simulator(config, chosen.name), config=config, say=say)
     with together(folder) as half:
         page = report.write(done, half)
-    say(f"report     {folder / page.name} and demo.png beside it")
+    say(f"report     {folder / page.name}")
     sys.exit(0 if done.passed else 1)
 
 
@@ -187,7 +187,7 @@ def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], labe
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
     """
     from fpga.api import dealing as flow
-    from hotrail import dealing as report
+    from hotrail.report import hotline as report
     from hotrail.terminal import say
     chosen = _presets((preset,))[0]
     config = chosen.cores.get("hotline")
@@ -199,7 +199,7 @@ def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], labe
         done = flow.run(options, config=config, say=say)
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))
-    say(f"report     {folder / page.name} and hotline.png beside it")
+    say(f"report     {folder / page.name}")
 
 
 @main.command()

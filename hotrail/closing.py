@@ -54,6 +54,7 @@ def timing(preset: str, core: str, as_json: bool, out: Path | None) -> None:
     from fpga.synth.timing import report as timings
     from gen.base.staging import staged
     from gen.base.tools import build_folder
+    from hotrail.report import floorplan
 
     told = {}
     for name, report in _mapped(preset, core):
@@ -61,7 +62,7 @@ def timing(preset: str, core: str, as_json: bool, out: Path | None) -> None:
         told[name] = found.as_dict()
         picture = (out or build_folder() / name.partition("/")[0] / "timing") / f"{name.partition('/')[2]}.svg"
         with staged(picture) as half:
-            _draw(found, half)
+            half.write_text(floorplan.svg(found), encoding="utf-8")
         if not as_json:
             click.echo("\n".join([*timings.lines(found), f"  {picture}"]))
     if as_json:
@@ -88,35 +89,6 @@ def failfast(preset: str, core: str, as_json: bool) -> None:
             click.echo("\n".join([f"{name}:", *(f"  {line}" for line in guides.lines(found))]))
     if as_json:
         click.echo(json.dumps(told, indent=1))
-
-
-def _draw(found: Any, path: Path) -> None:
-    """Fill of the slices, the sites of larger blocks' columns and the worst paths, as an SVG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from fpga.synth.shells import region
-    from hotrail.report import COOL, SOFT, WARM, styled
-
-    grid, window = region(), found.window
-    with styled():
-        figure, axis = plt.subplots(figsize=(6.5, 9), layout="constrained")
-        image = axis.imshow([list(column) for column in zip(*found.density)], origin="lower", cmap="Greys", vmin=0,
-                            vmax=1.5, aspect="auto", extent=(window.left, window.left + window.width, window.bottom,
-                                                             window.bottom + window.height))
-        figure.colorbar(image, ax=axis, label="fill of the slices", shrink=0.5)
-        for block, colour in (("dsp", COOL), ("bram", SOFT), ("uram", WARM)):
-            axis.vlines(grid[block]["at"], 0, grid["rows"], colors=colour, linewidth=0.6, label=block.upper())
-        for number, route in enumerate(found.paths):
-            axis.plot([step.x for step in route.steps], [step.y for step in route.steps], marker="o", markersize=3,
-                      linewidth=1.8 if not number else 0.8, color=WARM, alpha=1 if not number else 0.5)
-        axis.set(xlim=(0, grid["columns"]), ylim=(0, grid["rows"]), xlabel="slice column", ylabel="slice row",
-                 title=f"{found.core}: {found.worst_ps / 1000:.2f} ns, ten worst paths")
-        axis.legend(loc="upper right", fontsize=8)
-        figure.savefig(path, format="svg", metadata={"Date": None})
-        plt.close(figure)
 
 
 COMMANDS = (timing, failfast)

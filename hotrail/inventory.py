@@ -5,7 +5,7 @@ import re
 import tomllib
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,8 @@ EXTRAS = ("ecp5", "onnx", "torch")      # dev is nothing that a user installs
 KNOWN = {
     "amaranth": "BSD-2-Clause",
     "cloudpickle": "BSD-3-Clause",
-    "contourpy": "BSD-3-Clause",
-    "cycler": "BSD-3-Clause",
     "jinja2": "BSD-3-Clause",
-    "kiwisolver": "BSD-3-Clause",
     "locket": "BSD-2-Clause",
-    "matplotlib": "PSF-2.0",
     "numba": "BSD-2-Clause",
     "partd": "BSD-3-Clause",
     "protobuf": "BSD-3-Clause",
@@ -51,16 +47,21 @@ CLASSIFIERS = {"MIT License": "MIT", "Apache Software License": "Apache-2.0",
 @dataclass(frozen=True)
 class Package:
     """name: as registries spell it. licence: an SPDX expression, or what the package says where that is none. needs:
-    names of the packages that it asks for here."""
+    names of the packages that it asks for here. registry: that publishes it."""
 
     name: str
     version: str
     licence: str
     needs: tuple[str, ...]
+    registry: str = "pypi"
 
     @property
     def purl(self) -> str:
-        return f"pkg:pypi/{self.name}@{self.version}"
+        return f"pkg:{self.registry}/{self.name}@{self.version}"
+
+
+#: What lies in hotrail/report/static, as its authors publish it.
+CHART = Package("chart.js", "4.6.1", "MIT", (), "npm")
 
 
 def installed() -> dict[str, Package]:
@@ -87,6 +88,13 @@ def installed() -> dict[str, Package]:
                               tuple(sorted({*before, *_names(needs)})))
         waiting += needs
     return found
+
+
+def _parts() -> dict[str, Package]:
+    """What is installed, and what lies in hotrail itself."""
+    found = installed()
+    own = replace(found["hotrail"], needs=(*found["hotrail"].needs, CHART.name))
+    return {**found, own.name: own, CHART.name: CHART}
 
 
 def _asked() -> tuple[list[Requirement], list[Requirement]]:
@@ -137,7 +145,7 @@ def locked(path: Path = LOCK) -> dict[tuple[str, str], tuple[str, ...]]:
 def bom() -> dict[str, Any]:
     """The bill of materials as CycloneDX 1.6 has it: what is installed, and where the lock file is beside the code the
     SHA-256 of all files that were published of it, one of which it was installed from."""
-    packages = installed()
+    packages = _parts()
     hashes = locked() if LOCK.exists() else {}
     own, *others = [_component(package, hashes.get((package.name, package.version), ()))
                     for package in packages.values()]
@@ -162,7 +170,7 @@ def _component(package: Package, hashes: tuple[str, ...]) -> dict[str, Any]:
 
 def lines() -> Iterator[str]:
     """A package, its version and its licence a line."""
-    packages = list(installed().values())
+    packages = list(_parts().values())
     name, version = (max(len(getattr(package, part)) for package in packages) for part in ("name", "version"))
     for package in packages:
         yield f"{package.name:{name}s}  {package.version:{version}s}  {package.licence}"

@@ -64,16 +64,16 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     mels2021 or mels2022.
     """
     from fpga.api import planning as flow
-    from hotrail import plan_report as report
-    from hotrail.terminal import say
+    from hotrail.report import plan as report
+    from hotrail.terminal import progress, say
 
     options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
                            sample, gap, seconds, not quick, results, row_format, held_back, tt_gain, table_wise)
     folder = out or build_folder() / "plan"
     with together(folder) as half:
         try:
-            with report.progress() as progress:
-                made, profile = flow.run(options, half, say=say, progress=progress)
+            with progress() as shown:
+                made, profile = flow.run(options, half, say=say, progress=shown)
         except ValueError:
             # Counting may have taken long; but a profile is not put beside a plan that was made of another.
             if (half / PROFILE).exists() and not (folder / FILE).exists():
@@ -101,7 +101,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
               help="Processes of a Dask cluster on this machine; 0: none.")
 @click.option("--scheduler", help="Address of a Dask scheduler.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder for profile.npz and the charts [build/profile].")
+              help="Folder for profile.npz, index.html [build/profile].")
 def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, second: bool, dim: int,
             rank: int, held_back: float, workers: int, scheduler: str | None, out: Path | None) -> None:
     """Counts the accesses of LOG per row.
@@ -112,19 +112,19 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     """
     from gen.data.profiling import flow
     from gen.model.recommender import Recommender
-    from hotrail import plan_report, profile_report
-    from hotrail.terminal import say
+    from hotrail.report import profile as report
+    from hotrail.terminal import progress, say
 
     folder = out or build_folder() / "profile"
     options = flow.Options(log, Recommender.load(model) if model else None, kind, dim, sample, second, held_back,
                            workers, scheduler)
     with together(folder) as half:
-        with plan_report.progress() as progress:
-            found = flow.run(options, half, say=say, progress=progress)
-        made = profile_report.write(found, half, dim=dim, rank=rank)
-    say(f"profile    {profile_report.sentence(found)}")
-    profile_report.show(found, dim=dim, rank=rank)
-    say(f"saved      {folder / PROFILE}, {', '.join(path.name for path in made)} beside it")
+        with progress() as shown:
+            found = flow.run(options, half, say=say, progress=shown)
+        page = report.write(found, half, dim=dim, rank=rank)
+    say(f"profile    {report.sentence(found)}")
+    report.show(found, dim=dim, rank=rank)
+    say(f"saved      {folder / PROFILE}, the page beside it: {folder / page.name}")
 
 
 @click.command()
@@ -144,8 +144,7 @@ def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: 
     """
     from gen.data.profiling import flow
     from gen.planner.assume import model_of, text_of
-    from hotrail.plan_report import progress
-    from hotrail.terminal import say
+    from hotrail.terminal import progress, say
 
     path = out or build_folder() / "model.toml"
     if path.suffix != ".toml":

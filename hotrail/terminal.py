@@ -1,17 +1,19 @@
 """What is shown on a terminal: text of a user's files stands as it is, neither as markup nor as control characters."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 from rich.cells import cell_len
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from hotrail.boundary import plain
 
-__all__ = ["console", "print_table", "say"]
+__all__ = ["console", "print_table", "progress", "say"]
 
 GAP = 2     # columns of a terminal between those of a table
 
@@ -29,6 +31,16 @@ def console(least: int = 0, **options: Any) -> Console:
     options = {"markup": False, "highlight": False, "emoji": False, **options}
     found = _Plain(**options)
     return found if found.is_terminal or found.width >= least else _Plain(width=least, **options)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar of the bytes that are read; nothing where there is no terminal."""
+    shown = console(stderr=True)
+    with Progress(TextColumn("log"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=shown,
+                  transient=True, disable=not shown.is_terminal) as bar:
+        task = bar.add_task("log", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_table(shown: Console, head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "",

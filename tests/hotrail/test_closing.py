@@ -30,7 +30,7 @@ def test_timing(mapped):
     assert "slack at 4 ns: +2." in done.output and "slack at 3.333 ns: +2." in done.output
     assert " 1. " in done.output and "from_here" in done.output and "% wire" in done.output
     picture = mapped / "tiny" / "timing" / "tt.svg"
-    assert picture.read_text().startswith("<?xml") and str(picture) in done.output
+    assert picture.read_text().startswith("<svg ") and str(picture) in done.output
 
 
 def test_timing_as_json(mapped):

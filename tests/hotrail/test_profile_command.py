@@ -1,4 +1,4 @@
-"""`hotrail profile` from a file to its pictures, and what it says of files that it cannot take."""
+"""`hotrail profile` from a file to its page, and what it says of files that it cannot take."""
 
 import gzip
 import os
@@ -35,7 +35,8 @@ def test_the_whole_way(log, tmp_path):
     assert done.exit_code == 0, done.output
     assert "clicks.tsv.gz: 4,000 samples, 2 tables, 8,000 accesses to" in done.output
     assert "broken     1 x " in done.output and "user_id" in done.output
-    assert sorted(file.name for file in out.iterdir()) == ["profile.npz", "profile.png", "together.png"]
+    assert sorted(file.name for file in out.iterdir()) == ["index.html", "profile.npz"]
+    assert "Samples of rows in memory alone" in (out / "index.html").read_text()
     found = Profile.load(out / "profile.npz")
     assert found.tables["user_id"].rows == 50 and found.extras["popular_share"][-1] == 1
     # What was saved is read again, with the rows of a model, into the same table.

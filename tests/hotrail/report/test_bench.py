@@ -1,9 +1,11 @@
-"""The pictures of figures: what is measured is drawn, what is not is left out."""
+"""The page of `hotrail bench`: what is measured is drawn, what is not is left out."""
+
+import html
 
 import pytest
 
 from bench.framework import figure
-from hotrail import figures
+from hotrail.report import bench as report
 
 ROWS = [figure(id, "", value, "") for id, value in {
     "hotline.issue.64.64": 38.0, "hotline.issue.64.512": 60.1, "hotline.issue.16.64": 14.0,
@@ -16,7 +18,7 @@ ROWS = [figure(id, "", value, "") for id, value in {
 
 def found(row_ids):
     values = {row.id: float(row.value) for row in ROWS if row.id in row_ids or row_ids is None}
-    return [panel.found(values) for panel in figures._HOTLINE]
+    return [panel.found(values) for panel in report._HOTLINE]
 
 
 def test_every_panel_finds_its_rows():
@@ -29,10 +31,11 @@ def test_every_panel_finds_its_rows():
 
 
 @pytest.mark.parametrize("count", [len(ROWS), 3])
-def test_a_picture_of_what_is_measured(tmp_path, count):
-    (about, path), = figures.write(ROWS[:count], tmp_path / "new")
-    assert about == "the figures of the Hotline thesis, measured"
-    assert path == tmp_path / "new" / "hotline_figures.png" and path.read_bytes().startswith(b"\x89PNG")
+def test_a_page_of_what_is_measured(tmp_path, count):
+    text = report.write(ROWS[:count], tmp_path / "new").read_text()
+    drawn = [panel.title for panel in report._HOTLINE if html.escape(panel.title) in text]
+    assert len(drawn) == (5 if count > 3 else 1) and "Caches over their size" not in text
+    assert all(row.id in text for row in ROWS[:count])
 
 
 def test_caches_over_their_size(tmp_path):
@@ -42,12 +45,11 @@ def test_caches_over_their_size(tmp_path):
     rows += [figure("scars.criteo.16.coalesced", "", 40, ""), figure("scars.criteo.64.free", "", 9, "")]
     rows += [figure("emb.cache.movielens.item_id.lru", "", 1, "")]
     values = {row.id: row.value for row in rows}
-    item, *others, words = (panel.found(values) for panel in figures._CACHES)
+    item, *others, words = (panel.found(values) for panel in report._CACHES)
     assert item == {policy: {1: 90, 2: 45, 40: 2.25} for policy in ("hotrail", "lru", "wtinylfu")}
     assert not any(others) and words == {"": {16: 62.5, 64: 15.625}, ".coalesced": {16: 40}}
-    (about, path), = figures.write(rows, tmp_path)
-    assert about == "caches over their size" and path.name == "cache_figures.png" and path.stat().st_size
+    assert "Caches over their size" in report.write(rows, tmp_path).read_text()
 
 
-def test_no_picture_of_nothing(tmp_path):
-    assert figures.write(ROWS[-1:], tmp_path / "new") == [] and not (tmp_path / "new").exists()
+def test_no_chart_of_nothing():
+    assert "<figure" not in report.page(ROWS[-1:]).html()

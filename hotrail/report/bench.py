@@ -1,4 +1,5 @@
-"""Pictures of what the benches measured: the Hotline thesis' figures again, and caches over their size."""
+"""The page of `hotrail bench`: every figure beside its target, the Hotline thesis' figures again, and caches over
+their size."""
 
 import re
 from collections import defaultdict
@@ -6,47 +7,38 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # draws to files on machines without a screen
-import matplotlib.pyplot as plt
-
 from bench.framework import Row
-from hotrail.report import COOL, GREEN, SOFT, WARM, styled
+from hotrail.report.page import Axis, Bars, Chart, Lines, Page, Series, Table
 
-__all__ = ["write"]
+__all__ = ["page", "write"]
 
 Points = dict[Any, float]      # by number, or by the name of a group of bars
-COLOURS = (COOL, GREEN, WARM, SOFT, "#7b5ea7", "#c98b2b")
+HEAD = ("figure", "what it is", "value", "unit", "target", "met")
 
 
-def write(rows: Iterable[Row], folder: Path) -> list[tuple[str, Path]]:
-    """(what it shows, path) of each picture that is written into `folder`.
+def write(rows: Iterable[Row], folder: Path) -> Path:
+    """Writes the page into `folder`; returns its path."""
+    return page(rows).write(folder)
 
-    What a bench has not measured yet is left out, panel by panel and picture by picture.
-    """
+
+def page(rows: Iterable[Row]) -> Page:
+    """What a bench has not measured yet is left out, chart by chart and section by section."""
+    rows = list(rows)
     values = {row.id: float(row.value) for row in rows if row.id.startswith(("hotline.", "emb.cache.", "scars."))}
-    pictures = []
-    for name, (about, panels) in _PICTURES.items():
-        measured = [(panel, found) for panel, found in ((panel, panel.found(values)) for panel in panels) if found]
-        if measured:
-            folder.mkdir(parents=True, exist_ok=True)
-            _draw(measured, folder / name)
-            pictures.append((about, folder / name))
-    return pictures
+    judged = [row.met for row in rows if row.met is not None]
+    made = Page("hotrail bench", "Every figure beside its target", facts=[
+        ("figures", f"{len(rows):,}"), ("with a target", f"{len(judged):,}"), ("met", f"{sum(judged):,}")])
+    for heading, panels in _SECTIONS.items():
+        made.add(heading, *(panel.chart(found) for panel, found in ((panel, panel.found(values)) for panel in panels)
+                            if found))
+    made.add("Figures", Table("Figures", HEAD, [_cells(row) for row in rows], left=2))
+    return made
 
 
-def _draw(panels: "list[tuple[_Lines, dict[str, Points]]]", path: Path) -> None:
-    with styled():
-        figure, axes = plt.subplots(-(-len(panels) // 2), 2, figsize=(12.5, 3.9 * -(-len(panels) // 2)),
-                                    layout="constrained", squeeze=False)
-        for axis in axes.flat[len(panels):]:
-            axis.axis("off")
-        for axis, (panel, found) in zip(axes.flat, panels, strict=False):
-            panel.draw(axis, found)
-            axis.text(0, -0.24, panel.reading, transform=axis.transAxes, color=SOFT, fontsize=8)
-        figure.savefig(path, dpi=130, metadata={"Software": None})
-        plt.close(figure)
+def _cells(row: Row) -> list[str]:
+    value = row.value if isinstance(row.value, str) else f"{row.value:,.6g}"
+    return [row.id, row.what, value, row.unit, row.target or "-",
+            "-" if row.met is None else "yes" if row.met else "no"]
 
 
 class _Lines:
@@ -64,20 +56,13 @@ class _Lines:
                 lines[match["line"] or ""][self.scale * float(match["at"])] = value
         return dict(lines)
 
-    def draw(self, axis, lines: dict[str, Points]) -> None:
-        for number, (name, points) in enumerate(sorted(lines.items())):
-            axis.plot(*zip(*sorted(points.items()), strict=True), marker="o", ms=3.5, lw=1.6,
-                      color=COLOURS[number % len(COLOURS)], ls="--" if "oracle" in name else "-",
-                      label=self.names.get(name, name))
+    def chart(self, lines: dict[str, Points]) -> Chart:
+        series = [Series(self.names.get(name, name), sorted(points.items()),
+                         form="dashed" if "oracle" in name else "line")
+                  for name, points in sorted(lines.items())]
         if self.thesis is not None:
-            axis.plot(*self.thesis, "x", color=WARM, ms=9, mew=2, label="thesis")
-        if self.log:
-            axis.set_xscale("log", base=2)
-            ticks = sorted({at for points in lines.values() for at in points})
-            axis.set_xticks(ticks[:: 1 + len(ticks) // 9], [f"{at:,.0f}" for at in ticks[:: 1 + len(ticks) // 9]])
-        axis.set(title=self.title, xlabel=self.x, ylabel=self.y)
-        axis.set_ylim(bottom=0)
-        axis.legend(frameon=False, fontsize=8)
+            series.append(Series("thesis", [self.thesis], "dram", "dots"))
+        return Lines(self.title, f"{self.reading}.", Axis(self.x, log=self.log), Axis(self.y, least=0), series)
 
 
 class _Bars(_Lines):
@@ -92,16 +77,10 @@ class _Bars(_Lines):
                 if all(at in bars for bars in lines.values())]
         return {name: {at: bars[at] for at in both} for name, bars in lines.items()} if both else {}
 
-    def draw(self, axis, lines: dict[str, Points]) -> None:
-        width = 0.8 / len(lines)
-        groups = list(next(iter(lines.values())))
-        for number, (name, bars) in enumerate(lines.items()):
-            axis.bar([at + number * width for at in range(len(groups))], list(bars.values()), width,
-                     color=COLOURS[number % len(COLOURS)], label=self.names.get(name, name))
-        axis.set_xticks([at + 0.4 - width / 2 for at in range(len(groups))], groups, fontsize=7,
-                        rotation=30 if len(groups) > 6 else 0)
-        axis.set(title=self.title, ylabel=self.y)
-        axis.legend(frameon=False, fontsize=8)
+    def chart(self, lines: dict[str, Points]) -> Chart:
+        return Bars(self.title, f"{self.reading}.", Axis(self.x), Axis(self.y, least=0),
+                    [Series(self.names.get(name, name), list(bars.items())) for name, bars in lines.items()],
+                    labels=list(next(iter(lines.values()))))
 
 
 _HOTLINE = (
@@ -135,5 +114,4 @@ _CACHES = (
            "SCARS' formulas, and what starting a batch costs",
            names={"": "best split", ".coalesced": "coalesced alone"}),
 )
-_PICTURES = {"hotline_figures.png": ("the figures of the Hotline thesis, measured", _HOTLINE),
-             "cache_figures.png": ("caches over their size", _CACHES)}
+_SECTIONS = {"The Hotline thesis' figures, measured": _HOTLINE, "Caches over their size": _CACHES}

@@ -1,0 +1,1 @@
+"""What the commands show: lines on the terminal, and pages of the components in `hotrail.report.page`."""

@@ -1,0 +1,218 @@
+"""What `hotrail plan` prints, and its page."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from gen.data.profile import Profile
+from gen.planner.plan import LEVELS, MEMORIES, NAMES, Held, Plan, PlanCard, PlanTable, duration
+from hotrail.report import limits
+from hotrail.report.page import Axis, Bars, Lines, Page, Part, Series, Spans, Table
+from hotrail.terminal import console, print_table
+
+__all__ = ["page", "show", "write"]
+
+LINK = {"in": "link to the card", "out": "link to the host"}
+NETWORKS = {"bottom": "bottom network", "top": "top network"}
+PARTS = {**NAMES, **LINK, **NETWORKS, "": "nothing"}     # that a card waits for
+SHOWN = 12          # tables on the terminal
+CURVES = 6          # tables in a chart
+POINTS = 100        # of each of them
+CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("bytes", "time")),
+             *LINK.values(), "waits for", "full")
+HELD_HEAD = ("table", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("planned", "served")))
+TABLE_HEAD = ("table", "cards", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
+                                                for what in ("rows", "accesses")), "TT shape")
+OTHERWISE_HEAD = ("change", "batch", "gap", "against this plan")
+
+
+def show(plan: Plan) -> None:
+    """The plan on the terminal."""
+    shown = console(170)
+    for note in plan.assumed:
+        shown.print(f"assumed    {note}")
+    shown.print(f"plan       {_sentence(plan)}")
+    held = [(_held_title(plan.held), HELD_HEAD, _held(plan, plan.held)[:SHOWN + 1])] if plan.held else []
+    for title, head, rows in (
+            ("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards]),
+            (f"Tables, those with the most rows per batch ({min(SHOWN, len(plan.tables))} of {len(plan.tables)})",
+             TABLE_HEAD, [_table(table) for table in _busiest(plan)[:SHOWN]]),
+            *held,
+            ("What it would be otherwise", OTHERWISE_HEAD, _otherwise(plan))):
+        print_table(shown, head, rows, title=title)
+
+
+def write(plan: Plan, profile: Profile, folder: Path) -> Path:
+    """Writes the page into `folder`; returns its path."""
+    return page(plan, profile).write(folder)
+
+
+def page(plan: Plan, profile: Profile) -> Page:
+    made = Page("hotrail plan", f"{plan.model.name} on {len(plan.cards)} cards",
+                lead=f"{plan.source}. {_sentence(plan)}", facts=[
+                    ("per batch", duration(plan.seconds)), ("samples per second", f"{plan.samples_per_s:,.0f}"),
+                    ("lower bound", duration(plan.bound)), ("optimality gap", f"{plan.gap:.2%}"),
+                    ("reads approximated rows", f"{plan.approximated:.1%}"), ("reads the SSD", f"{plan.from_ssd:.1%}")])
+    made.add("Cards", _timeline(plan), _accesses(plan), *limits.multipliers(plan),
+             Table("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards], left=2, key="card"))
+    made.add("What binds", _alternatives(plan), *limits.roofline(plan),
+             Table("What it would be otherwise", OTHERWISE_HEAD, _otherwise(plan), key="change"), *_assumed(plan))
+    made.add("Tables", _cuts(plan, profile),
+             Table("Tables, the most accessed first", TABLE_HEAD, [_table(each) for each in _busiest(plan)],
+                   left=2, key="table"))
+    if plan.held is not None:
+        made.add("The end of the log", Table("Planned and served", HELD_HEAD, _held(plan, plan.held),
+                                             note=_held_title(plan.held), key="table"))
+    return made
+
+
+def _timeline(plan: Plan) -> Spans:
+    emb = max(card.seconds for card in plan.cards)
+    spans: dict[str, list[tuple[str, tuple[float, float]]]] = {name: [] for name in (*MEMORIES, *LINK, *NETWORKS)}
+    for card in plan.cards:
+        after = emb if card.kind == "mlp" else 0.0
+        for name, begin, seconds in (
+                *((name, 0.0, getattr(card, name).seconds) for name in MEMORIES), ("in", 0.0, card.in_s),
+                ("bottom", 0.0, card.bottom_s), ("top", after, card.top_s), ("out", after, card.out_s)):
+            if seconds:
+                spans[name].append((str(card.number), (1e3 * begin, 1e3 * (begin + seconds))))
+    return Spans("A batch through memories and cards",
+                 "How long each memory, network and direction of the link of each card works for a batch. What begins "
+                 "together works at the same time; a top network begins when the last pooled vector is there.",
+                 Axis("ms"), Axis("card"),
+                 [Series(PARTS[name], points, name) for name, points in spans.items() if points],
+                 key="card", wide=True, labels=[str(card.number) for card in plan.cards])
+
+
+def _accesses(plan: Plan) -> Bars:
+    emb = [card for card in plan.cards if card.kind == "emb"]
+    whole = max(sum(getattr(card, name).accesses for card in emb for name in MEMORIES), 1e-9)
+    return Bars("Where the rows come from", "Share of all accesses that each memory of each EMB card serves.",
+                Axis("EMB card"), Axis("% of all accesses"),
+                [Series(NAMES[name], [(str(card.number), 100 * getattr(card, name).accesses / whole) for card in emb],
+                        name) for name in MEMORIES],
+                key="card", labels=[str(card.number) for card in emb], stacked=True)
+
+
+def _cuts(plan: Plan, profile: Profile) -> Lines:
+    lines, ends = [], {"dram": list[tuple[float, float]](), "tt": list[tuple[float, float]]()}
+    for table in _busiest(plan)[:CURVES]:
+        heat = profile.tables[table.name].heat
+        if heat.total:
+            ranks = np.unique(np.geomspace(1, max(heat.touched, 2), POINTS).astype(np.int64))
+            lines.append(Series(table.name, zip(ranks.tolist(), (100 * heat.cdf(ranks)).tolist())))
+            for name, rank in (("dram", table.dram.rows), ("tt", table.dram.rows + table.tt.rows)):
+                if rank:
+                    ends[name].append((rank, float(100 * heat.cdf(np.array([rank]))[0])))
+    dots = [Series(f"end of {NAMES[name]}", points, name, "dots") for name, points in ends.items() if points]
+    return Lines(f"Where the {len(lines)} busiest tables are cut",
+                 "Share of a table's accesses that its most accessed rows take, and the last row in each memory.",
+                 Axis("rows, most accessed first", log=True), Axis("% of the accesses", least=0, most=100),
+                 [*lines, *dots], wide=True)
+
+
+def _alternatives(plan: Plan) -> Bars:
+    # What a megabyte brings is too little to be seen.
+    found = {what: seconds for what, (seconds, _) in _changes(plan).items() if "MB more" not in what}
+    return Bars("A batch with fewer memories, or otherwise",
+                "Time of a batch on this plan, on fewer memories, and without each assumption that binds.", Axis("ms"),
+                Axis(""), [Series("ms per batch", [(what, 1e3 * seconds) for what, seconds in found.items()])],
+                key="change", labels=list(found), across=True)
+
+
+def _assumed(plan: Plan) -> list[Part]:
+    """What was assumed or set, and what a batch would take without it, as far as that was tried."""
+    rows = []
+    for note in plan.assumed:
+        options = re.findall(r"--[a-z-]+", note)
+        prices = [_against(plan, seconds) for what, (seconds, _) in plan.what_if.items()
+                  if any(re.search(rf"{option}\b", what) for option in options)]
+        rows.append([note, ", ".join(filter(None, prices)) or "-"])
+    return [Table("What was assumed, and its price", ("assumption", "a batch without it"), rows)] if rows else []
+
+
+def _sentence(plan: Plan) -> str:
+    emb, mlp = ([card for card in plan.cards if card.kind == kind] for kind in ("emb", "mlp"))
+    kinds = ", ".join(f"{len(cards)} {cards[0].kind.upper()} card{'s' * (len(cards) > 1)}"
+                      for cards in (emb, mlp) if cards)
+    slowest = max(emb, key=lambda card: card.seconds)
+    waits = f"{PARTS[slowest.binds]} of card {slowest.number}"
+    if mlp:
+        last = mlp[0]
+        first = (f"the {waits} ({duration(slowest.seconds)})" if slowest.seconds >= last.seconds else
+                 f"the {PARTS['bottom' if last.bottom_s >= last.in_s else 'in']} of card {last.number} "
+                 f"({duration(last.seconds)})")
+        waits = f"{first}, then the {PARTS['top' if last.top_s >= last.out_s else 'out']} ({duration(last.after_s)})"
+    return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} "
+            f"per batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; lower bound {duration(plan.bound)}, "
+            f"optimality gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of all accesses read "
+            f"approximated rows. Expected of the next log: {plan.unseen:.1%} of the accesses to rows that this one "
+            f"does not have, {plan.from_ssd:.1%} to the SSD.")
+
+
+def _busiest(plan: Plan) -> list[PlanTable]:
+    return sorted(plan.tables.values(), key=lambda table: -sum(getattr(table, name).accesses for name in MEMORIES))
+
+
+def _card(plan: Plan, card: PlanCard) -> list[str]:
+    if card.kind == "mlp":
+        waits = f"bottom {duration(card.bottom_s)}, top {duration(card.top_s)}"
+        return [str(card.number), "MLP", *[""] * 7, duration(card.in_s), duration(card.out_s), waits, ""]
+    cells = [str(card.number), "EMB", str(sum(card.number in table.cards for table in plan.tables.values()))]
+    for name in MEMORIES:
+        tier = getattr(card, name)
+        cells += [_bytes(tier.bytes), duration(tier.seconds)]
+    return [*cells, duration(card.in_s), duration(card.out_s), PARTS[card.binds],
+            ", ".join(NAMES[name] for name in card.full)]
+
+
+def _table(table: PlanTable) -> list[str]:
+    whole = sum(getattr(table, name).accesses for name in MEMORIES)
+    cells = [table.name, table.place, f"{whole:,.0f}"]
+    for name in MEMORIES:
+        tier = getattr(table, name)
+        cells += [f"{tier.rows:,}", f"{tier.accesses / whole if whole else 0:.1%}"]
+    shape = f"{' x '.join(map(str, table.row_modes))}, rank {max(table.ranks)}" if table.ranks else ""
+    return [*cells, shape]
+
+
+def _held_title(held: Held) -> str:
+    return (f"The last {held.samples:,} samples, held back and served by this plan: {duration(held.seconds)} per "
+            f"batch; {held.unseen:.1%} of the accesses to rows that the log before does not have")
+
+
+def _held(plan: Plan, held: Held) -> list[list[str]]:
+    """Shares of accesses, of all and of each table, the busiest first."""
+    def cells(what: str, planned: list[float], name: str) -> list[str]:
+        whole = max(sum(planned), 1e-300)
+        pairs = zip(planned, held.shares[name], strict=True)
+        return [what, *(f"{share:.1%}" for reckoned, real in pairs for share in (reckoned / whole, real))]
+
+    sums = [sum(getattr(table, memory).accesses for table in plan.tables.values()) for memory in MEMORIES]
+    return [cells("all", sums, "")] + [
+        cells(table.name, [getattr(table, memory).accesses for memory in MEMORIES], table.name)
+        for table in _busiest(plan)]
+
+
+def _otherwise(plan: Plan) -> list[list[str]]:
+    return [[what, duration(seconds), f"{seconds / bound - 1:.2%}" if bound else "-", _against(plan, seconds)]
+            for what, (seconds, bound) in _changes(plan).items()]
+
+
+def _changes(plan: Plan) -> dict[str, tuple[float, float]]:
+    """Seconds and bound of the plan, of plans on fewer memories, and of what else was tried."""
+    return {f"{len(plan.cards)} cards, {LEVELS[levels]}": found
+            for levels, found in sorted(plan.ablation.items(), reverse=True)} | dict(plan.what_if)
+
+
+def _against(plan: Plan, seconds: float) -> str:
+    return "" if seconds == plan.seconds else (
+        f"{duration(abs(seconds - plan.seconds))} {'less' if seconds < plan.seconds else 'more'}")
+
+
+def _bytes(count: float) -> str:
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:,.3g} {unit}"
+    return f"{count:,.0f} B"

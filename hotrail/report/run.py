@@ -1,0 +1,120 @@
+"""What `hotrail run` prints, and its page: the cards at work, beside the oracle and the plan."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fpga.api.verifying import Verified, summary
+from gen.bundle import Bundle
+from gen.planner.plan import MEMORIES, NAMES
+from hotrail.report.page import Axis, Bars, Page, Series, Spans, Table, Text
+from hotrail.terminal import console, print_table
+
+__all__ = ["page", "show", "write"]
+
+SHOWN = 16              # batches in the timeline
+CARD_HEAD = ("card", "core", "cycles per batch", "link: to the card", "to the host", "the plan's", "measured / planned",
+             "in sequence, planned")
+TABLE_HEAD = ("table", "cards", *NAMES.values(), "TT error", "distance of the vectors")
+
+
+def show(bundle: Bundle, done: Verified) -> None:
+    """Cards beside the plan, and tables."""
+    shown = console(130)
+    print_table(shown, _card_head(done), _cards(bundle, done), left=2,
+                title=f"{done.samples:,} samples in {_batches(done)}")
+    print_table(shown, TABLE_HEAD, _tables(bundle, done))
+
+
+def write(bundle: Bundle, done: Verified, folder: Path) -> Path:
+    """Writes the page into `folder`; returns its path."""
+    return page(bundle, done).write(folder)
+
+
+def page(bundle: Bundle, done: Verified) -> Page:
+    slowest = max(done.steady.values(), default=0)
+    made = Page("hotrail run", f"{bundle.plan.model.name} on {len(done.cycles)} simulated cards",
+                lead=f"{done.samples:,} samples in {_batches(done)} at {done.clock_mhz:g} MHz.", facts=[
+                    ("samples", f"{done.samples:,}"), ("pooled vectors", f"{done.vectors:,}"),
+                    ("samples per second, planned in sequence",
+                     f"{done.samples * done.clock_mhz * 1e6 / slowest:,.0f}" if slowest else "-")])
+    made.add("Cards", Text(f"{summary(done)}.", not done.different), _timeline(bundle, done), _beside(done),
+             Table("Cards beside the plan", _card_head(done), _cards(bundle, done), left=2, key="card"),
+             *(Text(f"Note: {note}") for note in done.notes))
+    made.add("Tables", _rows(done), Table("Rows looked up in each memory", TABLE_HEAD, _tables(bundle, done), left=2,
+                                          key="table"))
+    return made
+
+
+def _batches(done: Verified) -> str:
+    return "1 batch" if done.batches == 1 else f"{done.batches:,} batches"
+
+
+def _card_head(done: Verified) -> tuple[str, ...]:
+    return (*CARD_HEAD, f"samples per second at {done.clock_mhz:g} MHz")
+
+
+def _cards(bundle: Bundle, done: Verified) -> list[list[str]]:
+    found = []
+    for card in bundle.plan.cards:
+        if card.number in done.cycles:
+            busy, one, steady = (each[card.number] for each in (done.busy, done.expected, done.steady))
+            link = done.links[card.number]
+            measured = (done.cycles[card.number], link.in_cycles, link.out_cycles)
+            found.append([str(card.number), card.kind, *(f"{cycles / done.batches:,.0f}" for cycles in measured),
+                          f"{one / done.batches:,.0f}", f"{busy / one:.2f}" if one else "-",
+                          f"{steady / done.batches:,.0f}",
+                          f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-"])
+    return found
+
+
+def _tables(bundle: Bundle, done: Verified) -> list[list[str]]:
+    found = []
+    for name, told in bundle.tables.items():
+        far = done.distance[name] if done.distance is not None else None
+        found.append([name, bundle.plan.tables[name].place, *(f"{int(rows):,}" for rows in done.rows[name]),
+                      f"{told['weighted_error']:.3f}" if told["cores"] else "-", "-" if far is None else f"{far:.2g}"])
+    return found
+
+
+def _timeline(bundle: Bundle, done: Verified) -> Spans:
+    """Every card goes on as soon as it is free; a network waits for the vectors of its batch."""
+    kinds = {card.number: card.kind for card in bundle.plan.cards if card.number in done.cycles}
+    free = dict.fromkeys(kinds, 0.0)
+    series: tuple[list[tuple[str, tuple[float, float]]], ...] = ([], [])
+    for number, busy in enumerate(done.each[:SHOWN]):
+        ready = 0.0
+        for card in sorted(busy, key=lambda card: kinds[card]):     # emb before mlp
+            begin = max(free[card], ready if kinds[card] == "mlp" else 0.0)
+            free[card] = begin + busy[card] / done.clock_mhz
+            series[number % 2].append((str(card), (begin, free[card])))
+            if kinds[card] == "emb":
+                ready = max(ready, free[card])
+    return Spans(f"The first {min(SHOWN, done.batches)} batches through the cards",
+                 "The cycles measured of each card and batch, core or link, whichever takes longer, put behind each "
+                 "other: a card begins its next batch when it is free, a network when the vectors are there.",
+                 Axis(f"us at {done.clock_mhz:g} MHz"), Axis("card"),
+                 [Series(f"{name} batches", points, colour, alone=True) for name, points, colour in
+                  zip(("odd", "even"), series, ("ssd", "tt")) if points],
+                 key="card", wide=True, labels=[str(card) for card in kinds])
+
+
+def _beside(done: Verified) -> Bars:
+    def series(name: str, cycles: Iterator[tuple[int, float]], colour: str) -> Series:
+        return Series(name, [(str(card), count / done.batches) for card, count in cycles], colour)
+
+    return Bars("Measured and planned", "Cycles of each card per batch: of its core, of each direction of its link, "
+                "and as planned.", Axis("card"), Axis("cycles per batch", least=0), [
+                    series("core", iter(done.cycles.items()), "tt"),
+                    series("link to the card", ((card, link.in_cycles) for card, link in done.links.items()), "in"),
+                    series("link to the host", ((card, link.out_cycles) for card, link in done.links.items()), "out"),
+                    series("planned", iter(done.expected.items()), "top")],
+                key="card", labels=[str(card) for card in done.cycles])
+
+
+def _rows(done: Verified) -> Bars:
+    return Bars("Where the rows came from", "Share of each table's lookups that each memory served.", Axis("table"),
+                Axis("% of the lookups", least=0, most=100),
+                [Series(NAMES[memory], [(name, 100 * float(rows[k]) / max(float(rows.sum()), 1))
+                                        for name, rows in done.rows.items()], memory)
+                 for k, memory in enumerate(MEMORIES)],
+                key="table", labels=list(done.rows), stacked=True)
