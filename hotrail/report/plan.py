@@ -123,10 +123,13 @@ def _alternatives(plan: Plan) -> Bars:
 
 def _assumed(plan: Plan) -> list[Part]:
     """What was assumed or set, and what a batch would take without it, as far as that was tried."""
+    tried = {what: seconds for what, (seconds, _) in plan.what_if.items()}
+    if 3 in plan.ablation:
+        tried["--tt-gain"] = plan.ablation[3][0]
     rows = []
     for note in plan.assumed:
         options = re.findall(r"--[a-z-]+", note)
-        prices = [_against(plan, seconds) for what, (seconds, _) in plan.what_if.items()
+        prices = [_against(plan, seconds) for what, seconds in tried.items()
                   if any(re.search(rf"{option}\b", what) for option in options)]
         rows.append([note, ", ".join(filter(None, prices)) or "-"])
     return [Table("What was assumed, and its price", ("assumption", "a batch without it"), rows)] if rows else []

@@ -85,7 +85,7 @@ function axis(of, flat, more = {}) {
   const ten = value => Number.isInteger(Math.round(1e6 * Math.log10(value)) / 1e6);
   const ticks = { color: colour("soft"), autoSkip: !flat, maxRotation: of.numbers ? 0 : 50 };
   if (of.numbers) ticks.callback = value => of.log && !ten(value) ? "" : shortest.format(value);
-  else if (flat) ticks.callback = function (value) { return folded(this.getLabelForValue(value), this.chart.width / 25); };
+  else if (flat) ticks.callback = function (value) { return folded(this.getLabelForValue(value), this.chart.width / 17); };
   return { type: of.numbers ? of.log ? "logarithmic" : "linear" : "category", title: { display: !!of.title, text: of.title, color: colour("soft") },
     grid: { color: colour("line") }, border: { color: colour("line") }, ticks, min: of.least ?? undefined, max: of.most ?? undefined, ...more };
 }
