@@ -186,14 +186,14 @@ def tt_rows() -> Iterator[Row]:
     rig = _rig("ideal")
     beats = 64 // config.load(PRESET).cores["emb"].words
     for length in (1, 2, 3, 4, 5, 6, 7):
-        bags = TT_ROWS // length // 2 * 2
+        bags = TT_ROWS // length // 16 * 16     # halves end alike
         indices = rig.random.integers(0, 10**6, bags * length)
         taken = rig.steady("tt", indices, length) / (bags // 2)
         limit = max(beats, length)  # a vector's beats on the write port; a row a cycle
         yield at_least(f"emb.tt.short.{length}", f"bags of {length}: cycles of the write port ({beats}) or of the rows "
                        "against cycles taken", round(100 * limit / taken, 1), "%", 95)
     for length in (8, 9, 13, 20, 40, 77, 120):
-        bags = TT_ROWS // length // 8 * 8     # halves end alike
+        bags = TT_ROWS // length // 16 * 16
         indices = rig.random.integers(0, 10**6, bags * length)
         rate = bags // 2 * length / rig.steady("tt", indices, length)
         yield at_least(f"emb.tt.rows_per_cycle.{length}", f"bags of {length}", round(rate, 3), "rows/cycle", 0.9)

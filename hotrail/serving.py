@@ -72,6 +72,8 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
         say(line)
     for line in (*done.notes, *([note] if note else [])):
         say(f"note: {line}")
+    if energy := flow.energy(done):
+        say(f"energy     {energy}")
     say(flow.summary(done))
     say(f"report     {folder / page.name}")
     if done.different:

@@ -8,6 +8,7 @@
 fpga.api.verifying holds what comes out against the oracle, the dense tables and the plan.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -33,7 +34,8 @@ __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 class Done:
     """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. shards:
     of each EMB card that had samples, by its number in the plan, the vectors of each of its tables. cycles: that each
-    card's core took; links: what crossed its link. rows: of each table, looked up in DRAM, tensor train and SSD."""
+    card's core took; links: what crossed its link; commands: of its memory and drive. rows: of each table, looked up
+    in DRAM, tensor train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]
@@ -41,6 +43,7 @@ class Done:
     shards: dict[int, dict[str, NDArray[np.float32]]]
     cycles: dict[int, int]
     links: dict[int, LinkUse]
+    commands: dict[int, Counter[str]]
     rows: dict[str, NDArray[np.int64]]
 
     def busy(self, number: int) -> int:
@@ -94,13 +97,13 @@ class Cards:
         Raises      ValueError: as `requests`; RunError, CardError: the card's
         """
         requests = self.requests(chunk)
-        shards, cycles, links = {}, {}, {}
+        shards, cycles, links, commands = {}, {}, {}, {}
         for number, bags in self.emb.items():
             mine = [own for name, each in requests.items() if (own := _part(each, self.plan.tables[name], number))]
             if not mine:
                 continue
             shards[number] = dict(zip((each.table for each in mine), bags.batch(mine), strict=True))
-            cycles[number], links[number] = bags.last["cycles"], bags.link
+            cycles[number], links[number], commands[number] = bags.last["cycles"], bags.link, bags.commands
         vectors = {name: np.concatenate([shards[card][name] for card in table.cards if name in shards.get(card, {})],
                                         axis=1 if table.by == "columns" else 0)
                    for name, table in self.plan.tables.items()}
@@ -110,12 +113,13 @@ class Cards:
             features = np.stack(list(vectors.values()), axis=1)
             parts = []
             for number, part in self.shares(chunk.samples):
-                parts.append(self.mlp[number](dense[part], features[part]))
-                cycles[number], links[number] = self.mlp[number].last["cycles"], self.mlp[number].link
+                mlp = self.mlp[number]
+                parts.append(mlp(dense[part], features[part]))
+                cycles[number], links[number], commands[number] = mlp.last["cycles"], mlp.link, mlp.commands
             predictions = np.concatenate(parts)
         rows = {name: np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
                 for name, each in requests.items()}
-        return Done(chunk.samples, vectors, predictions, shards, cycles, links, rows)
+        return Done(chunk.samples, vectors, predictions, shards, cycles, links, commands, rows)
 
     def shares(self, samples: int) -> Iterator[tuple[int, slice]]:
         """Which samples of a batch each MLP card works on."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fpga.api.serving import Batch, Cards, serve
 from fpga.card import LinkUse
+from fpga.card.energy import Energy, spent
 from gen.bundle import Bundle
 from gen.compiler.oracle import EmbOracle, MlpOracle, first_difference
 from gen.data.logs import Chunk, Log
@@ -22,7 +23,7 @@ from gen.model.recommender import TableSpec
 from gen.model.weights import Weights
 from gen.planner.plan import Plan
 
-__all__ = ["Verified", "summary", "verify"]
+__all__ = ["Verified", "energy", "summary", "verify"]
 
 
 @dataclass(eq=False)
@@ -30,15 +31,16 @@ class Verified:
     """A log that went through the cards.
 
     cycles: of each card's core; links: what crossed its link; busy: of the slower of both, batch after batch; each: the
-    same of every batch. expected:
-    cycles of each card by the plan for the same batches one by one: of an EMB card the slowest memory or direction of
-    the link, the drive's first page once in every batch that needs one; of an MLP card both networks. steady: of
-    batches that follow each other without a gap, where the first page of one comes during the one before. rows: of each
-    table, looked up in card DRAM, as tensor trains and on the SSD. distance: of each table's pooled vectors from those
-    of its dense rows, relative to these (None: the dense rows are not known). different: the first word that is not
-    the oracle's. unseen: of each table whose ids are a vocabulary, lookups of ids that have no row of their own.
+    same of every batch; energy: that the card takes in the cycles that it is busy. expected: cycles of each card by the
+    plan for the same batches one by one: of an EMB card the slowest memory or direction of the link, the drive's first
+    page once in every batch that needs one; of an MLP card both networks. steady: of batches that follow each other
+    without a gap, where the first page of one comes during the one before. rows: of each table, looked up in card DRAM,
+    as tensor trains and on the SSD. distance: of each table's pooled vectors from those of its dense rows, relative to
+    these (None: the dense rows are not known). different: the first word that is not the oracle's. unseen: of each
+    table whose ids are a vocabulary, lookups of ids that have no row of their own.
     """
 
+    device: Device
     samples: int = 0
     batches: int = 0
     vectors: int = 0
@@ -46,6 +48,7 @@ class Verified:
     links: dict[int, LinkUse] = field(default_factory=dict)
     busy: dict[int, int] = field(default_factory=dict)
     each: list[dict[int, int]] = field(default_factory=list)
+    energy: dict[int, Energy] = field(default_factory=dict)
     expected: dict[int, float] = field(default_factory=dict)
     steady: dict[int, float] = field(default_factory=dict)
     rows: dict[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -53,8 +56,12 @@ class Verified:
     different: str = ""
     unseen: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    clock_mhz: float = 0.0
     predictions: NDArray[np.float32] | None = None
+
+    @property
+    def clock_mhz(self) -> float:
+        """Of the cards' cores."""
+        return float(self.device.kernel_mhz)
 
     def count(self, batch: Batch, plan: Plan, paged: set[int]) -> None:
         """Adds a batch. paged: cards that needed pages of the SSD for it."""
@@ -65,7 +72,10 @@ class Verified:
             one, steady = _seconds(plan, number, done.samples, number in paged)
             self.cycles[number] = self.cycles.get(number, 0) + cycles
             self.links[number] = self.links.get(number, LinkUse()).plus(done.links[number])
-            self.busy[number] = self.busy.get(number, 0) + done.busy(number)
+            busy = done.busy(number)
+            self.busy[number] = self.busy.get(number, 0) + busy
+            self.energy[number] = self.energy.get(number, Energy()).plus(
+                spent(self.device, done.commands[number], busy / self.clock_mhz / 1e6))
             self.expected[number] = self.expected.get(number, 0) + one * self.clock_mhz * 1e6
             self.steady[number] = self.steady.get(number, 0) + steady * self.clock_mhz * 1e6
         self.each.append({number: done.busy(number) for number in done.cycles})
@@ -138,7 +148,7 @@ def verify(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, 
     """
     say = say or (lambda text: None)
     plan = bundle.plan
-    found = Verified(clock_mhz=float(Device.load(options.get("device", bundle.device)).kernel_mhz))
+    found = Verified(Device.load(options.get("device", bundle.device)))
     far = {name: np.zeros(2) for name in plan.tables}
     strange = _Unseen(bundle)
     notes: dict[str, None] = dict.fromkeys(bundle.notes)
@@ -198,6 +208,15 @@ def _squares(spec: TableSpec, chunk: Chunk, vocabulary: NDArray[np.uint64] | Non
         if spec.mode == "mean":
             wanted[full] /= np.diff(offsets)[full, None]
     return np.array([((found - wanted) ** 2).sum(), (wanted**2).sum()])
+
+
+def energy(found: Verified) -> str:
+    """What the cards take while they are busy, in a sentence; "" where no command of a memory was counted."""
+    each = list(found.energy.values())
+    low, high, dram = (sum(getattr(card, name) for card in each) / found.samples * 1e6
+                       for name in ("low_j", "high_j", "dram_j"))
+    return (f"{min(card.watts[0] for card in each):.1f} W per card at least, {found.device.power.slot_w:g} W at most: "
+            f"{low:,.1f} to {high:,.1f} uJ per sample, commands of the DRAM {dram:,.2f} of it") if dram else ""
 
 
 def summary(found: Verified) -> str:

@@ -1,6 +1,7 @@
 """What every card can do, whatever is behind it."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 __all__ = [
+    "COMMANDS",
     "Buffer",
     "Card",
     "CardError",
@@ -27,6 +29,8 @@ __all__ = [
 ]
 
 PAGE = 4096
+#: What is counted of a card: commands of its DRAM and pages that its drive reads.
+COMMANDS = ("activates", "refreshes", "reads", "writes", "pages")
 POSITIONS = 1 << 30  # ring positions are counted modulo this
 
 
@@ -298,6 +302,11 @@ class Card(ABC):
     def link(self) -> LinkUse:
         """Since the card was opened or the last `clear`; nothing on a card that does not count it."""
         return LinkUse()
+
+    def commands(self) -> "Counter[str]":
+        """Commands of the memory and pages of the drive, as COMMANDS names them, since the card was
+        opened or the last `clear`; nothing on a card that does not count them."""
+        return Counter()
 
     def passed(self, *, to_card: int = 0, to_host: int = 0) -> None:  # noqa: B027 - nothing is counted
         """Bytes that somebody else has moved over the link, as a GPU does through its window: counted, in no time."""

@@ -6,6 +6,7 @@ import signal
 import threading
 import traceback
 import weakref
+from collections import Counter
 from collections.abc import Mapping
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -200,6 +201,9 @@ class ProcessCard(Card):
 
     def link(self) -> LinkUse:
         return self._ask("link")
+
+    def commands(self) -> Counter[str]:
+        return self._ask("commands")
 
     def passed(self, *, to_card: int = 0, to_host: int = 0) -> None:
         self._ask("passed", to_card=to_card, to_host=to_host)

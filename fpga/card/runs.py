@@ -7,6 +7,7 @@ card, a program's own or Ctrl-C, makes it unknown; then it is built anew before 
 
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
@@ -42,8 +43,8 @@ class Runs:
 
     words: of a beat. limit_cycles: of a run; limit_s: seconds of the host's clock that it may take. last: the result
     block of the last run, by name, empty where that did not come to its end. buffers: by name; the core's arguments of
-    those names are taken from here. link: what crossed the link in the last
-    transaction that came to its end; fetched: the transfer of the last run's outputs. is_known: whether the card is as
+    those names are taken from here. link: what crossed the link in the last transaction that came to its end; commands:
+    of memory and drive in it; fetched: the transfer of the last run's outputs. is_known: whether the card is as
     the host believes. has_ended: whether the core itself has ended the last run, by its program's end, an error or an
     abort, so that all it has written is whole.
     """
@@ -54,6 +55,7 @@ class Runs:
         self.limit_cycles, self.limit_s, self._began = limit_cycles, limit_s, 0.0
         self.last: dict[str, int] = {}
         self.link = LinkUse()
+        self.commands: Counter[str] = Counter()
         self.fetched: Any = None
         self.buffers: dict[str, Buffer] = {}
         self._named: set[str] = set()       # buffers that were asked for, whether or not they came to be
@@ -68,10 +70,10 @@ class Runs:
             raise CardError(CLOSED)
         self.is_known = False
         self._transactions = mine = self._transactions + 1
-        before = self.card.link()
+        before, commands = self.card.link(), self.card.commands()
         try:
             yield
-            self.link = self.card.link().since(before)
+            self.link, self.commands = self.card.link().since(before), self.card.commands() - commands
         except BaseException:
             self.is_known = False
             raise
@@ -257,6 +259,11 @@ class OnCard(ABC):
     def link(self) -> LinkUse:
         """What crossed the link for the last answer."""
         return self._runs.link
+
+    @property
+    def commands(self) -> Counter[str]:
+        """Commands of memory and drive for the last answer (Card.commands)."""
+        return self._runs.commands
 
     def close(self) -> None:
         """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""

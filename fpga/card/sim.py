@@ -3,6 +3,7 @@
 import ctypes
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from fpga.card import checks
 from fpga.card.interface import (
+    COMMANDS,
     PAGE,
     RULES,
     Buffer,
@@ -195,6 +197,10 @@ class SimCard(Card):
     def link(self) -> LinkUse:
         counters = self.counters()
         return LinkUse(*(counters[f"link.{name}"] for name in LinkUse._fields))
+
+    def commands(self) -> Counter[str]:
+        counters = self.counters()
+        return Counter({name: counters[f"ssd.{name}" if name == "pages" else f"ddr.{name}"] for name in COMMANDS})
 
     def passed(self, *, to_card: int = 0, to_host: int = 0) -> None:
         self._call("passed", to_card, to_host)

@@ -160,6 +160,27 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Power:
+    """Volts and milliamperes of one part of the DRAM, by the data sheet's names, and how many parts there are; watts of
+    its bus while data move, of the FPGA around an idle kernel, of the drive at rest and at work, and of the slot."""
+
+    source: str
+    parts: int
+    vdd: float
+    idd0: float
+    idd2n: float
+    idd3n: float
+    idd4r: float
+    idd4w: float
+    idd5b: float
+    bus_w: float
+    fpga_idle_w: float
+    drive_idle_w: float
+    drive_busy_w: float
+    slot_w: float
+
+
+@dataclass(frozen=True)
 class Device:
     """A device; `name` is its file's, every other field a table of the file. `load` reads it, `replace`
     changes values."""
@@ -176,6 +197,7 @@ class Device:
     ssd: Drive
     link: LinkTiming
     host: Host
+    power: Power
 
     @staticmethod
     def names() -> tuple[str, ...]:

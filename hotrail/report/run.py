@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fpga.api.verifying import Verified, summary
+from fpga.api.verifying import Verified, energy, summary
 from gen.bundle import Bundle
 from gen.planner.plan import MEMORIES, NAMES
 from hotrail.report.page import Axis, Bars, Page, Series, Spans, Table, Text
@@ -39,6 +39,7 @@ def page(bundle: Bundle, done: Verified) -> Page:
                      f"{done.samples * done.clock_mhz * 1e6 / slowest:,.0f}" if slowest else "-")])
     made.add("Cards", Text(f"{summary(done)}.", not done.different), _timeline(bundle, done), _beside(done),
              Table("Cards beside the plan", _card_head(done), _cards(bundle, done), left=2, key="card"),
+             *([Text(f"Energy: {said}.")] if (said := energy(done)) else []),
              *(Text(f"Note: {note}") for note in done.notes))
     made.add("Tables", _rows(done), Table("Rows looked up in each memory", TABLE_HEAD, _tables(bundle, done), left=2,
                                           key="table"))
