@@ -2,9 +2,8 @@
 
     import hotrail
 
-    log = hotrail.open_log("clicks.csv")
-    print(hotrail.profile(log).tables)
-    print(hotrail.verify(hotrail.Bundle("build/bundle"), log, 1024).samples)     # on simulated cards, bit for bit
+    bundle = hotrail.bundle("model.pt", "clicks.csv", tables={"user_id": "user_embedding"}, cards=2)
+    print(hotrail.verify(bundle, "clicks.csv", 1024).different)     # on simulated cards, bit for bit
 
 What stands in `__all__` is the public interface; docs/python.md has it by task, with shapes, units, errors and rates.
 Packages beside this one (hw, golden, gen, fpga) may change between versions. A name is imported when it is first used,
@@ -29,6 +28,8 @@ _NAMES = {
     "fpga.api.hotline": ("Hotline", "Position"),
     "fpga.api.network": ("Layer", "MlpNetwork", "Network"),
     "fpga.api.serving": ("Cards", "serve"),
+    "fpga.api.torch_modules": ("compile",),
+    "fpga.api.trained": ("bundle",),
     "fpga.api.verifying": ("Verified", "verify"),
     "fpga.card": ("CardError",),
     "fpga.card.runs": ("RunError",),
@@ -46,7 +47,7 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "DRAM", "SSD", "TT", "Bundle", "CardError", "Cards", "Device", "EmbeddingBags", "Hotline", "Layer", "Log",
     "MlpNetwork", "Network", "Plan", "Position", "Profile", "Recommender", "RunError", "Table", "TableSpec", "Verified",
-    "of_arrays", "open_log", "profile", "serve", "verify", "verilog",
+    "bundle", "compile", "of_arrays", "open_log", "profile", "serve", "verify", "verilog",
 ]
 
 

@@ -62,7 +62,7 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
 
     opened = Bundle(bundle)
     known, note = opened.parameters(weights)
-    read = open_log(log, kind, tuple(opened.tables))
+    read = open_log(log, kind, opened.plan.model.columns)
     done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory)
     folder = out or build_folder() / "run"
     with together(folder) as half:

@@ -7,6 +7,7 @@ is what a program prints, a layout or a picture of text. A word and a reason may
     not-run     the block is parsed, what it imports and calls is there, its commands and options exist
     oracle      the MLP core is the oracle
     torch       it runs where this extra is installed
+    torchrec    it runs where TorchRec is
 """
 
 import ast
@@ -34,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
-INFO = re.compile(r"(python|console|text)(?: (not-run|oracle|torch): (.+))?")
+INFO = re.compile(r"(python|console|text)(?: (not-run|oracle|torch|torchrec): (.+))?")
 OURS = ("hw", "golden", "gen", "verif", "fpga", "bench", "hotrail")
 
 
@@ -109,6 +110,11 @@ def desk(tmp_path_factory):
     for name in ("clicks.npz", "clicks/part.npz"):
         np.savez(folder / name, idx_user=random.zipf(1.4, 2000) % 300, idx_item=random.zipf(1.3, 2000) % 80,
                  label=random.integers(0, 2, 2000))
+    with np.load(folder / "clicks.npz") as found:
+        rows = zip(*(found[name].tolist() for name in ("idx_user", "idx_item", "label")))
+        (folder / "clicks.csv").write_text("user,item,label\n" + "".join(f"{u},{i},{label}\n" for u, i, label in rows))
+    np.savez(folder / "trained.npz", user_embedding=random.standard_normal((300, 16)),
+             item_embedding=random.standard_normal((80, 16)))
     (folder / "model.toml").write_text('dim = 16\nbatch = 256\n[tables.user]\nrows = 300\n[tables.item]\nrows = 80\n')
     return folder
 
@@ -136,7 +142,7 @@ def test_code_blocks(name, desk, tmp_path, monkeypatch, capsys):
                     assert program == "hotrail", f"{where}: {command} is run by nobody; say not-run: and why"
                     done = CliRunner().invoke(main, arguments)
                     assert done.exit_code == 0, f"{where}: {command}\n{done.output}"
-            if how == "torch" and find_spec("torch") is None:
+            if how in ("torch", "torchrec") and find_spec(how) is None:
                 ast.parse(content)
             elif kind == "python" and how == "not-run":
                 parsed(content)

@@ -76,6 +76,13 @@ class EmbeddingBags(OnCard):
         self.compiler.warm()
         self._run(self.compiler.load())
 
+    def shape(self, table: str) -> tuple[int, int]:
+        """A table's rows, and values of each. Raises ValueError: no such table"""
+        if table not in self.images.placed:
+            raise ValueError(f"there is no table {table!r}; there are {', '.join(self.images.placed)}")
+        found = self.images.placed[table].table
+        return found.rows, found.dim
+
     def __call__(self, table: str, indices: ArrayLike, offsets: ArrayLike | None = None,
                  per_sample_weights: ArrayLike | None = None, mode: str = "sum", include_last_offset: bool = False,
                  padding_idx: int | None = None) -> NDArray[np.float32]:

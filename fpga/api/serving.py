@@ -9,7 +9,7 @@ fpga.api.verifying holds what comes out against the oracle, the dense tables and
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -32,10 +32,11 @@ __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """A batch. vectors: (samples, dim) of each table. predictions: (samples, outputs), None without a network. shards:
-    of each EMB card that had samples, by its number in the plan, the vectors of each of its tables. cycles: that each
-    card's core took; links: what crossed its link; commands: of its memory and drive. rows: of each table, looked up
-    in DRAM, tensor train and SSD."""
+    """A batch. vectors: (samples, dim) of each feature, by its key: the column of the log, which has its table's name
+    if the model does not say otherwise. predictions: (samples, outputs), None without a network. shards: of each EMB
+    card that had samples, by its number in the plan, the vectors of each feature that it has. cycles: that each card's
+    core took; links: what crossed its link; commands: of its memory and drive. rows: of each table, looked up in DRAM,
+    tensor train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]
@@ -79,47 +80,57 @@ class Cards:
             raise
 
     def requests(self, chunk: Chunk) -> dict[str, Bags]:
-        """The bags of every table of the plan, remapped.
+        """The bags of every feature of the model, remapped.
 
-        Raises      ValueError: a table that the log does not have, an id past its rows
+        Raises      ValueError: a column that the log does not have, an id past the table's rows
         """
         found = {}
-        for name, remap in self.remaps.items():
-            if name not in chunk.ids:
-                raise ValueError(f"the log has no table {name!r}; it has {', '.join(chunk.ids)}")
-            found[name] = Bags(name, remap(chunk.ids[name]), chunk.edges(name), mode=self.plan.model.tables[name].mode,
-                               remapped=True)
+        for key, table, column in self.plan.model.features:
+            if column not in chunk.ids:
+                raise ValueError(f"the log has no table {column!r}; it has {', '.join(chunk.ids)}")
+            found[key] = Bags(table, self.remaps[table](chunk.ids[column]), chunk.edges(column),
+                              mode=self.plan.model.tables[table].mode, remapped=True)
         return found
+
+    def lookup(self, requests: Mapping[str, Bags]) -> Done:
+        """Bags by key, remapped, of one number of samples: one run of each card that has a table of them. Without
+        predictions.
+
+        Raises      RunError, CardError: the card's
+        """
+        shards, cycles, links, commands = {}, {}, {}, {}
+        for number, bags in self.emb.items():
+            mine = {key: own for key, each in requests.items()
+                    if (own := _part(each, self.plan.tables[each.table], number))}
+            if not mine:
+                continue
+            shards[number] = dict(zip(mine, bags.batch(list(mine.values())), strict=True))
+            cycles[number], links[number], commands[number] = bags.last["cycles"], bags.link, bags.commands
+        vectors, rows = {}, {name: np.zeros(3, np.int64) for name in self.plan.tables}
+        for key, each in requests.items():
+            table = self.plan.tables[each.table]
+            vectors[key] = np.concatenate([shards[card][key] for card in table.cards if key in shards.get(card, {})],
+                                          axis=1 if table.by == "columns" else 0)
+            rows[each.table] += np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
+        samples = max((len(each) for each in vectors.values()), default=0)
+        return Done(samples, vectors, None, shards, cycles, links, commands, rows)
 
     def infer(self, chunk: Chunk, dense: NDArray[np.float32] | None = None) -> Done:
         """One batch. dense: (samples, inputs) of the network.
 
         Raises      ValueError: as `requests`; RunError, CardError: the card's
         """
-        requests = self.requests(chunk)
-        shards, cycles, links, commands = {}, {}, {}, {}
-        for number, bags in self.emb.items():
-            mine = [own for name, each in requests.items() if (own := _part(each, self.plan.tables[name], number))]
-            if not mine:
-                continue
-            shards[number] = dict(zip((each.table for each in mine), bags.batch(mine), strict=True))
-            cycles[number], links[number], commands[number] = bags.last["cycles"], bags.link, bags.commands
-        vectors = {name: np.concatenate([shards[card][name] for card in table.cards if name in shards.get(card, {})],
-                                        axis=1 if table.by == "columns" else 0)
-                   for name, table in self.plan.tables.items()}
-        predictions = None
-        if self.mlp:
-            assert dense is not None
-            features = np.stack(list(vectors.values()), axis=1)
-            parts = []
-            for number, part in self.shares(chunk.samples):
-                mlp = self.mlp[number]
-                parts.append(mlp(dense[part], features[part]))
-                cycles[number], links[number], commands[number] = mlp.last["cycles"], mlp.link, mlp.commands
-            predictions = np.concatenate(parts)
-        rows = {name: np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
-                for name, each in requests.items()}
-        return Done(chunk.samples, vectors, predictions, shards, cycles, links, commands, rows)
+        done = self.lookup(self.requests(chunk))
+        if not self.mlp:
+            return done
+        assert dense is not None
+        features = np.stack(list(done.vectors.values()), axis=1)
+        parts = []
+        for number, part in self.shares(chunk.samples):
+            mlp = self.mlp[number]
+            parts.append(mlp(dense[part], features[part]))
+            done.cycles[number], done.links[number], done.commands[number] = mlp.last["cycles"], mlp.link, mlp.commands
+        return replace(done, predictions=np.concatenate(parts))
 
     def shares(self, samples: int) -> Iterator[tuple[int, slice]]:
         """Which samples of a batch each MLP card works on."""
@@ -158,7 +169,9 @@ def _part(bags: Bags, table: PlanTable, card: int) -> Bags | None:
     if at and part.start == part.stop:
         return None
     offsets = offsets[part.start:part.stop + 1]
-    return replace(bags, indices=np.asarray(bags.indices)[offsets[0]:offsets[-1]], offsets=offsets - offsets[0])
+    mine = slice(offsets[0], offsets[-1])
+    weights = None if bags.weights is None else np.asarray(bags.weights)[mine]
+    return replace(bags, indices=np.asarray(bags.indices)[mine], offsets=offsets - offsets[0], weights=weights)
 
 
 @dataclass(frozen=True, eq=False)

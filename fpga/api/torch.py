@@ -6,15 +6,26 @@
 For inference: the rows are the card's, nothing flows back to them.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from fpga.api.embedding import EmbeddingBags, Table
+from fpga.api.embedding import Table
 
-__all__ = ["EmbeddingBag", "table_of"]
+__all__ = ["EmbeddingBag", "Tables", "array", "table_of"]
+
+
+class Tables(Protocol):
+    """What EmbeddingBag looks up: fpga.api.embedding.EmbeddingBags, or tables on several cards."""
+
+    def shape(self, table: str) -> tuple[int, int]:
+        """Rows and values of each. Raises ValueError: no such table"""
+        ...
+
+    def __call__(self, table: str, *arguments: Any, **options: Any) -> np.ndarray:
+        ...
 
 
 def table_of(module: "torch.nn.EmbeddingBag | torch.nn.Embedding", name: str, device: ArrayLike,
@@ -28,30 +39,31 @@ class EmbeddingBag(torch.nn.Module):
     there. Vectors are float32 on the CPU and carry no gradient.
     """
 
-    def __init__(self, bags: EmbeddingBags, table: str, *, mode: str = "mean", include_last_offset: bool = False,
+    def __init__(self, bags: Tables, table: str, *, mode: str = "mean", include_last_offset: bool = False,
                  padding_idx: int | None = None):
         super().__init__()
-        if table not in bags.images.placed:
-            raise ValueError(f"there is no table {table!r}; there are {', '.join(bags.images.placed)}")
+        self.num_embeddings, self.embedding_dim = bags.shape(table)
         self.bags, self.table, self.mode = bags, table, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
-        self.num_embeddings = bags.images.placed[table].table.rows
-        self.embedding_dim = bags.images.placed[table].table.dim
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "EmbeddingBag":
+        return self         # the card is what it is
 
     def forward(self, input: torch.Tensor, offsets: torch.Tensor | None = None,
                 per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
         padding = self.padding_idx
         if padding is not None and padding < 0:
             padding += self.num_embeddings
-        return torch.from_numpy(self.bags(self.table, _array(input), None if offsets is None else _array(offsets),
-                                          None if per_sample_weights is None else _array(per_sample_weights),
+        return torch.from_numpy(self.bags(self.table, array(input), None if offsets is None else array(offsets),
+                                          None if per_sample_weights is None else array(per_sample_weights),
                                           self.mode, self.include_last_offset, padding))
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, table={self.table!r}, mode={self.mode!r}"
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray:
+def array(tensor: torch.Tensor) -> np.ndarray:
+    """Of a tensor that no gradient is wanted of."""
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ValueError("per_sample_weights wants a gradient, which a card does not give; use torch.no_grad()")
     return tensor.detach().cpu().numpy()

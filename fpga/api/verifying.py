@@ -16,7 +16,8 @@ from fpga.card import LinkUse
 from fpga.card.energy import Energy, spent
 from gen.bundle import Bundle
 from gen.compiler.oracle import EmbOracle, MlpOracle, first_difference
-from gen.data.logs import Chunk, Log
+from gen.data.logs import Chunk
+from gen.data.logs.opening import LogLike, opened
 from gen.data.remap import rows_of, shared, unseen
 from gen.model.device import Device
 from gen.model.recommender import TableSpec
@@ -81,7 +82,7 @@ class Verified:
         self.each.append({number: done.busy(number) for number in done.cycles})
         self.samples += done.samples
         self.batches += 1
-        self.vectors += done.samples * len(plan.tables)
+        self.vectors += done.samples * len(done.vectors)
 
 
 class _Oracles:
@@ -119,35 +120,38 @@ class _Unseen:
     """Counts the lookups of ids that have no row of their own in their table's vocabulary."""
 
     def __init__(self, bundle: Bundle):
-        self.tables = bundle.plan.model.tables
+        self.model = bundle.plan.model
         found = {name: bundle.vocabulary(name) for name in bundle.plan.tables}
         self.vocabularies = found
         self.known = {name: known for name, known in found.items() if known is not None}
         self.lookups = {name: np.zeros(2, np.int64) for name in self.known}     # unseen, all
 
     def count(self, chunk: Chunk) -> None:
-        for name, known in self.known.items():
-            self.lookups[name] += unseen(self.tables[name], known, chunk.ids[name]), len(chunk.ids[name])
+        for _, name, column in self.model.features:
+            if (known := self.known.get(name)) is not None:
+                ids = chunk.ids[column]
+                self.lookups[name] += unseen(self.model.tables[name], known, ids), len(ids)
 
     def notes(self) -> Iterator[str]:
         """What was read for such ids."""
         for name, (count, among) in self.lookups.items():
             if count:
-                whose = shared(self.tables[name], self.known[name]) or "which is kept for such ids"
+                whose = shared(self.model.tables[name], self.known[name]) or "which is kept for such ids"
                 yield (f"table {name}: {count:,} of {among:,} lookups are of ids without a row of their own, as its "
                        f"vocabulary has them; they read the last row, {whose}")
 
 
-def verify(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, weights: Weights | None = None,
+def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = None, weights: Weights | None = None,
            say: Callable[[str], None] | None = None, **options: Any) -> Verified:
     """The first samples of a log through the cards of a bundle, every word held against the oracle.
 
-    batch: samples at once, default the plan's. weights: the bundle's parameters, for the distance from the dense rows.
-    options: for Cards.
+    log: one that is open, or its paths. batch: samples at once, default the plan's. weights: the bundle's parameters,
+    for the distance from the dense rows. options: for Cards.
     Raises      ValueError: a log that does not fit the model; RunError, CardError: the cards'
     """
     say = say or (lambda text: None)
     plan = bundle.plan
+    source = opened(log, None, plan.model.columns)
     found = Verified(Device.load(options.get("device", bundle.device)))
     far = {name: np.zeros(2) for name in plan.tables}
     strange = _Unseen(bundle)
@@ -155,7 +159,7 @@ def verify(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, 
     predictions = []
     with Cards(bundle, **options) as cards:
         oracles = _Oracles(cards)
-        for served in serve(cards, log, samples, batch=batch):
+        for served in serve(cards, source, samples, batch=batch):
             if served.note:
                 notes[served.note] = None
             for number, text in oracles.differences(served):
@@ -165,13 +169,13 @@ def verify(bundle: Bundle, log: Log, samples: int, *, batch: int | None = None, 
                 predictions.append(served.done.predictions)
             strange.count(served.chunk)
             if weights is not None:
-                for name, spec in plan.model.tables.items():
-                    far[name] += _squares(spec, served.chunk, strange.vocabularies[name], weights,
-                                          served.done.vectors[name])
+                for key, name, column in plan.model.features:
+                    far[name] += _squares(plan.model.tables[name], served.chunk, column, strange.vocabularies[name],
+                                          weights, served.done.vectors[key])
             found.count(served, plan, oracles.paged(served))
             say(f"{found.samples:,} of {samples:,} samples")
     if not found.samples:
-        raise ValueError(f"{log.source} has no samples")
+        raise ValueError(f"{source.source} has no samples")
     if weights is not None:
         found.distance = {name: float(np.sqrt(total[0] / total[1])) if total[1] else 0.0
                           for name, total in far.items()}
@@ -192,14 +196,14 @@ def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float,
     return max(others, pages * share + first), max(others, pages * share)
 
 
-def _squares(spec: TableSpec, chunk: Chunk, vocabulary: NDArray[np.uint64] | None, weights: Weights,
+def _squares(spec: TableSpec, chunk: Chunk, column: str, vocabulary: NDArray[np.uint64] | None, weights: Weights,
              found: NDArray[np.float32]) -> NDArray[np.float64]:
     """Of pooled vectors: the squared distance from those of the dense rows, and these squared, by way of the rows and
     not of the remapped words."""
-    rows = rows_of(spec, chunk.ids[spec.name], vocabulary)
+    rows = rows_of(spec, chunk.ids[column], vocabulary)
     unique, back = np.unique(rows, return_inverse=True)
     dense = weights.rows(spec, unique).astype(np.float64)[back.reshape(-1)]
-    offsets = chunk.edges(spec.name)
+    offsets = chunk.edges(column)
     wanted = np.zeros(found.shape)
     full = np.flatnonzero(np.diff(offsets) > 0)
     if len(full):

@@ -8,7 +8,7 @@ import numpy as np
 
 from gen.model.network import Layer, Network
 
-__all__ = ["read_onnx"]
+__all__ = ["gathered", "read_onnx"]
 
 
 # Fewest and most inputs of each operator.
@@ -30,22 +30,57 @@ def read_onnx(path: str | Path) -> Network:
     features, all of one width; then the top. The features come in the Concat's order.
     Raises      ValueError: one sentence that names the node
     """
+    path = Path(path)
+    graph, to_array = _opened(path)
+    try:
+        return _Graph(graph, to_array).network()
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+
+
+#: Operators between an input of indices and the Gather that looks them up.
+AROUND = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+
+
+def gathered(path: str | Path) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
+    """The embedding tables of an ONNX file: constants (rows, dim) that a Gather along axis 0 looks up, by name. Each
+    with the graph's inputs that its indices come from.
+
+    Raises      ValueError: one sentence that names the file
+    """
+    path = Path(path)
+    graph, to_array = _opened(path)
+    constants = {item.name: item for item in graph.initializer}
+    made = {name: node for node in graph.node for name in node.output}
+    found: dict[str, tuple[np.ndarray, tuple[str, ...]]] = {}
+    for node in graph.node:
+        table = constants.get(node.input[0]) if node.op_type == "Gather" and len(node.input) == 2 else None
+        if table is None or len(table.dims) != 2 or _attributes(node).get("axis", 0):
+            continue
+        name, steps = node.input[1], 0
+        while name in made and made[name].op_type in AROUND and steps < len(made):
+            name, steps = made[name].input[0], steps + 1
+        try:
+            array, before = found.get(table.name) or (_constant(table, to_array), ())
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from None
+        found[table.name] = array, (*before, name) if name not in made and name not in before else before
+    return found
+
+
+def _opened(path: Path) -> tuple[Any, Any]:
+    """An ONNX file's graph, and what makes an array of a tensor."""
     try:
         import onnx
         from onnx import numpy_helper
     except ImportError:
         raise ValueError("reading ONNX files needs the package onnx: pip install 'hotrail[onnx]'") from None
-    path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        graph = onnx.load(str(path), load_external_data=False).graph
+        return onnx.load(str(path), load_external_data=False).graph, numpy_helper.to_array
     except Exception as error:      # protobuf's own, of no common class
         raise ValueError(f"{path.name}: not an ONNX file: {str(error).partition(chr(10))[0]}") from None
-    try:
-        return _Graph(graph, numpy_helper.to_array).network()
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from None
 
 
 class _Graph:

@@ -13,21 +13,23 @@ A TOML file of it:
     mode = "sum"                    # of its bags
     results = "float16"             # format in which pooled vectors leave a card, see RESULTS; left out: float32
     row_format = "int8"             # in which rows are stored, see ROW_FORMATS; left out: float32
+    columns = ["C03", "C04"]        # of the log that look it up, one bag each; left out: that of its name
 
 Source: SCRec Fig. 9a, table I.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gen.model.network import Model
 from gen.rtl import config
 from gen.rtl.config import ConfigError
 from hw.isa.emb import FORMAT, ROW_FORMAT
 
-__all__ = ["IDS", "RESULTS", "ROW_FORMATS", "Recommender", "TableSpec"]
+__all__ = ["IDS", "RESULTS", "ROW_FORMATS", "Feature", "Recommender", "TableSpec"]
 
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
@@ -51,7 +53,7 @@ class TableSpec:
     tensor train together (hot_thr of SCRec eq. 22). tt_share: how many may read
     rows of the TT, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
     1 is the program as SCRec has it. results: the format of its pooled vectors on the link. row_format: of its rows in
-    DRAM and on the SSD."""
+    DRAM and on the SSD. columns: of the log that look it up, () for the one of its name; a sample has a bag of each."""
 
     name: str
     rows: int
@@ -62,6 +64,12 @@ class TableSpec:
     tt_share: float = 0.1
     results: str = RESULTS[0]
     row_format: str = ROW_FORMATS[0]
+    columns: tuple[str, ...] = ()
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        """The log's columns."""
+        return self.columns or (self.name,)
 
     @property
     def bytes(self) -> int:
@@ -80,6 +88,17 @@ class TableSpec:
                 raise ValueError(f"{key} = {getattr(self, key)!r}: must be a number from 0 to 1")
         if self.row_format == "int4" and self.dim % 2:
             raise ValueError(f"row_format = 'int4': two values share a byte, so dim = {self.dim} must be even")
+        if len(set(self.columns)) < len(self.columns) or "" in self.columns:
+            raise ValueError(f"columns = {list(self.columns)}: must be names, each once")
+
+
+class Feature(NamedTuple):
+    """A pooled vector of a sample: of a table, by a column of the log. key: the column, and where several tables are
+    looked up by it column@table, as TorchRec has it."""
+
+    key: str
+    table: str
+    column: str
 
 
 @dataclass(frozen=True)
@@ -92,6 +111,19 @@ class Recommender:
     tables: Mapping[str, TableSpec]
     network: Model | None = None
     batch: int = 2048
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The pooled vectors of a sample, in the tables' order."""
+        pairs = [(name, column) for name, spec in self.tables.items() for column in spec.looked_up_by]
+        count = Counter(column for _, column in pairs)
+        return tuple(Feature(column if count[column] == 1 else f"{column}@{name}", name, column)
+                     for name, column in pairs)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the log, each once."""
+        return tuple(dict.fromkeys(feature.column for feature in self.features))
 
     @classmethod
     def load(cls, path: str | Path) -> "Recommender":
@@ -118,9 +150,10 @@ class Recommender:
                 network = _network(content["network"], path.parent, dim)
             except ValueError as error:
                 raise ConfigError(f"{where} network: {error}") from None
-            if network.features and network.features != len(tables):
-                raise ConfigError(f"{where} network = {content['network']!r} has {network.features} features, "
-                                  f"there are {len(tables)} tables")
+            looked_up = sum(len(spec.looked_up_by) for spec in tables.values())
+            if network.features and network.features != looked_up:
+                raise ConfigError(f"{where} network = {content['network']!r} has {network.features} features, there "
+                                  f"are {looked_up} columns of tables")
             for name, spec in tables.items():
                 if network.features and spec.dim != network.dim:
                     raise ConfigError(f"{where} [tables.{name}] dim = {spec.dim}: the network's features have "
@@ -150,7 +183,7 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     where = f"{where} [tables.{name}]"
     if not isinstance(content, dict):
         raise ConfigError(f"{where} must be a table of keys, not {content!r}")
-    allowed = ("rows", "dim", *WORDS, *SHARES)
+    allowed = ("rows", "dim", *WORDS, *SHARES, "columns")
     for key in content:
         if key not in allowed:
             raise ConfigError(f"{where} {key}: unknown key; allowed are {', '.join(allowed)}")
@@ -167,7 +200,10 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
             if type(share) not in (int, float) or not 0 <= share <= 1:
                 raise ConfigError(f"{where} {key} = {share!r}: must be a number from 0 to 1")
             spec[key] = float(share)
-    found = TableSpec(name, **spec)
+    columns = spec.get("columns", [])
+    if not isinstance(columns, list) or not all(type(each) is str for each in columns):
+        raise ConfigError(f"{where} columns = {columns!r}: must be a list of names")
+    found = TableSpec(name, **{**spec, "columns": tuple(columns)})
     try:
         found.check()
     except ValueError as error:

@@ -144,8 +144,9 @@ class Bags(NamedTuple):
 
 
 def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
-    words = 4 * (lookups + batch)       # indices and lengths of bags
-    vectors = batch * costs.vector_bytes(spec.dim, spec.results)
+    bags = batch * len(spec.looked_up_by)
+    words = 4 * (lookups + bags)        # indices and lengths of bags
+    vectors = bags * costs.vector_bytes(spec.dim, spec.results)
     # Both are written and read: by the host and by the core.
     return Bags((vectors + words) * (costs.write_s + costs.read_s), int(vectors + words)
                 + costs.spare_bytes(spec.dim, spec.row_format),
@@ -178,7 +179,7 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
     tt_rows, tt_bytes, tt_s, refusal = np.zeros(1, np.int64), np.zeros(1), 0.0, ""
     if heat.total and rank:
         try:
-            tt_s = tt_seconds(costs, spec.dim, rank, lookups / batch)
+            tt_s = tt_seconds(costs, spec.dim, rank, lookups / (batch * len(spec.looked_up_by)))
             tt_rows, tt_bytes = search.knots(expected.seen, search.width(spec.dim, rank, config=costs.unit),
                                              rank=rank, config=costs.unit)
         except ValueError as error:

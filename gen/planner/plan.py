@@ -16,7 +16,7 @@ from gen.model.row_formats import fused_bytes
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Held", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
 
-KIND, VERSION = "plan", 4
+KIND, VERSION = "plan", 5
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")

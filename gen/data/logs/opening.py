@@ -8,7 +8,7 @@ from gen.data.logs.bounds import COLUMNS, readable
 from gen.data.logs.log import Piece, Pieces, Progress
 from gen.data.logs.movielens import movielens
 
-__all__ = ["FORMATS", "format_of", "open_log"]
+__all__ = ["FORMATS", "LogLike", "format_of", "open_log", "opened"]
 
 #: What can be read. text: with a header line.
 FORMATS = ("criteo", "avazu", "text", "parquet", "npz", "mels")
@@ -58,6 +58,15 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         with readable(file):
             pieces += _pieces(file, format or format_of(file), wanted, missing, broken)
     return Pieces(", ".join(map(str, named)), pieces, progress=progress)
+
+
+#: A log, or the paths of one.
+LogLike = str | Path | Iterable[str | Path] | Pieces
+
+
+def opened(log: LogLike, format: str | None = None, tables: Iterable[str] | None = None) -> Pieces:
+    """A log as it is, or what `open_log` makes of its paths."""
+    return log if isinstance(log, Pieces) else open_log(log, format, tables)
 
 
 def _logs_in(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from gen.data.logs import open_log
+from gen.data.logs.columns import by_table
 from gen.data.profile import FILE, Profile
 from gen.data.profiling import held, spread, stream
 from gen.data.profiling.co_access import together
@@ -67,7 +68,9 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
              progress: Callable[[int, int], None]) -> Profile:
     if options.held_back and (options.workers or options.scheduler):
         raise ValueError("--held-back reads the log in order: leave out --workers and --scheduler")
-    log = open_log(options.logs, options.format, None if model is None else tuple(model.tables), progress=progress)
+    log = open_log(options.logs, options.format, None if model is None else model.columns, progress=progress)
+    if model is not None:
+        log = by_table(log, {name: spec.looked_up_by for name, spec in model.tables.items()})
     row_bytes = {name: 4 * (model.tables[name].dim if model else options.dim) for name in log.tables}
     with ExitStack() as stack:
         count, again = stream.profile, together

@@ -63,7 +63,10 @@ def test_criteo_is_of_the_published_size():
     ((GOOD[GOOD.index("[tables.a]"):], "tables.a = 3"), "m.toml: [tables.a] must be a table of keys, not 3"),
     (("dim = 16", 'dim = 16\nnetwork = "screc_rm9"'), "m.toml: network: there is no model 'screc_rm9'; there are "),
     (("dim = 16", 'dim = 16\nnetwork = "screc_rm3"'), "m.toml: network = 'screc_rm3' has 26 features, there are 2 "
-                                                      "tables"),
+                                                      "columns of tables"),
+    (("rows = 10", 'rows = 10\ncolumns = "a"'), "m.toml: [tables.a] columns = 'a': must be a list of names"),
+    (("rows = 10", 'rows = 10\ncolumns = ["x", "x"]'), "m.toml: [tables.a] columns = ['x', 'x']: must be names, each "
+                                                       "once"),
     (("dim = 16", 'network = "screc_rm3"'), "m.toml: dim: a network needs one width of all features"),
     (("dim = 16", "dim = "), "m.toml: not valid TOML: "),
 ])
@@ -82,3 +85,11 @@ def test_widths_that_the_network_does_not_have(tmp_path):
     """Features of a network are as wide as its interaction wants them."""
     with pytest.raises(ConfigError, match=r"^m\.toml: \[tables\.b\] dim = 8: the network's features have 16 words$"):
         load(tmp_path, GOOD.replace("dim = 16", 'dim = 16\nnetwork = "movielens"'))
+
+
+def test_columns_that_look_tables_up(tmp_path):
+    text = 'dim = 4\n[tables.a]\nrows = 3\ncolumns = ["seen", "item"]\n[tables.b]\nrows = 5\ncolumns = ["item"]\n'
+    model = load(tmp_path, text + "[tables.user]\nrows = 2\n")
+    assert model.columns == ("seen", "item", "user")
+    assert [feature.key for feature in model.features] == ["seen", "item@a", "item@b", "user"]
+    assert [feature.table for feature in model.features] == ["a", "a", "b", "user"]

@@ -1,0 +1,182 @@
+"""Embedding tables of trained models, as their frameworks have saved them: state dicts, npz and ONNX files, FBGEMM.
+
+    tables = read("model.pt", {"user_id": "user_embedding", "item_id": "item_embedding"})
+
+Rows are taken as they are, of quantised tables too; which ids they were trained for stands in gen.data.trained.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.base.npy import member, opened
+from gen.data.logs import torch_file
+from gen.data.trained import TrainedTable
+from gen.model.weights import ALWAYS_BYTES
+
+__all__ = ["array_of", "fused_rows", "of_fbgemm", "of_state", "read"]
+
+#: A table of TorchRec's in a state dict.
+TORCHREC = re.compile(r"(?:.*\.)?embedding(?:_bag)?s\.([^.]+)\.weight")
+WEIGHT = ".weight"
+MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode
+
+
+def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = "int8") -> list[TrainedTable]:
+    """The tables of a trained model.
+
+    source: a path of torch.save (.pt, .pth, .bin; read without torch), .npz or .onnx, a state dict, or FBGEMM's
+    table-batched embeddings. tables: by name, where each lies: the key in a state dict, with or without ".weight", the
+    array in an npz file, the initializer in an ONNX file. Left out: TorchRec's names, table_NAME of an npz file (see
+    gen.model.weights), initializers that a Gather looks up, FBGEMM's own names. quantised: int8 or int4, of tables of
+    uint8 whose format the file does not say.
+    Raises      ValueError: one sentence with the file, and the arrays that it has
+    """
+    if hasattr(source, "split_embedding_weights"):
+        return of_fbgemm(source)
+    if isinstance(source, Mapping):
+        return of_state(source, tables, "the state dict", quantised)
+    if not isinstance(source, str | Path):
+        raise ValueError(f"a model is a path, a state dict or FBGEMM's tables, not a {type(source).__name__}")
+    path = Path(source)
+    if path.suffix == ".npz":
+        return _of_npz(path, tables, quantised)
+    if path.suffix == ".onnx":
+        from gen.model.onnx import gathered
+
+        found = gathered(path)
+        arrays = {name: array for name, (array, _) in found.items()}
+        named = tables or {name.removesuffix(WEIGHT): name for name in arrays}
+        return [TrainedTable(name, arrays[key], arrays[key].shape[1], columns=found[key][1] if tables is None else ())
+                for name, key in _located(named, arrays, path.name)]
+    if path.suffix in (".pt", ".pth", ".bin"):
+        content = torch_file.read(path)
+        if not isinstance(content, Mapping):
+            raise ValueError(f"{path} holds a {type(content).__name__}, no state dict; torch.save(model.state_dict(), "
+                             "path) writes one")
+        return of_state(content, tables, str(path), quantised)
+    raise ValueError(f"{path} ends in {path.suffix!r}; models are read from .pt, .pth, .bin, .npz and .onnx")
+
+
+def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: str,
+             quantised: str = "int8") -> list[TrainedTable]:
+    """Of a state dict, whose values may be dictionaries again. Raises ValueError: as `read`"""
+    arrays = dict(_flat(state))
+    wide = {name.removesuffix(WEIGHT): array for name, array in arrays.items() if array.ndim == 2}
+    if tables is None:
+        tables = {match[1]: name for name in arrays if (match := TORCHREC.fullmatch(name))}
+        if not tables:
+            raise ValueError(f"{where} has no tables of TorchRec's; name its tables by tables={{NAME: KEY}}: of two "
+                             f"dimensions are {_few(wide)}")
+    found = []
+    for name, key in _located({name: key.removesuffix(WEIGHT) for name, key in tables.items()}, wide, where):
+        array = wide[key]
+        scale, bias = (arrays.get(f"{key}.weight_{each}") for each in ("qscale", "qbias"))
+        if array.dtype != np.uint8:
+            found.append(TrainedTable(name, array, array.shape[1]))
+            continue
+        if scale is None or bias is None:
+            raise ValueError(f"{where}: {key} is quantised, and {key}.weight_qscale or .weight_qbias is missing; save "
+                             "it with quant_state_dict_split_scale_bias, or give the module itself")
+        ends = np.stack([each.reshape(-1) for each in (scale, bias)], axis=1)
+        found.append(_quantised(name, array, ends, quantised))
+    return found
+
+
+def of_fbgemm(tables: Any) -> list[TrainedTable]:
+    """Of FBGEMM's SplitTableBatchedEmbeddingBagsCodegen or IntNBitTableBatchedEmbeddingBagsCodegen."""
+    specs = list(tables.embedding_specs)
+    named = [spec[0] if isinstance(spec[0], str) else "" for spec in specs]
+    names = [name or f"table{number}" for number, name in enumerate(getattr(tables, "table_names", None) or named)]
+    pooling = getattr(tables, "pooling_mode", 0)
+    mode = MODES.get(getattr(pooling, "value", pooling), "sum")
+    found = []
+    for name, spec, part in zip(names, specs, tables.split_embedding_weights(), strict=True):
+        if not isinstance(part, tuple):
+            array = array_of(part)
+            found.append(TrainedTable(name, array, array.shape[1], mode))
+            continue
+        form = str(getattr(spec[3], "value", spec[3])).lower()
+        codes = array_of(part[0])
+        if form in ("fp32", "fp16"):
+            array = np.ascontiguousarray(codes).view(np.float32 if form == "fp32" else np.float16)
+            found.append(TrainedTable(name, array[:, :spec[2]], spec[2], mode))
+        elif form in ("int8", "int4"):
+            ends = np.ascontiguousarray(array_of(part[1])).view(np.float16)
+            found.append(_quantised(name, codes, ends, form, mode))
+        else:
+            raise ValueError(f"table {name}: FBGEMM's {form} is not read; fp32, fp16, int8 and int4 are")
+    return found
+
+
+def fused_rows(codes: NDArray[np.uint8], ends: NDArray, form: str) -> NDArray[np.uint8]:
+    """FBGEMM's fused rows (gen.model.row_formats) of codes (rows, bytes) and scale and bias (rows, 2) of float16 or
+    float32. Widening scale and bias, as int8 does, is exact."""
+    dtype = np.float32 if form == "int8" else np.float16
+    return np.concatenate([codes, np.ascontiguousarray(ends.astype(dtype)).view(np.uint8)], axis=1)
+
+
+def array_of(value: Any) -> NDArray:
+    """A tensor or an array as an array. bfloat16, which NumPy does not have, as float32."""
+    value = getattr(value, "elem", value)       # TorchRec's UInt4Tensor
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
+    return np.asarray(value)
+
+
+def _quantised(name: str, codes: NDArray, ends: NDArray, form: str, mode: str = "sum") -> TrainedTable:
+    if form not in ("int8", "int4"):
+        raise ValueError(f"table {name}: quantised = {form!r}: must be int8 or int4")
+    return TrainedTable(name, fused_rows(codes, ends, form), codes.shape[1] * (2 if form == "int4" else 1), mode,
+                        row_format=form)
+
+
+def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, NDArray]]:
+    """Arrays by their keys, those of dictionaries within joined by dots."""
+    for key, value in state.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        elif hasattr(value, "shape") and hasattr(value, "dtype"):
+            yield f"{before}{key}", array_of(value)
+
+
+def _of_npz(path: Path, tables: Mapping[str, str] | None, quantised: str) -> list[TrainedTable]:
+    """Of an npz file, with ids_NAME beside table_NAME."""
+    try:
+        archive = opened(path, "npz file")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    arrays = {name.removesuffix(".npy"): member(archive, name, max(ALWAYS_BYTES, path.stat().st_size))
+              for name in archive.namelist() if name.endswith(".npy")}
+    if tables is None:
+        tables = {name.removeprefix("table_"): name for name in arrays if name.startswith("table_")}
+    found = []
+    for name, key in _located(tables, {name: array for name, array in arrays.items() if array.ndim == 2}, path.name):
+        array = arrays[key]
+        if array.dtype == np.uint8:
+            ends = 8 if quantised == "int8" else 4
+            dim = (array.shape[1] - ends) * (1 if quantised == "int8" else 2)
+            found.append(TrainedTable(name, array, dim, row_format=quantised, ids=arrays.get(f"ids_{name}")))
+        else:
+            found.append(TrainedTable(name, array, array.shape[1], ids=arrays.get(f"ids_{name}")))
+    return found
+
+
+def _located(tables: Mapping[str, str], arrays: Mapping[str, Any], where: str) -> Sequence[tuple[str, str]]:
+    """Raises ValueError: a table that is not there, or none"""
+    for name, key in tables.items():
+        if key not in arrays:
+            raise ValueError(f"{where} has no {key!r} for table {name}; of two dimensions are {_few(arrays)}")
+    if not tables:
+        raise ValueError(f"{where} has no tables; of two dimensions are {_few(arrays)}")
+    return list(tables.items())
+
+
+def _few(arrays: Mapping[str, Any]) -> str:
+    names = [f"{name} {tuple(array.shape)}" for name, array in arrays.items()]
+    return (", ".join(names[:12]) or "none") + (f" and {len(names) - 12} more" if len(names) > 12 else "")
