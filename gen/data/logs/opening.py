@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from gen.data.logs import lines, mels, npz, parquet, stream, text
 from gen.data.logs.bounds import COLUMNS, readable
-from gen.data.logs.log import Piece, Pieces, Progress
+from gen.data.logs.log import Log, Piece, Pieces, Progress
 from gen.data.logs.movielens import movielens
 
 __all__ = ["FORMATS", "LogLike", "format_of", "open_log", "opened"]
@@ -61,12 +62,13 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
 
 
 #: A log, or the paths of one.
-LogLike = str | Path | Iterable[str | Path] | Pieces
+LogLike = str | Path | Iterable[str | Path] | Log
 
 
-def opened(log: LogLike, format: str | None = None, tables: Iterable[str] | None = None) -> Pieces:
+def opened(log: LogLike, format: str | None = None, tables: Iterable[str] | None = None) -> Any:
     """A log as it is, or what `open_log` makes of its paths."""
-    return log if isinstance(log, Pieces) else open_log(log, format, tables)
+    given: Any = log
+    return given if hasattr(given, "chunks") else open_log(given, format, tables)
 
 
 def _logs_in(folder: Path) -> list[Path]:
