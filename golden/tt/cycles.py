@@ -45,7 +45,7 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
     it offers a lookup, once the one before is taken (default 0). ready: (cycles,) whether the consumer takes a beat,
     repeated (default: always). latency: the grid's, default `grid_latency`.
     """
-    unit = _unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
+    unit = idle_unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
                  t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries, in_flight=in_flight,
                  vectors=vectors, grouped=grouped)
     run(unit, np.ones(1, np.bool_) if ready is None else np.asarray(ready, np.bool_))
@@ -59,7 +59,7 @@ class Steps:
     vector) in the present cycle; `step` ends it. All lookups are known beforehand; arguments as those of `cycles`."""
 
     def __init__(self, layouts, tables, indices, offsets, **sizes):
-        unit = _unit(layouts, tables, indices, offsets, **sizes)
+        unit = idle_unit(layouts, tables, indices, offsets, **sizes)
         port = np.zeros(1, PORT)
         self._room, self._offered, self._lookup, self._goes = (port[name] for name in PORT.names)
         self._steps = steps(unit, port)
@@ -81,7 +81,7 @@ class Steps:
             self._room[0] = self._offered[0] = 0
 
 
-def _unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,
+def idle_unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,
           t_middle_lines, reuse_entries, in_flight, vectors, grouped=False) -> Unit:
     """An idle unit before these lookups."""
     grid_log2 = layouts[0].grid_log2 if len(layouts) else 1

@@ -1,0 +1,347 @@
+// The EMB core's twin: how long everything takes, clock by clock, in the place of a Verilated model. What is computed lies
+// in the card's memory before a run begins; see fpga.card.twin.
+#include "../harness.cpp"
+
+#include "post_pool.h"
+#include "shell.h"
+
+namespace {
+using namespace twin;
+
+// Of a core; fpga.card.twin hands them over in this order.
+struct Sizes {
+    int64_t words, row_beats_max, window_beats, window_sets, delivery_rows, stripe_beats, banks, rows_in_flight,
+        reads_in_flight, writes_in_flight, partial_beats, input_beats, program_beats, output_beats, write_block_beats,
+        dram_queue, ssd_queue, tt_queue, bag_queue, pool_latency, period, status, progress_word, doorbell_word;
+};
+
+// The clock of golden.tt.unit, by golden.tt.clock: what the unit says of the next cycle, after what it was told in this one.
+struct TensorTrains {
+    int64_t (*clock)(void* sizes, void* unit, void* lanes, void* entries, void* lookups, void* vectors,
+                     const int64_t* counts, int64_t cycle, int64_t lookup, int64_t goes);
+    void *sizes, *unit, *lanes, *entries, *lookups, *vectors;
+    const int64_t* counts;
+};
+
+// What a run is told, besides by the control slave; addresses in bytes.
+struct Run {
+    uint64_t program, inputs, outputs, rows, ring, result, ring_beats, jobs;
+};
+
+// Counters that are found out here, in the order of the kernel's; -1 where the value comes with the run.
+enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_WRITE, STALL_FEEDER, TT_COMPUTED, TT_REUSED, TT_SLOTS, COUNTS };
+
+constexpr int64_t ROOM = 1, EMPTY = 2, OFFERED = 4;     // see golden.tt.clock
+constexpr int GLANCE = 4096, POLL = 64;
+
+class Doorbell {
+  public:
+    bool asks = false;
+    uint32_t filled = 0;
+    void step(bool enable, bool waiting, bool taken, bool answered, uint32_t value) {
+        if (asked) {
+            if (taken) asks = false;
+            if (answered) asked = false, filled = value % POSITIONS, pause = GLANCE - 1;
+        } else if (pause && !(waiting && pause < GLANCE - POLL)) {
+            pause--;
+        } else if (enable) {
+            asked = asks = true;
+        }
+    }
+
+  private:
+    bool asked = false;
+    int pause = 0;
+};
+
+// All that a flush resets.
+struct Parts {
+    Program program;
+    Requester region[3];
+    Feeder feeder;
+    Tiers tiers;
+    Loader loader;
+    Copies copies;
+    Arbiter arbiter;
+    RowFetch fetch;
+    PostPool post;
+    Fifo<uint8_t> partials[2];
+    SkidBuffer<Request> requests, copy_requests;
+    SkidBuffer<bool> vectors;
+    Doorbell doorbell;
+    uint64_t pool = 0, decoder = 0;     // two bits a cycle: whose vector's beat is in the pooling unit, in the decoder
+    int64_t tt_cycle = 0, tt_says = 0;
+
+    Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
+        : program(jobs, uint32_t(s.words)), feeder(uint32_t(s.words)),
+          tiers(uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue), uint32_t(s.bag_queue)),
+          arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
+          fetch(uint32_t(s.window_beats), uint32_t(s.window_sets), uint32_t(s.row_beats_max), uint32_t(s.delivery_rows),
+                uint32_t(s.stripe_beats), uint32_t(s.banks)),
+          post(uint32_t(s.output_beats), uint32_t(s.write_block_beats), uint32_t(s.pool_latency)),
+          partials{Fifo<uint8_t>(uint32_t(s.partial_beats)), Fifo<uint8_t>(uint32_t(s.partial_beats))} {}
+};
+
+class EmbCore : public Model {
+  public:
+    EmbCore(const Sizes& sizes, Binding& pins)
+        : s(sizes), bytes(uint32_t(4 * s.words)), m00(bytes), m01(bytes), control(bus, uint32_t(s.status)),
+          run(uint32_t(s.period)), reporter(uint32_t(s.words), uint32_t(s.period)) {
+        pins.masters = {m00.bound(), m01.bound()};
+        pins.beats = {int(bytes), int(bytes)};
+        pins.control = bus.bound();
+        pins.has_control = true;
+        pins.clk = &clk, pins.rst = &rst, pins.interrupt = &bus.interrupt;
+    }
+    void attach(Store* memory) {
+        store = memory;
+        ports();
+    }
+    void prepare(const Run& next, const Job* list, const uint64_t* values, const int64_t* places, const TensorTrains* unit) {
+        at = next;
+        jobs.assign(list, list + next.jobs);
+        totals.assign(values, values + s.period);
+        std::copy(places, places + COUNTS, place);
+        tt = *unit;
+    }
+    void eval() override {
+        const bool edge = clk && !before;
+        before = clk;
+        if (!edge) return;
+        if (rst)
+            reset();
+        else
+            tick();
+    }
+
+  private:
+    const Sizes s;
+    const uint32_t bytes;
+    PortPins m00, m01;
+    ControlBus bus;
+    ControlSlave control;
+    RunControl run;
+    Reporter reporter;
+    Store* store = nullptr;
+    std::unique_ptr<Reader> rows;
+    std::unique_ptr<ReadPort> reads;
+    std::unique_ptr<WritePort> writes;
+    std::unique_ptr<Parts> parts;
+    std::vector<Job> jobs;
+    std::vector<uint64_t> totals;
+    int64_t place[COUNTS] = {};
+    uint64_t count[COUNTS] = {};
+    TensorTrains tt{};
+    Run at{};
+    uint8_t clk = 0, rst = 0, before = 0;
+    bool tells = false, quiet = false;
+    uint64_t since_reset = 0;
+
+    void ports() {
+        const uint32_t block = std::min(4096 / bytes, 256u), input = uint32_t(s.input_beats);
+        const uint32_t status = uint32_t((16 + 2 * s.period + s.words - 1) / s.words);
+        rows = std::make_unique<Reader>(m01, bytes, block, uint32_t(s.rows_in_flight));
+        reads = std::make_unique<ReadPort>(m00, *store, bytes, block, uint32_t(s.reads_in_flight),
+                                           std::array<uint32_t, 5>{uint32_t(s.program_beats), input, input, input, 1});
+        writes = std::make_unique<WritePort>(
+            m00, *store, bytes, block, uint32_t(s.writes_in_flight),
+            std::array<uint32_t, 3>{uint32_t(s.output_beats), uint32_t(s.output_beats), 1u << (32 - __builtin_clz(status - 1))});
+        for (PortPins* p : {&m00, &m01}) p->arvalid = p->awvalid = p->wvalid = 0;
+    }
+    void reset() {
+        control.reset();
+        run = RunControl(uint32_t(s.period));
+        reporter = Reporter(uint32_t(s.words), uint32_t(s.period));
+        since_reset = 0;
+        if (store) ports();
+    }
+
+    void tick() {
+        const RunControl::State state = run.state;
+        const bool telling = reporter.busy() || tells, finishes = run.reports(), starts = control.start;
+        const bool idle = store && rows->idle() && reads->idle() && writes->idle();
+        bool over = false, reported = false;
+        if (state == RunControl::START) {
+            parts = std::make_unique<Parts>(s, jobs, uint32_t(at.ring_beats));
+            if (tt.clock) parts->tt_says = ROOM;
+            std::fill(count, count + COUNTS, 0);
+            tells = false;
+        }
+        if (run.running()) {
+            over = parts->program.done;
+            count[CYCLES]++;
+            work(state == RunControl::START);
+        } else if (state != RunControl::IDLE) {
+            if (state == RunControl::CLEAN) ports();
+            if (state == RunControl::STOP) {
+                rows->drain();
+                reads->drain();
+            }
+            reported = rest(finishes);
+        }
+        control.step(reported, run.status());
+        run.step(starts, over, telling, quiet, reported);
+        quiet = idle;
+        since_reset++;
+    }
+    uint64_t beat(uint64_t address) const { return address / bytes; }
+    const Request* status() const { return reporter.wants ? &reporter.request : nullptr; }
+    // A cycle in which only the report goes on; whether the block is written.
+    bool rest(bool finishes) {
+        writes->decide();
+        const Request* asked[3] = {nullptr, nullptr, status()};
+        const bool done = writes->done[WritePort::STATUS];
+        const bool offered[3] = {false, false, reporter.push && writes->room(WritePort::STATUS)};
+        const bool taken = asked[2] && writes->ready(WritePort::STATUS), reported = reporter.finished(done);
+        const Beat word = reporter.beat;
+        if (finishes)
+            for (int k = 0; k < COUNTS; k++)
+                if (place[k] >= 0) totals[size_t(place[k])] = count[k];
+        // Totals come by one a cycle, three cycles behind the round's turn.
+        const uint32_t number = uint32_t((since_reset - 2) % uint64_t(s.period)), none[2] = {};
+        reporter.step(false, finishes, none, beat(at.result), 0, number, totals, taken, offered[2], done);
+        writes->step(asked, offered, word);
+        return reported;
+    }
+
+    // A cycle of the parts.
+    void work(bool starts) {
+        Parts& p = *parts;
+        RowFetch& fetch = p.fetch;
+        PostPool& post = p.post;
+        // What stands at the write port's clients, and what is taken of it.
+        writes->decide();
+        Request output = p.requests.o, copy = p.copy_requests.o;
+        output.at += beat(at.outputs);
+        const Request* asked[3] = {p.requests.has ? &output : nullptr, p.copy_requests.has ? &copy : nullptr, status()};
+        const bool copies = fetch.out && fetch.row.copy;
+        const bool offered[3] = {post.data() && writes->room(0), copies && writes->room(1), reporter.push && writes->room(2)};
+        const bool output_taken = asked[0] && writes->ready(0), copy_taken = asked[1] && writes->ready(1);
+        const bool status_taken = asked[2] && writes->ready(2), written = writes->done[0], status_done = writes->done[2];
+        const bool row_done = p.copies.written(writes->done[1]);
+        const bool bags_done = post.instruction_done;
+        const Beat word = reporter.beat;
+
+        // Rows on their way.
+        const bool ready = fetch.ready, row_taken = p.arbiter.has && ready, port_ready = rows->ready();
+        const Fetched row = p.arbiter.o;
+        const bool requested = fetch.requests.has && port_ready;
+        Request request = fetch.requests.o;
+        request.at += beat(fetch.requests.ring ? at.ring : at.rows);
+        const bool arrived = rows->o;
+        p.arbiter.decide(p.tiers.dram, ready);
+        const uint32_t pooled = p.pool & 3;
+        const bool leaves = fetch.out && !copies && fetch.row.last, plain = fetch.row.form == FLOAT32;
+        const uint64_t tag = leaves ? 1 + fetch.row.ring : 0, decoded = p.decoder & 3;
+        p.decoder = p.decoder >> 2 | (plain ? 0 : tag) << 2 * (RowFetch::DECODER - 1);
+        p.pool = p.pool >> 2 | (plain && tag ? tag : decoded) << 2 * (s.pool_latency - 1);
+
+        // The edge.
+        const Fifo<uint8_t>& lookups = p.tiers.lookups;
+        const bool lookup = lookups.has, lookup_taken = lookup && p.tt_says & ROOM, vector = p.tt_says & OFFERED;
+        const bool asks = post.requests.has;
+        const Request joined = post.requests.o;
+        const PostPool::Taken used = post.step(p.tiers.steps, p.vectors.has, p.partials[0].has, p.partials[1].has,
+                                               asks && !p.requests.held, written);
+        p.requests.step(asks, joined, output_taken);
+        const bool vector_room = !p.vectors.held;
+        p.vectors.step(vector, true, used.tt);
+        if (tt.clock && (lookup || !(p.tt_says & EMPTY)))
+            p.tt_says = tt.clock(tt.sizes, tt.unit, tt.lanes, tt.entries, tt.lookups, tt.vectors, tt.counts, p.tt_cycle,
+                                 lookup, vector_room);
+        p.tt_cycle++;
+        p.partials[0].step(pooled == 1, true, used.dram);
+        p.partials[1].step(pooled == 2, true, used.ssd);
+        const bool dram_taken = p.arbiter.dram_taken, ssd_taken = p.arbiter.ssd_taken;
+        const bool waiting = p.arbiter.waiting;
+        p.arbiter.step(p.tiers.dram, p.tiers.ssd, p.doorbell.filled, used.dram, used.ssd, row_done);
+        fetch.step(row_taken, row, arrived, requested, p.program.flush_window);
+        rows->step(requested, request);
+        count[FETCHED] += arrived;
+        count[COALESCED] = fetch.found_rows;
+
+        // Where rows are copied to.
+        const Fifo<Row>& fills = p.tiers.fills;
+        const bool copy_free = !p.copy_requests.held, copy_asks = p.copies.has;
+        const Request copy_request = p.copies.o;
+        const bool fill_taken = p.copies.takes(fills.has, fills.o, copy_free);
+        p.copies.step(fills.has, fills.o, copy_free, beat(at.rows), uint32_t(s.stripe_beats));
+        p.copy_requests.step(copy_asks, copy_request, copy_taken);
+
+        front(p, starts, bags_done, row_done, waiting,
+              {dram_taken, ssd_taken, lookup_taken, used.steps, fill_taken});
+        const uint32_t progress[2] = {uint32_t(p.program.released), p.program.finished};
+        reporter.step(tells, false, progress, 0, beat(at.result + uint64_t(4 * s.progress_word)), 0, totals, status_taken,
+                      offered[2], status_done);
+        writes->step(asked, offered, word);
+        tells = p.program.finish;
+    }
+    struct Dealt {
+        bool dram, ssd, tt, steps, fill;
+    };
+    // The edge of the read port and of the front.
+    void front(Parts& p, bool starts, bool bags_done, bool row_done, bool waiting, const Dealt& dealt) {
+        const Request bell{beat(at.result + uint64_t(4 * s.doorbell_word)), 1, 0};
+        const Request asked[4] = {p.program.requests.o, p.region[0].o, p.region[1].o, p.region[2].o};
+        const Request* requests[5] = {p.program.requests.has ? asked : nullptr, nullptr, nullptr, nullptr,
+                                      p.doorbell.asks ? &bell : nullptr};
+        for (int k = 1; k < 4; k++)
+            if (p.region[k - 1].has) requests[k] = asked + k;
+        const int accepted = reads->accepting();
+        const uint32_t* data[4];
+        for (int k = 0; k < 4; k++) data[k] = reads->queue[k].has ? reads->queue[k].o : nullptr;
+        const bool answered = reads->bell;
+        const uint32_t value = reads->bell_value;
+
+        Program& program = p.program;
+        const bool entered = program.has_region && !p.region[program.region.client - 1].asking;
+        const Program::Region region = program.region;
+        const bool program_taken = program.takes(data[PROGRAM] != nullptr);
+        const bool offers = program.jobs.has, job_taken = offers && p.feeder.job_ready();
+        const Job* job = offers ? program.jobs.o : nullptr;
+        const Feeder::Tokens tokens = p.feeder.tokens();
+        bool taken[5] = {program_taken, false, false, false, answered};
+        const bool load_busy = p.loader.busy(), load = program.load, open = p.tiers.open;
+        stalls(p);
+        p.feeder.step(job, open, data, taken);
+        if (load_busy || load)
+            taken[INDICES] |= p.loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, uint32_t(s.words));
+        if (starts)
+            program.start(beat(at.program));
+        else
+            program.step(program_taken, accepted == PROGRAM, entered, job_taken, bags_done, row_done, load_busy);
+        for (int k = 0; k < 3; k++) {
+            const bool mine = entered && region.client == k + 1;
+            p.region[k].step(accepted == k + 1, mine);
+            if (mine) p.region[k].begin(beat(at.inputs) + region.begin, region.end - region.begin);
+        }
+        p.tiers.step(tokens, dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
+        reads->step(requests, taken);
+        p.doorbell.step(at.ring_beats != 0, waiting, accepted == ReadPort::DOORBELL, answered, value);
+    }
+    void stalls(const Parts& p) {
+        count[STALL_DRAM] += !p.tiers.dram.room;
+        count[STALL_TT] += !p.tiers.lookups.room;
+        count[STALL_SSD] += !p.tiers.ssd.room || !p.tiers.fills.room;
+        count[STALL_WRITE] += !p.tiers.steps.room;
+        count[STALL_FEEDER] += p.feeder.stalls;
+    }
+};
+
+thread_local Sizes next_core;       // of the card that is made next
+}  // namespace
+
+std::unique_ptr<Model> make_model(int, Binding& pins) { return std::make_unique<EmbCore>(next_core, pins); }
+
+extern "C" {
+API void twin_sizes(const Sizes* sizes) { next_core = *sizes; }
+API void twin_attach(void* h) {
+    Card& c = *static_cast<Card*>(h);
+    static_cast<EmbCore&>(*c.model).attach(c.store.get());
+}
+API void* twin_memory(void* h, uint64_t address) { return static_cast<Card*>(h)->store->at(address); }
+API void twin_run(void* h, const Run* run, const Job* jobs, const uint64_t* totals, const int64_t* places,
+                  const TensorTrains* unit) {
+    static_cast<EmbCore&>(*static_cast<Card*>(h)->model).prepare(*run, jobs, totals, places, unit);
+}
+}

@@ -1,0 +1,437 @@
+// The front of the core: program, regions, feeder, tiers. golden.emb.front, with FILL and LOAD; no faults.
+#pragma once
+
+#include <algorithm>
+
+#include "ports.h"
+
+namespace twin {
+
+constexpr uint32_t POSITIONS = 1u << 30;
+enum Opcode { LOAD = 1, BAGS = 2, FILL = 3 };
+enum Client { PROGRAM, LENGTHS, INDICES, WEIGHTS };
+enum Device { DRAM, TT, SSD, NONE };
+enum Mode { SUM, MEAN, MAX };
+enum Form { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };
+
+// An instruction as fpga.card.twin hands it over, its numbers in this order. stored: beats of a row as it is stored;
+// piece: of a piece, in full; block_rows: whose pieces take turns; piece_beats: as in the instruction.
+struct Job {
+    int64_t opcode, count, indices_count, lengths, indices, weights, weighted, mode, format, row_format, row_beats,
+        stored, piece, block_rows, dram_base, chunk_rows, out, out_stride, release;
+
+    int64_t vector() const { return opcode == FILL ? stored : row_beats; }
+    int64_t form() const { return opcode == FILL ? int64_t(FLOAT32) : row_format; }
+    int64_t offset(int64_t row) const {
+        int64_t inside = row % block_rows;
+        return dram_base + (row - inside) * stored + inside * piece;
+    }
+};
+
+struct Token {
+    const Job* job;
+    Device device;
+    bool copy, last, final;     // copy: where a row of a FILL goes
+    uint32_t offset, factor, out;
+};
+
+struct Row {
+    const Job* job;
+    uint32_t offset;
+    bool last;
+};
+
+struct Step {
+    const Job* job;
+    bool tt, dram, ssd, first, end, last;
+    uint32_t factor, out;
+};
+
+// One instruction at a time, while those before are carried out.
+class Program {
+  public:
+    struct Region {
+        int client;
+        uint64_t begin, end;
+    };
+    Requester requests;
+    bool has_region = false, done = false, flush_window = false, load = false, finish = false;
+    Region region{};
+    Fifo<const Job*> jobs{16, 2};
+    uint32_t finished = 0;
+    int64_t released = 0;
+
+    Program(const std::vector<Job>& jobs, uint32_t words) : all(jobs), words(words), beats(words < 16 ? 16 / words : 1) {}
+    bool takes(bool data) const { return state == NEXT && number < all.size() && data; }
+    void start(uint64_t program) {
+        requests.step(false, true);
+        requests.begin(program, all.size() * beats);
+        state = NEXT;
+    }
+    // Beats of the image that `load` begins with.
+    int64_t loading() const { return all[number].count; }
+    // entered: the region is; load_busy: the loader is at work; row_done: a row of a FILL has been written.
+    void step(bool data, bool request_taken, bool entered, bool job_taken, bool bags_done, bool row_done, bool load_busy) {
+        requests.step(request_taken, false);
+        const Job* item = number < all.size() ? &all[number] : nullptr;
+        const bool quiet = !releases.held(), busy = has_region, bags = item && item->opcode == BAGS;
+        bool issue = false, retire = bags_done;
+        flush_window = load = false;
+        if (entered) has_region = false;
+        const bool last_row = rows_left == 1;
+        if (row_done) rows_left--;
+        switch (state) {
+        case IDLE:
+            break;
+        case NEXT:
+            if (!item) {
+                state = DRAIN;
+            } else if (data && ++got == beats) {
+                got = 0;
+                wait = 4;
+                checks(*item);
+                state = ALLOWED;
+            }
+            break;
+        case ALLOWED:
+            if (!--wait) state = SUMS;
+            break;
+        case SUMS:
+            state = check < sums.size() ? ADD : SEND;
+            if (state == ADD) bits = sums[check].bits;
+            break;
+        case ADD:
+            if (bits)
+                bits--;
+            else
+                state = COMPARE;
+            break;
+        case COMPARE:
+            if (busy) break;
+            if (sums[check].reads) region = sums[check].region, has_region = true;
+            check++;
+            state = SUMS;
+            break;
+        case SEND:
+            rows_left = item->count;
+            issue = bags ? releases.room && jobs.room : quiet && !load_busy;
+            if (!issue) break;
+            load = item->opcode == LOAD;
+            wait = 0;
+            state = bags ? STEP : load ? LOADS : FILLS;
+            break;
+        case FILLS:
+            if (!row_done || !last_row) break;
+            flush_window = retire = true;
+            state = STEP;
+            break;
+        case LOADS:
+            if (wait && !load_busy) {
+                retire = true;
+                state = STEP;
+            }
+            wait = 1;
+            break;
+        case STEP:
+            number++;
+            state = NEXT;
+            break;
+        case DRAIN:
+            if (quiet) done = true, state = IDLE;
+            break;
+        }
+        finish = retire;
+        if (retire) released = releases.o, finished++;
+        jobs.step(issue && item->opcode != LOAD, item, job_taken);
+        releases.step(issue, item ? item->release : 0, retire);
+    }
+
+  private:
+    enum State { IDLE, NEXT, ALLOWED, SUMS, ADD, COMPARE, SEND, FILLS, LOADS, STEP, DRAIN };
+    // A sum that is checked: bits of its multiplier, and the region that may be read then.
+    struct Check {
+        int bits;
+        bool reads;
+        Region region;
+    };
+    const std::vector<Job>& all;
+    uint32_t words, beats, got = 0, wait = 0;
+    size_t number = 0, check = 0;
+    int bits = 0;
+    int64_t rows_left = 0;
+    State state = IDLE;
+    std::vector<Check> sums;
+    Fifo<int64_t> releases{64, 3};
+
+    static int width(uint64_t value) { return value ? 64 - __builtin_clzll(value) : 0; }
+    void sum(int bits) { sums.push_back({bits, false, {}}); }
+    void reads(int bits, int client, int64_t at, int64_t count) {
+        sums.push_back({bits, true, {client, uint64_t(at), uint64_t(at + (count + words - 1) / words)}});
+    }
+    void checks(const Job& item) {
+        sums.clear();
+        check = 0;
+        if (item.opcode == LOAD) {      // the image, then its blocks of 16 headers
+            int64_t block = words < 16 ? 16 / words : 1;
+            sum(1);
+            reads(int(block), INDICES, item.indices, (item.count + (item.count + 15) / 16 * block) * words);
+            return;
+        }
+        sum(1);                         // ring
+        if (item.opcode == FILL) {
+            reads(1, INDICES, item.indices, 2 * item.count);
+            sum(width(item.stored));
+            return;
+        }
+        reads(1, LENGTHS, item.lengths, item.count);
+        reads(1, INDICES, item.indices, item.indices_count);
+        if (item.weighted) reads(1, WEIGHTS, item.weights, item.indices_count);
+        sum(width(item.stored));        // rows
+        sum(1);                         // a vector, and then all of them
+        sum(width(item.count - 1));
+    }
+};
+
+// Brings load images in: 16 headers word by word, then a beat in two cycles.
+class Loader {
+  public:
+    bool busy() const { return left != 0; }
+    // Whether a beat is taken.
+    bool step(bool start, int64_t count, bool beat, uint32_t words) {
+        if (start) {
+            left = count, heads = 16, place = 0;
+            return false;
+        }
+        if (!left) return false;
+        if (heads) {
+            if (!beat) return false;
+            ready = false;
+            bool gone = ++place == words;
+            if (gone) place = 0;
+            if (!--heads) group = 16;
+            return gone;
+        }
+        if (!ready) {
+            ready = true;
+            return false;
+        }
+        if (!beat) return false;
+        ready = false;
+        left--;
+        if (!--group) heads = 16;
+        return true;
+    }
+
+  private:
+    int64_t left = 0;
+    uint32_t heads = 0, group = 0, place = 0;
+    bool ready = false;
+};
+
+// Lengths ahead into a queue of bags; an index or a pair of the bag that is under way a cycle.
+class Feeder {
+  public:
+    static constexpr int STAGES = 6;
+    bool stalls = false;    // the front waits for words
+    struct Tokens {
+        Token token[2];
+        int count = 0;
+    };
+
+    explicit Feeder(uint32_t words) : words(words) {}
+    bool job_ready() const { return !lengths_left && !waits && !started; }
+    const Tokens& tokens() const { return stage[at]; }
+
+    // job: on offer or null; data: the clients' beats or null. Which of them are taken goes to `taken`.
+    void step(const Job* offered, bool open, const uint32_t* const* data, bool* taken) {
+        const bool accept = offered && job_ready(), some = under_way || lengths_left;
+        Bag read{};
+        bool reads = lengths_left && room && (job->opcode == FILL || data[LENGTHS]);
+        if (reads) {
+            bool copy = job->opcode == FILL, last = lengths_left == 1;
+            read = {job, copy ? 2 : data[LENGTHS][place[LENGTHS]], 0, 0, lengths_read == 0, last};
+            read.left = read.length;
+            read.number = lengths_read++;
+            if (!copy) taken[LENGTHS] = move(LENGTHS, 1, last);
+            lengths_left--;
+            room--;
+        }
+        Tokens& out = stage[at];
+        out.count = 0;
+        at = at + 1 == STAGES ? 0 : at + 1;
+        bool ends = false;
+        if (under_way && open) ends = index(data, taken, out);
+        stalls = open && some && !out.count;
+        bool starts = false;
+        if (!waiting.empty() && (!under_way || ends)) {
+            bag = waiting.pop();
+            under_way = true;
+            room++;
+            starts = bag.first;
+        } else if (ends) {
+            under_way = false;
+        }
+        if (line_has >> 2 & 1) waiting.push(line[line_at]);
+        line[line_at] = read;
+        line_at = line_at == 2 ? 0 : line_at + 1;
+        line_has = (line_has << 1 | reads) & 7;
+        started = (started << 1 | starts) & 0x3F;
+        if (accept) {
+            job = offered;
+            lengths_left = job->count, lengths_read = 0;
+            waits = true;
+        } else if (starts) {
+            waits = false;
+        }
+    }
+
+  private:
+    struct Bag {
+        const Job* job;
+        uint32_t length, left, number;
+        bool first, last;
+    };
+    uint32_t words;
+    const Job* job = nullptr;
+    int64_t lengths_left = 0;
+    uint32_t lengths_read = 0, room = 16, started = 0, line_has = 0, line_at = 0;
+    bool waits = false, under_way = false;
+    Bag line[3]{}, bag{};
+    Ring<Bag> waiting{32};
+    uint32_t place[4] = {};
+    Tokens stage[STAGES];
+    int at = 0;
+
+    // Takes what the bag under way has next; whether it ends with it.
+    bool index(const uint32_t* const* data, bool* taken, Tokens& out) {
+        const Job& item = *bag.job;
+        if (!bag.length) {
+            out.token[out.count++] = token(NONE, 0, 0);
+            if (bag.last)
+                for (int client : {INDICES, WEIGHTS}) {
+                    taken[client] = place[client] != 0;
+                    place[client] = 0;
+                }
+            return true;
+        }
+        if (!data[INDICES] || (item.weighted && !data[WEIGHTS])) return false;
+        const uint32_t at = place[INDICES], *index = data[INDICES];
+        const bool copy = item.opcode == FILL;
+        const int count = !copy && bag.left > 1 && at % 2 == 0 && (index[at] >> 30 == TT) != (index[at + 1] >> 30 == TT) ? 2 : 1;
+        bag.left -= uint32_t(count - 1);
+        for (int k = 0; k < count; k++) {
+            uint32_t word = index[at + k], weight = item.weighted ? data[WEIGHTS][at + k] : ONE;
+            Device device = copy ? bag.left > 1 ? SSD : DRAM : Device(word >> 30);
+            out.token[out.count++] = token(device, word % POSITIONS, weight);
+        }
+        const bool closes = bag.last && bag.left == 1;
+        taken[INDICES] = move(INDICES, count, closes);
+        if (item.weighted) taken[WEIGHTS] = move(WEIGHTS, count, closes);
+        return !--bag.left;
+    }
+    static constexpr uint32_t ONE = 0x3F800000;
+
+    // Words are taken: whether their beat goes with them.
+    bool move(int client, int count, bool last) {
+        bool gone = last || place[client] + count == words;
+        place[client] = gone ? 0 : place[client] + count;
+        return gone;
+    }
+    Token token(Device device, uint32_t row, uint32_t weight) const {
+        const Job& item = *bag.job;
+        bool ends = bag.left <= 1;
+        return {&item, device, item.opcode == FILL && device == DRAM, ends, ends && bag.last,
+                device == DRAM ? uint32_t(item.offset(row)) : row, item.mode == MEAN ? bag.length : weight,
+                uint32_t(item.out + bag.number * item.out_stride)};
+    }
+};
+
+// Rows held back until it is known whether they are their bag's last.
+class Tiers {
+  public:
+    static constexpr uint32_t SLACK = 14;
+    Fifo<Row> dram, ssd;
+    Fifo<uint8_t> lookups;
+    Fifo<Step> steps;
+    Fifo<Row> fills{32, SLACK};
+    bool open = false;
+
+    Tiers(uint32_t dram, uint32_t ssd, uint32_t tt, uint32_t steps)
+        : dram(dram, SLACK), ssd(ssd, SLACK), lookups(tt, SLACK), steps(steps, SLACK) {}
+
+    void step(const Feeder::Tokens& tokens, bool dram_taken, bool ssd_taken, bool tt_taken, bool steps_taken,
+              bool fill_taken) {
+        const bool is_open = dram.room && ssd.room && lookups.room && steps.room && fills.room;
+        bool comes[NONE + 1] = {}, push_fill = false;
+        Row fill{};
+        for (int k = 0; k < tokens.count; k++) {
+            const Token& token = tokens.token[k];
+            comes[token.copy ? NONE : token.device] = true;
+            if (token.copy) fill = {token.job, token.offset, false}, push_fill = true;
+        }
+        const bool dram_push = has[DRAM] && (ended || comes[DRAM]), ssd_push = has[SSD] && (ended || comes[SSD]);
+        const bool tt_push = has[TT] && (ended || comes[TT]);
+        const bool chunk_ends = tt_push && (ended || in_chunk == held[TT].job->chunk_rows);
+        const bool push = (ended || chunk_ends) && bag.job->opcode != FILL;
+        Step step{};
+        if (push) {
+            step = {bag.job, has[TT], ended && has[DRAM], ended && has[SSD], first, ended, ended && bag.final,
+                    has[TT] ? held[TT].factor : bag.factor, bag.out};
+            first = ended;
+        }
+        const Row dram_row{held[DRAM].job, held[DRAM].offset, ended}, ssd_row{held[SSD].job, held[SSD].offset, ended};
+        dram.step(dram_push, dram_row, dram_taken);
+        ssd.step(ssd_push, ssd_row, ssd_taken);
+        lookups.step(tt_push, true, tt_taken);
+        steps.step(push, step, steps_taken);
+        fills.step(push_fill, fill, fill_taken);
+        open = is_open;
+        if (ended) has[DRAM] = has[TT] = has[SSD] = false;
+        for (int k = 0; k < tokens.count; k++) {
+            const Token& token = tokens.token[k];
+            bag = token;
+            if (token.copy || token.device == NONE) continue;
+            if (token.device == TT) in_chunk = has[TT] && in_chunk != token.job->chunk_rows ? in_chunk + 1 : 1;
+            held[token.device] = token;
+            has[token.device] = true;
+        }
+        ended = tokens.count && bag.last;
+    }
+
+  private:
+    Token held[NONE]{}, bag{};
+    bool has[NONE] = {}, ended = false, first = true;
+    int64_t in_chunk = 0;
+};
+
+// Where rows of a FILL are copied to, piece after piece, and when a row is there.
+class Copies {
+  public:
+    Request o{};
+    bool has = false;
+
+    // Whether the row at the queue is taken.
+    bool takes(bool fill, const Row& row, bool taken) const {
+        return fill && (!has || taken) && (sent + 1) * row.job->piece == row.job->stored;
+    }
+    // written: a piece is; whether a row is with it.
+    bool written(bool piece) {
+        if (!piece || ++back * job->piece != job->stored) return false;
+        back = 0;
+        return true;
+    }
+    void step(bool fill, const Row& row, bool taken, uint64_t rows, uint32_t stripe_beats) {
+        if (has && !taken) return;
+        has = fill;
+        if (!fill) return;
+        job = row.job;
+        o = {rows + row.offset + uint64_t(sent) * stripe_beats, uint32_t(job->piece), 0};
+        if (++sent * job->piece == job->stored) sent = 0;
+    }
+
+  private:
+    const Job* job = nullptr;
+    int64_t sent = 0, back = 0;
+};
+
+}  // namespace twin

@@ -1,0 +1,138 @@
+"""The twin of a simulated card: the same memory, link and drive around a model of the core's time.
+
+What a program yields is computed before its run begins, by the models that the hardware is held to; the run then takes
+the time that the core would take, clock by clock (fpga/card/cpp/twin).
+"""
+
+import ctypes
+import hashlib
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fpga.card import checks
+from fpga.card.interface import Buffer, CardError, Faults, KernelLike, SsdStream
+from fpga.card.memory import MODEL_SOURCES
+from fpga.card.model import SOURCES, Master, Model, Ports
+from fpga.card.sim import SENT, SimCard
+from gen.base import kept
+from gen.base.tools import call, versions
+from gen.compiler import twin
+from gen.model.device import Device
+from gen.rtl.verilator import CACHE
+
+__all__ = ["TwinCard", "build"]
+
+FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
+POSITIONS = 1 << 30
+
+
+@cache
+def build() -> tuple[Path, float, bool]:
+    """The library, compiled once for the same sources and compiler; the seconds that took, whether it was there."""
+    files = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
+    texts = [(file.name, file.read_text()) for file in files]
+    digest = hashlib.sha256(repr((texts, FLAGS, versions())).encode()).hexdigest()[:16]
+    folder = CACHE / f"twin-{digest}"
+    path, start, cached = folder / "twin.so", time.monotonic(), True
+    with kept.locked(CACHE / "locks" / f"twin-{digest}"):
+        found = kept.stamped(folder)
+        if found is None:
+            cached = False
+            folder.mkdir(parents=True, exist_ok=True)
+            command = ["g++", *FLAGS, str(SOURCES / "twin" / "emb.cpp"), "-o", str(path)]
+            run = call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if run.returncode:
+                raise RuntimeError(f"compiling the twin failed:\n{run.stdout[-2000:]}")
+            kept.stamp(folder, [path.name], {"build_seconds": time.monotonic() - start})
+            found = kept.stamped(folder)
+    return path, found["build_seconds"] if found else 0.0, cached
+
+
+class TwinCard(SimCard):
+    """A card whose core is the twin of the EMB core. Made by `fpga.card.open`.
+
+    Raises      CardError: what it does not model, in one sentence: an abort, faults other than stalls, a program that
+                would end in an error
+    """
+
+    def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
+        path, seconds, cached = build()
+        bits = 32 * config.words
+        ports = Ports((Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, False)), True, True)
+        sizes = twin.sizes(config)
+        ctypes.CDLL(str(path)).twin_sizes(ctypes.c_void_p(sizes.ctypes.data))     # of the card that is made next
+        super().__init__(Model(path, ports, {}, seconds, cached), device, kernel, memory=memory)
+        self._library.twin_memory.restype = ctypes.c_void_p
+        self._library.twin_attach(ctypes.c_void_p(self._handle))
+        self._beat_words = config.words
+        self._values = twin.Values(config)
+        self._landing: SsdStream | None = None
+        self._prepared: tuple[Any, ...] = ()
+
+    def trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
+        self._values.trains(cores)
+
+    def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
+        if self._running:
+            raise CardError("a run is under way; wait for it, or reset the card")
+        assert self._kernel is not None
+        values = checks.values(self._kernel.arguments, arguments)
+        self._settle(SENT)
+        self._prepare(values)
+        super().run(arguments)
+
+    def _prepare(self, values: Mapping[str, int]) -> None:
+        words = self._beat_words
+        landed, landed_at = self._landed()
+        program = self._words(values["program"], -(-16 * values["program_count"] // words))
+        memory = twin.Memory(
+            program[:16 * values["program_count"]], self._words(values["inputs"], values["inputs_beats"]),
+            self._words(values["outputs"], values["outputs_beats"]), self._words(values["rows"], values["rows_beats"]),
+            landed, landed_at, values["ring_beats"])
+        try:
+            run = self._values.prepare(memory)
+        except ValueError as error:
+            raise CardError(f"the twin models no faults: {error}") from None
+        unit = np.zeros(8, np.uint64) if run.clock is None else run.clock.pointers
+        told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "rows", "ring", "result",
+                                                     "ring_beats")), len(run.jobs)], np.uint64)
+        self._prepared = run, unit, told
+        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (told, run.jobs, run.totals, run.places, unit)]
+        self._library.twin_run(ctypes.c_void_p(self._handle), *pointers)
+
+    def _words(self, address: int, beats: int) -> np.ndarray:
+        """The card's memory itself, as words."""
+        size = beats * self._beat_words
+        at = self._library.twin_memory(ctypes.c_void_p(self._handle), ctypes.c_uint64(address))
+        return np.ctypeslib.as_array((ctypes.c_uint32 * size).from_address(at)) if size else np.zeros(0, np.uint32)
+
+    def _landed(self) -> tuple[np.ndarray, int]:
+        """What the drive brings in this run, one beat after the other, and the first one's ring position."""
+        stream = self._landing
+        if stream is None or not len(stream.transfers):
+            return np.zeros(0, np.uint32), 0
+        content, transfers = self._streamed[0]
+        first, beats = int(transfers[0, 1]), stream.page_bytes // stream.beat_bytes
+        if ((transfers[:, 1].astype(np.int64) - first - beats * np.arange(len(transfers))) % POSITIONS).any():
+            raise CardError("the twin takes pages one behind the other in the ring, without a gap")
+        pages = content.reshape(-1).view(np.uint8)
+        pages = pages[:len(pages) // stream.page_bytes * stream.page_bytes].reshape(-1, stream.page_bytes)
+        return pages[transfers[:, 0].astype(np.int64)].reshape(-1).view(np.uint32), first
+
+    def stream(self, stream: SsdStream | None) -> None:
+        super().stream(stream)
+        self._landing = stream
+
+    def abort(self) -> None:
+        raise CardError("the twin does not model an abort; reset the card, or open card=\"sim\"")
+
+    def set_faults(self, faults: Faults) -> None:
+        if (faults.errors, faults.silences, faults.lost, faults.host_dies_after, faults.doorbell_ahead) != ((), (), (), None, 0):
+            raise CardError("the twin models stalls alone, no errors of the bus, the drive or the host; open card=\"sim\"")
+        super().set_faults(faults)

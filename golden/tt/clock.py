@@ -1,0 +1,66 @@
+"""The TT unit's cycles for callers that are compiled themselves: a step of golden.tt.unit behind a C pointer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, from_dtype, types
+
+from golden.tt.cycles import idle_unit
+from golden.tt.registers import ENTRY, LANE, LOOKUP, UNIT, VECTOR, Sizes
+from golden.tt.unit import _goes_on, _input_steps, _room, _sums_steps
+from golden.tt.sequencer import lane_steps
+
+__all__ = ["ROOM", "Clock"]
+
+ROOM, EMPTY, OFFERED = 1, 2, 4      # what is said of the next cycle
+RESTS = 256                         # cycles without an event after which nothing moves by itself
+
+_pointers = [types.CPointer(each) for each in (
+    types.int64, *(from_dtype(record) for record in (UNIT, LANE, ENTRY, LOOKUP, VECTOR)), types.int64)]
+
+
+@cfunc(types.int64(*_pointers, types.int64, types.int64, types.int64), cache=True)
+def _clock(sizes, unit, lanes, entries, lookups, vectors, counts, cycle, lookup, goes):
+    s, n = carray(sizes, 10), carray(counts, 2)
+    sizes = Sizes(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9])
+    unit = carray(unit, 1)[0]
+    lanes, entries = carray(lanes, sizes.lanes), carray(entries, (sizes.lanes, sizes.entries))
+    lookups, vectors = carray(lookups, n[0]), carray(vectors, n[1])
+    if not _goes_on(unit.total, vectors):
+        return 0
+    unit.total.idle += 1
+    accept = _room(sizes, unit, lanes, lookups) and lookup != 0
+    _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes != 0)
+    _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept)
+    for number in range(sizes.lanes):
+        lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
+    if not _goes_on(unit.total, vectors):
+        return 0
+    empty = unit.total.finished == unit.sums.order_in and unit.total.idle > RESTS
+    if empty:
+        unit.total.idle = RESTS     # a unit may rest for any time
+    return ((ROOM if _room(sizes, unit, lanes, lookups) else 0) | (EMPTY if empty else 0)
+            | (0 if unit.sums.offered == -1 else OFFERED))
+
+
+class Clock:
+    """A unit before its lookups, which are all known beforehand; arguments as those of golden.tt.cycles.cycles.
+
+    pointers: of the step and of what it takes first, to be kept no longer than this object. The step goes on with the
+    number of the cycle, whether there is a lookup and whether a beat would be taken; it returns of the next cycle
+    whether a lookup has ROOM, whether nothing moves until one comes (EMPTY), whether a beat is OFFERED.
+    """
+
+    def __init__(self, layouts: Sequence[Any], tables: np.ndarray, indices: np.ndarray, offsets: np.ndarray, **sizes: Any):
+        self._unit = idle_unit(layouts, tables, indices, offsets, **sizes)
+        self._sizes = np.array(self._unit.sizes, np.int64)
+        self._counts = np.array([len(self._unit.lookups), len(self._unit.vectors)], np.int64)
+        arrays = (self._sizes, *self._unit[1:], self._counts)
+        self.pointers = np.array([_clock.address, *(each.ctypes.data for each in arrays)], np.uint64)
+
+    @property
+    def totals(self) -> np.ndarray:
+        """(3,) int64, as it counts on: first products computed and reused, slots."""
+        total = self._unit.unit["total"]
+        return np.array([total[name][0] for name in ("computed", "reused", "slots")])
