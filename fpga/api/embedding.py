@@ -37,9 +37,10 @@ class EmbeddingBags(OnCard):
     """Tables on a card.
 
     tables: names differ; or images that were made of them, with their own page_bytes and cache_rows. card: "sim" opens
-    the simulated one, "xrt" a real one, else an open card whose core is that of `preset`, which is then not closed
-    here. preset: a name or path, or the core's configuration itself. results: the format of pooled vectors on the link,
-    float32, float16 or bfloat16, of all tables or by table [as the tables say]; they are given as float32 in any case.
+    the simulated one, "twin" its twin, "xrt" a real one, else an open card whose core is that of `preset`, which is
+    then not closed here. preset: a name or path, or the core's configuration itself. results: the format of pooled
+    vectors on the link, float32, float16 or bfloat16, of all tables or by table [as the tables say]; they are given as
+    float32 in any case.
     page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's drive, where the
     SSD's pages are written and read from [the host's memory plays the drive]. cache_rows: rows of DRAM, by table, that
     hold its hottest SSD rows. timeout_cycles: of a row's landing. limit_cycles, limit_s: of a run, as
@@ -74,6 +75,7 @@ class EmbeddingBags(OnCard):
         self._runs.write("rows", self.images.rows)
         self._runs.room("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
         self.compiler.warm()
+        self.card.trains(self.images.cores)
         self._run(self.compiler.load())
 
     def shape(self, table: str) -> tuple[int, int]:

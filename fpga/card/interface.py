@@ -319,6 +319,10 @@ class Card(ABC):
 
     # Runs
 
+    def trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:  # noqa: B027 - they come with the program
+        """The cores of the tensor-train tables that programs load, by their numbers: for a twin, which computes with
+        them and not with what is loaded."""
+
     @abstractmethod
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         """Writes the kernel's arguments (a Buffer stands for its address) as XRT does, each 32-bit word from

@@ -1,5 +1,7 @@
 """Opens cards."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +33,17 @@ def open(
     instance: str = "",
 ) -> Card:
     """A card with a core on it. For a simulated one the core's model is built the first time and comes from the cache
-    later; a real one is given the core's xclbin.
+    later, which takes minutes; for a twin it takes seconds; a real one is given the core's xclbin.
 
-    Parameters  kind: "sim", the Verilated core in this process, or "xrt", a real card; device: name of a file in
+    Parameters  kind: "sim", the Verilated core in this process; "twin", a model of that card which is faster
+                (docs/simulated-card.md); or "xrt", a real card; device: name of a file in
                 gen/model/devices, a path that ends in .toml, or a Device; core: the name of a core that the preset
                 describes, or for "sim" a component with ports m##_axi, s_axi_control, interrupt, or the Model of one
                 that many cards are opened with; preset: name, path, or the core's configuration itself
-                sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; memory: "ddr4"
-                for the device's timing (default), "ideal" for a fixed latency and every bandwidth; process: the card
-                lives in a process of its own, so that several work at the same time; opt: of the C++ compiler,
+                sim and twin: memory: "ddr4" for the device's timing (default), "ideal" for a fixed latency and every
+                bandwidth; process: the card lives in a process of its own, so that several work at the same time
+                sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; opt: of the
+                C++ compiler,
                 default: "-O1"; "-O0" is built sooner and takes four times as long for a cycle; seed: of the state in
                 which the core's registers and memories begin before the card resets it, default: 1
                 xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin, with
@@ -49,12 +53,15 @@ def open(
     Raises      CardError: the sentence, also for an option of the other kind; ConfigError: device or preset;
                 RuntimeError: the model cannot be built
     """
-    if kind not in ("sim", "xrt"):
-        raise CardError(f"there is no kind of card {kind!r}; there are \"sim\" and \"xrt\"")
+    if kind not in ("sim", "twin", "xrt"):
+        raise CardError(f"there is no kind of card {kind!r}; there are \"sim\", \"twin\" and \"xrt\"")
     if kind == "xrt":
         _refuse(kind, kernel=kernel, memory=memory, opt=opt, seed=seed)
     else:
         _refuse(kind, xclbin=xclbin, index=index, bdf=bdf or None, instance=instance or None)
+    if kind == "twin":
+        _refuse(kind, kernel=kernel, opt=opt, seed=seed)
+        return _in_process(process, _twin(core, preset, Device.load(device), memory or "ddr4"))
     found = Device.load(device)
     if isinstance(core, str):
         settings, name = _settings(core, preset)
@@ -69,11 +76,25 @@ def open(
         component, name = core, getattr(type(core), "__name__", "core")
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
     model = core if isinstance(core, Model) else build(component, f"card_{name}", opt=opt or "-O1")
-    if process:
-        from fpga.card.process import ProcessCard
+    return _in_process(process, partial(SimCard, model, found, kernel, memory=memory or "ddr4",
+                                        seed=1 if seed is None else seed))
 
-        return ProcessCard(model, found, kernel, memory=memory or "ddr4", seed=1 if seed is None else seed)
-    return SimCard(model, found, kernel, memory=memory or "ddr4", seed=1 if seed is None else seed)
+
+def _in_process(alone: bool, make: Callable[[], SimCard]) -> Card:
+    """The card that `make` gives, in a process of its own or here."""
+    if not alone:
+        return make()
+    from fpga.card.process import ProcessCard
+
+    return ProcessCard(make)
+
+
+def _twin(core: Any, preset: Any, device: Device, memory: str) -> Callable[[], SimCard]:
+    from fpga.card.twin import TWINS, TwinCard
+
+    if core not in TWINS:
+        raise CardError(f"there is no twin of core {core!r}; there are those of {', '.join(TWINS)}")
+    return partial(TwinCard, _settings(core, preset)[0], device, KERNELS[core], memory=memory)
 
 
 def _refuse(kind: str, **others: Any) -> None:

@@ -7,7 +7,7 @@ import threading
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from fpga.card.interface import Buffer, Card, CardError, Faults, KernelLike, LinkUse, SsdStream, Violation
-from fpga.card.model import Model
+from fpga.card.interface import Buffer, Card, CardError, Faults, LinkUse, SsdStream, Violation
 from fpga.card.sim import SimCard
-from gen.model.device import Device
 
 __all__ = ["ProcessCard"]
 
@@ -31,9 +29,8 @@ class _Abandoned(Exception):
     """Whoever asked wants no answer any more."""
 
 
-def _serve(pipe: Connection, parent: int, model: Model, device: Device, kernel: KernelLike | None, memory: str,
-           seed: int) -> None:
-    """The worker: a SimCard that answers questions by their numbers, until the pipe or its parent ends. A question that
+def _serve(pipe: Connection, parent: int, make: Callable[[], SimCard]) -> None:
+    """The worker: a card that answers questions by their numbers, until the pipe or its parent ends. A question that
     comes while the card is at work on another shows that the other was abandoned: its work stops, its answer is an
     error that nobody takes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -43,7 +40,7 @@ def _serve(pipe: Connection, parent: int, model: Model, device: Device, kernel: 
             raise _Abandoned
 
     try:
-        card = SimCard(model, device, kernel, memory=memory, seed=seed)
+        card = make()
         card.between = look
         pipe.send((0, True, (card.clock_mhz, card.beat_bytes)))
     except Exception as error:
@@ -124,17 +121,18 @@ class _Line:
 
 
 class ProcessCard(Card):
-    """The same calls as a SimCard; `run`, `wait` and the others return when the worker has done them.
+    """The same calls as those of the simulated card that `make` gives in the worker; `run`, `wait` and the others
+    return when the worker has done them.
 
     `begin_wait` lets a card work while the caller turns to others: its result comes from `end_wait`. A call that an
     exception ends, as that of Ctrl-C, is abandoned by the worker too, within a slice of the simulation, as soon as the
     next one is made. The process ends with its parent, whatever ends that."""
 
-    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str, seed: int = 1):
+    def __init__(self, make: Callable[[], SimCard]):
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: Any = context.Process(
-            target=_serve, args=(theirs, os.getpid(), model, device, kernel, memory, seed), daemon=True)
+            target=_serve, args=(theirs, os.getpid(), make), daemon=True)
         self._asked, self._waiting = 0, 0       # numbers of the last question, and of the one that end_wait answers
         # The worker is born deaf to Ctrl-C, which is meant for the parent, before it comes to where it ignores it. The
         # tracker of resources, which the first worker starts, would make it hear again.
@@ -210,6 +208,9 @@ class ProcessCard(Card):
 
     def settle(self) -> None:
         self._ask("settle")
+
+    def trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
+        self._ask("trains", cores)
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         self._ask("run", dict(arguments))

@@ -9,6 +9,7 @@ import hashlib
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from gen.compiler import twin
 from gen.model.device import Device
 from gen.rtl.verilator import CACHE
 
-__all__ = ["TwinCard", "build"]
+__all__ = ["TWINS", "TwinCard", "build"]
 
+TWINS = ("emb",)        # cores that have one
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
 POSITIONS = 1 << 30
 
@@ -99,7 +101,7 @@ class TwinCard(SimCard):
             run = self._values.prepare(memory)
         except ValueError as error:
             raise CardError(f"the twin models no faults: {error}") from None
-        unit = np.zeros(8, np.uint64) if run.clock is None else run.clock.pointers
+        unit = np.zeros(9, np.uint64) if run.clock is None else run.clock.pointers
         told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "rows", "ring", "result",
                                                      "ring_beats")), len(run.jobs)], np.uint64)
         self._prepared = run, unit, told
@@ -130,9 +132,10 @@ class TwinCard(SimCard):
         self._landing = stream
 
     def abort(self) -> None:
-        raise CardError("the twin does not model an abort; reset the card, or open card=\"sim\"")
+        raise CardError("the twin does not model an abort: reset the card, or open one of kind \"sim\"")
 
     def set_faults(self, faults: Faults) -> None:
-        if (faults.errors, faults.silences, faults.lost, faults.host_dies_after, faults.doorbell_ahead) != ((), (), (), None, 0):
-            raise CardError("the twin models stalls alone, no errors of the bus, the drive or the host; open card=\"sim\"")
+        if replace(faults, stalls={}, seed=1, stall_cycles=16, doorbell_after=0) != Faults():
+            raise CardError("the twin models stalls, and no errors of the bus, the drive or the host: open a card of "
+                            "kind \"sim\"")
         super().set_faults(faults)

@@ -1,8 +1,6 @@
 """A run of the EMB core as its twin takes it: the program as numbers, and what it yields."""
 
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +8,7 @@ from numpy.typing import NDArray
 from golden.emb import pooling, row_decoder
 from golden.emb.core import Emb, Memory
 from golden.tt.clock import Clock
+from golden.tt.layout import Layout
 from golden.tt.load import Limits, Loader
 from hw.emb.config import EmbConfig
 from hw.isa import EMB
@@ -19,7 +18,8 @@ __all__ = ["JOB", "TIMED", "Memory", "Prepared", "Values", "sizes"]
 
 # The numbers of an instruction, in the order of Job in fpga/card/cpp/twin/front.h.
 JOB = ("opcode", "count", "indices_count", "lengths", "indices", "weights", "weighted", "mode", "format", "row_format",
-       "row_beats", "stored", "piece", "block_rows", "dram_base", "chunk_rows", "out", "out_stride", "release")
+       "row_beats", "stored", "piece", "block_rows", "dram_base", "chunk_rows", "out", "out_stride", "release",
+       "tt_table")
 # Counters that depend on time, in the order of fpga/card/cpp/twin/emb.cpp.
 TIMED = ("cycles", "coalesced_rows", "beats_fetched", "stall_dram", "stall_tt", "stall_ssd", "stall_write",
          "stall_feeder", "tt_computed", "tt_reused", "tt_slots")
@@ -53,7 +53,8 @@ class Values:
 
     def __init__(self, config: EmbConfig):
         self._config = config
-        self._core, self._layouts = Emb.of(config), []
+        self._core = Emb.of(config)
+        self._layouts: list[Layout] = []
 
     def trains(self, cores: Sequence[Sequence[NDArray[np.float32]]]) -> None:
         """The cores of the tables that programs load, by their numbers."""
@@ -86,15 +87,13 @@ class Values:
         cut = item["piece_beats"] > 0
         item["piece"] = np.where(cut, item["piece_beats"], item["stored"])
         item["block_rows"] = np.where(cut, self._config.stripe_beats // np.maximum(item["piece_beats"], 1), 1)
-        item["tt_table"] = item["tt_table"]
-        self._tables = item["tt_table"]
         return np.ascontiguousarray(np.stack([item[name] for name in JOB], axis=1))
 
     def _clock(self, memory: Memory, jobs: NDArray[np.int64]) -> Clock | None:
         """The lookups of tensor trains in the order in which the core makes them."""
         words, at = self._config.words, {name: place for place, name in enumerate(JOB)}
         tables, rows, ends = [], [], []
-        for number, job in enumerate(jobs):
+        for job in jobs:
             if job[at["opcode"]] != BAGS:
                 continue
             lengths = memory.inputs[job[at["lengths"]] * words:][:job[at["count"]]]
@@ -108,7 +107,7 @@ class Values:
             inside = np.arange(len(mine)) - starts[np.cumsum(first) - 1]
             ends.append(inside % job[at["chunk_rows"]] == 0)
             rows.append((index[mine] & (1 << 30) - 1).astype(np.int64))
-            tables.append(np.full(len(mine), self._tables[number]))
+            tables.append(np.full(len(mine), job[at["tt_table"]]))
         if not rows:
             return None
         begins = np.flatnonzero(np.concatenate(ends))

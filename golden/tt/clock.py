@@ -8,8 +8,8 @@ from numba import carray, cfunc, from_dtype, types
 
 from golden.tt.cycles import idle_unit
 from golden.tt.registers import ENTRY, LANE, LOOKUP, UNIT, VECTOR, Sizes
-from golden.tt.unit import _goes_on, _input_steps, _room, _sums_steps
 from golden.tt.sequencer import lane_steps
+from golden.tt.unit import _goes_on, _input_steps, _room, _sums_steps
 
 __all__ = ["ROOM", "Clock"]
 
@@ -47,20 +47,16 @@ def _clock(sizes, unit, lanes, entries, lookups, vectors, counts, cycle, lookup,
 class Clock:
     """A unit before its lookups, which are all known beforehand; arguments as those of golden.tt.cycles.cycles.
 
-    pointers: of the step and of what it takes first, to be kept no longer than this object. The step goes on with the
+    pointers: of the step, of what it takes first, and of its three totals, first products computed and reused and
+    slots; to be kept no longer than this object. The step goes on with the
     number of the cycle, whether there is a lookup and whether a beat would be taken; it returns of the next cycle
     whether a lookup has ROOM, whether nothing moves until one comes (EMPTY), whether a beat is OFFERED.
     """
 
-    def __init__(self, layouts: Sequence[Any], tables: np.ndarray, indices: np.ndarray, offsets: np.ndarray, **sizes: Any):
+    def __init__(self, layouts: Sequence[Any], tables: np.ndarray, indices: np.ndarray, offsets: np.ndarray,
+                 **sizes: Any):
         self._unit = idle_unit(layouts, tables, indices, offsets, **sizes)
         self._sizes = np.array(self._unit.sizes, np.int64)
         self._counts = np.array([len(self._unit.lookups), len(self._unit.vectors)], np.int64)
-        arrays = (self._sizes, *self._unit[1:], self._counts)
+        arrays = (self._sizes, *self._unit[1:], self._counts, self._unit.unit["total"]["computed"])
         self.pointers = np.array([_clock.address, *(each.ctypes.data for each in arrays)], np.uint64)
-
-    @property
-    def totals(self) -> np.ndarray:
-        """(3,) int64, as it counts on: first products computed and reused, slots."""
-        total = self._unit.unit["total"]
-        return np.array([total[name][0] for name in ("computed", "reused", "slots")])

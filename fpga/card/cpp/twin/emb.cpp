@@ -21,6 +21,7 @@ struct TensorTrains {
                      const int64_t* counts, int64_t cycle, int64_t lookup, int64_t goes);
     void *sizes, *unit, *lanes, *entries, *lookups, *vectors;
     const int64_t* counts;
+    const int64_t* totals;      // computed, reused, slots
 };
 
 // What a run is told, besides by the control slave; addresses in bytes.
@@ -194,6 +195,7 @@ class EmbCore : public Model {
         const bool offered[3] = {false, false, reporter.push && writes->room(WritePort::STATUS)};
         const bool taken = asked[2] && writes->ready(WritePort::STATUS), reported = reporter.finished(done);
         const Beat word = reporter.beat;
+        if (finishes && tt.clock) std::copy(tt.totals, tt.totals + 3, count + TT_COMPUTED);
         if (finishes)
             for (int k = 0; k < COUNTS; k++)
                 if (place[k] >= 0) totals[size_t(place[k])] = count[k];

@@ -18,7 +18,7 @@ enum Form { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };
 // piece: of a piece, in full; block_rows: whose pieces take turns; piece_beats: as in the instruction.
 struct Job {
     int64_t opcode, count, indices_count, lengths, indices, weights, weighted, mode, format, row_format, row_beats,
-        stored, piece, block_rows, dram_base, chunk_rows, out, out_stride, release;
+        stored, piece, block_rows, dram_base, chunk_rows, out, out_stride, release, tt_table;
 
     int64_t vector() const { return opcode == FILL ? stored : row_beats; }
     int64_t form() const { return opcode == FILL ? int64_t(FLOAT32) : row_format; }

@@ -1,0 +1,164 @@
+"""The twin of a card beside the card: the same values bit for bit, the same cycles, counters and transfers."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from fpga.api.embedding import EmbeddingBags
+from fpga.card import CardError, ErrorResponse, Faults
+from fpga.card import open as open_card
+from gen.compiler.emb import Bags
+from gen.compiler.tables import DRAM, SSD, TT, Table
+from gen.model.recommender import RESULTS, ROW_FORMATS
+from gen.rtl.config import load
+from tests.support import emb_tables as make
+
+CONFIG = load("tiny").cores["emb"]
+MODES = ("sum", "mean", "max", "weights")
+
+
+def batch(random, tables, instructions, longest):
+    requests = []
+    for mode in random.choice(MODES, instructions):
+        table = tables[int(random.integers(len(tables)))]
+        indices, offsets = make.bags(random, table.rows, int(random.integers(1, 20)), longest, zipf=0.6)
+        weights = random.standard_normal(len(indices)).astype(np.float32) if mode == "weights" else None
+        requests.append(Bags(table.name, indices, offsets, weights, "sum" if mode == "weights" else str(mode)))
+    return requests
+
+
+def rows_of_dram(random):
+    return [make.only(random, f"t{dim}", DRAM, 300, dim) for dim in (3, 16, 64)], {}
+
+
+def every_format(random):
+    return [replace(make.only(random, f"{row}{dim}", DRAM, 100, dim), row_format=row, results=result)
+            for row, result in zip(ROW_FORMATS, (*RESULTS, *RESULTS), strict=False) for dim in (4, 20, 64)], {}
+
+
+def tensor_trains(random):
+    def placed(name, devices, columns, rank):
+        return Table.place(name, random.standard_normal((300, int(np.prod(columns)))).astype(np.float32),
+                           random.choice(devices, 300), cores=make.cores(random, (5, 5, 12), columns, rank))
+
+    return [placed("trains", [TT], (2, 2, 4), 4), placed("both", [DRAM, TT], (2, 2, 4), 4),
+            placed("wide", [TT], (4, 4, 4), 8)], {}
+
+
+def every_memory(random):
+    return [make.mixed(random, "a"), make.only(random, "s", SSD, 300, 24)], {"ring_bytes": 1 << 15}
+
+
+def row_cache(random):
+    return every_memory(random)[0], {"ring_bytes": 1 << 15, "cache_rows": {"a": 40, "s": 64}}
+
+
+def beside(kind, tables, memory="ddr4", **options):
+    return EmbeddingBags(tables, card=kind, preset=CONFIG, memory=memory, **options)
+
+
+def told(bags):
+    """All that a card says of what it did."""
+    return bags.last, bags.link, {**bags.card.counters(), "cycles": 0}
+
+
+@pytest.mark.parametrize(("made", "memory"), [
+    (rows_of_dram, "ideal"), (rows_of_dram, "ddr4"), (every_format, "ddr4"), (tensor_trains, "ddr4"),
+    (every_memory, "ddr4"), (row_cache, "ddr4")])
+def test_is_its_card(made, memory):
+    """Loads, single bags and batches one after the other: every vector, the counters of the run with its cycles, the
+    memory's, the drive's, the link's and the ports'."""
+    random = np.random.default_rng(3)
+    tables, options = made(random)
+    with beside("sim", tables, memory, **options) as card, beside("twin", tables, memory, **options) as twin:
+        assert told(twin) == told(card)
+        for instructions, longest in ((1, 1), (4, 9), (9, 4)):
+            requests = batch(random, tables, instructions, longest)
+            for one, other in zip(card.batch(requests), twin.batch(requests), strict=True):
+                np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
+            assert told(twin) == told(card)
+
+
+def test_batches_overlap_as_on_the_card():
+    random = np.random.default_rng(5)
+    tables, _ = rows_of_dram(random)
+    batches = [batch(random, tables, 3, 9) for _ in range(3)]
+    with beside("sim", tables) as card, beside("twin", tables) as twin:
+        for one, other in zip(card.batches(batches), twin.batches(batches), strict=True):
+            assert [vectors.tobytes() for vectors in one] == [vectors.tobytes() for vectors in other]
+        assert told(twin) == told(card)
+        assert twin.card.counters()["cycles"] == card.card.counters()["cycles"]
+
+
+def test_stalls_are_those_of_the_card():
+    random = np.random.default_rng(6)
+    tables, _ = rows_of_dram(random)
+    requests = batch(random, tables, 4, 9)
+    with beside("sim", tables) as card, beside("twin", tables) as twin:
+        for each in card, twin:
+            each.card.set_faults(Faults(seed=7, stalls={"r": 0.3, "ar": 0.5, "aw": 0.5, "w": 0.3, "b": 0.4}))
+            each.batch(requests)
+        assert told(twin) == told(card)
+
+
+def test_in_a_process_of_its_own():
+    random = np.random.default_rng(7)
+    tables, _ = tensor_trains(random)
+    requests = batch(random, tables, 4, 9)
+    with beside("twin", tables) as twin, beside("twin", tables, process=True) as alone:
+        for one, other in zip(twin.batch(requests), alone.batch(requests), strict=True):
+            assert one.tobytes() == other.tobytes()
+        assert alone.last == twin.last
+
+
+def test_goes_on_after_a_reset():
+    random = np.random.default_rng(8)
+    tables, options = every_memory(random)
+    requests = batch(random, tables, 3, 9)
+    with beside("twin", tables, **options) as twin:
+        wanted, cycles = twin.batch(requests), twin.last["cycles"]
+        twin._runs.limit_cycles = 500
+        with pytest.raises(CardError, match="not done after"):
+            twin.batch(requests)
+        twin._runs.limit_cycles = 1 << 30
+        for one, other in zip(wanted, twin.batch(requests), strict=True):
+            assert one.tobytes() == other.tobytes()
+        assert abs(twin.last["cycles"] - cycles) < 0.02 * cycles, "the memory's refresh falls elsewhere"
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [
+    (partial(open_card, "twin", core="tt"), "there is no twin of core 'tt'; there are those of emb"),
+    (partial(open_card, "twin", preset="tiny", seed=3), "seed=3 means nothing to a card of kind 'twin'"),
+    (partial(open_card, "twins"), "there is no kind of card 'twins'; there are \"sim\", \"twin\" and \"xrt\""),
+])
+def test_open_refuses(wrong, sentence):
+    with pytest.raises(CardError) as caught:
+        wrong()
+    assert str(caught.value) == sentence
+
+
+def test_what_is_not_modelled_is_refused():
+    random = np.random.default_rng(9)
+    tables, _ = tensor_trains(random)
+    with beside("twin", tables) as twin:
+        requests = batch(random, tables, 1, 3)
+        with pytest.raises(CardError) as caught:
+            twin.card.set_faults(Faults(errors=(ErrorResponse("m01_axi", "read", beat=1),)))
+        assert str(caught.value) == ("the twin models stalls, and no errors of the bus, the drive or the host: open a "
+                                     "card of kind \"sim\"")
+        with pytest.raises(CardError) as caught:
+            twin.card.abort()
+        assert str(caught.value) == ("the twin does not model an abort: reset the card, or open one of kind \"sim\"")
+        program = twin.compiler.compile(requests)
+        program.inputs[:] = 3 << 30
+        with pytest.raises(CardError, match="the twin models no faults: instruction 0 would end the run in "), \
+                twin._runs.transaction():
+            twin._run(program, requests)
+    with open_card("twin", preset=CONFIG) as card:
+        card.trains = lambda cores: None
+        with pytest.raises(CardError) as caught:
+            EmbeddingBags(tables, card=card, preset=CONFIG)
+        assert str(caught.value) == ("the twin models no faults: the cores of the tensor-train table 0, which is "
+                                     "loaded, are not known")
