@@ -8,7 +8,7 @@ import click
 from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.rtl import config as presets
-from hotrail import closing, inventory, packaging, planning, serving, sharing
+from hotrail import closing, inventory, packaging, planning, serving, sharing, sizing
 from hotrail.boundary import Bounded
 from hotrail.planning import FORMAT
 
@@ -22,9 +22,9 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
-    Your log: profile, model, plan, compile, run; hotline for training. The hardware: verilog, lint, synth, timing,
-    failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names the sizes of the
-    cores: tiny for simulation, smartssd for the card.
+    Your log: profile, model, plan, size, compile, run; hotline for training. The hardware: verilog, lint, synth,
+    timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names the sizes
+    of the cores: tiny for simulation, smartssd for the card.
     """
 
 
@@ -239,7 +239,7 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
 
 
 for command in (*closing.COMMANDS, *packaging.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS,
-                *inventory.COMMANDS):
+                *sizing.COMMANDS, *inventory.COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -10,14 +10,17 @@ from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
 from gen.data.profiling import flow
 from gen.data.profiling.held import tail_of
+from gen.model.device import Device
 from gen.model.recommender import ROW_FORMATS, Recommender
 from gen.planner.assume import model_of
 from gen.planner.build import check_cards
+from gen.planner.costs import Costs
 from gen.planner.plan import Plan
 from gen.planner.planning import make
 from gen.planner.served import served
+from gen.planner.sizing import Copy, copies, groups
 
-__all__ = ["Options", "run"]
+__all__ = ["Options", "run", "size"]
 
 BATCH = 2048
 
@@ -56,10 +59,46 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
+    model, profile, costs, notes = _prepared(options, folder, options.cards, say, progress)
+    made = _planned(options, model, profile, costs, options.cards, say)
+    with (folder / PROFILE).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    tail = tail_of(profile)
+    made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
+                   held=None if tail is None else served(made, profile, tail, costs))
+    made.save(folder)
+    return made, profile
+
+
+def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Callable[[str], None] = lambda _: None,
+         progress: Callable[[int, int], None] = lambda done, total: None) \
+        -> tuple[tuple[Copy, ...], Profile, tuple[str, ...]]:
+    """Copies of the model on groups of up to `options.cards` cards that bear so many samples per second within p99_s,
+    for every size of a group that can hold the model; the profile; what was assumed. Writes profile.npz into `folder`.
+
+    Raises      ValueError: what is missing or does not fit, in one sentence
+    """
+    model, profile, costs, notes = _prepared(options, folder, options.cards, say, progress)
+    device, found, refusals = Device.load(options.device), [], []
+    for cards in groups(options.cards, model.network is not None):
+        try:
+            made = _planned(options, model, profile, costs, cards, say)
+        except ValueError as error:     # they do not hold it
+            refusals.append(error)
+            continue
+        found.append(copies(made, device, qps, p99_s))
+    if not found:
+        raise refusals[-1]
+    return tuple(found), profile, (*notes, *found[-1].plan.assumed)
+
+
+def _prepared(options: Options, folder: Path, cards: int, say: Callable[[str], None],
+              progress: Callable[[int, int], None]) -> tuple[Recommender, Profile, Costs, tuple[str, ...]]:
+    """The model, the log's profile, which is written, the costs of the device, and what was assumed."""
     model = Recommender.load(options.model) if options.model else None
     if model is not None:
         model = _as_given(replace(model, batch=options.batch or model.batch), options)
-        check_cards(model, options.cards)
+        check_cards(model, cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
     formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
     costs = measure(options.device, options.preset, dims=dims, row_formats=sorted(formats))
@@ -72,17 +111,15 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     if model is None:
         model, notes = model_of(profile, options.dim, options.batch or BATCH)
         model = _as_given(model, options)
-    made = make(model, profile, costs, cards=options.cards, rank=options.rank, levels=options.levels,
+    return model, profile, costs, notes
+
+
+def _planned(options: Options, model: Recommender, profile: Profile, costs: Costs, cards: int,
+             say: Callable[[str], None]) -> Plan:
+    return make(model, profile, costs, cards=cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, tt_share=options.tt_share, tt_gain=options.tt_gain,
                 gap=options.gap, seconds=options.seconds, table_wise=options.table_wise, explain=options.explain,
                 say=lambda line: say(f"search     {line}"))
-    with (folder / PROFILE).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    tail = tail_of(profile)
-    made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
-                   held=None if tail is None else served(made, profile, tail, costs))
-    made.save(folder)
-    return made, profile
 
 
 def _as_given(model: Recommender, options: Options) -> Recommender:
