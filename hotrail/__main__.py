@@ -2,22 +2,29 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.rtl import config as presets
-from hotrail import closing, inventory, packaging, planning, serving, sharing, sizing
+from hotrail import closing, completion, inventory, packaging, planning, serving, sharing, sizing
+from hotrail.as_json import JSON, result
 from hotrail.boundary import Bounded
+from hotrail.completion import preset_names
 from hotrail.planning import FORMAT
+
+ENVIRONMENT = """HOTRAIL_BUILD names the folder for all that is built and written [build/]. HOTRAIL_DATA names a folder
+of statistics and logs that some commands read. More on both, exit codes, JSON and completion: docs/command.md"""
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
     return [presets.load(name) for name in names or presets.names()]
 
 
-@click.group(cls=Bounded, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Bounded, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+             epilog=ENVIRONMENT)
 @click.version_option(package_name="hotrail")
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
@@ -29,8 +36,9 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("preset", nargs=-1)
+@click.argument("preset", nargs=-1, shell_complete=preset_names)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build].")
+@JSON
 def verilog(preset: tuple[str, ...], out: Path | None) -> None:
     """Writes the Verilog of PRESET's cores.
 
@@ -38,14 +46,19 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
     """
     from gen.rtl import cores
 
+    written: dict[str, dict[str, Any]] = {}
     for chosen in _presets(preset):
         for built in cores.verilog(chosen, out):
+            written.setdefault(chosen.name, {})[built.top] = {"folder": built.folder,
+                                                              "files": [path.name for path in built.files]}
             click.echo(f"{chosen.name}: {built.files[0].parent}/{built.top}.v and {len(built.files) - 1} more modules, "
                        f"{built.top}.json")
+    result(presets=written)
 
 
 @main.command()
-@click.argument("preset", nargs=-1)
+@click.argument("preset", nargs=-1, shell_complete=preset_names)
+@JSON
 def lint(preset: tuple[str, ...]) -> None:
     """Checks the Verilog of PRESET with three tools.
 
@@ -56,7 +69,9 @@ def lint(preset: tuple[str, ...]) -> None:
     accepted = checks.waivers()
     bad = 0
     asked = [tool for tool, there in checks.tools().items() if there]
+    findings = {}
     for name, left in checks.of_presets(list(_presets(preset)), accepted):
+        findings[name] = left
         bad += len(left)
         said = f"{len(left)} findings" if left else "nothing but what is waived"
         click.echo(f"{name}: {', '.join(asked)}: {said}")
@@ -64,18 +79,19 @@ def lint(preset: tuple[str, ...]) -> None:
             click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
     if "icarus" not in asked:
         click.echo("Icarus is not installed and was left out (apt-get install iverilog).")
-    for waiver in accepted:
-        if not waiver.met and waiver.tool in asked and not preset:
-            bad += 1
-            click.echo(
-                f"waiver {waiver.tool} {waiver.name} ({waiver.match}) catches nothing any more: remove it"
-            )
+    stale = [waiver for waiver in accepted if not waiver.met and waiver.tool in asked and not preset]
+    for waiver in stale:
+        click.echo(f"waiver {waiver.tool} {waiver.name} ({waiver.match}) catches nothing any more: remove it")
+    bad += len(stale)
+    result(tools=asked, cores=findings, stale_waivers=[{"tool": each.tool, "name": each.name, "match": each.match}
+                                                       for each in stale])
     sys.exit(1 if bad else 0)
 
 
 @main.command()
-@click.argument("preset")
+@click.argument("preset", shell_complete=preset_names)
 @click.argument("core", required=False)
+@JSON
 def synth(preset: str, core: str | None) -> None:
     """Area and logic depth of PRESET's cores, by Yosys.
 
@@ -85,7 +101,7 @@ def synth(preset: str, core: str | None) -> None:
     from gen.rtl.cores import CORES
     from gen.rtl.verilog import convert
 
-    met = True
+    met, found = True, {}
     for chosen in _presets((preset,)):
         for name, config in chosen.cores.items():
             if core not in (None, name):
@@ -93,13 +109,18 @@ def synth(preset: str, core: str | None) -> None:
             texts, metadata = convert(CORES[name].unit(config), f"hotrail_{name}")
             report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth")
             click.echo("\n".join(flow.lines(report)))
-            met = met and report.worst.met and report.most_chains.met
+            kept = report.worst.met and report.most_chains.met
+            found[f"{chosen.name}/{name}"] = {"area": report.total, "worst": report.worst,
+                                              "most_chains": report.most_chains, "met": kept, "notes": report.notes}
+            met = met and kept
+    result(cores=found)
     sys.exit(0 if met else 1)
 
 
 @main.command()
 @click.argument("only", nargs=-1)
 @click.option("--list", "listing", is_flag=True, help="Only names the benches.")
+@JSON
 def bench(only: tuple[str, ...], listing: bool) -> None:
     """Measures every figure beside its target.
 
@@ -114,6 +135,7 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
     from hotrail.report import bench as report
 
     if listing:
+        result(benches={item.name: item.about for item in framework.registered()})
         for item in framework.registered():
             click.echo(f"{item.name:12s} {item.about}")
         return
@@ -123,6 +145,7 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
     with together(folder) as half:
         page = report.write(rows, half)
     click.echo(f"report: {folder / page.name}")
+    result(page=folder / page.name, rows=rows)
     sys.exit(0 if all(row.met is not False for row in rows) else 2)
 
 
@@ -135,7 +158,9 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 @click.option("--lookups", default=10_000, show_default=True, help="Number of samples that the RTL looks up.")
 @click.option("--columns", default=64, show_default=True, help="Embedding dimension.")
 @click.option("--rank", default=4, show_default=True, help="Rank of the tensor train.")
-@click.option("--preset", default="smartssd", show_default=True, help="The preset whose TT unit runs.")
+@click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
+              help="The preset whose TT unit runs.")
+@JSON
 @click.pass_context
 def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, item: str, value: str, lookups: int,
          columns: int, rank: int, preset: str) -> None:
@@ -165,11 +190,12 @@ def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, 
     with together(folder) as half:
         page = report.write(done, half)
     say(f"report     {folder / page.name}")
+    result(page=folder / page.name, source=done.source, equal=done.passed, fits=done.fits, runs=done.runs)
     sys.exit(0 if done.passed else 1)
 
 
 @main.command()
-@click.argument("log", nargs=-1)
+@click.argument("log", nargs=-1, type=click.Path())
 @FORMAT
 @click.option("--table", multiple=True, help="A table to look up; may be given several times [all].")
 @click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, click, .., rating].")
@@ -178,8 +204,10 @@ def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, 
 @click.option("--batch", type=int, help="Samples of a mini-batch [what a frame holds, at most 64].")
 @click.option("--columns", default=8, show_default=True, help="Embedding dimension.")
 @click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core per sample on the GPU.")
-@click.option("--preset", default="tiny", show_default=True, help="The preset whose Hotline core runs.")
+@click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
+              help="The preset whose Hotline core runs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
+@JSON
 def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: str | None, learn: float,
             samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
     """Dispatches LOG to a GPU model beside the simulated card.
@@ -200,10 +228,14 @@ def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], labe
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))
     say(f"report     {folder / page.name}")
+    result(page=folder / page.name, source=done.source, tables=done.tables, samples=done.samples, batch=done.batch,
+           hot_rows=done.hot, hot_rows_most=done.capacity, hot_share=done.share, best_share=done.best,
+           popular_samples=done.popular, speedup=done.speedup)
 
 
 @main.command()
 @click.option("--sysfs", type=click.Path(path_type=Path), default=Path("/sys"), hidden=True)
+@JSON
 def cards(sysfs: Path) -> None:
     """Lists the cards in this machine.
 
@@ -212,18 +244,20 @@ def cards(sysfs: Path) -> None:
     from fpga.card import discover
     from hotrail import cards as report
 
-    found = discover.cards(sysfs)
-    click.echo(report.text(found, discover.loose(sysfs)))
+    found, loose = discover.cards(sysfs), discover.loose(sysfs)
+    click.echo(report.text(found, loose))
+    result(cards=found, without_driver=loose)
     sys.exit(0 if found else 1)
 
 
 @main.command()
 @click.argument("core", default="emb")
-@click.option("--preset", help="The preset whose core it is [tiny].")
+@click.option("--preset", shell_complete=preset_names, help="The preset whose core it is [tiny].")
 @click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
               help="Placements to try until one is routed and meets the clock.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the files [build/ecp5/...].")
+@JSON
 def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None) -> None:
     """CORE on a board with an ECP5, by open tools.
 
@@ -236,10 +270,12 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
     layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset or "tiny", out=out, seeds=seeds,
                        say=click.echo)
     click.echo("\n".join(flow.lines(layout)))
+    result(bitstream=layout.file, core=layout.core, seed=layout.seed, used=layout.used, fmax_mhz=layout.fmax,
+           met=layout.met)
 
 
-for command in (*closing.COMMANDS, *packaging.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS,
-                *sizing.COMMANDS, *inventory.COMMANDS):
+for command in (*closing.COMMANDS, *completion.COMMANDS, *inventory.COMMANDS, *packaging.COMMANDS, *planning.COMMANDS,
+                *serving.COMMANDS, *sharing.COMMANDS, *sizing.COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -22,12 +22,19 @@ from typing import Any, NoReturn
 import click
 
 from gen.base import staging
+from hotrail import as_json
 
 __all__ = ["Bounded", "plain", "sentence"]
 
 GRACE_S = 0.5
 INTERRUPTED, GONE = 130, 141        # as a shell has it: 128 and the number of SIGINT, of SIGPIPE
 OWN = {"bench", "fpga", "gen", "golden", "hotrail", "hw"}
+#: Of each command, the page in docs that it is on.
+PAGES = {"bench": "figures", "bitstream": "vitis-package", "cards": "real-card", "compile": "bundle",
+         "completion": "command", "demo": "plan", "ecp5": "ecp5", "failfast": "timing", "hotline": "hotline",
+         "lint": "architecture", "model": "plan", "package": "vitis-package", "plan": "plan", "profile": "profile",
+         "run": "bundle", "sbom": "reliability", "scars": "scars", "size": "size", "synth": "architecture",
+         "timing": "timing", "verilog": "architecture", "xo": "vitis-package"}
 _PR_SET_CHILD_SUBREAPER = 36
 _DEBUG = "hotrail.debug"
 
@@ -66,6 +73,7 @@ class Bounded(click.Group):
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         cmd.params.append(_debug_option())
+        cmd.epilog = f"More: docs/{PAGES.get(name or cmd.name or '', 'command')}.md"
         super().add_command(cmd, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -79,7 +87,8 @@ class Bounded(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with as_json.printed(ctx):
+                return super().invoke(ctx)
         except click.ClickException as error:
             vars(error)["message"] = plain(error.message)
             raise

@@ -1,16 +1,15 @@
 """The commands that say whether a core's timing can close: timing and failfast."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hotrail.as_json import JSON, result
+from hotrail.completion import preset_names
+
 __all__ = ["COMMANDS"]
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="Prints JSON.")
-
 
 def _mapped(preset: str, core: str) -> Iterator[tuple[str, Any]]:
     """Preset and core, and the mapped report, of a core of a preset, or of all that are kernels: as `hotrail package`
@@ -41,11 +40,11 @@ def _aside(line: str) -> None:
 
 
 @click.command(short_help="Slack and worst paths of a core, estimated.")
-@click.argument("preset")
+@click.argument("preset", shell_complete=preset_names)
 @click.argument("core", default="")
-@_JSON
+@JSON
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the pictures [build/<preset>/timing].")
-def timing(preset: str, core: str, as_json: bool, out: Path | None) -> None:
+def timing(preset: str, core: str, out: Path | None) -> None:
     """Static timing analysis of a CORE of PRESET [all that are kernels] at speed grade -2LV.
 
     On Yosys' netlist, with open delay tables and a coarse placement: an estimate, docs/timing.md says how good. Writes
@@ -63,17 +62,15 @@ def timing(preset: str, core: str, as_json: bool, out: Path | None) -> None:
         picture = (out or build_folder() / name.partition("/")[0] / "timing") / f"{name.partition('/')[2]}.svg"
         with staged(picture) as half:
             half.write_text(floorplan.svg(found), encoding="utf-8")
-        if not as_json:
-            click.echo("\n".join([*timings.lines(found), f"  {picture}"]))
-    if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo("\n".join([*timings.lines(found), f"  {picture}"]))
+    result(cores=told)
 
 
 @click.command(short_help="AMD's guide lines for a core.")
-@click.argument("preset")
+@click.argument("preset", shell_complete=preset_names)
 @click.argument("core", default="")
-@_JSON
-def failfast(preset: str, core: str, as_json: bool) -> None:
+@JSON
+def failfast(preset: str, core: str) -> None:
     """Holds a CORE of PRESET [all that are kernels] against AMD's guide lines for timing closure.
 
     As report_failfast of Vivado does, with the platform's own logic in the user region.
@@ -85,10 +82,8 @@ def failfast(preset: str, core: str, as_json: bool) -> None:
     for name, report in _mapped(preset, core):
         found = [*guides.of_area(report), *guides.of_netlist(netlist_of(report))]
         told[name] = {line.key: {"value": line.value, "guide": line.guide, "over": line.over} for line in found}
-        if not as_json:
-            click.echo("\n".join([f"{name}:", *(f"  {line}" for line in guides.lines(found))]))
-    if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo("\n".join([f"{name}:", *(f"  {line}" for line in guides.lines(found))]))
+    result(cores=told)
 
 
 COMMANDS = (timing, failfast)

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from gen.base.sealed import writing
 from gen.base.staging import staged
+from hotrail.as_json import JSON, result
 
 __all__ = ["COMMANDS", "Package", "bom", "installed", "locked"]
 
@@ -178,11 +179,13 @@ def lines() -> Iterator[str]:
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
+@JSON
 def sbom(file: Path | None) -> None:
     """Lists the packages that hotrail consists of.
 
     With version and licence; into FILE as a CycloneDX bill of materials, with the SHA-256 of what the lock file allows.
     """
+    result(file=file, packages=list(_parts().values()))
     if file is None:
         click.echo("\n".join(lines()))
         return

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from hotrail.as_json import JSON, result
+from hotrail.completion import preset_names
+
 __all__ = ["COMMANDS"]
 
 _OPTIONS = (
@@ -18,6 +21,7 @@ _OPTIONS = (
     click.option("--experimental-memory", is_flag=True, help="Adds memory.tcl: the link asks the shell's memory for "
                  "another address map and more bursts; nobody has linked with it yet."),
     click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build]."),
+    JSON,
 )
 
 
@@ -68,6 +72,12 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     return made
 
 
+def _told(made: Any) -> dict[str, Any]:
+    """Of a package, for JSON."""
+    return {"folder": made.folder, "clock_mhz": made.clock_mhz, "instances": made.instances,
+            "gate": made.gate.as_dict() if made.gate else None}
+
+
 def _kernels(preset: str) -> list[str]:
     """The cores of a preset that can be packaged, one or more."""
     from fpga.vitis import flow
@@ -79,19 +89,19 @@ def _kernels(preset: str) -> list[str]:
 
 
 @click.command(short_help="Vitis packages of a preset's cores.")
-@click.argument("preset")
+@click.argument("preset", shell_complete=preset_names)
 @click.argument("core", nargs=-1)
 @_options
 @click.option("--experimental-xo", is_flag=True, help="Adds an .xo made without Vivado; nobody has linked one yet.")
 def package(preset: str, core: tuple[str, ...], **options: Any) -> None:
     """Writes the Vitis package of each CORE of PRESET [all that are kernels], build/<preset>/vitis/<core>/, unless the
     gate refuses it."""
-    for name in core or _kernels(preset):
-        _make(preset, name, **options)
+    made = [_make(preset, name, **options) for name in core or _kernels(preset)]
+    result(packages=[_told(each) for each in made])
 
 
 @click.command(short_help="A core's package and its .xo, by Vivado.")
-@click.argument("preset")
+@click.argument("preset", shell_complete=preset_names)
 @click.argument("core", default="")
 @_options
 def xo(preset: str, core: str, **options: Any) -> None:
@@ -101,7 +111,7 @@ def xo(preset: str, core: str, **options: Any) -> None:
 
 
 @click.command(short_help="A core's package and its .xclbin, by Vitis.")
-@click.argument("preset")
+@click.argument("preset", shell_complete=preset_names)
 @click.argument("core", default="")
 @click.option("--target", type=click.Choice(("hw", "hw_emu")), default="hw", show_default=True,
               help="For the card, or for simulation on the host.")
@@ -122,7 +132,9 @@ def _build(target: str, preset: str, core: str, options: dict[str, Any]) -> None
         raise click.ClickException(f"{'; '.join(tools.missing)}; without it `hotrail package {preset} {core}` makes "
                                    "the package alone")
     made = _make(preset, core, **options)
-    click.echo(f"made {toolchain.build(made, tools, say=click.echo)}")
+    image = toolchain.build(made, tools, say=click.echo)
+    click.echo(f"made {image}")
+    result(package=_told(made), made=image)
 
 
 COMMANDS = (package, xo, bitstream)

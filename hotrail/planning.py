@@ -9,6 +9,8 @@ from gen.base.staging import staged, together
 from gen.base.tools import build_folder
 from gen.data.profile import FILE as PROFILE
 from gen.planner.plan import FILE
+from hotrail.as_json import JSON, result
+from hotrail.completion import device_names, preset_names
 
 __all__ = ["COMMANDS"]
 
@@ -19,11 +21,13 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 
 
 @click.command()
-@click.argument("log", nargs=-1, required=True)
+@click.argument("log", nargs=-1, required=True, type=click.Path())
 @click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
 @FORMAT
-@click.option("--device", default="smartssd", show_default=True, help="Name of a device, or a path that ends in .toml.")
-@click.option("--preset", default="smartssd", show_default=True, help="The preset whose cores the cards have.")
+@click.option("--device", shell_complete=device_names, default="smartssd", show_default=True,
+              help="Name of a device, or a path that ends in .toml.")
+@click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
+              help="The preset whose cores the cards have.")
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
               help="Number of cards, EMB and MLP cores together.")
 @click.option("--levels", type=click.IntRange(1, 3), default=3, show_default=True,
@@ -53,6 +57,7 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 @click.option("--quick", is_flag=True, help="Only this placement, no comparison with fewer memories or one more card.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
+@JSON
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
          table_wise: bool, results: str | None, row_format: str | None, dim: int, batch: int | None, sample: float,
@@ -84,10 +89,16 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
         page = report.write(made, profile, half)
     report.show(made)
     say(f"plan       {folder / FILE}, the page beside it: {folder / page.name}")
+    result(plan=folder / FILE, profile=folder / PROFILE, page=folder / page.name, device=made.device,
+           preset=made.preset, source=made.source, batch=made.batch, batch_s=made.seconds, bound_s=made.bound,
+           gap=made.gap, samples_per_s=made.samples_per_s, levels=made.levels, tt_share=made.approximated,
+           ssd_share=made.from_ssd, unseen_share=made.unseen, cards=made.cards, tables=made.tables,
+           fewer_levels_s={levels: each[0] for levels, each in made.ablation.items()},
+           what_if_s={what: each[0] for what, each in made.what_if.items()}, assumed=made.assumed, held_back=made.held)
 
 
 @click.command()
-@click.argument("log", nargs=-1, required=True)
+@click.argument("log", nargs=-1, required=True, type=click.Path())
 @click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
 @FORMAT
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
@@ -102,6 +113,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 @click.option("--scheduler", help="Address of a Dask scheduler.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz, index.html [build/profile].")
+@JSON
 def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, second: bool, dim: int,
             rank: int, held_back: float, workers: int, scheduler: str | None, out: Path | None) -> None:
     """Counts the accesses of LOG per row.
@@ -125,16 +137,23 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     say(f"profile    {report.sentence(found)}")
     report.show(found, dim=dim, rank=rank)
     say(f"saved      {folder / PROFILE}, the page beside it: {folder / page.name}")
+    result(profile=folder / PROFILE, page=folder / page.name, source=found.source, samples=found.samples,
+           sampled=found.sampled, tables={name: {
+               "rows": table.rows, "rows_accessed": table.heat.touched, "accesses": table.heat.total,
+               "indices_per_sample": table.pooling, "longest_bag": int(table.bag_lengths.max(initial=0)),
+               "rows_of_half": table.heat.icdf(0.5), "rows_of_90": table.heat.icdf(0.9)}
+               for name, table in found.tables.items()})
 
 
 @click.command()
-@click.argument("log", nargs=-1, required=True)
+@click.argument("log", nargs=-1, required=True, type=click.Path())
 @FORMAT
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
 @click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Samples per batch.")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file [build/model.toml].")
+@JSON
 def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: float, out: Path | None) -> None:
     """Writes the model file that `hotrail plan --model` takes, from LOG.
 
@@ -159,6 +178,7 @@ def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: 
     for note in notes:
         say(f"assumed    {note}")
     say(f"model      {path}: {len(made.tables)} tables, {sum(spec.rows for spec in made.tables.values()):,} rows")
+    result(model=path, tables=made.tables, batch=made.batch, assumed=notes)
 
 
 COMMANDS = (plan, profile, model)

@@ -7,6 +7,8 @@ import click
 
 from gen.base.staging import together
 from gen.base.tools import build_folder
+from hotrail.as_json import JSON, result
+from hotrail.completion import preset_names
 from hotrail.planning import FORMAT
 
 __all__ = ["COMMANDS"]
@@ -17,8 +19,9 @@ __all__ = ["COMMANDS"]
 @click.option("--weights", type=click.Path(path_type=Path), help="The model's parameters, an .npz [random ones].")
 @click.option("--seed", default=0, show_default=True, help="Seed of random parameters.")
 @click.option("--profile", type=click.Path(path_type=Path), help="The log's profile [profile.npz beside the plan].")
-@click.option("--preset", help="The preset whose cores the cards have [the plan's].")
+@click.option("--preset", shell_complete=preset_names, help="The preset whose cores the cards have [the plan's].")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the bundle.")
+@JSON
 def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | None, preset: str | None,
                  out: Path) -> None:
     """Makes a bundle of PLAN with everything that its cards need.
@@ -35,11 +38,13 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
     size = sum(path.stat().st_size for path in made.folder.rglob("*") if path.is_file())
     say(f"bundle     {made.folder}: {len(made.members) + 1} files, {size:,} bytes, parameters "
         + (f"random, seed {seed}" if weights is None else f"of {weights}"))
+    result(bundle=made.folder, files=len(made.members) + 1, size_bytes=size, parameters=made.weights,
+           tables=made.tables)
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.argument("log", nargs=-1, required=True)
+@click.argument("log", nargs=-1, required=True, type=click.Path())
 @FORMAT
 @click.option("--samples", type=click.IntRange(1), default=256, show_default=True, help="Samples of the log to run.")
 @click.option("--batch", type=click.IntRange(1), help="Samples per batch [the plan's].")
@@ -50,6 +55,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
               help="The Verilated cores, or their twins, which are built in seconds and faster.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/run].")
+@JSON
 def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batch: int | None, weights: Path | None,
         memory: str, card: str, out: Path | None) -> None:
     """Runs LOG on the simulated cards of BUNDLE.
@@ -78,6 +84,14 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
         say(f"energy     {energy}")
     say(flow.summary(done))
     say(f"report     {folder / page.name}")
+    result(page=folder / page.name, samples=done.samples, batches=done.batches, vectors=done.vectors,
+           equal=not done.different, different=done.different or None, clock_mhz=done.clock_mhz,
+           predictions=None if done.predictions is None else len(done.predictions),
+           cards={number: {"cycles": cycles, "link": done.links[number], "planned_cycles": done.expected[number],
+                           "planned_in_sequence_cycles": done.steady[number], "energy": done.energy[number]}
+                  for number, cycles in done.cycles.items()},
+           lookups={name: dict(zip(("dram", "tt", "ssd"), rows.tolist())) for name, rows in done.rows.items()},
+           distance=done.distance, unseen=done.unseen, notes=done.notes)
     if done.different:
         sys.exit(1)
 

@@ -7,13 +7,14 @@ import click
 from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.data.scars import Device, Traffic, optimum
+from hotrail.as_json import JSON, result
 from hotrail.planning import FORMAT
 
 __all__ = ["COMMANDS"]
 
 
 @click.command()
-@click.argument("log", nargs=-1, required=True)
+@click.argument("log", nargs=-1, required=True, type=click.Path())
 @FORMAT
 @click.option("--memory", type=click.IntRange(1), multiple=True, default=(16, 64, 256, 1024), show_default=True,
               help="MB of the device for cached rows and activations; may be given several times.")
@@ -27,6 +28,7 @@ __all__ = ["COMMANDS"]
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/scars].")
+@JSON
 def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: int, activations: int, overhead: int,
           smallest: int, largest: int | None, sample: float, out: Path | None) -> None:
     """Divides a GPU's memory between batch and cached rows.
@@ -49,6 +51,10 @@ def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: 
         page = report.write(profile.source, traffic, devices, splits, half)
     report.show(profile.source, traffic, devices, splits)
     say(f"report     {folder / page.name}")
+    result(page=folder / page.name, source=profile.source, rows_accessed=traffic.touched,
+           lookups_per_sample=traffic.lookups, memories={
+               each: {"cached_rows": split.cached, "batch": split.batch, "values_per_sample": split.words,
+                      "gap": split.gap} for each, split in splits.items()})
 
 
 COMMANDS = (scars,)

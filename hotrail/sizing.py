@@ -6,21 +6,25 @@ import click
 
 from gen.base.staging import together
 from gen.base.tools import build_folder
+from hotrail.as_json import JSON, result
+from hotrail.completion import device_names, preset_names
 from hotrail.planning import FORMAT
 
 __all__ = ["COMMANDS"]
 
 
 @click.command()
-@click.argument("log", nargs=-1, required=True)
+@click.argument("log", nargs=-1, required=True, type=click.Path())
 @click.option("--qps", type=click.FloatRange(0, min_open=True), required=True,
               help="Samples per second, which arrive at random.")
 @click.option("--p99-ms", type=click.FloatRange(0, min_open=True), required=True,
               help="Milliseconds within which 99 % of the samples must have their result.")
 @click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
 @FORMAT
-@click.option("--device", default="smartssd", show_default=True, help="Name of a device, or a path that ends in .toml.")
-@click.option("--preset", default="smartssd", show_default=True, help="The preset whose cores the cards have.")
+@click.option("--device", shell_complete=device_names, default="smartssd", show_default=True,
+              help="Name of a device, or a path that ends in .toml.")
+@click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
+              help="The preset whose cores the cards have.")
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
               help="Most cards that share one copy of the model.")
 @click.option("--tt-share", type=click.FloatRange(0, 1),
@@ -38,6 +42,7 @@ __all__ = ["COMMANDS"]
               help="Limit of each search for a placement, in seconds of work.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz, index.html [build/size].")
+@JSON
 def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, kind: str | None, device: str,
          preset: str, cards: int, tt_share: float | None, results: str | None, row_format: str | None, dim: int,
          batch: int | None, sample: float, seconds: float, out: Path | None) -> None:
@@ -68,6 +73,11 @@ def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, ki
     for line in report.sentences(sized):
         say(line)
     say(f"report     {folder / page.name}")
+    result(page=folder / page.name, qps=qps, p99_s=p99_ms * 1e-3, cards=sized.best.cards if sized.best else None,
+           groups=[{"cards_per_copy": len(each.plan.cards), "copies": each.number, "cards": each.cards,
+                    "batch_s": each.plan.seconds, "latency_s": each.found._asdict() if each.found else None}
+                   for each in found],
+           core_s=core_s, others=[{"machine": each.name, "number": number, "by": why} for each, number, why in others])
 
 
 COMMANDS = (size,)

@@ -35,7 +35,7 @@ def test_timing(mapped):
 
 def test_timing_as_json(mapped):
     done = CliRunner().invoke(main, ["timing", "tiny", "tt", "--json", "--out", str(mapped / "here")])
-    (told,) = json.loads(done.stdout).values()
+    (told,) = json.loads(done.stdout)["cores"].values()
     assert told["slack_ns"]["4.0"] > told["slack_ns"]["3.333"] > 0
     assert told["paths"][0]["steps"][0]["kind"] == "FDRE" and told["clock_ps"] == 234
     assert (mapped / "here" / "tt.svg").exists()
@@ -44,7 +44,7 @@ def test_timing_as_json(mapped):
 def test_failfast(mapped):
     done = call("failfast", "tiny", "tt")
     assert done.exit_code == 0 and "all 12 within their guide lines" in done.output
-    told = json.loads(CliRunner().invoke(main, ["failfast", "tiny", "tt", "--json"]).stdout)["tiny/tt"]
+    told = json.loads(CliRunner().invoke(main, ["failfast", "tiny", "tt", "--json"]).stdout)["cores"]["tiny/tt"]
     assert told["lut"] == {"value": pytest.approx(100 * (14 + 38_373) / 342_496), "guide": 70, "over": False}
 
 

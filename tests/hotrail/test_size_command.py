@@ -1,5 +1,6 @@
 """`hotrail size`, as a user calls it."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -43,9 +44,11 @@ def test_a_load_becomes_a_number_of_cards(log, tmp_path):
     for said in ("Latency over load", "vectors to the host", "p99", "Assumed"):
         assert said in page
     assert Profile.load(tmp_path / "o" / "profile.npz").samples == 2000
-    more = run(log, "--qps", 1e9, "--p99-ms", 1, "--out", tmp_path / "m")
+    more = run(log, "--qps", 1e9, "--p99-ms", 1, "--out", tmp_path / "m", "--json")
     cards, number, group = map(int, re.search(r"^cards      (\d+), (\d+) groups of (\d+):", more.output, re.M).groups())
     assert cards == number * group > 50
+    document = json.loads(more.stdout)
+    assert document["cards"] == cards and document["groups"][0]["latency_s"]["p99"] <= document["p99_s"] == 1e-3
 
 
 def test_a_limit_that_nothing_meets(log, tmp_path):
