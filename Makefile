@@ -20,7 +20,7 @@ KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,
 
 # Environments are set up and builds share a folder: one target after the other.
 .NOTPARALLEL:
-.PHONY: help setup lock verilog test regress demo bench lint package xo bitstream bitstream-ecp5 clean
+.PHONY: help setup lock verilog test regress demo bench lint docs package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
@@ -29,6 +29,7 @@ help:
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
+	@echo "make docs       the guide as a site that works from disk, build/site/index.html"
 	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd, CORE=all that it has,"
 	@echo "                CLOCK=250 INSTANCES=1 PLATFORM=...; FLAGS=--no-gate: without minutes of Yosys)"
 	@echo "make xo         one of them (CORE=its first kernel) and its .xo, with AMD Vivado"
@@ -73,6 +74,10 @@ lint: $(DEV)
 	@$(PY) .ci/statements.py
 	@$(VENV)/bin/mypy
 	@$(RUN) lint
+
+docs: $(DEV)
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build -q -f .ci/mkdocs.yml
+	@echo build/site/index.html
 
 package: $(READY)
 	@$(RUN) package $(KERNEL)

@@ -16,6 +16,7 @@ import inspect
 import re
 import shlex
 import shutil
+import tomllib
 from contextlib import chdir
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +33,7 @@ from tests import test_import_law
 from tests.support import log_files, mlp_card, mlp_sizes
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 INFO = re.compile(r"(python|console|text)(?: (not-run|oracle|torch|torchrec): (.+))?")
@@ -204,6 +205,18 @@ def test_names_of_the_source_are_there(name):
 def test_code_stands_in_fences(name):
     text = FENCE.sub("", (ROOT / name).read_text())
     assert not re.search(r"\n\n    \S", text), f"{name}: an indented block is not tried; put it in a fence"
+
+
+def test_the_site_has_every_page():
+    """In a place of its own; mkdocs itself refuses links and anchors that lead nowhere."""
+    named = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / ".ci" / "mkdocs.yml").read_text(), re.M)
+    assert sorted(named) == sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+
+
+def test_who_cites_names_this_version():
+    told = dict(re.findall(r"^([\w-]+): (.+)$", (ROOT / "CITATION.cff").read_text(), re.M))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (told["version"], told["license"]) == (project["version"], project["license"])
 
 
 def test_wrong_blocks_are_seen():

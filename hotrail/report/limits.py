@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from gen.data.shapes import macs
 from gen.model.device import Device
@@ -78,13 +79,13 @@ def _tables(plan: Plan, card: PlanCard) -> Iterator[tuple[TableSpec, PlanTable, 
 
 def _pooling(plan: Plan, memory: str) -> list[tuple[float, float]]:
     """Of each card, additions a byte of rows in a memory, and a second."""
-    found = []
+    found, taken = [], cache(row_bytes)     # many tables are of one width and format
     for card in plan.cards:
         additions = bytes = 0.0
         for spec, table, dim in _tables(plan, card):
             rows = table.on_card(memory).accesses
             additions += rows * dim
-            bytes += rows * row_bytes(plan.preset, dim, plan.page_bytes, spec.row_format)
+            bytes += rows * taken(plan.preset, dim, plan.page_bytes, spec.row_format)
         seconds = getattr(card, memory).seconds
         if bytes and seconds:
             found.append((additions / bytes, additions / seconds))

@@ -191,9 +191,9 @@ def test_themes_have_contrast(opened, small):
         switch = page.locator("#theme")
         for theme in ("auto", "light", "dark"):
             assert switch.inner_text() == f"Theme: {theme}"
-            found = {name: luminance(page.evaluate("colour(name)".replace("name", json.dumps(name)))) for name in (
-                "ground", "panel", "lit", "ink", "soft", "accent", "good", "bad", "dram", "tt", "ssd", "in", "out",
-                "bottom", "top")}
+            names = ("ground", "panel", "lit", "ink", "soft", "accent", "good", "bad", "dram", "tt", "ssd", "in", "out",
+                     "bottom", "top")
+            found = dict(zip(names, map(luminance, page.evaluate("names => names.map(colour)", names))))
             grounds.append(found["ground"] < 0.1)
             for name, value in found.items():
                 for ground in ("ground", "panel", "lit"):
@@ -206,15 +206,14 @@ def test_themes_have_contrast(opened, small):
 
 @pytest.mark.parametrize("width", [360, 1920])
 def test_a_large_report_at_once_and_at_every_width(opened, large, width):
-    for path in large:
-        page = opened(path, width=width)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        times = [int(page.locator("html").get_attribute("data-ready"))]
-        while min(times) > MOST_MS and len(times) < 3:      # a busy machine
-            page.reload()
-            page.wait_for_selector("html[data-ready]", state="attached")
-            times.append(int(page.locator("html").get_attribute("data-ready")))
-        assert min(times) <= MOST_MS
-        page.get_by_role("searchbox", name="Tables").fill("t85")
-        tables = page.locator(".table", has_text="Tables, the most accessed first")
-        assert tables.locator("tbody tr:visible").count() == 6
+    page = opened(large[width == 360], width=width)
+    times = [int(page.locator("html").get_attribute("data-ready"))]
+    while min(times) > MOST_MS and len(times) < 3:      # a busy machine
+        page.reload()
+        page.wait_for_selector("html[data-ready]", state="attached")
+        times.append(int(page.locator("html").get_attribute("data-ready")))
+    assert min(times) <= MOST_MS
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_role("searchbox", name="Tables").fill("t85")
+    tables = page.locator(".table", has_text="Tables, the most accessed first")
+    assert tables.locator("tbody tr:visible").count() == 6
