@@ -90,9 +90,10 @@ def _timeline(bundle: Bundle, done: Verified) -> Spans:
             series[number % 2].append((str(card), (begin, free[card])))
             if kinds[card] == "emb":
                 ready = max(ready, free[card])
-    return Spans(f"The first {min(SHOWN, done.batches)} batches through the cards",
-                 "The cycles measured of each card and batch, core or link, whichever takes longer, put behind each "
-                 "other: a card begins its next batch when it is free, a network when the vectors are there.",
+    of = f"the first {SHOWN} of {done.batches:,} batches" if done.batches > SHOWN else _batches(done)
+    return Spans("Batches through the cards", f"The cycles measured of each card, {of}: core or link, whichever takes "
+                 "longer, put behind each other. A card begins its next batch when it is free, a network when the "
+                 "vectors are there.",
                  Axis(f"us at {done.clock_mhz:g} MHz"), Axis("card"),
                  [Series(f"{name} batches", points, colour, alone=True) for name, points, colour in
                   zip(("odd", "even"), series, ("ssd", "tt")) if points],
