@@ -131,7 +131,7 @@ class Series:
     the whole height of their row."""
 
     name: str
-    points: Iterable[tuple[Any, Any]]
+    points: Sequence[tuple[Any, Any]]
     colour: str = ""
     form: str = "line"
     alone: bool = False
@@ -158,9 +158,10 @@ class Chart:
             for k, each in enumerate(self.series)]}
 
     def html(self) -> str:
-        data = json.dumps(self.spec(), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+        spec = self.spec()
+        data = json.dumps(spec, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
         title, about = html.escape(self.title), html.escape(self.about)
-        rows = len(self.spec().get("labels", ())) if self.kind in ("across", "spans") else 0
+        rows = len(spec.get("labels", ())) if self.kind in ("across", "spans") else 0
         high = f' style="height:{6 + 2.2 * rows:.0f}rem"' if rows > 5 else ""
         return (f'<figure class="chart{" wide" if self.wide else ""}"><figcaption>{title}</figcaption><p>{about}</p>\n'
                 f'<div class="plot"{high}><canvas tabindex="0" role="img" aria-label="{title}. {about} Arrow keys read '
@@ -223,7 +224,7 @@ class Page:
         """Writes index.html into a folder, which is made; returns its path."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / FILE
-        path.write_text(self.html(), encoding="utf-8")
+        path.write_text(self.html(), encoding="utf-8", errors="backslashreplace")    # a file's name may be no text
         return path
 
     def html(self) -> str:

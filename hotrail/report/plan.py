@@ -68,10 +68,10 @@ def page(plan: Plan, profile: Profile) -> Page:
 
 
 def _timeline(plan: Plan) -> Spans:
-    emb = max(card.seconds for card in plan.cards)
+    first = max(card.seconds for card in plan.cards)
     spans: dict[str, list[tuple[str, tuple[float, float]]]] = {name: [] for name in (*MEMORIES, *LINK, *NETWORKS)}
     for card in plan.cards:
-        after = emb if card.kind == "mlp" else 0.0
+        after = first if card.kind == "mlp" else 0.0
         for name, begin, seconds in (
                 *((name, 0.0, getattr(card, name).seconds) for name in MEMORIES), ("in", 0.0, card.in_s),
                 ("bottom", 0.0, card.bottom_s), ("top", after, card.top_s), ("out", after, card.out_s)):
@@ -101,7 +101,7 @@ def _cuts(plan: Plan, profile: Profile) -> Lines:
         heat = profile.tables[table.name].heat
         if heat.total:
             ranks = np.unique(np.geomspace(1, max(heat.touched, 2), POINTS).astype(np.int64))
-            lines.append(Series(table.name, zip(ranks.tolist(), (100 * heat.cdf(ranks)).tolist())))
+            lines.append(Series(table.name, list(zip(ranks.tolist(), (100 * heat.cdf(ranks)).tolist()))))
             for name, rank in (("dram", table.dram.rows), ("tt", table.dram.rows + table.tt.rows)):
                 if rank:
                     ends[name].append((rank, float(100 * heat.cdf(np.array([rank]))[0])))
