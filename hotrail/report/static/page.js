@@ -118,14 +118,16 @@ function light(key, name) {
 function point(entry, active) {
   entry.chart.setActiveElements(active);
   entry.chart.tooltip.setActiveElements(active, { x: 0, y: 0 });
-  entry.chart.update();
+  entry.chart.render();     // update() would take the pointer's last place over the canvas for a new event
 }
 function setUpRows(box) {
   const over = ({ target }) => {
     const name = target.closest("tbody tr")?.cells[0].textContent;
-    for (const entry of charts.filter(each => each.spec.key === box.dataset.key && each.spec.kind !== "lines"))
-      point(entry, name === undefined ? [] : entry.spec.series.flatMap(({ points }, datasetIndex) =>
-        points.flatMap(([of], index) => of === name ? [{ datasetIndex, index }] : [])));
+    const linked = charts.filter(each => each.spec.key === box.dataset.key && each.spec.kind !== "lines");
+    // In the next frame: Chart.js hears late that the pointer has left its canvas.
+    requestAnimationFrame(() => linked.forEach(entry => point(entry, name === undefined ? [] :
+      entry.spec.series.flatMap(({ points }, datasetIndex) =>
+        points.flatMap(([of], index) => of === name ? [{ datasetIndex, index }] : [])))));
   };
   box.addEventListener("mouseover", over);
   box.addEventListener("mouseleave", over);

@@ -174,6 +174,9 @@ def test_charts_are_read_by_mouse_and_keyboard_and_downloaded(opened, small):
     assert loads.locator("td").count() == 0
     page.locator("canvas").nth(1).hover(position={"x": 150, "y": 150})
     assert page.locator("tr.lit th").all_inner_texts() == ["t1"]
+    page.locator(".table tbody tr").nth(2).hover()
+    active = "charts.slice(0, 2).map(each => each.chart.tooltip.getActiveElements().map(({index}) => index))"
+    page.wait_for_function(f"JSON.stringify({active}) === '[[1],[1]]'", timeout=5000)      # of t2
     page.locator("figure.heat td").nth(1).hover()
     assert page.locator("figure.heat output").inner_text() == "r, d: -0.5"
 
