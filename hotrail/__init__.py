@@ -73,7 +73,14 @@ def __getattr__(name: str) -> Any:
         return version("hotrail")
     if name not in _WHERE:
         raise AttributeError(f"module 'hotrail' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    from gen.base.extras import missing
+
+    try:
+        found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    except ModuleNotFoundError as error:
+        if sentence := missing(error.name, f"hotrail.{name}"):
+            raise ImportError(sentence) from None
+        raise
     return found
 
 

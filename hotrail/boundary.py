@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import click
 
 from gen.base import staging
+from gen.base.extras import missing
 from hotrail import as_json
 
 __all__ = ["Bounded", "plain", "sentence"]
@@ -48,7 +49,9 @@ def plain(text: str) -> str:
 def sentence(error: BaseException, given: list[str] | None = None) -> str:
     """What is said of an error, on one line. given: the command's words, of which those that are files are named for
     an error that nobody foresaw."""
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, ModuleNotFoundError) and (told := missing(error.name, "this command")):
+        text = told
+    elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     elif isinstance(error, ValueError | OSError) or type(error).__module__.partition(".")[0] in OWN:
         text = str(error)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gen.base import kept
-from gen.base.tools import call, versions
+from gen.base.tools import call, compiler
 from gen.model.device import Device
 from gen.rtl.verilator import CACHE
 
@@ -50,7 +50,7 @@ def library() -> Path:
     """The models as a shared library, compiled once for the same sources and compiler."""
     files = ("direct.cpp", *MODEL_SOURCES)
     texts = {name: (SOURCES / name).read_text() for name in files}
-    digest = hashlib.sha256(repr((sorted(texts.items()), versions())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((sorted(texts.items()), compiler())).encode()).hexdigest()[:16]
     folder = CACHE / f"direct-{digest}"
     path = folder / "direct.so"
     with kept.locked(CACHE / "locks" / f"direct-{digest}"):

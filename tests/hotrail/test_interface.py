@@ -10,13 +10,14 @@ import pytest
 from setuptools import find_packages
 
 import hotrail
+from gen.base.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 
 
 def python(text, folder, **options):
     return subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True,
-                          env={"PYTHONPATH": str(ROOT)}, **options)
+                          env={"PYTHONPATH": str(ROOT), "HOTRAIL_BUILD": str(folder / "build")}, **options)
 
 
 def test_every_public_name_is_there_and_has_words():
@@ -64,3 +65,57 @@ def test_what_an_installation_holds():
                if path.is_file() and path.suffix != ".py" and path.parent.name != "__pycache__"}
         packed = {path for pattern in told["package-data"].get(package, ()) for path in (ROOT / package).glob(pattern)}
         assert own <= packed, f"not installed: {', '.join(str(path) for path in sorted(own - packed))}"
+
+
+BASE = """
+import sys
+from importlib.abc import MetaPathFinder
+from click.testing import CliRunner
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.path.insert(0, ROOT)
+from gen.base.extras import EXTRAS
+sys.meta_path.insert(0, Absent())
+import hotrail
+from hotrail.__main__ import main
+for name in hotrail.__all__:
+    try:
+        getattr(hotrail, name)
+    except ImportError as error:
+        print(error)
+for words in ("profile log.csv --out out", "profile log.csv.gz", "profile log.parquet", "timing tiny tt",
+              "profile log.csv --workers 1"):
+    done = CliRunner().invoke(main, words.split())
+    print(done.exit_code, done.output.splitlines()[-1])
+"""
+
+
+def test_an_installation_without_extras(tmp_path):
+    """The public names are there, a log is profiled, and what needs an extra says which."""
+    (tmp_path / "log.csv").write_text("a_id\n1\n2\n")
+    for name in ("log.csv.gz", "log.parquet"):
+        (tmp_path / name).write_bytes(b"PAR1")
+    done = python(f"ROOT = {str(ROOT)!r}\n" + BASE, tmp_path)
+    assert done.returncode == 0, done.stderr
+    compiled, profiled, *refused = done.stdout.splitlines()
+    assert compiled == "hotrail.compile needs the package torch: pip install 'hotrail[torch]'"
+    assert profiled.startswith("0 saved      out/profile.npz")
+    assert refused == [
+        "1 Error: log.csv.gz: a compressed log needs the package pyarrow: pip install 'hotrail[arrow]'",
+        "1 Error: log.parquet: Parquet needs the package pyarrow: pip install 'hotrail[arrow]'",
+        "1 Error: this command needs the package scipy: pip install 'hotrail[rtl]'",
+        "1 Error: A Dask cluster needs the package distributed: pip install 'hotrail[dask]'"]
+
+
+def test_every_optional_package_is_of_an_extra():
+    """As pyproject.toml has it, by the names that are imported."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = {name: {re.split("[=\\[]", one)[0].replace("-", "_") for one in each}
+             for name, each in told["optional-dependencies"].items()}
+    distribution = {"sknetwork": "scikit_network"}
+    for module, extra in EXTRAS.items():
+        assert distribution.get(module, module) in asked[extra], f"{module} is none of the extra {extra}"

@@ -65,6 +65,9 @@ def test_every_package_of_an_installation_is_locked():
     assert all(hashes and len(set(hashes)) == len(hashes) for hashes in locked.values())
 
 
+USER = tuple(name for name in inventory.EXTRAS if name != "torch")
+
+
 @pytest.mark.parametrize("path", [LOCK, DEV], ids=lambda path: path.name)
 def test_lock_files_are_hashes_and_nothing_else(path):
     text = path.read_text()
@@ -74,7 +77,8 @@ def test_lock_files_are_hashes_and_nothing_else(path):
     assert all(pin.fullmatch(line) or re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line) for line in body)
     # What runs here is what is locked: pip compares the digest of all that it installs.
     extras = PROJECT["project"]["optional-dependencies"]
-    asked = [*PROJECT["project"]["dependencies"], *extras["ecp5"], *extras["onnx"],
+    assert extras["all"] == [f"hotrail[{','.join(USER)}]"] and set(extras) == {*USER, "all", "dev", "torch"}
+    asked = [*PROJECT["project"]["dependencies"], *(one for name in USER for one in extras[name]),
              *PROJECT["build-system"]["requires"], *(extras["dev"] if path == DEV else ())]
     for one in map(Requirement, asked):
         version, = [specifier.version for specifier in one.specifier if specifier.operator == "=="]

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gen.data.logs import lines, mels, npz, parquet, stream, text
+from gen.base.extras import extra
+from gen.data.logs import lines, mels, npz, stream, text
 from gen.data.logs.bounds import COLUMNS, readable
 from gen.data.logs.log import Log, Piece, Pieces, Progress
 from gen.data.logs.movielens import movielens
@@ -107,6 +108,8 @@ def _pieces(path: Path, format: str, tables: tuple[str, ...] | None, missing: in
     if format == "npz":
         return [npz.piece(path, tables)]
     if format == "parquet":
+        with extra(f"{path}: Parquet"):
+            from gen.data.logs import parquet
         return parquet.pieces(path, tables, missing, broken)
     if format == "mels":
         return mels.pieces(path, tables)

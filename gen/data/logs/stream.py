@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from gen.base.extras import extra
 from gen.data.logs import bounds
 
 __all__ = ["COMPRESSED", "blocks", "cuts", "lines_before", "stem", "unpack"]
@@ -64,9 +64,10 @@ def _check_line(path: Path, held: int) -> None:
 class _Unpacked:
     """The bytes of a compressed file, no more of them than one of its size may become."""
 
-    def __init__(self, path: Path, packed: pa.NativeFile, kind: str):
+    def __init__(self, path: Path, arrow: Any, packed: Any, kind: str):
         self.path, self.kind, self.size, self.given = path, kind, path.stat().st_size, 0
-        self.file = self._asked(pa.CompressedInputStream, packed, kind)
+        self.faults = arrow.ArrowException, OSError
+        self.file = self._asked(arrow.CompressedInputStream, packed, kind)
 
     def readinto(self, room: memoryview) -> int:
         count: int = self._asked(self.file.readinto, room)
@@ -77,7 +78,7 @@ class _Unpacked:
     def _asked(self, what: Callable[..., Any], *how: Any) -> Any:
         try:
             return what(*how)
-        except (pa.ArrowException, OSError) as error:
+        except self.faults as error:
             raise ValueError(f"{self.path} is no whole {self.kind} file: {error}") from None
 
 
@@ -89,8 +90,10 @@ def _opened(path: Path, start: int = 0) -> Iterator[tuple[Any, Callable[[], int]
             file.seek(start)
             yield file, lambda: file.tell() - start
         return
-    with pa.OSFile(str(path)) as packed:
-        yield _Unpacked(path, packed, COMPRESSED[path.suffix]), packed.tell
+    with extra(f"{path}: a compressed log"):
+        import pyarrow
+    with pyarrow.OSFile(str(path)) as packed:
+        yield _Unpacked(path, pyarrow, packed, COMPRESSED[path.suffix]), packed.tell
 
 
 def unpack(path: Path, plain: IO[bytes]) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from operator import add, itemgetter
 from typing import Any
 
+from gen.base.extras import extra
 from gen.data.logs.log import Log, Problems
 from gen.data.profile import Profile
 from gen.data.profiling.co_access import Places, extras, looked
@@ -26,7 +27,8 @@ def cluster(scheduler: str | None = None, *, workers: int = 2, wait_s: float = 1
 
     Raises      ValueError: no scheduler answers there within wait_s
     """
-    from distributed import Client, LocalCluster
+    with extra("A Dask cluster"):
+        from distributed import Client, LocalCluster
 
     if scheduler is not None:
         try:
