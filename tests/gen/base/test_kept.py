@@ -150,8 +150,14 @@ def test_a_damaged_conversion_is_made_again(tmp_path, how):
     assert [file.name for file in path.parent.iterdir()] == ["one"]
 
 
-def test_tools_that_are_missing_are_named(cache, monkeypatch, tmp_path):
+def forget_tools():
+    """They are looked at once in a process."""
+    tools.compiler.cache_clear()
     tools.versions.cache_clear()
+
+
+def test_tools_that_are_missing_are_named(cache, monkeypatch, tmp_path):
+    forget_tools()
     tools.environment(), tools.verilator()
     monkeypatch.setenv("PATH", str(tmp_path))
     try:
@@ -160,7 +166,7 @@ def test_tools_that_are_missing_are_named(cache, monkeypatch, tmp_path):
         with pytest.raises(RuntimeError, match="make is missing, .*apt-get install make"):
             cpp.compile_model(tmp_path, [], cpp.Options("sim"), cache=tmp_path, log=tmp_path / "log")
     finally:
-        tools.versions.cache_clear()
+        forget_tools()
 
 
 def test_models_of_another_system_are_others(monkeypatch):
@@ -176,11 +182,11 @@ def test_models_of_another_system_are_others(monkeypatch):
     assert "-mavx2" in flags[0] and flags[1] == ""
     here = tools.versions()
     for name, other in (("machine", "riscv64"), ("libc_ver", ("musl", "1.2"))):
-        tools.versions.cache_clear()
+        forget_tools()
         with monkeypatch.context() as patch:
             patch.setattr(tools.platform, name, lambda other=other: other)
             assert tools.versions() != here
-    tools.versions.cache_clear()
+    forget_tools()
 
 
 SLEEPERS = "sleep 417 & (sleep 418 & wait) & echo $$ >started; wait"
