@@ -50,7 +50,7 @@ BLOCK = 1 << 14     # rows that are compared at once
 class Bundle(Folder):
     """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. device: its
     name, or its path in the bundle. weights: where its parameters came from. tables: of each, by name, what the
-    manifest says: number, row_format, cores, form, error, weighted_error.
+    manifest says: number, row_format, tt_format, cores, form, error, weighted_error.
 
     Raises      ValueError: no bundle, another version, a member that is missing or has changed
     """
@@ -87,9 +87,10 @@ class Bundle(Folder):
             rows = self.plan.model.tables[name].rows
             if self.words(name).dtype != np.uint32 or self.words(name).shape != (rows,):
                 raise ValueError(f"table {name!r} has {rows} rows and {self.words(name).shape} words")
-            if told["row_format"] != self.plan.model.tables[name].row_format:
-                raise ValueError(f"the rows of table {name!r} are {told['row_format']!r}, its plan's "
-                                 f"{self.plan.model.tables[name].row_format!r}")
+            for key, what in (("row_format", "rows"), ("tt_format", "tensor-train cores")):
+                asked = getattr(self.plan.model.tables[name], key)
+                if told[key] != asked:
+                    raise ValueError(f"the {what} of table {name!r} are {told[key]!r}, its plan's {asked!r}")
             ids = self.vocabulary(name)
             if ids is not None and (ids.dtype != np.uint64 or ids.ndim != 1):
                 raise ValueError(f"the ids of table {name!r} are {ids.dtype} of shape {ids.shape}")
@@ -148,7 +149,8 @@ class Bundle(Folder):
                 if card in of_plan.cards:
                     spec = self.plan.model.tables[name]
                     whole = Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
-                                  Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results, spec.row_format)
+                                  Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results, spec.row_format,
+                                  spec.tt_format)
                     tables.append(_shard(whole, of_plan, card))
             return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
                               row_in_page=Device.load(self.device).row_in_page,
@@ -251,7 +253,8 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                                 f"last, {whose}")
             for k, core in enumerate(table.cores, 1):
                 writer.array(f"tables/{number}.core{k}.npy", core)
-            tables[name] = {"number": number, "row_format": spec.row_format, "cores": len(table.cores), **told}
+            tables[name] = {"number": number, "row_format": spec.row_format, "tt_format": spec.tt_format,
+                            "cores": len(table.cores), **told}
             for card in of_plan.cards:
                 by_card.setdefault(card, []).append(_shard(table, of_plan, card))
             if table.cores:
@@ -313,13 +316,14 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
             tt_row, form = None, "decomposed"
         try:
             there = math.prod(shape_of(cores)[0])
+            cores = held_cores(cores, spec.tt_format)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         if tt_row is not None:
             _trained(spec, parts[TT], tt_row[parts[TT]], there)
     placement = numbered(device, order, tt_row)
     table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),
-                  tuple(cores), spec.results, spec.row_format)
+                  tuple(cores), spec.results, spec.row_format, spec.tt_format)
     if cores:
         numbers = placement[parts[TT]] & np.uint32((1 << 30) - 1)
         plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])

@@ -45,6 +45,8 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
               help="Format in which pooled vectors leave the cards [the model's, else float32].")
 @click.option("--row-format", type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
               help="Format of rows in DRAM and on the SSD [the model's, else float32].")
+@click.option("--tt-format", type=click.Choice(("float32", "block16")),
+              help="Format of tensor-train cores on chip; block16 takes half the room [the model's, else float32].")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
 @click.option("--batch", type=click.IntRange(1), help="Samples per batch [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
@@ -60,8 +62,9 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 @JSON
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
-         table_wise: bool, results: str | None, row_format: str | None, dim: int, batch: int | None, sample: float,
-         held_back: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
+         table_wise: bool, results: str | None, row_format: str | None, tt_format: str | None, dim: int,
+         batch: int | None, sample: float, held_back: float, gap: float, seconds: float, quick: bool,
+         out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
@@ -73,7 +76,8 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     from hotrail.terminal import progress, say
 
     options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
-                           sample, gap, seconds, not quick, results, row_format, held_back, tt_gain, table_wise)
+                           sample, gap, seconds, not quick, results, row_format, tt_format, held_back, tt_gain,
+                           table_wise)
     folder = out or build_folder() / "plan"
     with together(folder) as half:
         try:

@@ -47,6 +47,7 @@ class Options:
     explain: bool = True
     results: str | None = None
     row_format: str | None = None
+    tt_format: str | None = None
     held_back: float = 0.0
     tt_gain: float = 0.1
     table_wise: bool = False
@@ -124,7 +125,8 @@ def _planned(options: Options, model: Recommender, profile: Profile, costs: Cost
 
 def _as_given(model: Recommender, options: Options) -> Recommender:
     """With the formats that the options name for all tables. Raises ValueError: a table that cannot have one"""
-    given = {key: value for key in ("results", "row_format") if (value := getattr(options, key)) is not None}
+    given = {key: value for key in ("results", "row_format", "tt_format")
+             if (value := getattr(options, key)) is not None}
     tables = {name: replace(spec, **given) for name, spec in model.tables.items()}
     for name, spec in tables.items():
         try:

@@ -6,21 +6,22 @@ hot rows share pages and the row cache can go by the number alone.       Source:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, TT, numbered
-from gen.model.recommender import RESULTS, ROW_FORMATS
+from gen.model.recommender import RESULTS, ROW_FORMATS, TT_FORMATS
 from gen.model.row_formats import RowError, fused_bytes, store
 from gen.model.weights import Rows
 from golden.emb import packer, row_decoder
 from golden.emb.stripes import Stripes
 from golden.tt import Limits, Loader, chunk_rows
+from golden.tt.block16 import rounded_cores
 from golden.tt.rows import shape_of
 
-__all__ = ["DEVICE_SHIFT", "DRAM", "SSD", "TT", "CardImages", "Placed", "Table", "stripes"]
+__all__ = ["DEVICE_SHIFT", "DRAM", "SSD", "TT", "CardImages", "Placed", "Table", "held_cores", "stripes"]
 
 HEADERS = 16
 BLOCK = 1 << 16     # rows that are put into an image at once
@@ -34,8 +35,8 @@ class Table:
     ssd: (m, dim), those of device 2 by emb_idx, which is their rank. row_format: in which both are stored, float32,
     float16, bfloat16, int8 or int4; the last two take rows of float32 or FBGEMM's (n, bytes) uint8. cores: of the
     tensor train whose row emb_idx is a row of device 1; their rows may be wider, to whole beats, of which the words
-    behind the table's are not used. results: the format of its pooled vectors in the outputs, float32, float16 or
-    bfloat16.
+    behind the table's are not used. tt_format: in which they are stored, float32 or block16. results: the format of its
+    pooled vectors in the outputs, float32, float16 or bfloat16.
     Raises      ValueError: a placement that points past what is there, arrays of other widths, or another format
     """
 
@@ -47,9 +48,10 @@ class Table:
     cores: tuple[np.ndarray, ...] = ()
     results: str = RESULTS[0]
     row_format: str = ROW_FORMATS[0]
+    tt_format: str = TT_FORMATS[0]
 
     def __post_init__(self) -> None:
-        for name, allowed in (("results", RESULTS), ("row_format", ROW_FORMATS)):
+        for name, allowed in (("results", RESULTS), ("row_format", ROW_FORMATS), ("tt_format", TT_FORMATS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"table {self.name}: {name} must be one of {', '.join(allowed)}, not "
                                  f"{getattr(self, name)!r}")
@@ -102,13 +104,13 @@ class Table:
     @classmethod
     def place(cls, name: str, values: ArrayLike, device: ArrayLike, *, cores: Sequence[np.ndarray] = (),
               rank: ArrayLike | None = None, tt_row: ArrayLike | None = None, results: str = RESULTS[0],
-              row_format: str = ROW_FORMATS[0]) -> "Table":
+              row_format: str = ROW_FORMATS[0], tt_format: str = TT_FORMATS[0]) -> "Table":
         """A table out of all its rows and where each belongs.
 
         values: (rows, dim), or FBGEMM's rows of uint8 for int8 and int4; what stands in rows of the tensor train is
         not used. device: 0, 1 or 2, one a row or one for all. rank: of each row, 0 the hottest (default: as numbered).
         tt_row: the row of the tensor train that each row is (default: the first row on device 1 is row 0, and so on).
-        results, row_format: as above.
+        results, row_format, tt_format: as above.
         """
         dense = np.asarray(values)
         is_fused = dense.dtype == np.uint8 and fused_bytes(row_format, 2) > 0
@@ -124,7 +126,12 @@ class Table:
         if is_fused:
             dim = (dim - fused_bytes(row_format, 0)) * (2 if row_format == "int4" else 1)
         return cls(name, dim, numbered(where, order, tt_row), dense[order[where[order] == DRAM]],
-                   dense[order[where[order] == SSD]], tuple(cores), results, row_format)
+                   dense[order[where[order] == SSD]], tuple(cores), results, row_format, tt_format)
+
+
+def held_cores(cores: Sequence[np.ndarray], tt_format: str) -> tuple[np.ndarray, ...]:
+    """As the tensor-train unit holds them. Raises ValueError: a value for which the format has no code"""
+    return rounded_cores(cores) if tt_format == "block16" else tuple(cores)
 
 
 def stripes(row_beats: int, stripe_beats: int, *, row_in_page: bool = False) -> Stripes:
@@ -227,7 +234,8 @@ class CardImages:
     it. room: gives an array of zeros for
     the image called rows or pages. stored: these two images, where they have been made before.
     rows: (beats, words) uint32, DRAM. load: (beats, words), the tensor-train load image of `load_beats`
-    load beats. pages: (pages, words of a page), the SSD. cores: those loaded, by their number in the unit.
+    load beats. pages: (pages, words of a page), the SSD. cores: those loaded, as they are held, by their number in the
+    unit.
     Raises      ValueError: one sentence that names the table and what does not fit
     """
 
@@ -254,7 +262,7 @@ class CardImages:
         if self.page_bytes < 4 * self.words or self.page_bytes % (4 * self.words):
             raise ValueError(f"page_bytes must be a multiple of the beat's {4 * self.words} bytes, "
                              f"not {self.page_bytes}")
-        loader = Loader(Limits(**{item.name: getattr(unit, item.name) for item in fields(Limits)}))
+        loader = Loader(Limits.of(unit))
         self.cores: list[tuple[np.ndarray, ...]] = []
         self.placed: dict[str, Placed] = {}
         beats: list = []
@@ -263,14 +271,15 @@ class CardImages:
             placed = self._place(table, row_beats, page_count)
             if table.cores:
                 try:
-                    number, layout, load = loader.add(table.cores)
+                    cores = held_cores(table.cores, table.tt_format)
+                    number, layout, load = loader.add(cores, block16=table.tt_format == "block16")
                 except ValueError as error:
                     raise ValueError(f"table {table.name}: {error}") from None
                 beats += load
                 chunk = chunk_rows(layout, rank_max=unit.rank_max, t_lines=unit.t_lines,
                                    t_middle_lines=unit.t_middle_lines)
                 placed = Placed(**{**placed.__dict__, "tt_table": number, "chunk_rows": chunk})
-                self.cores.append(table.cores)
+                self.cores.append(cores)
             self.placed[table.name] = placed
             row_beats = placed.dram_end
             page_count += placed.pages
@@ -354,7 +363,7 @@ class CardImages:
         for start in range(0, len(beats), HEADERS):
             group = beats[start:start + HEADERS]
             header = np.zeros(block * self.words, np.uint32)
-            header[:len(group)] = [beat.address | beat.target << 16 | beat.part << 18 for beat in group]
+            header[:len(group)] = [beat.header for beat in group]
             data = b"".join(beat.data.to_bytes(4 * self.words, "little") for beat in group)
             parts += [header, np.frombuffer(data, "<u4")]
         flat = np.concatenate(parts) if parts else np.zeros(0, np.uint32)

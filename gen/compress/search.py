@@ -8,7 +8,7 @@ Source: SCRec §III.B (compression ratio), eq. 26 (tt_cm); EL-Rec eq. 2 (shapes)
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -18,9 +18,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gen.data.shapes import factorizations, macs
+from gen.model.recommender import TT_FORMATS
 from golden import tt
 from golden.tt import Limits
 from golden.tt.image import slices_of
+from golden.tt.load import BLOCK16_REFUSED
 
 __all__ = ["RANKS", "Candidate", "best", "candidates", "capacity", "cycles_of", "knots", "pareto", "width"]
 
@@ -80,17 +82,18 @@ def capacity(config: Any) -> int:
     return 4 * (1 << 3 * config.grid_log2) * (config.x_lines + config.y_lines)
 
 
-def candidates(rows: int, dim: int, *, config: Any, ranks: Iterable[int] = RANKS,
-               cores: Iterable[int] = (2, 3, 4)) -> list[Candidate]:
+def candidates(rows: int, dim: int, *, config: Any, ranks: Iterable[int] = RANKS, cores: Iterable[int] = (2, 3, 4),
+               form: str = TT_FORMATS[0]) -> list[Candidate]:
     """Every column shape at every rank, each with the row modes of the least share, that fits the unit alone.
 
-    config: a TT unit's configuration. Raises ValueError: rows or dim below 1.
+    config: a TT unit's configuration; form: of the cores, here and in all of this module. Raises ValueError: rows or
+    dim below 1.
     """
     for name, value in (("rows", rows), ("dim", dim)):
         if int(value) != value or value < 1:
             raise ValueError(f"{name} is {value}; it must be a whole number of 1 or more")
     found = (_candidate(int(rows), int(dim), kind, config)
-             for rank in sorted(set(ranks)) for kind in _kinds(int(dim), rank, tuple(cores), config)[0])
+             for rank in sorted(set(ranks)) for kind in _kinds(int(dim), rank, tuple(cores), config, form)[0])
     return [each for each in found if each is not None]
 
 
@@ -108,7 +111,7 @@ def pareto(found: Sequence[Candidate]) -> list[Candidate]:
 
 @lru_cache(maxsize=1 << 16)
 def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles: float | None = None,
-         rank: int | None = None, cores: tuple[int, ...] = CORES) -> Candidate:
+         rank: int | None = None, cores: tuple[int, ...] = CORES, form: str = TT_FORMATS[0]) -> Candidate:
     """The TT within the bounds: of the highest rank (or of `rank`), then the fewest cycles a row, then the least
     share, then the fewest words.
 
@@ -116,10 +119,10 @@ def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles
     """
     if bytes is None and cycles is None and rank is None:
         raise ValueError("one of bytes, cycles and rank must be given: without a bound the largest TT is best")
-    found = candidates(rows, dim, config=config, ranks=RANKS if rank is None else (rank,), cores=cores)
+    found = candidates(rows, dim, config=config, ranks=RANKS if rank is None else (rank,), cores=cores, form=form)
     fit = [one for one in found if (bytes is None or one.bytes <= bytes) and (cycles is None or one.cycles <= cycles)]
     if not fit:
-        raise ValueError(_nothing(rows, dim, found, bytes, cycles, rank, cores, config))
+        raise ValueError(_nothing(rows, dim, found, bytes, cycles, rank, cores, config, form))
     return min(fit, key=lambda one: (-one.rank, one.cycles, one.share, one.words, one.columns))
 
 
@@ -139,32 +142,32 @@ def cycles_of(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORE
 
 
 def knots(rows: int, dim: int, *, rank: int, config: Any, cores: tuple[int, ...] = CORES,
-          ratio: float = 1.1) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+          ratio: float = 1.1, form: str = TT_FORMATS[0]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(rows, bytes): what a tensor train of so many of the table's hottest rows takes, to be interpolated between.
 
     From (0, 0) to the most rows that fit the unit, `ratio` from knot to knot; each has the bytes of the *next* one,
     so that a line between two is nowhere below `best(...).bytes`. All are tensor trains of `cycles_of` cycles a row.
     Only (0, 0) where no shape of this width and rank fits the unit.
     """
-    edges, sizes = _curve(dim, rank, config, cores, ratio)
+    edges, sizes = _curve(dim, rank, config, cores, ratio, form)
     inside = int(np.searchsorted(edges, rows, side="left"))
     if inside == len(edges) or not rows:
         return edges[:inside or 1].copy(), sizes[:inside or 1].copy()
     # The table's last row lies between two knots.
-    own = best(rows, dim, config=config, rank=rank, cores=cores).bytes
+    own = best(rows, dim, config=config, rank=rank, cores=cores, form=form).bytes
     return np.append(edges[:inside], rows), np.append(np.minimum(sizes[:inside], own), own)
 
 
 @lru_cache(maxsize=256)
-def _curve(dim: int, rank: int, config: Any, cores: tuple[int, ...],
-           ratio: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _curve(dim: int, rank: int, config: Any, cores: tuple[int, ...], ratio: float,
+           form: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The knots of a table of as many rows as fit."""
-    kinds, _ = _kinds(dim, rank, cores, config)
+    kinds, _ = _kinds(dim, rank, cores, config, form)
     cycles = min((kind.cycles for kind in kinds), default=0.0)
 
     def bytes_of(rows: int) -> float:
         try:
-            return best(rows, dim, config=config, cycles=cycles, rank=rank, cores=cores).bytes
+            return best(rows, dim, config=config, cycles=cycles, rank=rank, cores=cores, form=form).bytes
         except ValueError:
             return float("inf")
 
@@ -186,7 +189,7 @@ def _curve(dim: int, rank: int, config: Any, cores: tuple[int, ...],
     return np.append(0, np.array(edges)[kept]), np.append(0.0, sizes[kept])
 
 
-def _nothing(rows, dim, found, bytes, cycles, rank, cores, config) -> str:
+def _nothing(rows, dim, found, bytes, cycles, rank, cores, config, form) -> str:
     wanted = ([] if rank is None else [f"at rank {rank}"]) + [
         f"within {value:,.6g} {name}" for name, value in (("bytes", bytes), ("cycles a row", cycles))
         if value is not None]
@@ -194,15 +197,18 @@ def _nothing(rows, dim, found, bytes, cycles, rank, cores, config) -> str:
     if found:
         return (f"{text}: the least are {min(one.bytes for one in found):,.0f} bytes and "
                 f"{min(one.cycles for one in found):,.6g} cycles a row")
-    refusals = [_kinds(dim, each, tuple(cores), config) for each in (RANKS if rank is None else (rank,))]
+    refusals = [_kinds(dim, each, tuple(cores), config, form) for each in (RANKS if rank is None else (rank,))]
     refused = next((refusal for kinds, refusal in refusals if not kinds), None)
     return f"{text}: {refused or f'the unit holds {capacity(config):,} bytes of cores'}"
 
 
 @lru_cache(maxsize=1024)
-def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any) -> tuple[tuple[_Kind, ...], str]:
+def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any,
+           form: str = TT_FORMATS[0]) -> tuple[tuple[_Kind, ...], str]:
     """The column modes that the unit takes at a rank, and why it does not take the last of the others."""
-    limits = Limits(**{item.name: getattr(config, item.name) for item in fields(Limits)})
+    limits, block16 = Limits.of(config), form == "block16"
+    if block16 and not limits.grouped:
+        return (), BLOCK16_REFUSED
     found, refusal = [], ""
     for columns in (each for count in cores for each in factorizations(dim, count)):
         ranks = (1, *[rank] * (len(columns) - 1), 1)
@@ -214,7 +220,7 @@ def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any) -> tuple[tu
             continue
         parts = slices_of(layout)
         room = {"x": limits.x_lines, "y": limits.y_lines}
-        sizes = np.array([(part.operands, part.per_line, room[part.memory], 1) for part in parts], np.int64)
+        sizes = np.array([(part.operands, part.per_line << block16, room[part.memory], 1) for part in parts], np.int64)
         # Higher ranks than these do not exist: the outer cores need as many rows times columns.
         for outer in (0, -1):
             sizes[outer, 3] = -(-rank // columns[outer])

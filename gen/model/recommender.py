@@ -13,6 +13,7 @@ A TOML file of it:
     mode = "sum"                    # of its bags
     results = "float16"             # format in which pooled vectors leave a card, see RESULTS; left out: float32
     row_format = "int8"             # in which rows are stored, see ROW_FORMATS; left out: float32
+    tt_format = "block16"           # in which the cores of its tensor train are, see TT_FORMATS; left out: float32
     columns = ["C03", "C04"]        # of the log that look it up, one bag each; left out: that of its name
 
 Source: SCRec Fig. 9a, table I.
@@ -29,7 +30,7 @@ from gen.rtl import config
 from gen.rtl.config import ConfigError
 from hw.isa.emb import FORMAT, ROW_FORMAT
 
-__all__ = ["IDS", "RESULTS", "ROW_FORMATS", "Feature", "Recommender", "TableSpec"]
+__all__ = ["IDS", "RESULTS", "ROW_FORMATS", "TT_FORMATS", "Feature", "Recommender", "TableSpec"]
 
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
@@ -41,8 +42,10 @@ MODES = ("sum", "mean", "max")
 RESULTS = tuple(form.name.lower() for form in FORMAT)
 #: Formats of rows in DRAM and on the SSD.
 ROW_FORMATS = tuple(form.name.lower() for form in ROW_FORMAT)
+#: Formats of the cores of a tensor train: golden.tt.block16 takes half the memory.
+TT_FORMATS = ("float32", "block16")
 # Keys and what is allowed, the default first.
-WORDS = {"ids": IDS, "mode": MODES, "results": RESULTS, "row_format": ROW_FORMATS}
+WORDS = {"ids": IDS, "mode": MODES, "results": RESULTS, "row_format": ROW_FORMATS, "tt_format": TT_FORMATS}
 SHARES = ("hot_share", "tt_share")
 ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
 
@@ -53,7 +56,8 @@ class TableSpec:
     tensor train together (hot_thr of SCRec eq. 22). tt_share: how many may read
     rows of the TT, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
     1 is the program as SCRec has it. results: the format of its pooled vectors on the link. row_format: of its rows in
-    DRAM and on the SSD. columns: of the log that look it up, () for the one of its name; a sample has a bag of each."""
+    DRAM and on the SSD. tt_format: of its tensor train's cores. columns: of the log that look it up, () for the one of
+    its name; a sample has a bag of each."""
 
     name: str
     rows: int
@@ -64,6 +68,7 @@ class TableSpec:
     tt_share: float = 0.1
     results: str = RESULTS[0]
     row_format: str = ROW_FORMATS[0]
+    tt_format: str = TT_FORMATS[0]
     columns: tuple[str, ...] = ()
 
     @property

@@ -181,7 +181,7 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
         try:
             tt_s = tt_seconds(costs, spec.dim, rank, lookups / (batch * len(spec.looked_up_by)))
             tt_rows, tt_bytes = search.knots(expected.seen, search.width(spec.dim, rank, config=costs.unit),
-                                             rank=rank, config=costs.unit)
+                                             rank=rank, config=costs.unit, form=spec.tt_format)
         except ValueError as error:
             refusal = str(error)
     dram_s = costs.dram_s(spec.dim, spec.row_format)

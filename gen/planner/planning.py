@@ -16,7 +16,7 @@ import numpy as np
 
 from gen.compress import search
 from gen.data.profile import Profile
-from gen.model.recommender import RESULTS, Recommender
+from gen.model.recommender import RESULTS, Recommender, TableSpec
 from gen.planner.build import Built, build
 from gen.planner.choices import cuts, loads, with_levels, within
 from gen.planner.costs import Costs
@@ -111,7 +111,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
                 what_if[what] = min(found[0], most), min(found[1], most)
     if best.late:
         notes += ("the search was ended by real time: on another machine, or a busier one, it may end elsewhere",)
-    tables = [_table(problem.ways(j)[choice.way].by, part, costs, model.tables[item.name].dim, rank,
+    tables = [_table(problem.ways(j)[choice.way].by, part, costs, model.tables[item.name], rank,
                      built.expected[item.name].unseen * item.lookups)
               for j, (item, choice, part) in enumerate(zip(problem.items, best.tables, parts, strict=True))]
     used = _cards(problem, tables, parts, best, costs.drive_s)
@@ -184,11 +184,11 @@ def _roomier(problem: Problem, name: str) -> Problem:
     return replace(problem, **{room: getattr(problem, room) + MEGABYTE})
 
 
-def _table(by: str, part: Part, costs: Costs, dim: int, rank: int, unseen: float) -> PlanTable:
+def _table(by: str, part: Part, costs: Costs, spec: TableSpec, rank: int, unseen: float) -> PlanTable:
     """What its part means in bytes and seconds, of all its cards."""
     item, count = part.item, len(part.cards)
-    wide = search.width(dim, rank, config=costs.unit)
-    shape = search.best(part.warm, wide, rank=rank, config=costs.unit) if part.warm else None
+    wide = search.width(spec.dim, rank, config=costs.unit)
+    shape = search.best(part.warm, wide, rank=rank, config=costs.unit, form=spec.tt_format) if part.warm else None
     charged = float(np.interp(part.warm, item.tt_rows, item.tt_bytes))
     rows = part.hot + part.spare
 

@@ -175,8 +175,9 @@ class Emb:
         self._inside(memory.inputs, INPUTS, item.indices, item.count + -(-item.count // HEADERS) * block)
         for at in range(item.count):
             header = int(memory.inputs[(item.indices + at // HEADERS * group) * self.words + at % HEADERS])
-            target = header >> 16 & 3
-            if header >> 22 or target > TABLE or self.lines and header & 0xFFFF >= self.lines[target]:
+            target, block = header >> 16 & 3, header >> 22 & 1
+            if (header >> 23 or target > TABLE or block and not (self.grouped and target < TABLE)
+                    or self.lines and header & 0xFFFF >= self.lines[target] << block):
                 # What was loaded may have been written over.
                 self.loaded.clear()
                 raise _Fault(BAD_INSTRUCTION, header, 0, at)

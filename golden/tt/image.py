@@ -243,7 +243,8 @@ class Image:
     """What to load for one table: X and Y lines and where its parts begin inside them.
 
     x (lines, n**3), y (lines, n**3) float32. starts: part -> first line. strides: part -> issue addresses a
-    mode index. A table may be moved: only the line where it begins changes (Y lines: an even one).
+    mode index. lines_log2: log2 of the lines that share one of the memory. A table may be moved: only the line where it
+    begins changes (Y lines: an even one of the memory).
     """
 
     layout: Layout
@@ -252,11 +253,23 @@ class Image:
     starts: dict[str, int]
     strides: dict[str, int]
     per_line_log2: dict[str, int]
+    lines_log2: int = 0
+
+    @property
+    def x_lines(self) -> int:
+        """Of the memory."""
+        return len(self.x) >> self.lines_log2
+
+    @property
+    def y_lines(self) -> int:
+        """Of the memory, whole pairs."""
+        return -(-len(self.y) // (2 << self.lines_log2)) * 2
 
 
-def image(layout: Layout, cores) -> Image:
-    """Packs cores (R_{k-1}, I_k, J_k, R_k) of `layout`'s shape.
+def image(layout: Layout, cores, *, block16: bool = False) -> Image:
+    """Packs cores (R_{k-1}, I_k, J_k, R_k) of `layout`'s shape, the X lines of each up to a whole line of the memory.
 
+    block16: two lines share one of the memory.
     Raises ValueError naming the core whose shape differs.
     """
     check_cores(layout, cores)
@@ -267,6 +280,8 @@ def image(layout: Layout, cores) -> Image:
             continue
         roles = operand_roles(getattr(layout, part), layout.grid_log2)
         block = x_lines(parts[part], cores[parts[part].core], layout.grid_log2, roles)
+        if block16 and len(block) % 2:
+            block = np.concatenate([block, np.full((1, block.shape[1]), PADDING)])
         starts[part] = at
         at += len(block)
         blocks.append(block)
@@ -274,7 +289,7 @@ def image(layout: Layout, cores) -> Image:
     starts["second"] = 0
     return Image(layout, np.concatenate(blocks), second, starts,
                  {part: p.operands for part, p in parts.items()},
-                 {part: p.per_line_log2 for part, p in parts.items()})
+                 {part: p.per_line_log2 for part, p in parts.items()}, int(block16))
 
 
 def cores_of(image_: Image) -> list[np.ndarray]:

@@ -11,6 +11,7 @@ from golden.tt.layout import RANK, Layout, Step, plan
 from golden.tt.rows import shape_of
 
 X, Y, TABLE = range(3)
+BLOCK16_REFUSED = "cores of block16 need a TT unit with grouped = true, whose operands share exponents"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Limits:
     mode_bits: int
     rank_max: int
     dim_max: int
+    grouped: bool
 
     @classmethod
     def of(cls, sizes: Any) -> "Limits":
@@ -35,11 +37,11 @@ class Limits:
 
     @property
     def x_bits(self) -> int:
-        return (self.x_lines - 1).bit_length() + self.grid_log2
+        return (self.x_lines - 1).bit_length() + self.grid_log2 + self.grouped
 
     @property
     def y_bits(self) -> int:
-        return (self.y_lines - 1).bit_length()
+        return (self.y_lines - 1).bit_length() + self.grouped
 
     def layout(self, modes, columns, ranks) -> Layout:
         """The layout of a table of this shape, R_0 .. R_d all ranks, after a check against these limits.
@@ -68,12 +70,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Beat:
-    """One beat of the load stream; data is an integer of n**2 * 32 bits."""
+    """One beat of the load stream; data is an integer of n**2 * 32 bits. block: of a line of block16, two of which
+    share one of the memory."""
 
     target: int
     part: int
     address: int
     data: int
+    block: int = 0
+
+    @property
+    def header(self) -> int:
+        """What a load image says of it."""
+        return self.address | self.target << 16 | self.part << 18 | self.block << 22
 
 
 def _pack(fields) -> int:
@@ -110,10 +119,11 @@ class Loader:
         """
         return self.limits.layout(*shape_of(cores))
 
-    def add(self, cores, *, rows: int | None = None) -> tuple[int, Layout, list[Beat]]:
+    def add(self, cores, *, rows: int | None = None, block16: bool = False) -> tuple[int, Layout, list[Beat]]:
         """Places one table; returns its number, its layout and the beats that load it.
 
-        rows: how many of the prod(I_k) rows exist (default all); a row number from there on is out of range.
+        rows: how many of the prod(I_k) rows exist (default all); a row number from there on is out of range. block16:
+        the cores, which are golden.tt.block16.rounded_cores, take half the bits.
         Raises ValueError in one sentence: cores that do not chain, shapes over the limits, memory that is full.
         """
         layout = self.layout(cores)
@@ -123,30 +133,33 @@ class Loader:
             raise ValueError(f"rows must be 1 to {layout.rows}, the product of the modes, not {rows}")
         if self.count == limits.tables:
             raise ValueError(f"this unit holds at most {limits.tables} tables")
-        packed = image(layout, cores)
-        y_start = self.y_used
-        for what, used, more, room in (("X", self.x_used, len(packed.x), limits.x_lines),
-                                       ("Y", y_start, len(packed.y), limits.y_lines)):
+        if block16 and not limits.grouped:
+            raise ValueError(BLOCK16_REFUSED)
+        packed = image(layout, cores, block16=block16)
+        for what, used, more, room in (("X", self.x_used, packed.x_lines, limits.x_lines),
+                                       ("Y", self.y_used, packed.y_lines, limits.y_lines)):
             if used + more > room:
                 raise ValueError(f"the cores need {more} lines of {what} memory, "
                                  f"{room - used} of {room} are free")
-        beats = list(self._lines(X, packed.x, self.x_used)) + list(self._lines(Y, packed.y, y_start))
-        beats += self._descriptor(packed, rows, y_start)
+        x_start, y_start = self.x_used << packed.lines_log2, self.y_used << packed.lines_log2
+        beats = list(self._lines(X, packed.x, x_start, block16)) + list(self._lines(Y, packed.y, y_start, block16))
+        beats += self._descriptor(packed, rows, x_start, y_start)
         number = self.count
         self.count += 1
-        self.x_used += len(packed.x)
-        self.y_used = y_start + len(packed.y) + len(packed.y) % 2
+        self.x_used += packed.x_lines
+        self.y_used += packed.y_lines
         return number, layout, beats
 
-    def _lines(self, target, lines, start):
+    def _lines(self, target, lines, start, block16):
         n = 1 << self.limits.grid_log2
         bits = np.ascontiguousarray(lines, dtype="<f4").view("<u4").reshape(len(lines), n, n * n)
         for at, line in enumerate(bits):
             for part, words in enumerate(line):
-                yield Beat(target, part, start + at, int.from_bytes(words.astype("<u4").tobytes(), "little"))
+                yield Beat(target, part, start + at, int.from_bytes(words.astype("<u4").tobytes(), "little"),
+                           int(block16))
 
-    def _descriptor(self, packed: Image, rows: int, y_start: int):
-        limits, layout = self.limits, packed.layout
+    def _descriptor(self, packed: Image, rows: int, x_start: int, y_start: int):
+        limits, layout, block = self.limits, packed.layout, (packed.lines_log2, 1)
         words = 1 << 2 * limits.grid_log2
         of_vector = [(-(-layout.dim // words) - 1, 10), ((layout.dim - 1) % words, 2 * limits.grid_log2)]
         cores = len(layout.modes)
@@ -155,7 +168,7 @@ class Loader:
                 "second": modes[0] if cores == 2 else modes[1]}
         split = [(rows, limits.index_bits + 1), *((mode[k] - 1, limits.mode_bits) for k in
                                                   ("last", "middle", "second"))]
-        base = {part: (self.x_used + at) << packed.per_line_log2.get(part, 0)
+        base = {part: (x_start + at) << packed.per_line_log2.get(part, 0)
                 for part, at in packed.starts.items() if part != "second"}
         base["second"] = y_start >> layout.paired
         where = [(base.get(part, 0), limits.x_bits) for part in ("first", "middle", "last")]
@@ -164,11 +177,11 @@ class Loader:
         first = layout.first
         products = [(first is not None, 1)]
         if first is None:
-            products += [(0, 12 + 10 + 7 + 3)]
+            products += [(0, 12 + 10 + 7 + 4)]
         else:
             products += [(first.tiles - 1, 12), (first.blocks - 1, 10), (first.lines - 1, 7),
-                         (first.combine, 1), (layout.paired, 1), (layout.format.swap, 1)]
+                         (first.combine, 1), (layout.paired, 1), (layout.format.swap, 1), block]
         products += [(layout.middle is not None, 1), *_step(layout.middle, limits.grid_log2)]
-        last = [*_step(layout.last, limits.grid_log2), (layout.turned, 1), *of_vector]
+        last = [*_step(layout.last, limits.grid_log2), (layout.turned, 1), *of_vector, block]
         return [Beat(TABLE, part, self.count, _pack(fields))
                 for part, fields in enumerate((split, where, products, last))]

@@ -26,6 +26,7 @@ class Header(data.Struct):
     target: 2
     part: 2
     flip: 2
+    block: 1
 
 
 HEADER_BITS = Shape.cast(Header).width
@@ -145,13 +146,18 @@ class Loader(Part):
         """The beats behind the headers. The header of the next one is looked at a cycle ahead."""
         config, beat, error = self.config, self.i.payload, self.error
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
-        limits = {Target.X: config.x_bits - config.grid_log2, Target.Y: config.y_bits,
-                  Target.TABLE: (config.tables - 1).bit_length()}
+        lines = {Target.X: config.x_lines, Target.Y: config.y_lines, Target.TABLE: config.tables}
         next_header = Header(raw[:HEADER_BITS])
-        known = [next_header.address >> limits[target] == 0 for target in Target]
+        known = [next_header.address >> (lines[target] - 1).bit_length() == 0 for target in Target]
+        if config.blocks_log2:
+            known = [Mux(next_header.block, next_header.address >> lines[target].bit_length() == 0, plain)
+                     for target, plain in zip(Target, known, strict=True)]
+            known[Target.TABLE.value] &= ~next_header.block
+        else:
+            known = [plain & ~next_header.block for plain in known]
         inside = Array([*known, 0])[next_header.target]
         m.d.comb += [
-            *(self.o_load.payload[name].eq(header[name]) for name in ("target", "part", "address", "flip")),
+            *(self.o_load.payload[name].eq(header[name]) for name in ("target", "part", "address", "block", "flip")),
             self.o_load.payload.data.eq(beat.data),
         ]
         m.d.comb += error.index.eq(done)

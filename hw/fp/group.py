@@ -15,13 +15,15 @@ from . import slices
 from .logic import add, largest_of_four, shift_level
 from .operand import Operand, delay
 
-__all__ = ["DROPPED_BITS", "GROUP", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Group", "Kind", "infinities",
-           "operands", "skewed", "terms"]
+__all__ = ["BLOCK_BITS", "DROPPED_BITS", "GROUP", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Block", "Group",
+           "Kind", "Rest", "infinities", "joined", "operands", "parted", "rest_of", "skewed", "terms"]
 
 GROUP = 4
 GUARD_BITS = 2
 #: Mantissas in two's complement: 24 bits, the guard bits and the sign.
 MANT_BITS = 24 + GUARD_BITS + 1
+#: Of them in a block of half the bits, golden.tt.block16.
+BLOCK_BITS = 14
 #: Cycles that a cell takes each mantissa behind its group's exponent: two cascades of slices add up side by side.
 SKEW = (0, 1, 1, 2)
 #: The stage of a sum of products, by FusedDot's count, and its bits: those from 19 up of an exact sum of four.
@@ -54,6 +56,41 @@ class Group(data.Struct):
     mants: data.ArrayLayout(MANT_BITS, GROUP)
     exp: 8
     kinds: data.ArrayLayout(Kind, GROUP)
+
+
+class Block(data.Struct):
+    """Half of a group: all of its operands if they are finite and their mantissas have no lower bits."""
+
+    mants: data.ArrayLayout(BLOCK_BITS, GROUP)
+    exp: 8
+
+
+class Rest(data.Struct):
+    """The other half: the lower bits of the mantissas, and the kinds."""
+
+    mants: data.ArrayLayout(MANT_BITS - BLOCK_BITS, GROUP)
+    kinds: data.ArrayLayout(Kind, GROUP)
+
+
+def parted(group: data.View) -> tuple[Value, Value]:
+    """A group as a `Block` and a `Rest`."""
+    low = MANT_BITS - BLOCK_BITS
+    return (Cat(*(mant[low:] for mant in group.mants), group.exp),
+            Cat(*(mant[:low] for mant in group.mants), group.kinds.as_value()))
+
+
+def joined(block: Value, rest: Value) -> Value:
+    """The bits of the group that `parted` took apart."""
+    block, rest = data.View(Block, block), data.View(Rest, rest)
+    return Cat(*(Cat(low, high) for low, high in zip(rest.mants, block.mants, strict=True)), block.exp,
+               rest.kinds.as_value())
+
+
+def rest_of(block: Value) -> Value:
+    """The `Rest` of a block that stands for a group by itself."""
+    mants = data.View(Block, block).mants
+    # Positive, negative or zero.
+    return Cat(Const(0, GROUP * (MANT_BITS - BLOCK_BITS)), *(Cat(mant[-1], mant.any(), Const(0, 1)) for mant in mants))
 
 
 class Aligner(Part):

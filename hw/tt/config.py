@@ -54,9 +54,10 @@ class TTConfig(Config):
         if self.reuse_entries < 4 << self.chunk_log2:
             raise ValueError(f"reuse_entries must be at least {4 << self.chunk_log2}, four chunks of "
                              f"{1 << self.chunk_log2} rows, not {self.reuse_entries}")
-        if self.family == "ultrascale_plus" and self.y_lines > 2 * LINES:
-            raise ValueError(f"y_lines must be at most {2 * LINES} for family = 'ultrascale_plus', the words of "
-                             f"its UltraRAMs, not {self.y_lines}")
+        for name, most in (("x_lines", LINES), ("y_lines", 2 * LINES)):
+            if self.family == "ultrascale_plus" and getattr(self, name) > most:
+                raise ValueError(f"{name} must be at most {most} for family = 'ultrascale_plus', the words of its "
+                                 f"UltraRAMs, not {getattr(self, name)}")
         if self.vectors < 8:
             raise ValueError(f"output_beats must be at least {8 * self.vector_beats}, eight vectors of dim_max = "
                              f"{self.dim_max}, not {self.output_beats}")
@@ -103,14 +104,19 @@ class TTConfig(Config):
         return max(2 * self.grid_log2, (self.rank_max - 1).bit_length())
 
     @property
+    def blocks_log2(self) -> int:
+        """log2 of the lines of block16 that share one of the memories."""
+        return int(self.grouped)
+
+    @property
     def x_bits(self) -> int:
         """Bits of an X operand's address: a line and a quarter of it."""
-        return (self.x_lines - 1).bit_length() + self.grid_log2
+        return (self.x_lines - 1).bit_length() + self.grid_log2 + self.blocks_log2
 
     @property
     def y_bits(self) -> int:
         """Bits of a Y line's address."""
-        return (self.y_lines - 1).bit_length()
+        return (self.y_lines - 1).bit_length() + self.blocks_log2
 
     @property
     def t_bits(self) -> int:

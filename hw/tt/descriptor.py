@@ -38,7 +38,7 @@ def _stage(config: TTConfig) -> dict:
 
 
 def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
-    """The parts in the order of their numbers: split, where, products, last."""
+    """The parts in the order of their numbers: split, where, products, last. block: the cores are of block16."""
     x, y = config.x_bits, config.y_bits
     split = data.StructLayout({
         "rows": config.index_bits + 1,
@@ -53,7 +53,7 @@ def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
     })
     products = data.StructLayout({
         "first": data.StructLayout({
-            "present": 1, "tiles": 12, "blocks": 10, "lines": 7, "wide": 1, "paired": 1, "swap": 1,
+            "present": 1, "tiles": 12, "blocks": 10, "lines": 7, "wide": 1, "paired": 1, "swap": 1, "block": 1,
         }),
         "middle_present": 1,
         "middle": data.StructLayout(_stage(config)),
@@ -64,6 +64,7 @@ def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
         "beats": 10,
         # The words of the last beat, less one.
         "tail": 2 * config.grid_log2,
+        "block": 1,
     })
     return split, where, products, last
 
@@ -72,14 +73,16 @@ def load_layout(config: TTConfig) -> data.StructLayout:
     """Payload of the load stream: one quarter line of cores or a descriptor part.
 
     address: an X or Y line, or a table. part: the quarter of the line or the descriptor's part. data: n**2 FP32
-    words, or the part in the low bits. flip: stores the first codeword of the beat with its bits 0 and 1 flipped, to
-    try out the error correction.
+    words, or the part in the low bits. block: a line of block16, two of which share one of the memory; of words that
+    golden.tt.block16 gives, others are cut off to 14 bits. flip: stores the first codeword of the beat with its bits 0
+    and 1 flipped, to try out the error correction.
     """
     address = max(config.x_bits - config.grid_log2, config.y_bits, (config.tables - 1).bit_length())
     return data.StructLayout({
         "target": Target,
         "part": 2,
         "address": address,
+        "block": 1,
         "flip": 2,
         "data": config.side**2 * 32,
     })

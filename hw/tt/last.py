@@ -116,6 +116,7 @@ class LastProduct(wiring.Component):
             self.slot.stage.eq(Product.LAST),
             self.slot.lines.eq(current.buffered),
             self.slot.ring.eq(current.ring),
+            self.slot.block.eq(current.plan.block),
             self.slot.turned.eq(current.plan.turned),
             self.slot.columns_log2.eq(current.plan.columns_log2),
             self.slot.combine.eq(current.plan.combine),

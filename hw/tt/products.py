@@ -127,7 +127,7 @@ class FirstProduct(wiring.Component):
             self.busy.eq(loops.busy),
             self.last.eq(loops.last),
         ]
-        paired, swap, wide = Signal(), Signal(), Signal()
+        paired, block, swap, wide = Signal(), Signal(), Signal(), Signal()
         write = Signal(config.t_bits)
         m.d.sync += valid.eq(begin | (valid & ~self.done))
         with m.If(begin):
@@ -135,6 +135,7 @@ class FirstProduct(wiring.Component):
                 skips.eq(pending.skips),
                 self.o.eq(pending.token),
                 paired.eq(pending.plan.paired),
+                block.eq(pending.plan.block),
                 swap.eq(pending.plan.swap),
                 wide.eq(pending.plan.wide),
                 write.eq(pending.token.base),
@@ -152,6 +153,7 @@ class FirstProduct(wiring.Component):
             self.slot.x.eq(loops.held),
             self.slot.y.eq(loops.running),
             self.slot.paired.eq(paired),
+            self.slot.block.eq(block),
             self.slot.rows.eq(Mux(wide, all_rows >> 1, all_rows)),
             self.slot.first.eq(loops.first),
             self.slot.last.eq(loops.last),
@@ -258,7 +260,7 @@ class MiddleProduct(wiring.Component):
             self.last.eq(loops.last),
         ]
         write = Signal(config.ring_bits)
-        columns_log2, combine, ranks = Signal(2), Signal(2), Signal(config.grid_log2)
+        columns_log2, combine, ranks, block = Signal(2), Signal(2), Signal(config.grid_log2), Signal()
         m.d.sync += valid.eq(self.begins | (valid & ~self.done))
         with m.If(self.begins):
             m.d.sync += [
@@ -278,6 +280,7 @@ class MiddleProduct(wiring.Component):
                 columns_log2.eq(plan.middle.columns_log2),
                 combine.eq(plan.middle.combine),
                 ranks.eq(plan.middle.ranks),
+                block.eq(plan.first.block),
             ]
         with m.Elif(loops.go & loops.last):
             m.d.sync += write.eq(write + 1)
@@ -293,6 +296,7 @@ class MiddleProduct(wiring.Component):
             self.slot.stage.eq(Product.MIDDLE),
             self.slot.x.eq(loops.running),
             self.slot.y.eq(loops.held),
+            self.slot.block.eq(block),
             self.slot.lines.eq(1),
             self.slot.first.eq(loops.first),
             self.slot.last.eq(loops.last),

@@ -20,9 +20,10 @@ def slot_layout(config: TTConfig) -> data.StructLayout:
     """One issue slot.
 
     stage: which product. x, y: operand addresses. lines: y comes from the intermediate buffer, of ring `ring`;
-    paired: y is a pair of lines. rows: bits of the sub-dot number that the X address gives. columns, turn: bits
-    of the sub-dot number that `turn` replaces on the Y side. first, last: of a tile. write, swap: where and how
-    the tile goes to the buffer. begin, ends, turned, columns_log2, combine, bad, tail, beats: of a vector.
+    paired: y is a pair of lines. block: the cores' lines are of block16. rows: bits of the sub-dot number that the X
+    address gives. columns, turn: bits of the sub-dot number that `turn` replaces on the Y side. first, last: of a
+    tile. write, swap: where and how the tile goes to the buffer. begin, ends, turned, columns_log2, combine, bad,
+    tail, beats: of a vector.
     """
     n = config.grid_log2
     return data.StructLayout({
@@ -32,6 +33,7 @@ def slot_layout(config: TTConfig) -> data.StructLayout:
         "lines": 1,
         "ring": 1,
         "paired": 1,
+        "block": 1,
         "rows": n,
         "columns": n,
         "turn": n,

@@ -1,18 +1,15 @@
 """The tensor-train computation unit: bags of row numbers in, sums of rows of many resident tables out."""
 
-from functools import partial
-
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.group import GROUP, Aligner
+from hw.fp.group import GROUP, Aligner, Group, joined, parted, rest_of
 from hw.fp.operand import unpack
 from hw.place import Part, place
-from hw.secded import DATA_BITS, WORD_BITS, encode
 from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.config import TTConfig
-from hw.tt.cores import Bank
+from hw.tt.core_memory import CoreMemory
 from hw.tt.descriptor import Target, load_layout
 from hw.tt.grid import Grid
 from hw.tt.index import IndexSplitter, lookup_layout
@@ -20,13 +17,11 @@ from hw.tt.intermediate import Intermediate, WordBank
 from hw.tt.sequencer import Sequencer
 from hw.tt.sums import SumMemory, SumStream, sum_layout
 from hw.tt.tokens import Product, slot_layout
-from hw.uram import ProtectedUram
 
 __all__ = ["TTUnit", "counters_layout"]
 
 # From the cycle in which a slot is decided to the one in which its operands enter the grid.
-FETCH_CYCLES = 2 + Bank.latency + 1
-assert Bank.latency == ProtectedUram.latency
+FETCH_CYCLES = 1 + CoreMemory.latency + 1
 
 
 def counters_layout() -> data.StructLayout:
@@ -145,9 +140,17 @@ class TTUnit(Part):
         m.d.comb += load.ready.eq(sequencers[0].open)
         m.d.comb += sequencers[0].hold.eq(load.valid)
 
-        lines = self._cores(m, platform, load, stored, slots)
+        cores = CoreMemory(config)
+        place(m, platform, "cores", cores)
+        m.d.comb += [
+            cores.write.eq(load.valid & load.ready),
+            cores.load.eq(beat),
+            cores.words.eq(stored),
+        ]
         for lane in lanes:
-            self._lane(m, platform, lane, slots[lane], lines[lane], sequencers[lane], grids[lane], sums, events)
+            m.d.comb += cores.slot[lane].eq(slots[lane][0][1])
+            lines = cores.x[lane], cores.even[lane], cores.odd[lane]
+            self._lane(m, platform, lane, slots[lane], lines, sequencers[lane], grids[lane], sums, events)
 
         # -- Counters.
         outside = split.o_valid & split.o.outside
@@ -191,6 +194,7 @@ class TTUnit(Part):
         """Takes the loads in; returns the words of the oldest as they are stored.
 
         Groups of four wait in front of the unit while they are brought to one exponent: a load in `latency` + 2 cycles.
+        Their halves are stored; of a line of block16 one half, for one place or the other.
         """
         given, count = self.i_load.payload.data, self.config.beat_words
         if not self.config.grouped:
@@ -199,14 +203,15 @@ class TTUnit(Part):
             # A subnormal becomes +0: a stored -0 is padding.
             return Cat(Cat(word.mant, word.exp, word.sign & ~(word.zero & given[:23].any()))
                        for word, given in ((unpack(given), given) for given in held))
-        groups = []
+        halves = []
         for at in range(count // GROUP):
             aligner = Aligner()
             place(m, platform, f"aligner_{at}", aligner)
             words = given.word_select(at, 32 * GROUP)
             m.d.comb += aligner.i.eq(words)     # in which -0 is padding
             m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
-            groups.append(aligner.o.as_value())
+            block, rest = parted(aligner.o)
+            halves += [block, Mux(self.i_load.payload.block, block, rest)]
         age, taken, stored = Signal(range(Aligner.latency + 1)), Signal(), Signal(32 * count, reset_less=True)
         m.d.comb += [
             taken.eq(self.i_load.valid & (age == Aligner.latency) & ~loads.o.valid),
@@ -216,111 +221,10 @@ class TTUnit(Part):
         ]
         with m.If(taken):
             m.d.sync += age.eq(0)
-            m.d.sync += stored.eq(Cat(groups))
+            m.d.sync += stored.eq(Cat(halves))
         with m.Elif(self.i_load.valid & (age != Aligner.latency)):
             m.d.sync += age.eq(age + 1)
         return stored
-
-    def _cores(self, m: Module, platform, load, words_stored, slots):
-        """X and Y memory. Per lane: (x, y even, y odd) lines and their error flags, 5 cycles after the slot."""
-        config = self.config
-        n, bits = config.side, config.grid_log2
-        lanes = range(config.lanes)
-        beat = load.payload
-
-        # Load: words encoded, in step with lane 0's addresses.
-        taken = load.valid & load.ready
-        write_x, write_y = Signal(), Signal()
-        stored = Signal(data.ArrayLayout(32, n * n), reset_less=True)
-        flip = Signal(2, reset_less=True)
-        line, part = Signal(len(beat.address), reset_less=True), Signal(len(beat.part), reset_less=True)
-        m.d.sync += [
-            stored.eq(words_stored),
-            write_x.eq(taken & (beat.target == Target.X)),
-            write_y.eq(taken & (beat.target == Target.Y)),
-            flip.eq(beat.flip),
-            line.eq(beat.address),
-            part.eq(beat.part),
-        ]
-        codewords = [Signal(WORD_BITS, name=f"codeword_{at}", reset_less=True) for at in range(n * n // 2)]
-        write_x_now, write_y_now = Signal(n), Signal(data.ArrayLayout(n, 2))
-        line_now = Signal(len(line), reset_less=True)
-        for at, codeword in enumerate(codewords):
-            pair = Cat(stored[2 * at], stored[2 * at + 1])
-            flipped = Cat(flip, *[0] * (DATA_BITS - 2)) if at == 0 else 0
-            m.d.sync += codeword.eq(Cat(pair ^ flipped, encode(pair)))
-        for quarter in range(n):
-            here = part[:bits] == quarter
-            m.d.sync += write_x_now[quarter].eq(write_x & here)
-            m.d.sync += write_y_now[0][quarter].eq(write_y & here & ~line[0])
-            m.d.sync += write_y_now[1][quarter].eq(write_y & here & line[0])
-        m.d.sync += line_now.eq(line)
-        writing = write_x | write_y
-
-        # Addresses: the line of an X operand lies above the bits that choose a part of it.
-        x_address = Signal(data.ArrayLayout(config.x_bits - bits, config.lanes), reset_less=True)
-        y_address = Signal(data.ArrayLayout(config.y_bits - 1, config.lanes), reset_less=True)
-        for lane in lanes:
-            _, slot = slots[lane][0]
-            shift = sum((slot.rows[bit] for bit in range(bits)), start=0)
-            lines_x = Array([slot.x[at:at + config.x_bits - bits] for at in range(bits + 1)])[shift]
-            line_y = Mux(slot.paired, slot.y[:config.y_bits - 1], slot.y[1:config.y_bits])
-            if lane == 0:
-                lines_x, line_y = Mux(writing, line, lines_x), Mux(writing, line[1:], line_y)
-            m.d.sync += x_address[lane].eq(lines_x)
-            m.d.sync += y_address[lane].eq(line_y)
-
-        def soft(depth, style, write, name, at):
-            """A bank of codewords: a port of every lane."""
-            bank = Bank(depth=depth, ports=config.lanes, style=style)
-            place(m, platform, name, bank)
-            quarter, codeword = divmod(at, len(codewords))
-            m.d.comb += bank.write.eq(write[quarter])
-            m.d.comb += bank.codeword.eq(codewords[codeword])
-            return [(bank.address[lane], bank.data[lane], bank.corrected[lane], bank.uncorrectable[lane])
-                    for lane in lanes]
-
-        def uram(write, name, at):
-            """The same of words that the memory codes."""
-            bank = ProtectedUram()
-            place(m, platform, name, bank)
-            quarter, word = divmod(at, len(codewords))
-            m.d.comb += bank.write.eq(write[quarter])
-            m.d.comb += bank.word.eq(words[word])
-            m.d.comb += bank.flips.eq(0 if word else flip_now)
-            ports = ((bank.b_address, bank.b), (bank.a_address, bank.a))
-            return [(to, read.data, read.corrected, read.uncorrectable) for to, read in ports[:config.lanes]]
-
-        y_bank = partial(soft, config.y_lines // 2, "ultra")
-        if config.family == "ultrascale_plus":
-            # Such a memory is told what to store wrong; the word that it is given is right.
-            y_bank, flip_now = uram, Signal(2, reset_less=True)
-            m.d.sync += flip_now.eq(flip)
-            words = [codeword[:DATA_BITS] for codeword in codewords]
-            words[0] ^= flip_now
-        x = self._memory(m, "x", x_address, partial(soft, config.x_lines, "block", write_x_now))
-        even = self._memory(m, "y_even", y_address, partial(y_bank, write_y_now[0]))
-        odd = self._memory(m, "y_odd", y_address, partial(y_bank, write_y_now[1]))
-        return [(x[lane], even[lane], odd[lane]) for lane in lanes]
-
-    def _memory(self, m: Module, name: str, address, bank):
-        """n**3 / 2 banks: per lane the line and whether it was corrected or cannot be.
-
-        bank: places one, from its name and number; returns address, data and flags of each lane.
-        """
-        lanes, count = range(self.config.lanes), self.config.side**3 // 2
-        words = [Signal(data.ArrayLayout(32, 2 * count), name=f"{name}_{lane}") for lane in lanes]
-        flags = [(Signal(count, name=f"{name}_corrected_{lane}"), Signal(count, name=f"{name}_bad_{lane}"))
-                 for lane in lanes]
-        for at in range(count):
-            for lane, (to, word, corrected, bad) in enumerate(bank(f"{name}_bank_{at}", at)):
-                m.d.comb += [
-                    to.eq(address[lane]),
-                    Cat(words[lane][2 * at], words[lane][2 * at + 1]).eq(word),
-                    flags[lane][0][at].eq(corrected),
-                    flags[lane][1][at].eq(bad),
-                ]
-        return [(words[lane], *flags[lane]) for lane in lanes]
 
     def _quarter(self, slot):
         """The quarter of its line where an X operand begins, in the bits that `rows` names."""
@@ -369,30 +273,66 @@ class TTUnit(Part):
     def _operands(self, m: Module, lane: int, slots, lines, buffer: Intermediate, grid: Grid, events):
         """Brings the slot's lines to the grid; returns whether one of them could not be corrected."""
         config, n = self.config, self.config.side
-        # Lines that have arrived; one more register before the grid.
-        valid, slot = slots[FETCH_CYCLES - 2]
-        (x, x_fixed, x_bad), (even, even_fixed, even_bad), (odd, odd_fixed, odd_bad) = lines
-        pick_odd = ~slot.paired & slot.y[0]
-        chosen = {"x": x, "y_low": Mux(slot.lines, buffer.line, Mux(pick_odd, odd, even)), "y_high": odd}
-        for name, words in chosen.items():
-            held = Signal(data.ArrayLayout(32, config.line_words), name=f"{name}_held_{lane}", reset_less=True)
-            m.d.sync += held.eq(words)
-            m.d.comb += getattr(grid, name).eq(held)
-        # Of an X line only the operand's own quarters count.
+        # Lines that have arrived; one more register before the grid. What chooses among them comes from registers.
         _, before = slots[FETCH_CYCLES - 3]
+        valid, slot = slots[FETCH_CYCLES - 2]
+        x, even, odd = lines
+        pick_odd = Signal(name=f"pick_odd_{lane}")
+        m.d.sync += pick_odd.eq(~before.paired & before.y[0])
+        # Of an X line only the operand's own quarters count.
         quarters = Signal(n, name=f"quarters_{lane}")
         m.d.sync += quarters.eq(Cat(((number ^ self._quarter(before)) & before.rows) == 0 for number in range(n)))
-        read = Cat(quarter.replicate(n * n // 2) for quarter in quarters)
-        uses = [(x_fixed & read, x_bad & read, valid),
-                (even_fixed, even_bad, valid & ~slot.lines & ~pick_odd),
-                (odd_fixed, odd_bad, valid & ~slot.lines & (pick_odd | slot.paired))]
-        for at, (fixed, bad, used) in enumerate(uses):
-            for name, flags in (("corrected", fixed), ("uncorrectable", bad)):
+        pairs = config.line_words // 2
+        read = {"x": Cat(quarter.replicate(pairs // n) for quarter in quarters), "y": Const(~0, pairs)}
+        held = {name: Signal(32 * config.line_words, name=f"{name}_held_{lane}", reset_less=True)
+                for name in ("x", "y_low", "y_high")}
+        if config.grouped:
+            upper = self._groups(m, lane, before, slot, lines, pick_odd, buffer, held)
+            for name, is_upper in upper.items():
+                read[name] &= Cat(*(~slot.block | ~is_upper, ~slot.block | is_upper) * (pairs // 2))
+        else:
+            stored = Mux(pick_odd, odd.words, even.words)
+            chosen = (x.words, Mux(slot.lines, buffer.line.as_value(), stored), odd.words)
+            m.d.sync += [to.eq(words) for to, words in zip(held.values(), chosen, strict=True)]
+        m.d.comb += [getattr(grid, name).eq(words) for name, words in held.items()]
+        uses = [(x, read["x"], valid),
+                (even, read["y"], valid & ~slot.lines & ~pick_odd),
+                (odd, read["y"], valid & ~slot.lines & (pick_odd | slot.paired))]
+        for at, (line, mine, used) in enumerate(uses):
+            for name in ("corrected", "uncorrectable"):
                 seen = Signal(name=f"{name}_{lane}_{at}")
-                m.d.sync += seen.eq(flags.any() & used)
+                m.d.sync += seen.eq((line[name] & mine).any() & used)
                 events[name].append(seen)
         unread = events["uncorrectable"]
         return unread[-1] | unread[-2] | unread[-3]
+
+    def _groups(self, m: Module, lane: int, before, slot, lines, pick_odd, buffer: Intermediate, held):
+        """Registers the groups of the lines in `held`, of lines of block16 what one half says; returns whether that is
+        the second half, of X and of Y memory.
+        """
+        x_upper, y_upper, block_y = (Signal(name=f"{name}_{lane}") for name in ("x_upper", "y_upper", "block_y"))
+        # Of the even line's halves, the odd line's and the intermediate buffer's.
+        source = Signal(2, name=f"source_{lane}")
+        shift = sum((before.rows[bit] for bit in range(self.config.grid_log2)), start=Const(0, 1))
+        of_y = Mux(before.paired, before.y[0], before.y[1])
+        m.d.sync += [
+            x_upper.eq(before.block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift]),
+            y_upper.eq(before.block & of_y),
+            block_y.eq(before.block & ~before.lines),
+            source.eq(Mux(before.lines, 3, Mux(~before.paired & before.y[0], 2, before.block & of_y))),
+        ]
+        size = Shape.cast(Group).width
+        for at in range(self.config.line_words // GROUP):
+            x, even, odd = ((line.words.word_select(2 * at, size // 2), line.words.word_select(2 * at + 1, size // 2))
+                            for line in lines)
+            kept = parted(data.View(Group, buffer.line.as_value().word_select(at, size)))
+            x_block, odd_block = Mux(x_upper, x[1], x[0]), Mux(y_upper, odd[1], odd[0])
+            low_block = Array([*even, odd_block, kept[0]])[source]
+            low_rest = Mux(slot.lines, kept[1], Mux(pick_odd, odd[1], even[1]))
+            for name, block, rest, alone in (("x", x_block, x[1], slot.block), ("y_low", low_block, low_rest, block_y),
+                                             ("y_high", odd_block, odd[1], slot.block)):
+                m.d.sync += held[name].word_select(at, size).eq(joined(block, Mux(alone, rest_of(block), rest)))
+        return {"x": x_upper, "y": y_upper}
 
     def _results(self, m: Module, lane: int, valid, slot, wrong, buffer: Intermediate, grid: Grid, order):
         """What becomes of the results travels beside the grid: to the intermediate buffer, or out."""

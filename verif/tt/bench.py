@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from cocotb.triggers import ClockCycles
 
+from golden.tt.block16 import rounded_cores
 from golden.tt.cycles import cycles
 from golden.tt.load import Beat, Limits, Loader
 from golden.tt.rows import chunk_rows, pooled
@@ -15,14 +16,17 @@ __all__ = ["Bench", "Recorded", "Table", "chunks_of", "expected", "most_rows"]
 
 
 class Table:
-    """Random cores of one shape, of whose rows so many exist; its layout once it is loaded."""
+    """Random cores of one shape, of whose rows so many exist, in half the bits or not; its layout once it is loaded."""
 
     layout: Any = None
 
-    def __init__(self, random, modes, columns, ranks):
+    def __init__(self, random, modes, columns, ranks, *, block16=False):
         ranks = (1, *ranks, 1)
+        self.block16 = bool(block16)
         self.cores = [random.standard_normal((ranks[k], modes[k], columns[k], ranks[k + 1])).astype(np.float32)
                       for k in range(len(modes))]
+        if block16:
+            self.cores = list(rounded_cores(self.cores))
         self.rows = int(np.prod(modes))
 
 
@@ -100,7 +104,7 @@ class Bench(Harness):
         """Loads the tables, which then have their layouts."""
         loader = Loader(Limits.of(self.config))
         for table in tables:
-            _, table.layout, beats = loader.add(table.cores, rows=table.rows)
+            _, table.layout, beats = loader.add(table.cores, rows=table.rows, block16=table.block16)
             await self.send(beats)
 
     async def send(self, beats: list[Beat], flips: dict[int, int] | None = None) -> None:

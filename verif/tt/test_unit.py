@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import replace
-from itertools import repeat
+from itertools import product, repeat
 
 import cocotb
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from gen.rtl.config import load
+from golden.tt.block16 import rounded_cores
 from golden.tt.cycles import ENTRY_CYCLES, grid_latency
 from golden.tt.load import Limits, Loader, X, Y
 from golden.tt.rows import MOST_ROWS
@@ -42,14 +43,15 @@ COLUMNS = {
 
 
 def _tables(config, random, count, rank_of):
-    """Tables of the shapes that the unit takes, as many as go into its memories."""
+    """Tables of the shapes that the unit takes, as many as go into its memories, in half the bits or not."""
     shapes = COLUMNS[config.grid_log2]
     loader, tables = Loader(Limits.of(config)), []
     for columns in [shapes[at] for at in random.permutation(len(shapes))]:
         modes = [int(v) for v in random.integers(1, 8, len(columns))]
-        table = Table(random, modes, columns, [rank_of() for _ in columns[1:]])
+        table = Table(random, modes, columns, [rank_of() for _ in columns[1:]],
+                      block16=config.grouped and random.random() < 0.6)
         try:
-            loader.add(table.cores)
+            loader.add(table.cores, block16=table.block16)
         except ValueError:
             continue
         tables.append(table)
@@ -179,17 +181,20 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Zeros, subnormals, extreme numbers, infinities and NaNs in the cores, beside padding; chunks with a row
-    past the table."""
+    """Zeros, subnormals, extreme numbers, infinities and NaNs in the cores, beside padding, in block16 what is finite;
+    chunks with a row past the table."""
     config, bench = await _begin(dut)
     random = np.random.default_rng(seed("corners"))
     special = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x3F800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
                         0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0x5F000000, 0x20000000], np.uint32)
+    held = np.array([0, 0x80000000, 1, 0x00800000, 0x3F800000, 0x7F7FF800, 0xFF7FF800, 0x5F000000], np.uint32)
     tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)))
     for table in tables:
         for core in table.cores:
             spots = random.random(core.shape) < 0.06
-            core.view(np.uint32)[spots] = random.choice(special, int(spots.sum()))
+            core.view(np.uint32)[spots] = random.choice(held if table.block16 else special, int(spots.sum()))
+        if table.block16:
+            table.cores = list(rounded_cores(table.cores))
         table.rows = max(1, table.rows - 3)
     await bench.load(tables)
     chunks = chunks_of(config, random, tables, 100)
@@ -211,34 +216,37 @@ async def memory_errors(dut):
     config = _config()
     random = np.random.default_rng(seed("errors"))
     side = config.side
-    for flip in (1, 2, 3):
-        for part in ("first", "second", "last"):
-            bench = await Bench.begin(dut, config=config)
-            table = Table(random, (3, 4, 5), (side,) * 3, (side, side))
-            _, table.layout, beats = Loader(Limits.of(config)).add(table.cores)
-            # Slice 2 of the core: its only operand.
-            target, line, quarter = {"first": (X, 2 // side, 2 % side), "second": (Y, 2, 0),
-                                     "last": (X, -(-3 // side) + 2 // side, 2 % side)}[part]
-            victims = [at for at, b in enumerate(beats) if (b.target, b.address, b.part) == (target, line, quarter)]
-            assert len(victims) == 1
-            await bench.send(beats, {victims[0]: flip})
-            chunks = chunks_of(config, random, [table], 40)
-            chunks += [(0, [i]) for i in range(60)] + [(0, [i, i]) for i in range(59, -1, -1)]
-            bench.ask(chunks)
-            found = await bench.sums(len(chunks))
-            axis = ("first", "second", "last").index(part)
-            hit = np.array([any(np.unravel_index(i, (3, 4, 5))[axis] == 2 for i in rows) for _, rows in chunks])
-            counted = bench.counters()
-            if flip in (1, 2):
-                bench.judge([table], chunks, found)
-                assert counted["corrected"] > 0 and counted["uncorrectable"] == 0
-            else:
-                errors = np.array([error for _, error, _ in found])
-                assert np.array_equal(errors, hit), (part, np.flatnonzero(errors != hit)[:8])
-                assert counted["uncorrectable"] > 0 and counted["corrected"] == 0
-                good = [at for at in range(len(chunks)) if not hit[at]]
-                for at, want in zip(good, expected(config, [table], [chunks[at] for at in good]), strict=True):
-                    assert np.array_equal(found[at][0], want)
+    cases = list(product((1, 2, 3), ("first", "second", "last"), (False,)))
+    # Of two lines that share one of the memory: slice 2 of the second core is the second half of slice 0's.
+    if config.grouped:
+        cases += [(1, "second", True), (2, "last", True), (3, "first", True), (3, "second", True), (3, "last", True)]
+    for flip, part, block16 in cases:
+        bench = await Bench.begin(dut, config=config)
+        table = Table(random, (3, 4, 5), (side,) * 3, (side, side), block16=block16)
+        _, table.layout, beats = Loader(Limits.of(config)).add(table.cores, block16=block16)
+        # Slice 2 of the core: its only operand.
+        target, line, quarter = {"first": (X, 2 // side, 2 % side), "second": (Y, 2, 0),
+                                 "last": (X, -(-3 // side << block16) + 2 // side, 2 % side)}[part]
+        victims = [at for at, b in enumerate(beats) if (b.target, b.address, b.part) == (target, line, quarter)]
+        assert len(victims) == 1
+        await bench.send(beats, {victims[0]: flip})
+        chunks = chunks_of(config, random, [table], 40)
+        chunks += [(0, [i]) for i in range(60)] + [(0, [i, i]) for i in range(59, -1, -1)]
+        bench.ask(chunks)
+        found = await bench.sums(len(chunks))
+        axis = ("first", "second", "last").index(part)
+        hit = np.array([any(np.unravel_index(i, (3, 4, 5))[axis] == 2 for i in rows) for _, rows in chunks])
+        counted = bench.counters()
+        if flip in (1, 2):
+            bench.judge([table], chunks, found)
+            assert counted["corrected"] > 0 and counted["uncorrectable"] == 0
+        else:
+            errors = np.array([error for _, error, _ in found])
+            assert np.array_equal(errors, hit), (part, block16, np.flatnonzero(errors != hit)[:8])
+            assert counted["uncorrectable"] > 0 and counted["corrected"] == 0
+            good = [at for at in range(len(chunks)) if not hit[at]]
+            for at, want in zip(good, expected(config, [table], [chunks[at] for at in good]), strict=True):
+                assert np.array_equal(found[at][0], want)
 
 
 @cocotb.test()
@@ -274,7 +282,7 @@ async def full_chunks_fill_the_buffers(dut):
               ((side,) * 4, (side,) * 3)]
     tables = [Table(random, [6, 6] + [2] * (len(columns) - 2), columns, ranks) for columns, ranks in shapes]
     large = next(rank for rank in range(config.rank_max, 0, -1) if side * side * rank <= config.t_lines // 4 * side**3)
-    tables.append(Table(random, (6, 6, 2), (side, side, side), (side, large)))
+    tables.append(Table(random, (6, 6, 2), (side, side, side), (side, large), block16=config.grouped))
     await bench.load(tables)
     for turn in range(3 if REGRESS else 1):
         chunks = []
@@ -294,11 +302,11 @@ async def load_while_looking_up(dut):
     """A table is loaded while another is read: neither disturbs the other."""
     config, bench = await _begin(dut)
     random = np.random.default_rng(seed("load"))
-    tables = [Table(random, (4, 4, 4), (config.side,) * 3, (6, 5)) for _ in range(3)]
+    tables = [Table(random, (4, 4, 4), (config.side,) * 3, (6, 5), block16=config.grouped and at) for at in range(3)]
     loader = Loader(Limits.of(config))
     parts = []
     for table in tables:
-        _, table.layout, beats = loader.add(table.cores)
+        _, table.layout, beats = loader.add(table.cores, block16=table.block16)
         parts.append(beats)
     await bench.send(parts[0])
     chunks = chunks_of(config, random, tables[:1], 80)
@@ -377,6 +385,8 @@ GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_line
     ({"mode_bits": 14}, "index_bits must be at least mode_bits = 14, not 12"),
     ({"t_lines": 16}, "t_lines must be at least reuse_entries = 32, not 16"),
     ({"reuse_entries": 16}, "reuse_entries must be at least 32, four chunks of 8 rows, not 16"),
+    ({"family": "ultrascale_plus", "x_lines": 8192},
+     "x_lines must be at most 4096 for family = 'ultrascale_plus', the words of its UltraRAMs, not 8192"),
     ({"family": "ultrascale_plus", "y_lines": 16384},
      "y_lines must be at most 8192 for family = 'ultrascale_plus', the words of its UltraRAMs, not 16384"),
     ({"output_beats": 64}, "output_beats must be at least 128, eight vectors of dim_max = 64, not 64"),

@@ -1,0 +1,156 @@
+"""The cores of all tables in on-chip memory: lines of X and Y memory, written by loads and read by every lane."""
+
+from functools import partial
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data
+from amaranth.lib.wiring import In, Out
+
+from hw.place import Part, place
+from hw.secded import DATA_BITS, WORD_BITS, encode
+from hw.tt.config import TTConfig
+from hw.tt.cores import Bank
+from hw.tt.descriptor import Target, load_layout
+from hw.tt.tokens import slot_layout
+from hw.uram import ProtectedUram
+
+__all__ = ["CoreMemory", "line_layout"]
+
+
+def line_layout(config: TTConfig) -> data.StructLayout:
+    """A line as it is read. corrected, uncorrectable: of each of its codewords, two words long."""
+    codewords = config.line_words // 2
+    return data.StructLayout({"words": 32 * config.line_words, "corrected": codewords, "uncorrectable": codewords})
+
+
+class CoreMemory(Part):
+    """X memory, which holds the narrow operands, and Y memory, whose even and odd lines are read together.
+
+    Of a line a bank keeps each pair of words. Where four words are a group (hw.fp.group), the first pair is its `Block`
+    and the second its `Rest`, or the block of another line: line a of block16 is, of X memory, in line a >> 1, in the
+    pairs that a[0] says; of Y memory, in line a[2:] a[0], in the pairs that a[1] says.
+
+    Parameters  config: TTConfig
+    Members     write    In  a beat is taken; no slot of lane 0 comes a cycle later
+                load     In  the beat
+                words    In  its words as they are stored
+                slot[k]  In  of every lane, hw.tt.tokens.slot_layout; what it reads is there `latency` cycles later
+                x[k]     Out  of every lane, the line of X memory
+                even[k]  Out  of every lane, the even line of Y memory
+                odd[k]   Out  of every lane, the odd one
+    Timing      latency 5 cycles from slot to lines, a slot a lane and cycle
+    Handshake   none
+    Memory      every pair of words under SECDED. family = "ultrascale_plus": Y memory and the first pairs of X memory
+                in UltraRAM, the others in block RAM
+    Reset       contents stay
+    Golden      golden.tt.image.image, golden.secded.decode          Tests  verif/tt/test_unit.py
+    """
+
+    latency = 1 + Bank.latency
+    assert Bank.latency == ProtectedUram.latency
+
+    def __init__(self, config: TTConfig):
+        self.config = config
+        lines = Out(line_layout(config)).array(config.lanes)
+        super().__init__({
+            "write": In(1), "load": In(load_layout(config)), "words": In(32 * config.beat_words),
+            "slot": In(slot_layout(config)).array(config.lanes),
+            "x": lines, "even": lines, "odd": lines,
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        n, halves = config.side, 1 << config.blocks_log2
+
+        # A beat in step with the addresses of lane 0.
+        writing = Signal()
+        written, words = Signal(load_layout(config), reset_less=True), Signal(len(self.words), reset_less=True)
+        m.d.sync += [
+            writing.eq(self.write & (self.load.target != Target.TABLE)),
+            written.eq(self.load),
+            words.eq(self.words),
+        ]
+        is_x = written.target == Target.X
+        upper = Mux(is_x, written.address[0], written.address[1])
+        here = Cat(writing & (written.part[:config.grid_log2] == quarter)
+                   & (~written.block | (upper == half) if halves == 2 else 1)
+                   for quarter in range(n) for half in range(halves))
+        write_x, write_even, write_odd = (Signal(n * halves, name=f"write_{name}") for name in ("x", "even", "odd"))
+        m.d.sync += [
+            write_x.eq(Mux(is_x, here, 0)),
+            write_even.eq(Mux(is_x | written.address[0], 0, here)),
+            write_odd.eq(Mux(is_x | ~written.address[0], 0, here)),
+        ]
+        pairs, flips = [], Signal(data.ArrayLayout(2, halves), reset_less=True)
+        m.d.sync += flips.eq(Cat(written.flip, Mux(written.block, written.flip, 0)))
+        for at in range(n * n // 2):
+            word = words.word_select(at, DATA_BITS)
+            pair = Signal(WORD_BITS, name=f"pair_{at}", reset_less=True)
+            m.d.sync += pair.eq(Cat(word, encode(word)))
+            pairs.append((pair, flips[at] if at < halves else Const(0, 2)))
+
+        x_address, y_address = self._addresses(m, writing, written)
+        codes = config.family == "ultrascale_plus"
+        block_ram = partial(self._soft, m, platform, pairs, config.x_lines, "block")
+        ultra = partial(self._ultra, m, platform, pairs) if codes else partial(
+            self._soft, m, platform, pairs, config.y_lines // 2, "ultra")
+        self._memory(m, self.x, "x", (ultra if codes else block_ram, block_ram), x_address, write_x)
+        self._memory(m, self.even, "y_even", (ultra, ultra), y_address, write_even)
+        self._memory(m, self.odd, "y_odd", (ultra, ultra), y_address, write_odd)
+        return m
+
+    def _addresses(self, m: Module, writing, written):
+        """Registers, of every lane: the line of X memory and that of each half of Y memory."""
+        config = self.config
+        x_bits, y_bits = (config.x_lines - 1).bit_length(), (config.y_lines // 2 - 1).bit_length()
+        x_address = Signal(data.ArrayLayout(x_bits, config.lanes), reset_less=True)
+        y_address = Signal(data.ArrayLayout(y_bits, config.lanes), reset_less=True)
+        for lane, slot in enumerate(self.slot):
+            # The line of an X operand lies above the bits that choose a part of it.
+            shift = sum((slot.rows[bit] for bit in range(config.grid_log2)), start=slot.block)
+            x = Array(slot.x[at:at + x_bits] for at in range(config.grid_log2 + config.blocks_log2 + 1))[shift]
+            y = Array(slot.y[at:at + y_bits] for at in range(config.blocks_log2 + 2))[~slot.paired + slot.block]
+            if lane == 0:
+                x = Mux(writing, Mux(written.block, written.address[1:], written.address), x)
+                y = Mux(writing, Mux(written.block, written.address[2:], written.address[1:]), y)
+            m.d.sync += x_address[lane].eq(x)
+            m.d.sync += y_address[lane].eq(y)
+        return x_address, y_address
+
+    def _memory(self, m: Module, lines, name: str, banks, address, write):
+        """n**3 / 2 banks, in turn of two kinds; a bit of `write` for each of these of a quarter."""
+        config = self.config
+        count = config.side**2 // 2
+        for at in range(config.side * count):
+            quarter, pair = divmod(at, count)
+            half = at % (1 << config.blocks_log2)
+            ports = banks[at % 2](f"{name}_bank_{at}", pair, write[(quarter << config.blocks_log2) + half])
+            for lane, (to, word, corrected, bad) in enumerate(ports):
+                m.d.comb += [
+                    to.eq(address[lane]),
+                    lines[lane].words.word_select(at, DATA_BITS).eq(word),
+                    lines[lane].corrected[at].eq(corrected),
+                    lines[lane].uncorrectable[at].eq(bad),
+                ]
+
+    def _soft(self, m: Module, platform, pairs, depth: int, style: str, name: str, pair: int, write):
+        """A bank of codewords; address, word and flags of the port of every lane."""
+        bank = Bank(depth=depth, ports=self.config.lanes, style=style)
+        place(m, platform, name, bank)
+        word, flips = pairs[pair]
+        m.d.comb += bank.write.eq(write)
+        m.d.comb += bank.codeword.eq(word ^ flips)
+        return [(bank.address[lane], bank.data[lane], bank.corrected[lane], bank.uncorrectable[lane])
+                for lane in range(self.config.lanes)]
+
+    def _ultra(self, m: Module, platform, pairs, name: str, pair: int, write):
+        """The same of words that the memory codes."""
+        bank = ProtectedUram()
+        place(m, platform, name, bank)
+        word, flips = pairs[pair]
+        m.d.comb += bank.write.eq(write)
+        m.d.comb += bank.word.eq(word[:DATA_BITS])
+        m.d.comb += bank.flips.eq(flips)
+        ports = ((bank.b_address, bank.b), (bank.a_address, bank.a))
+        return [(to, read.data, read.corrected, read.uncorrectable) for to, read in ports[:self.config.lanes]]
