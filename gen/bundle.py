@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from gen.base.members import MANIFEST, Folder, Writer
 from gen.base.sealed import understood
-from gen.compiler.tables import CardImages, Table
+from gen.compiler.tables import CardImages, Table, held_cores
 from gen.compress.post_hoc import decompose
 from gen.data.expected import expected_counts
 from gen.data.profile import FILE as PROFILE

@@ -35,7 +35,9 @@ def config(words: int) -> EmbConfig:
     unit = {"lanes": 1, "lut_products": 0, "x_lines": 256, "y_lines": 512, "t_lines": 128, "t_middle_lines": 128,
             "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "in_flight": 16,
             "output_beats": 256}
-    sizes = {4: {"grid_log2": 1, "tables": 8, "index_bits": 20}, 16: {"grid_log2": 2, "tables": 64, "index_bits": 30}}
+    sizes: dict[int, dict[str, Any]] = {
+        4: {"grid_log2": 1, "tables": 8, "index_bits": 20},
+        16: {"grid_log2": 2, "tables": 64, "index_bits": 30, "grouped": True}}
     longest, stripe = {4: (16, 8), 16: (64, 64)}[words]
     return EmbConfig(
         tt=TTConfig(**unit, **sizes[words]), row_beats_max=longest, stripe_beats=stripe, window_beats=1024,
@@ -164,21 +166,24 @@ class Plan:
         r = self.rng
         config_ = self.unit.tt
         limits = (config_.x_lines, config_.y_lines, config_.tables)
-        beats = [(2, 3, t) for t in tables]
+        beats = [(0, 2, 3, t) for t in tables]
         for _ in range(extra):
             target = r.randrange(3)
-            beats.append((target, r.randrange(3 if target == 2 else 4), r.randrange(limits[target])))
+            block = r.randrange(2) if config_.grouped and target < 2 else 0
+            beats.append((block, target, r.randrange(3 if target == 2 else 4), r.randrange(limits[target] << block)))
         r.shuffle(beats)
         image: list[int] = []
         for at in range(0, len(beats), 16):
             group = beats[at:at + 16]
-            heads = [r.randrange(4) << 20 | part << 18 | target << 16 | address for target, part, address in group]
+            heads = [block << 22 | r.randrange(4) << 20 | part << 18 | target << 16 | address
+                     for block, target, part, address in group]
             image += heads + [0] * (16 - len(heads))
             for head in heads:
                 data = [r.getrandbits(32) for _ in range(self.words)]
                 image += data
                 self.loads.append({"address": head & 0xFFFF, "target": head >> 16 & 3, "part": head >> 18 & 3,
-                                   "flip": head >> 20 & 3, "data": sum(w << 32 * i for i, w in enumerate(data))})
+                                   "flip": head >> 20 & 3, "block": head >> 22,
+                                   "data": sum(w << 32 * i for i, w in enumerate(data))})
         item = self.add({"opcode": LOAD, "count": len(beats), "indices": self.region(image),
                          "release": r.getrandbits(30)})
         self.loaded |= set(tables)

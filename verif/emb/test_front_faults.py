@@ -86,7 +86,10 @@ async def malformed_programs(dut):
         ("bags", {"out_stride": 1 << 31, "out": 0}), ("bags", {"out": 4096 - 3}),
         ("fill", {"indices": -1}), ("fill", {"dram_rows": everything}), ("fill", {"count": everything}),
         ("load", {"indices": -1}), ("load", {"indices": everything}), ("load", {"count": everything}),
-        ("load", {"_header": 1 << 22}), ("load", {"_header": 1 << 31}),
+        ("load", {"_header": 1 << 23}), ("load", {"_header": 1 << 31}), ("load", {"_header": 1 << 22 | 2 << 16}),
+        ("load", {"_header": 1 << 22 | unit.tt.x_lines << unit.tt.blocks_log2}),
+        ("load", {"_header": 1 << 22 | 1 << 16 | unit.tt.y_lines << unit.tt.blocks_log2}),
+        *(("load", {"_header": 1 << 22}) for _ in range(not unit.tt.grouped)),
         *(("load", {"_header": target << 16 | lines}) for target, lines in enumerate(
             (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables, 0))),
         ("bags", {"ring_beats": 255}), ("fill", {"ring_beats": 3}), ("bags", {"ring_beats": 0}),

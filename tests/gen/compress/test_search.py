@@ -163,7 +163,7 @@ def test_bad_input_is_a_sentence():
     with pytest.raises(ValueError, match="^one of bytes, cycles and rank must be given: without a bound"):
         best(10, 64, config=BIG)
     with pytest.raises(ValueError, match=r"^no tensor train of 1,000 rows of 64 words within 10 bytes: the least are "
-                                         r"40,960 bytes and 1 cycles a row$"):
+                                         r"49,152 bytes and 1 cycles a row$"):
         best(1000, 64, config=BIG, bytes=10)
     with pytest.raises(ValueError, match=r"^no tensor train of 1,000 rows of 1024 words at rank 4: the embedding "
                                          r"dimension is 1024, this unit takes at most 512$"):
