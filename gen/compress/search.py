@@ -205,10 +205,12 @@ def _nothing(rows, dim, found, bytes, cycles, rank, cores, config, form) -> str:
 @lru_cache(maxsize=1024)
 def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any,
            form: str = TT_FORMATS[0]) -> tuple[tuple[_Kind, ...], str]:
-    """The column modes that the unit takes at a rank, and why it does not take the last of the others."""
+    """The column modes that the unit takes at a rank, and why it does not take the last of the others.
+
+    Raises ValueError: a unit that does not have the form."""
     limits, block16 = Limits.of(config), form == "block16"
     if block16 and not limits.grouped:
-        return (), BLOCK16_REFUSED
+        raise ValueError(BLOCK16_REFUSED)
     found, refusal = [], ""
     for columns in (each for count in cores for each in factorizations(dim, count)):
         ranks = (1, *[rank] * (len(columns) - 1), 1)

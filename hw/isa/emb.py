@@ -113,7 +113,7 @@ EMB = Kernel(
         Instruction(1, "LOAD", "Writes cores and descriptors into the tensor-train unit.", (
             Use("count", "load beats"),
             Use("indices", "inputs offset of the image: groups of a block of 16 header words and 16 load beats; "
-                           "header = {flip[21:20], part[19:18], target[17:16], address[15:0]}"),
+                           "header = {block[22], flip[21:20], part[19:18], target[17:16], address[15:0]}"),
             Use("release"),
         ), fence=True),
         Instruction(2, "BAGS", "Pools bags of one table and writes one vector a bag.", tuple(Use(name) for name in (

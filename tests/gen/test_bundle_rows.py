@@ -1,4 +1,4 @@
-"""Rows in narrow formats on their way from parameters to a bundle's images; what is refused."""
+"""Rows and tensor-train cores in narrow formats, from parameters to a bundle's images; what is refused."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from gen.bundle import write
 from gen.data.remap import DRAM, SSD
 from gen.model.row_formats import fused_bytes, quantise, store, values
 from gen.model.weights import FileWeights
+from golden.tt.block16 import rounded_cores
 from tests.support import bundles as make
 
 
@@ -74,4 +75,33 @@ def test_rows_that_are_refused(profile, tmp_path):
         np.savez(tmp_path / "w.npz", **given | {"table_genre": spoil(given["table_genre"])})
         with pytest.raises(ValueError, match=f"^{told}$"):
             write(tmp_path / "b", make.narrow({"genre": form}), profile, FileWeights(tmp_path / "w.npz"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["w.npz"], "nothing is half written"
+
+
+def test_tensor_train_cores_in_half_the_bits(profile, tmp_path):
+    """Are rounded once: the bundle's files, the errors that it tells and the card's images are of the same cores."""
+    np.savez(tmp_path / "w.npz", **make.arrays())
+    plans = {form: make.narrow({"user/id": form}, "tt_format", preset="smartssd") for form in ("float32", "block16")}
+    plain, half = (write(tmp_path / form, plan, profile, FileWeights(tmp_path / "w.npz"))
+                   for form, plan in plans.items())
+    assert {name: told["tt_format"] for name, told in half.tables.items()} == {
+        "user/id": "block16", "genre": "float32", "town": "float32"}
+    wanted = rounded_cores(plain.cores("user/id"))
+    images = half.images(0)
+    for core, held, loaded in zip(wanted, half.cores("user/id"), images.cores[0], strict=True):
+        assert np.array_equal(core, held) and np.array_equal(core, loaded)
+    assert any((core != held).any() for core, held in zip(plain.cores("user/id"), wanted, strict=True))
+    errors = [bundle.tables["user/id"]["error"] for bundle in (plain, half)]
+    assert errors[0] != errors[1] and abs(errors[0] - errors[1]) < 1e-3
+    loads = [bundle.array("card0/load.npy") for bundle in (plain, half)]
+    assert loads[0].shape <= loads[1].shape and (loads[1][0] >> 22 & 1).any() and not (loads[0][0] >> 22 & 1).any()
+
+
+def test_tensor_train_cores_that_are_refused(profile, tmp_path):
+    np.savez(tmp_path / "w.npz", **make.arrays())
+    with pytest.raises(ValueError) as caught:
+        write(tmp_path / "b", make.narrow({"user/id": "block16"}, "tt_format"), profile,
+              FileWeights(tmp_path / "w.npz"))
+    assert str(caught.value) == ("card 0: table user/id: cores of block16 need a TT unit with grouped = true, whose "
+                                 "operands share exponents")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w.npz"], "nothing is half written"

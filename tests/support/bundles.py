@@ -65,10 +65,10 @@ def plan(network=MODEL, split=None, by=None, **changes):
     return Plan(model(network), tables=made, cards=tuple(cards), **options)
 
 
-def narrow(forms):
-    """The plan with rows of these tables in other formats."""
-    made = plan()
-    tables = {name: replace(spec, row_format=forms.get(name, spec.row_format))
+def narrow(forms, key="row_format", **changes):
+    """The plan with these tables in other formats, of rows or as `key` says."""
+    made = plan(**changes)
+    tables = {name: replace(spec, **{key: forms[name]} if name in forms else {})
               for name, spec in made.model.tables.items()}
     return replace(made, model=replace(made.model, tables=tables))
 

@@ -41,13 +41,15 @@ def test_lines_of_slices_are_those_of_the_image(grid_log2, columns, rank):
     assert lines == {"x": len(packed.x), "y": len(packed.y)}
 
 
-@pytest.mark.parametrize("rows, dim, config", [(1, 4, TINY), (90, 16, TINY), (700, 8, TINY), (3000, 64, BIG)])
-def test_loader_takes_every_candidate_and_counts_the_same(rows, dim, config):
-    found = candidates(rows, dim, config=config, ranks=(1, 3, 4, 8))
+@pytest.mark.parametrize("rows, dim, config, form", [
+    (1, 4, TINY, "float32"), (90, 16, TINY, "float32"), (700, 8, TINY, "float32"), (3000, 64, BIG, "float32"),
+    (3000, 64, BIG, "block16")])
+def test_loader_takes_every_candidate_and_counts_the_same(rows, dim, config, form):
+    found = candidates(rows, dim, config=config, ranks=(1, 3, 4, 8), form=form)
     assert len(found) > 5
     for one in found:
         loader = Loader(limits(config))
-        _, layout, _ = loader.add(cores_of(one), rows=rows)
+        _, layout, _ = loader.add(cores_of(one), rows=rows, block16=form == "block16")
         assert (loader.x_used, loader.y_used) == (one.x_lines, one.y_lines), one
         assert one.words == sum(core.size for core in cores_of(one))
         assert one.macs == layout.macs and prod(one.modes) >= rows and prod(one.columns) == dim

@@ -56,6 +56,8 @@ def test_criteo_is_of_the_published_size():
      "m.toml: [tables.a] results = 'half': must be one of float32, float16, bfloat16"),
     (("rows = 10", 'rows = 10\nrow_format = "fp8"'),
      "m.toml: [tables.a] row_format = 'fp8': must be one of float32, float16, bfloat16, int8, int4"),
+    (("rows = 10", 'rows = 10\ntt_format = "float16"'),
+     "m.toml: [tables.a] tt_format = 'float16': must be one of float32, block16"),
     (("rows = 10", 'rows = 10\ndim = 15\nrow_format = "int4"'),
      "m.toml: [tables.a] row_format = 'int4': two values share a byte, so dim = 15 must be even"),
     (("rows = 10", "rows = 10\nhot_share = 1.5"), "m.toml: [tables.a] hot_share = 1.5: must be a number from 0 to 1"),

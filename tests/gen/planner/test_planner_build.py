@@ -353,6 +353,21 @@ def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
         assert card.tt.bytes == sum(mine) and ("tt" in card.full) == (sum(mine) >= 0.99 * plan.capacity["tt"])
 
 
+def test_cores_in_half_the_bits_take_half_the_room(known, model):
+    """But never less than a slot. A unit whose operands share no exponents has no such."""
+    half = replace(model, tables={name: replace(spec, tt_format="block16") for name, spec in model.tables.items()})
+    slot = COSTS.tt_bytes / COSTS.unit.tables
+    for plain, narrow in zip(*(build(each, known, COSTS, cards=2, rank=64).problem.items for each in (model, half)),
+                             strict=True):
+        most = plain.tt_rows[-1]
+        assert narrow.tt_rows[-1] == most and plain.tt_bytes[-1] > 2 * slot
+        assert narrow.tt_bytes[-1] == pytest.approx(plain.tt_bytes[-1] / 2, rel=0.05) and narrow.tt_bytes[1] >= slot
+    built = build(half, known, replace(COSTS, preset="tiny"), cards=2)
+    assert all(len(item.tt_rows) == 1 for item in built.problem.items)
+    assert any(note.endswith("cores of block16 need a TT unit with grouped = true, whose operands share exponents")
+               for note in built.notes), built.notes
+
+
 def test_what_does_not_fit_is_said(known, model):
     """Table `one`: 900 rows of 256 bytes. On the SSD 16 of them take a page."""
     costs = replace(COSTS, dram_bytes=100, ssd_bytes=100)

@@ -1,0 +1,85 @@
+"""Tensor-train cores in half the bits: room on chip, what they lose, and what room and link bring to MELS."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.data import held, needed
+from bench.emb import PRESET
+from bench.framework import Row, at_least, bench, figure
+from bench.plan import CARDS, GAP, SECONDS, STATISTICS, TABLES
+from fpga.card.costs import measure
+from gen.bundle import tt_rows
+from gen.compress.search import capacity
+from gen.data import learn, reorder, shapes
+from gen.data.profiling.mels import mels
+from gen.demo import SEED, SWEEPS
+from gen.model.recommender import ROW_FORMATS, TT_FORMATS
+from gen.planner.assume import model_of
+from gen.planner.planning import make
+from gen.rtl import config
+from golden.fp.narrow import FORMATS, narrow, widen
+from golden.tt.block16 import rounded_cores
+from golden.tt.decompose import dense
+
+ROOM = 3.7e6
+WIDTH, POOLING, SAMPLE = 64, 20, 2000
+DIM, BATCH = 256, 1024
+NARROW: dict[str, Any] = {"row_format": "float16", "results": "float16", "tt_format": "block16"}
+
+
+@bench("narrow_tt")
+def room() -> Iterator[Row]:
+    """Bytes of FP32 values that the TT unit's core memories stand for; rows and ratings of trained cores."""
+    bytes = capacity(config.load(PRESET).cores["tt"])
+    for form, times in zip(TT_FORMATS, (1, 2), strict=True):
+        yield at_least(f"narrow.tt.bytes.{form}", f"room for tensor-train cores of {form}, as float32", times * bytes,
+                       "bytes", times * ROOM)
+    log = held("movielens")
+    ratings = learn.split(log.table("user_id"), log.table("item_id"), log.values["rating"], seed=SEED)
+    rows_of = reorder.by_similarity(learn.dense(ratings, columns=WIDTH, sweeps=SWEEPS, seed=SEED).items)
+    for rank in (4, 16):
+        model, wide = learn.tensor_train(
+            ratings, row_modes=shapes.row_modes(ratings.shape[1]), column_modes=shapes.column_modes(WIDTH), rank=rank,
+            rows_of=rows_of, sweeps=SWEEPS, seed=SEED)
+        cores = tuple(np.ascontiguousarray(core, np.float32) for core in wide)
+        forms = {"float32": cores, "block16": rounded_cores(cores)}
+        forms |= {form: tuple(widen(narrow(core, form), form) for core in cores) for form in FORMATS}
+        for form, kept in forms.items():
+            what = f"MovieLens-100K, items as a tensor train of rank {rank}, cores as {form}"
+            yield figure(f"narrow.tt.rmse.r{rank}.{form}", f"{what}: RMSE on held-out ratings",
+                         round(model.rmse(ratings, dense(list(kept))[rows_of]), 7), "")
+            if form != "float32":
+                for name, pooling in (("row", 1), ("bag", POOLING)):
+                    yield figure(f"narrow.tt.error.r{rank}.{form}.{name}",
+                                 f"{what}: root mean square error of sums of {pooling} over their size",
+                                 float(f"{100 * _error(cores, kept, pooling):.3g}"), "%")
+
+
+def _error(cores: Sequence[NDArray[np.float32]], kept: Sequence[NDArray[np.float32]], pooling: int) -> float:
+    """Of sums of random rows."""
+    rows = np.random.default_rng(1).integers(0, np.prod([core.shape[1] for core in cores]), SAMPLE * pooling)
+    right, found = (tt_rows(each, rows).reshape(SAMPLE, pooling, -1).sum(1) for each in (cores, kept))
+    return float(np.sqrt(((found - right) ** 2).sum() / (right**2).sum()))
+
+
+@bench("narrow_mels")
+def placed() -> Iterator[Row]:
+    """Meta's tables on 8 cards with SCRec's shares, all in FP32 and all in half the bits, link and drive included."""
+    statistics = {year: needed(STATISTICS.format(year)) for year in TABLES}
+    costs = measure(PRESET, PRESET, dims={DIM}, row_formats=sorted({ROW_FORMATS[0], NARROW["row_format"]}))
+    for year, path in statistics.items():
+        profile = mels(path)
+        plain = model_of(profile, DIM, BATCH)[0]
+        half = replace(plain, tables={name: replace(spec, **NARROW) for name, spec in plain.tables.items()})
+        for id, what, unseen in ((f"narrow.mels{year}", f"MELS {year}, {CARDS} cards, D = {DIM}", True),
+                                 (f"narrow.mels{year}.hot", f"MELS {year}, no access to rows that it lacks", False)):
+            found = [make(model, profile, costs, cards=CARDS, hot_share=1.0, tt_share=1.0, tt_gain=0.0, unseen=unseen,
+                          gap=GAP, seconds=SECONDS, explain=False) for model in (plain, half)]
+            for name, plan in zip(("fp32", "half"), found, strict=True):
+                yield figure(f"{id}.{name}", f"{what}, {name}: a batch of {BATCH}", round(1e3 * plan.seconds, 3), "ms")
+            yield at_least(id, f"{what}: samples per second, half against FP32",
+                           round(found[0].seconds / found[1].seconds, 2), "times", 2.0)
