@@ -66,22 +66,18 @@ class CoreMemory(Part):
         # A beat in step with the addresses of lane 0.
         writing = Signal()
         written, words = Signal(load_layout(config), reset_less=True), Signal(len(self.words), reset_less=True)
-        m.d.sync += [
-            writing.eq(self.write & (self.load.target != Target.TABLE)),
-            written.eq(self.load),
-            words.eq(self.words),
-        ]
+        m.d.sync += writing.eq(self.write & (self.load.target != Target.TABLE))
+        m.d.sync += written.eq(self.load)
+        m.d.sync += words.eq(self.words)
         is_x = written.target == Target.X
         upper = Mux(is_x, written.address[0], written.address[1])
         here = Cat(writing & (written.part[:config.grid_log2] == quarter)
                    & (~written.block | (upper == half) if halves == 2 else 1)
                    for quarter in range(n) for half in range(halves))
         write_x, write_even, write_odd = (Signal(n * halves, name=f"write_{name}") for name in ("x", "even", "odd"))
-        m.d.sync += [
-            write_x.eq(Mux(is_x, here, 0)),
-            write_even.eq(Mux(is_x | written.address[0], 0, here)),
-            write_odd.eq(Mux(is_x | ~written.address[0], 0, here)),
-        ]
+        m.d.sync += write_x.eq(Mux(is_x, here, 0))
+        m.d.sync += write_even.eq(Mux(is_x | written.address[0], 0, here))
+        m.d.sync += write_odd.eq(Mux(is_x | ~written.address[0], 0, here))
         pairs, flips = [], Signal(data.ArrayLayout(2, halves), reset_less=True)
         m.d.sync += flips.eq(Cat(written.flip, Mux(written.block, written.flip, 0)))
         for at in range(n * n // 2):

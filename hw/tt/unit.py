@@ -142,11 +142,9 @@ class TTUnit(Part):
 
         cores = CoreMemory(config)
         place(m, platform, "cores", cores)
-        m.d.comb += [
-            cores.write.eq(load.valid & load.ready),
-            cores.load.eq(beat),
-            cores.words.eq(stored),
-        ]
+        m.d.comb += cores.write.eq(load.valid & load.ready)
+        m.d.comb += cores.load.eq(beat)
+        m.d.comb += cores.words.eq(stored)
         for lane in lanes:
             m.d.comb += cores.slot[lane].eq(slots[lane][0][1])
             lines = cores.x[lane], cores.even[lane], cores.odd[lane]
