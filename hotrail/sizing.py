@@ -34,6 +34,8 @@ __all__ = ["COMMANDS"]
               help="Format in which pooled vectors leave the cards [the model's, else float32].")
 @click.option("--row-format", type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
               help="Format of rows in DRAM and on the SSD [the model's, else float32].")
+@click.option("--tt-format", type=click.Choice(("float32", "block16")),
+              help="Format of tensor-train cores on chip; block16 takes half the room [the model's, else float32].")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
 @click.option("--batch", type=click.IntRange(1), help="Most samples per batch [the model's, else 2048].")
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
@@ -44,8 +46,8 @@ __all__ = ["COMMANDS"]
               help="Folder for profile.npz, index.html [build/size].")
 @JSON
 def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, kind: str | None, device: str,
-         preset: str, cards: int, tt_share: float | None, results: str | None, row_format: str | None, dim: int,
-         batch: int | None, sample: float, seconds: float, out: Path | None) -> None:
+         preset: str, cards: int, tt_share: float | None, results: str | None, row_format: str | None,
+         tt_format: str | None, dim: int, batch: int | None, sample: float, seconds: float, out: Path | None) -> None:
     """Says how many cards serve LOG's model at a load, and what CPU servers and GPUs it would take.
 
     A plan is made for groups of 1, 2, 4 .. cards, each of which holds the model. Samples arrive at random; batches
@@ -58,7 +60,8 @@ def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, ki
     from hotrail.terminal import progress, say
 
     options = flow.Options(log, kind, model, device, preset, cards, 3, tt_share=tt_share, dim=dim, batch=batch,
-                           sample=sample, seconds=seconds, explain=False, results=results, row_format=row_format)
+                           sample=sample, seconds=seconds, explain=False, results=results, row_format=row_format,
+                           tt_format=tt_format)
     folder = out or build_folder() / "size"
     with together(folder) as half:
         with progress() as shown:

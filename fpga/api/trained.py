@@ -25,7 +25,7 @@ from gen.planner.planning import make
 __all__ = ["BATCH", "bundle", "laid_out"]
 
 BATCH = 2048
-OPTIONS = ("results", "row_format")     # of a TableSpec, for all tables
+OPTIONS = ("results", "row_format", "tt_format")    # of a TableSpec, for all tables
 
 
 def bundle(model: Any, log: LogLike, *, out: str | Path | None = None, tables: Mapping[str, str] | None = None,
@@ -44,8 +44,8 @@ def bundle(model: Any, log: LogLike, *, out: str | Path | None = None, tables: M
                 hash, which is tabulated for the ids of the log ["index"]; unknown: the row of ids that are in none of
                 them, by table [the last one]; say: is told what goes on; options: device ["smartssd"], preset
                 ["smartssd"], cards [8], batch [2048] and mode [the model's, else "sum"] of all tables, levels of
-                memories [2: DRAM and SSD; 3 adds tensor trains, which approximate rows], row_format and results
-                [float32], format of the log and sample, the share of it that is counted [1]
+                memories [2: DRAM and SSD; 3 adds tensor trains, which approximate rows], row_format, tt_format and
+                results [float32], format of the log and sample, the share of it that is counted [1]
     Raises      ValueError: one sentence with the table, column or file that does not fit
     """
     held = read(model, tables, quantised)

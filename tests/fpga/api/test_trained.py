@@ -90,7 +90,7 @@ def test_mistakes_are_a_sentence(tmp_path, options, sentence):
         hotrail.bundle({"user.weight": USER}, log(), tables={"user": "user"}, out=tmp_path / "bundle",
                        **{**LAYOUT, **options})
     assert str(error.value) == sentence and not (tmp_path / "bundle").exists()
-    with pytest.raises(TypeError, match="there is no option 'rank'; there are results, row_format, device"):
+    with pytest.raises(TypeError, match="there is no option 'rank'; there are results, row_format, tt_format, device"):
         hotrail.bundle({"user.weight": USER}, log(), tables={"user": "user"}, rank=4)
 
 
