@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from golden.fp import fp32
+from golden.fp.rounding import rounded
 
 __all__ = ["pool"]
 
@@ -81,36 +82,7 @@ def _sum(words, offsets, weights, out):
             elif negative:
                 out[bag, d] = _INFINITY | _SIGN
             elif total != 0:
-                out[bag, d] = _round(total, peak - 2 * 127 - 46 + 17)
-
-
-@njit(cache=True)
-def _round(total, exponent):
-    sign = np.int64(0)
-    if total < 0:
-        sign, total = _SIGN, -total
-    width, rest = np.int64(0), total
-    while rest:
-        width += 1
-        rest >>= 1
-    drop = width - 24
-    if drop > 0:
-        kept = total >> drop
-        rest = total - (kept << drop)
-        half = np.int64(1) << (drop - 1)
-        if rest > half or (rest == half and kept & 1):
-            kept += 1
-            if kept >> 24:
-                kept >>= 1
-                width += 1
-    else:
-        kept = total << -drop
-    biased = exponent + width - 1 + 127
-    if biased >= 255:
-        return sign | _INFINITY
-    if biased <= 0:
-        return sign
-    return sign | (biased << 23) | (kept & 0x7FFFFF)
+                out[bag, d] = rounded(total, peak - 2 * 127 - 46 + 17)
 
 
 @njit(cache=True)
