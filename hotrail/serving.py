@@ -54,10 +54,11 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
               help="DRAM with the device's timing, or with a fixed latency.")
 @click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
               help="The Verilated cores, or their twins, which are built in seconds and faster.")
+@click.option("--processes", is_flag=True, help="Each card in a process of its own, the EMB cards at the same time.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/run].")
 @JSON
 def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batch: int | None, weights: Path | None,
-        memory: str, card: str, out: Path | None) -> None:
+        memory: str, card: str, processes: bool, out: Path | None) -> None:
     """Runs LOG on the simulated cards of BUNDLE.
 
     Compares every result with the oracle and every card's cycles with the plan.
@@ -71,7 +72,8 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
     opened = Bundle(bundle)
     known, note = opened.parameters(weights)
     read = open_log(log, kind, opened.plan.model.columns)
-    done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory, card=card)
+    done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory, card=card,
+                       process=processes)
     folder = out or build_folder() / "run"
     with together(folder) as half:
         page = report.write(opened, done, half)

@@ -10,8 +10,10 @@ fpga.api.verifying holds what comes out against the oracle, the dense tables and
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -55,11 +57,13 @@ class Done:
 class Cards:
     """The cards of a bundle, one core each: EMB cards with their tables, MLP cards with the network.
 
-    card, options: as fpga.card.open takes them. A card that the plan gives no table stays empty.
+    card, options: as fpga.card.open takes them; of a core without a twin, "twin" means the simulated card. With
+    `process` the EMB cards work at the same time. A card that the plan gives no table stays empty.
     Raises      CardError: a card that cannot hold its images
     """
 
     def __init__(self, bundle: Bundle, *, card: str = "sim", **options: Any):
+        self._at_once = bool(options.get("process"))
         self.bundle, self.plan = bundle, bundle.plan
         self.remaps = {name: bundle.remap(name) for name in self.plan.tables}
         self.emb: dict[int, EmbeddingBags] = {}
@@ -73,8 +77,8 @@ class Cards:
             mlp_cards = [each.number for each in self.plan.cards if each.kind == "mlp"]
             for number in mlp_cards if network is not None else ():
                 assert network is not None
-                self.mlp[number] = MlpNetwork(network, card=card, preset=preset, device=device,
-                                              batch=-(-self.plan.batch // len(mlp_cards)), **options)
+                self.mlp[number] = MlpNetwork(network, card="sim" if card == "twin" else card, preset=preset,
+                                              device=device, batch=-(-self.plan.batch // len(mlp_cards)), **options)
         except BaseException:
             self.close()
             raise
@@ -99,12 +103,11 @@ class Cards:
         Raises      RunError, CardError: the card's
         """
         shards, cycles, links, commands = {}, {}, {}, {}
-        for number, bags in self.emb.items():
-            mine = {key: own for key, each in requests.items()
-                    if (own := _part(each, self.plan.tables[each.table], number))}
-            if not mine:
-                continue
-            shards[number] = dict(zip(mine, bags.batch(list(mine.values())), strict=True))
+        parts = {number: mine for number in self.emb if (mine := {
+            key: own for key, each in requests.items() if (own := _part(each, self.plan.tables[each.table], number))})}
+        for (number, mine), pooled in zip(parts.items(), self._batches(parts), strict=True):
+            bags = self.emb[number]
+            shards[number] = dict(zip(mine, pooled, strict=True))
             cycles[number], links[number], commands[number] = bags.last["cycles"], bags.link, bags.commands
         vectors, rows = {}, {name: np.zeros(3, np.int64) for name in self.plan.tables}
         for key, each in requests.items():
@@ -131,6 +134,15 @@ class Cards:
             parts.append(mlp(dense[part], features[part]))
             done.cycles[number], done.links[number], done.commands[number] = mlp.last["cycles"], mlp.link, mlp.commands
         return replace(done, predictions=np.concatenate(parts))
+
+    def _batches(self, parts: Mapping[int, Mapping[str, Bags]]) -> Iterator[list[NDArray[np.float32]]]:
+        """The vectors of each card's bags; of cards in processes of their own all at once."""
+        runs = [partial(self.emb[number].batch, list(mine.values())) for number, mine in parts.items()]
+        if not self._at_once:
+            yield from (run() for run in runs)
+        elif runs:
+            with ThreadPoolExecutor(len(runs)) as threads:
+                yield from [each.result() for each in [threads.submit(run) for run in runs]]
 
     def shares(self, samples: int) -> Iterator[tuple[int, slice]]:
         """Which samples of a batch each MLP card works on."""

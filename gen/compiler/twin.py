@@ -11,6 +11,7 @@ from golden.tt.clock import Clock
 from golden.tt.layout import Layout
 from golden.tt.load import Limits, Loader
 from hw.emb.config import EmbConfig
+from hw.fp.group import Aligner
 from hw.isa import EMB
 from hw.isa.emb import DEVICE
 
@@ -32,7 +33,8 @@ def sizes(config: EmbConfig) -> NDArray[np.int64]:
     names = ("words", "row_beats_max", "window_beats", "window_sets", "delivery_rows", "stripe_beats", "banks",
              "rows_in_flight", "reads_in_flight", "writes_in_flight", "partial_beats", "input_beats", "program_beats",
              "output_beats", "write_block_beats", "dram_queue", "ssd_queue", "tt_queue", "bag_queue")
-    return np.array([*(getattr(config, name) for name in names), pooling.latency(config.lut_products > 0), PERIOD,
+    return np.array([*(getattr(config, name) for name in names), pooling.latency(config.lut_products > 0),
+                     Aligner.latency * config.tt.grouped, PERIOD,
                      EMB.register("status").offset, EMB.value("released").word, EMB.value("filled").word], np.int64)
 
 

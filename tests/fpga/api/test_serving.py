@@ -214,6 +214,8 @@ def test_simulated_cards(made, log):
     assert done.different == "" and done.samples == 64 and done.batches == 1
     assert all(done.cycles[card] > 100 for card in range(4))
     assert done.distance["genre"] < 1e-6 and done.distance["town"] < 1e-6
+    twins = verify(made, log, 64, weights=SeededWeights(3), device=QUICK, memory="ideal", card="twin", process=True)
+    assert twins.different == "" and twins.cycles == done.cycles and twins.links == done.links
 
 
 def test_rows_in_narrow_formats_on_simulated_cards(log, tmp_path):

@@ -12,7 +12,7 @@ using namespace twin;
 struct Sizes {
     int64_t words, row_beats_max, window_beats, window_sets, delivery_rows, stripe_beats, banks, rows_in_flight,
         reads_in_flight, writes_in_flight, partial_beats, input_beats, program_beats, output_beats, write_block_beats,
-        dram_queue, ssd_queue, tt_queue, bag_queue, pool_latency, period, status, progress_word, doorbell_word;
+        dram_queue, ssd_queue, tt_queue, bag_queue, pool_latency, load_align, period, status, progress_word, doorbell_word;
 };
 
 // The clock of golden.tt.unit, by golden.tt.clock: what the unit says of the next cycle, after what it was told in this one.
@@ -76,7 +76,7 @@ struct Parts {
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
         : program(jobs, uint32_t(s.words)), feeder(uint32_t(s.words)),
           tiers(uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue), uint32_t(s.bag_queue)),
-          arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
+          loader(uint32_t(s.load_align)), arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
           fetch(uint32_t(s.window_beats), uint32_t(s.window_sets), uint32_t(s.row_beats_max), uint32_t(s.delivery_rows),
                 uint32_t(s.stripe_beats), uint32_t(s.banks)),
           post(uint32_t(s.output_beats), uint32_t(s.write_block_beats), uint32_t(s.pool_latency)),

@@ -192,9 +192,10 @@ class Program {
     }
 };
 
-// Brings load images in: 16 headers word by word, then a beat in two cycles.
+// Brings load images in: 16 headers word by word, then beats, each in two cycles and those that the unit aligns it in.
 class Loader {
   public:
+    explicit Loader(uint32_t align) : align(align) {}
     bool busy() const { return left != 0; }
     // Whether a beat is taken.
     bool step(bool start, int64_t count, bool beat, uint32_t words) {
@@ -213,9 +214,10 @@ class Loader {
         }
         if (!ready) {
             ready = true;
+            age = 0;
             return false;
         }
-        if (!beat) return false;
+        if (!beat || age++ < align) return false;
         ready = false;
         left--;
         if (!--group) heads = 16;
@@ -224,7 +226,7 @@ class Loader {
 
   private:
     int64_t left = 0;
-    uint32_t heads = 0, group = 0, place = 0;
+    uint32_t align, age = 0, heads = 0, group = 0, place = 0;
     bool ready = false;
 };
 

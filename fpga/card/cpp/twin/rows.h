@@ -166,7 +166,7 @@ class RowFetch {
         const bool under_way = comes || stage[0].has || stage[1].has;
         ready = cycle >= clear_until && !near && !(slow && under_way) && waiting < rows && !requests.full() && !flush;
         const bool served = serve(data);
-        slow = head / size % TURNS == TURNS - 1;
+        slow = turns() % TURNS == TURNS - 1;
         const bool placed = stage[1].has;
         bool request = false, mark = false, found = false;
         uint32_t refund_now = 0;
@@ -184,10 +184,14 @@ class RowFetch {
             mark = head / size != before;
             if (mark) {
                 gate = true;
-                if (head / size % TURNS == 0) forget();
+                if (turns() % TURNS == 0) clear();
             }
         }
-        if (flush) forget();
+        if (flush) {        // a lap further all that was entered is too old
+            life++;
+            flushes++;
+            if (turns() / 4 % (TURNS / 4) == 0) clear();
+        }
         requests.step(request, place, taken);
         queue.step(placed, {place, found, mark, requests.bank_of(place.offset)}, served);
         stage[1] = stage[0];
@@ -218,7 +222,7 @@ class RowFetch {
     std::vector<Entry> table;
     std::vector<uint32_t> arrived;      // beats that have not been delivered yet, by bank
     Stage stage[2];
-    uint64_t head = 0, ahead = 0, cycle = 0, clear_until, life = 1;
+    uint64_t head = 0, ahead = 0, cycle = 0, clear_until, life = 1, flushes = 0;
     uint32_t refund = 0, waiting = 0, beat = 0;
     int decoding = 0;                   // cycles before FP32 may follow another format
     bool gate = false, slow = false;
@@ -243,7 +247,9 @@ class RowFetch {
         if (served && first.mark) gate = false;
         return served;
     }
-    void forget() {
+    // Quarters of the ring that have been entered, with those that flushes passed over.
+    uint64_t turns() const { return head / size + 4 * flushes; }
+    void clear() {
         life++;
         clear_until = cycle + 1 + sets;
     }
